@@ -1,4 +1,5 @@
-//! Compiles the BPF programs that tests put on interfaces: where tests run there may be no compiler (`cargo xtask vm`).
+//! Compiles the BPF programs that tests put on interfaces: where tests run there may be no compiler
+//! (`cargo xtask vm`).
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,7 +1,8 @@
-//! Compiles the control API with a pure-Rust protobuf compiler, so that no `protoc` need be installed, and writes what
-//! follows from the messages that are structs of `switch` too: the conversion, field by field of the same name, and the
-//! list of all fields with their comments. So a counter is named in its struct and in the proto file, and nowhere between;
-//! a field that only one of them has does not compile.
+//! Compiles the control API with a pure-Rust protobuf compiler, so that no `protoc` need be
+//! installed, and writes what follows from the messages that are structs of `switch` too: the
+//! conversion, field by field of the same name, and the list of all fields with their comments. So
+//! a counter is named in its struct and in the proto file, and nowhere between; a field that only
+//! one of them has does not compile.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -76,8 +77,8 @@ fn main() {
     builder.compile_fds(files).expect("control.proto generates");
 }
 
-/// `impl From<&struct> for message`. The pattern names every field of the message, and the compiler wants all of the
-/// struct's.
+/// `impl From<&struct> for message`. The pattern names every field of the message, and the compiler
+/// wants all of the struct's.
 fn conversion(file: &FileDescriptorProto, (message, of): &(&str, &str)) -> String {
     let message = file.message_type.iter().find(|found| found.name() == *message).expect("a message");
     let told = || message.field.iter().filter(|field| !OF_THE_DAEMON.contains(&field.name()));
@@ -109,7 +110,8 @@ fn value(field: &FieldDescriptorProto) -> String {
     }
 }
 
-/// A table of all fields in those messages, with the comments that stand above them in the proto file.
+/// A table of all fields in those messages, with the comments that stand above them in the proto
+/// file.
 fn fields(file: &FileDescriptorProto) -> String {
     let info = file.source_code_info.as_ref().expect("comments are kept");
     let comment = |message: usize, field: usize| {

@@ -16,7 +16,8 @@ fn main() {
     compile("tests/ingress.bpf.c", "NIC_INGRESS_BPF");
 }
 
-/// Compiles `source` and puts the object's path in the environment variable `name` of the compilation.
+/// Compiles `source` and puts the object's path in the environment variable `name` of the
+/// compilation.
 fn compile(source: &str, name: &str) {
     println!("cargo:rerun-if-changed={source}");
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

@@ -1,5 +1,5 @@
-//! Compiles the dial-out file with a pure-Rust protobuf compiler. Public collectors disagree about the service's name, and
-//! HTTP/2 paths are case-sensitive: the reference collector serves both.
+//! Compiles the dial-out file with a pure-Rust protobuf compiler. Public collectors disagree about
+//! the service's name, and HTTP/2 paths are case-sensitive: the reference collector serves both.
 
 use prost_types::FileDescriptorSet;
 

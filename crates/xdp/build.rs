@@ -14,7 +14,8 @@ fn main() {
     compile("tests/vlan_push.bpf.c", "VLAN_PUSH_BPF");
 }
 
-/// Compiles `source` and puts the object's path in the environment variable `name` of the compilation.
+/// Compiles `source` and puts the object's path in the environment variable `name` of the
+/// compilation.
 fn compile(source: &str, name: &str) {
     println!("cargo:rerun-if-changed={source}");
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

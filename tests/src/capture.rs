@@ -1,4 +1,5 @@
-//! What is on a host's wire, written down by tcpdump and read by tshark: neither knows anything of Sluice.
+//! What is on a host's wire, written down by tcpdump and read by tshark: neither knows anything of
+//! Sluice.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,12 +16,14 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts to capture frames that match `filter` (in tcpdump's language), and waits until it does.
+    /// Starts to capture frames that match `filter` (in tcpdump's language), and waits until it
+    /// does.
     pub fn start(bed: &Testbed, station: &Endpoint, filter: &str) -> Result<Self> {
         Self::start_on(bed, &station.namespace, Endpoint::INTERFACE, filter)
     }
 
-    /// The same on any interface. Neither what an XDP program takes from it nor what AF_XDP sends by it is seen.
+    /// The same on any interface. Neither what an XDP program takes from it nor what AF_XDP sends
+    /// by it is seen.
     pub fn start_on(bed: &Testbed, namespace: &Namespace, interface: &str, filter: &str) -> Result<Self> {
         let file = bed.dir().join(format!("{}-{interface}.pcap", namespace.name()));
         let mut tcpdump = namespace.command("tcpdump");
@@ -48,7 +51,8 @@ impl Capture {
         Ok(frames)
     }
 
-    /// What tshark reads in these fields of the frames that match `filter` (in tshark's language) so far.
+    /// What tshark reads in these fields of the frames that match `filter` (in tshark's language)
+    /// so far.
     pub fn read(&self, filter: &str, fields: &[&str]) -> Result<Vec<Vec<String>>> {
         let mut tshark = Command::new("tshark");
         // A frame that is just being written may be cut off; tshark says so and reads those before it.

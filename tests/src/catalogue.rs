@@ -1,5 +1,6 @@
-//! Frames of every kind that a switch must hand on byte for byte, as etherparse writes them: tags, options, extension headers,
-//! fragments, tunnels, no IP at all, and every length at which something changes.
+//! Frames of every kind that a switch must hand on byte for byte, as etherparse writes them: tags,
+//! options, extension headers, fragments, tunnels, no IP at all, and every length at which
+//! something changes.
 
 use etherparse::{
     IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6Extensions, Ipv6FragmentHeader, Ipv6Header,
@@ -38,8 +39,8 @@ const TAGS: [(&str, Tags); 6] = [
     ("two C-tags", &[(TAG, 0x3064), (TAG, 0x9005)]),
 ];
 
-/// Lengths of frames without tags, up to those of an interface with this MTU: the shortest, those around powers of two and around
-/// what fits in one piece of memory, the longest.
+/// Lengths of frames without tags, up to those of an interface with this MTU: the shortest, those
+/// around powers of two and around what fits in one piece of memory, the longest.
 pub fn lengths(mtu: usize) -> Vec<usize> {
     let longest = mtu + HEADER_BYTES;
     let mut lengths = vec![60, 61, 64, 127, 128, 255, 256, 257, 511, 513, 1023, 1024, 1500, 1514, 1518];
@@ -53,7 +54,8 @@ pub fn lengths(mtu: usize) -> Vec<usize> {
     lengths
 }
 
-/// Frames from one address to another, none of them like another, that an interface with this MTU sends.
+/// Frames from one address to another, none of them like another, that an interface with this MTU
+/// sends.
 pub fn catalogue(from: [u8; 6], to: [u8; 6], mtu: usize) -> Vec<Sample> {
     let mut samples = Vec::new();
     for (tags, with) in TAGS {

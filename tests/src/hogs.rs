@@ -14,8 +14,8 @@ pub struct Hogs {
 }
 
 impl Hogs {
-    /// On each of `cores` a thread that spins for `busy` of each `period`, in real time if that is to be above a loop. It ends
-    /// after `longest`, or when this is dropped.
+    /// On each of `cores` a thread that spins for `busy` of each `period`, in real time if that is
+    /// to be above a loop. It ends after `longest`, or when this is dropped.
     pub fn new(
         cores: &[usize],
         scheduling: Scheduling,

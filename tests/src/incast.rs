@@ -44,7 +44,8 @@ impl Incast {
         run(&[daemon], sending, vec![receiving], duration)
     }
 
-    /// The same traffic for as long as `meanwhile` takes, two minutes at most; what that gave, once the switch is at rest.
+    /// The same traffic for as long as `meanwhile` takes, two minutes at most; what that gave, once
+    /// the switch is at rest.
     pub fn run_while<T>(&self, daemon: &Daemon, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
         let (mut sending, receiving) = self.hosts(Duration::from_secs(120))?;
         sending.iter_mut().try_for_each(Host::go)?;

@@ -1,7 +1,8 @@
-//! What the end-to-end tests share: configurations, the run of a few hosts through a switch, and what is read from it.
+//! What the end-to-end tests share: configurations, the run of a few hosts through a switch, and
+//! what is read from it.
 //!
-//! Each test makes its own [`Bed`]; a bed waits until no other is in use, so the tests run one after the other however
-//! they are started. Programs under test are found by [`testbed::binary`].
+//! Each test makes its own [`Bed`]; a bed waits until no other is in use, so the tests run one
+//! after the other however they are started. Programs under test are found by [`testbed::binary`].
 
 mod capture;
 mod catalogue;
@@ -39,13 +40,14 @@ pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
 /// Bytes of a frame, without FCS, in the tests of rates.
 pub const FRAME_BYTES: u64 = 1000;
 
-/// A rate in Mbit/s: a tenth of it in the machine of `cargo xtask vm`, whose one CPU does the work of all.
+/// A rate in Mbit/s: a tenth of it in the machine of `cargo xtask vm`, whose one CPU does the work
+/// of all.
 pub fn mbps(rate: u64) -> u64 {
     if std::env::var_os("SLUICE_RIG").is_some() { rate / 10 } else { rate }
 }
 
-/// The head of a configuration: PFC in `mode` (`on` or `off`) for priority 3 on all ports; untagged frames, which are the
-/// announcements of `sluice host`, have a priority of their own.
+/// The head of a configuration: PFC in `mode` (`on` or `off`) for priority 3 on all ports; untagged
+/// frames, which are the announcements of `sluice host`, have a priority of their own.
 pub fn switch_config(mode: &str) -> String {
     format!(
         "[switch]\nname = \"under-test\"\n\n[buffer]\nheadroom_cells = 32768\n\n[port-defaults]\n\
@@ -58,8 +60,8 @@ pub fn port_config(name: &str, speed: &str) -> String {
     format!("\n[port.{name}]\ninterface = \"{name}\"\nspeed = \"{speed}\"\n")
 }
 
-/// A port that is too slow for what is sent to it, and that makes up for 50 ms in which the machine stood still: what it
-/// carries in seconds is then its speed and not the machine's.
+/// A port that is too slow for what is sent to it, and that makes up for 50 ms in which the machine
+/// stood still: what it carries in seconds is then its speed and not the machine's.
 pub fn slow_port_config(name: &str, speed_mbps: u64) -> String {
     let burst_bytes = speed_mbps * 1_000_000 / 8 / 20;
     port_config(name, &format!("{speed_mbps}M")) + &format!("burst_bytes = {burst_bytes}\n")
@@ -73,12 +75,12 @@ pub fn group_config(name: &str, headroom_cells: u32) -> String {
     )
 }
 
-/// Headroom for what a sender may still send until a loop that stalls for tens of milliseconds on a busy machine
-/// has told it to stop: 600 Mbit/s of 1000-byte frames (4 cells each) for 55 ms.
+/// Headroom for what a sender may still send until a loop that stalls for tens of milliseconds on a
+/// busy machine has told it to stop: 600 Mbit/s of 1000-byte frames (4 cells each) for 55 ms.
 pub const AMPLE_HEADROOM_CELLS: u32 = 16_384;
 
-/// The longest stall of a loop that the headroom and the rings of these configurations bear, with a reserve for the stall
-/// of a host in the same pause.
+/// The longest stall of a loop that the headroom and the rings of these configurations bear, with a
+/// reserve for the stall of a host in the same pause.
 const BEARABLE_STALL_NS: u64 = 30_000_000;
 
 /// A flow for `sluice host`, of frames of [`FRAME_BYTES`].
@@ -86,19 +88,22 @@ pub fn flow(to: &str, priority: u8, rate: &str) -> String {
     format!("to={to},priority={priority},size={FRAME_BYTES},rate={rate}")
 }
 
-/// What a run left: the switch at rest, what was seen while all senders sent, and every host's last report.
+/// What a run left: the switch at rest, what was seen while all senders sent, and every host's last
+/// report.
 #[derive(Debug)]
 pub struct Run {
     /// The switch after the last frame has left it, and all hosts have ended.
     pub snapshot: Snapshot,
-    /// Moments while all senders sent, about ten a second: from when they did until shortly before the first one was done.
+    /// Moments while all senders sent, about ten a second: from when they did until shortly before
+    /// the first one was done.
     pub sending: Vec<Snapshot>,
     /// By port.
     pub reports: Vec<(String, Report)>,
 }
 
-/// Lets the senders send for `duration` (which they were told at their start), waits until the switch is at rest, and
-/// stops the hosts. Of daemons in series `daemons[0]` is the one that is watched; all must come to rest.
+/// Lets the senders send for `duration` (which they were told at their start), waits until the
+/// switch is at rest, and stops the hosts. Of daemons in series `daemons[0]` is the one that is
+/// watched; all must come to rest.
 pub fn run(
     daemons: &[&Daemon],
     mut senders: Vec<Host>,
@@ -123,8 +128,8 @@ pub fn run(
     Ok(Run { sending, ..run })
 }
 
-/// The end of a run whose senders are done: waits until the switch is at rest, and the hosts have heard what they were told since `before`,
-/// when all of them were there, and stops them.
+/// The end of a run whose senders are done: waits until the switch is at rest, and the hosts have
+/// heard what they were told since `before`, when all of them were there, and stops them.
 pub fn stop_hosts(
     daemons: &[&Daemon],
     before: &Snapshot,
@@ -211,14 +216,15 @@ impl Run {
         }
     }
 
-    /// True if the machine stood still for longer than headroom and rings last. What a lossless switch loses then is
-    /// the machine's doing, and such a run proves nothing.
+    /// True if the machine stood still for longer than headroom and rings last. What a lossless
+    /// switch loses then is the machine's doing, and such a run proves nothing.
     pub fn is_disturbed(&self) -> bool {
         self.lost_by_kernels() > 0 || self.snapshot.loop_worst_stall_ns > BEARABLE_STALL_NS
     }
 
-    /// Checks that the switch, and the kernel under it, lost no frame of a priority. One that did not arrive all the same must be among
-    /// those that a host's own kernel had no room for, because that host was kept off its core: that is behind the switch.
+    /// Checks that the switch, and the kernel under it, lost no frame of a priority. One that did
+    /// not arrive all the same must be among those that a host's own kernel had no room for,
+    /// because that host was kept off its core: that is behind the switch.
     pub fn switch_lost_nothing(&self, priority: u8) -> Result<()> {
         let total = self.total(priority);
         let at_switch = testbed::lost_by_kernels(&self.snapshot, []);
@@ -245,8 +251,8 @@ impl Run {
         }
     }
 
-    /// The median of what a port's line carried from each moment to the next, in bit/s: what it carries unless the whole
-    /// machine stands still.
+    /// The median of what a port's line carried from each moment to the next, in bit/s: what it
+    /// carries unless the whole machine stands still.
     pub fn typical_bps(&self, name: &str) -> Result<f64> {
         let pairs = self.sending.windows(2);
         let mut rates =
@@ -255,7 +261,8 @@ impl Run {
         rates.get(rates.len() / 2).copied().context("there was but one moment in which all senders sent")
     }
 
-    /// The part of the moments in which frames waited in a queue: the line was not idle for want of them.
+    /// The part of the moments in which frames waited in a queue: the line was not idle for want of
+    /// them.
     pub fn busy_part(&self, name: &str, queue: usize) -> Result<f64> {
         let waiting = |moment| Ok(port(moment, name)?.queues[queue].waiting_frames > 0);
         let busy = self.sending.iter().map(waiting).collect::<Result<Vec<bool>>>()?;
@@ -316,7 +323,8 @@ pub fn sluice(daemon: &Daemon, arguments: &[&str]) -> Result<String> {
 /// A BPF program of `bpf/`, as `tc` and `ip` load it.
 #[derive(Debug, Clone, Copy)]
 pub enum Bpf {
-    /// A classifier (section `classifier`) that gives each frame a VLAN tag out of band: VLAN 7, priority 5.
+    /// A classifier (section `classifier`) that gives each frame a VLAN tag out of band: VLAN 7,
+    /// priority 5.
     VlanPush,
     /// An XDP program (section `xdp`) that passes everything.
     XdpPass,

@@ -1,4 +1,5 @@
-//! A loop that is taken off its core, whatever the machine does: a debugger stops its thread, and no other of the daemon.
+//! A loop that is taken off its core, whatever the machine does: a debugger stops its thread, and
+//! no other of the daemon.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

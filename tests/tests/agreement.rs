@@ -1,15 +1,17 @@
-//! The simulator and the daemon agree: the same configuration and the same traffic, once on veths and once in virtual
-//! time, lose no no-drop frame and carry as much, and lose as much of the others and pause about as often where the hosts could
-//! really send what they were told.
+//! The simulator and the daemon agree: the same configuration and the same traffic, once on veths
+//! and once in virtual time, lose no no-drop frame and carry as much, and lose as much of the
+//! others and pause about as often where the hosts could really send what they were told.
 //!
-//! That the daemon's switch and the pure one agree to the cell, on any machine, is `recorder.rs`; here it is about what the
-//! simulator's hosts and lines add.
+//! That the daemon's switch and the pure one agree to the cell, on any machine, is `recorder.rs`;
+//! here it is about what the simulator's hosts and lines add.
 //!
-//! The networks are those of `incast.rs`, but with thresholds such that the machine has no part in how often XOFF begins.
-//! Two groups of equal senders with equal thresholds that empty before XON pause in step (264 times in the incast's 10 s) or
-//! in turn (338 times), in the simulator too if one sender begins 30 ms later, and a stall of a millisecond tips them from
-//! one to the other; so here their thresholds differ. And where a switch is paused by the next, its hosts' groups reach
-//! XOFF within that pause even if the machine slows the hosts down to two thirds, and XON as soon as it ends.
+//! The networks are those of `incast.rs`, but with thresholds such that the machine has no part in
+//! how often XOFF begins. Two groups of equal senders with equal thresholds that empty before XON
+//! pause in step (264 times in the incast's 10 s) or in turn (338 times), in the simulator too if
+//! one sender begins 30 ms later, and a stall of a millisecond tips them from one to the other; so
+//! here their thresholds differ. And where a switch is paused by the next, its hosts' groups reach
+//! XOFF within that pause even if the machine slows the hosts down to two thirds, and XON as soon
+//! as it ends.
 
 use std::time::Duration;
 
@@ -36,7 +38,8 @@ fn group_config(name: &str, xoff_cells: u32, xon_offset_cells: u32) -> String {
     )
 }
 
-/// Senders that sent this part of what they were told, while they were not paused, were not held up by the machine.
+/// Senders that sent this part of what they were told, while they were not paused, were not held up
+/// by the machine.
 const REALLY_OFFERED: f64 = 0.97;
 /// 1.2 Gbit/s of frames, and a little more.
 const INCAST_SPEED: &str = "1.25G";
@@ -50,11 +53,13 @@ const WIRE: f64 = (FRAME_BYTES + 24) as f64 / FRAME_BYTES as f64;
 struct Figures {
     /// Share of the frames sent that were lost, by priority 3 and 0.
     lost: [f64; 2],
-    /// XOFF episodes of priority 3: on the ports of the senders, and between the switches where there are two.
+    /// XOFF episodes of priority 3: on the ports of the senders, and between the switches where
+    /// there are two.
     xoff_episodes: Vec<u64>,
     /// Bit/s that the receiver's line carried.
     carried_bps: f64,
-    /// What each sender sent with priority 3 while it was not paused, in parts of what it was told to; the least of them.
+    /// What each sender sent with priority 3 while it was not paused, in parts of what it was told
+    /// to; the least of them.
     offered: f64,
     /// The longest that a loop stood still.
     stall_ns: u64,
@@ -99,9 +104,9 @@ impl Figures {
         }
     }
 
-    /// No-drop frames lost alike, throughput within 2 %. If the senders sent what they were told: the loss of others within 2 % of what
-    /// was sent, and, if no guard stood in for a loop either, XOFF episodes within 20 %; otherwise they count what the machine
-    /// did.
+    /// No-drop frames lost alike, throughput within 2 %. If the senders sent what they were told:
+    /// the loss of others within 2 % of what was sent, and, if no guard stood in for a loop
+    /// either, XOFF episodes within 20 %; otherwise they count what the machine did.
     fn agree(&self, simulated: &Figures) -> Result<()> {
         println!("daemon    {self:.3?}\nsimulator {simulated:.3?}");
         ensure!(self.lost[0] == simulated.lost[0], "no-drop loss: {self:?} {simulated:?}");
@@ -111,7 +116,8 @@ impl Figures {
             return Ok(());
         }
         ensure!((self.lost[1] - simulated.lost[1]).abs() <= 0.02, "loss: {self:?} {simulated:?}");
-        // A loop that stood still for longer was stood in for by its guard, who pauses peers on grounds of its own.
+        // A loop that stood still for longer was stood in for by its guard, who pauses peers on grounds of
+        // its own.
         if self.stall_ns > STALL_NS {
             println!(
                 "XOFF episodes are not compared: a loop stood still for {:.1} ms",
@@ -156,7 +162,8 @@ fn traffic(priority: u8, mbps: f64) -> String {
     )
 }
 
-/// The incast of `incast.rs`: 600 Mbit/s of priorities 3 and 0 from each of two senders into 500 Mbit/s.
+/// The incast of `incast.rs`: 600 Mbit/s of priorities 3 and 0 from each of two senders into 500
+/// Mbit/s.
 #[test]
 fn on_an_incast() -> Result<()> {
     let (_, [daemon, simulated]) = undisturbed(incast)?;
@@ -209,7 +216,8 @@ fn series() -> Result<(Run, [Figures; 2])> {
     let senders = [bed.quiet_host(&first_at, "sender1")?, bed.quiet_host(&first_at, "sender2")?];
     let receiver = bed.quiet_host(&second_at, "receiver")?;
     bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
-    // A simulated line never catches up, as the daemon's does after a pause: by 4 ms of its rate if nothing is said.
+    // A simulated line never catches up, as the daemon's does after a pause: by 4 ms of its rate if
+    // nothing is said.
     let uplink = port_config("uplink", "2G") + "burst_bytes = 65536\n";
     let mut first_config = switch_config("on") + &uplink;
     for sender in &senders {

@@ -67,7 +67,8 @@ fn start_demo(arguments: &[&str]) -> Result<Process> {
     Ok(demo)
 }
 
-/// A test bed that is killed can remove nothing itself: its children end with it, and the next bed removes the rest.
+/// A test bed that is killed can remove nothing itself: its children end with it, and the next bed
+/// removes the rest.
 #[test]
 fn after_a_kill_children_end_and_the_next_bed_sweeps() -> Result<()> {
     let mut demo = start_demo(&["--seconds", "60"])?;
@@ -98,8 +99,8 @@ fn ctrl_c_ends_the_demo_and_removes_all_it_made() -> Result<()> {
     Ok(())
 }
 
-/// The sentences that the demo ends with, each marked good or bad; of another run, at most the third, if the machine stood
-/// still in this one.
+/// The sentences that the demo ends with, each marked good or bad; of another run, at most the
+/// third, if the machine stood still in this one.
 fn verdict(arguments: &[&str]) -> Result<(Option<i32>, Vec<String>)> {
     for _ in 0..2 {
         let (code, sentences) = verdict_of_one_run(arguments)?;

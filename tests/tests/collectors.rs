@@ -1,5 +1,6 @@
-//! Collectors that others make, in C++ as the H3C reference describes and in Python, receive every path from a running daemon under
-//! incast; what they receive at rest is what `sluice show --json` says.
+//! Collectors that others make, in C++ as the H3C reference describes and in Python, receive every
+//! path from a running daemon under incast; what they receive at rest is what `sluice show --json`
+//! says.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! A part of docs/references.md, "Conformance list", on a running daemon, on real veths, with margin 0: frames come from a
-//! kernel that sends exactly what it is told and obeys no pause, and "tx off" is `sluice port hold`.
+//! A part of docs/references.md, "Conformance list", on a running daemon, on real veths, with
+//! margin 0: frames come from a kernel that sends exactly what it is told and obeys no pause, and
+//! "tx off" is `sluice port hold`.
 
 use std::net::UdpSocket;
 
@@ -189,7 +190,8 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
     bench.daemon.stop().map(drop)
 }
 
-/// Lossy queue: full to its limit no drop and no PFC; one more frame: one egress drop, no ingress drop, no PFC.
+/// Lossy queue: full to its limit no drop and no PFC; one more frame: one egress drop, no ingress
+/// drop, no PFC.
 #[test]
 fn drop_point_of_a_lossy_queue() -> Result<()> {
     // The policy of these ports: untagged frames are of priority 6 and lossy.
@@ -211,7 +213,8 @@ fn drop_point_of_a_lossy_queue() -> Result<()> {
     bench.daemon.stop().map(drop)
 }
 
-/// Mapping: packets of a DSCP move the counters of its group and queue, each by exactly as many, and arrive as they left.
+/// Mapping: packets of a DSCP move the counters of its group and queue, each by exactly as many,
+/// and arrive as they left.
 #[test]
 fn mapping_of_dscp() -> Result<()> {
     let bench = Bench::new("[5]", "trust = \"dscp\"\ndscp_to_queue = { \"46\" = 7 }")?;
@@ -245,8 +248,8 @@ fn mapping_of_dscp() -> Result<()> {
     bench.daemon.stop().map(drop)
 }
 
-/// Row 280: a host that pauses priority 3 holds up its multicast, which a map puts into the queue of priority 2's unicast, and not that
-/// unicast.
+/// Row 280: a host that pauses priority 3 holds up its multicast, which a map puts into the queue
+/// of priority 2's unicast, and not that unicast.
 #[test]
 fn a_pause_of_multicast_stops_no_unicast_of_another_priority() -> Result<()> {
     const MULTICAST: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);

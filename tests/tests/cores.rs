@@ -1,5 +1,6 @@
-//! A switch of several cores on real veths (docs/multi-core.md): nothing is lost between them, also while one stands still; ports come, go
-//! and are set again as with one; and what has nothing to do sleeps.
+//! A switch of several cores on real veths (docs/multi-core.md): nothing is lost between them, also
+//! while one stands still; ports come, go and are set again as with one; and what has nothing to do
+//! sleeps.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use tests::{
 /// Ports are served in turn: those at even places by core 0, which switches, the others by core 1.
 const CORES: &str = "[dataplane]\ncores = [0, 1]\n";
 
-/// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s, for 10 s: one sender is core 0's, as the
-/// receiver is, and the other core 1's; or the other way round.
+/// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s, for 10
+/// s: one sender is core 0's, as the receiver is, and the other core 1's; or the other way round.
 #[test]
 fn an_incast_across_cores_loses_nothing() -> Result<()> {
     for receiver_first in [false, true] {
@@ -63,8 +64,9 @@ fn incast(receiver_first: bool) -> Result<(Run, String)> {
     Ok((run, daemon.stop()?))
 }
 
-/// Either loop is stopped for 50 ms and for 500 ms, again and again, while two hosts send each other 64-byte frames of a no-drop priority
-/// across the cores: the peers are paused, or what comes finds a place; nothing is lost.
+/// Either loop is stopped for 50 ms and for 500 ms, again and again, while two hosts send each
+/// other 64-byte frames of a no-drop priority across the cores: the peers are paused, or what comes
+/// finds a place; nothing is lost.
 #[test]
 fn a_core_that_stands_still_is_stood_in_for() -> Result<()> {
     for name in ["line-1", "poll-0"] {
@@ -87,7 +89,8 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
-    // A line that stands still is a port that sends nothing: its frames wait in the switch until their senders obey.
+    // A line that stands still is a port that sends nothing: its frames wait in the switch until their
+    // senders obey.
     let ports = hosts
         .each_ref()
         .map(|host| port_config(&host.name, "1G") + &group_config(&host.name, AMPLE_HEADROOM_CELLS));
@@ -109,8 +112,8 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
     Ok((run, stops))
 }
 
-/// A port of each core is removed and added, its interface deleted and made again, while the others carry frames; settings change; and
-/// all frames of the memory are there in the end.
+/// A port of each core is removed and added, its interface deleted and made again, while the others
+/// carry frames; settings change; and all frames of the memory are there in the end.
 #[test]
 fn ports_of_every_core_come_and_go() -> Result<()> {
     let bed = Testbed::new()?;
@@ -164,7 +167,8 @@ fn cores_of_ports(daemon: &Daemon) -> Result<Vec<Option<u32>>> {
     Ok(daemon.snapshot()?.ports.iter().map(|port| port.link.as_ref().map(|link| link.core)).collect())
 }
 
-/// The file gives ports to cores, one that a reload adds too; a port keeps its core; and the first core may be left to switching.
+/// The file gives ports to cores, one that a reload adds too; a port keeps its core; and the first
+/// core may be left to switching.
 #[test]
 fn ports_have_the_cores_that_the_file_gives_them() -> Result<()> {
     let bed = Testbed::new()?;
@@ -210,7 +214,8 @@ fn cpu_ticks(thread: Pid) -> Result<u64> {
     Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
 }
 
-/// With nothing to do, the loops together take less than 1 % of a core. The first frame after that arrives.
+/// With nothing to do, the loops together take less than 1 % of a core. The first frame after that
+/// arrives.
 #[test]
 fn loops_with_nothing_to_do_sleep() -> Result<()> {
     let bed = Testbed::new()?;

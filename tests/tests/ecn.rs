@@ -1,5 +1,5 @@
-//! Congestion told instead of suffered: ECN and WRED on real veths, with packets of a real kernel (docs/behavior.md,
-//! "WRED and ECN").
+//! Congestion told instead of suffered: ECN and WRED on real veths, with packets of a real kernel
+//! (docs/behavior.md, "WRED and ECN").
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -23,8 +23,9 @@ fn green(wred: Option<ByDropLevel>) -> Option<Count> {
     wred?.green
 }
 
-/// A frame of every ECN field through a queue with one sharp limit: ECT above it is marked and never dropped, CE stays CE,
-/// Not-ECT above it drops on a lossy queue. Checksums verify at the receiver.
+/// A frame of every ECN field through a queue with one sharp limit: ECT above it is marked and
+/// never dropped, CE stays CE, Not-ECT above it drops on a lossy queue. Checksums verify at the
+/// receiver.
 #[test]
 fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
     const LIMIT_FRAMES: u64 = 10;
@@ -112,7 +113,8 @@ struct Tcp {
     tail_dropped: u64,
 }
 
-/// Linux TCP for four seconds into a port of 50 Mbit/s whose queue has WRED with ECN; both hosts ask for ECN, or neither.
+/// Linux TCP for four seconds into a port of 50 Mbit/s whose queue has WRED with ECN; both hosts
+/// ask for ECN, or neither.
 fn tcp(ecn: bool) -> Result<Tcp> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
@@ -162,11 +164,13 @@ fn counter(station: &Endpoint, name: &str) -> Result<u64> {
     Ok(line.split_whitespace().nth(1).context("a value")?.parse()?)
 }
 
-/// With ECN a real TCP is marked, hears of it, slows down and loses nothing; without, the same queue drops.
+/// With ECN a real TCP is marked, hears of it, slows down and loses nothing; without, the same
+/// queue drops.
 #[test]
 fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
     let with = tcp(true)?;
-    // Pure acknowledgements are never ECT (RFC 3168 6.1.4), so a few of the other connection may drop; no data does.
+    // Pure acknowledgements are never ECT (RFC 3168 6.1.4), so a few of the other connection may drop;
+    // no data does.
     assert_eq!((with.retransmits, with.tail_dropped), (0, 0), "{with:?}");
     assert!(with.wred_dropped * 50 < with.marked, "{with:?}");
     assert!(with.marked > 0 && with.delivered_ce > 0, "the sender heard of the marks: {with:?}");
@@ -187,8 +191,8 @@ struct Incast {
     typical_bps: f64,
     /// Part of the moments in which its queue was not empty.
     busy: f64,
-    /// Times that a sender was paused, both together, and the XOFF frames that this took; without those of the guard, which has nothing to do with
-    /// congestion.
+    /// Times that a sender was paused, both together, and the XOFF frames that this took; without
+    /// those of the guard, which has nothing to do with congestion.
     xoff_episodes: u64,
     xoff_frames: u64,
     marked: u64,
@@ -196,11 +200,12 @@ struct Incast {
     latency_ms: [f64; 2],
 }
 
-/// Two senders of 600 Mbit/s on priority 3, no-drop, into a port of 500 Mbit/s, for ten seconds. With `ecn` the port marks
-/// and the hosts react; without, there is PFC alone.
+/// Two senders of 600 Mbit/s on priority 3, no-drop, into a port of 500 Mbit/s, for ten seconds.
+/// With `ecn` the port marks and the hosts react; without, there is PFC alone.
 ///
-/// The thresholds are for a machine so busy that any program may stand still for tens of milliseconds: 8192 cells are
-/// 33 ms of the receiver's line, and the headroom takes what one sender sends in 80 ms.
+/// The thresholds are for a machine so busy that any program may stand still for tens of
+/// milliseconds: 8192 cells are 33 ms of the receiver's line, and the headroom takes what one
+/// sender sends in 80 ms.
 fn incast(ecn: bool) -> Result<Incast> {
     const TEN_SECONDS: Duration = Duration::from_secs(10);
     let bed = Testbed::new()?;
@@ -276,8 +281,8 @@ impl Incast {
     }
 }
 
-/// ECN acts before PFC: with hosts that slow down on marks, the switch has hardly ever to pause them, and the slow port
-/// carries as much. Nothing is lost either way.
+/// ECN acts before PFC: with hosts that slow down on marks, the switch has hardly ever to pause
+/// them, and the slow port carries as much. Nothing is lost either way.
 #[test]
 fn hosts_that_react_to_marks_are_hardly_ever_paused() -> Result<()> {
     let pfc = incast(false)?;
@@ -294,8 +299,8 @@ fn hosts_that_react_to_marks_are_hardly_ever_paused() -> Result<()> {
     assert!(pfc.xoff_episodes >= 100, "without pauses there is nothing to save: {}", pfc.xoff_episodes);
     assert!(ecn.xoff_episodes * 10 <= pfc.xoff_episodes, "{} of {}", ecn.xoff_episodes, pfc.xoff_episodes);
     assert!(ecn.xoff_frames * 10 <= pfc.xoff_frames, "{} of {}", ecn.xoff_frames, pfc.xoff_frames);
-    // Equal goodput: the line always had a frame to send, as with PFC alone, and carries what it then does. Its average
-    // also tells when the machine had no time for the switch.
+    // Equal goodput: the line always had a frame to send, as with PFC alone, and carries what it then
+    // does. Its average also tells when the machine had no time for the switch.
     let (with, without) = (ecn.typical_bps, pfc.typical_bps);
     assert!((without * 0.95..without * 1.05).contains(&with), "{with} bit/s with ECN, {without} without");
     assert!(ecn.busy >= 0.95 && pfc.busy >= 0.95, "{} with ECN, {} without", ecn.busy, pfc.busy);

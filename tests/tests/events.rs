@@ -1,4 +1,5 @@
-//! Events of a running daemon, as clients read them: alarms and losses with the numbers of what was sent.
+//! Events of a running daemon, as clients read them: alarms and losses with the numbers of what was
+//! sent.
 
 use std::process::Command;
 
@@ -7,7 +8,8 @@ use serde_json::Value;
 use testbed::{Daemon, Process, Testbed, binary, idle, port};
 use tests::{datagrams, frames, sluice};
 
-/// Frames of 300 bytes, two cells of 256 each: 8 cells are reserved, 40 shared, 100 in headroom, so 74 of them have room.
+/// Frames of 300 bytes, two cells of 256 each: 8 cells are reserved, 40 shared, 100 in headroom, so
+/// 74 of them have room.
 const PAYLOAD_BYTES: usize = 300 - 14 - 20 - 8;
 const CONFIG: &str = "[switch]\nname = \"under-test\"\n\
     [alarm]\ningress = { enabled = true, interval_s = 3600 }\n\

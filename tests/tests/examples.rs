@@ -1,5 +1,5 @@
-//! The example files under `config/`: each one starts on interfaces of the names that it gives, carries traffic between its
-//! first two ports, and has nothing to complain about.
+//! The example files under `config/`: each one starts on interfaces of the names that it gives,
+//! carries traffic between its first two ports, and has nothing to complain about.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Byte for byte: every frame of the catalogue, from every kind of port to every other, and to all at once.
+//! Byte for byte: every frame of the catalogue, from every kind of port to every other, and to all
+//! at once.
 
 use std::collections::BTreeSet;
 
@@ -89,8 +90,8 @@ fn arrived(capture: &Capture, samples: &[Sample]) -> Result<Vec<Vec<u8>>> {
     Ok(capture.frames()?.into_iter().filter(|frame| frame.starts_with(to)).collect())
 }
 
-/// What a frame is once it has come in. The kernel takes the outermost tag off before a macvlan gets it: docs/behavior.md, "What an
-/// interface does to frames".
+/// What a frame is once it has come in. The kernel takes the outermost tag off before a macvlan
+/// gets it: docs/behavior.md, "What an interface does to frames".
 fn received(from: &Endpoint, sample: &Sample) -> Vec<u8> {
     let mut bytes = sample.bytes.clone();
     if from.name == "m" && matches!(bytes[12..14], [0x81, 0] | [0x88, 0xa8]) {
@@ -99,7 +100,8 @@ fn received(from: &Endpoint, sample: &Sample) -> Vec<u8> {
     bytes
 }
 
-/// The kernel joins fragments of IPv4 packets to a group address before a macvlan gets them: docs/behavior.md, there.
+/// The kernel joins fragments of IPv4 packets to a group address before a macvlan gets them:
+/// docs/behavior.md, there.
 fn is_joined(from: &Endpoint, sample: &Sample) -> bool {
     let bytes = received(from, sample);
     from.name == "m" && bytes[12..14] == [8, 0] && u16::from_be_bytes([bytes[20], bytes[21]]) & 0x3fff != 0

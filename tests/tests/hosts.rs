@@ -1,5 +1,6 @@
-//! Ordinary Linux hosts on the switch: whatever they do on any other bridge they can do here, with no `ethtool` anywhere.
-//! A kernel leaves checksums and tags to the "hardware" of its veth; both must be right where the frames arrive.
+//! Ordinary Linux hosts on the switch: whatever they do on any other bridge they can do here, with
+//! no `ethtool` anywhere. A kernel leaves checksums and tags to the "hardware" of its veth; both
+//! must be right where the frames arrive.
 
 use std::net::UdpSocket;
 
@@ -16,8 +17,8 @@ fn two_hosts(bed: &Testbed) -> Result<(Namespace, Endpoint, Endpoint, Daemon)> {
     Ok((switch, a, b, daemon))
 }
 
-/// What must hold after plain hosts have talked: every frame is accounted for, none was dropped for any reason but
-/// those that a bridge has.
+/// What must hold after plain hosts have talked: every frame is accounted for, none was dropped for
+/// any reason but those that a bridge has.
 fn nothing_lost(daemon: &Daemon) -> Result<Snapshot> {
     let snapshot = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
     testbed::conservation(&snapshot, &[])?;
@@ -136,8 +137,8 @@ fn udp_arrives_with_its_checksum_completed() -> Result<()> {
     Ok(())
 }
 
-/// A host gives its frames their VLAN tag out of band (as for a driver that inserts it). The tag must be back in the frame
-/// before the switch reads the priority from it, and it must arrive.
+/// A host gives its frames their VLAN tag out of band (as for a driver that inserts it). The tag
+/// must be back in the frame before the switch reads the priority from it, and it must arrive.
 #[test]
 fn a_tag_held_out_of_band_is_put_back_and_counts() -> Result<()> {
     const DATAGRAMS: u64 = 20;
@@ -186,7 +187,8 @@ fn a_tag_held_out_of_band_is_put_back_and_counts() -> Result<()> {
     Ok(())
 }
 
-/// A frame to an address nobody has been heard from goes everywhere but back; one to a known address only there.
+/// A frame to an address nobody has been heard from goes everywhere but back; one to a known
+/// address only there.
 #[test]
 fn unknown_addresses_are_flooded_and_known_ones_are_not() -> Result<()> {
     let bed = Testbed::new()?;

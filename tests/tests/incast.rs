@@ -1,5 +1,5 @@
-//! The promise of the switch: two senders into one port that is too slow for them, and what becomes of a no-drop
-//! priority and of best effort then (docs/behavior.md, "Invariants", 3 to 5).
+//! The promise of the switch: two senders into one port that is too slow for them, and what becomes
+//! of a no-drop priority and of best effort then (docs/behavior.md, "Invariants", 3 to 5).
 
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ struct Incast {
     reaction_delay: &'static str,
 }
 
-/// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s (see [`mbps`]), for 10 s. The switch and its
-/// hosts must agree on every frame, whatever was lost. Returns the daemon's log too.
+/// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s (see
+/// [`mbps`]), for 10 s. The switch and its hosts must agree on every frame, whatever was lost.
+/// Returns the daemon's log too.
 fn incast(how: &Incast) -> Result<(Run, String)> {
     undisturbed(|| incast_once(how))
 }
@@ -59,7 +60,8 @@ fn no_drop_loses_nothing_and_best_effort_loses_what_is_counted() -> Result<()> {
     let no_drop = run.total(3);
     let nothing_wrong = Total { sent: no_drop.sent, received: no_drop.sent, ..Total::default() };
     assert_eq!(no_drop, nothing_wrong, "priority 3");
-    // More than one of the senders offers, less than both do: the queue was never empty, and both were held back.
+    // More than one of the senders offers, less than both do: the queue was never empty, and both were
+    // held back.
     assert!(no_drop.sent > 0);
     for sender in ["sender1", "sender2"] {
         let sent = port(&run.snapshot, sender)?.pfc_sent.clone().unwrap_or_default();
@@ -109,8 +111,9 @@ fn without_pfc_priority_3_loses_frames() -> Result<()> {
         missing += lost;
         dropped += total.dropped;
     }
-    // Little is posted for a stall without a no-drop priority, and a kernel does not say of which priority it lost frames. If
-    // it lost none, this and the lines above say that each priority lost just what was counted as dropped.
+    // Little is posted for a stall without a no-drop priority, and a kernel does not say of which
+    // priority it lost frames. If it lost none, this and the lines above say that each priority
+    // lost just what was counted as dropped.
     assert_eq!(missing, dropped + run.lost_by_kernels(), "lost, and counted as dropped");
     for port in &run.snapshot.ports {
         assert_eq!(port.pfc_sent.clone().unwrap_or_default().frames, 0, "{}: no PFC", port.name);
@@ -118,8 +121,9 @@ fn without_pfc_priority_3_loses_frames() -> Result<()> {
     Ok(())
 }
 
-/// Senders that take a millisecond to stop send 75 frames, 300 cells, more; with headroom for 8 cells most of them have
-/// no place. Every one of them is counted, and an event says that the promise was broken.
+/// Senders that take a millisecond to stop send 75 frames, 300 cells, more; with headroom for 8
+/// cells most of them have no place. Every one of them is counted, and an event says that the
+/// promise was broken.
 #[test]
 fn with_headroom_cut_the_switch_counts_what_the_receiver_misses() -> Result<()> {
     let (run, log) = incast(&Incast { pfc: "on", headroom_cells: 8, reaction_delay: "1ms" })?;
@@ -151,7 +155,8 @@ fn series() -> Result<(Run, Snapshot)> {
         config += &group_config(&sender.name, AMPLE_HEADROOM_CELLS);
     }
     let first = bed.daemon(&first_at, &config)?;
-    // Two poll loops on one core would stall each other, so the second has one of its own where there is one.
+    // Two poll loops on one core would stall each other, so the second has one of its own where there
+    // is one.
     let core = std::thread::available_parallelism()?.get().min(2) - 1;
     let config = format!("[dataplane]\ncores = [{core}]\n\n")
         + &switch_config("on")
@@ -226,7 +231,8 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// One sender of an incast on priority 3 also sends a little on priority 5 to a host that nobody else sends to.
+/// One sender of an incast on priority 3 also sends a little on priority 5 to a host that nobody
+/// else sends to.
 struct Crossing<'a> {
     bed: &'a Testbed,
     senders: [Endpoint; 2],
@@ -296,8 +302,9 @@ fn a_priority_that_is_not_paused_keeps_its_rate_and_latency() -> Result<()> {
     let (quiet, busy, held) =
         (latency(&alone, "bystander")?, latency(&beside, "bystander")?, latency(&beside, "receiver")?);
     println!("priority 5 alone {quiet:?}\npriority 5 beside {busy:?}\npriority 3 {held:?}");
-    // A frame of priority 3 waits behind a queue of at least 2048 cells (4 ms at 500 Mbit/s). Had priority 5 to wait
-    // there too, its median would be as large; as it is, nine of ten frames are faster than the median of priority 3.
+    // A frame of priority 3 waits behind a queue of at least 2048 cells (4 ms at 500 Mbit/s). Had
+    // priority 5 to wait there too, its median would be as large; as it is, nine of ten frames are
+    // faster than the median of priority 3.
     assert!(busy.p90 * 2 < held.p50, "priority 5 {busy:?} beside priority 3 {held:?}");
     assert!(busy.p50 < (10 * quiet.p50).max(1_000_000), "priority 5 {busy:?} beside, {quiet:?} alone");
     Ok(())

@@ -1,5 +1,5 @@
-//! What the daemon says of the interfaces of its ports, on real ones: what they are, what about them harms frames, and whether PFC
-//! frames get through.
+//! What the daemon says of the interfaces of its ports, on real ones: what they are, what about
+//! them harms frames, and whether PFC frames get through.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -74,7 +74,8 @@ fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
     Ok(())
 }
 
-/// Two ports of a switch with a cable between them hear each other; a third, to a host, is heard by none.
+/// Two ports of a switch with a cable between them hear each other; a third, to a host, is heard by
+/// none.
 #[test]
 fn a_pfc_frame_is_heard_where_there_is_a_cable_between_two_ports() -> Result<()> {
     let bed = Testbed::new()?;

@@ -1,5 +1,6 @@
-//! Jumbo frames, of an MTU of 9000: none of a no-drop priority is lost, and ordinary hosts talk TCP in them, with no `ethtool` anywhere:
-//! checksums that they leave open are finished over several pieces of memory.
+//! Jumbo frames, of an MTU of 9000: none of a no-drop priority is lost, and ordinary hosts talk TCP
+//! in them, with no `ethtool` anywhere: checksums that they leave open are finished over several
+//! pieces of memory.
 
 use std::time::Duration;
 
@@ -109,7 +110,8 @@ fn tcp_crosses_in_jumbo_frames() -> Result<()> {
     }
     all_is_well(daemon, "b")
 }
-/// Two switches with a trunk between them: each frame gets a tag in the one and loses it in the other.
+/// Two switches with a trunk between them: each frame gets a tag in the one and loses it in the
+/// other.
 #[test]
 fn tcp_crosses_in_jumbo_frames_that_get_and_lose_tags() -> Result<()> {
     let bed = Testbed::new()?;

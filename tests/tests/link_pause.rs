@@ -1,4 +1,5 @@
-//! 802.3x PAUSE on real veths, where a port's `flow_control` says so (docs/behavior.md, "802.3x PAUSE"): row 288.
+//! 802.3x PAUSE on real veths, where a port's `flow_control` says so (docs/behavior.md, "802.3x
+//! PAUSE"): row 288.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use tests::{AMPLE_HEADROOM_CELLS, flow, port_config, run, slow_port_config, swit
 
 const THREE_SECONDS: Duration = Duration::from_secs(3);
 
-/// A host that knows PAUSE alone sends three times what the port to the other takes, in two priorities, none of them no-drop: its
-/// link is paused, and nothing is lost.
+/// A host that knows PAUSE alone sends three times what the port to the other takes, in two
+/// priorities, none of them no-drop: its link is paused, and nothing is lost.
 #[test]
 fn a_link_that_is_paused_loses_nothing() -> Result<()> {
     let (run, ()) = undisturbed(|| {

@@ -1,5 +1,6 @@
-//! What a running switch is told to do: another configuration, PFC off and on, a port held and released, watermarks read
-//! and cleared. Whatever it is told, no frame of a no-drop priority is lost by it (docs/behavior.md, "Reload").
+//! What a running switch is told to do: another configuration, PFC off and on, a port held and
+//! released, watermarks read and cleared. Whatever it is told, no frame of a no-drop priority is
+//! lost by it (docs/behavior.md, "Reload").
 
 use std::time::Duration;
 
@@ -36,7 +37,8 @@ impl Pair {
             + &slow_port_config("receiver", 100)
     }
 
-    /// Sends 200 Mbit/s on priority 3 for `duration`, and meanwhile lets `meanwhile` do what it wants.
+    /// Sends 200 Mbit/s on priority 3 for `duration`, and meanwhile lets `meanwhile` do what it
+    /// wants.
     fn run(
         &self,
         daemon: &Daemon,
@@ -108,7 +110,8 @@ fn other_thresholds_under_traffic_take_effect_and_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Mistakes, and what needs a restart: nothing is applied, not even what could be, and the answer says why.
+/// Mistakes, and what needs a restart: nothing is applied, not even what could be, and the answer
+/// says why.
 #[test]
 fn a_reload_that_cannot_be_changes_nothing_and_says_why() -> Result<()> {
     let pair = Pair::new()?;
@@ -164,8 +167,8 @@ fn a_reload_that_cannot_be_changes_nothing_and_says_why() -> Result<()> {
     Ok(())
 }
 
-/// The receiver's port is held, so the sender is told to stop; with PFC off it is told to go on; with PFC on again, to
-/// stop again.
+/// The receiver's port is held, so the sender is told to stop; with PFC off it is told to go on;
+/// with PFC on again, to stop again.
 #[test]
 fn pfc_is_turned_off_and_on_while_a_host_is_paused() -> Result<()> {
     let pair = Pair::new()?;
@@ -173,7 +176,8 @@ fn pfc_is_turned_off_and_on_while_a_host_is_paused() -> Result<()> {
     let xoff_frames = || -> Result<u64> {
         Ok(port(&daemon.snapshot()?, "sender")?.pfc_sent.as_ref().map_or(0, |sent| sent.xoff_frames[3]))
     };
-    // Told, and not only decided; a pause is refreshed while it lasts, so one that was told before is told again.
+    // Told, and not only decided; a pause is refreshed while it lasts, so one that was told before is
+    // told again.
     let paused = |what: &str, before: u64| {
         daemon.until(what, |now| {
             let sender = port(now, "sender").ok()?;
@@ -226,7 +230,8 @@ fn queue(daemon: &Daemon) -> Result<Value> {
         .context("the queue of priority 3")
 }
 
-/// The peaks of the first pool at ingress (read, clear, start), as `sluice show buffers --json` has them.
+/// The peaks of the first pool at ingress (read, clear, start), as `sluice show buffers --json` has
+/// them.
 fn peaks(daemon: &Daemon, more: &[&str]) -> Result<[u64; 3]> {
     let json = sluice(daemon, &[&["show", "buffers", "--json"], more].concat())?;
     let json: Value = serde_json::from_str(&json)?;

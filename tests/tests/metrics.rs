@@ -1,5 +1,5 @@
-//! Metrics of a running daemon: Prometheus's own parser takes them, their numbers are those of `sluice show --json`, and every query of
-//! the dashboard finds something in them.
+//! Metrics of a running daemon: Prometheus's own parser takes them, their numbers are those of
+//! `sluice show --json`, and every query of the dashboard finds something in them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -69,8 +69,8 @@ fn metrics_are_what_show_says_and_prometheus_takes_them() -> Result<()> {
     Ok(())
 }
 
-/// A list of `sluice show counters --json`, the labels of its rows, and where its numbers are among the metrics: the metric, the place in
-/// the row, and what the row's unit is of the metric's.
+/// A list of `sluice show counters --json`, the labels of its rows, and where its numbers are among
+/// the metrics: the metric, the place in the row, and what the row's unit is of the metric's.
 type Table = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str, f64)]);
 
 const TABLES: [Table; 4] = [

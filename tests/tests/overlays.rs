@@ -1,5 +1,6 @@
-//! Overlays of ordinary Linux hosts: TCP through every tunnel that this kernel has, over the switch and with no `ethtool`
-//! anywhere. The inner checksum leaves a host open, and the outer one as if it were finished.
+//! Overlays of ordinary Linux hosts: TCP through every tunnel that this kernel has, over the switch
+//! and with no `ethtool` anywhere. The inner checksum leaves a host open, and the outer one as if
+//! it were finished.
 
 use anyhow::{Context, Result};
 use testbed::{Endpoint, Testbed, idle};

@@ -1,5 +1,6 @@
-//! Ports with a memory of their own, as zero-copy ones have (docs/kernel-behavior.md, "Zero-copy"): the promise of the switch on veths, with
-//! `zero_copy = "emulate"`. Any other test is one of such ports where `SLUICE_TEST_ZERO_COPY=emulate` is set.
+//! Ports with a memory of their own, as zero-copy ones have (docs/kernel-behavior.md, "Zero-copy"):
+//! the promise of the switch on veths, with `zero_copy = "emulate"`. Any other test is one of such
+//! ports where `SLUICE_TEST_ZERO_COPY=emulate` is set.
 
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ fn an_incast_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The loop is stopped for 50 ms again and again: what has come waits in the own memory of each port and pauses the peers, or the guard
-/// pauses them; nothing is lost.
+/// The loop is stopped for 50 ms again and again: what has come waits in the own memory of each
+/// port and pauses the peers, or the guard pauses them; nothing is lost.
 #[test]
 fn a_loop_that_stands_still_loses_nothing() -> Result<()> {
     let incast = Incast::new()?;
@@ -57,8 +58,8 @@ fn a_loop_that_stands_still_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A port is removed and added while others carry frames; then one whose veth was deleted and made again: no frame of the memory is
-/// missing. What the running switch cannot change it refuses.
+/// A port is removed and added while others carry frames; then one whose veth was deleted and made
+/// again: no frame of the memory is missing. What the running switch cannot change it refuses.
 #[test]
 fn ports_come_and_go() -> Result<()> {
     let incast = Incast::new()?;

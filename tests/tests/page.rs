@@ -1,4 +1,5 @@
-//! The live page in a real browser, headless Chromium: what it shows of a daemon under load is what `sluice show` says.
+//! The live page in a real browser, headless Chromium: what it shows of a daemon under load is what
+//! `sluice show` says.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! PFC frames as a stranger sees them: captured on a host's veth, decoded by tshark (IEEE 802.1Q-2022 clause 36.2,
-//! figure 36-1; refresh and release as in docs/behavior.md, "PFC sent").
+//! PFC frames as a stranger sees them: captured on a host's veth, decoded by tshark (IEEE
+//! 802.1Q-2022 clause 36.2, figure 36-1; refresh and release as in docs/behavior.md, "PFC sent").
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use testbed::{Testbed, conservation, idle, port};
 use tests::{Capture, frames, switch_config};
 
-/// A slow line makes pause times long against anything a busy machine does: 65535 quanta of 512 bits at 100 Mbit/s.
+/// A slow line makes pause times long against anything a busy machine does: 65535 quanta of 512
+/// bits at 100 Mbit/s.
 const PAUSE: Duration = Duration::from_nanos(65_535 * 512 * 10);
 
 /// One PFC frame.
@@ -63,8 +64,8 @@ fn decode(fields: &[String], source: &str) -> Result<PfcFrame> {
     Ok(PfcFrame { at_s: at.parse()?, enabled: number(enabled)?, quanta: times })
 }
 
-/// A kernel host, which does not obey, fills a queue that drains at 10 Mbit/s: XOFF lasts for most of a second, several
-/// pause times long, and ends by itself.
+/// A kernel host, which does not obey, fills a queue that drains at 10 Mbit/s: XOFF lasts for most
+/// of a second, several pause times long, and ends by itself.
 #[test]
 fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     const DATAGRAMS: usize = 1000;
@@ -72,8 +73,8 @@ fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (loader, drain) = (bed.plain_host(&switch, "loader")?, bed.plain_host(&switch, "drain")?);
-    // Untagged frames have the port's priority; headroom holds all that the host may send. No guard: what it would tell is
-    // another test's.
+    // Untagged frames have the port's priority; headroom holds all that the host may send. No guard:
+    // what it would tell is another test's.
     let config = "[dataplane]\noverload = \"drop\"\n".to_owned()
         + &switch_config("on")
         + "\n[port.loader]\ninterface = \"loader\"\nspeed = \"100M\"\nport_priority = 3\n\
@@ -128,7 +129,8 @@ fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     println!("XOFF at {xoffs:.3?} s, XON at {:.3} s, pause time {PAUSE:?}", last.at_s - paused[0].at_s);
     assert_eq!((sent.xoff_frames[3], sent.xon_frames[3]), (paused.len() as u64, 2));
 
-    // The queue's other side is not concerned: PFC frames go out where frames come in, and are never bridged.
+    // The queue's other side is not concerned: PFC frames go out where frames come in, and are never
+    // bridged.
     assert_eq!(others.read("macc", &FIELDS)?.len(), 0);
     conservation(&after, &[])?;
     daemon.stop()?;

@@ -1,5 +1,5 @@
-//! Ports that come and go while others carry no-drop frames, on real veths: interfaces that are deleted and made again, and ports that
-//! a reload removes and adds.
+//! Ports that come and go while others carry no-drop frames, on real veths: interfaces that are
+//! deleted and made again, and ports that a reload removes and adds.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,8 @@ impl Pair {
         Ok(all)
     }
 
-    /// Not a frame is lost from A to B or from B to A. Frames for which a host's own kernel had no room are behind the switch.
+    /// Not a frame is lost from A to B or from B to A. Frames for which a host's own kernel had no
+    /// room are behind the switch.
     fn lost_nothing(mut self, daemon: &Daemon) -> Result<()> {
         eventually("all is sent", || Ok(self.has_sent_all()?.then_some(())))?;
         let at_rest = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
@@ -92,7 +93,8 @@ fn until_down(daemon: &Daemon, name: &str) -> Result<()> {
     daemon.until("the port is down", |now| port(now, name).is_ok_and(|port| !port.up).then_some(()))
 }
 
-/// One round: C's end goes down and comes back, then its cable is deleted and made again. The longest time until C reached D.
+/// One round: C's end goes down and comes back, then its cable is deleted and made again. The
+/// longest time until C reached D.
 fn round(bed: &Testbed, daemon: &Daemon, switch: &Namespace, c: &Endpoint, d: &Endpoint) -> Result<Duration> {
     c.namespace.ip(&format!("link set dev {} down", Endpoint::INTERFACE))?;
     until_down(daemon, &c.name)?;
@@ -134,8 +136,8 @@ fn reload(daemon: &Daemon, config: &str) -> Result<String> {
     sluice(daemon, &["reload"])
 }
 
-/// C is added and removed again and again. Its place, and the memory of its rings, are those of the C before; a port more than there
-/// is memory for is refused, and nothing changes.
+/// C is added and removed again and again. Its place, and the memory of its rings, are those of the
+/// C before; a port more than there is memory for is refused, and nothing changes.
 #[test]
 fn ports_are_added_and_removed_by_reload_and_the_others_lose_nothing() -> Result<()> {
     let bed = Testbed::new()?;
@@ -231,8 +233,9 @@ fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<
     Ok(())
 }
 
-/// A peer takes only shorter frames than its port: its interface refuses what the kernel was given. Each such frame is counted, at the queue
-/// that it left, as one of a no-drop priority, and an event says so.
+/// A peer takes only shorter frames than its port: its interface refuses what the kernel was given.
+/// Each such frame is counted, at the queue that it left, as one of a no-drop priority, and an
+/// event says so.
 #[test]
 fn no_drop_frames_that_the_kernel_loses_are_told_by_name() -> Result<()> {
     let bed = Testbed::new()?;

@@ -1,5 +1,5 @@
-//! Ports of several RX queues, on veths of four: flows come in on all of them and leave by the first, and neither loses or reorders
-//! a frame (docs/kernel-behavior.md, "Several queues").
+//! Ports of several RX queues, on veths of four: flows come in on all of them and leave by the
+//! first, and neither loses or reorders a frame (docs/kernel-behavior.md, "Several queues").
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tests::{
 
 const QUEUES: u64 = 4;
 const FLOWS: usize = 32;
-/// Datagrams of each flow that are on their way at once: together fewer than a veth's ring of 256 holds, should all take one queue.
+/// Datagrams of each flow that are on their way at once: together fewer than a veth's ring of 256
+/// holds, should all take one queue.
 const WINDOW: u32 = 6;
 
 /// Two plain hosts on cables of four queues, and their switch.
@@ -98,8 +99,8 @@ fn queues_shown(daemon: &Daemon, name: &str) -> Result<String> {
     Ok(line.context(verbose.clone())?.trim().to_owned())
 }
 
-/// Flows spread over all queues of the port that they come in on; each keeps its order, none loses a frame, and all leave by one queue.
-/// The same once the interface was deleted and made again.
+/// Flows spread over all queues of the port that they come in on; each keeps its order, none loses
+/// a frame, and all leave by one queue. The same once the interface was deleted and made again.
 #[test]
 fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
     let (bed, switch, hosts) = bed_of_four()?;
@@ -133,7 +134,8 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
         ensure!(came.iter().filter(|&&frames| frames > 0).count() > 1, "the flows share one queue: {came:?}");
         ensure!(came.iter().sum::<u64>() >= u64::from(flows.next) * FLOWS as u64, "{came:?}");
         ensure!(left[0] - before[0] >= u64::from(flows.next) * FLOWS as u64, "{before:?}, {left:?}");
-        // The guard's PFC frames, where the loop stood still meanwhile, leave by whichever queue the kernel takes.
+        // The guard's PFC frames, where the loop stood still meanwhile, leave by whichever queue the kernel
+        // takes.
         let by_others = left[1..].iter().sum::<u64>() - before[1..].iter().sum::<u64>();
         let of_guard = of_guard()? - of_guard_before;
         println!("by other queues: {by_others}, the guard's: {of_guard}");
@@ -149,8 +151,9 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
     Ok(())
 }
 
-/// The loop is stopped for 50 ms again and again while a host that sends 64-byte frames of a no-drop priority fills one of four queues: the
-/// other three have room, but that does not help, so it is paused; nothing is lost.
+/// The loop is stopped for 50 ms again and again while a host that sends 64-byte frames of a
+/// no-drop priority fills one of four queues: the other three have room, but that does not help, so
+/// it is paused; nothing is lost.
 #[test]
 fn one_full_queue_of_four_pauses_the_peer() -> Result<()> {
     const SECONDS: u64 = 6;

@@ -1,5 +1,6 @@
-//! The daemon and the switch agree exactly: what the recorder wrote down of a loop on real veths, the same switch replays to the same
-//! counters, watermarks, frames and events, however busy the machine was (docs/recorder.md).
+//! The daemon and the switch agree exactly: what the recorder wrote down of a loop on real veths,
+//! the same switch replays to the same counters, watermarks, frames and events, however busy the
+//! machine was (docs/recorder.md).
 
 use std::thread;
 use std::time::Duration;
@@ -38,7 +39,8 @@ fn moment(daemon: &Daemon) -> Result<Moment> {
     })
 }
 
-/// Without what is not the switch's: what the kernel counted, what the loop says of itself, interfaces.
+/// Without what is not the switch's: what the kernel counted, what the loop says of itself,
+/// interfaces.
 fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
     for port in &mut snapshot.ports {
         port.kernel = None;
@@ -140,7 +142,8 @@ fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
     Ok(())
 }
 
-/// The commands: record, replay at a time, fetch what has been kept, and what they say if there is nothing.
+/// The commands: record, replay at a time, fetch what has been kept, and what they say if there is
+/// nothing.
 #[test]
 fn the_commands_record_and_replay() -> Result<()> {
     let bed = Testbed::new()?;
@@ -177,7 +180,8 @@ fn the_commands_record_and_replay() -> Result<()> {
     ensure!(to >= from + 1_000_000_000, "{from} to {to}");
     let by_then = half["snapshot"]["ports"][0]["received"]["frames"].as_u64().context("a number")?;
     ensure!((1..sent).contains(&by_then), "{by_then} of {sent}");
-    // Nothing is left of it, and the next recording has begun: nothing moves, so there is nothing to fetch but its beginning.
+    // Nothing is left of it, and the next recording has begun: nothing moves, so there is nothing to
+    // fetch but its beginning.
     let refused = sluice(&daemon, &["record", "/proc/no/such/file"]).unwrap_err().to_string();
     ensure!(refused.contains("/proc/no/such/file"), "{refused}");
     Ok(())

@@ -1,5 +1,6 @@
-//! What goes wrong from outside: crashes, mistakes in the configuration, interfaces that are not as they should be. A
-//! clear error, a non-zero exit, nothing left behind; and one port's trouble is not the others'.
+//! What goes wrong from outside: crashes, mistakes in the configuration, interfaces that are not as
+//! they should be. A clear error, a non-zero exit, nothing left behind; and one port's trouble is
+//! not the others'.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -33,7 +34,8 @@ fn traffic(bed: &Testbed, daemon: &Daemon, a: &Endpoint, b: &Endpoint) -> Result
     let flows = [flow(&b.mac(), 3, "50M")];
     let receiver = bed.host(b, &[], &[])?;
     let sender = bed.host(a, &flows, &["--no-drop", "3", "--duration", "1s"])?;
-    // What the switch knew from a run before may be as good: nothing is flooded either way once both have announced.
+    // What the switch knew from a run before may be as good: nothing is flooded either way once both
+    // have announced.
     daemon.until("the switch knows both hosts", |now| (now.bridge_entries >= 2).then_some(()))?;
     let run = run(&[daemon], vec![sender], vec![receiver], SECOND)?;
     let total = run.total(3);
@@ -47,8 +49,8 @@ fn has_xdp(namespace: &Namespace, interface: &str) -> Result<bool> {
     Ok(namespace.ip(&format!("-d link show dev {interface}"))?.contains("xdp"))
 }
 
-/// Starts a daemon that must refuse, and checks that it says all of `words` and leaves nothing: no XDP program on any
-/// interface, no queueing discipline, no socket.
+/// Starts a daemon that must refuse, and checks that it says all of `words` and leaves nothing: no
+/// XDP program on any interface, no queueing discipline, no socket.
 fn refuses(bed: &Testbed, switch: &Namespace, config: &str, words: &[&str]) -> Result<()> {
     refuses_limited(bed, switch, &[], config, words)
 }
@@ -105,7 +107,8 @@ fn kill_9_and_restart_need_no_cleaning() -> Result<()> {
     Ok(())
 }
 
-/// The very same file, and so the very same control socket, which the killed daemon could not remove.
+/// The very same file, and so the very same control socket, which the killed daemon could not
+/// remove.
 #[test]
 fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
     let bed = Testbed::new()?;
@@ -202,8 +205,8 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
     Ok(())
 }
 
-/// A running port's interface is deleted, in the midst of traffic to and from it: that port goes down with an event, the
-/// frames it held are counted, and the others go on without a loss.
+/// A running port's interface is deleted, in the midst of traffic to and from it: that port goes
+/// down with an event, the frames it held are counted, and the others go on without a loss.
 #[test]
 fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     let bed = Testbed::new()?;
@@ -247,7 +250,8 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     Ok(())
 }
 
-/// With hosts that say nothing, nobody in the daemon has a reason to run often: of 500 ms each thread has its core at most fifty times.
+/// With hosts that say nothing, nobody in the daemon has a reason to run often: of 500 ms each
+/// thread has its core at most fifty times.
 #[test]
 fn an_idle_daemon_sleeps() -> Result<()> {
     let bed = Testbed::new()?;
@@ -280,8 +284,9 @@ fn times_run(process: impl std::fmt::Display) -> Result<HashMap<PathBuf, u64>> {
     Ok(times)
 }
 
-/// SIGTERM in the midst of an incast: forwarding stops, the queues drain, no XON is told for what nobody would forward (the pause
-/// ends by itself), totals are told, and every frame is accounted for.
+/// SIGTERM in the midst of an incast: forwarding stops, the queues drain, no XON is told for what
+/// nobody would forward (the pause ends by itself), totals are told, and every frame is accounted
+/// for.
 #[test]
 fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
     let bed = Testbed::new()?;
@@ -309,13 +314,15 @@ fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
     assert!(told.xoff > 0 && told.sent_while_paused == 0, "the host was told to stop, and obeyed: {sent:?}");
     let received = receiver.stop()?;
     let arrived = received.received.first().context("the flow")?;
-    // What was in the switch left it: no gap in the sequence, and more than fits into an interface's rings.
+    // What was in the switch left it: no gap in the sequence, and more than fits into an interface's
+    // rings.
     assert_eq!((arrived.lost_frames, arrived.corrupted_frames), (0, 0), "{arrived:?}");
     assert!(!has_xdp(&switch, "a")?);
     Ok(())
 }
 
-/// A host that is killed leaves a port that is up and a flow that ends; a new host on the same interface is served.
+/// A host that is killed leaves a port that is up and a flow that ends; a new host on the same
+/// interface is served.
 #[test]
 fn a_host_that_dies_harms_nobody() -> Result<()> {
     let bed = Testbed::new()?;
@@ -335,8 +342,9 @@ fn a_host_that_dies_harms_nobody() -> Result<()> {
     Ok(())
 }
 
-/// Standard error is a pipe that is full and that nobody reads, and the log has much to say: API and forwarding go on, `sluice
-/// show` says what the log lacks, and so does the log itself once somebody reads it. Full again, it does not hold up the end.
+/// Standard error is a pipe that is full and that nobody reads, and the log has much to say: API
+/// and forwarding go on, `sluice show` says what the log lacks, and so does the log itself once
+/// somebody reads it. Full again, it does not hold up the end.
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
     let bed = Testbed::new()?;
@@ -380,8 +388,8 @@ fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
     Ok(())
 }
 
-/// Clients that connect and say nothing, or no more than that they speak HTTP/2, more than there are places: the operator is
-/// answered, and frames are forwarded.
+/// Clients that connect and say nothing, or no more than that they speak HTTP/2, more than there
+/// are places: the operator is answered, and frames are forwarded.
 #[test]
 fn mute_clients_lock_no_operator_out() -> Result<()> {
     const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

@@ -1,4 +1,5 @@
-//! `sluice show` against a running daemon: what a person and a script read is what the switch counted.
+//! `sluice show` against a running daemon: what a person and a script read is what the switch
+//! counted.
 
 use std::time::Duration;
 
@@ -76,8 +77,9 @@ fn rows(daemon: &Daemon, more: &[&str], port: &str, number: &str) -> Result<Vec<
     Ok(rows.map(|words| words[2..].join(" ")).collect())
 }
 
-/// Rows 49 to 67, 69 and 70 of the documents' displays. A kernel sends exactly 30 frames to a port on hold: 8 cells are
-/// reserved, 40 shared, 12 in headroom. Peaks are those between two executions.
+/// Rows 49 to 67, 69 and 70 of the documents' displays. A kernel sends exactly 30 frames to a port
+/// on hold: 8 cells are reserved, 40 shared, 12 in headroom. Peaks are those between two
+/// executions.
 #[test]
 fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
     let bed = Testbed::new()?;
@@ -95,8 +97,8 @@ fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
         socket.send(&[0x5a; PAYLOAD_BYTES])?;
     }
     daemon.until("the frames are in", |now| (received(now)? == before + FRAMES).then_some(()))?;
-    // Pool, Total, Used, %, Free, Peak, Threshold %, Violations; State, XOFF is, Reserved, Shared, XOFF at, episodes,
-    // received, dropped; Headroom, Used, %, Free, Peak, Violations.
+    // Pool, Total, Used, %, Free, Peak, Threshold %, Violations; State, XOFF is, Reserved, Shared, XOFF
+    // at, episodes, received, dropped; Headroom, Used, %, Free, Peak, Violations.
     let state = format!("1 {} 0", before + FRAMES);
     let keep = ["--keep-watermarks"];
     assert_eq!(

@@ -1,6 +1,6 @@
-//! The loop is stopped in the middle of an incast, and nothing is lost (docs/behavior.md, "A loop that stands still"); peers that
-//! count quanta at other speeds than the switch thinks are paused all the same ("PFC sent"); and a switch that ends
-//! obeys its peers to the last ("The end").
+//! The loop is stopped in the middle of an incast, and nothing is lost (docs/behavior.md, "A loop
+//! that stands still"); peers that count quanta at other speeds than the switch thinks are paused
+//! all the same ("PFC sent"); and a switch that ends obeys its peers to the last ("The end").
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -59,8 +59,8 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Hosts on links of 25G, 40G and 100G, and one that says nothing, whose ports have no speed: 65535 quanta are over sooner for them than
-/// for the switch. 400 Mbit/s into 200 Mbit/s.
+/// Hosts on links of 25G, 40G and 100G, and one that says nothing, whose ports have no speed: 65535
+/// quanta are over sooner for them than for the switch. 400 Mbit/s into 200 Mbit/s.
 #[test]
 fn hosts_of_any_speed_obey_ports_without_speed() -> Result<()> {
     let bed = Testbed::new()?;
@@ -94,8 +94,8 @@ fn hosts_of_any_speed_obey_ports_without_speed() -> Result<()> {
     Ok(())
 }
 
-/// Two switches in series, the second paused by nobody but itself: its port to the receiver is held. The first is told to
-/// end with its queue full of what the second does not want.
+/// Two switches in series, the second paused by nobody but itself: its port to the receiver is
+/// held. The first is told to end with its queue full of what the second does not want.
 #[test]
 fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
     let bed = Testbed::new()?;

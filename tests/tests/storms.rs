@@ -1,5 +1,7 @@
-//! Storms and deadlocks on real veths: what the watchdog finds and ends, and whom it leaves alone (docs/watchdog.md). Its times are
-//! exact in virtual time (crates/switch/src/pfc/watchdog/tests.rs, crates/sim/tests/scenarios.rs); here it is the daemon that uses it.
+//! Storms and deadlocks on real veths: what the watchdog finds and ends, and whom it leaves alone
+//! (docs/watchdog.md). Its times are exact in virtual time
+//! (crates/switch/src/pfc/watchdog/tests.rs, crates/sim/tests/scenarios.rs); here it is the daemon
+//! that uses it.
 
 use std::net::UdpSocket;
 
@@ -66,7 +68,8 @@ impl Ring {
         self.daemons.iter().map(Daemon::snapshot).collect()
     }
 
-    /// Waits until each device has held the one before it for a third of a second without a frame between them.
+    /// Waits until each device has held the one before it for a third of a second without a frame
+    /// between them.
     fn until_deadlock(&self) -> Result<()> {
         let state = |now: &Snapshot| -> Result<(bool, u64, u64)> {
             let (out, back) = (port(now, "port1")?, port(now, "port2")?);
@@ -107,8 +110,9 @@ fn way(config: &str, receiver: &str, to: &str) -> String {
     without.replace(&header, &format!("{header}{entry}"))
 }
 
-/// The example of figure 19 on a ring of daemons: without detection the deadlock outlives the loop that made it; with 50 ms of
-/// detection and 700 ms of recovery all that stood in it arrives, and the log has the document's messages in its order.
+/// The example of figure 19 on a ring of daemons: without detection the deadlock outlives the loop
+/// that made it; with 50 ms of detection and 700 ms of recovery all that stood in it arrives, and
+/// the log has the document's messages in its order.
 #[test]
 fn detection_ends_a_deadlock_of_four_daemons() -> Result<()> {
     let ring = Ring::new()?;
@@ -165,9 +169,9 @@ fn priority(snapshot: &Snapshot, name: &str, number: usize) -> Result<Priority> 
     port(snapshot, name)?.priorities.get(number).copied().context("eight priorities")
 }
 
-/// A receiver that sends PFC for one priority as fast as it can: that priority of its port is dropped while it lasts and works
-/// again after it, through a reload meanwhile; its other no-drop priority, and both on another port, lose nothing and get
-/// all that they ask for.
+/// A receiver that sends PFC for one priority as fast as it can: that priority of its port is
+/// dropped while it lasts and works again after it, through a reload meanwhile; its other no-drop
+/// priority, and both on another port, lose nothing and get all that they ask for.
 #[test]
 fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
     let bed = Testbed::new()?;
@@ -182,7 +186,8 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
         config += &port_config(name, "1G");
     }
     for number in [3, 5] {
-        // What the sender sends until the storm is found has room below XOFF: its other flow is not paused with it.
+        // What the sender sends until the storm is found has room below XOFF: its other flow is not paused
+        // with it.
         config += &format!(
             "[port.sender.pfc.priority.{number}]\nxoff = {{ static_cells = 16384 }}\nxon_offset_cells = 2048\n\
              headroom_cells = {AMPLE_HEADROOM_CELLS}\n"
@@ -238,9 +243,10 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
     Ok(())
 }
 
-/// A storm that waits for a hand: it is told of, no other settings of the watchdog are taken until `sluice pfc recover`; then storms that
-/// are restored by themselves, until there are as many as the limit says and PFC is off, until `sluice pfc lift-limit`. One PFC
-/// frame pauses for half a minute here, and is as many in a second as the early warning is for.
+/// A storm that waits for a hand: it is told of, no other settings of the watchdog are taken until
+/// `sluice pfc recover`; then storms that are restored by themselves, until there are as many as
+/// the limit says and PFC is off, until `sluice pfc lift-limit`. One PFC frame pauses for half a
+/// minute here, and is as many in a second as the early warning is for.
 #[test]
 fn storms_are_ended_by_hand_and_too_many_turn_pfc_off() -> Result<()> {
     const BY_HAND: &str = "recovery = \"manual\"\npriority.3 = { interval = 1 }\n";

@@ -1,5 +1,5 @@
-//! Telemetry of a running daemon: reference collectors, one beside the daemon and one in another network namespace, receive
-//! every path, and the numbers are those that the switch counted.
+//! Telemetry of a running daemon: reference collectors, one beside the daemon and one in another
+//! network namespace, receive every path, and the numbers are those that the switch counted.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -169,7 +169,8 @@ fn survives_a_collector_that_is_killed(
     Ok(())
 }
 
-/// Under load, and while ports are held and released, the collector is killed again and again: each event comes, in order.
+/// Under load, and while ports are held and released, the collector is killed again and again: each
+/// event comes, in order.
 #[test]
 fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
     const ROUNDS: usize = 3;

@@ -1,6 +1,6 @@
-//! VLANs of ordinary Linux hosts: two switches with a trunk between them, hosts on access ports of either, and one that is itself
-//! on a trunk. What is in one VLAN talks TCP, with no `ethtool` anywhere and tags put on and taken off by the switches; what is in
-//! the other never hears of it.
+//! VLANs of ordinary Linux hosts: two switches with a trunk between them, hosts on access ports of
+//! either, and one that is itself on a trunk. What is in one VLAN talks TCP, with no `ethtool`
+//! anywhere and tags put on and taken off by the switches; what is in the other never hears of it.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -146,7 +146,8 @@ fn broadcasts_stay_in_their_vlan(from: &Endpoint, near: &Endpoint, others: &[&En
     Ok(())
 }
 
-/// Frames that `host`, on the trunk port of its name, tags with a VLAN that its port has not are refused and counted.
+/// Frames that `host`, on the trunk port of its name, tags with a VLAN that its port has not are
+/// refused and counted.
 fn a_vlan_that_a_port_has_not_is_refused(daemon: &Daemon, host: &Endpoint) -> Result<()> {
     let mut frame = [0; 104];
     write_header(&mut frame, MacAddr::BROADCAST, host.mac().parse()?, None, EXPERIMENTAL);

@@ -1,6 +1,7 @@
-//! PFC before data, on real ports: when a threshold that all of sixteen loaded ports are above comes into force, all peers are told to
-//! stop. How soon one after the other is printed; that it is in one turn and before any data is `dataplane/tests/order.rs`'s to
-//! show (docs/behavior.md, "PFC sent").
+//! PFC before data, on real ports: when a threshold that all of sixteen loaded ports are above
+//! comes into force, all peers are told to stop. How soon one after the other is printed; that it
+//! is in one turn and before any data is `dataplane/tests/order.rs`'s to show (docs/behavior.md,
+//! "PFC sent").
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};

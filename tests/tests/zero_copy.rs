@@ -1,5 +1,6 @@
-//! Zero-copy ports (docs/kernel-behavior.md, "Zero-copy"), on the NICs that a machine without any of its own can have: those of QEMU,
-//! `cargo xtask vm --cables 3 --test zero_copy` for virtio's, with `--nic igb` for Intel's 82576.
+//! Zero-copy ports (docs/kernel-behavior.md, "Zero-copy"), on the NICs that a machine without any
+//! of its own can have: those of QEMU, `cargo xtask vm --cables 3 --test zero_copy` for virtio's,
+//! with `--nic igb` for Intel's 82576.
 
 use std::time::Duration;
 
@@ -30,14 +31,16 @@ struct Setup {
 const ON_NICS: Setup =
     Setup { senders: true, receiver: true, queues: 1, dataplane: "", stop: Duration::ZERO };
 
-/// Without the PFC frame of the start, which is not the switch's, it and the kernel have sent the same.
+/// Without the PFC frame of the start, which is not the switch's, it and the kernel have sent the
+/// same.
 const COPIES: &str = "[dataplane]\nzero_copy = \"off\"\npfc_test = \"off\"\n";
 
 fn host(bed: &Testbed, switch: &testbed::Namespace, name: &str, on_nic: bool) -> Result<Endpoint> {
     if on_nic { bed.nic_host(switch, name) } else { bed.quiet_host(switch, name) }
 }
 
-/// Hosts of 100 Mbit/s that wait, and that the switch knows: one that sends these flows for so many seconds, and one that receives.
+/// Hosts of 100 Mbit/s that wait, and that the switch knows: one that sends these flows for so many
+/// seconds, and one that receives.
 fn pair(
     bed: &Testbed,
     daemon: &Daemon,
@@ -69,8 +72,9 @@ struct Incast {
     by_queue: Vec<u64>,
 }
 
-/// Two senders of a no-drop priority and of best effort into a port that is too slow for them, for 4 s. Ports on NICs of several queues get
-/// the no-drop frames in four flows from each sender, which differ in their UDP ports.
+/// Two senders of a no-drop priority and of best effort into a port that is too slow for them, for
+/// 4 s. Ports on NICs of several queues get the no-drop frames in four flows from each sender,
+/// which differ in their UDP ports.
 fn incast(Setup { senders, receiver, queues, dataplane, stop }: Setup) -> Result<Incast> {
     const SECONDS: u64 = 4;
     let bed = Testbed::new()?;
@@ -153,7 +157,8 @@ fn an_incast_on_nics_loses_nothing() -> Result<()> {
     check(&run)
 }
 
-/// Each RX queue of a NIC has a socket of its own. What comes in on all of them loses nothing, and each flow keeps its order.
+/// Each RX queue of a NIC has a socket of its own. What comes in on all of them loses nothing, and
+/// each flow keeps its order.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --nic igb --test zero_copy"]
 fn several_queues_of_a_nic_lose_nothing() -> Result<()> {
@@ -201,8 +206,8 @@ fn the_file_may_say_that_all_is_copied() -> Result<()> {
     check(&run)
 }
 
-/// A zero-copy port is removed and added, and its interface set down and up, while another pair of hosts sends: all frames of the memory
-/// are there in the end.
+/// A zero-copy port is removed and added, and its interface set down and up, while another pair of
+/// hosts sends: all frames of the memory are there in the end.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn zero_copy_ports_come_and_go() -> Result<()> {
@@ -241,8 +246,9 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
     Ok(())
 }
 
-/// A NIC may lose its carrier for seconds whenever a program or zero-copy sockets are put on it, or taken off, as it begins again then. A port whose
-/// interface was down and is up again opens once, and carries frames.
+/// A NIC may lose its carrier for seconds whenever a program or zero-copy sockets are put on it, or
+/// taken off, as it begins again then. A port whose interface was down and is up again opens once,
+/// and carries frames.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn a_nic_that_was_down_comes_back_once() -> Result<()> {
@@ -287,8 +293,9 @@ fn pfc_of_a_peer_is_heard_on_a_nic() -> Result<()> {
     Ok(())
 }
 
-/// virtio's driver takes frames of one chunk. Should the MTU of a zero-copy port rise while it is open, longer ones are for it, too: they are
-/// not sent, and each is counted as lost; shorter ones beside them arrive.
+/// virtio's driver takes frames of one chunk. Should the MTU of a zero-copy port rise while it is
+/// open, longer ones are for it, too: they are not sent, and each is counted as lost; shorter ones
+/// beside them arrive.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn what_the_driver_cannot_take_is_counted() -> Result<()> {

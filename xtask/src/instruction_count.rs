@@ -1,7 +1,8 @@
-//! Holds the number of instructions that the switch takes a frame, which a busy machine does not change as it changes times.
+//! Holds the number of instructions that the switch takes a frame, which a busy machine does not
+//! change as it changes times.
 //!
-//! The pipeline bench (`crates/dataplane/benches/pipeline.rs`) runs under callgrind with few rounds and with many; the
-//! difference is what the rounds take, without start and end.
+//! The pipeline bench (`crates/dataplane/benches/pipeline.rs`) runs under callgrind with few rounds
+//! and with many; the difference is what the rounds take, without start and end.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs nothing but Rust itself,
-//! so that it can fetch the rest.
+//! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs
+//! nothing but Rust itself, so that it can fetch the rest.
 
 mod instruction_count;
 mod lint;
@@ -36,7 +36,8 @@ enum Task {
         #[arg(long)]
         no_pfc: bool,
     },
-    /// Run all tests: set up, build, unit tests, then end-to-end tests on real veths one after the other.
+    /// Run all tests: set up, build, unit tests, then end-to-end tests on real veths one after the
+    /// other.
     Test {
         /// Only tests whose name contains this.
         filter: Option<String>,
@@ -46,9 +47,11 @@ enum Task {
         /// Only benches whose name contains this.
         filter: Option<String>,
     },
-    /// Boot another kernel in QEMU and run tests inside: those of `sluice nic`, or any of tests/tests. Takes minutes.
+    /// Boot another kernel in QEMU and run tests inside: those of `sluice nic`, or any of
+    /// tests/tests. Takes minutes.
     Vm(vm::Vm),
-    /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are more than they were.
+    /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are
+    /// more than they were.
     Instructions,
     /// Check comments, prose and names against xtask/lint-budget.toml.
     Lint(lint::Lint),

@@ -1,8 +1,10 @@
-//! No import cycles, in any crate: **a file imports what is below it or beside it, and nothing that imports it in turn**. So each
-//! file can be read after those that it builds on, and moved without the rest.
+//! No import cycles, in any crate: **a file imports what is below it or beside it, and nothing that
+//! imports it in turn**. So each file can be read after those that it builds on, and moved without
+//! the rest.
 //!
-//! A `mod` declaration is no import: a folder's `mod.rs` may hold the type that the files below it implement parts of. Tests may
-//! use anything. What two files need of each other moves into a third, below both.
+//! A `mod` declaration is no import: a folder's `mod.rs` may hold the type that the files below it
+//! implement parts of. Tests may use anything. What two files need of each other moves into a
+//! third, below both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

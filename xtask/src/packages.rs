@@ -1,4 +1,5 @@
-//! What a Debian machine must have beyond Rust: looked for where it must be found, installed with `apt-get`.
+//! What a Debian machine must have beyond Rust: looked for where it must be found, installed with
+//! `apt-get`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -7,7 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::run::{is_root, say};
 
-/// A Debian package, a file or program that shows that it (or a stand-in) is there, and what it is for.
+/// A Debian package, a file or program that shows that it (or a stand-in) is there, and what it is
+/// for.
 struct Package {
     name: &'static str,
     shown_by: &'static str,
@@ -78,7 +80,8 @@ const VM_PACKAGES: [Package; 11] = [
     package("zstd", "zstd", "unpacking modules"),
 ];
 
-/// Linux from which on a veth pushes back instead of losing frames when it has a queueing discipline.
+/// Linux from which on a veth pushes back instead of losing frames when it has a queueing
+/// discipline.
 const LOSSLESS_VETH: (u32, u32) = (6, 16);
 
 /// Installs what is missing; says clearly what to do where it cannot.
@@ -180,11 +183,12 @@ fn apt_get(arguments: &[&str]) -> Result<bool> {
     Ok(command.status().context("cannot run apt-get")?.success())
 }
 
-/// What a package brings is what counts, from wherever it came; of a library, that its header can be found.
+/// What a package brings is what counts, from wherever it came; of a library, that its header can
+/// be found.
 fn is_installed(package: &Package) -> bool {
     match package.shown_by {
-        // Debian keeps it in a directory of the architecture; on x86-64, where there is gcc-multilib, that links it to
-        // where `clang -target bpf` looks.
+        // Debian keeps it in a directory of the architecture; on x86-64, where there is gcc-multilib, that
+        // links it to where `clang -target bpf` looks.
         "/usr/include/asm/types.h" => exists(package.shown_by) || std::env::consts::ARCH != "x86_64",
         file if file.starts_with('/') => exists(file),
         program => on_path(program),

@@ -17,9 +17,9 @@ pub fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the tree")
 }
 
-/// The cargo that runs us, without what it told us about our own package: build scripts (of `ring`, for one) that look at
-/// those variables would run again, and all that depends on them be built again, each time that somebody changes between
-/// `cargo` and `cargo xtask`.
+/// The cargo that runs us, without what it told us about our own package: build scripts (of `ring`,
+/// for one) that look at those variables would run again, and all that depends on them be built
+/// again, each time that somebody changes between `cargo` and `cargo xtask`.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     for (name, _) in std::env::vars_os() {

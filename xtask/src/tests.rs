@@ -16,8 +16,9 @@ struct Sum {
     broken: u64,
 }
 
-/// Runs all tests, and ends with `N passed, N failed`. One command, so that everything is built once: the programs under test
-/// are those of the same build, with its debug assertions. One test at a time: what crosses the kernel shares the machine.
+/// Runs all tests, and ends with `N passed, N failed`. One command, so that everything is built
+/// once: the programs under test are those of the same build, with its debug assertions. One test
+/// at a time: what crosses the kernel shares the machine.
 pub fn all(filter: Option<&str>) -> Result<()> {
     say("all tests, one after the other");
     let mut tests = cargo();

@@ -1,9 +1,10 @@
-//! `docs/conformance.md` says the truth about the tree: each row of the documents is there once, the counts are those of the
-//! rows, and every file, item and test that a row names exists. Whether a row is built is for people to judge; that its
-//! evidence has not moved away is judged here.
+//! `docs/conformance.md` says the truth about the tree: each row of the documents is there once,
+//! the counts are those of the rows, and every file, item and test that a row names exists. Whether
+//! a row is built is for people to judge; that its evidence has not moved away is judged here.
 //!
-//! A row is a line of a table, `| number | what is asked | state | where | test | remark |`. Where and test are lists of
-//! `` `path::name` `` or `` `path` ``; a path begins at the top of the repository or in `crates/`.
+//! A row is a line of a table, `| number | what is asked | state | where | test | remark |`. Where
+//! and test are lists of `` `path::name` `` or `` `path` ``; a path begins at the top of the
+//! repository or in `crates/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -101,7 +102,8 @@ fn tests(text: &str) -> BTreeSet<&str> {
     tests
 }
 
-/// What is wrong with what a cell names, of which there must be something; names are looked for among `of_file`'s.
+/// What is wrong with what a cell names, of which there must be something; names are looked for
+/// among `of_file`'s.
 fn wrong_names(cell: &str, of_file: fn(&str) -> BTreeSet<&str>) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     if named(cell).next().is_none() {

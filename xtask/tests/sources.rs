@@ -1,9 +1,9 @@
-//! What comments and documents cite exists. A reader has the repository alone, so a comment leads to a page under `docs/`, to a
-//! standard or to a paper.
+//! What comments and documents cite exists. A reader has the repository alone, so a comment leads
+//! to a page under `docs/`, to a standard or to a paper.
 //!
-//! A citation is `docs/NAME.md`, or a section of it by its title: `docs/NAME.md, "Title"`; several are joined by "and" or
-//! commas, each perhaps with a remark in parentheses. It may be broken over lines. Checked as well: links between the
-//! documents, and the files that they name.
+//! A citation is `docs/NAME.md`, or a section of it by its title: `docs/NAME.md, "Title"`; several
+//! are joined by "and" or commas, each perhaps with a remark in parentheses. It may be broken over
+//! lines. Checked as well: links between the documents, and the files that they name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,7 +64,8 @@ fn titles(markdown: &str) -> BTreeSet<&str> {
     titles
 }
 
-/// What a link calls a section: its title in lower case, without punctuation, with hyphens for spaces.
+/// What a link calls a section: its title in lower case, without punctuation, with hyphens for
+/// spaces.
 fn anchor(title: &str) -> String {
     let kept = title.to_lowercase().replace(' ', "-");
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()

@@ -1,4 +1,5 @@
-//! The configuration as a whole: the settings of the switch, its ports, and what they must be together.
+//! The configuration as a whole: the settings of the switch, its ports, and what they must be
+//! together.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -46,7 +47,8 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// The core that each port is to be served by, by port number; `None`: whichever serves least.
     pub port_cores: Vec<Option<usize>>,
-    /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
+    /// What the file says of each port's cable, by port number: for advice about headroom, and
+    /// nothing else.
     pub links: Vec<Link>,
     /// The flight recorder.
     pub recorder: RecorderSettings,
@@ -56,7 +58,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// Where metrics are served; `None`: nowhere.
     pub metrics: Option<Metrics>,
-    /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
+    /// What the file may say but should not: thresholds that cannot be lossless, and the like.
+    /// Often there is nothing.
     pub warnings: ConfigErrors,
 }
 
@@ -69,10 +72,11 @@ pub struct Dataplane {
     pub switch_core_serves: bool,
     /// How the loop's thread is scheduled.
     pub scheduling: Scheduling,
-    /// A loop that falls behind, or stands still, pauses its peers; otherwise the kernel drops what it cannot take.
+    /// A loop that falls behind, or stands still, pauses its peers; otherwise the kernel drops what
+    /// it cannot take.
     pub pauses_on_overload: bool,
-    /// RX queues that memory is set aside for beyond those of the ports there are: a port with one queue may be added for each,
-    /// without a restart.
+    /// RX queues that memory is set aside for beyond those of the ports there are: a port with one
+    /// queue may be added for each, without a restart.
     pub spare_ports: usize,
     /// Which ports try at the start whether PFC frames get out and in.
     pub pfc_test: PfcTest,
@@ -102,7 +106,8 @@ impl Default for Dataplane {
 pub struct RecorderSettings {
     /// The loop is recorded all the time, and the last of it kept.
     pub always: bool,
-    /// What is kept stays when a no-drop frame is lost, or the kernel drops frames, until somebody fetches it.
+    /// What is kept stays when a no-drop frame is lost, or the kernel drops frames, until somebody
+    /// fetches it.
     pub freeze_on_loss: bool,
     /// So many bytes are kept at most.
     pub memory_bytes: usize,
@@ -170,13 +175,15 @@ pub(crate) fn overload_name(pauses: bool) -> &'static str {
 /// Reads a configuration. `file_name` only serves to name the file in mistakes.
 ///
 /// # Errors
-/// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
-/// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
+/// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined;
+/// the sums over the buffer, and what WRED does on no-drop queues, are only examined once every
+/// single setting is right.
 pub fn parse(file_name: &str, text: &str) -> Result<Config, ConfigErrors> {
     examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
 }
 
-/// Reads a configuration, and what `look` makes of the file if it is right: of its buffer, its ports, and what comes of both.
+/// Reads a configuration, and what `look` makes of the file if it is right: of its buffer, its
+/// ports, and what comes of both.
 ///
 /// # Errors
 /// As [`parse`], and what `look` has noted.
@@ -233,7 +240,8 @@ fn read<T>(
     for share in fixed_area::shares(&ports, buffer.settings.fixed_cells) {
         ports[share.port].settings.groups[share.priority].reserved_cells = share.cells;
     }
-    // What comes of several settings, of which one could not be read, would put the blame in the wrong place.
+    // What comes of several settings, of which one could not be read, would put the blame in the wrong
+    // place.
     if report.is_empty() {
         buffer::no_drop_queues(&ports, &bridge, report);
         buffer::pause_times(&ports, report);
@@ -404,7 +412,8 @@ fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
     if let Some(entries) = section.number("max_entries_per_port", 1..=1 << 20, report) {
         bridge.max_entries_per_port = entries.value;
     }
-    // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may be in more of a hurry.
+    // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may be in more of a
+    // hurry.
     if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, report) {
         bridge.aging_ns = aging_s.value * 1_000_000_000;
     }

@@ -1,7 +1,8 @@
 //! What differs between two configurations, and which of it a running switch can take on.
 //!
-//! Rule: a port keeps its interface, and the switch its memory and its poll loop; everything else is applied live, ports that are
-//! added or removed included. A change that nobody listed here cannot be overlooked: every structure is taken apart field by field.
+//! Rule: a port keeps its interface, and the switch its memory and its poll loop; everything else
+//! is applied live, ports that are added or removed included. A change that nobody listed here
+//! cannot be overlooked: every structure is taken apart field by field.
 
 use std::fmt::{self, Debug, Display};
 

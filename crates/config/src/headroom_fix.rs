@@ -1,10 +1,11 @@
-//! Headroom that holds, written into a file: of each no-drop priority what may still arrive after XOFF ([`headroom::Link`]), and
-//! what software adds ([`headroom::Software`]); of the headroom pool what all of them together may take; and as many cells in all
-//! that none of it is taken from the shared area. Values that hold already, comments and layout stay as they are.
+//! Headroom that holds, written into a file: of each no-drop priority what may still arrive after
+//! XOFF ([`headroom::Link`]), and what software adds ([`headroom::Software`]); of the headroom pool
+//! what all of them together may take; and as many cells in all that none of it is taken from the
+//! shared area. Values that hold already, comments and layout stay as they are.
 //!
-//! A value is raised where the file has it, so that of a default or a profile to the most that a port needs which uses it. One
-//! that the file does not have goes to `[port-defaults]` if all ports list the priority there and need the same, else to each
-//! port's table.
+//! A value is raised where the file has it, so that of a default or a profile to the most that a
+//! port needs which uses it. One that the file does not have goes to `[port-defaults]` if all ports
+//! list the priority there and need the same, else to each port's table.
 
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom::{self, HostDelay, worst_case_cells};
@@ -27,7 +28,8 @@ use crate::validate::buffer::fixed_cells_needed;
 pub struct Fix {
     /// The file's text.
     pub text: String,
-    /// What is different, a readable line each, as `port.a.pfc.priority.3.headroom_cells: 100 by default → 4096`.
+    /// What is different, a readable line each, as `port.a.pfc.priority.3.headroom_cells: 100 by
+    /// default → 4096`.
     pub changes: Vec<String>,
 }
 
@@ -56,11 +58,12 @@ struct Plan {
     switch: SwitchSettings,
 }
 
-/// The file with headroom for loops, ours and the peers', that stand still for at most `stall_ns`. Peers are taken for
-/// a Sluice with our default of frames in their kernels.
+/// The file with headroom for loops, ours and the peers', that stand still for at most `stall_ns`.
+/// Peers are taken for a Sluice with our default of frames in their kernels.
 ///
 /// # Errors
-/// The file is wrong, a port has no speed, no buffer has so many cells, or the file's layout is beyond this.
+/// The file is wrong, a port has no speed, no buffer has so many cells, or the file's layout is
+/// beyond this.
 pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<Fix, ConfigErrors> {
     let (config, plan) = examine(file_name, text, |buffer, ports, settings, report| {
         plan(buffer, ports, settings, stall_ns, report)
@@ -280,8 +283,8 @@ fn enlarge_buffer(
     }
 }
 
-/// Gives a setting a number where it stands, or in its table, which is made if there is none; `None`: the file's layout has no
-/// place for it.
+/// Gives a setting a number where it stands, or in its table, which is made if there is none;
+/// `None`: the file's layout has no place for it.
 fn set(document: &mut DocumentMut, name: &str, number: i64) -> Option<()> {
     let path = Key::parse(name).ok()?;
     let (last, tables) = path.split_last()?;

@@ -1,4 +1,5 @@
-//! Sluice's configuration language: TOML text in, plain values out, or every mistake with its place and cure.
+//! Sluice's configuration language: TOML text in, plain values out, or every mistake with its place
+//! and cure.
 //!
 //! ```toml
 //! [switch]
@@ -196,37 +197,44 @@
 //! page    = true                   # a live page for browsers there, too; false by default
 //! ```
 //!
-//! A port's own settings win over the defaults one by one, and those over what holds for the whole switch, in whatever order the
-//! file has them. A list is one setting, the policy too, and the groups of a
-//! schedule together; in a map by DSCP each DSCP is one, and in `queue_profile` each queue. A buffer profile says all
-//! thresholds of a priority or queue, so where a port binds one, nothing is left of the defaults' thresholds.
+//! A port's own settings win over the defaults one by one, and those over what holds for the whole
+//! switch, in whatever order the file has them. A list is one setting, the policy too, and the
+//! groups of a schedule together; in a map by DSCP each DSCP is one, and in `queue_profile` each
+//! queue. A buffer profile says all thresholds of a priority or queue, so where a port binds one,
+//! nothing is left of the defaults' thresholds.
 //!
-//! A queue has WRED from a table or from a queue profile, not from both. A port that binds a table leaves nothing of the
-//! defaults' table and, for the queues in it, of the defaults' profiles; its own profiles win over both. On a no-drop queue
-//! WRED needs ECN to do anything, and only there may `drop_not_ect` be true.
+//! A queue has WRED from a table or from a queue profile, not from both. A port that binds a table
+//! leaves nothing of the defaults' table and, for the queues in it, of the defaults' profiles; its
+//! own profiles win over both. On a no-drop queue WRED needs ECN to do anything, and only there may
+//! `drop_not_ect` be true.
 //!
-//! Presets are h3c-s6805, h3c-s6825, h3c-s6850 and h3c-s9850 (131072 cells of 256 bytes, a headroom pool of 12288; without a
-//! preset it is the same), h3c-s9820-64h (208896 of 208, 28672) and h3c-s9820-8c (264192 of 254, 12288). A no-drop group
-//! reserves 17 cells by default, 20 on the last two or where cells have as many bytes as theirs; its headroom is by speed: 100
-//! cells up to 10G, 125 up to 25G, 200 up to 40G, 491 up to 100G, else 1000.
+//! Presets are h3c-s6805, h3c-s6825, h3c-s6850 and h3c-s9850 (131072 cells of 256 bytes, a headroom
+//! pool of 12288; without a preset it is the same), h3c-s9820-64h (208896 of 208, 28672) and
+//! h3c-s9820-8c (264192 of 254, 12288). A no-drop group reserves 17 cells by default, 20 on the
+//! last two or where cells have as many bytes as theirs; its headroom is by speed: 100 cells up to
+//! 10G, 125 up to 25G, 200 up to 40G, 491 up to 100G, else 1000.
 //!
-//! A group that is not no-drop reserves an eighth of its port's even part of the fixed area and may take all the shared cells
-//! its pool has, unless `reserved_cells` and `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop.
+//! A group that is not no-drop reserves an eighth of its port's even part of the fixed area and may
+//! take all the shared cells its pool has, unless `reserved_cells` and `xoff` or a profile say
+//! otherwise; its XOFF threshold is where its frames drop.
 //!
-//! A percentage of `xoff`, `shared` and `shared_percent` is no share of the area: it picks alpha, and the limit is alpha × what is
-//! free in the pool (docs/behavior.md, "Thresholds"), so that a lone queue with 20 % has 20 % of its pool, with 25 % 33.3 %, with 100 %
-//! 88.9 %. Who means a share writes cells. A lossy queue has 20 % by default; a no-drop queue has no limit, and so keeps what
-//! ingress let in, unless the file gives it one. What of this is meant to differ from the vendors' switches is in
-//! docs/conformance.md, "Differences that are meant".
+//! A percentage of `xoff`, `shared` and `shared_percent` is no share of the area: it picks alpha,
+//! and the limit is alpha × what is free in the pool (docs/behavior.md, "Thresholds"), so that a
+//! lone queue with 20 % has 20 % of its pool, with 25 % 33.3 %, with 100 % 88.9 %. Who means a
+//! share writes cells. A lossy queue has 20 % by default; a no-drop queue has no limit, and so
+//! keeps what ingress let in, unless the file gives it one. What of this is meant to differ from
+//! the vendors' switches is in docs/conformance.md, "Differences that are meant".
 //!
-//! Profiles that need not be written are those of Inspur's switch: `AZURE_LOSSLESS` (queue profile: ECN from 104000 to 312000
-//! bytes, 100 %); `ingress_lossless_profile` (reserved_bytes = 2048, shared.static_bytes = 19456, xoff_bytes = 196608, xon_bytes =
-//! 15872, xon_offset_bytes = 3584), `ingress_lossy_profile` (shared.dynamic_th = 3); `egress_lossless_profile`
-//! (shared.static_bytes = 32058368), `egress_lossy_profile` (shared.dynamic_th = 1). One that the file defines takes its place.
+//! Profiles that need not be written are those of Inspur's switch: `AZURE_LOSSLESS` (queue profile:
+//! ECN from 104000 to 312000 bytes, 100 %); `ingress_lossless_profile` (reserved_bytes = 2048,
+//! shared.static_bytes = 19456, xoff_bytes = 196608, xon_bytes = 15872, xon_offset_bytes = 3584),
+//! `ingress_lossy_profile` (shared.dynamic_th = 3); `egress_lossless_profile` (shared.static_bytes
+//! = 32058368), `egress_lossy_profile` (shared.dynamic_th = 1). One that the file defines takes its
+//! place.
 //!
 //! Settings that later versions will know
-//! are refused as not working yet. What is right but cannot keep a no-drop priority lossless is accepted with a warning
-//! ([`Config::warnings`]).
+//! are refused as not working yet. What is right but cannot keep a no-drop priority lossless is
+//! accepted with a warning ([`Config::warnings`]).
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use config::Config;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
-/// A file of these lines, with interfaces for its ports; unless they say otherwise there are ports a and b, whose
-/// priority 3 is no-drop.
+/// A file of these lines, with interfaces for its ports; unless they say otherwise there are ports
+/// a and b, whose priority 3 is no-drop.
 fn file(lines: &str) -> String {
     let mut text = format!("{lines}\n");
     if !lines.contains("[port-defaults.pfc]") {

@@ -11,8 +11,8 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// The example of docs/references.md, "Inspur white paper" (5.6): the pool, the profile, and its binding to queues 0-4 of a
-/// port with PFC on 3-4.
+/// The example of docs/references.md, "Inspur white paper" (5.6): the pool, the profile, and its
+/// binding to queues 0-4 of a port with PFC on 3-4.
 #[test]
 fn the_profile_of_the_seeds() {
     let config = parse(
@@ -68,7 +68,8 @@ fn the_profile_of_the_seeds() {
     assert_eq!(port.queues[1], queue);
 }
 
-/// A profile is all thresholds: what it leaves out is 0, not what the defaults say. Single thresholds win one by one.
+/// A profile is all thresholds: what it leaves out is 0, not what the defaults say. Single
+/// thresholds win one by one.
 #[test]
 fn profiles_and_thresholds() {
     let config = parse(
@@ -137,7 +138,8 @@ fn bytes_become_cells() {
     assert_eq!(config.switch.ports[0].groups[0], group);
 }
 
-/// Row 157: what a no-drop group reserves unless the file says so, by the cells of the chip; a port without speed, too.
+/// Row 157: what a no-drop group reserves unless the file says so, by the cells of the chip; a port
+/// without speed, too.
 #[test]
 fn reserved_goes_by_the_cells() {
     for (cell_bytes, reserved) in [(208, 20), (254, 20), (256, 17)] {
@@ -190,7 +192,8 @@ fn pool_0_has_what_the_others_leave() {
     }
 }
 
-/// Unless the file says, an eighth of the cells is fixed, or as much as the groups reserve or the queues are guaranteed.
+/// Unless the file says, an eighth of the cells is fixed, or as much as the groups reserve or the
+/// queues are guaranteed.
 #[test]
 fn fixed_cells_hold_what_is_reserved() {
     let fixed_cells = |text: &str| {

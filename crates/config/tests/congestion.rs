@@ -128,8 +128,8 @@ fn a_file_with_everything() {
     assert_eq!((ets.overhead_bytes, ets.queues[2].rate), (24, rate(1_000_000_000, None)));
 }
 
-/// docs/references.md, "Inspur white paper" (5.3 and 6): profileA with a green line of 1000 to 5000 bytes on queues 0-4, and
-/// AZURE_LOSSLESS.
+/// docs/references.md, "Inspur white paper" (5.3 and 6): profileA with a green line of 1000 to 5000
+/// bytes on queues 0-4, and AZURE_LOSSLESS.
 #[test]
 fn the_queue_profiles_of_the_seeds() {
     let config = parse(
@@ -208,8 +208,9 @@ fn a_ports_own_wred_wins() {
     }
 }
 
-/// Row 209: a WRED table has all eight queues, each with the defaults until it says otherwise; a profile for a queue that the table
-/// does not write takes it out again. Without a table there is tail drop only.
+/// Row 209: a WRED table has all eight queues, each with the defaults until it says otherwise; a
+/// profile for a queue that the table does not write takes it out again. Without a table there is
+/// tail drop only.
 #[test]
 fn a_wred_table_has_all_eight_queues() {
     let config = parse(
@@ -239,7 +240,8 @@ fn a_wred_table_has_all_eight_queues() {
     assert_eq!(WredSettings::default().curves, [curve(100, 1000, 10); 3]);
 }
 
-/// Row 223: classifiers and policies with names and descriptions, bound by name; the same rules in place come to the same.
+/// Row 223: classifiers and policies with names and descriptions, bound by name; the same rules in
+/// place come to the same.
 #[test]
 fn named_policies() {
     let text = r#"
@@ -410,8 +412,8 @@ fn wire_overhead() {
     }
 }
 
-/// `drop_not_ect` goes with priorities that are listed as no-drop, whatever the mode is just now; and what the file says of
-/// one port counts for the queues of all.
+/// `drop_not_ect` goes with priorities that are listed as no-drop, whatever the mode is just now;
+/// and what the file says of one port counts for the queues of all.
 #[test]
 fn no_drop_queues() {
     let asked = "[wred.t.queue.3]\necn = true\ndrop_not_ect = true\n";

@@ -9,7 +9,8 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// docs/behavior.md, "A loop that stands still": short slices, and a loop that falls behind pauses its peers.
+/// docs/behavior.md, "A loop that stands still": short slices, and a loop that falls behind pauses
+/// its peers.
 #[test]
 fn defaults() {
     let defaults = Dataplane {
@@ -37,7 +38,8 @@ fn cores() {
     }
 }
 
-/// docs/multi-core.md: a port may be given to one of several cores, and the first may be left to switching.
+/// docs/multi-core.md: a port may be given to one of several cores, and the first may be left to
+/// switching.
 #[test]
 fn cores_of_ports() {
     let parse = |dataplane: &str, a: &str, b: &str| {
@@ -104,7 +106,8 @@ fn zero_copy() {
     }
 }
 
-/// Quanta are bit times of `pause_speed`, else of the port's `speed`, else of 10G; a port's own wins over the defaults'.
+/// Quanta are bit times of `pause_speed`, else of the port's `speed`, else of 10G; a port's own
+/// wins over the defaults'.
 #[test]
 fn pause_speed() {
     let pause_speeds = |text: &str| -> Vec<u64> {
@@ -127,8 +130,8 @@ fn pause_speed() {
     }
 }
 
-/// What is refused is a refresh of 0 ns, and nothing above it: a third of the pause, which is 1.28 ns for a quantum at 400G
-/// and 5.12 ns at 100G. It is refused only where PFC is sent at all.
+/// What is refused is a refresh of 0 ns, and nothing above it: a third of the pause, which is 1.28
+/// ns for a quantum at 400G and 5.12 ns at 100G. It is refused only where PFC is sent at all.
 #[test]
 fn the_shortest_pause_time() {
     let port = |text: &str| parse(text).switch.ports.remove(0);

@@ -1,4 +1,5 @@
-//! The files that are shown and that come with the project: they work, and say what they are meant to say.
+//! The files that are shown and that come with the project: they work, and say what they are meant
+//! to say.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -86,7 +87,8 @@ fn alarms_and_telemetry_of_the_rdma_example() {
     }
 }
 
-/// The vendors' examples as the switch is set by them: every no-drop group, and the queues that are not as by default.
+/// The vendors' examples as the switch is set by them: every no-drop group, and the queues that are
+/// not as by default.
 #[test]
 fn the_examples_of_the_seeds() {
     let mut table = String::new();

@@ -308,8 +308,8 @@ fn a_ports_own_settings_win_one_by_one() {
     assert_eq!((off.groups[3].headroom_cells, off.groups[3].xoff), (0, Threshold::Static(70)));
 }
 
-/// Classification, pools and the cable: what a port does not write it has from the defaults; a map by DSCP is laid over
-/// theirs DSCP by DSCP, lists and the policy are replaced.
+/// Classification, pools and the cable: what a port does not write it has from the defaults; a map
+/// by DSCP is laid over theirs DSCP by DSCP, lists and the policy are replaced.
 #[test]
 fn a_ports_own_maps_and_pools_win() {
     let config = parse(
@@ -382,7 +382,8 @@ fn rx_and_tx_follow_the_mode() {
     }
 }
 
-/// Row 288: 802.3x PAUSE. Where it is sent groups have thresholds as no-drop ones do; defaults hold but for ports of their own.
+/// Row 288: 802.3x PAUSE. Where it is sent groups have thresholds as no-drop ones do; defaults hold
+/// but for ports of their own.
 #[test]
 fn flow_control_of_the_whole_link() {
     for (name, flow_control) in FlowControl::ALL {

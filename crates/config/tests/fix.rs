@@ -11,7 +11,8 @@ fn fixed(text: &str) -> Fix {
     parse("x.toml", text).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"));
     let fixed = fix("x.toml", text, STALL_NS).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"));
     let (before, after) = (parse("x.toml", text).unwrap(), parse("x.toml", &fixed.text).unwrap());
-    // Nothing is lowered, the shared area is as large as before, and all groups can use their headroom at once.
+    // Nothing is lowered, the shared area is as large as before, and all groups can use their headroom
+    // at once.
     assert!(after.switch.buffer.shared_cells() >= before.switch.buffer.shared_cells());
     let cells: u32 = (0..PRIORITIES)
         .flat_map(|p| after.switch.ports.iter().map(move |port| port.groups[p].headroom_cells))
@@ -31,8 +32,8 @@ fn fixed(text: &str) -> Fix {
     fixed
 }
 
-/// Cells for 9216 + 1518 + 3840 bytes in transit, those on the cable, those that come while both loops stand still, and 65536
-/// in the peer's kernel, in frames of 64 bytes.
+/// Cells for 9216 + 1518 + 3840 bytes in transit, those on the cable, those that come while both
+/// loops stand still, and 65536 in the peer's kernel, in frames of 64 bytes.
 fn cells(cable_bytes: u32, stall_bytes: u32) -> u32 {
     (9216 + 1518 + 3840 + cable_bytes + 2 * stall_bytes + 65_536).div_ceil(64)
 }
@@ -103,8 +104,8 @@ fn what_all_ports_have_by_default_becomes_a_default() {
     );
 }
 
-/// What several ports share is raised to the most that one of them needs: a default, a profile, and one that says nothing of
-/// headroom.
+/// What several ports share is raised to the most that one of them needs: a default, a profile, and
+/// one that says nothing of headroom.
 #[test]
 fn shared_values_are_raised_to_what_the_fastest_needs() {
     let ports = "[port.a]\ninterface = \"a\"\nspeed = \"1G\"\n[port.b]\ninterface = \"b\"\nspeed = \"10G\"\n";

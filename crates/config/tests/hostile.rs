@@ -1,4 +1,5 @@
-//! Text that nobody would write: nothing panics, and what is refused is refused with a place inside the file.
+//! Text that nobody would write: nothing panics, and what is refused is refused with a place inside
+//! the file.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
@@ -123,7 +124,8 @@ fn deep_and_large() {
     assert_eq!(mistakes.to_string(), "file.toml:1:1: the file has 2 MiB; 1 MiB is the most");
 }
 
-/// However many mistakes a file has, on a line each or all on one, a hundred are told and drawn, and that there are more.
+/// However many mistakes a file has, on a line each or all on one, a hundred are told and drawn,
+/// and that there are more.
 #[test]
 fn many_mistakes_are_told_in_a_hundred_lines() {
     let joined = |count: usize, of: &dyn Fn(usize) -> String, between: &str| {

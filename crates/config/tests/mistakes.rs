@@ -1,4 +1,5 @@
-//! What the reader of a wrong file is told, in a table that a person can judge: each file, and what is said of it.
+//! What the reader of a wrong file is told, in a table that a person can judge: each file, and what
+//! is said of it.
 
 use std::fmt::Write;
 

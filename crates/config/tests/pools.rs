@@ -1,5 +1,5 @@
-//! Service pools with sizes and pause thresholds, what of the fixed area is whose, and profiles that need not be written. Rows are
-//! those of the documents' table.
+//! Service pools with sizes and pause thresholds, what of the fixed area is whose, and profiles
+//! that need not be written. Rows are those of the documents' table.
 
 use config::Config;
 use switch::settings::{Alpha, GroupSettings, Guaranteed, Threshold, WredProfile, WredSettings};
@@ -15,14 +15,14 @@ fn mistakes(text: &str) -> String {
 }
 
 const TWO_PORTS: &str = "[port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\n";
-/// `show qos buffer-pool` of docs/references.md, "Inspur white paper" (6): egress_pool 32058368, ingress_pool 28500000 with xoff
-/// 4500000, on a device of 32058368 bytes.
+/// `show qos buffer-pool` of docs/references.md, "Inspur white paper" (6): egress_pool 32058368,
+/// ingress_pool 28500000 with xoff 4500000, on a device of 32058368 bytes.
 const INSPUR: &str = "[buffer]\ntotal_bytes = 32058368\nfixed_bytes = 40960\nheadroom_bytes = 3517440\n\
     [buffer.ingress.pool.0]\nsize_bytes = 28500000\npause_threshold_bytes = 4500000\n\
     [buffer.egress.pool.0]\nsize_bytes = 32058368\n";
 
-/// Rows 333, 334, 345: buffer-size is the size of the pool, pause-threshold its use at which pause is sent, and the egress pool is
-/// larger than the ingress pool.
+/// Rows 333, 334, 345: buffer-size is the size of the pool, pause-threshold its use at which pause
+/// is sent, and the egress pool is larger than the ingress pool.
 #[test]
 fn rows_333_334_345_the_pools_of_an_inspur_switch() {
     let config = parse(&format!("{INSPUR}{TWO_PORTS}"));
@@ -71,8 +71,8 @@ fn pools_that_cannot_be() {
     insta::assert_snapshot!(table);
 }
 
-/// Row 18: `check` says beforehand where a pool at egress cannot hold what ingress can admit of the no-drop queues in it, and what
-/// size would.
+/// Row 18: `check` says beforehand where a pool at egress cannot hold what ingress can admit of the
+/// no-drop queues in it, and what size would.
 #[test]
 fn row_18_a_pool_too_small_for_its_no_drop_queues_is_warned_of() {
     let file = |pool: &str, more: &str| {
@@ -103,7 +103,8 @@ fn row_18_a_pool_too_small_for_its_no_drop_queues_is_warned_of() {
     insta::assert_snapshot!(warnings);
 }
 
-/// Row 15: a lossy group's share of the fixed area is its own at ingress, too, and all shares fit into it.
+/// Row 15: a lossy group's share of the fixed area is its own at ingress, too, and all shares fit
+/// into it.
 #[test]
 fn row_15_lossy_groups_share_the_fixed_area() {
     let reserved = |text: &str| {
@@ -172,7 +173,8 @@ fn row_355_profiles_that_need_not_be_written() {
     assert_eq!((port.queues[3].wred, port.queues[0].wred), (Some(ecn), None));
 }
 
-/// Row 355: what the file defines takes the place of what has the same name, and a misspelt name is answered with the nearest.
+/// Row 355: what the file defines takes the place of what has the same name, and a misspelt name is
+/// answered with the nearest.
 #[test]
 fn row_355_the_file_wins_and_misspelt_names_are_answered() {
     let binding = "[port-defaults]\nbuffer.egress.queue.0.profile = \"egress_lossy_profile\"\n";

@@ -11,7 +11,8 @@ fn parse(buffer: &str, speed: &str) -> Config {
     config::parse("x.toml", &text).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"))
 }
 
-/// docs/references.md, "H3C reference" (Cell resources; Setting PFC thresholds, table 7): rows 12 and 33 of the documents' table.
+/// docs/references.md, "H3C reference" (Cell resources; Setting PFC thresholds, table 7): rows 12
+/// and 33 of the documents' table.
 #[test]
 fn as_on_those_switches() {
     for (name, cell_bytes, total_cells, pool_cells, reserved_cells, by_speed) in [

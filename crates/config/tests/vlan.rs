@@ -8,8 +8,8 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// A port's own part of `vlan` before that of the defaults; a trunk has all VLANs unless told otherwise; a static address
-/// is in its port's PVID's VLAN unless told otherwise.
+/// A port's own part of `vlan` before that of the defaults; a trunk has all VLANs unless told
+/// otherwise; a static address is in its port's PVID's VLAN unless told otherwise.
 #[test]
 fn a_port_before_the_defaults() {
     let config = parse(

@@ -1,4 +1,5 @@
-//! The client of the control API, on the daemon's Unix socket. Used by `sluice`, the tests and the demo.
+//! The client of the control API, on the daemon's Unix socket. Used by `sluice`, the tests and the
+//! demo.
 
 use std::error::Error as _;
 use std::io;
@@ -102,7 +103,8 @@ impl Client {
         answer(socket, self.inner.get_snapshot(v1::GetSnapshotRequest { read_watermarks })).await
     }
 
-    /// A snapshot every `interval` (50 ms at least), the first at once; each reads the watermarks if told so.
+    /// A snapshot every `interval` (50 ms at least), the first at once; each reads the watermarks
+    /// if told so.
     pub async fn watch(&mut self, interval: Duration, read_watermarks: bool) -> Result<Watch, ClientError> {
         let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
         let socket = self.socket.clone();
@@ -252,7 +254,8 @@ impl BlockingClient {
         })
     }
 
-    /// Records the loop for `duration`, or fetches what has been kept if that is nothing; the whole recording.
+    /// Records the loop for `duration`, or fetches what has been kept if that is nothing; the whole
+    /// recording.
     pub fn record(&mut self, duration: Duration) -> Result<Vec<u8>, ClientError> {
         self.runtime.block_on(async {
             let mut pieces = self.client.record(duration).await?;

@@ -39,8 +39,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// How long the daemon may take to carry it out. A turn of the loop does for most; a reload opens interfaces, and the driver of a NIC takes
-    /// its time.
+    /// How long the daemon may take to carry it out. A turn of the loop does for most; a reload
+    /// opens interfaces, and the driver of a NIC takes its time.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs(if *self == Command::Reload { 30 } else { 2 })
     }
@@ -99,7 +99,8 @@ impl From<CommandError> for Status {
     }
 }
 
-/// Longest message: it travels in a header, where each byte may become three, and clients take 16 KiB of headers.
+/// Longest message: it travels in a header, where each byte may become three, and clients take 16
+/// KiB of headers.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// As many whole lines as fit, and how many do not.

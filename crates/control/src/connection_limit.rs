@@ -1,8 +1,10 @@
-//! Who is connected to the control API: so many clients, and none of them indefinitely at the expense of others.
+//! Who is connected to the control API: so many clients, and none of them indefinitely at the
+//! expense of others.
 //!
-//! Rule: there are so many places. A client that comes when all are taken gets that of one that was silent for too long: for
-//! [`SILENCE`], in which it has not even answered the server's pings, as every client that lives does by itself, or for [`HELLO`]
-//! since it came without a word. If there is none it waits for [`PATIENCE`], and is turned away then. So those that connect and
+//! Rule: there are so many places. A client that comes when all are taken gets that of one that was
+//! silent for too long: for [`SILENCE`], in which it has not even answered the server's pings, as
+//! every client that lives does by itself, or for [`HELLO`] since it came without a word. If there
+//! is none it waits for [`PATIENCE`], and is turned away then. So those that connect and
 //! say nothing, or take nothing, or stand still, lock nobody out.
 //! Source: docs/behavior.md, "Invariants", 7.
 
@@ -94,7 +96,8 @@ impl ConnectionLimiter {
         None
     }
 
-    /// Ends the connection of the client that was silent for too long, and the most so, if there is one.
+    /// Ends the connection of the client that was silent for too long, and the most so, if there is
+    /// one.
     fn hang_up(&mut self) -> bool {
         let seats = self.seats.iter().filter_map(Weak::upgrade);
         let silent = seats.filter_map(|seat| Some((seat.excess()?, seat)));

@@ -1,12 +1,13 @@
-//! The conservation of frames (docs/behavior.md, "Invariants", 5): everything that came in, and every copy of it, has left,
-//! been dropped with a reason, been lost by the kernel that was to send it, or waits.
+//! The conservation of frames (docs/behavior.md, "Invariants", 5): everything that came in, and
+//! every copy of it, has left, been dropped with a reason, been lost by the kernel that was to send
+//! it, or waits.
 //!
 //! ```text
 //! received + flood copies = transmitted + dropped + lost by the kernel + waiting
 //! ```
 //!
-//! It holds to the frame once no frame is on its way out (frames that the kernel has, not yet completed, are in none
-//! of these counts), so it is asked of a switch that is idle or stopped.
+//! It holds to the frame once no frame is on its way out (frames that the kernel has, not yet
+//! completed, are in none of these counts), so it is asked of a switch that is idle or stopped.
 
 use std::fmt;
 

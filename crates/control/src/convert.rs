@@ -1,5 +1,5 @@
-//! From the switch's own snapshot to the message of the API: the same fields under the same names (build.rs writes the
-//! conversion), and what the daemon adds.
+//! From the switch's own snapshot to the message of the API: the same fields under the same names
+//! (build.rs writes the conversion), and what the daemon adds.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,8 @@ pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
     }
 }
 
-/// Leaves the ports at these places in the message, in this order, with what is known of their interfaces.
+/// Leaves the ports at these places in the message, in this order, with what is known of their
+/// interfaces.
 pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item = (usize, &'f PortFacts)>) {
     let mut places = std::mem::take(&mut message.ports);
     for (place, PortFacts { interface, xdp_mode, vlan_tags_restored, mtu_bytes, link }) in ports {

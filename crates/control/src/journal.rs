@@ -1,9 +1,10 @@
-//! The events of a switch as clients read them: numbered from 1 in the order they happened, the last [`KEPT`] of them kept.
+//! The events of a switch as clients read them: numbered from 1 in the order they happened, the
+//! last [`KEPT`] of them kept.
 //!
-//! Rule: whoever notes an event never waits for a reader, and a reader that comes too late is told how many it missed. Each
-//! reader has its own place: the number of the last event that it has seen. XOFF and XON, of which there may be thousands a
-//! second, are no part of it: they are counted, logged at level debug, and in every recording.
-//! Source: docs/events.md.
+//! Rule: whoever notes an event never waits for a reader, and a reader that comes too late is told
+//! how many it missed. Each reader has its own place: the number of the last event that it has
+//! seen. XOFF and XON, of which there may be thousands a second, are no part of it: they are
+//! counted, logged at level debug, and in every recording. Source: docs/events.md.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,7 +63,8 @@ impl Journal {
         self.kept().last
     }
 
-    /// The next events after number `since`, [`BATCH`] at most, and how many before them are no longer kept.
+    /// The next events after number `since`, [`BATCH`] at most, and how many before them are no
+    /// longer kept.
     pub fn read(&self, since: u64) -> v1::EventBatch {
         let kept = self.kept();
         let first = kept.last + 1 - kept.events.len() as u64;

@@ -1,9 +1,11 @@
-//! The server of the control API. It never touches the switch: it hands each request for a snapshot and each order to
-//! whoever owns the way to the poll loop, and waits for the answer on the client's behalf.
+//! The server of the control API. It never touches the switch: it hands each request for a snapshot
+//! and each order to whoever owns the way to the poll loop, and waits for the answer on the
+//! client's behalf.
 //!
-//! Rule: whatever clients do, memory stays bounded (docs/behavior.md, "Invariants", 7). So many connections, so many streams
-//! on each, so many watchers and so many bytes in a request; past that a client is told to come back. A watcher gets its
-//! next snapshot only when it has taken the last. Clients that are mute keep nobody out ([`crate::connection_limit`]).
+//! Rule: whatever clients do, memory stays bounded (docs/behavior.md, "Invariants", 7). So many
+//! connections, so many streams on each, so many watchers and so many bytes in a request; past that
+//! a client is told to come back. A watcher gets its next snapshot only when it has taken the last.
+//! Clients that are mute keep nobody out ([`crate::connection_limit`]).
 
 use std::io;
 use std::path::PathBuf;
@@ -39,7 +41,8 @@ const MAX_REQUEST_BYTES: usize = 1024;
 const MAX_HEADER_BYTES: u32 = 8 * 1024;
 /// Shortest interval of `Watch`.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(50);
-/// How often a client that says nothing is asked whether it lives; well below [`crate::connection_limit::SILENCE`].
+/// How often a client that says nothing is asked whether it lives; well below
+/// [`crate::connection_limit::SILENCE`].
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// How long it may take to answer if nobody else wants its place.
 const PING_PATIENCE: Duration = Duration::from_secs(30);
@@ -103,8 +106,9 @@ pub struct DaemonInfo {
     pub started: Instant,
 }
 
-/// Answers clients on `listener` until `stop` is done (`telemetry` says what is reported, and how that goes); then waits for the calls under way. `Watch` streams end when
-/// the receiver of `requests` is dropped.
+/// Answers clients on `listener` until `stop` is done (`telemetry` says what is reported, and how
+/// that goes); then waits for the calls under way. `Watch` streams end when the receiver of
+/// `requests` is dropped.
 pub async fn serve(
     listener: UnixListener,
     about: DaemonInfo,
@@ -145,7 +149,8 @@ fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>>
                             return Some((Ok(connection), (listener, places)));
                         }
                     }
-                    // Out of descriptors, or a client gone before it was served: neither ends the API, nor may it spin.
+                    // Out of descriptors, or a client gone before it was served: neither ends the API, nor
+                    // may it spin.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
             }

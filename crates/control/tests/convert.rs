@@ -1,5 +1,6 @@
-//! What the switch counted arrives in the message. That no field is forgotten or exchanged with its peer the compiler
-//! sees (build.rs: both sides name all fields, and the same); here are the kinds of fields, one of each.
+//! What the switch counted arrives in the message. That no field is forgotten or exchanged with its
+//! peer the compiler sees (build.rs: both sides name all fields, and the same); here are the kinds
+//! of fields, one of each.
 
 use control::v1::{self, ByDropLevel};
 use control::{DaemonFacts, LogCounts, PortFacts, convert};

@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::Code;
 
-/// A daemon without a switch: its n-th snapshot says `at_ns = n`, and `bridge_entries = 1` if watermarks were read. It
-/// carries out orders as [`carry_out`] has it.
+/// A daemon without a switch: its n-th snapshot says `at_ns = n`, and `bridge_entries = 1` if
+/// watermarks were read. It carries out orders as [`carry_out`] has it.
 struct Fake {
     _folder: tempfile::TempDir,
     socket: PathBuf,
@@ -267,7 +267,8 @@ async fn a_watcher_gets_one_snapshot_after_the_other_no_faster_than_the_least_in
     assert!(began.elapsed() >= 3 * server::MIN_INTERVAL, "{:?}", began.elapsed());
 }
 
-/// A watcher that takes nothing costs a bounded amount: the next snapshot is made when there is room for it.
+/// A watcher that takes nothing costs a bounded amount: the next snapshot is made when there is
+/// room for it.
 #[tokio::test]
 async fn a_watcher_that_takes_nothing_piles_nothing_up() {
     let fake = Fake::start_with(4 << 20); // each snapshot alone is more than the client's window
@@ -331,8 +332,9 @@ async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
     .await;
 }
 
-/// Clients that connect and say nothing, and one that watches and takes nothing, for nobody runs it: twice as many as
-/// there are places. One that lives is answered at its first try, and those that live already keep their places.
+/// Clients that connect and say nothing, and one that watches and takes nothing, for nobody runs
+/// it: twice as many as there are places. One that lives is answered at its first try, and those
+/// that live already keep their places.
 #[tokio::test]
 async fn mute_clients_lock_nobody_out() {
     let fake = Fake::start_with(1 << 20);

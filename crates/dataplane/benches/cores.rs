@@ -1,9 +1,12 @@
-//! Two cores against one: frames a second over ports in memory that cost what a kernel costs (docs/multi-core.md).
+//! Two cores against one: frames a second over ports in memory that cost what a kernel costs
+//! (docs/multi-core.md).
 //!
-//! `cargo bench -p dataplane --bench cores` (as root: the memory is a UMEM). Each of the ports always has a batch of frames for the next
-//! one, as long as few are under way, and works for [`COST_NS`] at each frame that comes in, and again at each that leaves. One loop serves
-//! them all, and then two, half each, in turn. The ratio of their rates is of use only where the first two cores are free; how much of its
-//! core the switching loop had says whether they were. Beside it, wherever it runs: the CPU time a frame that each loop spends in turns
+//! `cargo bench -p dataplane --bench cores` (as root: the memory is a UMEM). Each of the ports
+//! always has a batch of frames for the next one, as long as few are under way, and works for
+//! [`COST_NS`] at each frame that comes in, and again at each that leaves. One loop serves
+//! them all, and then two, half each, in turn. The ratio of their rates is of use only where the
+//! first two cores are free; how much of its core the switching loop had says whether they were.
+//! Beside it, wherever it runs: the CPU time a frame that each loop spends in turns
 //! that move something, and the ratio that follows where no loop waits for the other.
 
 #![allow(missing_docs)]
@@ -29,7 +32,8 @@ const BATCH: usize = 64;
 const LEN: u16 = 64;
 /// Frames of a port that are under way at most: they never meet a threshold.
 const UNDER_WAY: usize = 256;
-/// What a frame's way through the kernel costs at each end (docs/performance.md: some 0.5 µs in all).
+/// What a frame's way through the kernel costs at each end (docs/performance.md: some 0.5 µs in
+/// all).
 const COST_NS: f64 = 250.0;
 /// Frames of a run.
 const RUN: u64 = 2_000_000;

@@ -1,8 +1,9 @@
-//! What a dequeue decision costs: pick the queue, take the frame, keep the rates. It should not depend on the number of
-//! ports, and little on the number of queues that hold frames.
+//! What a dequeue decision costs: pick the queue, take the frame, keep the rates. It should not
+//! depend on the number of ports, and little on the number of queues that hold frames.
 //!
-//! `cargo bench -p dataplane --bench dequeue` prints nanoseconds a frame; arrivals and completions are not in them. All
-//! features are on: weighted queues, a port speed that is never reached, WRED with ECN on every queue.
+//! `cargo bench -p dataplane --bench dequeue` prints nanoseconds a frame; arrivals and completions
+//! are not in them. All features are on: weighted queues, a port speed that is never reached, WRED
+//! with ECN on every queue.
 
 #![allow(missing_docs)]
 

@@ -1,8 +1,9 @@
-//! What the switch alone costs: parse, classify, learn, look up, admit, queue, schedule, release; memory to memory.
+//! What the switch alone costs: parse, classify, learn, look up, admit, queue, schedule, release;
+//! memory to memory.
 //!
-//! `cargo bench -p dataplane` prints nanoseconds a frame at 2, 8 and 64 ports, and beside them what a loop costs that
-//! does nothing with the same frames but read their headers and hand them on: quote the ratio too, the machine may be
-//! busy. Times are CPU times of the thread.
+//! `cargo bench -p dataplane` prints nanoseconds a frame at 2, 8 and 64 ports, and beside them what
+//! a loop costs that does nothing with the same frames but read their headers and hand them on:
+//! quote the ratio too, the machine may be busy. Times are CPU times of the thread.
 
 #![allow(missing_docs)]
 
@@ -139,8 +140,9 @@ fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 1, n as u8])
 }
 
-/// All that the switch does, in turns of [`BATCH`] frames, handed over as the daemon's loop does: a batch is looked at,
-/// each header fetched [`AHEAD`] frames before, then received; each port's frames that have left are completed together.
+/// All that the switch does, in turns of [`BATCH`] frames, handed over as the daemon's loop does: a
+/// batch is looked at, each header fetched [`AHEAD`] frames before, then received; each port's
+/// frames that have left are completed together.
 fn whole(lab: &mut Lab, rounds: usize) -> f64 {
     let mut arrivals: Vec<RxFrame> = Vec::with_capacity(BATCH);
     let mut out = Vec::with_capacity(BATCH);

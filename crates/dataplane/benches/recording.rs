@@ -1,7 +1,9 @@
-//! What the flight recorder takes of a loop: nanoseconds a frame with it and without, in turn, over ports in memory.
+//! What the flight recorder takes of a loop: nanoseconds a frame with it and without, in turn, over
+//! ports in memory.
 //!
-//! `cargo bench -p dataplane --bench recording`. Ports in memory cost next to nothing: a share of the forwarding rate is the
-//! difference over what a frame costs on real ports (docs/performance.md). Times are CPU times of the thread. With two arguments, `with`
+//! `cargo bench -p dataplane --bench recording`. Ports in memory cost next to nothing: a share of
+//! the forwarding rate is the difference over what a frame costs on real ports
+//! (docs/performance.md). Times are CPU times of the thread. With two arguments, `with`
 //! or `without` and a number of turns, it runs once, for callgrind to count the instructions.
 
 #![allow(missing_docs)]
@@ -23,7 +25,8 @@ const FRAMES: usize = 4096;
 const BATCH: usize = 64;
 const TURNS: usize = 20_000;
 const REPEATS: usize = 15;
-/// What a frame is taken to cost on real ports: virtual time goes on by so much, and a recording begins again every second of it.
+/// What a frame is taken to cost on real ports: virtual time goes on by so much, and a recording
+/// begins again every second of it.
 const FRAME_NS: u64 = 600;
 
 /// A port that always has a batch of frames for the next one, and whose line takes no time.

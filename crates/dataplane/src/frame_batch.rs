@@ -1,5 +1,5 @@
-//! Batches of frames, as whichever loop serves their port handles them: headers are parsed and transport checksums
-//! finished on receipt, edits made before transmission.
+//! Batches of frames, as whichever loop serves their port handles them: headers are parsed and
+//! transport checksums finished on receipt, edits made before transmission.
 //!
 //! Source: docs/architecture.md, "The way of a frame"; docs/multi-core.md, "Who does what".
 
@@ -10,8 +10,8 @@ use wire::ip::DsField;
 /// Headers are fetched into the cache so many frames before they are read.
 pub(crate) const LOOK_AHEAD: usize = 6;
 
-/// Looks at all of `received`, in order, by `look`, and appends what it found to `arrivals`. Transport checksums that a Linux host
-/// left open are finished where that is wanted.
+/// Looks at all of `received`, in order, by `look`, and appends what it found to `arrivals`.
+/// Transport checksums that a Linux host left open are finished where that is wanted.
 #[inline]
 pub(crate) fn parse_batch<M: FrameMemory>(
     received: &mut Vec<RxDesc>,

@@ -1,6 +1,6 @@
-//! The poll loop of one core: rings in, switch, rings out. It owns its ports, its switch and its memory, never blocks
-//! but where it sleeps, never allocates after the start, never locks and logs nothing; the rest of the daemon talks to it through a
-//! [`Handle`].
+//! The poll loop of one core: rings in, switch, rings out. It owns its ports, its switch and its
+//! memory, never blocks but where it sleeps, never allocates after the start, never locks and logs
+//! nothing; the rest of the daemon talks to it through a [`Handle`].
 //!
 //! ```text
 //! Core ─▶ Turn ─▶ Port: xdp::XdpPort, MemoryPort, the simulator's lines
@@ -8,8 +8,8 @@
 //!   ├───▶ Mailbox ◀─▶ Handle: the daemon
 //!   └───▶ Wait: xdp::Waiter
 //! ```
-//! Pure: what a port and a sleep are made of is behind [`Port`] and [`Wait`], time is a parameter, and a simulated
-//! software switch takes the very same [`Turn`].
+//! Pure: what a port and a sleep are made of is behind [`Port`] and [`Wait`], time is a parameter,
+//! and a simulated software switch takes the very same [`Turn`].
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,8 +1,9 @@
-//! A port without a kernel, for tests: frames come from and go to a [`Wire`], which can also misbehave: refuse room, hold
-//! completions back, lose frames the way `sendto` does, go down.
+//! A port without a kernel, for tests: frames come from and go to a [`Wire`], which can also
+//! misbehave: refuse room, hold completions back, lose frames the way `sendto` does, go down.
 //!
-//! The bytes of a sent frame are copied to the wire when the port next sees the memory, that is, in `receive` or `close`;
-//! until then the frame does not complete. So a frame sent in one turn of a loop is on the wire in the next.
+//! The bytes of a sent frame are copied to the wire when the port next sees the memory, that is, in
+//! `receive` or `close`; until then the frame does not complete. So a frame sent in one turn of a
+//! loop is on the wire in the next.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
@@ -75,7 +76,8 @@ enum Kept {
 pub struct Calls(Rc<RefCell<Vec<(usize, bool)>>>);
 
 impl Calls {
-    /// Which port, by the number that it got from [`Wire::note_calls`], and whether it was a single frame of 60 bytes.
+    /// Which port, by the number that it got from [`Wire::note_calls`], and whether it was a single
+    /// frame of 60 bytes.
     pub fn taken(&self) -> Vec<(usize, bool)> {
         self.0.borrow().clone()
     }
@@ -188,7 +190,8 @@ impl Wire {
         shared.counters.rx_fill_ring_empty_frames += frames;
     }
 
-    /// The kernel completes `frames` frames a second time; a token is one, so the port can only say so.
+    /// The kernel completes `frames` frames a second time; a token is one, so the port can only say
+    /// so.
     pub fn complete_twice(&self, frames: u64) {
         let mut shared = self.shared();
         shared.stray += frames;

@@ -1,4 +1,5 @@
-//! How the rest of the daemon talks to a loop: two bounded rings, so that neither side ever waits for the other.
+//! How the rest of the daemon talks to a loop: two bounded rings, so that neither side ever waits
+//! for the other.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -14,7 +15,8 @@ use crate::port::PortFault;
 
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
-/// Places among the replies that events leave free, for the answers to commands: whoever asked waits for them.
+/// Places among the replies that events leave free, for the answers to commands: whoever asked
+/// waits for them.
 const ANSWERS: usize = 64;
 /// Places that events leave free for losses of no-drop frames, which nothing else may crowd out.
 const LOSSES: usize = 256;
@@ -38,19 +40,22 @@ pub enum LoopCommand {
         /// Hold it.
         held: bool,
     },
-    /// Other settings from now on; they come back in [`Reply::Applied`] or [`Reply::NotApplied`], so that the loop frees nothing. Ports
-    /// that they remove are closed; those that they add are down until `PortUp`.
+    /// Other settings from now on; they come back in [`Reply::Applied`] or [`Reply::NotApplied`],
+    /// so that the loop frees nothing. Ports that they remove are closed; those that they add
+    /// are down until `PortUp`.
     Apply(Box<Settings>),
     /// End the storms of this port that wait to be ended by hand.
     RecoverStorms(usize),
-    /// Turn PFC on again for these priorities of a port, if it is off because there were too many storms.
+    /// Turn PFC on again for these priorities of a port, if it is off because there were too many
+    /// storms.
     LiftStormLimit {
         /// Port number.
         port: usize,
         /// The priorities.
         priorities: Set8,
     },
-    /// Record from the next turn on; what was recorded before ends. Nothing: do not record any more.
+    /// Record from the next turn on; what was recorded before ends. Nothing: do not record any
+    /// more.
     Record(Option<Box<Recorder>>),
     /// The interface of this port is gone, or has no carrier any more.
     PortDown(usize),
@@ -65,7 +70,8 @@ pub enum LoopCommand {
         /// Transport checksums that a Linux host left open are finished.
         finish_checksums: bool,
     },
-    /// Take no more frames, let the queues drain, end. The snapshot comes back in [`Reply::Stopped`].
+    /// Take no more frames, let the queues drain, end. The snapshot comes back in
+    /// [`Reply::Stopped`].
     Stop(Box<Snapshot>),
 }
 
@@ -83,15 +89,18 @@ pub struct Settings {
 pub enum Reply {
     /// As asked for.
     Snapshot(Box<Snapshot>),
-    /// Watermarks are cleared, a port is held or released, storms are ended, or their limit is lifted.
+    /// Watermarks are cleared, a port is held or released, storms are ended, or their limit is
+    /// lifted.
     Done,
-    /// The port of this number is open again, and has frames posted; or, if false, there was nothing for it to take.
+    /// The port of this number is open again, and has frames posted; or, if false, there was
+    /// nothing for it to take.
     PortUp(usize, bool),
     /// Something is wrong with the port of this number.
     Trouble(usize, PortFault),
     /// These settings are in force.
     Applied(Box<Settings>),
-    /// They are not: they change the watchdog of the port of this number, of which a storm waits to be ended by hand.
+    /// They are not: they change the watchdog of the port of this number, of which a storm waits to
+    /// be ended by hand.
     NotApplied(Box<Settings>, usize),
     /// The recorder of until now, if there was one; all that it wrote has been handed over.
     Recorded(Option<Box<Recorder>>),
@@ -149,7 +158,8 @@ impl Mailbox {
         self.commands.pop()
     }
 
-    /// Answers a command. There is room as long as no more than [`ANSWERS`] commands at a time wait for theirs.
+    /// Answers a command. There is room as long as no more than [`ANSWERS`] commands at a time wait
+    /// for theirs.
     pub(crate) fn answer(&mut self, reply: Reply) {
         let pushed = self.replies.push(reply);
         debug_assert!(pushed.is_ok(), "no room for an answer");

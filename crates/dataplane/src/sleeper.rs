@@ -1,5 +1,5 @@
-//! How a loop sleeps, whatever puts it to sleep: the kernel, or a test in virtual time. Another thread wakes it by a
-//! [`std::task::Waker`], which whoever implements this hands out.
+//! How a loop sleeps, whatever puts it to sleep: the kernel, or a test in virtual time. Another
+//! thread wakes it by a [`std::task::Waker`], which whoever implements this hands out.
 
 use std::io;
 
@@ -15,8 +15,8 @@ pub trait Sleeper {
     /// From now on the loop is to have the highest weight on its core, or an ordinary one.
     fn set_weight(&mut self, _highest: bool) {}
 
-    /// For how long other threads had the loop's core, though the loop wanted it, since this was last asked; as long as can be where
-    /// that is not known.
+    /// For how long other threads had the loop's core, though the loop wanted it, since this was
+    /// last asked; as long as can be where that is not known.
     fn core_taken_ns(&mut self) -> Nanos {
         Nanos::MAX
     }

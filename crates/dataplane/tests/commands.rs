@@ -1,4 +1,5 @@
-//! The loop over ports in memory, told something: to hold a port, to stop, to go by other settings, to begin watermarks again.
+//! The loop over ports in memory, told something: to hold a port, to stop, to go by other settings,
+//! to begin watermarks again.
 
 mod lab;
 
@@ -8,8 +9,8 @@ use switch::Snapshot;
 use switch::monitor::counters::DropReason;
 use switch::settings::Threshold;
 
-/// Told to stop while a port is paused and its peer in XOFF: what can leave leaves, the rest is counted, no XON is told
-/// for what would not be received, every frame is given back.
+/// Told to stop while a port is paused and its peer in XOFF: what can leave leaves, the rest is
+/// counted, no XON is told for what would not be received, every frame is given back.
 #[test]
 fn a_stop_drains_tells_no_xon_and_says_the_totals() {
     let mut lab = Lab::new();
@@ -90,7 +91,8 @@ fn a_stop_releases_held_ports_so_that_they_drain() {
     conserved(&totals);
 }
 
-/// XOFF at 4 cells; 10 frames of a cell each are held: 4 shared, 6 in headroom. Then XOFF at 32, and at 2.
+/// XOFF at 4 cells; 10 frames of a cell each are held: 4 shared, 6 in headroom. Then XOFF at 32,
+/// and at 2.
 #[test]
 fn other_thresholds_take_effect_on_a_full_switch_and_lose_nothing() {
     let mut lab = Lab::new();
@@ -157,7 +159,8 @@ fn pfc_turned_off_tells_xon_and_turned_on_pauses_again() {
     conserved(&lab.snapshot());
 }
 
-/// Reading begins one watermark again right after the snapshot, clearing another, and both leave the third.
+/// Reading begins one watermark again right after the snapshot, clearing another, and both leave
+/// the third.
 #[test]
 fn watermarks_begin_anew_when_read_and_when_cleared() {
     let mut lab = Lab::new();

@@ -1,4 +1,5 @@
-//! The doorbell, in every order of its two sides, as memory models allow: the very file that the loops use, with atomics of `loom`.
+//! The doorbell, in every order of its two sides, as memory models allow: the very file that the
+//! loops use, with atomics of `loom`.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -41,8 +42,9 @@ impl Wake for Sleep {
     }
 }
 
-/// With at most so many preemptions, so many threads each leave one thing and ring; the loop takes them all, and sleeps whenever it finds nothing. If it ever slept
-/// beside something, nobody would wake it, and `loom` would say so.
+/// With at most so many preemptions, so many threads each leave one thing and ring; the loop takes
+/// them all, and sleeps whenever it finds nothing. If it ever slept beside something, nobody would
+/// wake it, and `loom` would say so.
 fn all_is_taken(threads: usize, preemptions: Option<usize>) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;

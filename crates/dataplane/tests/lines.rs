@@ -1,5 +1,6 @@
-//! A switch of several cores: the same as with one, and nothing is lost between them, whichever stands still. All loops are on one
-//! thread here and turn when they are told to, so every order of their turns can be had.
+//! A switch of several cores: the same as with one, and nothing is lost between them, whichever
+//! stands still. All loops are on one thread here and turn when they are told to, so every order of
+//! their turns can be had.
 
 mod lab;
 
@@ -22,7 +23,8 @@ use wire::pause::{Control, decode};
 
 const PORTS: usize = lab::PORTS;
 
-/// Whatever serves the ports: every frame leaves in the same turn, and counters, watermarks, drops and events are the same.
+/// Whatever serves the ports: every frame leaves in the same turn, and counters, watermarks, drops
+/// and events are the same.
 #[test]
 fn several_loops_decide_what_one_does() {
     let told = Story::PLAIN.told(&[0, 0, 0]);
@@ -37,7 +39,8 @@ fn several_loops_decide_what_one_does() {
     }
 }
 
-/// Where frames are marked, rewritten, tagged and flooded, too; and where the switching core has no port of its own it touches no byte of them.
+/// Where frames are marked, rewritten, tagged and flooded, too; and where the switching core has no
+/// port of its own it touches no byte of them.
 #[test]
 fn several_loops_mark_and_tag_what_one_does() {
     let told = Story::EDITED.told(&[0, 0, 0]);
@@ -64,7 +67,8 @@ fn several_loops_mark_and_tag_what_one_does() {
     }
 }
 
-/// Frames that are on the lane when settings change, looked at by the old ones, are treated by the new.
+/// Frames that are on the lane when settings change, looked at by the old ones, are treated by the
+/// new.
 #[test]
 fn frames_are_treated_by_the_rules_of_the_turn_that_takes_them() {
     let mut loops = loops(&settings(), &[1, 0, 0]);
@@ -80,8 +84,9 @@ fn frames_are_treated_by_the_rules_of_the_turn_that_takes_them() {
     assert_eq!((groups[5], groups[0]), (batch, 2 * batch + 1), "one batch before, and the announcement");
 }
 
-/// Senders on different loops that obey pauses, into one receiver, while loops turn in any order and one or the other stands still:
-/// nothing is lost, and each sender's frames arrive in their order.
+/// Senders on different loops that obey pauses, into one receiver, while loops turn in any order
+/// and one or the other stands still: nothing is lost, and each sender's frames arrive in their
+/// order.
 fn incast(served_by: [usize; PORTS], schedule: &[(usize, usize)]) {
     let mut settings = settings();
     settings.buffer.total_cells = 4_000;
@@ -142,8 +147,8 @@ proptest! {
     }
 }
 
-/// The switching core stands still until the lane is full: what comes then waits in the port, and as soon as the core turns it
-/// pauses the peer. Nothing is lost.
+/// The switching core stands still until the lane is full: what comes then waits in the port, and
+/// as soon as the core turns it pauses the peer. Nothing is lost.
 #[test]
 fn a_full_lane_pauses_the_peer() {
     let mut settings = settings();
@@ -174,8 +179,8 @@ fn a_full_lane_pauses_the_peer() {
     loops.conserved();
 }
 
-/// A line that stands still takes nothing to send after a while, so frames stay in their queues and their senders are paused; PFC
-/// still finds room on the lane, and leaves once the line turns.
+/// A line that stands still takes nothing to send after a while, so frames stay in their queues and
+/// their senders are paused; PFC still finds room on the lane, and leaves once the line turns.
 #[test]
 fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
     let mut settings = settings();
@@ -211,8 +216,9 @@ fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
     loops.conserved();
 }
 
-/// A line that stands still sends nothing of what it has, so whoever may send to its ports is paused, long before cells run out; not for
-/// ever, nor where nothing waits. Ports of the line itself are the guard's.
+/// A line that stands still sends nothing of what it has, so whoever may send to its ports is
+/// paused, long before cells run out; not for ever, nor where nothing waits. Ports of the line
+/// itself are the guard's.
 #[test]
 fn while_frames_wait_for_a_line_that_stands_still_all_peers_are_paused() {
     let mut loops = loops(&settings(), &[0, 1, 0]);
@@ -242,7 +248,8 @@ fn while_frames_wait_for_a_line_that_stands_still_all_peers_are_paused() {
     assert!(later.iter().all(|pfc| *pfc == xoff_3(0)), "and stays so: {later:?}");
 }
 
-/// A port of a line is closed and opened again by another thread, with frames everywhere: in its rings, on the lane both ways.
+/// A port of a line is closed and opened again by another thread, with frames everywhere: in its
+/// rings, on the lane both ways.
 #[test]
 fn a_port_of_a_line_comes_and_goes() {
     let mut loops = loops(&settings(), &[0, 1, 2]);
@@ -284,7 +291,8 @@ fn a_port_of_a_line_comes_and_goes() {
     assert_eq!(loops.conserved().ports[1].kernel.rx_closed_frames, 101 - taken);
 }
 
-/// The only port of a line is closed, whose rings held thousands of frames: all but a few are the switching core's again.
+/// The only port of a line is closed, whose rings held thousands of frames: all but a few are the
+/// switching core's again.
 #[test]
 fn frames_of_a_closed_port_go_back() {
     const POSTED: usize = 8192;
@@ -316,7 +324,8 @@ fn a_snapshot_knows_how_lines_turn() {
     assert_eq!([before, after].map(|snapshot| snapshot.loop_worst_stall_ns), [1_000, 7_000_000]);
 }
 
-/// What memory sets aside for a lane is enough: the most that it ever takes from the switching core, however long that stands still.
+/// What memory sets aside for a lane is enough: the most that it ever takes from the switching
+/// core, however long that stands still.
 #[test]
 fn a_lane_holds_no_more_than_is_set_aside() {
     let mut loops = loops(&settings(), &[1, 0, 0]);

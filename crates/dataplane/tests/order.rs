@@ -57,8 +57,8 @@ fn lab(ports: Vec<PortSettings>) -> (PollLoop<LoopbackPort>, Vec<Wire>, Instant)
     (core, wires, now)
 }
 
-/// All ports have data to send, and the last one's group has just reached XOFF: its PFC frame is with the kernel before any
-/// data of that turn, whichever port is first.
+/// All ports have data to send, and the last one's group has just reached XOFF: its PFC frame is
+/// with the kernel before any data of that turn, whichever port is first.
 #[test]
 fn xoff_leaves_before_the_data_of_any_port() {
     const PORTS: usize = 16;

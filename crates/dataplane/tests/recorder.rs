@@ -1,4 +1,5 @@
-//! What a loop records, the same switch replays: to the same counters, watermarks, events and times, whatever happened.
+//! What a loop records, the same switch replays: to the same counters, watermarks, events and
+//! times, whatever happened.
 
 #[path = "lab/recorded.rs"]
 mod lab;
@@ -65,7 +66,8 @@ fn a_port_that_comes_and_goes_is_replayed() {
     assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }
 
-/// A port is removed in the midst of an incast, frames of it still wait, and others take its place, one after the other.
+/// A port is removed in the midst of an incast, frames of it still wait, and others take its place,
+/// one after the other.
 #[test]
 fn ports_that_are_removed_and_added_are_replayed() {
     let mut lab = Lab::new(64);
@@ -214,7 +216,8 @@ fn a_recording_cut_anywhere_says_so_or_ends_earlier() {
     assert!(matches!(other, Error::Malformed(_)), "{other}");
 }
 
-/// Nobody empties the reel: the recorder leaves out what has no place, and goes on at the next turn that has one.
+/// Nobody empties the reel: the recorder leaves out what has no place, and goes on at the next turn
+/// that has one.
 #[test]
 fn a_full_reel_makes_a_gap_and_nothing_else() {
     let mut lab = Lab::new(3);

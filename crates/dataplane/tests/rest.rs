@@ -1,4 +1,5 @@
-//! What a loop makes of a core that it has for itself, and of one that others want as well: on a clock of the test's own.
+//! What a loop makes of a core that it has for itself, and of one that others want as well: on a
+//! clock of the test's own.
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -1,4 +1,5 @@
-//! The loop over ports in memory: what goes in and comes out, turn by turn, also when a port misbehaves.
+//! The loop over ports in memory: what goes in and comes out, turn by turn, also when a port
+//! misbehaves.
 
 mod lab;
 
@@ -35,7 +36,8 @@ fn an_unknown_destination_is_flooded_to_all_but_the_sender() {
     conserved(&lab.snapshot());
 }
 
-/// XOFF goes out in the turn in which the threshold is reached, and XON once the queue drains; nothing is lost.
+/// XOFF goes out in the turn in which the threshold is reached, and XON once the queue drains;
+/// nothing is lost.
 #[test]
 fn congestion_is_told_in_the_same_turn_and_its_end_too() {
     let mut lab = Lab::new();
@@ -98,7 +100,8 @@ fn a_received_pause_stops_its_priority_and_no_other() {
     conserved(&snapshot);
 }
 
-/// At the queue that it left, in frames and bytes; its cells go back, and an event says how many were of no-drop priorities.
+/// At the queue that it left, in frames and bytes; its cells go back, and an event says how many
+/// were of no-drop priorities.
 #[test]
 fn what_the_kernel_loses_is_counted_where_it_was_to_leave() {
     let mut lab = Lab::new();
@@ -178,8 +181,9 @@ fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
     assert_eq!(lab.seen(2), [Err(64)]);
 }
 
-/// Another thread closes and opens the port. Until its rings are closed their frames stay where they are, and nothing is opened; then
-/// it carries frames again, with another address, and whoever is there now is told what is in XOFF.
+/// Another thread closes and opens the port. Until its rings are closed their frames stay where
+/// they are, and nothing is opened; then it carries frames again, with another address, and whoever
+/// is there now is told what is in XOFF.
 #[test]
 fn a_port_that_is_opened_again_begins_anew() {
     let mut lab = Lab::new();
@@ -271,8 +275,8 @@ fn an_open_transport_checksum_is_finished() {
     assert_eq!(lab.wires[1].take_sent(), [bytes]);
 }
 
-/// Frames come faster than the loop turns, into a port that nothing congests: its peer is paused all the same, until
-/// what waits is little.
+/// Frames come faster than the loop turns, into a port that nothing congests: its peer is paused
+/// all the same, until what waits is little.
 #[test]
 fn what_waits_in_an_rx_ring_pauses_the_peer() {
     let mut lab = Lab::new();
@@ -355,8 +359,8 @@ fn turns_are_counted_by_the_time_they_took() {
     assert_eq!(turns, after.loop_turns - 1, "all but the first");
 }
 
-/// A guard told the peer of port 0 to stop while the loop stood still: at its next turn XON follows, and what was sent is
-/// counted.
+/// A guard told the peer of port 0 to stop while the loop stood still: at its next turn XON
+/// follows, and what was sent is counted.
 #[test]
 fn what_a_guard_told_is_taken_back() {
     let mut lab = Lab::new();
@@ -369,8 +373,8 @@ fn what_a_guard_told_is_taken_back() {
     assert_eq!(lab.heartbeat.pulse(), LoopState::Turned(lab.now));
 }
 
-/// A guard sends by the settings that it knows: if others are in force when the loop hears of it, the frames have been sent all the same,
-/// and the peer is paused.
+/// A guard sends by the settings that it knows: if others are in force when the loop hears of it,
+/// the frames have been sent all the same, and the peer is paused.
 #[test]
 fn what_a_guard_told_by_other_settings_is_taken_back_too() {
     for (name, change) in [
@@ -397,8 +401,9 @@ fn what_a_guard_told_by_other_settings_is_taken_back_too() {
     }
 }
 
-/// A peer reads 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them for 3.4 ms: once it has shown that, the guard
-/// knows it, too. Frames that may have come in before the pause show nothing: the loop stood still.
+/// A peer reads 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them for 3.4 ms: once it
+/// has shown that, the guard knows it, too. Frames that may have come in before the pause show
+/// nothing: the loop stood still.
 #[test]
 fn what_a_peer_teaches_the_loop_the_guard_knows() {
     const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;

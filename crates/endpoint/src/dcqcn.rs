@@ -1,8 +1,9 @@
 //! How a flow's rate follows congestion marks: the reaction point of DCQCN.
 //!
-//! Rule: a CNP says that a frame of the flow came marked. It cuts the rate by the part alpha/2, and the rate before
-//! becomes the target. alpha estimates how often marks come: each CNP moves it towards 1, each alpha interval without one
-//! towards 0. The rate comes back in steps, one for each step interval and one for each `step_bytes` of the flow:
+//! Rule: a CNP says that a frame of the flow came marked. It cuts the rate by the part alpha/2, and
+//! the rate before becomes the target. alpha estimates how often marks come: each CNP moves it
+//! towards 1, each alpha interval without one towards 0. The rate comes back in steps, one for each
+//! step interval and one for each `step_bytes` of the flow:
 //!
 //! ```text
 //!            CNP: target = rate, rate ·= 1 − alpha/2, steps = 0
@@ -12,8 +13,8 @@
 //!   rate → half way to target    target += R_AI          target += R_HAI    (5 steps of both kinds)
 //!                                rate → half way         rate → half way
 //! ```
-//! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), section 3;
-//! docs/references.md, "Inspur white paper" (figures 3-2 to 3-7).
+//! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015),
+//! section 3; docs/references.md, "Inspur white paper" (figures 3-2 to 3-7).
 
 use switch::{Instant, Nanos};
 
@@ -39,14 +40,14 @@ pub struct DcqcnSettings {
     pub hyper_bps: f64,
     /// No flow becomes slower, in bit/s.
     pub least_bps: f64,
-    /// A sender that comes late catches up with what its rate carries in this time; 0: each frame keeps its distance to
-    /// the one before.
+    /// A sender that comes late catches up with what its rate carries in this time; 0: each frame
+    /// keeps its distance to the one before.
     pub burst_ns: Nanos,
 }
 
 impl DcqcnSettings {
-    /// The values of the paper, for NICs of 40 Gbit/s. For two it has no figure: R_HAI is ten times R_AI, as in its
-    /// forerunner QCN, and no flow becomes slower than R_AI.
+    /// The values of the paper, for NICs of 40 Gbit/s. For two it has no figure: R_HAI is ten times
+    /// R_AI, as in its forerunner QCN, and no flow becomes slower than R_AI.
     pub const PAPER: Self = Self {
         cnp_interval_ns: 50_000,
         alpha_interval_ns: 55_000,
@@ -59,9 +60,10 @@ impl DcqcnSettings {
         burst_ns: 0,
     };
 
-    /// The paper's, twenty times slower and for flows of about 1 Gbit/s: for a software loop that looks every few
-    /// hundred microseconds, and may be kept from looking for tens of milliseconds on a busy machine. So it catches up
-    /// with that much, and its steps up are twice what a fortieth of the rate would make them.
+    /// The paper's, twenty times slower and for flows of about 1 Gbit/s: for a software loop that
+    /// looks every few hundred microseconds, and may be kept from looking for tens of
+    /// milliseconds on a busy machine. So it catches up with that much, and its steps up are
+    /// twice what a fortieth of the rate would make them.
     pub const SOFTWARE_LOOP: Self = Self {
         cnp_interval_ns: 1_000_000,
         alpha_interval_ns: 1_100_000,
@@ -279,8 +281,8 @@ mod tests {
         assert_eq!(frames, SETTINGS.burst_ns / 10_000 + 1, "10 µs each, and the one that is due");
     }
 
-    /// A line that marks what leaves it: nothing below `low_bytes` of queue, all above `high_bytes`, and in between
-    /// linearly up to `most`.
+    /// A line that marks what leaves it: nothing below `low_bytes` of queue, all above
+    /// `high_bytes`, and in between linearly up to `most`.
     struct Line {
         bps: f64,
         low_bytes: f64,
@@ -348,9 +350,9 @@ mod tests {
         Outcome { busy, peak_bytes, first_share: sent[0] / carried }
     }
 
-    /// Two flows of 600 Mbit/s into a line of 500 that marks from 1 to 8 ms of queue, as config/ecn.toml: the line is
-    /// busy, the queue stays well below where all is marked, both get half; whether the loop looks
-    /// often or seldom.
+    /// Two flows of 600 Mbit/s into a line of 500 that marks from 1 to 8 ms of queue, as
+    /// config/ecn.toml: the line is busy, the queue stays well below where all is marked, both
+    /// get half; whether the loop looks often or seldom.
     #[test]
     fn two_flows_of_a_software_loop_share_a_line() {
         let line = Line { bps: 500e6, low_bytes: 64e3, high_bytes: 512e3, most: 0.2 };
@@ -362,7 +364,8 @@ mod tests {
         }
     }
 
-    /// Two NICs of 40 Gbit/s into one line of the same, with the paper's thresholds (5 kB, 200 kB, 1 %).
+    /// Two NICs of 40 Gbit/s into one line of the same, with the paper's thresholds (5 kB, 200 kB,
+    /// 1 %).
     #[test]
     fn two_flows_of_the_paper_share_a_line() {
         let line = Line { bps: 40e9, low_bytes: 5e3, high_bytes: 200e3, most: 0.01 };

@@ -1,9 +1,9 @@
 //! A priority's received pause: when the host must not send frames of it.
 //!
-//! Rule: a time other than 0 stops the priority `reaction_delay_ns` after it was read, until that time has passed since
-//! it was read; a later time replaces it, longer or shorter. Time 0 ends it at once.
-//! Source: docs/behavior.md, "PFC received"; IEEE 802.1Q-2022 clause 36 (802.1Qbb), timers of 512 bit times; the delay stands
-//! for the time that a NIC needs to react (36.1.3.3).
+//! Rule: a time other than 0 stops the priority `reaction_delay_ns` after it was read, until that
+//! time has passed since it was read; a later time replaces it, longer or shorter. Time 0 ends it
+//! at once. Source: docs/behavior.md, "PFC received"; IEEE 802.1Q-2022 clause 36 (802.1Qbb), timers
+//! of 512 bit times; the delay stands for the time that a NIC needs to react (36.1.3.3).
 //!
 //! ```text
 //!             XOFF                     stop_at passed

@@ -14,9 +14,10 @@ const RATES_BPS: RangeInclusive<u64> = 1..=1_000_000_000_000;
 
 /// Send flows, obey PFC, and check what arrives
 ///
-/// A host on one interface: it sends the flows given, stops a priority while a received PFC frame says so, and reports
-/// what arrived of the flows of others: received, lost, duplicated, reordered, corrupted, goodput and latency. Without
-/// a flow it is a receiver, and runs until it is told to stop (SIGINT or SIGTERM, which end any host with its report).
+/// A host on one interface: it sends the flows given, stops a priority while a received PFC frame
+/// says so, and reports what arrived of the flows of others: received, lost, duplicated, reordered,
+/// corrupted, goodput and latency. Without a flow it is a receiver, and runs until it is told to
+/// stop (SIGINT or SIGTERM, which end any host with its report).
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Interface to use; it belongs to the host alone while it runs
@@ -25,12 +26,14 @@ pub struct Args {
 
     /// A flow to send, such as "to=02:00:00:00:00:02,priority=3,size=1000,rate=600M"
     ///
-    /// to=MAC: destination. rate=RATE: bits a second of frame bytes (without FCS). size=BYTES: frame length without FCS,
-    /// with the tag, 64 to 9234 (1000). priority=0-7: 802.1p priority and egress queue (0). count=N: end after N frames,
-    /// however long that takes within --duration. start=DURATION: wait before it begins (0). vid=0-4094: VLAN of the tag
-    /// (0: priority tag). untagged: send without a tag. ecn=ect0|ect1|ce|not-ect: send IPv4/UDP packets (to port 4791, as
-    /// RoCEv2) with this ECN field, size 100 at least; without it frames are no IP, and no switch can mark them. May be
-    /// given more than once; the flows number from 0.
+    /// to=MAC: destination. rate=RATE: bits a second of frame bytes (without FCS). size=BYTES:
+    /// frame length without FCS, with the tag, 64 to 9234 (1000). priority=0-7: 802.1p priority
+    /// and egress queue (0). count=N: end after N frames, however long that takes within
+    /// --duration. start=DURATION: wait before it begins (0). vid=0-4094: VLAN of the tag
+    /// (0: priority tag). untagged: send without a tag. ecn=ect0|ect1|ce|not-ect: send IPv4/UDP
+    /// packets (to port 4791, as RoCEv2) with this ECN field, size 100 at least; without it
+    /// frames are no IP, and no switch can mark them. May be given more than once; the flows
+    /// number from 0.
     #[arg(long = "flow", value_name = "FLOW", value_parser = parse_flow)]
     pub flows: Vec<FlowArgs>,
 
@@ -38,8 +41,8 @@ pub struct Args {
     #[arg(long, value_name = "MAC", value_parser = parse_mac)]
     pub mac: Option<MacAddr>,
 
-    /// The host's own line rate, such as 1G; also gives the length of a pause quantum, 512 bit times [default: no
-    /// limit, quanta as at 10G]
+    /// The host's own line rate, such as 1G; also gives the length of a pause quantum, 512 bit
+    /// times [default: no limit, quanta as at 10G]
     #[arg(long, value_name = "RATE", value_parser = parse_speed)]
     pub speed: Option<u64>,
 
@@ -52,15 +55,17 @@ pub struct Args {
     #[arg(long)]
     pub no_pfc: bool,
 
-    /// Obey 802.3x PAUSE, which stops all priorities (a port of the switch with flow_control sends it)
+    /// Obey 802.3x PAUSE, which stops all priorities (a port of the switch with flow_control sends
+    /// it)
     #[arg(long)]
     pub flow_control: bool,
 
     /// Tell senders of frames that came marked (ECN), and slow down a flow when told so: DCQCN
     ///
-    /// To be given to both ends. As a receiver: answer a flow whose frames come marked with congestion notification
-    /// packets (CNPs, priority 6), one a millisecond at most. As a sender: cut the rate of a flow with ecn= when a CNP
-    /// comes for it, and let it recover, as in "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), with
+    /// To be given to both ends. As a receiver: answer a flow whose frames come marked with
+    /// congestion notification packets (CNPs, priority 6), one a millisecond at most. As a
+    /// sender: cut the rate of a flow with ecn= when a CNP comes for it, and let it recover, as
+    /// in "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), with
     /// times for a software loop and steps for flows of about 1 Gbit/s.
     ///
     /// At the receiver: sluice host --interface eth0 --react-to-ecn
@@ -69,9 +74,11 @@ pub struct Args {
     #[arg(long)]
     pub react_to_ecn: bool,
 
-    /// Be a broken NIC: pause these priorities of the peer, by as many PFC frames as the interface takes
+    /// Be a broken NIC: pause these priorities of the peer, by as many PFC frames as the interface
+    /// takes
     ///
-    /// From when the host begins until --duration (10s by default) is over. The last pause then ends by itself.
+    /// From when the host begins until --duration (10s by default) is over. The last pause then
+    /// ends by itself.
     #[arg(long, value_name = "PRIORITY", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
     pub storm: Vec<u8>,
 

@@ -1,9 +1,11 @@
-//! The sending half of a host: eight queues, one for each priority, their pauses, and who leaves next.
+//! The sending half of a host: eight queues, one for each priority, their pauses, and who leaves
+//! next.
 //!
-//! Rule: a queue serves its flows in the order in which their frames fell due (it is a FIFO). Between the queues, round
-//! robin by bytes (deficit round robin): every priority that has something to send and is not paused gets the same
-//! share of the host's speed, so that none can starve another. A paused queue loses its turn and saves nothing up.
-//! Source: IEEE 802.1Q-2022 36 (PFC at an end station); M. Shreedhar and G. Varghese, "Efficient fair queueing using
+//! Rule: a queue serves its flows in the order in which their frames fell due (it is a FIFO).
+//! Between the queues, round robin by bytes (deficit round robin): every priority that has
+//! something to send and is not paused gets the same share of the host's speed, so that none can
+//! starve another. A paused queue loses its turn and saves nothing up. Source: IEEE 802.1Q-2022 36
+//! (PFC at an end station); M. Shreedhar and G. Varghese, "Efficient fair queueing using
 //! deficit round robin" (1995).
 
 use crate::pacer::Pacer;
@@ -98,7 +100,8 @@ impl Egress {
         self.pauses[priority].receive(time_ns, now);
     }
 
-    /// Time has come to `now`: pauses begin and end, credit grows, flows that fell too far behind give up their oldest frames.
+    /// Time has come to `now`: pauses begin and end, credit grows, flows that fell too far behind
+    /// give up their oldest frames.
     pub fn advance(&mut self, now: Instant) {
         for pause in &mut self.pauses {
             pause.expire(now);
@@ -115,7 +118,8 @@ impl Egress {
         }
     }
 
-    /// Takes the frame that leaves next, if one may leave. As of the last `advance`, which was at `now`.
+    /// Takes the frame that leaves next, if one may leave. As of the last `advance`, which was at
+    /// `now`.
     #[inline]
     pub fn next(&mut self, now: Instant) -> Option<Departure> {
         if self.shaper.as_ref().is_some_and(|shaper| !shaper.is_open()) {
@@ -172,8 +176,8 @@ impl Egress {
         heads.filter_map(|&flow| Some((self.flows[flow].next_due()?, flow))).min()
     }
 
-    /// When the host should next send, gathering the frames of `GATHER_NS`; `None` if nothing will ever be due.
-    /// As of the last `advance`.
+    /// When the host should next send, gathering the frames of `GATHER_NS`; `None` if nothing will
+    /// ever be due. As of the last `advance`.
     pub fn next_send(&self) -> Option<Instant> {
         let due = (0..PRIORITIES).filter_map(|queue| {
             let (due, flow) = self.head(queue)?;
@@ -294,7 +298,8 @@ mod tests {
         assert_eq!(egress.paused_ns(5, at(61)), 0);
     }
 
-    /// With a reaction delay, frames leave up to the instant before it has passed, and none from then on.
+    /// With a reaction delay, frames leave up to the instant before it has passed, and none from
+    /// then on.
     #[test]
     fn the_reaction_delay_lets_frames_leave_until_it_has_passed() {
         let mut egress = egress(vec![flow(3, 125, 1_000_000_000)], None, 10_000); // 1 a µs
@@ -315,7 +320,8 @@ mod tests {
         assert_eq!(egress.offered(0, now), 500_001);
     }
 
-    /// A flow that was told of congestion sends at the rate that this leaves it; the one beside it goes on.
+    /// A flow that was told of congestion sends at the rate that this leaves it; the one beside it
+    /// goes on.
     #[test]
     fn a_cut_slows_its_flow_alone() {
         let mut reacting = flow(3, 1000, 80_000_000); // one each 100 µs
@@ -331,7 +337,8 @@ mod tests {
         assert!(egress.reaction(1).is_none() && egress.reaction(2).is_none());
     }
 
-    /// Frames are gathered over 200 µs where they come faster, and leave at their time where they do not.
+    /// Frames are gathered over 200 µs where they come faster, and leave at their time where they
+    /// do not.
     #[test]
     fn the_next_send_gathers_frames_and_waits_for_pauses_and_the_shaper() {
         let table = [

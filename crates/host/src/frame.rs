@@ -1,6 +1,7 @@
-//! The frame that hosts send each other: ethertype 0x88B5 (IEEE 802 local experimental), perhaps behind an 802.1Q tag; or
-//! the same in an IPv4/UDP packet to port 4791 (RoCEv2's), so that switches can mark it (ECN). Its addresses are 10.x.y.z
-//! with the last three bytes of the MAC addresses; its UDP checksum is 0 (none), as RoCEv2 allows.
+//! The frame that hosts send each other: ethertype 0x88B5 (IEEE 802 local experimental), perhaps
+//! behind an 802.1Q tag; or the same in an IPv4/UDP packet to port 4791 (RoCEv2's), so that
+//! switches can mark it (ECN). Its addresses are 10.x.y.z with the last three bytes of the MAC
+//! addresses; its UDP checksum is 0 (none), as RoCEv2 allows.
 //!
 //! ```text
 //!   0  4  magic "SLUH"          16  8  sequence number
@@ -10,9 +11,10 @@
 //!  12  4  run of the sender
 //! ```
 //!
-//! All numbers are big-endian. The check covers both addresses and all of the above but itself; not the tag and the IP
-//! header, which a switch may rewrite. It is a multiply-rotate hash of our own: each step is a bijection, so a change
-//! within one 8-byte word is always found, any other but for 2⁻⁶⁴ of them.
+//! All numbers are big-endian. The check covers both addresses and all of the above but itself; not
+//! the tag and the IP header, which a switch may rewrite. It is a multiply-rotate hash of our own:
+//! each step is a bijection, so a change within one 8-byte word is always found, any other but for
+//! 2⁻⁶⁴ of them.
 
 use switch::Instant;
 use wire::MacAddr;
@@ -65,7 +67,8 @@ pub struct Content {
 pub enum ParseResult {
     /// The check holds.
     Whole(Content),
-    /// It does not. Nothing that the frame says can be trusted; it claims to be of this flow and run.
+    /// It does not. Nothing that the frame says can be trusted; it claims to be of this flow and
+    /// run.
     Corrupted {
         /// As [`Content::flow`].
         flow: u32,
@@ -74,8 +77,8 @@ pub enum ParseResult {
     },
 }
 
-/// Fills all of `frame`, which is at least `MIN_BYTES` long (`MIN_IP_BYTES` as an IP packet). `ecn`: its ECN field as an
-/// IPv4 packet.
+/// Fills all of `frame`, which is at least `MIN_BYTES` long (`MIN_IP_BYTES` as an IP packet).
+/// `ecn`: its ECN field as an IPv4 packet.
 pub fn write(
     frame: &mut [u8],
     dst: MacAddr,
@@ -110,8 +113,8 @@ fn write_packet(packet: &mut [u8], dst: MacAddr, src: MacAddr, ecn: u8, flow: u3
     ipv4::write_udp(headers, length, ecn & 3, addresses, [rocev2_source_port(flow), ROCEV2_PORT]);
 }
 
-/// Whether a frame with this header is one of ours to read: of our ethertype, or an IPv4/UDP packet to our port that
-/// begins with our magic (a real RoCEv2 packet does not).
+/// Whether a frame with this header is one of ours to read: of our ethertype, or an IPv4/UDP packet
+/// to our port that begins with our magic (a real RoCEv2 packet does not).
 pub fn is_ours(frame: &[u8], header: &Header) -> bool {
     let packet = || frame.get(header.payload_offset..)?.split_first_chunk::<UDP_HEADERS_BYTES>();
     header.ethertype == EXPERIMENTAL
@@ -158,7 +161,8 @@ fn field<const N: usize>(fields: &[u8; PATTERN], offset: usize) -> [u8; N] {
 /// An odd number with well-spread bits (2⁶⁴ / golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Words that differ from each other and from frame to frame, so that a piece out of place is noticed.
+/// Words that differ from each other and from frame to frame, so that a piece out of place is
+/// noticed.
 fn fill_pattern(bytes: &mut [u8], seed: u64) {
     let mut word = seed.wrapping_mul(SPREAD);
     let mut chunks = bytes.chunks_exact_mut(8);

@@ -8,9 +8,10 @@
 //!                                     └───────▶ Stopping ───────────────────────────────────┘
 //! ```
 //!
-//! A turn: take completions and all received frames, judge these (PFC frames among them), then send. So a pause that has
-//! come is known before anything is sent, also behind a ring full of data: hardware hears it before its memory, too. What the kernel has is
-//! bounded: at most [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
+//! A turn: take completions and all received frames, judge these (PFC frames among them), then
+//! send. So a pause that has come is known before anything is sent, also behind a ring full of
+//! data: hardware hears it before its memory, too. What the kernel has is bounded: at most
+//! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
 
 mod send;
 
@@ -32,7 +33,8 @@ use wire::pause::{Control, Pfc, decode};
 
 /// Frames taken from the port at once.
 const RECEIVE_BATCH: usize = 256;
-/// … and in one turn, at most: more than its RX ring holds, so that no flood keeps it from sending indefinitely.
+/// … and in one turn, at most: more than its RX ring holds, so that no flood keeps it from sending
+/// indefinitely.
 const RECEIVE_MOST: usize = 16_384;
 /// Bytes of the longest frame that a host of an ordinary MTU sends.
 const ORDINARY_BYTES: usize = 1514;
@@ -40,7 +42,8 @@ const ORDINARY_BYTES: usize = 1514;
 const COMPLETION_NS: Nanos = 50_000;
 /// How flows follow congestion marks.
 const DCQCN: DcqcnSettings = DcqcnSettings::SOFTWARE_LOOP;
-/// Most CNPs that wait to be sent: two for each flow. There are more only if none could be sent for as long.
+/// Most CNPs that wait to be sent: two for each flow. There are more only if none could be sent for
+/// as long.
 const MAX_CNPS: usize = 2 * MAX_FLOWS;
 
 /// How a host is set up: its address, what it sends, what it obeys.
@@ -127,7 +130,8 @@ struct Sent {
 }
 
 impl<P: Port> Host<P> {
-    /// A host on `port`, whose frames lie in `memory` and number below `frames`. It announces itself and waits.
+    /// A host on `port`, whose frames lie in `memory` and number below `frames`. It announces
+    /// itself and waits.
     pub fn new(settings: HostSettings, port: P, memory: P::Memory, frames: usize, now: Instant) -> Self {
         let loads = vec![Load::default(); frames];
         let longest_bytes =
@@ -210,7 +214,8 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// First part of a turn: completions, and the frames that have come. Returns what time it is then.
+    /// First part of a turn: completions, and the frames that have come. Returns what time it is
+    /// then.
     pub fn receive(&mut self, clock: impl Fn() -> Instant) -> Instant {
         self.count_completed();
         let mut received_none = true;

@@ -1,13 +1,13 @@
-//! The frames of a host that the kernel has and has not completed. They cannot be called back when a pause comes, so they
-//! are bounded.
+//! The frames of a host that the kernel has and has not completed. They cannot be called back when
+//! a pause comes, so they are bounded.
 
 use switch::FrameId;
 use switch::settings::PRIORITIES;
 
 /// Most bytes handed to the kernel and not yet completed.
 pub const IN_FLIGHT_BYTES: usize = 16_384;
-/// Most frames handed to the kernel and not yet completed: the entries of a veth's ring (docs/kernel-behavior.md, "Where frames
-/// vanish").
+/// Most frames handed to the kernel and not yet completed: the entries of a veth's ring
+/// (docs/kernel-behavior.md, "Where frames vanish").
 pub const IN_FLIGHT_FRAMES: usize = 256;
 
 /// Frames with the kernel.

@@ -28,8 +28,8 @@ const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 /// A shorter wait than this is not worth a system call.
 const SHORTEST_SLEEP_NS: Nanos = 2_000;
 
-/// Runs `sluice host`. Blocks SIGINT, SIGTERM and SIGUSR1 in the calling thread; a process that has other threads
-/// starts them after this, or blocks these signals there, too.
+/// Runs `sluice host`. Blocks SIGINT, SIGTERM and SIGUSR1 in the calling thread; a process that has
+/// other threads starts them after this, or blocks these signals there, too.
 ///
 /// # Errors
 /// The options contradict each other, the interface cannot be used, or it goes while the host runs.
@@ -43,8 +43,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     run_with(&args, waiter, &orders, &mut std::io::stdout())
 }
 
-/// Runs a host on the calling thread and in its network namespace, as `orders` say, which wake `waiter`; the report
-/// goes to `out`.
+/// Runs a host on the calling thread and in its network namespace, as `orders` say, which wake
+/// `waiter`; the report goes to `out`.
 ///
 /// # Errors
 /// As [`run`].
@@ -108,7 +108,8 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
     })
 }
 
-/// The loop: turn after turn, asleep in between, until the host is done. Returns whether its interface is still up.
+/// The loop: turn after turn, asleep in between, until the host is done. Returns whether its
+/// interface is still up.
 fn drive(
     host: &mut Host<XdpPort>,
     waiter: &mut Waiter,
@@ -157,7 +158,8 @@ fn sleep(host: &Host<XdpPort>, waiter: &mut Waiter, until: Instant) -> anyhow::R
     Ok(())
 }
 
-/// CLOCK_MONOTONIC, the same for all processes of the machine, so that one host's timestamp means something to another.
+/// CLOCK_MONOTONIC, the same for all processes of the machine, so that one host's timestamp means
+/// something to another.
 fn now() -> Instant {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
     Instant(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
@@ -172,7 +174,8 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Orders for the host that sleeps in the waiter of `waker`; unless it is to `wait`, it may begin.
+    /// Orders for the host that sleeps in the waiter of `waker`; unless it is to `wait`, it may
+    /// begin.
     pub fn new(wait: bool, waker: Waker) -> Self {
         Self { begin: Arc::new(AtomicBool::new(!wait)), stop: Arc::new(AtomicBool::new(false)), waker }
     }
@@ -197,7 +200,8 @@ impl Orders {
         self.stop.load(Relaxed)
     }
 
-    /// SIGUSR1 begins, SIGINT and SIGTERM stop. A thread takes them, so that no handler interrupts the loop.
+    /// SIGUSR1 begins, SIGINT and SIGTERM stop. A thread takes them, so that no handler interrupts
+    /// the loop.
     fn watch_signals(&self) -> anyhow::Result<()> {
         let mut signals = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1] {

@@ -1,9 +1,10 @@
 //! When the frames of a constant-rate flow fall due.
 //!
-//! Rule: slot k comes at `start + ⌊k × interval⌋`, with the interval of `size` bytes at the rate as an exact fraction,
-//! so that the rate has no error, however long it runs. Each slot is worth a frame. Frames that are due and not taken
-//! wait; at most `max_backlog` of them: then the oldest slots pass unused, so that a flow which was paused for long does
-//! not make up for it without bound. A flow that is to send a certain number of frames then lasts longer; any other
+//! Rule: slot k comes at `start + ⌊k × interval⌋`, with the interval of `size` bytes at the rate as
+//! an exact fraction, so that the rate has no error, however long it runs. Each slot is worth a
+//! frame. Frames that are due and not taken wait; at most `max_backlog` of them: then the oldest
+//! slots pass unused, so that a flow which was paused for long does not make up for it without
+//! bound. A flow that is to send a certain number of frames then lasts longer; any other
 //! sends fewer.
 
 use switch::{Instant, Nanos};
@@ -30,8 +31,8 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Frames of `size_bytes` at `rate_bps` (not 0), the first at `start`; no more than `count`, and none that falls
-    /// due at `stop` or later.
+    /// Frames of `size_bytes` at `rate_bps` (not 0), the first at `start`; no more than `count`,
+    /// and none that falls due at `stop` or later.
     pub fn new(
         size_bytes: u16,
         rate_bps: u64,
@@ -169,7 +170,8 @@ mod tests {
         }
     }
 
-    /// Frame k is due exactly at the floor of k intervals: 1514 bytes at 1 Gbit/s are 12 112 ns; at 3 Gbit/s 4037.33….
+    /// Frame k is due exactly at the floor of k intervals: 1514 bytes at 1 Gbit/s are 12 112 ns; at
+    /// 3 Gbit/s 4037.33….
     #[test]
     fn due_times_are_the_floor_of_exact_ones() {
         for (rate, due) in
@@ -200,7 +202,8 @@ mod tests {
         assert_eq!((late.offered(Instant(SECOND)), late.next_due()), (0, None));
     }
 
-    /// 1 frame a millisecond, nothing taken for 1 s: 10 frames wait, the others have passed, and the rhythm stays.
+    /// 1 frame a millisecond, nothing taken for 1 s: 10 frames wait, the others have passed, and
+    /// the rhythm stays.
     #[test]
     fn the_backlog_is_bounded_and_the_rhythm_kept() {
         let mut pace = Pacer::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), None, 10);

@@ -1,7 +1,7 @@
 //! The receiving half of a host: what arrived of each flow, and whether it is whole.
 //!
-//! A flow is (sender's MAC, flow number, run of the sender). Only a frame whose check holds opens one, and there are at
-//! most [`MAX_FLOWS`], so that no input can grow memory.
+//! A flow is (sender's MAC, flow number, run of the sender). Only a frame whose check holds opens
+//! one, and there are at most [`MAX_FLOWS`], so that no input can grow memory.
 
 use crate::frame::{self, Content, Kind, ParseResult};
 use crate::report::{FlowReceived, Latency, Report};
@@ -13,7 +13,8 @@ use wire::MacAddr;
 use wire::ethernet::Header;
 use wire::ip;
 
-/// Most flows that are told apart; frames of further ones are counted together. Each takes about 200 kB.
+/// Most flows that are told apart; frames of further ones are counted together. Each takes about
+/// 200 kB.
 pub const MAX_FLOWS: usize = 128;
 
 /// Longest latency that is told apart, in ns: what is longer counts as this.
@@ -76,8 +77,8 @@ struct Flow {
 }
 
 impl Receiver {
-    /// The receiver of the host with address `mac`, which asks for a CNP to the sender of a flow at most once in
-    /// `cnp_interval_ns` (`None`: never).
+    /// The receiver of the host with address `mac`, which asks for a CNP to the sender of a flow at
+    /// most once in `cnp_interval_ns` (`None`: never).
     pub fn new(mac: MacAddr, cnp_interval_ns: Option<Nanos>) -> Self {
         Self {
             mac,
@@ -201,7 +202,8 @@ impl Flow {
     }
 
     fn latencies(&self) -> Latency {
-        // A percentile is the upper end of a bucket of the histogram, which may lie above the largest value.
+        // A percentile is the upper end of a bucket of the histogram, which may lie above the largest
+        // value.
         let at = |quantile| self.latency.value_at_quantile(quantile).min(self.worst_latency_ns);
         Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: self.worst_latency_ns }
     }
@@ -255,7 +257,8 @@ mod tests {
         assert_eq!(max, 1_000_000);
     }
 
-    /// What is not addressed to us, not of our type, from ourselves, or no frame at all is counted apart.
+    /// What is not addressed to us, not of our type, from ourselves, or no frame at all is counted
+    /// apart.
     #[test]
     fn frames_that_are_not_ours_to_judge_are_counted_apart() {
         let mut receiver = Receiver::new(ME, None);

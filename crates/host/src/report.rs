@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line {
-    /// The host is on its interface and has announced its address; sending starts when told (see `--wait`).
+    /// The host is on its interface and has announced its address; sending starts when told (see
+    /// `--wait`).
     Ready {
         /// The host's MAC address.
         mac: String,
@@ -24,7 +25,8 @@ pub struct Report {
     pub interface: String,
     /// The host's MAC address.
     pub mac: String,
-    /// Nanoseconds from the moment the host began to send until everything was sent, or it was stopped.
+    /// Nanoseconds from the moment the host began to send until everything was sent, or it was
+    /// stopped.
     pub elapsed_ns: u64,
     /// The flows that this host sends, in the order given.
     pub sent: Vec<FlowSent>,
@@ -49,13 +51,15 @@ pub struct Report {
     /// 802.3x PAUSE frames that arrived and were obeyed (`--flow-control`).
     #[serde(default)]
     pub pause_received: u64,
-    /// Other MAC control frames that arrived (802.3x PAUSE without `--flow-control`, unknown or cut-off ones): not obeyed.
+    /// Other MAC control frames that arrived (802.3x PAUSE without `--flow-control`, unknown or
+    /// cut-off ones): not obeyed.
     pub control_ignored: u64,
     /// Frames of ours whose payload check failed and which claim to be of no flow known here.
     pub corrupted_unattributed: u64,
     /// Frames of further flows than the host tells apart.
     pub flows_refused: u64,
-    /// Frames that the kernel lost on our side, received or sent (ring full, fill ring empty, EBUSY): 0 in a good run.
+    /// Frames that the kernel lost on our side, received or sent (ring full, fill ring empty,
+    /// EBUSY): 0 in a good run.
     pub kernel_lost: u64,
 }
 
@@ -70,7 +74,8 @@ pub struct FlowSent {
     pub priority: u8,
     /// Frames that the rate asked for so far.
     pub offered_frames: u64,
-    /// Frames that the kernel took and completed. (Those that it lost are among them: see `kernel_lost`.)
+    /// Frames that the kernel took and completed. (Those that it lost are among them: see
+    /// `kernel_lost`.)
     pub sent_frames: u64,
     /// Their bytes (without FCS).
     pub sent_bytes: u64,
@@ -105,7 +110,8 @@ pub struct FlowReceived {
     pub reordered_frames: u64,
     /// Frames whose payload check failed.
     pub corrupted_frames: u64,
-    /// Frames so far below the highest sequence number that it is not known whether they came before.
+    /// Frames so far below the highest sequence number that it is not known whether they came
+    /// before.
     pub too_old_frames: u64,
     /// Frames that came marked as having met congestion (CE).
     pub received_ce_frames: u64,
@@ -113,7 +119,8 @@ pub struct FlowReceived {
     pub cnps_sent: u64,
     /// Bits a second of frame bytes between the first and the last arrival.
     pub goodput_bps: u64,
-    /// Nanoseconds from the send timestamp to arrival: percentiles 50, 90, 99, 99.9 and the largest.
+    /// Nanoseconds from the send timestamp to arrival: percentiles 50, 90, 99, 99.9 and the
+    /// largest.
     pub latency_ns: Latency,
 }
 
@@ -143,9 +150,10 @@ pub struct Pause {
     pub xon: u64,
     /// Nanoseconds spent paused.
     pub paused_ns: u64,
-    /// Frames handed to the kernel after an XOFF had been read and the reaction delay had passed: 0, or the pause is
-    /// not obeyed.
+    /// Frames handed to the kernel after an XOFF had been read and the reaction delay had passed:
+    /// 0, or the pause is not obeyed.
     pub sent_while_paused: u64,
-    /// The most frames that the kernel still held, not yet completed, when a pause began: these may leave late.
+    /// The most frames that the kernel still held, not yet completed, when a pause began: these may
+    /// leave late.
     pub late_frames_peak: u64,
 }

@@ -1,8 +1,10 @@
-//! Which frames of a flow have arrived: received, lost, duplicated, reordered, each exactly, in bounded memory.
+//! Which frames of a flow have arrived: received, lost, duplicated, reordered, each exactly, in
+//! bounded memory.
 //!
-//! Rule: sequence numbers run from 0 without a gap. One above the highest seen is new, and those that it jumps over are
-//! missing until they come. One below is reordered if it comes for the first time, otherwise a duplicate; which of the
-//! two is known for the last [`WINDOW`] numbers. Older ones are counted apart, for nothing can be said of them.
+//! Rule: sequence numbers run from 0 without a gap. One above the highest seen is new, and those
+//! that it jumps over are missing until they come. One below is reordered if it comes for the first
+//! time, otherwise a duplicate; which of the two is known for the last [`WINDOW`] numbers. Older
+//! ones are counted apart, for nothing can be said of them.
 
 /// Sequence numbers, counted from the highest seen, of which it is known whether they came.
 pub const WINDOW: u64 = 65_536;
@@ -13,7 +15,8 @@ const WORDS: usize = (WINDOW / 64) as usize;
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
     highest: Option<u64>,
-    /// Bit n of the ring: the number that is n modulo [`WINDOW`], among the last [`WINDOW`], has come.
+    /// Bit n of the ring: the number that is n modulo [`WINDOW`], among the last [`WINDOW`], has
+    /// come.
     seen: Box<[u64; WORDS]>,
     received: u64,
     duplicated: u64,

@@ -1,8 +1,9 @@
 //! The host's own egress speed: a token bucket in bits, exact to the nanosecond.
 //!
-//! Rule: frames may leave while credit is not negative; a frame takes its bytes (without FCS, as flow rates count them)
-//! off it. Credit grows at the speed and is worth at most `BURST_NS` of it, so that a host which wakes late still
-//! keeps its speed, and one that was idle does not make up for it.
+//! Rule: frames may leave while credit is not negative; a frame takes its bytes (without FCS, as
+//! flow rates count them) off it. Credit grows at the speed and is worth at most `BURST_NS` of it,
+//! so that a host which wakes late still keeps its speed, and one that was idle does not make up
+//! for it.
 
 use switch::{Instant, Nanos};
 
@@ -73,7 +74,8 @@ mod tests {
         bytes
     }
 
-    /// The speed holds with no error beyond one frame and one turn, as long as turns are shorter than the burst.
+    /// The speed holds with no error beyond one frame and one turn, as long as turns are shorter
+    /// than the burst.
     #[test]
     fn the_speed_is_exact_over_time() {
         for (speed_bps, len, turn_ns) in [

@@ -1,5 +1,5 @@
-//! Quantities as people write them on the command line: `600M` (bit/s) and `10us`. Read exactly, without floating
-//! point; a quantity that is no whole number of bit/s or nanoseconds is refused.
+//! Quantities as people write them on the command line: `600M` (bit/s) and `10us`. Read exactly,
+//! without floating point; a quantity that is no whole number of bit/s or nanoseconds is refused.
 
 use switch::Nanos;
 
@@ -33,7 +33,8 @@ pub fn duration_ns(text: &str) -> Result<Nanos, String> {
     })
 }
 
-/// `text` = digits, perhaps a fraction, and one of `units`; `None` if it is not, does not fit or leaves a remainder.
+/// `text` = digits, perhaps a fraction, and one of `units`; `None` if it is not, does not fit or
+/// leaves a remainder.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

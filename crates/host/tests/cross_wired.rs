@@ -1,4 +1,5 @@
-//! Two hosts on ports in memory, cross-wired, in virtual time: what one sends, the other counts, to the frame.
+//! Two hosts on ports in memory, cross-wired, in virtual time: what one sends, the other counts, to
+//! the frame.
 
 use dataplane::{LoopbackPort, Wire};
 use host::args::FlowArgs;
@@ -73,7 +74,8 @@ impl Station {
     }
 }
 
-/// Both take turns, each frame of one reaching the other in its next, until `until` or both are done.
+/// Both take turns, each frame of one reaching the other in its next, until `until` or both are
+/// done.
 fn run(alice: &mut Station, bob: &mut Station, from: Instant, until: Instant) -> Instant {
     let mut now = from;
     while now < until && !(alice.host.is_done() && bob.host.is_done()) {
@@ -110,7 +112,8 @@ fn assert_whole(flow: &FlowReceived, frames: u64) {
     assert_eq!(counts, (frames, 0, 0, 0, 0), "{flow:?}");
 }
 
-/// Both ways, several sizes, rates and tags: every frame that the rate asks for arrives, at that rate.
+/// Both ways, several sizes, rates and tags: every frame that the rate asks for arrives, at that
+/// rate.
 #[test]
 fn every_frame_arrives_at_its_rate() {
     let flows = vec![
@@ -145,7 +148,8 @@ fn every_frame_arrives_at_its_rate() {
     assert_eq!((alice.other_received, alice.kernel_lost), (0, 0));
 }
 
-/// XOFF stops priority 3 at once and nothing else; a refresh goes on; XON ends it; the backlog then leaves.
+/// XOFF stops priority 3 at once and nothing else; a refresh goes on; XON ends it; the backlog then
+/// leaves.
 #[test]
 fn a_pause_stops_one_priority() {
     let flows = vec![flow(BOB, 3, 1000, 8_000_000), flow(BOB, 5, 1000, 8_000_000)]; // a frame a millisecond each
@@ -187,7 +191,8 @@ fn a_pause_stops_one_priority() {
     assert_whole(&bob.received[1], 160);
 }
 
-/// A host that was kept from running finds a ring full of data, and a pause behind it: it hears that before it sends anything.
+/// A host that was kept from running finds a ring full of data, and a pause behind it: it hears
+/// that before it sends anything.
 #[test]
 fn a_pause_behind_a_full_ring_is_heard_first() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]));
@@ -217,7 +222,8 @@ fn a_pause_that_is_not_obeyed_is_counted() {
     assert_whole(&bob.received[0], 1000);
 }
 
-/// The kernel holds frames back: no more than the bound is with it, and a pause then counts them as late.
+/// The kernel holds frames back: no more than the bound is with it, and a pause then counts them as
+/// late.
 #[test]
 fn frames_with_the_kernel_are_bounded() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 600_000_000)]));
@@ -302,8 +308,8 @@ fn a_paused_host_ends_with_its_time() {
     assert_eq!((report.sent[0].offered_frames, report.sent[0].sent_frames), (1000, 0));
 }
 
-/// Every frame of one flow comes marked, those of the other cannot be marked: the receiver tells of the former, which
-/// slows down as far as a flow may; the latter sends on.
+/// Every frame of one flow comes marked, those of the other cannot be marked: the receiver tells of
+/// the former, which slows down as far as a flow may; the latter sends on.
 #[test]
 fn a_marked_flow_slows_down_and_no_other() {
     let flows = vec![
@@ -319,7 +325,8 @@ fn a_marked_flow_slows_down_and_no_other() {
 
     let [slow, other] = &alice.sent[..] else { panic!("{alice:?}") };
     assert_eq!((slow.reaction_lowest_bps, slow.offered_frames), (1_000_000, 10_000), "{slow:?}");
-    // Halved once a millisecond at first; at 1 Mbit/s a frame takes 8 ms, in which the rate recovers some.
+    // Halved once a millisecond at first; at 1 Mbit/s a frame takes 8 ms, in which the rate recovers
+    // some.
     assert!((100..300).contains(&slow.sent_frames), "{slow:?}");
     assert_eq!((other.sent_frames, other.cnps_received), (10_000, 0));
     assert_eq!(other.reaction_bps, 80_000_000, "it reacts to CNPs, and none came");
@@ -331,7 +338,8 @@ fn a_marked_flow_slows_down_and_no_other() {
     assert_eq!((alice.cnps_received, bob.cnps_sent, bob.received[0].cnps_sent), (cnps, cnps, cnps));
 }
 
-/// CNPs are counted by a host that does not react to them, and it sends on; they obey a pause as all frames do.
+/// CNPs are counted by a host that does not react to them, and it sends on; they obey a pause as
+/// all frames do.
 #[test]
 fn a_host_that_does_not_react_counts_cnps() {
     let flows = vec![FlowArgs { ecn: Some(0b11), ..flow(BOB, 3, 1000, 80_000_000) }];
@@ -353,7 +361,8 @@ fn a_host_that_does_not_react_counts_cnps() {
     assert_eq!(bob.cnps_sent, bob.received[0].cnps_sent, "those of the pause came later");
 }
 
-/// Row 308 of the documents' table: what asks a sender to slow down is itself ECT(1), so that no switch drops it early.
+/// Row 308 of the documents' table: what asks a sender to slow down is itself ECT(1), so that no
+/// switch drops it early.
 #[test]
 fn cnps_can_be_marked() {
     let flows = vec![FlowArgs { ecn: Some(0b11), ..flow(BOB, 3, 1000, 80_000_000) }];
@@ -365,7 +374,8 @@ fn cnps_can_be_marked() {
         alice.turn(now).into_iter().for_each(|frame| bob.wire.inject(frame));
         for frame in bob.turn(now) {
             let header = Header::parse(&frame).expect("a whole header");
-            // Bob has no flow: what it sends is CNPs, and frames that are no packets, which say that it is there.
+            // Bob has no flow: what it sends is CNPs, and frames that are no packets, which say that it is
+            // there.
             if let Some(ecn) = ip::ecn(&frame, &header) {
                 assert_eq!((header.outer.map(|tag| tag.pcp), header.dst, ecn), (Some(6), ALICE, 0b01));
                 cnps += 1;

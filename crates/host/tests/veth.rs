@@ -1,4 +1,5 @@
-//! Hosts on the two ends of real veth pairs, each in a network namespace and on a thread of its own. Needs root.
+//! Hosts on the two ends of real veth pairs, each in a network namespace and on a thread of its
+//! own. Needs root.
 
 use clap::Parser;
 use host::args::FlowArgs;
@@ -182,7 +183,8 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A host at an end of `lab`, for a loop of the test's own. The port stays in its namespace, the thread does not matter.
+/// A host at an end of `lab`, for a loop of the test's own. The port stays in its namespace, the
+/// thread does not matter.
 fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort> {
     lab.enter(end);
     let frames = 4096;
@@ -210,8 +212,9 @@ fn now() -> switch::Instant {
     switch::Instant(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// 100 000 frames of four sizes one way and 25 000 the other, at once: all arrive, once, in order and whole. Both hosts
-/// take turns on one thread, so that however slow the machine, none outruns the other.
+/// 100 000 frames of four sizes one way and 25 000 the other, at once: all arrive, once, in order
+/// and whole. Both hosts take turns on one thread, so that however slow the machine, none outruns
+/// the other.
 #[test]
 fn every_frame_arrives_both_ways() {
     let lab = Lab::new();
@@ -274,7 +277,8 @@ fn assert_all_arrived(sender: &Report, receiver: &Report) {
     }
 }
 
-/// A PFC frame from the wire stops priority 3 to the frame, while priority 5 goes on; XON lets it go on.
+/// A PFC frame from the wire stops priority 3 to the frame, while priority 5 goes on; XON lets it
+/// go on.
 #[test]
 fn a_pfc_frame_stops_its_priority_alone() {
     let lab = Lab::new();
@@ -329,8 +333,8 @@ fn a_pfc_frame_stops_its_priority_alone() {
     }
 }
 
-/// Frames that come marked make CNPs: a sender that reacts slows that flow as far as it goes and no other, one that does
-/// not react counts them and sends on.
+/// Frames that come marked make CNPs: a sender that reacts slows that flow as far as it goes and no
+/// other, one that does not react counts them and sends on.
 #[test]
 fn marks_slow_a_flow_that_reacts() {
     let lab = Lab::new();

@@ -1,4 +1,5 @@
-//! Structures of the BPF programs as bytes: fields in order, in the machine's byte order, each in its natural place.
+//! Structures of the BPF programs as bytes: fields in order, in the machine's byte order, each in
+//! its natural place.
 
 /// Appends fields.
 #[derive(Debug, Default)]

@@ -3,9 +3,9 @@
 //! ```text
 //! load ─▶ clsact and program at ingress ─▶ register the kind ─▶ root qdisc ─▶ unregister
 //! ```
-//! The qdisc comes last: an attachment that is killed half-way leaves at most a program that swallows PFC frames, which
-//! the kernel would have ignored, and the next attach or detach takes its place. The kernel takes back a registration
-//! whose process is gone.
+//! The qdisc comes last: an attachment that is killed half-way leaves at most a program that
+//! swallows PFC frames, which the kernel would have ignored, and the next attach or detach takes
+//! its place. The kernel takes back a registration whose process is gone.
 
 use crate::bpf_object::{Loaded, hanging, remove_clsact, unhang, value_of};
 use crate::error::Error;
@@ -25,8 +25,8 @@ pub struct Attached {
 /// Makes `device` obey PFC.
 ///
 /// # Errors
-/// There is no such interface; it has a root qdisc that somebody chose, or ours, and `replace` is false; the kernel cannot
-/// do it, or does not let us.
+/// There is no such interface; it has a root qdisc that somebody chose, or ours, and `replace` is
+/// false; the kernel cannot do it, or does not let us.
 pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attached, Error> {
     settings.check()?;
     let links = Links::connect()?;
@@ -58,7 +58,8 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
         added
     });
     if let Err(error) = done {
-        // As it was, as far as it goes: the program of an earlier attachment is gone, so its qdisc goes too.
+        // As it was, as far as it goes: the program of an earlier attachment is gone, so its qdisc goes
+        // too.
         if qdiscs.root == RootQdisc::Ours {
             let _ = links.remove_root(ifindex);
         }
@@ -80,7 +81,8 @@ pub fn detach(device: &str) -> Result<(), Error> {
     if !is_ours && program.is_none() {
         return Err(Error::NotAttached { device: device.to_owned() });
     }
-    // The program keeps listening until the qdisc is gone: what is sent until then is sent as it should be.
+    // The program keeps listening until the qdisc is gone: what is sent until then is sent as it should
+    // be.
     if is_ours {
         links.remove_root(ifindex)?;
     }

@@ -1,5 +1,5 @@
-//! The BPF object (`bpf/nic.bpf.c`): loaded for one interface, its qdisc registered for as long as it takes to use it, its
-//! program hung at ingress, and found there again.
+//! The BPF object (`bpf/nic.bpf.c`): loaded for one interface, its qdisc registered for as long as
+//! it takes to use it, its program hung at ingress, and found there again.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -46,7 +46,8 @@ impl Loaded {
         Ok(Self { object })
     }
 
-    /// Makes the qdisc's kind known to the kernel until the answer is dropped. One process at a time can.
+    /// Makes the qdisc's kind known to the kernel until the answer is dropped. One process at a
+    /// time can.
     pub(crate) fn register(&mut self) -> Result<Link, Error> {
         let until = Instant::now() + PATIENCE;
         let mut operations =
@@ -61,8 +62,8 @@ impl Loaded {
         }
     }
 
-    /// Hangs the program at ingress of an interface, in the place of an earlier one of ours; makes clsact too if
-    /// `with_clsact`.
+    /// Hangs the program at ingress of an interface, in the place of an earlier one of ours; makes
+    /// clsact too if `with_clsact`.
     pub(crate) fn hang(&self, ifindex: u32, with_clsact: bool) -> Result<(), Error> {
         let program = self.object.progs().find(|program| program.name() == PROGRAM).expect("in the object");
         let action = "adding the program at ingress (modules sch_ingress, cls_bpf)";
@@ -129,7 +130,8 @@ fn refusal(error: &libbpf_rs::Error) -> Error {
     }
 }
 
-/// It would write to standard error, also of what is no mistake here: that nothing hangs at an interface.
+/// It would write to standard error, also of what is no mistake here: that nothing hangs at an
+/// interface.
 fn log_what_libbpf_says() {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
 }

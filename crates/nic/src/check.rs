@@ -1,5 +1,5 @@
-//! Can this kernel do it? First what it is made of, then a trial: an interface in a network namespace that is made for it
-//! is attached, looked at and detached.
+//! Can this kernel do it? First what it is made of, then a trial: an interface in a network
+//! namespace that is made for it is attached, looked at and detached.
 
 use crate::attach::{attach, detach};
 use crate::error::Error;
@@ -13,7 +13,8 @@ use crate::status::status;
 pub struct Check {
     /// The kernel's release.
     pub release: String,
-    /// In the order in which they were looked at; after one that is not good nothing more was tried.
+    /// In the order in which they were looked at; after one that is not good nothing more was
+    /// tried.
     pub findings: Vec<Finding>,
 }
 
@@ -73,8 +74,8 @@ mod tests {
         }
     }
 
-    /// Whatever this kernel is, the answer is whole: after the first finding that is not good nothing more is tried, and
-    /// it comes with a cure.
+    /// Whatever this kernel is, the answer is whole: after the first finding that is not good
+    /// nothing more is tried, and it comes with a cure.
     #[test]
     fn a_check_ends_with_what_is_missing() {
         let check = check();

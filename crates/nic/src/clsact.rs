@@ -1,7 +1,9 @@
-//! The program's place at ingress: clsact, and a filter of kind `bpf` in it, both asked for in one call.
+//! The program's place at ingress: clsact, and a filter of kind `bpf` in it, both asked for in one
+//! call.
 //!
-//! Rule: the kernel ends a call before it ends a process, so whoever is killed while attaching leaves both or neither. A clsact
-//! that nothing hangs at would be taken for somebody else's, and stay indefinitely.
+//! Rule: the kernel ends a call before it ends a process, so whoever is killed while attaching
+//! leaves both or neither. A clsact that nothing hangs at would be taken for somebody else's, and
+//! stay indefinitely.
 //!
 //! Source: netlink(7), tc-bpf(8); linux/pkt_sched.h, linux/pkt_cls.h.
 
@@ -16,7 +18,8 @@ use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-/// Where the program hangs among others at ingress: before them, since what it takes is for nobody else.
+/// Where the program hangs among others at ingress: before them, since what it takes is for nobody
+/// else.
 pub(crate) const FILTER_PRIORITY: u32 = 1;
 pub(crate) const FILTER_HANDLE: u32 = 0x5c1ce;
 
@@ -32,7 +35,8 @@ const ETH_P_ALL: u16 = 3;
 
 type Request = NetlinkMessage<RouteNetlinkMessage>;
 
-/// Hangs `program` at ingress of an interface, in the place of an earlier one of ours; `with_clsact` if there is none yet.
+/// Hangs `program` at ingress of an interface, in the place of an earlier one of ours;
+/// `with_clsact` if there is none yet.
 pub(crate) fn hang(ifindex: u32, program: BorrowedFd<'_>, name: &str, with_clsact: bool) -> io::Result<()> {
     let mut requests = Vec::new();
     if with_clsact {
@@ -48,7 +52,8 @@ pub(crate) fn hang(ifindex: u32, program: BorrowedFd<'_>, name: &str, with_clsac
     }
 }
 
-/// It is a program of ours that this message of a filter at ingress tells of, or the head of a list with nothing but it.
+/// It is a program of ours that this message of a filter at ingress tells of, or the head of a list
+/// with nothing but it.
 pub(crate) fn is_ours(filter: &TcMessage) -> bool {
     let handle = u32::from(filter.header.handle);
     filter.header.info >> 16 == FILTER_PRIORITY && (handle == FILTER_HANDLE || handle == 0)
@@ -128,7 +133,8 @@ mod tests {
     use crate::netlink::Links;
     use crate::netns;
 
-    /// On the loopback interface of a new namespace, by the ingress program without its qdisc, which any kernel takes.
+    /// On the loopback interface of a new namespace, by the ingress program without its qdisc,
+    /// which any kernel takes.
     #[test]
     fn clsact_and_program_come_together_and_go_together() {
         static OBJECT: &[u8] = include_bytes!(env!("NIC_INGRESS_BPF"));

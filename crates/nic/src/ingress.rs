@@ -1,5 +1,5 @@
-//! The program at ingress by itself (BPF_PROG_TEST_RUN): what it takes from the stack, what it leaves, what it writes down.
-//! The qdisc is left out, so that any kernel with BPF can run it.
+//! The program at ingress by itself (BPF_PROG_TEST_RUN): what it takes from the stack, what it
+//! leaves, what it writes down. The qdisc is left out, so that any kernel with BPF can run it.
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use wire::MacAddr;

@@ -138,8 +138,9 @@ impl Links {
         Ok(count)
     }
 
-    /// Puts a qdisc of our kind, which must be registered, in the place of the root qdisc, whatever that is. `number` is
-    /// one that no qdisc of the interface has: a qdisc of the same kind would else be changed, which cannot be done.
+    /// Puts a qdisc of our kind, which must be registered, in the place of the root qdisc, whatever
+    /// that is. `number` is one that no qdisc of the interface has: a qdisc of the same kind
+    /// would else be changed, which cannot be done.
     pub(crate) fn set_root(&self, index: u32, number: u16) -> Result<(), Error> {
         let mut message = TcMessage::with_index(index as i32);
         message.header.parent = TcHandle::ROOT;

@@ -12,8 +12,8 @@ use crate::error::Error;
 /// Where `ip netns` keeps its names.
 const DIRECTORY: &str = "/run/netns";
 
-/// Calls `inside` in the namespace of this name, or of the process of this number, on a thread of its own; without a name
-/// right here.
+/// Calls `inside` in the namespace of this name, or of the process of this number, on a thread of
+/// its own; without a name right here.
 ///
 /// # Errors
 /// There is no such namespace, or no right to enter it.

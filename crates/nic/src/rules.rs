@@ -1,4 +1,5 @@
-//! The rules of `bpf/nic_rules.h`, each run by itself in the kernel (BPF_PROG_TEST_RUN) and held against the switch's own.
+//! The rules of `bpf/nic_rules.h`, each run by itself in the kernel (BPF_PROG_TEST_RUN) and held
+//! against the switch's own.
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use switch::Instant;
@@ -129,7 +130,8 @@ fn world() -> World {
     World::new(Settings::new(SPEED))
 }
 
-/// Every frame that the switch's own decoder writes is read as it reads it; cut off at every length, too.
+/// Every frame that the switch's own decoder writes is read as it reads it; cut off at every
+/// length, too.
 #[test]
 fn control_frames_are_read_as_the_switch_reads_them() {
     let rules = Rules::load();
@@ -164,7 +166,8 @@ fn control_frames_are_read_as_the_switch_reads_them() {
     assert_eq!(rules.run("control", &mut foreign), MALFORMED);
 }
 
-/// A thousand XOFF and XON at random times: pauses, their ends, what they last and how often, as the switch has them.
+/// A thousand XOFF and XON at random times: pauses, their ends, what they last and how often, as
+/// the switch has them.
 #[test]
 fn pauses_are_those_of_the_switch() {
     let rules = Rules::load();
@@ -226,8 +229,8 @@ fn head(tags: &[(u16, u16)], ethertype: u16, ip: [u8; 2]) -> [u8; 40] {
     frame
 }
 
-/// Every DSCP and PCP behind no, one and two tags, of which the outermost may be held beside the frame, is classified as
-/// the switch classifies the frame that it gets.
+/// Every DSCP and PCP behind no, one and two tags, of which the outermost may be held beside the
+/// frame, is classified as the switch classifies the frame that it gets.
 #[test]
 fn priorities_are_those_of_the_switch() {
     use switch::buffer::cell::CellSize;
@@ -280,8 +283,8 @@ fn the_priority_of_a_socket_counts_up_to_7() {
     }
 }
 
-/// Serves `ready` queues, all of which always have frames of these sizes, until they have sent some megabytes; the bytes
-/// of each.
+/// Serves `ready` queues, all of which always have frames of these sizes, until they have sent some
+/// megabytes; the bytes of each.
 fn serve(rules: &Rules, world: &mut World, sizes: [u32; 8], frames: usize) -> [u64; 8] {
     let mut sent = [0; 8];
     for _ in 0..frames {
@@ -294,8 +297,8 @@ fn serve(rules: &Rules, world: &mut World, sizes: [u32; 8], frames: usize) -> [u
     sent
 }
 
-/// Whatever their frames are, 64 bytes or 64 kB, each queue gets the same bytes: they differ by a quantum and the longest
-/// frame at most.
+/// Whatever their frames are, 64 bytes or 64 kB, each queue gets the same bytes: they differ by a
+/// quantum and the longest frame at most.
 #[test]
 fn round_robin_is_fair_in_bytes() {
     let rules = Rules::load();
@@ -345,8 +348,9 @@ fn strict_takes_the_highest_priority_that_may_send() {
     }
 }
 
-/// The line carries its speed to the nanosecond, overhead included; what it missed it makes up for up to the burst. Frame
-/// of 1000 bytes at 1 Gbit/s: 8192 ns with its 24 bytes of overhead. 3000 bytes in three segments: 3 × 24.
+/// The line carries its speed to the nanosecond, overhead included; what it missed it makes up for
+/// up to the burst. Frame of 1000 bytes at 1 Gbit/s: 8192 ns with its 24 bytes of overhead. 3000
+/// bytes in three segments: 3 × 24.
 #[test]
 fn the_line_has_the_speed_of_the_port() {
     let rules = Rules::load();

@@ -8,13 +8,15 @@ use crate::error::Error;
 /// Eight priorities.
 pub const PRIORITIES: usize = 8;
 
-/// What a frame takes of the line beyond its own bytes: FCS, preamble, gap between frames (IEEE 802.3).
+/// What a frame takes of the line beyond its own bytes: FCS, preamble, gap between frames (IEEE
+/// 802.3).
 pub const OVERHEAD_BYTES: u32 = 24;
 
 /// What one turn of a queue is worth: the longest ordinary frame.
 const QUANTUM_BYTES: u32 = 1518;
 
-/// A line that nobody served in time makes up for as much: the kernel's timer is some microseconds late each time.
+/// A line that nobody served in time makes up for as much: the kernel's timer is some microseconds
+/// late each time.
 const BURST: Duration = Duration::from_micros(64);
 
 /// …and for two frames at least, where a frame takes longer than that.
@@ -49,7 +51,8 @@ pub enum QdiscDiscipline {
 /// How an interface obeys PFC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Speed of the switch's port, in bit/s: the pace of what is sent, and the length of a quantum (512 bit times).
+    /// Speed of the switch's port, in bit/s: the pace of what is sent, and the length of a quantum
+    /// (512 bit times).
     pub speed_bps: u64,
     /// Bit p: pauses of priority p are obeyed.
     pub no_drop: u8,
@@ -61,12 +64,14 @@ pub struct Settings {
     pub dscp_to_dot1p: [u8; 64],
     /// Among queues that may send.
     pub order: QdiscDiscipline,
-    /// Kernel memory that the frames of one priority may hold before more are dropped, counted as sockets count it.
+    /// Kernel memory that the frames of one priority may hold before more are dropped, counted as
+    /// sockets count it.
     pub limit_bytes: u64,
 }
 
 impl Settings {
-    /// The settings of a switch's port of this speed, with everything else as the switch has it by default.
+    /// The settings of a switch's port of this speed, with everything else as the switch has it by
+    /// default.
     pub fn new(speed_bps: u64) -> Self {
         Self {
             speed_bps,

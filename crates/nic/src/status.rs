@@ -1,4 +1,5 @@
-//! What an interface that obeys PFC has counted. It is read from the maps of the program at its ingress: nothing is pinned.
+//! What an interface that obeys PFC has counted. It is read from the maps of the program at its
+//! ingress: nothing is pinned.
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -161,7 +162,8 @@ mod tests {
     use super::*;
     use crate::abi::Writer;
 
-    /// Priority p: 10 p frames sent and so on; priority 3 is paused until 1000, priority 4 was until 400.
+    /// Priority p: 10 p frames sent and so on; priority 3 is paused until 1000, priority 4 was
+    /// until 400.
     #[test]
     fn every_counter_has_its_place() {
         let (mut state, mut pauses) = (Writer::default(), Writer::default());

@@ -1,6 +1,7 @@
-//! What a simulated frame-hop costs: a frame that comes into a switch is parsed, classified, admitted, judged by WRED,
-//! queued, scheduled and sent on, at its time. Leaf–spine networks from 2 to 64 switches with every feature on: PFC with
-//! dynamic thresholds, ECN, ETS, DCQCN, and an incast over a permutation.
+//! What a simulated frame-hop costs: a frame that comes into a switch is parsed, classified,
+//! admitted, judged by WRED, queued, scheduled and sent on, at its time. Leaf–spine networks from 2
+//! to 64 switches with every feature on: PFC with dynamic thresholds, ECN, ETS, DCQCN, and an
+//! incast over a permutation.
 //!
 //! `cargo bench -p sim`. The best of three runs each, in one process on one core.
 
@@ -18,7 +19,8 @@ use sim::{Results, Simulation};
 const GBPS: u64 = 1_000_000_000;
 const US: u64 = 1_000;
 
-/// Thresholds of docs/references.md, "H3C reference" (Configuring PFC thresholds), and ECN below them.
+/// Thresholds of docs/references.md, "H3C reference" (Configuring PFC thresholds), and ECN below
+/// them.
 const CONFIG: &str = r#"
 [buffer]
 cell_bytes = 256

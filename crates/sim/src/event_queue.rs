@@ -1,4 +1,5 @@
-//! What is to happen, in the order of time; of two things at the same time, the one that was planned first comes first.
+//! What is to happen, in the order of time; of two things at the same time, the one that was
+//! planned first comes first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -87,9 +88,10 @@ const CROWD: usize = 256;
 
 /// The queue. An entry is one number, so that comparing is cheap: time, order, event.
 ///
-/// A wheel of short slots, in which nearly all events fall, and a heap for those that are far off: an event costs the same
-/// however many there are. The entries of a slot are sorted when its time comes. What is planned for that slot then finds its
-/// place among them, or, if they are many (thousands of flows begin at once), in the heap.
+/// A wheel of short slots, in which nearly all events fall, and a heap for those that are far off:
+/// an event costs the same however many there are. The entries of a slot are sorted when its time
+/// comes. What is planned for that slot then finds its place among them, or, if they are many
+/// (thousands of flows begin at once), in the heap.
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// Entries of the slot that time has come to, the next one last.
@@ -199,7 +201,8 @@ impl Queue {
                 self.insert(entry);
             }
         }
-        // Entries come about in the order of time, and short lists that are nearly in order are sorted at once.
+        // Entries come about in the order of time, and short lists that are nearly in order are sorted at
+        // once.
         self.current.reverse();
         self.current.sort_unstable_by(|a, b| b.cmp(a));
     }
@@ -250,7 +253,8 @@ mod tests {
         assert_eq!((queue.next(8), queue.next(9)), (None, Some(planned[3])));
     }
 
-    /// Far more than there is room for among those of one slot, some of them planned while that slot is on.
+    /// Far more than there is room for among those of one slot, some of them planned while that
+    /// slot is on.
     #[test]
     fn a_crowd_at_one_time() {
         let mut queue = Queue::new();

@@ -1,8 +1,9 @@
 //! One flow: when its next frame is due at the sender, and what its receiver has seen of it.
 //!
-//! Rule: frames are due at the traffic's rate. Those that a sender could not send when they were due wait, but at most
-//! [`MAX_BACKLOG_FRAMES`], as with `sluice host`: what is beyond is never sent. The frames of a flow that reacts to marks
-//! also keep the distance that its reaction point wants. Messages wait until those before them are sent.
+//! Rule: frames are due at the traffic's rate. Those that a sender could not send when they were
+//! due wait, but at most [`MAX_BACKLOG_FRAMES`], as with `sluice host`: what is beyond is never
+//! sent. The frames of a flow that reacts to marks also keep the distance that its reaction point
+//! wants. Messages wait until those before them are sent.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,8 @@ use crate::packet::{Look, Packet};
 use crate::scenario::{Pattern, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 
-/// Frames that a flow may send closer together than its reaction point wants, after it was held back.
+/// Frames that a flow may send closer together than its reaction point wants, after it was held
+/// back.
 const BURST_FRAMES: u64 = 8;
 
 const ECT0: u8 = 0b10;
@@ -151,8 +153,8 @@ impl Flow {
         }
     }
 
-    /// When its first message is there: those of a Poisson flow come at random from the start; `None`: not before it stops.
-    /// `random` is from 0 (excluded) to 1.
+    /// When its first message is there: those of a Poisson flow come at random from the start;
+    /// `None`: not before it stops. `random` is from 0 (excluded) to 1.
     pub(crate) fn first_message(&self, now: Picos, random: f64) -> Option<Picos> {
         let first = match self.sender.pattern {
             Pattern::Poisson { .. } => self.next_random(now, random),
@@ -246,7 +248,8 @@ impl Flow {
 }
 
 impl Receiver {
-    /// Frame `number` came: whether its message is whole now. Messages before it that lack a frame will never be.
+    /// Frame `number` came: whether its message is whole now. Messages before it that lack a frame
+    /// will never be.
     fn complete(&mut self, number: u64) -> Option<Picos> {
         let message = number / self.message_frames;
         while self.first_message < message {

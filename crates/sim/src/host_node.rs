@@ -1,7 +1,10 @@
-//! A host: it sends the frames of its flows as they fall due, obeys pauses priority by priority, and answers marks with CNPs.
+//! A host: it sends the frames of its flows as they fall due, obeys pauses priority by priority,
+//! and answers marks with CNPs.
 //!
-//! Rule: of several ports the first whose link is up sends, and all receive. Whenever its line is free and not paused as a whole (802.3x PAUSE), the next priority in turn that has a frame due and
-//! is not paused sends one; the flows of a priority take turns. PFC of a storm goes first, CNPs next.
+//! Rule: of several ports the first whose link is up sends, and all receive. Whenever its line is
+//! free and not paused as a whole (802.3x PAUSE), the next priority in turn that has a frame due
+//! and is not paused sends one; the flows of a priority take turns. PFC of a storm goes first, CNPs
+//! next.
 
 use std::collections::VecDeque;
 
@@ -191,7 +194,8 @@ impl Host {
         Some(Packet { len: FRAME_BYTES as u16, bytes })
     }
 
-    /// Obeys a PFC, or PAUSE, frame that came to one of its ports, by the port's number among those with links.
+    /// Obeys a PFC, or PAUSE, frame that came to one of its ports, by the port's number among those
+    /// with links.
     pub(crate) fn obey(&mut self, port: usize, packet: &Packet, now: Instant) {
         self.received_control += 1;
         let port = &mut self.ports[port];
@@ -207,7 +211,8 @@ impl Host {
         self.ports[self.sender].line
     }
 
-    /// The cable of a port was cut or mended: pauses that came over it are over, and another port may have to send.
+    /// The cable of a port was cut or mended: pauses that came over it are over, and another port
+    /// may have to send.
     pub(crate) fn link_changed(&mut self, port: usize, wires: &Links) {
         let HostPort { pauses, link_pause, .. } = &mut self.ports[port];
         let now = instant(wires.now);

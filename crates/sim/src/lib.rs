@@ -1,11 +1,13 @@
-//! Many switches, hosts and cables in virtual time. The switches are the daemon's own (`switch::Switch`), set up by the
-//! daemon's own configuration files; what is simulated is all around them.
+//! Many switches, hosts and cables in virtual time. The switches are the daemon's own
+//! (`switch::Switch`), set up by the daemon's own configuration files; what is simulated is all
+//! around them.
 //!
 //! ```text
 //! scenario.toml ──▶ Scenario ──▶ Simulation ──▶ Outcome
 //!  + device.toml                  run_until       summary, series for plots, expectations
 //! ```
-//! The same scenario and seed give the same outcome, byte by byte. Nothing here reads a clock, a file or the machine.
+//! The same scenario and seed give the same outcome, byte by byte. Nothing here reads a clock, a
+//! file or the machine.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,7 +1,8 @@
-//! One direction of a cable: a frame at a time, as long as its bytes take, then on its way for as long as light takes.
+//! One direction of a cable: a frame at a time, as long as its bytes take, then on its way for as
+//! long as light takes.
 //!
-//! A frame arrives when its last byte does (switches here store and forward), and a PFC frame is obeyed its peer's response
-//! time later. A cut loses what is on the way.
+//! A frame arrives when its last byte does (switches here store and forward), and a PFC frame is
+//! obeyed its peer's response time later. A cut loses what is on the way.
 
 use std::collections::VecDeque;
 
@@ -38,7 +39,8 @@ impl Links {
         self.lines[line].send(len, place, self.now, &mut self.queue);
     }
 
-    /// The frame on a line that arrives now, if one does: its event may be that of a frame that a cut has lost.
+    /// The frame on a line that arrives now, if one does: its event may be that of a frame that a
+    /// cut has lost.
     #[inline]
     pub(crate) fn arriving(&self, line: usize) -> Option<&Packet> {
         let line = &self.lines[line];
@@ -56,7 +58,8 @@ impl Links {
         }
     }
 
-    /// The first frame on a line, which is PFC, has arrived: it is kept back until it is obeyed ([`Wires::obey`]).
+    /// The first frame on a line, which is PFC, has arrived: it is kept back until it is obeyed
+    /// ([`Wires::obey`]).
     pub(crate) fn keep_back(&mut self, line: usize) {
         let this = &mut self.lines[line];
         let Some(place) = this.landed(&mut self.queue) else { return };
@@ -142,7 +145,8 @@ pub(crate) struct LinkDirection {
     response: Picos,
     /// Frames that arrive, in their order.
     flying: VecDeque<InFlightFrame>,
-    /// When the one event for the first of them comes: others are those of frames that a cut has lost.
+    /// When the one event for the first of them comes: others are those of frames that a cut has
+    /// lost.
     arrive_at: Picos,
     /// PFC frames that have arrived and are not yet obeyed; `at` is when they are.
     unobeyed: VecDeque<InFlightFrame>,

@@ -1,6 +1,6 @@
-//! Frames as the network carries them: headers and a length. What hosts send looks like RoCEv2, so that captures read
-//! well: Ethernet, a priority tag, IPv4 with ECN, UDP to port 4791, and the base transport header with the flow as queue
-//! pair and the frame's number as packet sequence number.
+//! Frames as the network carries them: headers and a length. What hosts send looks like RoCEv2, so
+//! that captures read well: Ethernet, a priority tag, IPv4 with ECN, UDP to port 4791, and the base
+//! transport header with the flow as queue pair and the frame's number as packet sequence number.
 //!
 //! ```text
 //! 0          14    18         38    46                          58               62
@@ -8,7 +8,8 @@
 //! | Ethernet | tag | IPv4     | UDP | BTH: opcode … QP … PSN    | number ÷ 2^24  |
 //! +----------+-----+----------+-----+---------------------------+----------------+
 //! ```
-//! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH) and annex A17 (RoCEv2, CNP opcode 0x81).
+//! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH) and annex A17 (RoCEv2, CNP
+//! opcode 0x81).
 
 use wire::ethernet::{self, IPV4, Tag, write_header};
 use wire::ipv4::{self, ROCEV2_PORT, UDP_HEADERS_BYTES, rocev2_source_port};
@@ -80,8 +81,8 @@ impl Packet {
         Self::new(look, SEND_ONLY)
     }
 
-    /// A CNP that the flow's receiver sends to its sender. Its ECN field is 01, so that no switch drops it early (docs/references.md,
-    /// "Inspur white paper", figures 3-5 and 3-7).
+    /// A CNP that the flow's receiver sends to its sender. Its ECN field is 01, so that no switch
+    /// drops it early (docs/references.md, "Inspur white paper", figures 3-5 and 3-7).
     pub(crate) fn cnp(look: &Look) -> Self {
         let (from, to, priority, dscp) = (look.to, look.from, CNP_PRIORITY, CNP_PRIORITY * 8);
         Self::new(&Look { from, to, priority, dscp, ecn: ECT1, len: CNP_BYTES, ..*look }, CNP)
@@ -130,7 +131,8 @@ impl Packet {
     }
 }
 
-/// The frames that are on some line. A place that is free again is the next to be used, since it is in the cache still.
+/// The frames that are on some line. A place that is free again is the next to be used, since it is
+/// in the cache still.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
     places: Vec<Packet>,

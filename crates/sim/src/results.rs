@@ -31,7 +31,8 @@ pub struct Results {
     pub links: Vec<LinkOutcome>,
     /// In the scenario's order.
     pub expectations: Vec<ExpectationOutcome>,
-    /// What does not add up on some node or link: empty unless the simulator or the switch is wrong.
+    /// What does not add up on some node or link: empty unless the simulator or the switch is
+    /// wrong.
     pub imbalances: Vec<String>,
     /// Over time.
     #[serde(skip)]
@@ -80,7 +81,8 @@ pub struct TrafficOutcome {
     pub last_arrival_ns: Option<Nanos>,
 }
 
-/// Completion times of messages: from when each was there to be sent to the arrival of its last byte.
+/// Completion times of messages: from when each was there to be sent to the arrival of its last
+/// byte.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Completion {
     /// Messages that arrived whole.
@@ -197,7 +199,8 @@ pub struct LinkOutcome {
     pub name: String,
     /// Frames lost because it was cut.
     pub cut_frames: u64,
-    /// Share of the time that each direction was busy, in percent: from its first end, from its second.
+    /// Share of the time that each direction was busy, in percent: from its first end, from its
+    /// second.
     pub busy_percent: [f64; 2],
 }
 

@@ -1,8 +1,9 @@
 //! Which way frames go: by which port each switch sends to each host.
 //!
-//! Rule: along a shortest path, by number of links. Where several ports of a switch begin one, the host's number (its place
-//! among the nodes) picks one of them, modulo, so that traffic to different hosts spreads and that to one host keeps its order.
-//! A host with several ports is reached by the nearest of them, at a switch by the first. Hosts forward nothing.
+//! Rule: along a shortest path, by number of links. Where several ports of a switch begin one, the
+//! host's number (its place among the nodes) picks one of them, modulo, so that traffic to
+//! different hosts spreads and that to one host keeps its order. A host with several ports is
+//! reached by the nearest of them, at a switch by the first. Hosts forward nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -46,7 +47,8 @@ impl Routes {
         routes
     }
 
-    /// Switches that have links to hosts, with the hosts: those of one switch together, and those of the same several ones.
+    /// Switches that have links to hosts, with the hosts: those of one switch together, and those
+    /// of the same several ones.
     fn doors(&self) -> BTreeMap<Vec<usize>, Vec<usize>> {
         let mut doors: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
         for &host in &self.hosts {
@@ -88,7 +90,8 @@ impl Routes {
         }
     }
 
-    /// By node: links from a switch to the nearest of the switches `last`; `None`: no path, or no switch.
+    /// By node: links from a switch to the nearest of the switches `last`; `None`: no path, or no
+    /// switch.
     fn hops_to(&self, last: &[usize]) -> Vec<Option<usize>> {
         let mut hops = vec![None; self.peers.len()];
         last.iter().for_each(|switch| hops[*switch] = Some(0));
@@ -125,8 +128,8 @@ impl Routes {
             .collect()
     }
 
-    /// The links of the way from one host to another, in order. Where entries lead in a circle, it goes round at least once
-    /// and ends there; `None`: they lead nowhere, or to another host.
+    /// The links of the way from one host to another, in order. Where entries lead in a circle, it
+    /// goes round at least once and ends there; `None`: they lead nowhere, or to another host.
     pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut links = Vec::new();
         let (mut end, mut link) = *self.peers[from].iter().flatten().next()?;

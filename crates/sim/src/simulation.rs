@@ -1,4 +1,5 @@
-//! The network in virtual time: events are taken one by one, in the order of time, and each moves one frame one step.
+//! The network in virtual time: events are taken one by one, in the order of time, and each moves
+//! one frame one step.
 //!
 //! ```text
 //! Due ─▶ host sends ─▶ LineFree, Arrive ─▶ switch receives, queues, sends ─▶ LineFree, Arrive ─▶ host receives
@@ -148,7 +149,8 @@ impl<'s> Simulation<'s> {
         self.devices.iter().map(|device| device.received).sum()
     }
 
-    /// The first switch that the system has refused memory for what it holds: the run is of no more use.
+    /// The first switch that the system has refused memory for what it holds: the run is of no more
+    /// use.
     pub fn switch_without_memory(&self) -> Option<&str> {
         let refused = self.devices.iter().position(Device::is_refused_memory)?;
         let is_it = |place: &Place| matches!(place, Place::Switch(device) if *device == refused);

@@ -1,9 +1,11 @@
-//! A switch in the network: the daemon's switch, memory for headers, and what is around it in the daemon.
+//! A switch in the network: the daemon's switch, memory for headers, and what is around it in the
+//! daemon.
 //!
-//! A chip acts at once: a frame that has arrived is switched, and whenever a line is free the next frame goes out. A
-//! software switch looks at its ports once a turn, takes what came in since, hands each line what may leave, and sees then
-//! which frames have left: it takes the daemon's own turn ([`Turn`]), over lines. Of either kind, a frame gets its marks and tags as it goes
-//! out on a line.
+//! A chip acts at once: a frame that has arrived is switched, and whenever a line is free the next
+//! frame goes out. A software switch looks at its ports once a turn, takes what came in since,
+//! hands each line what may leave, and sees then which frames have left: it takes the daemon's own
+//! turn ([`Turn`]), over lines. Of either kind, a frame gets its marks and tags as it goes out on a
+//! line.
 
 use std::collections::VecDeque;
 
@@ -22,7 +24,8 @@ use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
 const TICK: Picos = 100 * NS;
 /// Bytes of a frame of memory: what is carried, and a whole cache line.
 const MEMORY_BYTES: usize = 64;
-/// Frames of memory for those that come in and are refused: a software loop takes a batch before it looks at any.
+/// Frames of memory for those that come in and are refused: a software loop takes a batch before it
+/// looks at any.
 const SPARE_FRAMES: usize = RX_BATCH;
 
 /// A switch.
@@ -58,11 +61,13 @@ fn lines_from(node: usize, wires: &Links) -> impl Iterator<Item = &LinkDirection
 fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wires: &Links) -> SwitchSettings {
     let mut settings = settings.settings.clone();
     settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
-    // No more addresses than there are nodes are ever learned, and a larger table does not fit the cache.
+    // No more addresses than there are nodes are ever learned, and a larger table does not fit the
+    // cache.
     settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len()); // its limit a port stays
     for line in lines_from(node, wires) {
         let port = &mut settings.ports[line.from.port];
-        // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its cable.
+        // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its
+        // cable.
         port.speed_bps.get_or_insert(line.speed_bps());
         port.keeps_rate = false;
     }
@@ -84,15 +89,16 @@ struct PortLine {
     line: Option<usize>,
     /// The frame that the line is sending.
     sending: Option<TxDesc>,
-    /// Of a software switch: frames that are with the line too, frames that came in, and frames that have left since the
-    /// last turn.
+    /// Of a software switch: frames that are with the line too, frames that came in, and frames
+    /// that have left since the last turn.
     with_line: VecDeque<TxDesc>,
     arrived: VecDeque<Packet>,
     landed: Vec<TxDesc>,
 }
 
 impl Device {
-    /// Switch number `number` of the network, node `node` of the scenario; ports without a line are down.
+    /// Switch number `number` of the network, node `node` of the scenario; ports without a line are
+    /// down.
     pub(crate) fn new(
         number: usize,
         node: usize,
@@ -164,8 +170,9 @@ impl Device {
         self.act(wires);
     }
 
-    /// Something has happened at a port. A chip: ports that have something new to send do so; thresholds that moved are
-    /// looked at, but not each time. A software switch: its loop turns once more.
+    /// Something has happened at a port. A chip: ports that have something new to send do so;
+    /// thresholds that moved are looked at, but not each time. A software switch: its loop
+    /// turns once more.
     #[inline]
     pub(crate) fn act(&mut self, wires: &mut Links) {
         if self.software.is_some() {
@@ -320,7 +327,8 @@ impl Device {
         (self.switch.frames_held() + arrived) as u64
     }
 
-    /// Data frames that the switch has counted as received and not as gone: those that lines are sending are among them.
+    /// Data frames that the switch has counted as received and not as gone: those that lines are
+    /// sending are among them.
     pub(crate) fn data_frames_held(&self) -> u64 {
         let mut frames = 0;
         self.for_each_used(|_, bytes| frames += u64::from(!is_control(bytes)));
@@ -346,12 +354,14 @@ impl Device {
         }
     }
 
-    /// The system had no memory for a frame that came in, or for a copy of one: what the switch did since is wrong.
+    /// The system had no memory for a frame that came in, or for a copy of one: what the switch did
+    /// since is wrong.
     pub(crate) fn is_refused_memory(&self) -> bool {
         self.memory.is_refused()
     }
 
-    /// Frames of its memory that are neither free nor held: 0, or a frame was lost or is twice there.
+    /// Frames of its memory that are neither free nor held: 0, or a frame was lost or is twice
+    /// there.
     pub(crate) fn frames_astray(&self) -> i64 {
         let used = self.memory_frames - self.memory.free_frames();
         used as i64 - self.switch.frames_held() as i64
@@ -397,7 +407,8 @@ impl Port for PortLine {
     }
 }
 
-/// Puts a frame that has come in into memory; `None`: the system has no more memory, and the run must end.
+/// Puts a frame that has come in into memory; `None`: the system has no more memory, and the run
+/// must end.
 #[inline]
 fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<RxDesc> {
     let Some(frame) = memory.alloc() else {

@@ -1,5 +1,5 @@
-//! Virtual time inside the engine: picoseconds, in which a byte of every Ethernet speed from 1G to 400G is a whole number.
-//! The switch and everything outside see nanoseconds.
+//! Virtual time inside the engine: picoseconds, in which a byte of every Ethernet speed from 1G to
+//! 400G is a whole number. The switch and everything outside see nanoseconds.
 
 use switch::{Instant, Nanos};
 

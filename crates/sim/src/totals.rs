@@ -1,10 +1,12 @@
 //! The outcome of a run: the totals of every node, and whether they add up.
 //!
 //! What must add up, on every node and link at any time (docs/behavior.md, "Invariants"):
-//! - frames that came into a switch and copies that it made = frames that left, were dropped, or are held;
+//! - frames that came into a switch and copies that it made = frames that left, were dropped, or
+//!   are held;
 //! - frames of its memory = frames that are free or held; cells charged are 0 if no frame is held;
 //! - frames that were sent over a line = frames that arrived, are on it, or were lost by a cut;
-//! - frames that nodes have counted = frames that came over their lines, and for hosts that left by them.
+//! - frames that nodes have counted = frames that came over their lines, and for hosts that left by
+//!   them.
 
 use switch::Snapshot;
 use switch::monitor::counters::PortSnapshot;

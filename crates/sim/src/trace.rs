@@ -1,4 +1,5 @@
-//! What is noted while the network runs: arrivals, completions, pauses, and a point of each series every so often.
+//! What is noted while the network runs: arrivals, completions, pauses, and a point of each series
+//! every so often.
 
 use std::collections::HashMap;
 
@@ -129,7 +130,8 @@ impl Record {
         debug_assert!(self.series.groups.iter().all(|group| group.shared_cells.len() == points));
     }
 
-    /// Takes a point of a device's groups; one that holds something for the first time gets the points before, too.
+    /// Takes a point of a device's groups; one that holds something for the first time gets the
+    /// points before, too.
     fn sample_groups(&mut self, switch: &mut Switch, device: usize) {
         let KnownDevice { name, ports, free_cells } = &mut self.devices[device];
         free_cells.push(switch.free_cells());

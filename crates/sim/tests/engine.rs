@@ -67,7 +67,8 @@ fn a_line_carries_what_its_speed_is() {
     assert!((outcome.links[0].busy_percent[0] - 100.0).abs() < 0.01, "{:?}", outcome.links);
 }
 
-/// The receiver pauses its port for 20 µs; XOFF goes back to the sender, which stops, and goes on when it may.
+/// The receiver pauses its port for 20 µs; XOFF goes back to the sender, which stops, and goes on
+/// when it may.
 #[test]
 fn pause_stops_a_priority_and_no_other() {
     let traffic = vec![
@@ -83,7 +84,8 @@ fn pause_stops_a_priority_and_no_other() {
     let expected = |bps: u64| bps * 200 / 1_000_000 / 8000;
     assert!(other.received_frames.abs_diff(expected(GBPS)) <= 2, "never held back: {other:?}");
     assert!(no_drop.received_frames < expected(6 * GBPS) * 8 / 10, "held back: {no_drop:?}");
-    // The port of the receiver from when the storm's frame was obeyed to when its XON was; the sender in between.
+    // The port of the receiver from when the storm's frame was obeyed to when its XON was; the sender
+    // in between.
     let obeyed = |at: u64| at + 48 + 500 + 3072;
     let spans: Vec<_> = outcome.series.pauses.iter().map(|span| (&*span.port, span.priority)).collect();
     assert_eq!(spans, [("switch.p1", 3), ("h1", 3)]);
@@ -95,7 +97,8 @@ fn pause_stops_a_priority_and_no_other() {
     assert_eq!(outcome.hosts[0].paused_ns[3], sender.to_ns - sender.from_ns);
 }
 
-/// Two storms of one host: each pauses what is its own for its own time; what both pause goes on with the later end.
+/// Two storms of one host: each pauses what is its own for its own time; what both pause goes on
+/// with the later end.
 #[test]
 fn storms_of_a_host_go_side_by_side() {
     let mut scenario = star(2, vec![constant("t", 2, 1, 0, 1000)], 400 * US);
@@ -114,7 +117,8 @@ fn storms_of_a_host_go_side_by_side() {
     assert_eq!(spans, [(3, 10, 110), (4, 10, 250), (5, 50, 250)], "in µs");
 }
 
-/// The threshold of a group that was empty for long is known for that time too: it moved with what others held.
+/// The threshold of a group that was empty for long is known for that time too: it moved with what
+/// others held.
 #[test]
 fn a_series_has_its_threshold_from_the_beginning() {
     let late = Traffic { start: Start::At(300 * US), ..constant("late", 1, 3, 3, 1000) };
@@ -128,7 +132,8 @@ fn a_series_has_its_threshold_from_the_beginning() {
     let group = outcome.series.groups.iter().find(|group| (&*group.port, group.priority) == ("p0", 3));
     let group = group.expect("it held something");
     assert_eq!((group.shared_cells[1], group.shared_cells.len(), group.xoff_cells.len()), (0, 5, 5));
-    // 45056 shared cells, alpha 1/16, less what priority 4 holds: two lines into one are 500 cells more each 100 µs.
+    // 45056 shared cells, alpha 1/16, less what priority 4 holds: two lines into one are 500 cells more
+    // each 100 µs.
     assert!(group.xoff_cells[0] > group.xoff_cells[1], "{:?}", group.xoff_cells);
     assert!(group.xoff_cells.iter().all(|&cells| cells <= 45_056 / 16), "{:?}", group.xoff_cells);
 }
@@ -196,7 +201,8 @@ fn what_a_cut_loses_is_counted() {
     assert!(traffic.sent_frames.abs_diff(900_000 / 800) <= 2 && traffic.last_arrival_ns > Some(999_000));
 }
 
-/// Two hosts through a software switch that turns every 20 µs: as much as through a chip, a little later, and nothing lost.
+/// Two hosts through a software switch that turns every 20 µs: as much as through a chip, a little
+/// later, and nothing lost.
 #[test]
 fn a_software_switch_carries_as_much_a_little_later() {
     let chip = star(3, vec![constant("a", 1, 3, 3, 1000), constant("b", 2, 3, 3, 1000)], 10 * MS);
@@ -216,8 +222,9 @@ fn a_software_switch_carries_as_much_a_little_later() {
     assert!(headroom(&software) > headroom(&chip), "the loop is part of the cable");
 }
 
-/// Pauses so short that PFC is to be refreshed faster than its line can send it: what has not left is not repeated, so what is
-/// with the line is bounded, and there is memory for every cell (it once was not, and the run ended in a panic).
+/// Pauses so short that PFC is to be refreshed faster than its line can send it: what has not left
+/// is not repeated, so what is with the line is bounded, and there is memory for every cell (it
+/// once was not, and the run ended in a panic).
 #[test]
 fn pfc_that_is_refreshed_faster_than_its_line_sends_it_is_bounded() {
     let mut config = "[buffer]\ntotal_cells = 2000\nheadroom_cells = 500\n[port-defaults]\nspeed = \"3.3G\"\ntrust = \"dot1p\"\n\
@@ -232,14 +239,16 @@ fn pfc_that_is_refreshed_faster_than_its_line_sends_it_is_bounded() {
     let traffic = vec![constant("a", 1, 3, 3, 64), constant("b", 2, 3, 3, 64)];
     let outcome = run(&scenario(nodes, links, traffic, 2 * MS));
     let ports = &outcome.switches[0].ports;
-    // A PFC frame of 60 bytes takes 145 ns of the line, so there is no time for more; a refresh every 51 ns would be 39,000.
+    // A PFC frame of 60 bytes takes 145 ns of the line, so there is no time for more; a refresh every
+    // 51 ns would be 39,000.
     for port in &ports[..2] {
         let sent = port.counts.pfc_sent.frames;
         assert!((1_000..=2 * MS / 145 + 1).contains(&sent), "{sent} PFC frames");
     }
 }
 
-/// Memory is taken as it is used: switches of 2²⁴ cells, 16 GiB of frames' headers if they were all full, for one frame.
+/// Memory is taken as it is used: switches of 2²⁴ cells, 16 GiB of frames' headers if they were all
+/// full, for one frame.
 #[test]
 fn a_large_buffer_costs_what_it_holds() {
     let config =

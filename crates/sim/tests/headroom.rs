@@ -1,9 +1,10 @@
 //! Headroom, proved: what the formula gives loses nothing in the worst case, and a fifth less does.
 //!
-//! The worst case: the sender sends frames of 64 bytes, one cell each, at line rate. At the very moment when its group
-//! reaches XOFF, the switch has begun a frame of 9216 bytes towards it, and PFC waits. At the very moment when the sender
-//! is to obey, it has begun a frame of 1536 bytes. The receiver is paused all the time, so that nothing leaves.
-//! Source: docs/behavior.md, "Headroom needed".
+//! The worst case: the sender sends frames of 64 bytes, one cell each, at line rate. At the very
+//! moment when its group reaches XOFF, the switch has begun a frame of 9216 bytes towards it, and
+//! PFC waits. At the very moment when the sender is to obey, it has begun a frame of 1536 bytes.
+//! The receiver is paused all the time, so that nothing leaves. Source: docs/behavior.md, "Headroom
+//! needed".
 
 mod lab;
 

@@ -1,4 +1,5 @@
-//! Text that nobody would write: nothing panics, nothing takes long or much memory, and every mistake is inside its file.
+//! Text that nobody would write: nothing panics, nothing takes long or much memory, and every
+//! mistake is inside its file.
 
 mod common;
 mod example;
@@ -90,7 +91,8 @@ proptest! {
 
 const NETWORK: &str = "duration = \"1000s\"\n[switch.a]\nconfig = \"leaf.toml\"\n[host.\"h[1-4095]\"]\n";
 
-/// A short file that stands for much, and a long one of little entries: refused at once, and with few mistakes.
+/// A short file that stands for much, and a long one of little entries: refused at once, and with
+/// few mistakes.
 #[test]
 fn ranges_and_lists_are_bounded() {
     for (lines, mistakes) in [

@@ -1,5 +1,5 @@
-//! What the reader of a wrong scenario is told, in a table that a person can judge: the change to a good one, and what is
-//! said of it.
+//! What the reader of a wrong scenario is told, in a table that a person can judge: the change to a
+//! good one, and what is said of it.
 
 mod common;
 

@@ -83,7 +83,8 @@ fn the_example_of_the_language() {
     insta::assert_snapshot!(in_short(&read(&example::example())));
 }
 
-/// Ranges on both sides, defaults of the ports' configurations, a traffic of all to all, faults put in order.
+/// Ranges on both sides, defaults of the ports' configurations, a traffic of all to all, faults put
+/// in order.
 #[test]
 fn what_is_left_out() {
     let scenario = read(
@@ -163,8 +164,8 @@ fn a_fabric() {
     assert_eq!(scenario.links[383].name, "leaf16.up8–spine8.p16");
 }
 
-/// A cable that a switch's headroom is too short for is warned of once, wherever its length is said; the scenario runs all
-/// the same. Without a length nobody knows.
+/// A cable that a switch's headroom is too short for is warned of once, wherever its length is
+/// said; the scenario runs all the same. Without a length nobody knows.
 #[test]
 fn cables_that_headroom_is_too_short_for() {
     let config = |lines: &str| {

@@ -1,5 +1,5 @@
-//! The scenarios of `config/scenarios`: each does what its file expects, everything adds up on every node, and what their
-//! comments tell is so.
+//! The scenarios of `config/scenarios`: each does what its file expects, everything adds up on
+//! every node, and what their comments tell is so.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,8 @@ fn main_figures(name: &str, outcome: &Results) -> String {
     text
 }
 
-/// Among them: rdma (row 254, with row 209's table of eight queues), flow-control (row 288), inspur-profile-a (row 332).
+/// Among them: rdma (row 254, with row 209's table of eight queues), flow-control (row 288),
+/// inspur-profile-a (row 332).
 #[test]
 fn every_scenario_does_what_it_expects() {
     let (mut table, mut wrong) = (
@@ -117,7 +118,8 @@ fn every_scenario_does_what_it_expects() {
     insta::assert_snapshot!(table);
 }
 
-/// The same seed gives the same outcome to the last pause; another seed does not where anything is random.
+/// The same seed gives the same outcome to the last pause; another seed does not where anything is
+/// random.
 #[test]
 fn the_same_seed_gives_the_same_outcome() {
     for name in files(&folder()) {
@@ -168,7 +170,8 @@ fn traffic_of<'o>(outcome: &'o Results, name: &str) -> &'o TrafficOutcome {
     outcome.traffic.iter().find(|traffic| traffic.name == name).expect("the traffic")
 }
 
-/// Figures 9 and 10: device B pauses A, later A pauses C, later C pauses the server, and nobody else is paused.
+/// Figures 9 and 10: device B pauses A, later A pauses C, later C pauses the server, and nobody
+/// else is paused.
 #[test]
 fn pauses_travel_upstream_hop_by_hop() {
     let outcome = run(&read("pause-upstream.toml"));
@@ -182,14 +185,16 @@ fn pauses_travel_upstream_hop_by_hop() {
     let order: Vec<&str> = first.iter().map(|(_, port)| *port).collect();
     assert_eq!(order, ["device-a.port2", "device-c.port2", "server1"]);
     assert!(first.is_sorted_by(|a, b| a.0 + 10_000 < b.0), "{first:?}");
-    // What each device keeps before it pauses the one before it: 200 cells, of which XON leaves 16 free.
+    // What each device keeps before it pauses the one before it: 200 cells, of which XON leaves 16
+    // free.
     for device in ["device-a", "device-b", "device-c"] {
         let group = &port_of(&outcome, device, "port1").groups[1];
         assert_eq!((group.priority, group.counts.shared.peak_cells), (3, 200), "{device}");
     }
 }
 
-/// Figures 3-11 to 3-15: PFC while switch B is congested, not before and not after; each xoff is followed by its xon.
+/// Figures 3-11 to 3-15: PFC while switch B is congested, not before and not after; each xoff is
+/// followed by its xon.
 #[test]
 fn the_run_of_pfc_goes_as_its_figures() {
     let outcome = run(&read("inspur-pfc.toml"));
@@ -205,7 +210,8 @@ fn the_run_of_pfc_goes_as_its_figures() {
     assert_eq!((switch_a.queues[0].counts.paused, switch_b.groups[0].counts.xoff), (false, false));
 }
 
-/// Figures 3-16 and 3-17: a pause longer than the watchdog's detection time, from end to end, and everything after it.
+/// Figures 3-16 and 3-17: a pause longer than the watchdog's detection time, from end to end, and
+/// everything after it.
 #[test]
 fn a_storm_lasts_as_long_as_its_host() {
     let outcome = run(&read("inspur-storm.toml"));
@@ -237,8 +243,8 @@ fn a_watchdog_ends_a_storm_and_itself() {
     assert!(of_host.iter().all(|span| span.to_ns <= storm.began_ns + MS), "{of_host:?}");
 }
 
-/// Figure 19 as configured: whoever has waited for more than 50 ms forwards, for 700 ms, and all goes on. The first to do so
-/// frees those behind it.
+/// Figure 19 as configured: whoever has waited for more than 50 ms forwards, for 700 ms, and all
+/// goes on. The first to do so frees those behind it.
 #[test]
 fn detection_breaks_the_deadlock() {
     let outcome = run(&read("deadlock-detection.toml"));
@@ -266,7 +272,8 @@ fn detection_breaks_the_deadlock() {
     assert!(rdma.last_arrival_ns.is_some_and(|at| at > outcome.duration_ns - 10_000), "{rdma:?}");
 }
 
-/// With a detection time of 10 ms and no delay, a loop that stays reaches the limit of 10 in a second: Begin, End, … and the limit.
+/// With a detection time of 10 ms and no delay, a loop that stays reaches the limit of 10 in a
+/// second: Begin, End, … and the limit.
 #[test]
 fn a_loop_that_stays_reaches_the_limit() {
     let mut scenario = read("deadlock-detection.toml");
@@ -335,8 +342,9 @@ fn a_deadlock_arises_and_stays() {
     }
 }
 
-/// The same without the loop, as a control: with no fault everything arrives at the line's rate and nobody pauses; where
-/// only the link fails, what comes meanwhile is lost, and all goes on once it is mended.
+/// The same without the loop, as a control: with no fault everything arrives at the line's rate and
+/// nobody pauses; where only the link fails, what comes meanwhile is lost, and all goes on once it
+/// is mended.
 #[test]
 fn without_a_loop_there_is_no_deadlock() {
     let mut scenario = read("deadlock.toml");
@@ -356,8 +364,8 @@ fn without_a_loop_there_is_no_deadlock() {
     assert!(outcome.series.pauses.is_empty());
 }
 
-/// Figure 13 with server 2 on devices D and C: the loop of a moment becomes a deadlock where the port of C to server 2 is
-/// congested, and is gone without a trace where it is not.
+/// Figure 13 with server 2 on devices D and C: the loop of a moment becomes a deadlock where the
+/// port of C to server 2 is congested, and is gone without a trace where it is not.
 #[test]
 fn a_congested_port_makes_a_deadlock_of_a_short_loop() {
     let mut scenario = read("deadlock-figure-13.toml");
@@ -377,7 +385,8 @@ fn a_congested_port_makes_a_deadlock_of_a_short_loop() {
     assert!(rdma.lost_frames <= 2 && outcome.series.pauses.iter().all(|pause| pause.to_ns < 10 * MS));
 }
 
-/// 64 to 1: either way all arrives; senders that react to marks leave PFC less to do, and others more room.
+/// 64 to 1: either way all arrives; senders that react to marks leave PFC less to do, and others
+/// more room.
 #[test]
 fn dcqcn_relieves_pfc() {
     let [pfc, dcqcn] = ["incast-pfc.toml", "incast-dcqcn.toml"].map(|name| run(&read(name)));
@@ -396,7 +405,8 @@ fn dcqcn_relieves_pfc() {
     assert!(spread(&pfc) > 1.8 && spread(&dcqcn) < 1.3, "{} {}", spread(&pfc), spread(&dcqcn));
 }
 
-/// The fabric: without DCQCN the incast's pauses spread to messages that have nothing to do with it.
+/// The fabric: without DCQCN the incast's pauses spread to messages that have nothing to do with
+/// it.
 #[test]
 fn the_fabric_suffers_without_dcqcn() {
     let scenario = read("leaf-spine.toml");

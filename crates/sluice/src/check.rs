@@ -1,5 +1,5 @@
-//! `sluice check`: what is wrong with configuration files, and what is right but cannot keep a no-drop priority lossless.
-//! The rules are the `config` crate's; nothing is started.
+//! `sluice check`: what is wrong with configuration files, and what is right but cannot keep a
+//! no-drop priority lossless. The rules are the `config` crate's; nothing is started.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ pub struct Arguments {
     /// Exit with 1 if there are warnings.
     #[arg(long)]
     strict: bool,
-    /// Where no daemon runs that says for how long its loop has stood still, measure that with one that spins here for so
-    /// long.
+    /// Where no daemon runs that says for how long its loop has stood still, measure that with one
+    /// that spins here for so long.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     measured: Option<Duration>,
     #[command(flatten)]
@@ -208,7 +208,8 @@ impl Verdict {
     }
 }
 
-/// What a file's buffer comes to, if there is anything to know of it: a preset, or priorities that need headroom.
+/// What a file's buffer comes to, if there is anything to know of it: a preset, or priorities that
+/// need headroom.
 fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
     let headrooms = config::headrooms(&active(config));
     if config.preset.is_none() && headrooms.is_empty() {
@@ -233,7 +234,8 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
     std::iter::once(of_buffer).chain(of_ports).chain(of_loop).collect()
 }
 
-/// MTUs that differ, and those that headroom is not reckoned for, of the interfaces that are in this network namespace now.
+/// MTUs that differ, and those that headroom is not reckoned for, of the interfaces that are in
+/// this network namespace now.
 fn mtus(config: &Config) -> Vec<Note> {
     let (mut mtus, mut notes) = (Vec::new(), Vec::new());
     let switch = active(config);

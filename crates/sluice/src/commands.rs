@@ -52,7 +52,8 @@ enum PfcOrder {
         #[command(flatten)]
         daemon: Daemon,
     },
-    /// Turn PFC on again for the priorities of a port that had too many storms; they are counted again.
+    /// Turn PFC on again for the priorities of a port that had too many storms; they are counted
+    /// again.
     LiftLimit {
         /// The port.
         port: String,

@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::output;
 use crate::socket::Daemon;
 
-/// Show what happened on a running switch: losses, ports that went down, changes of the configuration.
+/// Show what happened on a running switch: losses, ports that went down, changes of the
+/// configuration.
 #[derive(Args)]
 #[command(after_long_help = "\
 A line each: time, number, severity, port, what happened. Numbers count from 1 since the daemon \

@@ -1,5 +1,5 @@
-//! `sluice headroom`: how much may still arrive after XOFF on a link, term by term, the thresholds that follow, and what
-//! loops in software add. The rule is [`switch::buffer::headroom`]'s.
+//! `sluice headroom`: how much may still arrive after XOFF on a link, term by term, the thresholds
+//! that follow, and what loops in software add. The rule is [`switch::buffer::headroom`]'s.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -40,7 +40,8 @@ pub struct Arguments {
     /// Only show what --fix would change.
     #[arg(long, requires = "fix", conflicts_with_all = ["speed", "cable", "mtu", "cell"])]
     dry_run: bool,
-    /// Add what the running daemon's loop needs, or else what a loop needs that spins here for so long.
+    /// Add what the running daemon's loop needs, or else what a loop needs that spins here for so
+    /// long.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     measured: Option<Duration>,
     /// Add what loops need that are held up for at most so many microseconds.
@@ -290,7 +291,8 @@ impl Report {
         );
     }
 
-    /// The H3C reference recommends headroom by the cable, too, and its figures are not those of its formula.
+    /// The H3C reference recommends headroom by the cable, too, and its figures are not those of
+    /// its formula.
     fn write_h3c(&self, out: &mut String) {
         let Self { cable_m, headroom_cells, .. } = self;
         let _ = match self.h3c_cells {

@@ -1,5 +1,5 @@
-//! `sluice headroom --fix`: headroom that holds, written into a configuration. What is written is the `config` crate's to
-//! say; here a file is read and replaced as a whole.
+//! `sluice headroom --fix`: headroom that holds, written into a configuration. What is written is
+//! the `config` crate's to say; here a file is read and replaced as a whole.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -80,7 +80,8 @@ fn shown(name: &str, old: &str, new: &str, changes: &[String], stall: &Stall) ->
     format!("{diff}\nHeadroom for {about}:\n    {}\n", changes.join("\n    "))
 }
 
-/// Puts a text in a file's place, whole or not at all: owner and permissions stay, and a link to the file stays a link.
+/// Puts a text in a file's place, whole or not at all: owner and permissions stay, and a link to
+/// the file stays a link.
 fn replace(file: &Path, text: &str) -> Result<()> {
     let file = fs::canonicalize(file)?;
     let metadata = fs::metadata(&file)?;

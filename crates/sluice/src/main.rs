@@ -1,5 +1,6 @@
-//! The `sluice` command: what a switch is doing, what it is told to do, whether its configuration is right, what it would do in a
-//! network, and the hosts that a lossless network on one machine needs.
+//! The `sluice` command: what a switch is doing, what it is told to do, whether its configuration
+//! is right, what it would do in a network, and the hosts that a lossless network on one machine
+//! needs.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -24,7 +25,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// Looks into a running Sluice switch, tells it what to do, simulates networks of it, and plays the hosts on its ports.
+/// Looks into a running Sluice switch, tells it what to do, simulates networks of it, and plays the
+/// hosts on its ports.
 #[derive(Parser)]
 #[command(name = "sluice", version, max_term_width = 100)]
 struct Arguments {
@@ -47,7 +49,8 @@ enum Task {
     Check(check::Arguments),
     /// How much headroom a lossless priority needs, and the lines of configuration that give it.
     Headroom(headroom::Arguments),
-    /// Run a network of switches in virtual time: the daemon's own switch, from its own configuration files.
+    /// Run a network of switches in virtual time: the daemon's own switch, from its own
+    /// configuration files.
     Sim(sim::Arguments),
     Telemetry(telemetry::Arguments),
     Collector(collector::Arguments),

@@ -25,7 +25,8 @@ pub fn json(value: &impl Serialize, pretty: bool) -> Result<String> {
     Ok(if pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) }?)
 }
 
-/// A table with these column headings; the first `words` columns are text, the others numbers (to the right).
+/// A table with these column headings; the first `words` columns are text, the others numbers (to
+/// the right).
 pub fn table(headings: &[&str], words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')));

@@ -1,4 +1,5 @@
-//! The text of a configuration or a scenario, read whole unless it is longer than any that is taken.
+//! The text of a configuration or a scenario, read whole unless it is longer than any that is
+//! taken.
 
 use std::fs::File;
 use std::io::{self, Read as _};

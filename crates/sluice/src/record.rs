@@ -1,7 +1,8 @@
-//! `sluice record` and `sluice replay`: a recording of a running loop, and the same switch taken through it
-//! (docs/recorder.md).
+//! `sluice record` and `sluice replay`: a recording of a running loop, and the same switch taken
+//! through it (docs/recorder.md).
 //!
-//! A file is a line that says what it is, then the recording, compressed with gzip, whose checksum tells a damaged file.
+//! A file is a line that says what it is, then the recording, compressed with gzip, whose checksum
+//! tells a damaged file.
 
 use std::fs::{File, Permissions};
 use std::io::{BufReader, Read, Write};
@@ -65,7 +66,8 @@ and event; and `snapshot`, as `sluice show VIEW --json` prints it.")]
 pub struct Arguments {
     /// The recording.
     file: PathBuf,
-    /// Stop so long after the recording's beginning, as in 2.5s or 1200us, and show the switch as it was then.
+    /// Stop so long after the recording's beginning, as in 2.5s or 1200us, and show the switch as
+    /// it was then.
     #[arg(long, value_name = "TIME", value_parser = duration_ns)]
     at: Option<u64>,
     /// What to show.
@@ -93,7 +95,8 @@ pub fn record(arguments: &Record) -> Result<()> {
         bail!("--duration takes 1ms to 3600s, not {duration:?}");
     }
     let name = arguments.file.display().to_string();
-    // What is there is replaced by a whole recording or not at all; whether it can be is found out before anything is recorded.
+    // What is there is replaced by a whole recording or not at all; whether it can be is found out
+    // before anything is recorded.
     let folder = arguments.file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut new = tempfile::Builder::new();
     new.prefix(".sluice-").permissions(Permissions::from_mode(0o666)); // less the umask, as any new file

@@ -1,4 +1,5 @@
-//! How long a loop stands still on this machine: as the daemon that runs here has seen it, or measured by a loop that spins.
+//! How long a loop stands still on this machine: as the daemon that runs here has seen it, or
+//! measured by a loop that spins.
 
 use std::fmt;
 use std::path::PathBuf;

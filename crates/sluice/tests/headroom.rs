@@ -1,4 +1,5 @@
-//! `sluice headroom` and `sluice check` as they are run: which loop they take its stall from, and what `--fix` writes.
+//! `sluice headroom` and `sluice check` as they are run: which loop they take its stall from, and
+//! what `--fix` writes.
 
 use std::fs;
 use std::path::Path;
@@ -167,7 +168,8 @@ fn check_without_a_daemon() {
     assert!(err.starts_with("sluice: no daemon listens on x.sock"), "{err}");
 }
 
-/// 9216 + 1518 + 3840 bytes in transit, 2 × 12,500 for both loops, 65,536 in the peer's kernel: 1643 cells.
+/// 9216 + 1518 + 3840 bytes in transit, 2 × 12,500 for both loops, 65,536 in the peer's kernel:
+/// 1643 cells.
 #[test]
 fn fix_shows_what_it_changes_and_changes_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +209,8 @@ Headroom for loops that are held up for 100.0 µs (as --stall-us says):
     assert_eq!((code, said), (0, nothing), "once is enough");
 }
 
-/// A queue that held what met on it no longer does: 17 reserved cells, XOFF at 6023, and now 1643 of headroom.
+/// A queue that held what met on it no longer does: 17 reserved cells, XOFF at 6023, and now 1643
+/// of headroom.
 #[test]
 fn fix_warns_of_what_the_new_file_is_warned_of() {
     let folder = tempfile::tempdir().unwrap();
@@ -220,7 +223,8 @@ fn fix_warns_of_what_the_new_file_is_warned_of() {
     assert_eq!(sluice(folder.path(), &["check", "lab.toml", "--strict"]).0, 1);
 }
 
-/// A file that is wrong, or that nobody can fix, stays as it is, and so does one that was shown to nobody.
+/// A file that is wrong, or that nobody can fix, stays as it is, and so does one that was shown to
+/// nobody.
 #[test]
 fn fix_leaves_a_file_as_it_is_when_it_must() {
     let folder = tempfile::tempdir().unwrap();

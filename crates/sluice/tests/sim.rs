@@ -43,7 +43,8 @@ bytes = 4096
 lost = 0
 ";
 
-/// A folder with scenarios: one that holds, one that does not, one that is wrong, and one whose configuration is missing.
+/// A folder with scenarios: one that holds, one that does not, one that is wrong, and one whose
+/// configuration is missing.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -172,7 +173,8 @@ fn tshark_reads_captures() {
     );
 }
 
-/// docs/simulator.md explains config/scenarios/first.toml and shows what comes of it: both as they are.
+/// docs/simulator.md explains config/scenarios/first.toml and shows what comes of it: both as they
+/// are.
 #[test]
 fn the_first_scenario_is_as_the_docs_tell() {
     let root = &Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -220,7 +222,8 @@ fn what_cannot_be_written_is_an_error() {
     assert!(!err.contains("reading"), "{err}");
 }
 
-/// The scenario runs all the same, standard output is as without, and the warning comes true: frames are lost.
+/// The scenario runs all the same, standard output is as without, and the warning comes true:
+/// frames are lost.
 #[test]
 fn a_cable_that_headroom_is_too_short_for_is_warned_of() {
     let folder = folder();
@@ -240,7 +243,8 @@ fn a_cable_that_headroom_is_too_short_for_is_warned_of() {
     }
 }
 
-/// A scenario, or a configuration of one, that is too long is refused unread, with what it has and what it may have.
+/// A scenario, or a configuration of one, that is too long is refused unread, with what it has and
+/// what it may have.
 #[test]
 fn long_files_are_refused() {
     let folder = folder();
@@ -255,7 +259,8 @@ fn long_files_are_refused() {
     assert!(err.contains("the file has 100 MiB; 1 MiB is the most"), "{err}");
 }
 
-/// A switch that holds more than there is memory for ends the run with an error that says which, when, and what helps.
+/// A switch that holds more than there is memory for ends the run with an error that says which,
+/// when, and what helps.
 #[test]
 fn memory_that_cannot_be_had_is_an_error() {
     let folder = folder();

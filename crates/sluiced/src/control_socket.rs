@@ -1,7 +1,8 @@
 //! The control socket: who may use it, and whose it is.
 //!
-//! Rule: mode 0660 before anybody can connect. A file left by a daemon that was killed is replaced; one that a daemon listens
-//! on is not touched, nor is anything that is no socket. It is removed when the daemon ends.
+//! Rule: mode 0660 before anybody can connect. A file left by a daemon that was killed is replaced;
+//! one that a daemon listens on is not touched, nor is anything that is no socket. It is removed
+//! when the daemon ends.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,7 +20,8 @@ const MODE: u32 = 0o660;
 /// Mode of the directories made for it.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// The file of a socket that we listen on; dropping it removes the file, unless somebody has put another in its place.
+/// The file of a socket that we listen on; dropping it removes the file, unless somebody has put
+/// another in its place.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -34,7 +36,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Fails if a daemon listens on `path`, or something else is there that must not be removed. Changes nothing.
+/// Fails if a daemon listens on `path`, or something else is there that must not be removed.
+/// Changes nothing.
 pub fn must_be_free(path: &Path) -> Result<()> {
     let file = match fs::symlink_metadata(path) {
         Ok(file) => file,

@@ -1,8 +1,9 @@
-//! What happened, told in two places: a numbered journal for clients of the control API, and the log.
+//! What happened, told in two places: a numbered journal for clients of the control API, and the
+//! log.
 //!
-//! Rule: an event of the loop carries the loop's time and has one text, the switch's own (`switch::monitor::event`). Severities are the
-//! log's levels. XOFF and XON come by the thousand and are only logged.
-//! Source: docs/events.md.
+//! Rule: an event of the loop carries the loop's time and has one text, the switch's own
+//! (`switch::monitor::event`). Severities are the log's levels. XOFF and XON come by the thousand
+//! and are only logged. Source: docs/events.md.
 
 use std::time::SystemTime;
 

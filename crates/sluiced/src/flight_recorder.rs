@@ -1,10 +1,10 @@
-//! What the daemon does with the loop's recorder: it starts and ends it, keeps what was recorded within bounds, and hands it to
-//! whoever asked.
+//! What the daemon does with the loop's recorder: it starts and ends it, keeps what was recorded
+//! within bounds, and hands it to whoever asked.
 //!
-//! Two ways to a recording: somebody asks for the next seconds, or `[recorder]` in the file has the loop recorded all the time, and
-//! the last of it is kept. A loss then freezes what is kept, a moment later, so that it is still there when somebody comes
-//! to look. Past the bound the oldest seconds go.
-//! Source: `docs/recorder.md`.
+//! Two ways to a recording: somebody asks for the next seconds, or `[recorder]` in the file has the
+//! loop recorded all the time, and the last of it is kept. A loss then freezes what is kept, a
+//! moment later, so that it is still there when somebody comes to look. Past the bound the oldest
+//! seconds go. Source: `docs/recorder.md`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

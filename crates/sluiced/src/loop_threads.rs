@@ -1,4 +1,5 @@
-//! The poll loop on its thread: pinned to its core, ended by a command, never waited for without bound.
+//! The poll loop on its thread: pinned to its core, ended by a command, never waited for without
+//! bound.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -32,7 +33,8 @@ pub fn check_core(core: usize) -> Result<()> {
     bail!("dataplane.cores: there is no core {core} for this process; it may use {}", cores.join(", "))
 }
 
-/// Where the loops on these cores are watched from: two cores, others than theirs as far as this process may use as many.
+/// Where the loops on these cores are watched from: two cores, others than theirs as far as this
+/// process may use as many.
 pub fn guard_cores(loops: &[usize]) -> Result<Vec<usize>> {
     let cores = xdp::cores().context("asking which cores there are")?;
     let others = cores.into_iter().filter(|core| !loops.contains(core));
@@ -48,7 +50,8 @@ fn as_asked(scheduling: Scheduling) -> xdp::Scheduling {
     }
 }
 
-/// The longest time for which others hold up a thread on `core`, scheduled as a loop: it looks at the clock for `duration`.
+/// The longest time for which others hold up a thread on `core`, scheduled as a loop: it looks at
+/// the clock for `duration`.
 pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) -> Result<Duration> {
     let scheduling = as_asked(scheduling);
     let look = move || -> io::Result<Duration> {
@@ -135,7 +138,8 @@ fn start(
         run(&mut waiter)
     };
     let thread = Builder::new().name(name).spawn(run).context("starting the poll loop")?;
-    // The loop goes on as it is where the kernel refuses, and says nothing itself. An error here: it has ended.
+    // The loop goes on as it is where the kernel refuses, and says nothing itself. An error here: it
+    // has ended.
     if let Ok(Err(error)) = told.recv() {
         warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
     }

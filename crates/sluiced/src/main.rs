@@ -1,5 +1,5 @@
-//! `sluiced`, the daemon: reads a configuration, opens the ports, lets the poll loop run on its own core and answers the
-//! control API from another thread until it is told to stop.
+//! `sluiced`, the daemon: reads a configuration, opens the ports, lets the poll loop run on its own
+//! core and answers the control API from another thread until it is told to stop.
 #![forbid(unsafe_code)]
 
 mod config_file;

@@ -1,9 +1,10 @@
 //! Whether PFC frames get past the NICs, as far as that can be known from here.
 //!
-//! Rule: some NICs refuse to send PFC frames of software, and some eat those that come in. So one port after the other sends a PFC frame
-//! that is for no priority and stops nobody. Where another port of this switch, or the same one, hears such a frame within
-//! [`PATIENCE`], there is a cable between them, or a loop, and both interfaces let PFC through. Where none does, nobody can know; of a
-//! NIC that is said. A frame that the kernel does not take is an alarm.
+//! Rule: some NICs refuse to send PFC frames of software, and some eat those that come in. So one
+//! port after the other sends a PFC frame that is for no priority and stops nobody. Where another
+//! port of this switch, or the same one, hears such a frame within [`PATIENCE`], there is a cable
+//! between them, or a loop, and both interfaces let PFC through. Where none does, nobody can know;
+//! of a NIC that is said. A frame that the kernel does not take is an alarm.
 //! Source: docs/behavior.md, "PFC and NICs".
 
 use std::collections::VecDeque;
@@ -123,7 +124,8 @@ impl Test {
     }
 }
 
-/// The ports that have received PFC frames for no priority, and none for any: those of peers are for some.
+/// The ports that have received PFC frames for no priority, and none for any: those of peers are
+/// for some.
 fn heard(before: &[PfcCount], now: &[PfcCount]) -> Vec<usize> {
     let told = |count: &PfcCount| {
         count.xoff_frames.iter().chain(&count.xon_frames).copied().fold(0_u64, u64::wrapping_add)

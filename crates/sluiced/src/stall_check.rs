@@ -1,10 +1,11 @@
-//! Headroom against stalls, said at the start and while the switch runs: for how long the headroom of each port lasts, and for
-//! how long a loop was held up on this machine.
+//! Headroom against stalls, said at the start and while the switch runs: for how long the headroom
+//! of each port lasts, and for how long a loop was held up on this machine.
 //!
-//! Rule: before any port is opened, a thread on each loop's core, scheduled as the loop will be, looks at the clock for
-//! [`TRIAL`]; the longest time between two looks is what a loop is held up for. What the running loops find is looked at every
-//! [`PACE`]. Headroom that lasts shorter is warned of, and again when a loop was held up for twice as long.
-//! Source: docs/behavior.md, "Headroom needed".
+//! Rule: before any port is opened, a thread on each loop's core, scheduled as the loop will be,
+//! looks at the clock for [`TRIAL`]; the longest time between two looks is what a loop is held up
+//! for. What the running loops find is looked at every [`PACE`]. Headroom that lasts shorter is
+//! warned of, and again when a loop was held up for twice as long. Source: docs/behavior.md,
+//! "Headroom needed".
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +37,8 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Tries the cores of the loops, if there is headroom to compare with, and says what comes of it.
+    /// Tries the cores of the loops, if there is headroom to compare with, and says what comes of
+    /// it.
     ///
     /// # Errors
     /// No thread may run there.

@@ -1,13 +1,15 @@
-//! The guard: threads of real-time priority that pause the peers while a loop does not turn: all of them while the switching
-//! core does not, those of a line's ports while that line does not.
+//! The guard: threads of real-time priority that pause the peers while a loop does not turn: all of
+//! them while the switching core does not, those of a line's ports while that line does not.
 //!
-//! They only read the loops' heartbeats, ask the kernel whether frames wait for a loop that sleeps, and send PFC frames over
-//! packet sockets of their own. When to do so is [`dataplane::guard::stall_detector`]'s rule; the loop takes back what was told when it turns
+//! They only read the loops' heartbeats, ask the kernel whether frames wait for a loop that sleeps,
+//! and send PFC frames over packet sockets of their own. When to do so is
+//! [`dataplane::guard::stall_detector`]'s rule; the loop takes back what was told when it turns
 //! again. They never wait for the loop, nor the loop for them.
 //!
-//! There are two, each on a core of its own, and each by itself: no priority helps a thread on a core whose kernel carries frames
-//! (8 ms at a time where kernels are not preemptible) or that a hypervisor has taken away, and that rarely happens to two
-//! at once (docs/behavior.md, "A loop that stands still").
+//! There are two, each on a core of its own, and each by itself: no priority helps a thread on a
+//! core whose kernel carries frames (8 ms at a time where kernels are not preemptible) or that a
+//! hypervisor has taken away, and that rarely happens to two at once (docs/behavior.md, "A loop
+//! that stands still").
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,8 +30,9 @@ use xdp::{PacketSocket, RxWatcher, Scheduling, set_scheduling};
 
 /// Above whatever else of this machine is real time by habit (interrupt threads have 50).
 const PRIORITY: u32 = 60;
-/// Each sentry but the first takes so many times as long from look to look: it is there for when the first one's core is taken away, and
-/// each look holds up a core that carries frames for some 25 µs (docs/performance.md, "Latency").
+/// Each sentry but the first takes so many times as long from look to look: it is there for when
+/// the first one's core is taken away, and each look holds up a core that carries frames for some
+/// 25 µs (docs/performance.md, "Latency").
 const FURTHER_SENTRY: u64 = 2;
 /// No sentry waits for longer, so that the end is not forgotten.
 const LONGEST_WAIT_MS: u8 = 100;
@@ -74,14 +77,16 @@ struct GuardThread {
 #[derive(Debug)]
 struct PauseFrames {
     ports: Vec<GuardCore>,
-    /// Told again after so long, or sooner where peers have taught the loop so ([`Heartbeat::refresh_ns`]).
+    /// Told again after so long, or sooner where peers have taught the loop so
+    /// ([`Heartbeat::refresh_ns`]).
     refresh_ns: Nanos,
 }
 
 /// A port as the guard knows it.
 #[derive(Debug)]
 struct GuardCore {
-    /// The frame and the priorities that it pauses, or nothing where no priority is no-drop or no PFC is sent.
+    /// The frame and the priorities that it pauses, or nothing where no priority is no-drop or no
+    /// PFC is sent.
     frame: Option<([u8; FRAME_BYTES], Set8)>,
     /// The open port.
     gate: Option<PortTap>,
@@ -129,8 +134,8 @@ fn xoff(port: &PortSettings, mac: MacAddr) -> ([u8; FRAME_BYTES], Set8) {
 }
 
 impl Guard {
-    /// Starts a guard over these loops, of which the first is the switching core's; the ports are all open. It has a thread on each of
-    /// `cores`, the best one first.
+    /// Starts a guard over these loops, of which the first is the switching core's; the ports are
+    /// all open. It has a thread on each of `cores`, the best one first.
     ///
     /// # Errors
     /// There is no thread to be had.
@@ -213,8 +218,8 @@ fn take_post(core: usize) {
     }
 }
 
-/// Looks at the loops again and again, `times` as long after each look as the vigil asks, until the guard or the switching core's
-/// loop ends.
+/// Looks at the loops again and again, `times` as long after each look as the vigil asks, until the
+/// guard or the switching core's loop ends.
 fn watch(
     words: &RwLock<PauseFrames>,
     frames: &RxWatcher,
@@ -243,7 +248,8 @@ fn watch(
     }
 }
 
-/// Tells every peer of these ports that has been heard of to stop. `heartbeat` is the switching core's, which takes it back.
+/// Tells every peer of these ports that has been heard of to stop. `heartbeat` is the switching
+/// core's, which takes it back.
 fn stand_in(words: &PauseFrames, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
     for (number, post) in words.ports.iter().enumerate() {
         if let GuardCore { frame: Some((frame, priorities)), gate: Some(gate) } = post

@@ -1,7 +1,7 @@
 //! The life of the daemon, from a configuration to its totals.
 //!
-//! Order of the start: whatever can be refused without touching an interface is; then memory, ports, control socket,
-//! loop. Each of them undoes itself when a later one fails.
+//! Order of the start: whatever can be refused without touching an interface is; then memory,
+//! ports, control socket, loop. Each of them undoes itself when a later one fails.
 
 use std::io::Write;
 use std::path::Path;
@@ -182,7 +182,8 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     Ok(end)
 }
 
-/// Prints the totals, for as long as nobody wants it to end: standard output may be a pipe that nobody reads.
+/// Prints the totals, for as long as nobody wants it to end: standard output may be a pipe that
+/// nobody reads.
 async fn print(totals: String, signals: &mut Signals) -> End {
     let print = tokio::task::spawn_blocking(move || {
         let _ = writeln!(std::io::stdout(), "{totals}"); // whoever has closed it wants no totals
@@ -209,7 +210,8 @@ fn assemble(
     Ok(PollLoop::new(switch, ports, memory, memory_frames, mailbox, of_core))
 }
 
-/// The ways in and out of the ports, for a guard over their loops, unless overload is to be left to the kernel.
+/// The ways in and out of the ports, for a guard over their loops, unless overload is to be left to
+/// the kernel.
 fn gates(live: &RunningConfig, interfaces: &[Interface], open: &OpenPorts) -> Result<Option<Vec<PortTap>>> {
     if !live.config().dataplane.pauses_on_overload {
         warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");

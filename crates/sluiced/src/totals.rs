@@ -1,4 +1,5 @@
-//! What the daemon says when it stops: totals of each port, and whether every frame is accounted for.
+//! What the daemon says when it stops: totals of each port, and whether every frame is accounted
+//! for.
 
 use std::fmt::Write;
 

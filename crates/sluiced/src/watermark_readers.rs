@@ -1,8 +1,8 @@
 //! Who reads the watermark "since the last read", and what each has not seen yet.
 //!
-//! Rule: a read begins that watermark again in the switch, which knows one of the kind. What a reader would lose by the reads of others
-//! is kept for it here until it reads itself, so each sees the most cells since its own last read.
-//! Source: docs/behavior.md, "Watermarks".
+//! Rule: a read begins that watermark again in the switch, which knows one of the kind. What a
+//! reader would lose by the reads of others is kept for it here until it reads itself, so each sees
+//! the most cells since its own last read. Source: docs/behavior.md, "Watermarks".
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,16 @@ const LEVELS_OF_POOLS: usize = 2 * POOLS + 1;
 /// Three of each group, one of each queue.
 const LEVELS_OF_A_PORT: usize = 4 * PRIORITIES;
 
-/// What each reader has not seen: a peak for each level of the snapshot, in its order. Readers are as many as the file makes.
+/// What each reader has not seen: a peak for each level of the snapshot, in its order. Readers are
+/// as many as the file makes.
 #[derive(Debug)]
 pub struct Watermarks {
     unseen: BTreeMap<WatermarkReader, Vec<u32>>,
 }
 
 impl Default for Watermarks {
-    /// Nobody has read anything: clients and metrics will see what there was since the start. Sensors come at the start.
+    /// Nobody has read anything: clients and metrics will see what there was since the start.
+    /// Sensors come at the start.
     fn default() -> Self {
         Self {
             unseen: [WatermarkReader::Api, WatermarkReader::Metrics]
@@ -44,7 +46,8 @@ impl Watermarks {
         }
     }
 
-    /// Puts the peaks since `reader`'s own last read into `snapshot`, as the switch gave it: with all places of ports.
+    /// Puts the peaks since `reader`'s own last read into `snapshot`, as the switch gave it: with
+    /// all places of ports.
     pub fn look(&mut self, reader: WatermarkReader, snapshot: &mut Snapshot) {
         let unseen = self.unseen.entry(reader).or_default();
         for (level, peak) in levels(snapshot).zip(unseen.iter()) {
@@ -52,7 +55,8 @@ impl Watermarks {
         }
     }
 
-    /// The switch has begun the watermark again right after `snapshot`, as it gave it, and these have read it.
+    /// The switch has begun the watermark again right after `snapshot`, as it gave it, and these
+    /// have read it.
     pub fn begin_anew(&mut self, snapshot: &mut Snapshot, readers: &[WatermarkReader]) {
         for (reader, unseen) in &mut self.unseen {
             if readers.contains(reader) {
@@ -100,7 +104,8 @@ mod tests {
         }
     }
 
-    /// Each line: who looks, whether that is a read, the peak of the switch since the last read, and what the reader sees.
+    /// Each line: who looks, whether that is a read, the peak of the switch since the last read,
+    /// and what the reader sees.
     #[test]
     fn each_reader_sees_the_most_since_its_own_last_read() {
         const API: WatermarkReader = WatermarkReader::Api;

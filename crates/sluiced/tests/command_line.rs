@@ -1,4 +1,5 @@
-//! What `sluiced` refuses, how it says so, and with which exit code. Nothing here touches an interface.
+//! What `sluiced` refuses, how it says so, and with which exit code. Nothing here touches an
+//! interface.
 
 use std::fs;
 use std::os::unix::net::UnixListener;

@@ -1,4 +1,5 @@
-//! The daemon on real veths: two or three ordinary hosts on one switch, each in a namespace of its own. Needs root.
+//! The daemon on real veths: two or three ordinary hosts on one switch, each in a namespace of its
+//! own. Needs root.
 
 use std::fs;
 use std::path::PathBuf;
@@ -54,7 +55,8 @@ impl Lab {
         self.folder.path().join("control.sock")
     }
 
-    /// Starts the daemon on all hosts' ports, with `more` in the table of each, and waits until it is ready.
+    /// Starts the daemon on all hosts' ports, with `more` in the table of each, and waits until it
+    /// is ready.
     fn start(&mut self, more: &str) {
         let mut text =
             format!("[switch]\nname = \"lab\"\n[control]\nsocket = \"{}\"\n", self.socket().display());
@@ -169,7 +171,8 @@ fn two_hosts_reach_each_other_and_the_daemon_accounts_for_it() {
     assert!(!lab.socket().exists());
 }
 
-/// The queue is full and its port slow: not all of it leaves in the time that there is, and the rest is counted.
+/// The queue is full and its port slow: not all of it leaves in the time that there is, and the
+/// rest is counted.
 #[test]
 fn what_cannot_leave_when_the_daemon_stops_is_counted() {
     let mut lab = Lab::new(&["a", "b"]);
@@ -187,7 +190,8 @@ fn what_cannot_leave_when_the_daemon_stops_is_counted() {
     let _ = ping.wait();
 }
 
-/// A host's end goes down: its port goes down, the others go on; it comes back, and so does the port.
+/// A host's end goes down: its port goes down, the others go on; it comes back, and so does the
+/// port.
 #[test]
 fn a_port_that_loses_its_carrier_goes_down_alone_and_comes_back() {
     let mut lab = Lab::new(&["a", "b", "c"]);
@@ -257,7 +261,8 @@ fn a_port_without_carrier_works_once_it_has_one() {
     assert_eq!(lab.terminate(), Some(0));
 }
 
-/// A bridge's own reports of its ports are no reports of a lost interface, and other interfaces come and go unnoticed.
+/// A bridge's own reports of its ports are no reports of a lost interface, and other interfaces
+/// come and go unnoticed.
 #[test]
 fn changes_of_other_interfaces_do_not_matter() {
     let mut lab = Lab::new(&["a", "b"]);

@@ -1,7 +1,8 @@
-//! Draws what WRED does against what it was told: `cargo run -p switch --example wred_curve -- FILE.svg`.
+//! Draws what WRED does against what it was told: `cargo run -p switch --example wred_curve --
+//! FILE.svg`.
 //!
-//! Lines are the configured curves of the three drop levels; each point is the share of frames that a switch marked while
-//! its queue stayed at that length, over 200,000 frames.
+//! Lines are the configured curves of the three drop levels; each point is the share of frames that
+//! a switch marked while its queue stayed at that length, over 200,000 frames.
 
 #![allow(missing_docs)]
 

@@ -1,17 +1,20 @@
 //! The FIFOs of a port's queues.
 //!
-//! Rule: each queue keeps its frames in two FIFOs, one of frames to known addresses and one of flooded frames that a map of their own put
-//! there. A pause of a priority stops the FIFOs that its frames may be in, and no other: flooded frames of a paused priority
-//! hold up no unicast of another, though both have the queue's cells, weight and rate. Where both FIFOs may send, they take
-//! turns, frame by frame. Without such a map flooded frames wait with all others, and the second FIFO is empty.
-//! Source: docs/behavior.md, "Classification"; docs/references.md, "Huawei PFC" (table 3-1, unknown unicast).
+//! Rule: each queue keeps its frames in two FIFOs, one of frames to known addresses and one of
+//! flooded frames that a map of their own put there. A pause of a priority stops the FIFOs that its
+//! frames may be in, and no other: flooded frames of a paused priority hold up no unicast of
+//! another, though both have the queue's cells, weight and rate. Where both FIFOs may send, they
+//! take turns, frame by frame. Without such a map flooded frames wait with all others, and the
+//! second FIFO is empty. Source: docs/behavior.md, "Classification"; docs/references.md, "Huawei
+//! PFC" (table 3-1, unknown unicast).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 
-/// Some FIFOs of a port: bit q is the FIFO of queue q for known addresses, bit 8 + q the one for flooded frames.
+/// Some FIFOs of a port: bit q is the FIFO of queue q for known addresses, bit 8 + q the one for
+/// flooded frames.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FifoSet(u16);
 

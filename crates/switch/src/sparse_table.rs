@@ -1,5 +1,6 @@
-//! How a table of slots is written down in a checkpoint: its size, and only the slots in use with their numbers. A table has
-//! tens of thousands of slots, most of them empty, and a loop that waited for all of them would stand still.
+//! How a table of slots is written down in a checkpoint: its size, and only the slots in use with
+//! their numbers. A table has tens of thousands of slots, most of them empty, and a loop that
+//! waited for all of them would stand still.
 
 use serde::de::Error;
 use serde::ser::SerializeSeq;

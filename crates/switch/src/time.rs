@@ -1,5 +1,5 @@
-//! Time as the switch knows it: nanoseconds since an epoch that the owner chose. The owner reads the clock (or, in the
-//! simulator, advances it); nothing here does.
+//! Time as the switch knows it: nanoseconds since an epoch that the owner chose. The owner reads
+//! the clock (or, in the simulator, advances it); nothing here does.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, Sub};

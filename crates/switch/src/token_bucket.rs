@@ -1,17 +1,20 @@
-//! The rate of a port, a scheduler group or a queue: a token bucket, kept as the time at which it is full again.
+//! The rate of a port, a scheduler group or a queue: a token bucket, kept as the time at which it
+//! is full again.
 //!
-//! Rule: a frame of L bytes occupies the line for 8·(L + overhead) / rate; the next may start once the line is free. A
-//! line that was idle, or whose owner came late, may catch up by at most its burst, so that the long-run rate is exact
-//! although a software loop does not come to the nanosecond. The bucket is full at first: a line that never sent was idle. On an emulated wire the overhead is what Ethernet adds to a
-//! frame (preamble, FCS and gap: 24 bytes), so that 10G is 14.88 million frames of 64 bytes (60 without FCS) a second.
-//! Source: docs/behavior.md, "Shapers"; the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
+//! Rule: a frame of L bytes occupies the line for 8·(L + overhead) / rate; the next may start once
+//! the line is free. A line that was idle, or whose owner came late, may catch up by at most its
+//! burst, so that the long-run rate is exact although a software loop does not come to the
+//! nanosecond. The bucket is full at first: a line that never sent was idle. On an emulated wire
+//! the overhead is what Ethernet adds to a frame (preamble, FCS and gap: 24 bytes), so that 10G is
+//! 14.88 million frames of 64 bytes (60 without FCS) a second. Source: docs/behavior.md, "Shapers";
+//! the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
 
 use crate::settings::Rate;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// How far a line that has fallen behind may catch up. A loop of a busy two-core machine stalls for a few milliseconds
-/// at a time; without credit for them the port would not reach its rate.
+/// How far a line that has fallen behind may catch up. A loop of a busy two-core machine stalls for
+/// a few milliseconds at a time; without credit for them the port would not reach its rate.
 pub const BURST_NS: Nanos = 4_000_000;
 
 /// One rate.
@@ -19,7 +22,8 @@ pub const BURST_NS: Nanos = 4_000_000;
 pub struct TokenBucket {
     /// Line time of a byte in units of 2^-32 ns; 0: no limit.
     byte_time: u64,
-    /// When the line is free, and its whole burst saved up: no earlier than the last frame, whatever the clock began with.
+    /// When the line is free, and its whole burst saved up: no earlier than the last frame,
+    /// whatever the clock began with.
     full_at: Instant,
     /// Fraction of a nanosecond beyond `full_at`, in units of 2^-32 ns.
     fraction: u64,
@@ -28,8 +32,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A line of this rate, on which each frame takes `overhead_bytes` beyond its own; `None`: as fast as frames are
-    /// taken.
+    /// A line of this rate, on which each frame takes `overhead_bytes` beyond its own; `None`: as
+    /// fast as frames are taken.
     pub fn new(rate: Option<Rate>, overhead_bytes: u16) -> Self {
         let (byte_time, burst_ns) = byte_time_and_burst(rate);
         Self { byte_time, full_at: Instant::default(), fraction: 0, burst_ns, overhead_bytes }

@@ -11,7 +11,8 @@ use lab::{Frame, Lab, mac, settings};
 const SECOND_NS: u64 = 1_000_000_000;
 const KINDS: [AlarmKind; 4] = [AlarmKind::Ingress, AlarmKind::Egress, AlarmKind::Headroom, AlarmKind::Drop];
 
-/// Priority 3 of port 0 is no-drop with XOFF at 4 cells and 4 cells of headroom; port 1 is held. All alarms at 50 %, but headroom's.
+/// Priority 3 of port 0 is no-drop with XOFF at 4 cells and 4 cells of headroom; port 1 is held.
+/// All alarms at 50 %, but headroom's.
 fn alarmed(kinds: &[AlarmKind]) -> Lab {
     let mut settings: SwitchSettings = settings(2, 1 << 3, 100, 8);
     for &kind in kinds {
@@ -65,7 +66,8 @@ fn every_kind_tells_of_its_place_once() {
     insta::assert_snapshot!(story);
 }
 
-/// Each kind alone tells of its own places only, and with all of them off there is nothing to tell; crossings of headroom count.
+/// Each kind alone tells of its own places only, and with all of them off there is nothing to tell;
+/// crossings of headroom count.
 #[test]
 fn a_kind_that_is_off_tells_nothing() {
     for kind in KINDS {
@@ -95,7 +97,8 @@ fn a_kind_that_is_off_tells_nothing() {
     assert_eq!(lab.snapshot().ports[0].groups[3].headroom_violations, 1, "row 272");
 }
 
-/// A crossing between two looks, however short, is not missed; a reload that turns alarms on tells of nothing that was before.
+/// A crossing between two looks, however short, is not missed; a reload that turns alarms on tells
+/// of nothing that was before.
 #[test]
 fn a_short_crossing_is_told_and_the_past_is_not() {
     let mut lab = alarmed(&[AlarmKind::Ingress]);
@@ -139,7 +142,8 @@ fn an_alarm_is_told_within_ten_milliseconds() {
     }
 }
 
-/// Frames are lost every ten milliseconds for half a minute: what is told comes every 5 s, and each time all that was lost since.
+/// Frames are lost every ten milliseconds for half a minute: what is told comes every 5 s, and each
+/// time all that was lost since.
 #[test]
 fn what_goes_on_is_told_every_five_seconds() {
     let mut lab = alarmed(&KINDS);

@@ -1,5 +1,5 @@
-//! Settings applied to a running switch, and those settings whose effect is seen only in a whole switch: PFC off and on
-//! again, queues of unknown unicast, rewriting.
+//! Settings applied to a running switch, and those settings whose effect is seen only in a whole
+//! switch: PFC off and on again, queues of unknown unicast, rewriting.
 
 mod lab;
 
@@ -37,8 +37,9 @@ fn enables(pfc: &[Pfc]) -> Vec<(u8, u16)> {
     pfc.iter().map(|pfc| (pfc.enable, pfc.quanta[P])).collect()
 }
 
-/// One switch for PFC: off, the peer that was paused is told to go on, pauses from it end, and what comes is lossy;
-/// on again, the group that is still over its threshold pauses again. Nothing that is held is lost.
+/// One switch for PFC: off, the peer that was paused is told to go on, pauses from it end, and what
+/// comes is lossy; on again, the group that is still over its threshold pauses again. Nothing that
+/// is held is lost.
 #[test]
 fn pfc_off_and_on_again() {
     let on = two_ports();
@@ -71,8 +72,8 @@ fn pfc_off_and_on_again() {
     assert_eq!(lab.seen().ports[1].queues[P].transmitted.frames, 25);
 }
 
-/// Thresholds, pools and reservations change under a full switch: all cells stay charged, nothing drops, and the new
-/// thresholds rule from then on.
+/// Thresholds, pools and reservations change under a full switch: all cells stay charged, nothing
+/// drops, and the new thresholds rule from then on.
 #[test]
 fn smaller_buffers_under_a_full_switch() {
     let wide = two_ports();
@@ -123,8 +124,9 @@ fn another_pause_time_is_told_at_once() {
     assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 1000)]);
 }
 
-/// The map of docs/references.md, "Huawei PFC" (table 3-1), by priority; broadcast and known destinations go by the
-/// port's map. A pause of the priority stops the FIFOs of both, and no other.
+/// The map of docs/references.md, "Huawei PFC" (table 3-1), by priority; broadcast and known
+/// destinations go by the port's map. A pause of the priority stops the FIFOs of both, and no
+/// other.
 #[test]
 fn queues_of_unknown_unicast() {
     let mut settings = settings(2, 1 << 3, 1000, 0);
@@ -156,7 +158,8 @@ fn queues_of_unknown_unicast() {
     assert_eq!(paused, expected);
 }
 
-/// A static address is behind its port whatever is learned, and goes when the settings no longer have it.
+/// A static address is behind its port whatever is learned, and goes when the settings no longer
+/// have it.
 #[test]
 fn static_addresses() {
     let mut settings = settings(3, 0, 1000, 0);
@@ -184,7 +187,8 @@ fn static_addresses() {
     assert_eq!(to(&mut lab), [1, 2], "to all that are not its sender's");
 }
 
-/// A port that rewrites: the frame leaves with the PCP of its queue, and the peer's pause of that PCP stops it.
+/// A port that rewrites: the frame leaves with the PCP of its queue, and the peer's pause of that
+/// PCP stops it.
 #[test]
 fn a_rewriting_port() {
     let mut settings = settings(3, 0xff, 1000, 0);
@@ -209,8 +213,8 @@ fn a_rewriting_port() {
     }
 }
 
-/// Row 280: frames to group addresses have queues of their own where the map says so, unknown unicast by its own map; a pause of
-/// their priority stops their FIFOs there, too.
+/// Row 280: frames to group addresses have queues of their own where the map says so, unknown
+/// unicast by its own map; a pause of their priority stops their FIFOs there, too.
 #[test]
 fn multicast_has_queues_of_its_own() {
     let mut settings = settings(3, 1 << 3, 1000, 100);
@@ -232,8 +236,8 @@ fn multicast_has_queues_of_its_own() {
     assert_eq!(paused, [false, false, false, false, false, false, true, true]);
 }
 
-/// Row 280: a pause of priority 3 stops its flooded frames in the queue of priority 2's unicast, and not that unicast; once it ends, the
-/// two FIFOs take turns.
+/// Row 280: a pause of priority 3 stops its flooded frames in the queue of priority 2's unicast,
+/// and not that unicast; once it ends, the two FIFOs take turns.
 #[test]
 fn a_pause_of_flooded_frames_stops_no_unicast_of_another_priority() {
     let mut settings = settings(3, 1 << 3, 1000, 100);

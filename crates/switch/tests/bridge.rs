@@ -1,5 +1,6 @@
-//! The bridge table in the whole switch, beside a plain map: random frames between random addresses on random ports, under a
-//! limit of addresses a port. Where each frame goes, and every count, must be the map's, whatever the key.
+//! The bridge table in the whole switch, beside a plain map: random frames between random addresses
+//! on random ports, under a limit of addresses a port. Where each frame goes, and every count, must
+//! be the map's, whatever the key.
 
 use std::collections::HashMap;
 
@@ -86,7 +87,8 @@ fn the_switch_is_the_model_whatever_the_key() {
     }
 }
 
-/// A peer makes up an address for each frame: it has its limit, an event says so once, and other ports learn.
+/// A peer makes up an address for each frame: it has its limit, an event says so once, and other
+/// ports learn.
 #[test]
 fn made_up_addresses_are_an_event_and_leave_room_for_others() {
     let mut lab = Lab::new(&limited(3));

@@ -8,7 +8,8 @@ use switch::{DropReason, FrameMemory, Snapshot};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pause, Pfc};
 
-/// PFC received, its XOFFs of priority 3, malformed frames, PAUSE; data received, forwarded and dropped on all ports.
+/// PFC received, its XOFFs of priority 3, malformed frames, PAUSE; data received, forwarded and
+/// dropped on all ports.
 fn counts(seen: &Snapshot) -> ([u64; 4], [u64; 3]) {
     let port = &seen.ports[0];
     let control = [
@@ -24,8 +25,9 @@ fn counts(seen: &Snapshot) -> ([u64; 4], [u64; 3]) {
     (control, data)
 }
 
-/// Row 282: "on receipt only that destination is PFC". Any other frame of ethertype 0x8808 is malformed: counted so, not
-/// obeyed, not bridged, though it be for a host that the bridge knows, for everybody, or for the port itself.
+/// Row 282: "on receipt only that destination is PFC". Any other frame of ethertype 0x8808 is
+/// malformed: counted so, not obeyed, not bridged, though it be for a host that the bridge knows,
+/// for everybody, or for the port itself.
 #[test]
 fn only_frames_to_the_reserved_address_are_mac_control() {
     let pfc = Pfc { enable: 1 << 3, quanta: [1000; 8] };
@@ -56,7 +58,8 @@ fn only_frames_to_the_reserved_address_are_mac_control() {
     }
 }
 
-/// Two ports without PFC; frames of every priority of port 0 wait behind a threshold of 40 cells, with 20 of headroom.
+/// Two ports without PFC; frames of every priority of port 0 wait behind a threshold of 40 cells,
+/// with 20 of headroom.
 fn link(flow_control: FlowControl) -> SwitchSettings {
     let mut settings = settings(2, 0, 1000, 100);
     for port in &mut settings.ports {
@@ -73,8 +76,8 @@ fn send(lab: &mut Lab, priority: u8, frames: usize) {
     (0..frames).for_each(|_| lab.arrive(Frame { port: 0, dst: mac(1), priority, len: 200 }));
 }
 
-/// Row 288: a PAUSE stops all queues of a port that obeys it until its time ends or time 0 comes, and nothing of one that does not.
-/// It is counted either way.
+/// Row 288: a PAUSE stops all queues of a port that obeys it until its time ends or time 0 comes,
+/// and nothing of one that does not. It is counted either way.
 #[test]
 fn a_pause_of_the_link_stops_all_queues() {
     use FlowControl::{Both, Off, Receive, Send};
@@ -121,8 +124,9 @@ fn a_link_with_pause_knows_no_pfc() {
     assert_eq!((lab.pfc_sent(0), lab.pauses[0].len()), (Vec::new(), 1));
 }
 
-/// Row 288: lossy groups at their thresholds have the whole link paused, before any data leaves; what still arrives is in
-/// headroom; time 0 follows when none of them is in XOFF any more. What finds no room is no broken promise.
+/// Row 288: lossy groups at their thresholds have the whole link paused, before any data leaves;
+/// what still arrives is in headroom; time 0 follows when none of them is in XOFF any more. What
+/// finds no room is no broken promise.
 #[test]
 fn groups_at_their_thresholds_pause_the_link() {
     for (flow_control, sends) in [(FlowControl::Send, true), (FlowControl::Receive, false)] {

@@ -1,4 +1,5 @@
-//! What frames that wait will be marked and tagged with: decided when they come, done as they leave, whatever happens meanwhile.
+//! What frames that wait will be marked and tagged with: decided when they come, done as they
+//! leave, whatever happens meanwhile.
 
 mod lab;
 
@@ -49,8 +50,9 @@ fn left(lab: &mut Lab, port: usize) -> Vec<(Option<Tag>, Option<u8>, u8)> {
     left
 }
 
-/// Frames that wait when neither marks nor VLANs are wanted any more leave with those that they were given; later ones as they come. What is to be
-/// done goes with each frame, and once none is left that has any, nobody need look.
+/// Frames that wait when neither marks nor VLANs are wanted any more leave with those that they
+/// were given; later ones as they come. What is to be done goes with each frame, and once none is
+/// left that has any, nobody need look.
 #[test]
 fn frames_leave_as_was_decided_when_they_came() {
     let mut lab = Lab::new(&edited());
@@ -75,7 +77,8 @@ fn frames_leave_as_was_decided_when_they_came() {
     assert!(!lab.switch.transmit(1, 2, lab.now, &mut lab.memory, &mut Vec::new()), "no edits are left");
 }
 
-/// A frame that is dropped while it waits takes what it would have got with it: the next in its memory leaves as it came.
+/// A frame that is dropped while it waits takes what it would have got with it: the next in its
+/// memory leaves as it came.
 #[test]
 fn what_is_dropped_leaves_no_edit_behind() {
     let mut lab = Lab::new(&edited());

@@ -1,4 +1,5 @@
-//! Limits of what is flooded in the whole switch: what passes, what is counted where, and what is told.
+//! Limits of what is flooded in the whole switch: what passes, what is counted where, and what is
+//! told.
 
 use switch::frame::meta::FloodType;
 use switch::settings::SwitchSettings;
@@ -14,7 +15,8 @@ const NO_DROP: u8 = 3;
 const GROUP: MacAddr = MacAddr([0x01, 0, 0x5e, 0, 0, 1]);
 const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 7, 7]);
 
-/// Port 0 takes in 10 broadcasts, 20 multicasts and 30 unknown unicasts a second: at once 1, 2 and 3.
+/// Port 0 takes in 10 broadcasts, 20 multicasts and 30 unknown unicasts a second: at once 1, 2 and
+/// 3.
 fn limited() -> SwitchSettings {
     let mut settings = settings(PORTS, 1 << NO_DROP, 1000, 100);
     settings.ports[0].flood_limits_pps = [Some(10), Some(20), Some(30)];
@@ -81,7 +83,8 @@ fn each_kind_has_its_limit_and_known_unicast_none() {
     assert_eq!((dropped(&mut lab)[0], lab.snapshot().ports[1].transmitted_broadcast_frames), (13, 2));
 }
 
-/// Frames of a no-drop priority are dropped by a limit as others are: their group counts them, and the event says how many.
+/// Frames of a no-drop priority are dropped by a limit as others are: their group counts them, and
+/// the event says how many.
 #[test]
 fn no_drop_frames_are_counted_and_named() {
     let mut lab = Lab::new(&limited());

@@ -1,5 +1,5 @@
-//! Random traffic, pauses and ports going down against docs/behavior.md, "Invariants", 1 to 5: one owner a frame, cells
-//! charged = cells of the frames held, conservation, order, no-drop.
+//! Random traffic, pauses and ports going down against docs/behavior.md, "Invariants", 1 to 5: one
+//! owner a frame, cells charged = cells of the frames held, conservation, order, no-drop.
 
 mod lab;
 
@@ -77,7 +77,8 @@ fn check(lab: &mut Lab) {
     }
 }
 
-/// Data frames that came in, left, and were dropped or lost by the kernel, those of removed ports among them.
+/// Data frames that came in, left, and were dropped or lost by the kernel, those of removed ports
+/// among them.
 fn totals(lab: &Lab) -> (u64, u64, u64) {
     let s = lab.seen();
     // What vacant places have counted is in the sum of removed ports.
@@ -126,7 +127,8 @@ fn drain(lab: &mut Lab) {
     panic!("the switch does not drain: {:#?}", lab.seen());
 }
 
-/// The port is removed, and with it all that waits for it; others take its place when settings name one there.
+/// The port is removed, and with it all that waits for it; others take its place when settings name
+/// one there.
 fn remove(lab: &mut Lab, port: usize, settings: &mut SwitchSettings) {
     take_down(lab, port);
     settings.ports[port] = PortSettings::vacant();

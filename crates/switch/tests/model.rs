@@ -1,9 +1,10 @@
-//! The switch beside a small reference model (module `reference`). Random arrivals, departures, pauses,
-//! reconfigurations, and ports that are removed and added; after every step all cells, thresholds, XOFF states, drops,
-//! watermarks, violations and WRED averages of the switch must be the model's.
+//! The switch beside a small reference model (module `reference`). Random arrivals, departures,
+//! pauses, reconfigurations, and ports that are removed and added; after every step all cells,
+//! thresholds, XOFF states, drops, watermarks, violations and WRED averages of the switch must be
+//! the model's.
 //!
-//! `MODEL_RUNS=100000 cargo test -p switch --test model` looks for longer. A seed that fails is written to
-//! `tests/model-seeds.txt`, which is run first from then on.
+//! `MODEL_RUNS=100000 cargo test -p switch --test model` looks for longer. A seed that fails is
+//! written to `tests/model-seeds.txt`, which is run first from then on.
 
 mod lab;
 mod reference;
@@ -256,7 +257,8 @@ impl Pair {
         !self.model.settings.ports[port].is_vacant()
     }
 
-    /// A frame comes in; `to` beyond the ports: broadcast. None does where there is no port, nor for one that nobody knows.
+    /// A frame comes in; `to` beyond the ports: broadcast. None does where there is no port, nor
+    /// for one that nobody knows.
     fn arrive(&mut self, port: usize, to: usize, priority: u8, len: u16) {
         if !self.is_there(port) || (to < PORTS && !self.is_there(to)) {
             return;
@@ -277,7 +279,8 @@ impl Pair {
         }
     }
 
-    /// Which priorities are stormed the switch says; what that means the model knows. Other settings take effect at the tick.
+    /// Which priorities are stormed the switch says; what that means the model knows. Other
+    /// settings take effect at the tick.
     fn follow_storms(&mut self, ticked: bool) {
         let mut began = false;
         for (_, event) in self.lab.switch.drain_events() {

@@ -1,4 +1,5 @@
-//! Frames that are too long for the interface that they are to leave by: dropped there, counted by name, told of once a second.
+//! Frames that are too long for the interface that they are to leave by: dropped there, counted by
+//! name, told of once a second.
 
 mod lab;
 
@@ -9,7 +10,8 @@ use wire::mac::MacAddr;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Three ports; frames of 1018 bytes (an MTU of 1000, an Ethernet header and a tag) are the longest that leave by port 1.
+/// Three ports; frames of 1018 bytes (an MTU of 1000, an Ethernet header and a tag) are the longest
+/// that leave by port 1.
 fn lab() -> Lab {
     let mut settings = lab::settings(3, 0b0000_1000, 1000, 100);
     settings.ports[1].mtu_bytes = Some(1000);

@@ -1,5 +1,5 @@
-//! Service pools as a whole switch keeps them: what is mapped to a pool uses that pool only, a pool may pause by itself, and a
-//! drop counts on one side of one port.
+//! Service pools as a whole switch keeps them: what is mapped to a pool uses that pool only, a pool
+//! may pause by itself, and a drop counts on one side of one port.
 
 mod lab;
 
@@ -37,8 +37,8 @@ fn small_egress_pool() -> SwitchSettings {
     settings
 }
 
-/// Row 18 of the documents' table: a queue mapped to a service pool can use only that pool, though its own maximum and the
-/// rest of the buffer would hold more.
+/// Row 18 of the documents' table: a queue mapped to a service pool can use only that pool, though
+/// its own maximum and the rest of the buffer would hold more.
 #[test]
 fn row_18_a_lossy_queue_uses_its_pool_and_no_other() {
     let mut lab = Lab::new(&small_egress_pool());
@@ -58,8 +58,8 @@ fn row_18_a_lossy_queue_uses_its_pool_and_no_other() {
     assert_eq!(lab.snapshot().egress_pools[1].level.cells, 0);
 }
 
-/// Row 18: what ingress has admitted of a no-drop queue is not dropped for want of cells in its pool; what is beyond it is
-/// counted, and a lossy queue of the pool gets nothing meanwhile.
+/// Row 18: what ingress has admitted of a no-drop queue is not dropped for want of cells in its
+/// pool; what is beyond it is counted, and a lossy queue of the pool gets nothing meanwhile.
 #[test]
 fn row_18_a_no_drop_queue_keeps_what_ingress_admitted_and_its_pool_counts_what_is_beyond() {
     let mut lab = Lab::new(&small_egress_pool());
@@ -83,7 +83,8 @@ fn row_18_a_no_drop_queue_keeps_what_ingress_admitted_and_its_pool_counts_what_i
     assert_eq!((level.cells, excess_frames, excess_cells), (1, 120, 120), "counted once, and room again");
 }
 
-/// Row 15: what a group reserves is its own at ingress, too: others that fill the pool cannot take it.
+/// Row 15: what a group reserves is its own at ingress, too: others that fill the pool cannot take
+/// it.
 #[test]
 fn row_15_a_reservation_at_ingress_cannot_be_taken_by_others() {
     let mut settings = settings(3, 0, 100, 0);
@@ -104,8 +105,8 @@ fn row_15_a_reservation_at_ingress_cannot_be_taken_by_others() {
     assert_eq!((group.reserved_cells, group.shared.cells, group.dropped.frames), (20, 0, 5));
 }
 
-/// Row 334: an ingress pool with a pause threshold pauses its no-drop groups once so much of it is in use, whoever uses it, and
-/// lets them go on when use has come down by their offset.
+/// Row 334: an ingress pool with a pause threshold pauses its no-drop groups once so much of it is
+/// in use, whoever uses it, and lets them go on when use has come down by their offset.
 #[test]
 fn row_334_a_pool_pauses_its_groups_at_its_threshold() {
     let mut settings = settings(3, NO_DROP, 400, 100);
@@ -138,7 +139,8 @@ fn row_334_a_pool_pauses_its_groups_at_its_threshold() {
     assert_eq!(lab.pfc_sent(0).last().map(|pfc| pfc.quanta[usize::from(P)] > 0), Some(true), "told so");
     lab.arrive(frame(2, 1, P));
     assert_eq!(paused(&mut lab), [true, true], "now it holds one");
-    // 101 cells are in use. Lossy frames leave: 92 are too many still, 90 are the threshold less the offset.
+    // 101 cells are in use. Lossy frames leave: 92 are too many still, 90 are the threshold less the
+    // offset.
     lab.switch.hold(1, false);
     for (leave, expected) in [(9, [true, true]), (1, [true, true]), (1, [false, false])] {
         let before = lab.snapshot().ingress_pools[0].level.cells;
@@ -154,7 +156,8 @@ fn row_334_a_pool_pauses_its_groups_at_its_threshold() {
     }
 }
 
-/// Rows 74 and 192: what a port dropped on its output side counts there, and not where the frames came in.
+/// Rows 74 and 192: what a port dropped on its output side counts there, and not where the frames
+/// came in.
 #[test]
 fn rows_74_and_192_drops_count_on_the_side_where_they_happen() {
     let mut settings = small_egress_pool();

@@ -5,7 +5,8 @@ mod lab;
 use lab::{Frame, Lab, OPEN, mac};
 use switch::settings::{GroupSettings, Threshold};
 
-/// Group 3 of port 0 finds the shared pool and the headroom pool used by group 3 of port 1, which is in XOFF.
+/// Group 3 of port 0 finds the shared pool and the headroom pool used by group 3 of port 1, which
+/// is in XOFF.
 fn crowded() -> Lab {
     let mut settings = lab::settings(3, 0b0000_1000, 100, 20);
     for port in [0, 1] {

@@ -22,7 +22,8 @@ impl Rings {
         Self(lab)
     }
 
-    /// Frames are taken from the rings, after which so many wait. True: the no-drop group is in XOFF.
+    /// Frames are taken from the rings, after which so many wait. True: the no-drop group is in
+    /// XOFF.
     fn take(&mut self, frames: &[(Frame, u32)], waiting: u32) -> bool {
         let Self(lab) = self;
         for &(frame, times) in frames {
@@ -34,7 +35,8 @@ impl Rings {
     }
 }
 
-/// One lossy host keeps the ring long: it stops nobody's no-drop traffic for longer than it takes to see whose frames wait.
+/// One lossy host keeps the ring long: it stops nobody's no-drop traffic for longer than it takes
+/// to see whose frames wait.
 #[test]
 fn a_lossy_flood_does_not_hold_no_drop_priorities_in_xoff() {
     let mut rings = Rings::new();

@@ -1,4 +1,5 @@
-//! What leaves, and when: seeded simulations of a congested port as tables, each figure within 1 % of theory.
+//! What leaves, and when: seeded simulations of a congested port as tables, each figure within 1 %
+//! of theory.
 
 mod lab;
 
@@ -13,7 +14,8 @@ use wire::pause::Pfc;
 
 const GBPS: f64 = 1e9;
 
-/// What a host offers to one queue of the port under test: frames of `len` bytes at `bps` of the line.
+/// What a host offers to one queue of the port under test: frames of `len` bytes at `bps` of the
+/// line.
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     queue: usize,
@@ -21,7 +23,8 @@ struct Flow {
     bps: f64,
 }
 
-/// A rate that stands for always having more to send: the queue is filled up to [`FULL_FRAMES`] at every turn.
+/// A rate that stands for always having more to send: the queue is filled up to [`FULL_FRAMES`] at
+/// every turn.
 const ALWAYS: f64 = -1.0;
 /// What the port carries in a turn of the simulation.
 const TURN_BYTES: u32 = 100_000;
@@ -30,7 +33,8 @@ const FULL_FRAMES: u64 = 4_000;
 /// What the queues under test hold at most, in cells.
 const QUEUE_CELLS: u32 = 30_000;
 
-/// The port under test: port 0 receives, port 1 sends at `bps` by `schedule`; priorities are queues.
+/// The port under test: port 0 receives, port 1 sends at `bps` by `schedule`; priorities are
+/// queues.
 fn port(bps: u64, schedule: ScheduleSettings) -> SwitchSettings {
     let mut settings = settings(2, 0xff, 2_000_000, 0);
     settings.ports.iter_mut().for_each(|port| port.classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -48,8 +52,8 @@ struct Outcome {
     lost: [f64; 8],
 }
 
-/// Lets the flows run: in turns of some microseconds, each offers what its rate gives. `during` may change things at every
-/// turn (time in seconds since the start).
+/// Lets the flows run: in turns of some microseconds, each offers what its rate gives. `during` may
+/// change things at every turn (time in seconds since the start).
 fn run(
     settings: &SwitchSettings,
     flows: &[Flow],
@@ -94,7 +98,8 @@ fn run(
     }
 }
 
-/// A line of the table, and the figures it must be within 1 % of (of the line, for a theory of nothing).
+/// A line of the table, and the figures it must be within 1 % of (of the line, for a theory of
+/// nothing).
 fn compare(table: &mut String, name: &str, sent: &[f64], theory: &[f64]) {
     let line: f64 = sent.iter().sum();
     let _ = writeln!(table, "{name}");
@@ -169,8 +174,9 @@ fn shares_of_a_congested_port() {
     insta::assert_snapshot!(table);
 }
 
-/// The example of docs/references.md, "Huawei DCB" (figure 10-53) on 10 Gbit/s: group 15 (IPC) takes its 2 Gbit/s, group
-/// 0 (LAN) and group 1 (SAN) have half of the rest each. At t1 and t2 all fits, at t3 LAN exceeds, and 1 Gbit/s of it drops.
+/// The example of docs/references.md, "Huawei DCB" (figure 10-53) on 10 Gbit/s: group 15 (IPC)
+/// takes its 2 Gbit/s, group 0 (LAN) and group 1 (SAN) have half of the rest each. At t1 and t2 all
+/// fits, at t3 LAN exceeds, and 1 Gbit/s of it drops.
 #[test]
 fn ets_of_the_huawei_example() {
     let mut table = String::from("Mbit/s of the line: LAN, SAN, IPC, then LAN lost\n");
@@ -204,8 +210,8 @@ fn ets_of_the_huawei_example() {
     insta::assert_snapshot!(table);
 }
 
-/// One queue is paused for a third of the time: it gets its share of the rest of the time, the others keep theirs exactly,
-/// and share what it leaves.
+/// One queue is paused for a third of the time: it gets its share of the rest of the time, the
+/// others keep theirs exactly, and share what it leaves.
 #[test]
 fn a_pause_leaves_the_other_shares_exact() {
     let weights = [1, 1, 1, 1, 2, 2, 4, 4];
@@ -270,7 +276,8 @@ fn rates_of_queues_and_groups() {
     insta::assert_snapshot!(table);
 }
 
-/// A loop that sleeps until `next_deadline` sends a shaped queue at its rate: the deadline is neither late nor spinning.
+/// A loop that sleeps until `next_deadline` sends a shaped queue at its rate: the deadline is
+/// neither late nor spinning.
 #[test]
 fn deadlines_of_rates() {
     let mut settings = port(1_000_000_000, ScheduleSettings::default());

@@ -1,5 +1,5 @@
-//! The vendors' numbers, as tables that a reviewer can hold against the documents: what this switch does beside what they
-//! say (docs/references.md, "H3C reference", unless another is named).
+//! The vendors' numbers, as tables that a reviewer can hold against the documents: what this switch
+//! does beside what they say (docs/references.md, "H3C reference", unless another is named).
 
 mod lab;
 
@@ -16,7 +16,8 @@ use wire::ethernet::{Tag, write_header};
 /// 128 Ki cells, as the S6850 has them, all of them shared.
 const TOTAL: u32 = 131_072;
 
-/// Frames of one cell come in for `groups` groups in turn, until none gets another; what each then holds.
+/// Frames of one cell come in for `groups` groups in turn, until none gets another; what each then
+/// holds.
 fn settled(percent: u8, groups: usize) -> Vec<u32> {
     let mut settings = settings(groups + 1, 0, TOTAL, 0);
     let xoff = Threshold::Dynamic(Alpha::from_percent(percent));
@@ -126,7 +127,8 @@ fn defaults() {
     insta::assert_snapshot!(table);
 }
 
-/// Row 1: RoCEv1 has an ethertype of its own, and is carried like any other frame, by the priority of its tag.
+/// Row 1: RoCEv1 has an ethertype of its own, and is carried like any other frame, by the priority
+/// of its tag.
 #[test]
 fn rocev1_goes_by_its_tag() {
     const ROCEV1: u16 = 0x8915;

@@ -1,4 +1,5 @@
-//! VLANs in the whole switch: which frame leaves by which port with which tag, and that none leaves its VLAN.
+//! VLANs in the whole switch: which frame leaves by which port with which tag, and that none leaves
+//! its VLAN.
 
 use std::fmt::Write;
 
@@ -82,7 +83,8 @@ fn words(frame: &[u8]) -> String {
     if words.is_empty() { "untagged".to_owned() } else { words.join(" ") }
 }
 
-/// Kinds of ports, each frame in through each of them, and what leaves the others: the port priority is 2.
+/// Kinds of ports, each frame in through each of them, and what leaves the others: the port
+/// priority is 2.
 #[test]
 fn port_kinds_and_tags() {
     let kinds = [
@@ -253,7 +255,8 @@ fn each_vlan_learns_for_itself() {
     );
 }
 
-/// A frame takes the cells that it had when it came in, and counts as it leaves: 256 bytes are one cell, 260 two.
+/// A frame takes the cells that it had when it came in, and counts as it leaves: 256 bytes are one
+/// cell, 260 two.
 #[test]
 fn cells_as_it_came_and_bytes_as_it_leaves() {
     let mut lab = lab_of(&[access(10), trunk(None, &[10])]);
@@ -393,8 +396,9 @@ fn other_vlans_begin_with_an_empty_table() {
     assert_eq!(sent(&mut lab), [vec![], vec![came.clone()], vec![came]]);
 }
 
-/// Row 107: the tag of the frame in a VXLAN packet is the priority where the port trusts it, and the outermost tag's where it
-/// trusts that. A packet that is no VXLAN, or that is cut off, has the port priority.
+/// Row 107: the tag of the frame in a VXLAN packet is the priority where the port trusts it, and
+/// the outermost tag's where it trusts that. A packet that is no VXLAN, or that is cut off, has the
+/// port priority.
 #[test]
 fn the_tag_inside_a_tunnel_counts_where_it_is_trusted() {
     let inner = frame(mac(9), mac(8), &[tag(5, false, 7)], EXPERIMENTAL, &[0; 46]);

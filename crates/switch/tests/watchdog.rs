@@ -1,5 +1,5 @@
-//! The watchdog in the switch: storms found to the nanosecond, both actions, recovery, the limit, what is counted and told; and
-//! that nothing else is touched.
+//! The watchdog in the switch: storms found to the nanosecond, both actions, recovery, the limit,
+//! what is counted and told; and that nothing else is touched.
 
 mod lab;
 
@@ -28,7 +28,8 @@ fn watched(watchdog: WatchdogSettings) -> SwitchSettings {
     settings
 }
 
-/// The host of the stormed port pauses priorities for as long as a frame can: 3.36 ms. The turn in which that comes in looks.
+/// The host of the stormed port pauses priorities for as long as a frame can: 3.36 ms. The turn in
+/// which that comes in looks.
 fn pause(lab: &mut Lab, priorities: u8) {
     lab.send_pfc(STORMED, Pfc { enable: priorities, quanta: [u16::MAX; 8] });
     lab.switch.tick(lab.now, &mut lab.memory);
@@ -271,7 +272,8 @@ fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
     assert!(!port(&mut lab).priorities[P].limit_reached && port(&mut lab).groups[P].no_drop);
 }
 
-/// During a storm the port goes down and comes back, buffers change, the watchdog's action changes, or it is taken away.
+/// During a storm the port goes down and comes back, buffers change, the watchdog's action changes,
+/// or it is taken away.
 #[test]
 fn the_queue_works_again_whatever_happened_meanwhile() {
     for (number, meanwhile) in [
@@ -340,7 +342,8 @@ fn the_queue_works_again_whatever_happened_meanwhile() {
     }
 }
 
-/// Class-enable bits that are zero, other priorities, and pauses of a queue without frames are no storm.
+/// Class-enable bits that are zero, other priorities, and pauses of a queue without frames are no
+/// storm.
 #[test]
 fn what_does_not_stop_frames_is_no_storm() {
     for enable in [0, 1 << 5, 1 << 6, !(1 << P)] {

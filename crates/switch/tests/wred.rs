@@ -1,5 +1,5 @@
-//! WRED and ECN of a whole switch: how many frames are picked against the configured line, where marks begin and end, and
-//! what a marked frame looks like.
+//! WRED and ECN of a whole switch: how many frames are picked against the configured line, where
+//! marks begin and end, and what a marked frame looks like.
 
 mod lab;
 
@@ -18,8 +18,8 @@ use wire::ones_complement::Sum;
 const RUNS: u64 = 200;
 const FRAMES: u32 = 2_000;
 
-/// Two ports; the queue of priority 0 on port 1 has this WRED, every port trusts DSCP, and DSCP 10, 12 and 14 are green,
-/// yellow and red.
+/// Two ports; the queue of priority 0 on port 1 has this WRED, every port trusts DSCP, and DSCP 10,
+/// 12 and 14 are green, yellow and red.
 fn with_wred(wred: WredSettings) -> SwitchSettings {
     let mut settings = settings(2, 0, 4_000, 0);
     for port in &mut settings.ports {
@@ -52,7 +52,8 @@ fn packet(ethertype: u16, dscp: u8, ecn: u8, tag: Option<Tag>) -> Vec<u8> {
     bytes
 }
 
-/// Frames that a run of [`FRAMES`] arrivals picks while the queue is `cells` long, of one drop level.
+/// Frames that a run of [`FRAMES`] arrivals picks while the queue is `cells` long, of one drop
+/// level.
 fn picked(wred: WredSettings, seed: u64, cells: u32, level: usize) -> u32 {
     let mut settings = with_wred(wred);
     settings.seed = seed;
@@ -62,7 +63,8 @@ fn picked(wred: WredSettings, seed: u64, cells: u32, level: usize) -> u32 {
     let filler = packet(IPV4, DSCP[0], 0b11, None);
     let candidate = packet(IPV4, DSCP[level], 0b10, None);
     (1..cells).for_each(|_| lab.arrive_bytes(0, &filler));
-    // The average comes from below, and never quite arrives: wait until it is within a thousandth of a cell.
+    // The average comes from below, and never quite arrives: wait until it is within a thousandth of a
+    // cell.
     let settle = if wred.exponent == 0 { 0 } else { 16 << wred.exponent };
     for _ in 0..settle {
         lab.arrive_bytes(0, &filler);
@@ -89,9 +91,9 @@ fn take_one(lab: &mut Lab) -> Vec<u8> {
     bytes
 }
 
-/// RED accuracy of the conformance list: over 200 seeded runs the share of marked frames lies within 2 % of
-/// (avg − low)/(high − low)·p; nothing is picked at low, everything above high; instantaneous and averaged; each drop level
-/// by its own line.
+/// RED accuracy of the conformance list: over 200 seeded runs the share of marked frames lies
+/// within 2 % of (avg − low)/(high − low)·p; nothing is picked at low, everything above high;
+/// instantaneous and averaged; each drop level by its own line.
 #[test]
 fn marked_shares_follow_the_line() {
     let curve = |low_cells, high_cells, probability_percent| WredProfile {
@@ -118,7 +120,8 @@ fn marked_shares_follow_the_line() {
             let total: u32 = (0..RUNS).map(|seed| picked(wred, seed, cells, level)).sum();
             let share = f64::from(total) * 100.0 / (RUNS as f64 * f64::from(FRAMES));
             let _ = write!(table, " {share:>7.2} {line:>7.2}");
-            // 2 % of the line, or three standard deviations where so few frames are picked that chance does more.
+            // 2 % of the line, or three standard deviations where so few frames are picked that chance does
+            // more.
             let chance =
                 300.0 * (line / 100.0 * (1.0 - line / 100.0) / (RUNS as f64 * f64::from(FRAMES))).sqrt();
             let exact = line == 0.0 || line == 100.0;
@@ -184,8 +187,8 @@ fn dropped_shares_follow_the_line() {
     assert!((share - 0.25).abs() <= 0.25 * 0.02, "{share}");
 }
 
-/// Marked at dequeue: fill 2N with low = high = N, drain: the first N are marked, the rest not. Marked at enqueue: the other
-/// way round. On IPv4 and IPv6, tagged and untagged; checksums verify.
+/// Marked at dequeue: fill 2N with low = high = N, drain: the first N are marked, the rest not.
+/// Marked at enqueue: the other way round. On IPv4 and IPv6, tagged and untagged; checksums verify.
 #[test]
 fn where_marks_begin_and_end() {
     const N: usize = 50;
@@ -218,8 +221,9 @@ fn where_marks_begin_and_end() {
     }
 }
 
-/// Row 204: a queue that idled for a second after a burst neither drops nor marks the next frames. Without the idle time it
-/// does, whether the frames of the burst waited or were dropped at the tail, which are arrivals, too.
+/// Row 204: a queue that idled for a second after a burst neither drops nor marks the next frames.
+/// Without the idle time it does, whether the frames of the burst waited or were dropped at the
+/// tail, which are arrivals, too.
 #[test]
 fn an_idle_second_forgets_a_burst() {
     let curve = WredProfile { low_cells: 20, high_cells: 100, probability_percent: 100 };
@@ -260,8 +264,8 @@ fn an_idle_second_forgets_a_burst() {
     }
 }
 
-/// The average goes by every arrival (RED), not only by those that the queue had room for: with accepted frames alone it would
-/// stay where the last of them left it.
+/// The average goes by every arrival (RED), not only by those that the queue had room for: with
+/// accepted frames alone it would stay where the last of them left it.
 #[test]
 fn the_average_counts_every_arrival() {
     let curve = WredProfile { low_cells: 3_000, high_cells: 4_000, probability_percent: 100 };
@@ -281,7 +285,8 @@ fn the_average_counts_every_arrival() {
     assert_eq!(lab.snapshot().ports[1].queues[QUEUE].dropped.frames, 900);
 }
 
-/// On a no-drop queue Not-ECT frames pass, unless they were asked to drop; then they are no broken promise but WRED's.
+/// On a no-drop queue Not-ECT frames pass, unless they were asked to drop; then they are no broken
+/// promise but WRED's.
 #[test]
 fn not_ect_on_a_no_drop_queue() {
     let curve = WredProfile { low_cells: 0, high_cells: 0, probability_percent: 100 };

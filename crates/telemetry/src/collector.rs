@@ -1,8 +1,9 @@
-//! The reference collector: takes what switches report, puts chunks together, and hands the messages out.
+//! The reference collector: takes what switches report, puts chunks together, and hands the
+//! messages out.
 //!
-//! Rule: it serves both spellings of the service and answers the end of a stream as the documents' example does, once all its
-//! messages have been taken. Whatever clients send, memory stays bounded: a client waits while its message is taken.
-//! Source: docs/telemetry.md.
+//! Rule: it serves both spellings of the service and answers the end of a stream as the documents'
+//! example does, once all its messages have been taken. Whatever clients send, memory stays
+//! bounded: a client waits while its message is taken. Source: docs/telemetry.md.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -38,7 +39,8 @@ pub struct Received {
     pub json: String,
 }
 
-/// Gives what comes to `listener`, encrypted if there is `tls`, to `take` until `stop` is done. What `take` refuses is not confirmed.
+/// Gives what comes to `listener`, encrypted if there is `tls`, to `take` until `stop` is done.
+/// What `take` refuses is not confirmed.
 ///
 /// # Errors
 /// The transport's.
@@ -112,7 +114,8 @@ impl GRpcDialout for Service {
     }
 }
 
-/// Device, path and JSON of a message, once all its chunks are here; `parts` are those before this one.
+/// Device, path and JSON of a message, once all its chunks are here; `parts` are those before this
+/// one.
 fn whole(message: DialoutMsg, parts: &mut String) -> Result<Option<(DeviceInfo, String, String)>, Status> {
     let DialoutMsg { device_msg, sensor_path, json_data, chunk_msg } = message;
     let Some(chunk) = chunk_msg else { return Ok(Some((device_msg, sensor_path, json_data))) };

@@ -1,5 +1,6 @@
-//! What a switch reports, and to whom: samples and events as the JSON that collectors expect, dial-out to them over gRPC
-//! with a bounded backlog each, and the reference collector. Source: docs/telemetry.md.
+//! What a switch reports, and to whom: samples and events as the JSON that collectors expect,
+//! dial-out to them over gRPC with a bounded backlog each, and the reference collector. Source:
+//! docs/telemetry.md.
 #![forbid(unsafe_code)]
 
 pub mod collector;

@@ -96,7 +96,8 @@ impl Telemetry {
     /// Starts what `settings` say, of a switch that answers `requests` and writes `journal`.
     ///
     /// # Errors
-    /// A network namespace is not there, metrics cannot be served where they should be, or no thread can be started.
+    /// A network namespace is not there, metrics cannot be served where they should be, or no
+    /// thread can be started.
     pub fn start(
         settings: Settings,
         device: Device,
@@ -156,7 +157,8 @@ impl Drop for Telemetry {
 /// Whether it could start, as far as that can be told without doing so.
 ///
 /// # Errors
-/// A network namespace is not there, a file of `tls` cannot be used, or metrics cannot be served where they should be.
+/// A network namespace is not there, a file of `tls` cannot be used, or metrics cannot be served
+/// where they should be.
 pub fn check(settings: Settings) -> Result<(), StartError> {
     files(settings)?;
     settings.telemetry.destinations.iter().try_for_each(|destination| namespace(destination).map(drop))?;

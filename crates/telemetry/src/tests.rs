@@ -1,4 +1,5 @@
-//! The daemon's side against the reference collector, on loopback in one process; no test depends on how fast it is.
+//! The daemon's side against the reference collector, on loopback in one process; no test depends
+//! on how fast it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -277,7 +278,8 @@ fn on_connections(does: impl Fn(std::net::TcpStream) + Send + 'static) -> u16 {
     port
 }
 
-/// None of these takes a message; what waits stays within its bound, the rest is counted, and samples and events go on.
+/// None of these takes a message; what waits stays within its bound, the rest is counted, and
+/// samples and events go on.
 #[test]
 fn collectors_that_hang_refuse_or_answer_rubbish_cost_no_more_than_the_backlog() {
     use std::io::Write;

@@ -1,7 +1,8 @@
 //! The live page: what a browser shows of a switch, and what the page asks for twice a second.
 //!
-//! Rule: one document without outside resources, which its own policy forbids (CSP); the numbers are those of `sluice show --json`, and
-//! the events those of `sluice events`. It only reads, watermarks not even that. Source: docs/metrics.md, "The live page".
+//! Rule: one document without outside resources, which its own policy forbids (CSP); the numbers
+//! are those of `sluice show --json`, and the events those of `sluice events`. It only reads,
+//! watermarks not even that. Source: docs/metrics.md, "The live page".
 
 use control::{Journal, v1};
 use serde::Serialize;
@@ -44,7 +45,8 @@ impl<'a> LivePort<'a> {
     }
 }
 
-/// The answer to `GET /live`, or `GET /live?since=N`: the events after number N, or the last of all.
+/// The answer to `GET /live`, or `GET /live?since=N`: the events after number N, or the last of
+/// all.
 pub fn live(device: &Device, snapshot: &v1::Snapshot, journal: &Journal, query: Option<&str>) -> String {
     let since = query.and_then(|query| query.strip_prefix("since=")).and_then(|number| number.parse().ok());
     let last_event = journal.last();
@@ -80,7 +82,8 @@ mod tests {
         assert_eq!(ask(Some("since=x")).1.len(), 100);
     }
 
-    /// Nothing of the document is fetched from anywhere, and it asks for nothing but what is served here.
+    /// Nothing of the document is fetched from anywhere, and it asks for nothing but what is served
+    /// here.
     #[test]
     fn the_document_has_no_outside_resources() {
         for outside in ["http:", "https:", "src=", "@import", "url(", "<link", "//cdn"] {

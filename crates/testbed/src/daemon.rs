@@ -18,12 +18,13 @@ use control::v1::Snapshot;
 /// Daemons that this process has started, for the names of their files.
 static DAEMONS: AtomicU32 = AtomicU32::new(0);
 
-/// A switch is a machine of its own. Here it shares its cores with its hosts and with whatever else runs, and a loop that
-/// must wait for one of those is a stall that no test asked for.
+/// A switch is a machine of its own. Here it shares its cores with its hosts and with whatever else
+/// runs, and a loop that must wait for one of those is a stall that no test asked for.
 const NICENESS: &str = "-20";
 
-/// What all daemons have in `[dataplane]` whose configurations do not say it, each by a variable: the cores, as in `0,1`, so that any
-/// test is one of several cores; and `zero_copy`, as in `emulate`, so that any is one of ports with memory of their own.
+/// What all daemons have in `[dataplane]` whose configurations do not say it, each by a variable:
+/// the cores, as in `0,1`, so that any test is one of several cores; and `zero_copy`, as in
+/// `emulate`, so that any is one of ports with memory of their own.
 const CORES: &str = "SLUICE_TEST_CORES";
 const ZERO_COPY: &str = "SLUICE_TEST_ZERO_COPY";
 
@@ -77,8 +78,9 @@ pub fn binary(name: &str) -> Result<PathBuf> {
 }
 
 impl Daemon {
-    /// Writes a configuration, with a control socket of its own, and starts a daemon with it. It may not be ready yet.
-    /// `under` is what starts it, a program with its arguments, if it is not to be started plainly.
+    /// Writes a configuration, with a control socket of its own, and starts a daemon with it. It
+    /// may not be ready yet. `under` is what starts it, a program with its arguments, if it is
+    /// not to be started plainly.
     pub fn launch(namespace: &Namespace, dir: &Path, under: &[&str], config: &str) -> Result<Self> {
         let number = DAEMONS.fetch_add(1, Ordering::Relaxed);
         let config = as_environment_says(config);
@@ -91,7 +93,8 @@ impl Daemon {
         Self::start(namespace, under, &file, &socket)
     }
 
-    /// Starts a daemon on a configuration that is there, with this control socket in it. It may not be ready yet.
+    /// Starts a daemon on a configuration that is there, with this control socket in it. It may not
+    /// be ready yet.
     pub fn on_file(namespace: &Namespace, config: &Path, socket: &Path) -> Result<Self> {
         Self::start(namespace, &[], config, socket)
     }
@@ -147,8 +150,9 @@ impl Daemon {
         found.with_context(|| format!("{last:#?}\n{}", self.process.log()))
     }
 
-    /// Waits until the kernel has seen on every port that is up what the switch says it received and sent, frame for
-    /// frame: the last XON may still be on its way. Holds if nothing came in before the daemon was ready, and nothing does now.
+    /// Waits until the kernel has seen on every port that is up what the switch says it received
+    /// and sent, frame for frame: the last XON may still be on its way. Holds if nothing came
+    /// in before the daemon was ready, and nothing does now.
     pub fn kernel_agrees(&self) -> Result<()> {
         let mut disagreement = None;
         let agreed = eventually("switch and kernel agree", || match self.compare(&self.snapshot()?)? {
@@ -173,7 +177,8 @@ impl Daemon {
                 received: after.received.wrapping_sub(before.received),
                 sent: after.sent.wrapping_sub(before.sent),
             };
-            // Drivers count zero-copy frames as they like: virtio's none that it sends, igb's all from zero on once there are such sockets.
+            // Drivers count zero-copy frames as they like: virtio's none that it sends, igb's all from zero
+            // on once there are such sockets.
             if let Some(link) = port.link.as_ref().filter(|link| link.zero_copy) {
                 seen.sent = counted.sent;
                 if link.driver == "igb" {
@@ -188,7 +193,8 @@ impl Daemon {
         Ok(None)
     }
 
-    /// SIGTERM: a clean stop. All that it said, totals included; an error if it does not exit with 0.
+    /// SIGTERM: a clean stop. All that it said, totals included; an error if it does not exit with
+    /// 0.
     pub fn stop(mut self) -> Result<String> {
         self.process.signal(Signal::SIGTERM)?;
         let status = self.process.wait(Duration::ZERO)?;

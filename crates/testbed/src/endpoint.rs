@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use crate::netns::Namespace;
 
-/// A host's place: its namespace, with the one interface [`Station::INTERFACE`], and the port it is plugged into.
+/// A host's place: its namespace, with the one interface [`Station::INTERFACE`], and the port it is
+/// plugged into.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// Where it lives.

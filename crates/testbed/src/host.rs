@@ -16,7 +16,8 @@ use crate::wait::eventually;
 /// Longer than any test: a sender that has sent everything waits for so long.
 const LINGER: &str = "600s";
 
-/// Hosts are measured as well, so they, too, come before what else the machine does, but after the switch.
+/// Hosts are measured as well, so they, too, come before what else the machine does, but after the
+/// switch.
 const NICENESS: &str = "-10";
 
 /// Between two reports.
@@ -43,7 +44,8 @@ impl Host {
             command.args(["--flow", flow]);
         }
         if !flows.is_empty() {
-            // It stays until it is stopped, so that what the switch still has to say to it is not said to nobody.
+            // It stays until it is stopped, so that what the switch still has to say to it is not said to
+            // nobody.
             command.args(["--wait", "--linger", LINGER]);
         }
         command.args(arguments);
@@ -95,8 +97,8 @@ impl Host {
         })
     }
 
-    /// Waits until it has heard so many PFC and PAUSE frames: what was sent to it may still wait for its kernel, or for its core. What its
-    /// kernel lost may have been some of them.
+    /// Waits until it has heard so many PFC and PAUSE frames: what was sent to it may still wait
+    /// for its kernel, or for its core. What its kernel lost may have been some of them.
     pub fn until_told(&self, frames: u64) -> Result<()> {
         let heard = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
         eventually(&format!("{} has heard {frames} PFC and PAUSE frames", self.port), || {
@@ -114,7 +116,8 @@ impl Host {
         Ok(Self::stop_all(vec![self])?.remove(0).1)
     }
 
-    /// Stops several at once, so that none announces itself to one that has gone; their ports and last reports.
+    /// Stops several at once, so that none announces itself to one that has gone; their ports and
+    /// last reports.
     pub fn stop_all(mut hosts: Vec<Host>) -> Result<Vec<(String, Report)>> {
         for host in &hosts {
             host.process.signal(Signal::SIGTERM)?;
@@ -135,8 +138,8 @@ impl Host {
     }
 }
 
-/// The core of a host: any but the first, which is the switch's by default. A poll loop leaves its core to nobody, and a
-/// switch does not share its own with its hosts. `None` if there is no other.
+/// The core of a host: any but the first, which is the switch's by default. A poll loop leaves its
+/// core to nobody, and a switch does not share its own with its hosts. `None` if there is no other.
 fn core(number: u8) -> Result<Option<usize>> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
     let others: Vec<usize> =

@@ -1,5 +1,5 @@
-//! What must hold at the end of every run (docs/behavior.md, "Invariants", 1, 2 and 5): every frame is somewhere, and no cell
-//! is charged for a frame that is gone.
+//! What must hold at the end of every run (docs/behavior.md, "Invariants", 1, 2 and 5): every frame
+//! is somewhere, and no cell is charged for a frame that is gone.
 
 use anyhow::{Context, Result, anyhow};
 use control::FrameBalance;
@@ -16,8 +16,8 @@ pub fn port<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Port> {
     snapshot.ports.iter().find(|port| port.name == name).with_context(|| format!("no port {name}"))
 }
 
-/// Bytes of the line that a port's transmitted frames took, with what Ethernet adds to each where the port emulates a
-/// wire.
+/// Bytes of the line that a port's transmitted frames took, with what Ethernet adds to each where
+/// the port emulates a wire.
 pub fn line_bytes(port: &Port) -> u64 {
     port.transmitted.map_or(0, |sent| sent.bytes + sent.frames * u64::from(port.overhead_bytes))
 }
@@ -39,8 +39,9 @@ fn cells(level: &Option<control::v1::Level>) -> u64 {
     level.map_or(0, |level| u64::from(level.cells))
 }
 
-/// Frames that found a kernel without room for them, at the switch or at a host, because the program behind it stood still
-/// for longer than its rings last. Nobody knows of which priority they were.
+/// Frames that found a kernel without room for them, at the switch or at a host, because the
+/// program behind it stood still for longer than its rings last. Nobody knows of which priority
+/// they were.
 pub fn lost_by_kernels<'a>(snapshot: &Snapshot, hosts: impl IntoIterator<Item = &'a Report>) -> u64 {
     let at_switch = snapshot.ports.iter().map(lost_on_receipt).sum::<u64>();
     at_switch + hosts.into_iter().map(|host| host.kernel_lost).sum::<u64>()
@@ -85,8 +86,9 @@ impl FrameLedger {
     }
 }
 
-/// Checks that a switch at rest accounts for every frame and every cell, alone, with its kernel, and with the hosts on
-/// its ports: `hosts` are pairs of a port and the report of the host there. The error says all that is wrong.
+/// Checks that a switch at rest accounts for every frame and every cell, alone, with its kernel,
+/// and with the hosts on its ports: `hosts` are pairs of a port and the report of the host there.
+/// The error says all that is wrong.
 pub fn conservation(snapshot: &Snapshot, hosts: &[(&str, &Report)]) -> Result<()> {
     let mut ledger = FrameLedger::default();
     whole_switch(&mut ledger, snapshot);
@@ -162,10 +164,11 @@ fn one_port(ledger: &mut FrameLedger, port: &Port) {
     );
 }
 
-/// The queue of announcements: [`conservation`] expects `port_priority` to be this on ports of `sluice host`.
+/// The queue of announcements: [`conservation`] expects `port_priority` to be this on ports of
+/// `sluice host`.
 ///
-/// Hosts announce themselves as soon as they are there, and so to others that are not there yet. In a queue of their own
-/// these frames do not blur the count of all others.
+/// Hosts announce themselves as soon as they are there, and so to others that are not there yet. In
+/// a queue of their own these frames do not blur the count of all others.
 pub const ANNOUNCEMENT_QUEUE: usize = 7;
 
 /// PFC and PAUSE frames that a port sent, but for those that the kernel lost.
@@ -174,7 +177,8 @@ pub fn pauses_sent(port: &Port) -> u64 {
     pfc + port.pause_sent_frames - port.kernel_lost_pfc_frames
 }
 
-/// What one side of a cable sent is what the other side got, less what a kernel says it dropped in between.
+/// What one side of a cable sent is what the other side got, less what a kernel says it dropped in
+/// between.
 fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &Report) {
     let name = &port.name;
     let sent: u64 = host.sent.iter().map(|flow| flow.sent_frames).sum();

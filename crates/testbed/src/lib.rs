@@ -10,12 +10,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Everything has a name of its own (`sl<pid>-<n>-…`) and goes away with the [`Testbed`], also when a test panics. Should
-//! the whole process be killed, the kernel ends its children (they run under `setpriv --pdeathsig`) and the next
-//! [`Testbed`], or `cargo xtask`, removes the namespaces whose owner is gone ([`sweep`]).
+//! Everything has a name of its own (`sl<pid>-<n>-…`) and goes away with the [`Testbed`], also when
+//! a test panics. Should the whole process be killed, the kernel ends its children (they run under
+//! `setpriv --pdeathsig`) and the next [`Testbed`], or `cargo xtask`, removes the namespaces whose
+//! owner is gone ([`sweep`]).
 //!
-//! The kernel sends that signal when the *thread* that started a child ends, so start children from a thread that
-//! lives as long as they shall.
+//! The kernel sends that signal when the *thread* that started a child ends, so start children from
+//! a thread that lives as long as they shall.
 
 mod daemon;
 mod endpoint;

@@ -1,5 +1,5 @@
-//! Network namespaces: made, entered and removed by `ip netns`, so that a person can look into them with the same
-//! tools while a test runs.
+//! Network namespaces: made, entered and removed by `ip netns`, so that a person can look into them
+//! with the same tools while a test runs.
 
 use std::path::Path;
 use std::process::Command;
@@ -42,7 +42,8 @@ impl Namespace {
         command
     }
 
-    /// Runs a command line (words apart by blanks) in here to its end; its standard output, or an error with all it said.
+    /// Runs a command line (words apart by blanks) in here to its end; its standard output, or an
+    /// error with all it said.
     pub fn run(&self, line: &str) -> Result<String> {
         let mut words = line.split_whitespace();
         let program = words.next().context("an empty command line")?;
@@ -62,7 +63,8 @@ impl Namespace {
         })?
     }
 
-    /// Calls `inside` with this namespace as its network, in a thread of its own. Sockets opened there stay there.
+    /// Calls `inside` with this namespace as its network, in a thread of its own. Sockets opened
+    /// there stay there.
     pub fn enter<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> Result<T> {
         let file = std::fs::File::open(Path::new("/run/netns").join(&self.name))
             .with_context(|| format!("namespace {} is gone", self.name))?;
@@ -101,8 +103,8 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(said.into_owned())
 }
 
-/// Removes what dead test beds left: namespaces of ours whose owner no longer lives, and the processes in them.
-/// Returns their names.
+/// Removes what dead test beds left: namespaces of ours whose owner no longer lives, and the
+/// processes in them. Returns their names.
 pub fn sweep() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in ip("netns list")?.lines().filter_map(|line| line.split_whitespace().next()) {

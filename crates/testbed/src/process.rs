@@ -1,4 +1,5 @@
-//! A process under test: its output is read as it comes, it is waited for with a deadline, and it does not outlive us.
+//! A process under test: its output is read as it comes, it is waited for with a deadline, and it
+//! does not outlive us.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -36,8 +37,8 @@ struct Line {
 }
 
 impl Process {
-    /// Starts `command`, called `name` in messages, with its input and outputs in our hands, and in a process group of
-    /// its own: Ctrl-C is for us, who then end it in good order.
+    /// Starts `command`, called `name` in messages, with its input and outputs in our hands, and in
+    /// a process group of its own: Ctrl-C is for us, who then end it in good order.
     pub fn start(name: &str, command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}: {command:?}"))?;
@@ -53,7 +54,8 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits for a line, of either output, in which `find` finds something; lines that came before count too.
+    /// Waits for a line, of either output, in which `find` finds something; lines that came before
+    /// count too.
     pub fn wait_for<T>(&mut self, what: &str, mut find: impl FnMut(&str) -> Option<T>) -> Result<T> {
         let deadline = Instant::now() + PATIENCE;
         let mut seen = 0;

@@ -21,8 +21,9 @@ static BEDS: AtomicU32 = AtomicU32::new(0);
 
 /// A set of namespaces and the cables between them.
 ///
-/// Only one bed exists on a machine at a time (a lock in the temporary directory sees to it, and a second one waits):
-/// tests that share the cores with others measure the others. So a test makes one bed, and never two.
+/// Only one bed exists on a machine at a time (a lock in the temporary directory sees to it, and a
+/// second one waits): tests that share the cores with others measure the others. So a test makes
+/// one bed, and never two.
 #[derive(Debug)]
 pub struct Testbed {
     prefix: String,
@@ -59,9 +60,10 @@ impl Testbed {
 
     /// A namespace in which no kernel speaks IPv6.
     ///
-    /// A kernel that does sends router solicitations, peer discovery and multicast reports of its own accord, as
-    /// soon as an interface is up. On a switch's end they would go out past the switch, on a host's end through it;
-    /// either way some frames more would arrive than the test sent.
+    /// A kernel that does sends router solicitations, peer discovery and multicast reports of its
+    /// own accord, as soon as an interface is up. On a switch's end they would go out past the
+    /// switch, on a host's end through it; either way some frames more would arrive than the
+    /// test sent.
     fn quiet_namespace(&self, role: &str) -> Result<Namespace> {
         let namespace = self.namespace(role)?;
         for which in ["all", "default"] {
@@ -88,15 +90,16 @@ impl Testbed {
         Ok(station)
     }
 
-    /// An ordinary Linux host with an IPv4 and an IPv6 address, plugged into `switch`; everything else is as the kernel
-    /// sets it.
+    /// An ordinary Linux host with an IPv4 and an IPv6 address, plugged into `switch`; everything
+    /// else is as the kernel sets it.
     pub fn plain_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.bare_host(switch, name)?;
         station.set_addresses()?;
         Ok(station)
     }
 
-    /// Plugs a plain host in again, whose cable is gone: a new veth, with the names and addresses of the old one.
+    /// Plugs a plain host in again, whose cable is gone: a new veth, with the names and addresses
+    /// of the old one.
     pub fn plug_again(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
         self.plug(station, switch)?;
         station.set_addresses()
@@ -106,7 +109,8 @@ impl Testbed {
     pub fn bare_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.namespace(name)?, name);
         for which in ["all", "default"] {
-            // Duplicate address detection holds an address back for a second, and there are no duplicates here.
+            // Duplicate address detection holds an address back for a second, and there are no duplicates
+            // here.
             station.namespace.sysctl(&format!("net/ipv6/conf/{which}/accept_dad"), "0")?;
         }
         self.plug(&station, switch)?;
@@ -119,8 +123,8 @@ impl Testbed {
         Endpoint { namespace, name: name.to_string(), number }
     }
 
-    /// A silent host behind a macvlan, in mode `passthru`, on the switch's end of its cable, which is called `low-NAME`; the macvlan is
-    /// the port.
+    /// A silent host behind a macvlan, in mode `passthru`, on the switch's end of its cable, which
+    /// is called `low-NAME`; the macvlan is the port.
     pub fn macvlan_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let (address, low) = (format!("address {}", station.mac()), format!("low-{name}"));
@@ -130,9 +134,11 @@ impl Testbed {
         Ok(station)
     }
 
-    /// A silent host on a NIC of this machine that a cable joins to another, which becomes the switch's end: the pair that
-    /// `cargo xtask vm --cables` has for a station of this number. As docs/behavior.md says, "What an interface does to frames", the switch's end
-    /// leaves tags and PAUSE alone; with [`Bed::set_queues`] it has so many queues, which flows are spread over.
+    /// A silent host on a NIC of this machine that a cable joins to another, which becomes the
+    /// switch's end: the pair that `cargo xtask vm --cables` has for a station of this number.
+    /// As docs/behavior.md says, "What an interface does to frames", the switch's end
+    /// leaves tags and PAUSE alone; with [`Bed::set_queues`] it has so many queues, which flows are
+    /// spread over.
     pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let of_port = format!("52:54:00:00:00:{:02x}", station.number);
@@ -154,7 +160,8 @@ impl Testbed {
         Ok(station)
     }
 
-    /// A silent host behind a tap: its own interface is another one, and a process hands frames from the one to the other.
+    /// A silent host behind a tap: its own interface is another one, and a process hands frames
+    /// from the one to the other.
     pub fn tap_host(&self, switch: &Namespace, name: &str) -> Result<(Endpoint, Process)> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let far = format!("far-{name}");
@@ -205,14 +212,14 @@ impl Testbed {
         ns_b.ip(&format!("link set dev {if_b} up")).map(drop)
     }
 
-    /// Starts `sluiced` in `namespace` and waits until it forwards. `config` is all but the `[control]` table, which
-    /// is added at its end.
+    /// Starts `sluiced` in `namespace` and waits until it forwards. `config` is all but the
+    /// `[control]` table, which is added at its end.
     pub fn daemon(&self, namespace: &Namespace, config: &str) -> Result<Daemon> {
         Daemon::launch(namespace, self.dir(), &[], config)?.ready()
     }
 
-    /// Starts `sluice host` at a station with these flows (`to=…,priority=…`) and other arguments, and waits until it
-    /// is ready; it sends when told to ([`Host::go`]).
+    /// Starts `sluice host` at a station with these flows (`to=…,priority=…`) and other arguments,
+    /// and waits until it is ready; it sends when told to ([`Host::go`]).
     pub fn host(&self, station: &Endpoint, flows: &[String], arguments: &[&str]) -> Result<Host> {
         Host::start(station, flows, arguments)
     }

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 /// How long a test waits for what must come. Only a failing test ever waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks again and again until `check` says `Some`; an error, or [`PATIENCE`] at an end, is a failure that names `what`.
+/// Asks again and again until `check` says `Some`; an error, or [`PATIENCE`] at an end, is a
+/// failure that names `what`.
 pub fn eventually<T>(what: &str, mut check: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,5 @@
-//! The program of the demo also removes what dead test beds left; `cargo xtask test` ends with that.
+//! The program of the demo also removes what dead test beds left; `cargo xtask test` ends with
+//! that.
 
 use std::process::Command;
 

@@ -9,7 +9,8 @@ fn main() {
     divan::main();
 }
 
-/// A TCP segment of `payload` bytes over IPv4, its checksum open as Linux leaves it, or broken so that it stays.
+/// A TCP segment of `payload` bytes over IPv4, its checksum open as Linux leaves it, or broken so
+/// that it stays.
 fn tcp(tag: Option<Tag>, payload: usize, open: bool) -> Vec<u8> {
     let mut frame = vec![0; 1600];
     let start = ethernet::write_header(

@@ -1,4 +1,5 @@
-//! Sets of small numbers, as the bits of one: priorities or queues of a port (0–7), ports of a switch (0–63).
+//! Sets of small numbers, as the bits of one: priorities or queues of a port (0–7), ports of a
+//! switch (0–63).
 
 use core::fmt;
 use serde::{Deserialize, Serialize};

@@ -1,18 +1,21 @@
 //! The Internet checksum, and finishing the checksums that a Linux sender left open.
 //!
-//! Source: docs/behavior.md, "Checksums and tags"; RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP, UDP), RFC 8200 8.1 (over
-//! IPv6), RFC 9260 6.8 and appendix A (SCTP), RFC 2784 2.2 (GRE); for the open ones the kernel's `include/linux/skbuff.h`,
-//! CHECKSUM_PARTIAL, and its `Documentation/networking/checksum-offloads.rst`, "LCO".
+//! Source: docs/behavior.md, "Checksums and tags"; RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP,
+//! UDP), RFC 8200 8.1 (over IPv6), RFC 9260 6.8 and appendix A (SCTP), RFC 2784 2.2 (GRE); for the
+//! open ones the kernel's `include/linux/skbuff.h`, CHECKSUM_PARTIAL, and its
+//! `Documentation/networking/checksum-offloads.rst`, "LCO".
 //!
-//! A local TCP or UDP sender leaves the checksum to the device: the field holds only the folded sum of the pseudo
-//! header, not complemented. Over a veth no device ever finishes it, and XDP loses the flag that it is open. So a field
-//! that equals that sum is taken for open. Where a finished checksum happens to equal it, nothing is lost: field and
-//! pseudo header are then the same number, so the same checksum comes out again. SCTP and GRE have no pseudo header, so
-//! an open field is 0, and the same holds.
+//! A local TCP or UDP sender leaves the checksum to the device: the field holds only the folded sum
+//! of the pseudo header, not complemented. Over a veth no device ever finishes it, and XDP loses
+//! the flag that it is open. So a field that equals that sum is taken for open. Where a finished
+//! checksum happens to equal it, nothing is lost: field and pseudo header are then the same number,
+//! so the same checksum comes out again. SCTP and GRE have no pseudo header, so an open field is 0,
+//! and the same holds.
 //!
-//! Of the checksums of one frame a sender leaves one open. Is that inside a tunnel, then those around it have been worked
-//! out as if it were finished: once it is, they are right. So the innermost one is finished first. SCTP's CRC is another
-//! sum than theirs, so inside a tunnel with a checksum of its own the kernel never leaves it open.
+//! Of the checksums of one frame a sender leaves one open. Is that inside a tunnel, then those
+//! around it have been worked out as if it were finished: once it is, they are right. So the
+//! innermost one is finished first. SCTP's CRC is another sum than theirs, so inside a tunnel with
+//! a checksum of its own the kernel never leaves it open.
 
 use crate::ip::{DsField, Version};
 use crate::ipv4::UDP;
@@ -28,11 +31,11 @@ const SCTP_HEADER_BYTES: usize = 12;
 /// Packets inside packets that are looked into at most; real frames have one or two.
 pub const MAX_NESTED: usize = 4;
 
-/// Finishes the checksum of a frame over IPv4 or IPv6 if its sender left it open, and says whether it did: of TCP, UDP, SCTP or
-/// GRE, also inside IP in IP, GRE, VXLAN and GENEVE.
+/// Finishes the checksum of a frame over IPv4 or IPv6 if its sender left it open, and says whether
+/// it did: of TCP, UDP, SCTP or GRE, also inside IP in IP, GRE, VXLAN and GENEVE.
 ///
-/// Left alone: fragments, lengths that contradict each other, other protocols, and what is more than [`MAX_NESTED`]
-/// deep. Padding behind the IP packet does not count.
+/// Left alone: fragments, lengths that contradict each other, other protocols, and what is more
+/// than [`MAX_NESTED`] deep. Padding behind the IP packet does not count.
 /// `field` is where the frame's IP packet was found.
 #[inline]
 pub fn finish_transport(frame: &mut [u8], field: DsField) -> bool {
@@ -64,7 +67,8 @@ fn finish_packet(frame: &mut [u8], (version, at): (Version, usize), around: &Pse
     finish_segment(frame, &transport, around.checksum) | finished_inside
 }
 
-/// The same for a packet inside another, which ends at `end`. Apart, so that the ordinary frame passes by.
+/// The same for a packet inside another, which ends at `end`. Apart, so that the ordinary frame
+/// passes by.
 #[cold]
 fn finish_nested(frame: &mut [u8], packet: (Version, usize), end: usize, around: &PseudoHeader) -> bool {
     frame.get_mut(..end).is_some_and(|frame| finish_packet(frame, packet, around))
@@ -85,8 +89,8 @@ struct Transport {
     /// Its place in the frame.
     start: usize,
     end: usize,
-    /// The sum of the pseudo header, but for protocol and length. `None`: it is not known, since the packet's destination is not
-    /// the final one.
+    /// The sum of the pseudo header, but for protocol and length. `None`: it is not known, since
+    /// the packet's destination is not the final one.
     addresses: Option<Sum>,
 }
 
@@ -103,7 +107,8 @@ fn find_transport(frame: &[u8], version: Version, at: usize) -> Option<Transport
         Version::V6 => {
             let ip = ipv6::Packet::parse(packet).ok()?;
             let transport = ip.transport()?;
-            // While a routing header is being worked off, the checksum is for another destination than the header's.
+            // While a routing header is being worked off, the checksum is for another destination than the
+            // header's.
             let addresses = (!transport.routed).then(|| Sum::default().bytes(ip.src()).bytes(ip.dst()));
             let end = at + ipv6::HEADER_BYTES + ip.payload().len();
             let start = end - transport.bytes.len();
@@ -136,7 +141,8 @@ fn finish_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bo
     if u16::from_be_bytes([segment[field_at], segment[field_at + 1]]) != pseudo {
         return false;
     }
-    // The field holds the pseudo header's sum, so the sum over the segment as it stands is the sum over everything.
+    // The field holds the pseudo header's sum, so the sum over the segment as it stands is the sum over
+    // everything.
     let mut checksum = !Sum::default().bytes(segment).fold();
     if transport.protocol == UDP && checksum == 0 {
         checksum = 0xffff; // 0 would mean "no checksum" (RFC 768)
@@ -145,7 +151,8 @@ fn finish_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bo
     true
 }
 
-/// Finishes SCTP's CRC32c, which is written with its low byte first (RFC 9260, appendix A), if it is open.
+/// Finishes SCTP's CRC32c, which is written with its low byte first (RFC 9260, appendix A), if it
+/// is open.
 #[cold]
 fn finish_sctp(packet: &mut [u8]) -> bool {
     if packet.len() < SCTP_HEADER_BYTES || packet[8..12] != [0; 4] {
@@ -156,7 +163,8 @@ fn finish_sctp(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Finishes the checksum of a GRE header, over header and all that is inside, if it has one that is open.
+/// Finishes the checksum of a GRE header, over header and all that is inside, if it has one that is
+/// open.
 #[cold]
 fn finish_gre(packet: &mut [u8]) -> bool {
     let is_open = Gre::read(packet).is_some_and(|gre| gre.has_checksum) && packet[4..6] == [0; 2];

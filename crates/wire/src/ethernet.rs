@@ -1,6 +1,7 @@
 //! The Ethernet header with up to two tags.
 //!
-//! Source: IEEE 802.3-2022 clause 3.2 (frame), IEEE 802.1Q-2022 clause 9.6 (tag control information).
+//! Source: IEEE 802.3-2022 clause 3.2 (frame), IEEE 802.1Q-2022 clause 9.6 (tag control
+//! information).
 //!
 //! ```text
 //! 0        6        12     14    16                 (each tag moves what follows it by 4)
@@ -80,14 +81,16 @@ pub struct Header {
     pub outer: Option<Tag>,
     /// The tag after it.
     pub inner: Option<Tag>,
-    /// Type of the payload; below 0x0600 it is the length of an 802.3 frame. A third tag is payload, and its TPID the type.
+    /// Type of the payload; below 0x0600 it is the length of an 802.3 frame. A third tag is
+    /// payload, and its TPID the type.
     pub ethertype: u16,
     /// Where the payload begins, in bytes from the destination address: 14, 18 or 22.
     pub payload_offset: usize,
 }
 
 impl Header {
-    /// Reads the header of a frame. A frame that ends inside its header or inside a tag is [`Error::Truncated`].
+    /// Reads the header of a frame. A frame that ends inside its header or inside a tag is
+    /// [`Error::Truncated`].
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<Header, Error> {
         let fixed: &[u8; HEADER_BYTES] = frame.first_chunk().ok_or(Error::Truncated)?; // the one check
@@ -124,7 +127,8 @@ fn tag_at(frame: &[u8], offset: usize) -> Result<(u16, u16), Error> {
 /// Instead of PCP · 2 + DEI: the frame has no tag.
 pub const NO_TAG: u8 = 16;
 
-/// The bytes behind the addresses, where a frame has its first tag if it has any, as they are: read when somebody wants to know.
+/// The bytes behind the addresses, where a frame has its first tag if it has any, as they are: read
+/// when somebody wants to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FirstTag([u8; TAG_BYTES]);
 
@@ -231,8 +235,8 @@ pub fn set_outer_vid(frame: &mut [u8], vid: u16) {
     }
 }
 
-/// Puts a tag behind the addresses. `frame` has room for it: its last [`TAG_BYTES`] bytes are none of the frame's so far. Nothing
-/// happens to one that is too short for that.
+/// Puts a tag behind the addresses. `frame` has room for it: its last [`TAG_BYTES`] bytes are none
+/// of the frame's so far. Nothing happens to one that is too short for that.
 pub fn push_tag(frame: &mut [u8], tag: Tag) {
     let Some(end) = frame.len().checked_sub(TAG_BYTES).filter(|&end| end >= TAG_AT) else { return };
     frame.copy_within(TAG_AT..end, TAG_AT + TAG_BYTES);
@@ -240,8 +244,8 @@ pub fn push_tag(frame: &mut [u8], tag: Tag) {
     frame[TAG_AT + 2..TAG_AT + TAG_BYTES].copy_from_slice(&tag.tci().to_be_bytes());
 }
 
-/// Takes the first tag off: the frame's last [`TAG_BYTES`] bytes are none of its own from then on. Nothing happens to a frame
-/// that is too short to have one.
+/// Takes the first tag off: the frame's last [`TAG_BYTES`] bytes are none of its own from then on.
+/// Nothing happens to a frame that is too short to have one.
 pub fn pop_tag(frame: &mut [u8]) {
     if frame.len() >= TAG_AT + TAG_BYTES {
         frame.copy_within(TAG_AT + TAG_BYTES.., TAG_AT);

@@ -40,8 +40,9 @@ impl Ecn {
     }
 }
 
-/// Where the differentiated services field of a frame is: found once, it needs no second look at the headers before it. One byte, also
-/// where there may be none: where the packet begins, in bytes from the destination address, and the highest bit of an IPv6 packet.
+/// Where the differentiated services field of a frame is: found once, it needs no second look at
+/// the headers before it. One byte, also where there may be none: where the packet begins, in bytes
+/// from the destination address, and the highest bit of an IPv6 packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DsField(NonZeroU8);
 
@@ -57,7 +58,8 @@ pub enum Version {
 impl DsField {
     const V6: u8 = 0x80;
 
-    /// The field of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before the field's end.
+    /// The field of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before
+    /// the field's end.
     #[inline]
     pub fn find(frame: &[u8], header: &Header) -> Option<Self> {
         Self::find_at(frame, header.ethertype, header.payload_offset as u8)
@@ -94,7 +96,8 @@ impl DsField {
         NonZeroU8::new(self.0.get().wrapping_add_signed(bytes)).map_or(self, Self)
     }
 
-    /// All that is written to change the field, an IPv4 header's checksum among it, is in the first `len` bytes of the frame.
+    /// All that is written to change the field, an IPv4 header's checksum among it, is in the first
+    /// `len` bytes of the frame.
     #[inline]
     pub fn is_whole(self, len: usize) -> bool {
         let needed = match self.version() {
@@ -104,7 +107,8 @@ impl DsField {
         self.packet_at() + needed <= len
     }
 
-    /// DSCP and ECN as the one octet that they share; 0 if `frame` is not the frame that the field was found in.
+    /// DSCP and ECN as the one octet that they share; 0 if `frame` is not the frame that the field
+    /// was found in.
     #[inline]
     pub fn octet(self, frame: &[u8]) -> u8 {
         match (frame.get(self.packet_at()..).and_then(|packet| packet.first_chunk::<2>()), self.version()) {
@@ -126,13 +130,15 @@ impl DsField {
         Ecn::of(self.octet(frame))
     }
 
-    /// Sets the DSCP and corrects the checksum of an IPv4 header; ECN stays. False if the header is cut off.
+    /// Sets the DSCP and corrects the checksum of an IPv4 header; ECN stays. False if the header is
+    /// cut off.
     pub fn set_dscp(self, frame: &mut [u8], dscp: u8) -> bool {
         let octet = self.octet(frame);
         self.set_octet(frame, (dscp & 0x3f) << 2 | octet & 3)
     }
 
-    /// Sets the ECN codepoint to CE and corrects the checksum of an IPv4 header. False if the header is cut off.
+    /// Sets the ECN codepoint to CE and corrects the checksum of an IPv4 header. False if the
+    /// header is cut off.
     pub fn set_ce(self, frame: &mut [u8]) -> bool {
         let octet = self.octet(frame);
         self.set_octet(frame, octet | 3)
@@ -156,31 +162,34 @@ impl DsField {
     }
 }
 
-/// The DSCP of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before its end.
+/// The DSCP of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before its
+/// end.
 #[inline]
 pub fn dscp(frame: &[u8], header: &Header) -> Option<u8> {
     Some(DsField::find(frame, header)?.dscp(frame))
 }
 
-/// Sets the DSCP of the packet in `frame` and corrects the checksum of an IPv4 header; ECN stays. False if there is no
-/// such field.
+/// Sets the DSCP of the packet in `frame` and corrects the checksum of an IPv4 header; ECN stays.
+/// False if there is no such field.
 pub fn set_dscp(frame: &mut [u8], header: &Header, dscp: u8) -> bool {
     DsField::find(frame, header).is_some_and(|field| field.set_dscp(frame, dscp))
 }
 
-/// The ECN field of the packet in `frame`: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE; `None` as for [`dscp`].
+/// The ECN field of the packet in `frame`: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE; `None` as for
+/// [`dscp`].
 #[inline]
 pub fn ecn(frame: &[u8], header: &Header) -> Option<u8> {
     Some(DsField::find(frame, header)?.octet(frame) & 3)
 }
 
-/// Sets the ECN field of the packet in `frame` to CE and corrects the checksum of an IPv4 header. False if there is no
-/// such field.
+/// Sets the ECN field of the packet in `frame` to CE and corrects the checksum of an IPv4 header.
+/// False if there is no such field.
 pub fn set_ce(frame: &mut [u8], header: &Header) -> bool {
     DsField::find(frame, header).is_some_and(|field| field.set_ce(frame))
 }
 
-/// A checksum after one of the words below it has changed: HC' = ~(~HC + ~m + m') (RFC 1624, equation 3).
+/// A checksum after one of the words below it has changed: HC' = ~(~HC + ~m + m') (RFC 1624,
+/// equation 3).
 fn corrected(checksum: u16, before: u16, after: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
     let sum = (sum >> 16) + (sum & 0xffff);

@@ -12,8 +12,9 @@ pub const UDP_HEADERS_BYTES: usize = HEADER_BYTES + 8;
 /// The UDP port of RoCEv2 (InfiniBand Architecture Specification, annex A17).
 pub const ROCEV2_PORT: u16 = 4791;
 
-/// The UDP source port of a flow's RoCEv2 packets, from 49152 on: each flow keeps its own, so that whoever spreads flows over paths or
-/// queues by their ports can tell them apart. Source: InfiniBand Architecture Specification volume 1, annex A17.
+/// The UDP source port of a flow's RoCEv2 packets, from 49152 on: each flow keeps its own, so that
+/// whoever spreads flows over paths or queues by their ports can tell them apart. Source:
+/// InfiniBand Architecture Specification volume 1, annex A17.
 pub fn rocev2_source_port(flow: u32) -> u16 {
     0xc000 | flow as u16 & 0x3fff
 }
@@ -21,8 +22,9 @@ pub fn rocev2_source_port(flow: u32) -> u16 {
 /// Time to live of packets that are written here.
 const TTL: u8 = 64;
 
-/// Writes the IPv4 and UDP headers of a packet of `length` bytes, these included: not to be fragmented, from and to these
-/// addresses and ports, the checksum of the IPv4 header right, that of UDP 0: none.
+/// Writes the IPv4 and UDP headers of a packet of `length` bytes, these included: not to be
+/// fragmented, from and to these addresses and ports, the checksum of the IPv4 header right, that
+/// of UDP 0: none.
 ///
 /// # Panics
 /// If `length` is less than the headers'.
@@ -57,7 +59,8 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet at the start of `bytes`; what follows its total length (Ethernet padding) is left out.
+    /// Reads a packet at the start of `bytes`; what follows its total length (Ethernet padding) is
+    /// left out.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         let fixed: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(Error::Truncated)?;

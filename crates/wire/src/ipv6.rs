@@ -29,12 +29,14 @@ pub struct Transport<'a> {
     pub protocol: u8,
     /// Its header and data, up to the end of the packet.
     pub bytes: &'a [u8],
-    /// A routing header still has segments to visit: the packet's destination is not yet the final one.
+    /// A routing header still has segments to visit: the packet's destination is not yet the final
+    /// one.
     pub routed: bool,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet at the start of `bytes`; what follows its payload length (Ethernet padding) is left out.
+    /// Reads a packet at the start of `bytes`; what follows its payload length (Ethernet padding)
+    /// is left out.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         let (first, rest) = bytes.split_first_chunk::<8>().ok_or(Error::Truncated)?;
@@ -90,9 +92,10 @@ impl<'a> Packet<'a> {
         self.payload
     }
 
-    /// Walks over hop-by-hop, routing and destination options to the transport header. `None` for fragments, for headers
-    /// that do not fit in the packet, and past [`MAX_EXTENSIONS`]. A protocol that is not known here (also AH and ESP)
-    /// ends the walk and is returned as it is.
+    /// Walks over hop-by-hop, routing and destination options to the transport header. `None` for
+    /// fragments, for headers that do not fit in the packet, and past [`MAX_EXTENSIONS`]. A
+    /// protocol that is not known here (also AH and ESP) ends the walk and is returned as it
+    /// is.
     #[inline]
     pub fn transport(&self) -> Option<Transport<'a>> {
         let mut transport = Transport { protocol: self.next_header(), bytes: self.payload, routed: false };

@@ -1,7 +1,9 @@
-//! Frame formats: Ethernet with 802.1Q tags, views of IPv4 and IPv6, edits in place, the Internet checksum, PFC and PAUSE.
+//! Frame formats: Ethernet with 802.1Q tags, views of IPv4 and IPv6, edits in place, the Internet
+//! checksum, PFC and PAUSE.
 //!
-//! This is the first thing that touches bytes from the network: no byte sequence makes a reader here panic, and nothing
-//! allocates. Readers take slices and return plain values or an [`Error`]; writers state how much room they need.
+//! This is the first thing that touches bytes from the network: no byte sequence makes a reader
+//! here panic, and nothing allocates. Readers take slices and return plain values or an [`Error`];
+//! writers state how much room they need.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

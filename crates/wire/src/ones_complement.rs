@@ -2,8 +2,9 @@
 
 /// A running one's complement sum.
 ///
-/// The sum is the same in either byte order but for a swap of the result (RFC 1071 2.B), so words are added as they lie
-/// in memory and swapped once at the end. 64 bits have room for the sum of 16 GiB, so nothing carries on the way.
+/// The sum is the same in either byte order but for a swap of the result (RFC 1071 2.B), so words
+/// are added as they lie in memory and swapped once at the end. 64 bits have room for the sum of 16
+/// GiB, so nothing carries on the way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum(u64);
 

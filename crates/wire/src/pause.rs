@@ -1,6 +1,7 @@
 //! MAC control frames: PFC and PAUSE.
 //!
-//! Source: IEEE 802.3-2022 clause 31 (MAC control), Annex 31B (PAUSE) and Annex 31D (PFC, defined by 802.1Qbb).
+//! Source: IEEE 802.3-2022 clause 31 (MAC control), Annex 31B (PAUSE) and Annex 31D (PFC, defined
+//! by 802.1Qbb).
 //!
 //! ```text
 //! 0                   6     12       14       16                18        20            34       60
@@ -9,7 +10,8 @@
 //! | 01-80-C2-00-00-01 | src | 0x8808 | 0x0001 | time            | zeroes                         |   PAUSE
 //! +-------------------+-----+--------+--------+-----------------+---------+--- … -------+--------+
 //! ```
-//! Times are in quanta of 512 bit times of the link; 0 ends a pause. Only what goes to 01-80-C2-00-00-01 is MAC control.
+//! Times are in quanta of 512 bit times of the link; 0 ends a pause. Only what goes to
+//! 01-80-C2-00-00-01 is MAC control.
 
 use crate::ethernet::{self, HEADER_BYTES, MAC_CONTROL};
 use crate::{Error, MacAddr};
@@ -79,9 +81,10 @@ pub enum Control {
     },
 }
 
-/// Reads a frame of ethertype [`MAC_CONTROL`]. The padding may be missing; fields may not ([`Error::Truncated`]). The
-/// ethertype must follow the source address at once, since a MAC control frame bears no tag ([`Error::WrongType`]); and its
-/// destination is [`MacAddr::PAUSE`] ([`Error::WrongDestination`]).
+/// Reads a frame of ethertype [`MAC_CONTROL`]. The padding may be missing; fields may not
+/// ([`Error::Truncated`]). The ethertype must follow the source address at once, since a MAC
+/// control frame bears no tag ([`Error::WrongType`]); and its destination is [`MacAddr::PAUSE`]
+/// ([`Error::WrongDestination`]).
 pub fn decode(frame: &[u8]) -> Result<Control, Error> {
     let (header, body) = frame.split_first_chunk::<HEADER_BYTES>().ok_or(Error::Truncated)?;
     if u16::from_be_bytes([header[12], header[13]]) != MAC_CONTROL {

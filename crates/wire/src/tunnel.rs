@@ -1,7 +1,8 @@
 //! Where the packet inside a tunnel's packet begins.
 //!
-//! Source: RFC 2003, 2473 and 4213 (IP in IP), RFC 2784 and 2890 (GRE), RFC 7348 (VXLAN), draft-ietf-nvo3-vxlan-gpe,
-//! RFC 8926 (GENEVE); the ports are IANA's, and those that Linux takes if it is told none.
+//! Source: RFC 2003, 2473 and 4213 (IP in IP), RFC 2784 and 2890 (GRE), RFC 7348 (VXLAN),
+//! draft-ietf-nvo3-vxlan-gpe, RFC 8926 (GENEVE); the ports are IANA's, and those that Linux takes
+//! if it is told none.
 //!
 //! ```text
 //! IP in IP:   IP | IP …                        GRE:     IP | GRE | IP … or Ethernet …
@@ -33,8 +34,8 @@ pub const GENEVE_PORT: u16 = 6081;
 const ETHERNET: u16 = 0x6558;
 const UDP_HEADER_BYTES: usize = 8;
 const VXLAN_HEADER_BYTES: usize = 8;
-/// Bytes from a frame's destination address to the end of the first tag of the frame in its VXLAN packet: two tags, IPv4 with options
-/// (60; IPv6 has 40), UDP, VXLAN, a header with two tags.
+/// Bytes from a frame's destination address to the end of the first tag of the frame in its VXLAN
+/// packet: two tags, IPv4 with options (60; IPv6 has 40), UDP, VXLAN, a header with two tags.
 pub const LONGEST_VXLAN_HEADERS_BYTES: usize = 22 + 60 + UDP_HEADER_BYTES + VXLAN_HEADER_BYTES + 22;
 
 /// An IP packet inside another.
@@ -46,8 +47,9 @@ pub struct InnerPacket {
     pub at: usize,
 }
 
-/// The packet inside the `payload` of an IP packet that carries `protocol`; `None` if that is no tunnel, or one whose packet is
-/// no IP packet or not to be looked into (VXLAN's remote checksum offload, where the receiver finishes what is inside).
+/// The packet inside the `payload` of an IP packet that carries `protocol`; `None` if that is no
+/// tunnel, or one whose packet is no IP packet or not to be looked into (VXLAN's remote checksum
+/// offload, where the receiver finishes what is inside).
 #[inline]
 pub fn inside(protocol: u8, payload: &[u8]) -> Option<InnerPacket> {
     match protocol {
@@ -92,8 +94,9 @@ fn inside_gre(payload: &[u8]) -> Option<InnerPacket> {
     carried(payload, gre.carried, gre.header_bytes)
 }
 
-/// PCP · 2 + DEI of the first tag of the frame inside a VXLAN packet, if it has a tag; `packet` is the outer IP packet. Nothing if the
-/// headers before it are cut off, or the packet is a fragment. IPv6 extension headers are not looked past.
+/// PCP · 2 + DEI of the first tag of the frame inside a VXLAN packet, if it has a tag; `packet` is
+/// the outer IP packet. Nothing if the headers before it are cut off, or the packet is a fragment.
+/// IPv6 extension headers are not looked past.
 pub fn vxlan_inner_tag(packet: &[u8], version: Version) -> Option<u8> {
     let datagram = match version {
         Version::V4 => {
@@ -122,7 +125,8 @@ pub struct Gre {
 }
 
 impl Gre {
-    /// Reads the header of a GRE packet; `None` for PPTP (version 1), source routing, and one that is cut off.
+    /// Reads the header of a GRE packet; `None` for PPTP (version 1), source routing, and one that
+    /// is cut off.
     pub fn read(packet: &[u8]) -> Option<Gre> {
         let (flags, carried) = (u16_at(packet, 0)?, u16_at(packet, 2)?);
         // R, and the version.

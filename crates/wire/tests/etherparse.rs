@@ -1,4 +1,5 @@
-//! The readers and the checksum against etherparse as reference, on random frames and on random bytes.
+//! The readers and the checksum against etherparse as reference, on random frames and on random
+//! bytes.
 
 use etherparse::{
     EtherType, Ethernet2Header, IpDscp, IpEcn, IpFragOffset, IpHeaders, IpNumber, Ipv4Header,
@@ -101,7 +102,8 @@ fn ipv4_header() -> impl Strategy<Value = Ip> {
 }
 
 fn ipv6_options() -> impl Strategy<Value = Ipv6RawExtHeader> {
-    // The second byte is a routing header's "segments left"; 0 so that the destination is the final one.
+    // The second byte is a routing header's "segments left"; 0 so that the destination is the final
+    // one.
     (0..4usize, any::<u8>()).prop_map(|(units, fill)| {
         let mut payload = vec![fill; 6 + 8 * units];
         payload[1] = 0;
@@ -168,7 +170,8 @@ fn naive_sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// Where the transport's checksum field lies in the frame, and the pseudo header's sum, as etherparse sees the frame.
+/// Where the transport's checksum field lies in the frame, and the pseudo header's sum, as
+/// etherparse sees the frame.
 fn transport_field(frame: &[u8], tcp: bool) -> (usize, u16) {
     let sliced = SlicedPacket::from_ethernet(frame).unwrap();
     let (addresses, payload) = match sliced.net.as_ref().unwrap() {
@@ -370,7 +373,8 @@ fn a_udp_checksum_of_zero_is_sent_as_all_ones_and_none_stays_none() {
     assert_eq!(frame[at..at + 2], [0, 0]);
 }
 
-/// A datagram whose own length contradicts the packet's, and a destination that is not final, are left alone.
+/// A datagram whose own length contradicts the packet's, and a destination that is not final, are
+/// left alone.
 #[test]
 fn doubtful_packets_are_left_alone() {
     let v4 = Ip::V4(Ipv4Header::new(0, 64, IpNumber::UDP, [10, 0, 0, 1], [10, 0, 0, 2]).unwrap());

@@ -1,4 +1,5 @@
-//! Our PFC and PAUSE frames, and the checksums that we finish, as Wireshark's `tshark` decodes them.
+//! Our PFC and PAUSE frames, and the checksums that we finish, as Wireshark's `tshark` decodes
+//! them.
 
 use std::io::ErrorKind;
 use std::process::{Command, Output};
@@ -8,7 +9,8 @@ use wire::pause::{FRAME_BYTES, Pause, Pfc};
 
 const SRC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x07]);
 
-/// A capture file of Ethernet frames (libpcap's format, version 2.4, link type 1), one microsecond apart.
+/// A capture file of Ethernet frames (libpcap's format, version 2.4, link type 1), one microsecond
+/// apart.
 fn pcap(frames: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65_535, 1] {

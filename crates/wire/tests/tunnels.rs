@@ -1,5 +1,6 @@
-//! Checksums that a Linux sender leaves open inside tunnels, SCTP's and GRE's: frames as etherparse writes them, whole, must come
-//! out again, byte for byte, after the one checksum that a kernel would leave open was opened.
+//! Checksums that a Linux sender leaves open inside tunnels, SCTP's and GRE's: frames as etherparse
+//! writes them, whole, must come out again, byte for byte, after the one checksum that a kernel
+//! would leave open was opened.
 
 use etherparse::{IpNumber, PacketBuilder};
 use wire::checksum;
@@ -145,7 +146,8 @@ fn tunnels(version: u8, packet: &[u8]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// The inner checksum is open and those around it are worked out as if it were not: as a kernel sends it.
+/// The inner checksum is open and those around it are worked out as if it were not: as a kernel
+/// sends it.
 #[test]
 fn what_is_open_inside_a_tunnel_is_finished_and_nothing_else_changes() {
     let mut tried = 0;
@@ -168,7 +170,8 @@ fn what_is_open_inside_a_tunnel_is_finished_and_nothing_else_changes() {
     assert_eq!(tried, 5 * (1 + 16 + 14));
 }
 
-/// What is inside needs no device (ARP, ping), so the tunnel's own checksum is the one that is left open.
+/// What is inside needs no device (ARP, ping), so the tunnel's own checksum is the one that is left
+/// open.
 #[test]
 fn the_open_checksum_of_a_tunnel_itself_is_finished() {
     let packet = inner(4, true);
@@ -278,7 +281,8 @@ fn what_is_no_tunnel_or_not_ours_to_finish_is_left_alone() {
     assert!(finish(&mut ethernet(&deep[20..], false)));
 }
 
-/// Each frame cut off at each byte, its lengths corrected or not: nothing panics, and nothing behind the end is written.
+/// Each frame cut off at each byte, its lengths corrected or not: nothing panics, and nothing
+/// behind the end is written.
 #[test]
 fn frames_that_are_cut_off_do_no_harm() {
     for version in [4, 6] {

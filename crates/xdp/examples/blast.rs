@@ -1,13 +1,17 @@
-//! A generator, and a sink: frames as fast as one core can send them, for measuring a forwarder in between.
+//! A generator, and a sink: frames as fast as one core can send them, for measuring a forwarder in
+//! between.
 //!
-//! `blast [--interface A] [--sink B] [--seconds 10] [--core N] [--bytes 60] [--batch 64] [--budget 256] [--to N] [--window N] …`
+//! `blast [--interface A] [--sink B] [--seconds 10] [--core N] [--bytes 60] [--batch 64] [--budget
+//! 256] [--to N] [--window N] …`
 //!
-//! Sends from A and counts what arrives at B; either alone does, too. 60 bytes are a minimum-size frame without FCS. Frames go to a group
-//! address, or with `--to N` from the station 02:00:00:00:00:N to 02:00:00:00:01:N, as where several blasts share a switch.
+//! Sends from A and counts what arrives at B; either alone does, too. 60 bytes are a minimum-size
+//! frame without FCS. Frames go to a group address, or with `--to N` from the station
+//! 02:00:00:00:00:N to 02:00:00:00:01:N, as where several blasts share a switch.
 //!
-//! Without end it takes all of a core, and what it sends beyond what the forwarder takes costs that core as much as what arrives. With
-//! `--window N` no more than N frames are on their way to the sink at any time, and it sleeps while so many are: the rate is then that
-//! of the forwarder, and cores that it shares with blasts are not spent on frames that nobody takes.
+//! Without end it takes all of a core, and what it sends beyond what the forwarder takes costs that
+//! core as much as what arrives. With `--window N` no more than N frames are on their way to the
+//! sink at any time, and it sleeps while so many are: the rate is then that of the forwarder, and
+//! cores that it shares with blasts are not spent on frames that nobody takes.
 
 use std::time::{Duration, Instant};
 
@@ -120,7 +124,8 @@ impl Window {
     }
 }
 
-/// Sends up to `batch` frames. Returns how many it gave to the kernel, how many completed, and how many of them were lost.
+/// Sends up to `batch` frames. Returns how many it gave to the kernel, how many completed, and how
+/// many of them were lost.
 fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> (u64, u64, u64) {
     let before = idle.len();
     port.complete(idle);

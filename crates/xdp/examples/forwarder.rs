@@ -1,11 +1,12 @@
-//! The bare forwarder: what the rings cost and nothing else. Moves every frame from each of two interfaces to the other;
-//! the switch is measured beside it.
+//! The bare forwarder: what the rings cost and nothing else. Moves every frame from each of two
+//! interfaces to the other; the switch is measured beside it.
 //!
-//! `forwarder --interface A --interface B [--seconds 10] [--core N] [--batch 64] [--budget 256] [--posted 8192]
-//! [--send-buffer BYTES] [--zero-copy auto|off|emulate]`
+//! `forwarder --interface A --interface B [--seconds 10] [--core N] [--batch 64] [--budget 256]
+//! [--posted 8192] [--send-buffer BYTES] [--zero-copy auto|off|emulate]`
 //!
-//! Prints the frames forwarded every second, and at the end what a frame costs in turns that moved a full batch: the median
-//! is what the forwarder can do, even where the generator or other processes keep it from doing so all the time.
+//! Prints the frames forwarded every second, and at the end what a frame costs in turns that moved
+//! a full batch: the median is what the forwarder can do, even where the generator or other
+//! processes keep it from doing so all the time.
 
 use std::time::Instant;
 

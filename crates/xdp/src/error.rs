@@ -1,4 +1,5 @@
-//! What can go wrong when memory or a port is set up: each says what is wrong, where, and what helps.
+//! What can go wrong when memory or a port is set up: each says what is wrong, where, and what
+//! helps.
 
 use std::io;
 

@@ -1,10 +1,10 @@
-//! Packet sockets. One sends whole frames out of an interface, beside the AF_XDP socket of its port: for whoever must
-//! speak while the port's loop cannot.
+//! Packet sockets. One sends whole frames out of an interface, beside the AF_XDP socket of its
+//! port: for whoever must speak while the port's loop cannot.
 //!
 //! Another makes an interface promiscuous for as long as it is there.
 //!
-//! Source: packet(7). With protocol 0 it receives nothing. The frame takes the interface's queueing discipline, so on a veth
-//! whose peer is full it waits there and is not lost.
+//! Source: packet(7). With protocol 0 it receives nothing. The frame takes the interface's queueing
+//! discipline, so on a veth whose peer is full it waits there and is not lost.
 
 use std::io;
 use std::mem::size_of;

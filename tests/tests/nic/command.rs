@@ -1,5 +1,5 @@
-//! What the command line promises beside attaching and detaching: a switch by its name, a namespace by a process in it,
-//! counters, the limit, the order of queues.
+//! What the command line promises beside attaching and detaching: a switch by its name, a namespace
+//! by a process in it, counters, the limit, the order of queues.
 
 use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
@@ -17,7 +17,8 @@ use crate::life::{Cable, FAR};
 /// DSCP 32 is priority 4.
 const FOUR_TOS: u8 = 32 << 2;
 
-/// At 1 Mbit/s the longest pause lasts 33 s and a frame of 1514 bytes takes 12 ms: all can be looked at in between.
+/// At 1 Mbit/s the longest pause lasts 33 s and a frame of 1514 bytes takes 12 ms: all can be
+/// looked at in between.
 const SLOW: &str = "--speed 1M --trust dscp --no-drop 3,4";
 
 /// Sends `frames` datagrams from a socket that has room for all of them.
@@ -59,7 +60,8 @@ impl Drop for Name {
     }
 }
 
-/// One word attaches a container: the switch's name says speed and priorities, a process in the container its namespace.
+/// One word attaches a container: the switch's name says speed and priorities, a process in the
+/// container its namespace.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn a_switch_by_its_name_and_a_namespace_by_a_process() -> Result<()> {

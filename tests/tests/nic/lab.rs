@@ -1,4 +1,5 @@
-//! Two senders and a receiver behind a slow port, on a running daemon; sockets that send as much as they are let.
+//! Two senders and a receiver behind a slow port, on a running daemon; sockets that send as much as
+//! they are let.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -16,12 +17,14 @@ pub const LONG: Duration = Duration::from_secs(10);
 /// DSCP 24 is priority 3, as the IP header's second byte has it.
 pub const NO_DROP_TOS: u8 = 24 << 2;
 
-/// The speed of the senders' ports and of the receiver's: what one CPU that QEMU makes up can do many times over.
+/// The speed of the senders' ports and of the receiver's: what one CPU that QEMU makes up can do
+/// many times over.
 pub const SENDER_SPEED: &str = "100M";
 const RECEIVER_MBPS: u64 = 20;
 
-/// Headroom of each sender's port: 84 ms of its line. A sender that does not obey overruns it within seconds, since even the CPU
-/// that QEMU makes up sends a third more than the receiver's port carries.
+/// Headroom of each sender's port: 84 ms of its line. A sender that does not obey overruns it
+/// within seconds, since even the CPU that QEMU makes up sends a third more than the receiver's
+/// port carries.
 const HEADROOM_CELLS: u32 = 4096;
 
 /// Bytes of a UDP payload in a frame of 1514.
@@ -132,7 +135,8 @@ pub fn dropped(snapshot: &Snapshot) -> Result<u64> {
     Ok(sum)
 }
 
-/// What breaks the promise: headroom exhausted, and what kernels lost on the way out and on the way in.
+/// What breaks the promise: headroom exhausted, and what kernels lost on the way out and on the way
+/// in.
 pub fn broken(snapshot: &Snapshot) -> [(&'static str, u64); 3] {
     [
         ("headroom exhausted", drops(snapshot, "ingress_no_drop")),
@@ -162,7 +166,8 @@ pub struct Sent {
     pub full: u64,
 }
 
-/// Sends datagrams for `duration`, as many as the socket takes, with a pause of `apart` between two.
+/// Sends datagrams for `duration`, as many as the socket takes, with a pause of `apart` between
+/// two.
 pub fn send(
     from: &Endpoint,
     to: &str,

@@ -1,6 +1,7 @@
-//! How fast pauses are obeyed. In a machine where an instruction takes a nanosecond (`cargo xtask vm --shift 0`) the answer is
-//! the same on every machine that runs it. What is on the wire is written down at the far end by tcpdump, which sees the
-//! PFC frames as they leave there and the data as they arrive.
+//! How fast pauses are obeyed. In a machine where an instruction takes a nanosecond (`cargo xtask
+//! vm --shift 0`) the answer is the same on every machine that runs it. What is on the wire is
+//! written down at the far end by tcpdump, which sees the PFC frames as they leave there and the
+//! data as they arrive.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;

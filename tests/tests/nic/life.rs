@@ -1,5 +1,5 @@
-//! Attached, detached, deleted, killed: whatever happens to an interface, nothing stays behind and the kernel has nothing to
-//! complain of (the rig looks for that itself, when all tests are done).
+//! Attached, detached, deleted, killed: whatever happens to an interface, nothing stays behind and
+//! the kernel has nothing to complain of (the rig looks for that itself, when all tests are done).
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use testbed::{Endpoint, Namespace, Process, Testbed, binary, eventually};
 
 use crate::lab::{Full, NO_DROP_TOS, attach, nic, priorities, send, show};
 
-/// Two hosts on one cable, without a switch: `near` has an address of its own, and sends to where `far` is.
+/// Two hosts on one cable, without a switch: `near` has an address of its own, and sends to where
+/// `far` is.
 pub struct Cable {
     pub near: Endpoint,
     pub far: Namespace,
@@ -160,9 +161,9 @@ fn it_goes_with_its_interface_and_with_its_namespace() -> Result<()> {
     nothing_left()
 }
 
-/// Killed at any moment of an attachment: no kind stays registered, so the next attachment works, and once that is taken off
-/// nothing is left of either. The first moments are spread over what an attachment takes here, the others close in on
-/// the one when it is there.
+/// Killed at any moment of an attachment: no kind stays registered, so the next attachment works,
+/// and once that is taken off nothing is left of either. The first moments are spread over what an
+/// attachment takes here, the others close in on the one when it is there.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn killed_half_way() -> Result<()> {

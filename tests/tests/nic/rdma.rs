@@ -1,13 +1,14 @@
-//! Soft-RoCE (`rdma_rxe`) across the switch: two senders, eight queue pairs each. With `sluice nic` no frame is dropped and no
-//! receiver sees a gap in the sequence numbers; without it both happen.
+//! Soft-RoCE (`rdma_rxe`) across the switch: two senders, eight queue pairs each. With `sluice nic`
+//! no frame is dropped and no receiver sees a gap in the sequence numbers; without it both happen.
 
 use anyhow::{Context, Result, ensure};
 use testbed::{Endpoint, Process, Snapshot, eventually};
 
 use crate::lab::{Lab, NO_DROP_TOS, UNBROKEN, broken, dropped};
 
-/// Headroom of each sender's port: 42 ms of its line, and less than eight queue pairs send unasked, since each of them may have
-/// 128 packets on their way (RXE_MAX_UNACKED_PSNS, drivers/infiniband/sw/rxe), which take five cells each.
+/// Headroom of each sender's port: 42 ms of its line, and less than eight queue pairs send unasked,
+/// since each of them may have 128 packets on their way (RXE_MAX_UNACKED_PSNS,
+/// drivers/infiniband/sw/rxe), which take five cells each.
 const HEADROOM_CELLS: u32 = 2048;
 
 /// What the receiver and the senders say of sequences, of all that their devices count.
@@ -58,7 +59,8 @@ fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<Run> {
         let mut command = lab.receiver.namespace.command(program);
         command.args(format!("-d {} -p {} {options}", receiver.0, 18_515 + number).split_whitespace());
         let server = Process::start(program, &mut command)?;
-        // What it says stays in a buffer until it ends; the kernel knows that it waits for somebody to connect.
+        // What it says stays in a buffer until it ends; the kernel knows that it waits for somebody to
+        // connect.
         let waits_in = format!("/proc/{}/wchan", server.pid());
         eventually("a server that waits", || {
             Ok(std::fs::read_to_string(&waits_in)?.contains("ucma").then_some(()))

@@ -1,6 +1,6 @@
-//! A storm of PFC frames: what each costs the host that hears it, by the kernel's own account of BPF run times, and that
-//! nothing else stops. The far end is an AF_XDP port, as a switch is; with `--shift -3` the one CPU carries a million
-//! frames a second, sending and hearing included.
+//! A storm of PFC frames: what each costs the host that hears it, by the kernel's own account of
+//! BPF run times, and that nothing else stops. The far end is an AF_XDP port, as a switch is; with
+//! `--shift -3` the one CPU carries a million frames a second, sending and hearing included.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -104,8 +104,8 @@ impl FarEnd {
     }
 }
 
-/// What the programs of ours took so far, in nanoseconds, and how often they ran: the one at ingress with all that it
-/// sets off.
+/// What the programs of ours took so far, in nanoseconds, and how often they ran: the one at
+/// ingress with all that it sets off.
 fn run_times() -> Result<Vec<(String, u64, u64)>> {
     let listed = std::process::Command::new("bpftool").args(["-j", "prog", "list"]).output()?;
     let programs: serde_json::Value = serde_json::from_slice(&listed.stdout)?;
@@ -116,8 +116,8 @@ fn run_times() -> Result<Vec<(String, u64, u64)>> {
     Ok(timed.filter(|(name, _, count)| name.starts_with("sluice_nic") && *count > 0).collect())
 }
 
-/// With nothing of the priority to be sent, and with a sender that sends as much of it as it may: then each XON makes the
-/// qdisc run.
+/// With nothing of the priority to be sent, and with a sender that sends as much of it as it may:
+/// then each XON makes the qdisc run.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm --shift -3 storm"]
 fn a_storm_stops_nothing_else() -> Result<()> {

@@ -1,4 +1,5 @@
-//! Real applications into one port that is too slow for them: with `sluice nic` nothing is lost, without it much is.
+//! Real applications into one port that is too slow for them: with `sluice nic` nothing is lost,
+//! without it much is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -63,8 +64,8 @@ fn settled(arrived: &AtomicU64) -> Result<()> {
     eventually("everything has arrived", settled)
 }
 
-/// What must hold when nothing is lost: every datagram that a socket took has arrived, no qdisc dropped anything, the
-/// headroom was never exhausted, and the senders were held back by pauses.
+/// What must hold when nothing is lost: every datagram that a socket took has arrived, no qdisc
+/// dropped anything, the headroom was never exhausted, and the senders were held back by pauses.
 fn lossless(lab: &Lab, incast: &Incast) -> Result<()> {
     ensure!(incast.frames() > 1000, "the incast is too small to show anything: {incast:?}");
     assert_eq!(incast.arrived, incast.frames(), "every datagram arrives: {incast:?}");
@@ -185,7 +186,8 @@ fn tagged_frames_with_and_without() -> Result<()> {
     Ok(())
 }
 
-/// `iperf3`, TCP and then UDP, from both senders at once. The answers of the receiver have no-drop too.
+/// `iperf3`, TCP and then UDP, from both senders at once. The answers of the receiver have no-drop
+/// too.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn iperf3_over_tcp_and_udp() -> Result<()> {
@@ -231,8 +233,8 @@ fn iperf3_over_tcp_and_udp() -> Result<()> {
     Ok(())
 }
 
-/// A container behind a bridge of its host: the frames are forwarded, not sent by a socket of that host, and the socket in
-/// the container waits all the same.
+/// A container behind a bridge of its host: the frames are forwarded, not sent by a socket of that
+/// host, and the socket in the container waits all the same.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn through_a_bridge_of_the_host() -> Result<()> {

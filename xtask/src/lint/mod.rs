@@ -130,7 +130,8 @@ mod unit {
         assert_eq!(folder_of("tests/tests/a.rs"), "tests");
         assert_eq!(folder_of("README.md"), ".");
         let finding = |path: &str, line| Finding::new(path, line, Rule::Width, String::new());
-        let counts = count(&[finding("docs/a.md", 1), finding("docs/b.md", 1), finding("README.md", 1)]);
+        let counts =
+            count(&[finding("docs/behavior.md", 1), finding("docs/glossary.md", 1), finding("README.md", 1)]);
         assert_eq!(counts[&(Rule::Width, "docs".to_owned())], 2);
         assert_eq!(counts[&(Rule::Width, ".".to_owned())], 1);
     }

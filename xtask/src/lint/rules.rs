@@ -314,8 +314,8 @@ mod unit {
     #[test]
     fn findings_have_path_line_and_message() {
         let mut findings = Vec::new();
-        check_file("docs/a.md", "\nIt was told.\n", &mut findings);
-        let text = "docs/a.md:2: \"told\": write advertised, sent or reported (word)";
+        check_file("docs/behavior.md", "\nIt was told.\n", &mut findings);
+        let text = "docs/behavior.md:2: \"told\": write advertised, sent or reported (word)";
         assert_eq!(findings[0].to_string(), text);
     }
 

@@ -57,7 +57,8 @@ fn major_version(said: &str) -> Option<u32> {
     said.split_once("version ")?.1.split('.').next()?.parse().ok()
 }
 
-/// Boots, and passes the console on; an error unless the command ended well and the kernel gave no warning.
+/// Boots, and passes the console on; an error unless the command ended well and the kernel gave no
+/// warning.
 pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     let mut command = Command::new(QEMU);
     command.args(["-machine", "q35", "-display", "none", "-serial", "stdio", "-no-reboot"]);
@@ -72,7 +73,8 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
         format!("virtual time, {} ns an instruction", 2f64.powi(vm.shift.into()))
     };
     command.arg("-kernel").arg(&kernel.vmlinuz).arg("-initrd").arg(image);
-    // A machine that is short of CPU while it boots misses timer interrupts, and must not give up for that.
+    // A machine that is short of CPU while it boots misses timer interrupts, and must not give up for
+    // that.
     let calm = "no_timer_check tsc=reliable nowatchdog";
     let line = format!("console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr {calm}{}", clock(vm));
     command.args(["-append", &line]);
@@ -91,7 +93,8 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Pairs of NICs, each on a hub of its own, so that nothing leaves QEMU: one for a port, and virtio's for its host.
+/// Pairs of NICs, each on a hub of its own, so that nothing leaves QEMU: one for a port, and
+/// virtio's for its host.
 fn cables(pairs: u8, port: Nic) -> Vec<String> {
     let end = |pair: u8, end: &str, nic: Nic, address: &str| {
         let id = format!("{end}{pair}");
@@ -102,9 +105,9 @@ fn cables(pairs: u8, port: Nic) -> Vec<String> {
     (1..=pairs).flat_map(both).flatten().collect()
 }
 
-/// What makes an instruction take less than a nanosecond. QEMU cannot count so; but its TSC counts virtual nanoseconds, and a
-/// kernel that is told of a TSC of 8 GHz takes eight of them for one. Its timers, which it does not set by the TSC, come
-/// early then, and it sets them again.
+/// What makes an instruction take less than a nanosecond. QEMU cannot count so; but its TSC counts
+/// virtual nanoseconds, and a kernel that is told of a TSC of 8 GHz takes eight of them for one.
+/// Its timers, which it does not set by the TSC, come early then, and it sets them again.
 fn clock(vm: &Vm) -> String {
     if vm.real_time || vm.shift >= 0 {
         return String::new();

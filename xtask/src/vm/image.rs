@@ -1,5 +1,5 @@
-//! What the booted machine finds: an initramfs with the project's programs, a test program, the tools that tests use, the
-//! libraries of all of them, and the kernel modules that they need.
+//! What the booted machine finds: an initramfs with the project's programs, a test program, the
+//! tools that tests use, the libraries of all of them, and the kernel modules that they need.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -78,8 +78,8 @@ pub struct Programs {
     tests: Vec<(PathBuf, String)>,
 }
 
-/// Builds `sluiced`, `sluice` and test programs, all of them at once, and of the whole workspace: so dependencies are
-/// built once, with the features that `cargo test --workspace` gives them.
+/// Builds `sluiced`, `sluice` and test programs, all of them at once, and of the whole workspace:
+/// so dependencies are built once, with the features that `cargo test --workspace` gives them.
 pub fn build_programs(tests: &[String]) -> Result<Programs> {
     say("building");
     let mut command = cargo();
@@ -162,7 +162,8 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     archive(&root, &kernel.place.join("image.cpio"))
 }
 
-/// The first process. It ends with a line that says how the command ended, and how many warnings the kernel gave.
+/// The first process. It ends with a line that says how the command ended, and how many warnings
+/// the kernel gave.
 const INIT: &str = r#"#!/bin/sh
 export PATH=/bin:/sbin HOME=/ TMPDIR=/tmp SLUICE_BIN_DIR=/bin NO_COLOR=1 RUST_BACKTRACE=0 SLUICE_RIG=1
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev

@@ -1,6 +1,8 @@
-//! Debian's newest kernel of a suite, without installing it: apt in a folder of its own, which knows that suite alone.
+//! Debian's newest kernel of a suite, without installing it: apt in a folder of its own, which
+//! knows that suite alone.
 //!
-//! Names of kernels go stale within weeks, so nothing here has one: `linux-image-amd64` depends on today's.
+//! Names of kernels go stale within weeks, so nothing here has one: `linux-image-amd64` depends on
+//! today's.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! `cargo xtask vm`: boots another kernel in QEMU and runs tests inside, where this machine's kernel cannot (BPF qdiscs,
-//! for one), or to see what holds on an older one. Without KVM too: TCG is enough, only slower.
+//! `cargo xtask vm`: boots another kernel in QEMU and runs tests inside, where this machine's
+//! kernel cannot (BPF qdiscs, for one), or to see what holds on an older one. Without KVM too: TCG
+//! is enough, only slower.
 //!
 //! ```text
 //! kernel.rs   Debian's newest kernel of a suite ─▶ target/vm/SUITE/
@@ -24,12 +25,13 @@ use crate::run::{require_root, say, top};
 pub struct Vm {
     /// Only tests whose name contains this.
     filter: Option<String>,
-    /// The Debian suite whose newest kernel is booted: trixie-backports, sid; trixie has 6.12, bookworm 6.1.
+    /// The Debian suite whose newest kernel is booted: trixie-backports, sid; trixie has 6.12,
+    /// bookworm 6.1.
     #[arg(long, default_value = "trixie-backports")]
     suite: String,
-    /// Test programs, once or several times: files of tests/tests, or of the `tests` of a crate, without their endings. `nic`,
-    /// the default, and `zero_copy`, with `--cables 3`, are made for the machine that is booted; of others all tests are run that are not
-    /// ignored.
+    /// Test programs, once or several times: files of tests/tests, or of the `tests` of a crate,
+    /// without their endings. `nic`, the default, and `zero_copy`, with `--cables 3`, are made
+    /// for the machine that is booted; of others all tests are run that are not ignored.
     #[arg(long, default_value = "nic")]
     test: Vec<String>,
     /// Virtual CPUs.
@@ -38,16 +40,17 @@ pub struct Vm {
     /// Memory in MiB.
     #[arg(long, default_value_t = 3072)]
     memory: u32,
-    /// Virtual time: an instruction takes 2 to this power of nanoseconds, and waiting takes none. So nothing in there depends
-    /// on what else this machine does. With -3 the CPU is about as fast as a real one.
+    /// Virtual time: an instruction takes 2 to this power of nanoseconds, and waiting takes none.
+    /// So nothing in there depends on what else this machine does. With -3 the CPU is about as
+    /// fast as a real one.
     #[arg(long, value_name = "POWER", default_value_t = 2, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i8).range(-4..=10))]
     shift: i8,
     /// The time of this machine instead, and all CPUs at once.
     #[arg(long)]
     real_time: bool,
-    /// So many pairs of NICs, each with a cable between the two: the nth has the addresses 52:54:00:00:00:0n, for a port of a
-    /// switch, and 02:00:00:00:00:0n, for a host.
+    /// So many pairs of NICs, each with a cable between the two: the nth has the addresses
+    /// 52:54:00:00:00:0n, for a port of a switch, and 02:00:00:00:00:0n, for a host.
     #[arg(long, value_name = "PAIRS", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=8))]
     cables: u8,
@@ -72,7 +75,8 @@ pub enum Nic {
 }
 
 impl Nic {
-    /// As QEMU names it. virtio's driver lets a device into memory of its own choice only if it is told that there may be an IOMMU in between.
+    /// As QEMU names it. virtio's driver lets a device into memory of its own choice only if it is
+    /// told that there may be an IOMMU in between.
     fn device(self) -> &'static str {
         match self {
             Nic::Virtio => "virtio-net-pci,rx_queue_size=1024,disable-legacy=on,iommu_platform=on",

@@ -1,9 +1,9 @@
 //! For how long headroom lasts: the time in which a peer that has not been told to stop fills it.
 //!
-//! Rule: the bytes that a group's headroom holds in frames of the worst length ([`worst_case_cells`]), at the port's speed. A
-//! loop in software that stands still for longer may lose frames of the group, however short the cable is. Where a port has no
-//! speed, that of its link counts, or else that which thresholds assume.
-//! Source: docs/behavior.md, "Headroom needed".
+//! Rule: the bytes that a group's headroom holds in frames of the worst length
+//! ([`worst_case_cells`]), at the port's speed. A loop in software that stands still for longer may
+//! lose frames of the group, however short the cable is. Where a port has no speed, that of its
+//! link counts, or else that which thresholds assume. Source: docs/behavior.md, "Headroom needed".
 
 use std::fmt;
 
@@ -93,8 +93,8 @@ pub fn spell_time(ns: u64) -> String {
 mod tests {
     use super::*;
 
-    /// 100 frames of 64 bytes at 1G: 51.2 µs; four times as fast, a quarter of it. Priorities with equally much are told
-    /// together, lossy ones and ports that send no PFC are not.
+    /// 100 frames of 64 bytes at 1G: 51.2 µs; four times as fast, a quarter of it. Priorities with
+    /// equally much are told together, lossy ones and ports that send no PFC are not.
     #[test]
     fn by_port_and_priority() {
         let text = "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 4, 5]\n[port-defaults.pfc.priority.5]\n\

@@ -1,20 +1,24 @@
-//! Advice: what a file may say, but what cannot keep the promise of a no-drop priority. It warns, with the numbers and a
-//! cure, and never refuses.
+//! Advice: what a file may say, but what cannot keep the promise of a no-drop priority. It warns,
+//! with the numbers and a cure, and never refuses.
 //!
-//! - The XOFF thresholds that can meet on one egress queue must not exceed what it may hold, or it drops what ingress
-//!   admitted.
+//! - The XOFF thresholds that can meet on one egress queue must not exceed what it may hold, or it
+//!   drops what ingress admitted.
 //! - What ingress can admit of no-drop queues fits into their pool at egress.
 //! - All headroom together fits into its pool, or not all groups can use theirs at once.
-//! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF ([`switch::buffer::headroom`]).
-//! - PFC needs a trusted field, maps that are the same along the path, and no priority that protocols use.
-//! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the queue.
+//! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF
+//!   ([`switch::buffer::headroom`]).
+//! - PFC needs a trusted field, maps that are the same along the path, and no priority that
+//!   protocols use.
+//! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the
+//!   queue.
 //! - The XON offset is more than the longest frame.
 //! - What is no-drop on one port is so on all that its frames may pass.
 //! - No cell of the shared area is left without a pool.
 //!
-//! Source: docs/behavior.md, "What cannot be lossless"; docs/references.md, "H3C reference" (Setting PFC thresholds;
-//! Configuring PFC).
-//! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is wrong for.
+//! Source: docs/behavior.md, "What cannot be lossless"; docs/references.md, "H3C reference"
+//! (Setting PFC thresholds; Configuring PFC).
+//! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is
+//! wrong for.
 
 use switch::SwitchSettings;
 use switch::buffer::cell::CellSize;
@@ -33,7 +37,8 @@ use crate::tables::ports::Port;
 pub(crate) const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Ports that are listed by name; more are counted.
 const MOST_NAMES: usize = 4;
-/// Priorities of best effort and of network control: docs/references.md, "H3C reference" (Configuring PFC).
+/// Priorities of best effort and of network control: docs/references.md, "H3C reference"
+/// (Configuring PFC).
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
 
 /// Warns of what is right to the letter only. `ports` and `settings` are the same ports.
@@ -110,7 +115,8 @@ impl Lints {
         }
     }
 
-    /// Queues with a limit that what meets on them may exceed: for each limit of the file the worst.
+    /// Queues with a limit that what meets on them may exceed: for each limit of the file the
+    /// worst.
     fn egress_limits(&mut self, ports: &[Port], settings: &SwitchSettings) {
         for it in worst_case_fill::excesses(ports, settings) {
             let (what, cure) = (it.what(), it.cure());
@@ -189,7 +195,8 @@ impl Lints {
         groups().for_each(|(port, p)| self.warn(place, what.clone(), cure.clone(), port, 1 << p));
     }
 
-    /// Reserved cells, XON offset and headroom of each no-drop priority against the port's frames and cable.
+    /// Reserved cells, XON offset and headroom of each no-drop priority against the port's frames
+    /// and cable.
     fn thresholds(&mut self, port: &Port, cell: CellSize) {
         for priority in no_drop(port) {
             self.reserved(port, priority, cell);
@@ -251,7 +258,8 @@ impl Lints {
         self.warn(place, what, cure, port, 1 << priority);
     }
 
-    /// Without a trusted field every frame has the port's priority, and a pause of another one stops nothing.
+    /// Without a trusted field every frame has the port's priority, and a pause of another one
+    /// stops nothing.
     fn trust(&mut self, port: &Port) {
         let trust = port.tables().classify().setting(|table| &table.trust);
         let Some(trust) = trust.filter(|trust| trust.value == Trust::None) else { return };
@@ -276,8 +284,8 @@ impl Lints {
         self.warn(&list.place, what.to_owned(), "take priorities from 1 to 5".to_owned(), port, used);
     }
 
-    /// A frame may come in by any port and leave by any other, so what is no-drop on one is so on all, unless a port says
-    /// itself that PFC is off.
+    /// A frame may come in by any port and leave by any other, so what is no-drop on one is so on
+    /// all, unless a port says itself that PFC is off.
     fn same_no_drop(&mut self, ports: &[Port], priority: usize) {
         let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
         let Some(first) = ports.iter().find(protects) else { return };
@@ -340,8 +348,8 @@ impl Lints {
     }
 }
 
-/// Why so many cells of headroom are too few for a link, and what to do; `None`: they hold what may still arrive after XOFF.
-/// What software adds to that is not in it.
+/// Why so many cells of headroom are too few for a link, and what to do; `None`: they hold what may
+/// still arrive after XOFF. What software adds to that is not in it.
 pub fn headroom_shortage(link: headroom::LinkParams, cell: CellSize, cells: u32) -> Option<(String, String)> {
     let bytes = link.in_transit().total_bytes();
     let needed = headroom::worst_case_cells(bytes, cell);

@@ -1,11 +1,12 @@
 //! Whether what comes in on one port fits the others.
 //!
-//! Rule: ports of one switch have one MTU. A frame that is longer than the interface can send that it is to leave by is dropped there
-//! (`mtu_exceeded`), whatever its priority. So MTUs are compared, and a warning names those that differ.
+//! Rule: ports of one switch have one MTU. A frame that is longer than the interface can send that
+//! it is to leave by is dropped there (`mtu_exceeded`), whatever its priority. So MTUs are
+//! compared, and a warning names those that differ.
 //!
-//! Headroom is reckoned for frames as long as `mtu` of the port says: one that is begun when XOFF goes out is sent whole. So an
-//! interface with no-drop priorities that carries longer ones is warned of, too.
-//! Source: docs/behavior.md, "MTUs", "Headroom needed".
+//! Headroom is reckoned for frames as long as `mtu` of the port says: one that is begun when XOFF
+//! goes out is sent whole. So an interface with no-drop priorities that carries longer ones is
+//! warned of, too. Source: docs/behavior.md, "MTUs", "Headroom needed".
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ pub fn mtu_warning<'a>(ports: impl IntoIterator<Item = (&'a str, u32)>) -> Optio
     ))
 }
 
-/// What is to be said of a no-drop port whose interface has this MTU in bytes; nothing if headroom is reckoned for its frames.
+/// What is to be said of a no-drop port whose interface has this MTU in bytes; nothing if headroom
+/// is reckoned for its frames.
 pub fn headroom_mtu_warning(port: &PortSettings, link: &Link, interface_mtu_bytes: u32) -> Option<String> {
     let reckoned = link.mtu_bytes.unwrap_or(DEFAULT_MTU_BYTES);
     let longest = interface_mtu_bytes.saturating_add(LINK_BYTES).min(*MTU_BYTES.end());

@@ -1,11 +1,12 @@
 //! What may meet on an egress queue, and what the queue may hold.
 //!
-//! Rule: of all ports but the queue's own, each no-drop group whose frames may go to the queue may fill it with its reserved
-//! cells, those up to its XOFF threshold, and its headroom, before all senders have stopped. A limit of the file below that sum
-//! drops what ingress has admitted.
-//! A pool holds what its no-drop queues hold beyond what they are guaranteed, and nothing of that is dropped for want of cells in
-//! it: all such groups together, less the least that a queue is guaranteed, since they may all but wait in one.
-//! Source: docs/behavior.md, "What cannot be lossless".
+//! Rule: of all ports but the queue's own, each no-drop group whose frames may go to the queue may
+//! fill it with its reserved cells, those up to its XOFF threshold, and its headroom, before all
+//! senders have stopped. A limit of the file below that sum drops what ingress has admitted.
+//! A pool holds what its no-drop queues hold beyond what they are guaranteed, and nothing of that
+//! is dropped for want of cells in it: all such groups together, less the least that a queue is
+//! guaranteed, since they may all but wait in one. Source: docs/behavior.md, "What cannot be
+//! lossless".
 
 use switch::SwitchSettings;
 use switch::egress::queue::QueueLimits;
@@ -186,8 +187,8 @@ pub(crate) struct PoolExcess<'p> {
     meeting: WorstCaseFill,
 }
 
-/// For each pool at egress whether what ingress can admit of its no-drop queues may exceed it. But for a frame, a queue with a
-/// dynamic maximum keeps within its pool by itself.
+/// For each pool at egress whether what ingress can admit of its no-drop queues may exceed it. But
+/// for a frame, a queue with a dynamic maximum keeps within its pool by itself.
 pub(crate) fn pool_excesses<'p>(
     buffer: &'p Buffer,
     ports: &'p [Port],

@@ -1,4 +1,5 @@
-//! What is wrong with a file, or not as it should be: every mistake and warning with its place, what it is, and the cure.
+//! What is wrong with a file, or not as it should be: every mistake and warning with its place,
+//! what it is, and the cure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,11 +18,12 @@ pub struct SettingSpan {
     pub span: Range<usize>,
 }
 
-/// Most mistakes of a file that are told, those that come first in it: people correct them and look again, and a hostile file
-/// may have one on each of its lines.
+/// Most mistakes of a file that are told, those that come first in it: people correct them and look
+/// again, and a hostile file may have one on each of its lines.
 pub(crate) const MOST: usize = 100;
 
-/// The mistakes, or warnings, that reading a file has come upon so far: of many those that come first in the file, each once.
+/// The mistakes, or warnings, that reading a file has come upon so far: of many those that come
+/// first in the file, each once.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     /// In the order of the file; at most one more than are told.
@@ -45,8 +47,8 @@ impl Diagnostics {
         self.count == 0
     }
 
-    /// How often something was noted so far, the same thing again or not: whether a part of the file is right is seen by this
-    /// number before it is read and after.
+    /// How often something was noted so far, the same thing again or not: whether a part of the
+    /// file is right is seen by this number before it is read and after.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -56,8 +58,8 @@ impl Diagnostics {
         self.add_lazily(place, || (what.into(), cure.into()));
     }
 
-    /// As [`add`](Self::add), where it takes work to say what is wrong and how to put it right: that work is only done for what
-    /// will be told.
+    /// As [`add`](Self::add), where it takes work to say what is wrong and how to put it right:
+    /// that work is only done for what will be told.
     pub fn add_lazily(&mut self, place: &SettingSpan, explain: impl FnOnce() -> (String, String)) {
         self.note(place, || {
             let (what, cure) = explain();
@@ -65,7 +67,8 @@ impl Diagnostics {
         });
     }
 
-    /// Notes what the TOML parser said of `text`. It knows no setting and no cure, but for what is there twice.
+    /// Notes what the TOML parser said of `text`. It knows no setting and no cure, but for what is
+    /// there twice.
     pub(crate) fn add_syntax(&mut self, error: &toml::de::Error, text: &str) {
         let place = SettingSpan { setting: String::new(), span: error.span().unwrap_or(0..0) };
         let key = text.get(place.span.clone()).filter(|_| error.message() == "duplicate key");
@@ -126,10 +129,10 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// The mistakes of a file, or the warnings about one that is right, in the order of the file; of more than 100 the first, and
-/// that there are more. As text one line each:
-/// `FILE:LINE:COLUMN: SETTING: what is wrong; the cure`. `miette` draws them with the lines of the file, as errors or as
-/// warnings.
+/// The mistakes of a file, or the warnings about one that is right, in the order of the file; of
+/// more than 100 the first, and that there are more. As text one line each:
+/// `FILE:LINE:COLUMN: SETTING: what is wrong; the cure`. `miette` draws them with the lines of the
+/// file, as errors or as warnings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigErrors {
     severity: Severity,
@@ -237,7 +240,8 @@ impl Diagnostic for ConfigErrors {
 mod tests {
     use super::*;
 
-    /// Whatever a file has of them, what is told is explained once and no more is, and it is the first of the file.
+    /// Whatever a file has of them, what is told is explained once and no more is, and it is the
+    /// first of the file.
     #[test]
     fn of_many_mistakes_the_first_are_explained() {
         for backwards in [false, true] {

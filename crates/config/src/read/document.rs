@@ -1,8 +1,8 @@
-//! Reading a TOML file with the place of everything in it, so that every mistake can be shown where it is. The configuration
-//! is read by it, and the simulator's scenarios are.
+//! Reading a TOML file with the place of everything in it, so that every mistake can be shown where
+//! it is. The configuration is read by it, and the simulator's scenarios are.
 //!
-//! A reader takes each setting of a [`Section`] by its name, notes in [`Report`] what is wrong, and goes on, so that one run
-//! finds all mistakes; [`Section::finish`] notes what nobody took.
+//! A reader takes each setting of a [`Section`] by its name, notes in [`Report`] what is wrong, and
+//! goes on, so that one run finds all mistakes; [`Section::finish`] notes what nobody took.
 
 use toml::de::DeTable;
 
@@ -15,7 +15,8 @@ pub use crate::read::table_reader::{Item, Section, Setting};
 /// Bytes of the longest file that is read; a real one has a hundredth of that.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What `read` makes of a file, of which it gets the outermost table. `file_name` only serves to name the file in mistakes.
+/// What `read` makes of a file, of which it gets the outermost table. `file_name` only serves to
+/// name the file in mistakes.
 ///
 /// # Errors
 /// All mistakes that `read` found. Where the text is not TOML at all, `read` is not called.
@@ -40,7 +41,8 @@ pub fn read_file<T>(
     if report.is_empty() { Ok(read) } else { Err(ConfigErrors::new(file_name, text, report)) }
 }
 
-/// The mistake of a file with more than [`MAX_FILE_BYTES`], which nobody needs to read; `bytes`: how many, if that is known.
+/// The mistake of a file with more than [`MAX_FILE_BYTES`], which nobody needs to read; `bytes`:
+/// how many, if that is known.
 pub fn too_long(file_name: &str, bytes: Option<u64>) -> ConfigErrors {
     let mut report = Diagnostics::default();
     let most = spell_mib(MAX_FILE_BYTES);

@@ -1,4 +1,5 @@
-//! Reading TOML: tables, values with a spelling of their own, and diagnostics with their place in the file.
+//! Reading TOML: tables, values with a spelling of their own, and diagnostics with their place in
+//! the file.
 //!
 //! No setting is known here.
 

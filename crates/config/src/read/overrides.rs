@@ -1,7 +1,9 @@
-//! The one look-up of a port's settings: **its own table wins, then `[port-defaults]`, then what holds for the whole switch**.
+//! The one look-up of a port's settings: **its own table wins, then `[port-defaults]`, then what
+//! holds for the whole switch**.
 //!
-//! Both tables have the same settings and are read into the same structs. A setting is looked up when it is wanted, so that
-//! nobody lays tables over one another by hand; what the whole switch says, or a built-in value, comes as the default.
+//! Both tables have the same settings and are read into the same structs. A setting is looked up
+//! when it is wanted, so that nobody lays tables over one another by hand; what the whole switch
+//! says, or a built-in value, comes as the default.
 
 use crate::read::table_reader::Setting;
 

@@ -39,14 +39,14 @@ fn is_speed(bps: &u64) -> bool {
     (1..=MAX_SPEED_BPS).contains(bps)
 }
 
-/// The speed that a text as "500M" or "2.5G" spells, in bit/s; `None` if it spells none, or one of no port: those go up
-/// to 800G.
+/// The speed that a text as "500M" or "2.5G" spells, in bit/s; `None` if it spells none, or one of
+/// no port: those go up to 800G.
 pub fn parse_speed(text: &str) -> Option<u64> {
     parse_units(text, &[("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)]).filter(is_speed)
 }
 
-/// The number that a text as "2.5G" spells, where `units` says what "G" and the like stand for; `None` if it spells none,
-/// or no whole one.
+/// The number that a text as "2.5G" spells, where `units` says what "G" and the like stand for;
+/// `None` if it spells none, or no whole one.
 pub fn parse_units(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     units.iter().find_map(|(name, unit)| multiple(text.strip_suffix(name)?, *unit))
 }
@@ -105,8 +105,8 @@ pub(crate) fn interface(name: Setting<&str>, report: &mut Diagnostics) -> Option
     Some(Setting { value: text.to_owned(), place: name.place })
 }
 
-/// Whether a switch, a port, a profile or a table can have this name: it is shown in tables, and a switch's is part of its
-/// socket's path.
+/// Whether a switch, a port, a profile or a table can have this name: it is shown in tables, and a
+/// switch's is part of its socket's path.
 pub fn is_name(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=NAME_BYTES).contains(&text.len()) && text.bytes().all(legal)
@@ -115,7 +115,8 @@ pub fn is_name(text: &str) -> bool {
 /// What to write for a name that [`is_name`] refuses.
 pub const NAME_CURE: &str = "use up to 64 ASCII letters (a to z, A to Z), digits, '-', '_' and '.'";
 
-/// Takes all tables below `section`, in the order of the file, with their names; those whose name is none are left out.
+/// Takes all tables below `section`, in the order of the file, with their names; those whose name
+/// is none are left out.
 pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> Vec<(String, Section<'d>)> {
     let mut named = Vec::new();
     for (name, section) in section.sections(report) {
@@ -128,7 +129,8 @@ pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> 
     named
 }
 
-/// What `binding` names: one of `known`, each of which is a `what` and written as the example; more names need not be written.
+/// What `binding` names: one of `known`, each of which is a `what` and written as the example; more
+/// names need not be written.
 pub(crate) fn bound<T: Clone>(
     known: &BTreeMap<String, T>,
     binding: &Setting<&str>,

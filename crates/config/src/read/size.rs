@@ -9,7 +9,8 @@ use crate::read::table_reader::{Section, Setting};
 
 /// Bytes of a cell.
 pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
-/// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would be 64 GiB.
+/// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would
+/// be 64 GiB.
 pub const MAX_CELLS: u32 = 1 << 24;
 
 /// What becomes of bytes that fill no whole cell.

@@ -1,4 +1,5 @@
-//! Words in messages: text of the file, quoted on one line, and the known word that was probably meant.
+//! Words in messages: text of the file, quoted on one line, and the known word that was probably
+//! meant.
 
 /// Text from the file in quotes, on one line and not too long.
 pub fn quoted(text: &str) -> String {
@@ -19,8 +20,9 @@ pub(crate) fn quoted_list(words: &[&str], between: &str) -> String {
     words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(between)
 }
 
-/// The known word that was probably meant: one that differs in few letters for its length, or one or two that begin with
-/// what is there (as when the unit was left out). `None` when none or several would do.
+/// The known word that was probably meant: one that differs in few letters for its length, or one
+/// or two that begin with what is there (as when the unit was left out). `None` when none or
+/// several would do.
 pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     // Comparing takes length × length steps, so a monster is not compared at all.
     if word.len() > 64 {

@@ -1,5 +1,6 @@
-//! Reading a TOML table setting by setting, with the place of everything read. What is of the wrong type, out of range
-//! or unknown is noted as a mistake, and the reader goes on, so that one run finds all mistakes.
+//! Reading a TOML table setting by setting, with the place of everything read. What is of the wrong
+//! type, out of range or unknown is noted as a mistake, and the reader goes on, so that one run
+//! finds all mistakes.
 
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
@@ -204,7 +205,8 @@ impl<'d> Section<'d> {
         item.section(place, &cure, report)
     }
 
-    /// Takes all settings whatever they are called, in the order of the file: name, the name's place, value.
+    /// Takes all settings whatever they are called, in the order of the file: name, the name's
+    /// place, value.
     pub(crate) fn entries(&mut self) -> Vec<(&'d str, SettingSpan, Item<'d>)> {
         self.entries.iter_mut().for_each(|entry| entry.taken = true);
         let placed = |entry: &Entry<'d>| {
@@ -274,7 +276,8 @@ impl<'d> Section<'d> {
         self.entries.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.taken = true);
     }
 
-    /// Complains about settings that nobody has taken. Those in `later` are known but do not work yet.
+    /// Complains about settings that nobody has taken. Those in `later` are known but do not work
+    /// yet.
     pub fn finish(self, later: &[&str], report: &mut Diagnostics) {
         for entry in self.entries.iter().filter(|entry| !entry.taken) {
             let place = SettingSpan { setting: self.full_name(entry.name), span: entry.name_span.clone() };

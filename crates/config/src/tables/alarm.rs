@@ -1,8 +1,8 @@
 //! `[alarm]`, and `alarm` of a port: thresholds of buffer use, and of what there are events.
 //!
-//! Rule: a threshold is looked up in the port's own table, then in `[port-defaults]`, then under its queue or priority in
-//! `[alarm]`, then in the percentage of its kind; 100 % if nowhere. A kind is off unless it is enabled.
-//! Source: docs/behavior.md, "Alarms".
+//! Rule: a threshold is looked up in the port's own table, then in `[port-defaults]`, then under
+//! its queue or priority in `[alarm]`, then in the percentage of its kind; 100 % if nowhere. A kind
+//! is off unless it is enabled. Source: docs/behavior.md, "Alarms".
 
 use std::ops::RangeInclusive;
 
@@ -122,8 +122,8 @@ impl AlarmTable {
         self.settings.interval_ns(AlarmKind::Drop).is_some()
     }
 
-    /// Notes thresholds that nothing comes of, since alarms of their kind are off and the file does not say that they shall be.
-    /// Crossings of headroom are counted all the same.
+    /// Notes thresholds that nothing comes of, since alarms of their kind are off and the file does
+    /// not say that they shall be. Crossings of headroom are counted all the same.
     pub(crate) fn warn_of_idle<'t>(
         &'t self,
         ports: impl Iterator<Item = &'t PortAlarmTable>,

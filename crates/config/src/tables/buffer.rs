@@ -1,10 +1,12 @@
-//! `[buffer]`: the areas of the memory, its service pools, and the profiles that ports bind to priorities and queues.
+//! `[buffer]`: the areas of the memory, its service pools, and the profiles that ports bind to
+//! priorities and queues.
 //!
-//! A profile is read into what a port's own thresholds are read into, all of it: what the profile leaves out is 0. Where a
-//! port binds it, it takes the place of whatever the defaults say.
-//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "Inspur white paper" (5.5, 5.6 and 6: profiles, and
-//! `qos buffer-pool ingress`: buffer-size is the `size_bytes` of the pool at ingress, pause-threshold its
-//! `pause_threshold_bytes`) and "H3C reference" (Managing data buffers).
+//! A profile is read into what a port's own thresholds are read into, all of it: what the profile
+//! leaves out is 0. Where a port binds it, it takes the place of whatever the defaults say.
+//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "Inspur white paper" (5.5, 5.6
+//! and 6: profiles, and `qos buffer-pool ingress`: buffer-size is the `size_bytes` of the pool at
+//! ingress, pause-threshold its `pause_threshold_bytes`) and "H3C reference" (Managing data
+//! buffers).
 
 use std::collections::BTreeMap;
 
@@ -189,7 +191,8 @@ impl Buffer {
         }
     }
 
-    /// How to get at least `cells` for an area: by its setting, or else by that called `buffer.{cells_name}`.
+    /// How to get at least `cells` for an area: by its setting, or else by that called
+    /// `buffer.{cells_name}`.
     pub(crate) fn raise(&self, area: Option<&Setting<u32>>, cells_name: &str, cells: u64) -> String {
         match area {
             Some(area) if area.place.setting.ends_with("_bytes") => {

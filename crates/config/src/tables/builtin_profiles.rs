@@ -1,6 +1,7 @@
-//! Profiles that a file can bind without writing them: those that an Inspur switch has from the start. One of the same name
-//! that the file defines takes its place.
-//! Source: docs/references.md, "Inspur white paper" (6: `show qos queue-profile`, `show qos buffer-profile`).
+//! Profiles that a file can bind without writing them: those that an Inspur switch has from the
+//! start. One of the same name that the file defines takes its place.
+//! Source: docs/references.md, "Inspur white paper" (6: `show qos queue-profile`, `show qos
+//! buffer-profile`).
 
 use switch::settings::{Alpha, Guaranteed, Threshold, WredProfile, WredSettings};
 

@@ -1,11 +1,12 @@
-//! What queues do when they grow: WRED tables and queue profiles, which ports bind. Both are the same mechanism
-//! ([`switch::egress::wred`]), so a queue has one of them.
+//! What queues do when they grow: WRED tables and queue profiles, which ports bind. Both are the
+//! same mechanism ([`switch::egress::wred`]), so a queue has one of them.
 //!
-//! A WRED table says all eight queues of a port: each has the defaults until the table says otherwise. So a port that binds one
-//! leaves nothing of the defaults' table. A profile is bound queue by queue, and each queue is a setting of its own. What the port
-//! itself binds wins; for a queue that its table does not write, a profile of the defaults does.
-//! Source: docs/behavior.md, "WRED and ECN"; docs/references.md, "H3C reference" (ECN: tables, and their defaults) and "Inspur
-//! white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
+//! A WRED table says all eight queues of a port: each has the defaults until the table says
+//! otherwise. So a port that binds one leaves nothing of the defaults' table. A profile is bound
+//! queue by queue, and each queue is a setting of its own. What the port itself binds wins; for a
+//! queue that its table does not write, a profile of the defaults does. Source: docs/behavior.md,
+//! "WRED and ECN"; docs/references.md, "H3C reference" (ECN: tables, and their defaults) and
+//! "Inspur white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -135,8 +136,8 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
     Setting { value: settings, place }
 }
 
-/// Reads `queue-profile.NAME`. The lines of a profile without action are checked all the same: it may be switched off for
-/// a while.
+/// Reads `queue-profile.NAME`. The lines of a profile without action are checked all the same: it
+/// may be switched off for a while.
 fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Option<WredSettings> {
     const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
     /// The whole buffer of docs/references.md, "Inspur white paper" (5.2).

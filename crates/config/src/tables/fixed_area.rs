@@ -1,10 +1,12 @@
 //! What of the fixed area is a lossy group's own, where the file does not say.
 //!
-//! Rule: the fixed area is divided evenly among the ports, and a port's part among its eight groups. A lossy group reserves its
-//! eighth, so that nobody else can take it, as its queue has its guaranteed cells at egress; less if the groups whose
-//! reservation the file says, and the protected ones (by PFC or PAUSE), leave less of the area for each. A profile says all, also where it says 0.
-//! Source: docs/behavior.md, "Priority groups"; docs/references.md, "H3C reference" (Fixed area and shared area: nobody can preempt a
-//! queue's share) and "H3C white paper" (a minimum for each queue of each port).
+//! Rule: the fixed area is divided evenly among the ports, and a port's part among its eight
+//! groups. A lossy group reserves its eighth, so that nobody else can take it, as its queue has its
+//! guaranteed cells at egress; less if the groups whose reservation the file says, and the
+//! protected ones (by PFC or PAUSE), leave less of the area for each. A profile says all, also
+//! where it says 0. Source: docs/behavior.md, "Priority groups"; docs/references.md, "H3C
+//! reference" (Fixed area and shared area: nobody can preempt a queue's share) and "H3C white
+//! paper" (a minimum for each queue of each port).
 
 use switch::settings::PRIORITIES;
 
@@ -17,7 +19,8 @@ pub(crate) struct Share {
     pub(crate) cells: u32,
 }
 
-/// What each lossy group of which the file says no reservation gets of a fixed area of so many cells.
+/// What each lossy group of which the file says no reservation gets of a fixed area of so many
+/// cells.
 pub(crate) fn shares(ports: &[Port], fixed_cells: u32) -> Vec<Share> {
     let mut shares = Vec::new();
     let mut reserved_cells = 0;

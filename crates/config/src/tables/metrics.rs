@@ -1,7 +1,8 @@
-//! `[metrics]`: what a running switch counts, for Prometheus and whoever else reads OpenMetrics, and the live page for browsers.
+//! `[metrics]`: what a running switch counts, for Prometheus and whoever else reads OpenMetrics,
+//! and the live page for browsers.
 //!
-//! Rule: nothing is served unless asked for, and then on the loopback address unless told otherwise: whoever reaches the address reads
-//! it, without a password. Source: docs/metrics.md.
+//! Rule: nothing is served unless asked for, and then on the loopback address unless told
+//! otherwise: whoever reaches the address reads it, without a password. Source: docs/metrics.md.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,7 +1,7 @@
 //! `[port-defaults]` and `[port.NAME]`: the tables of the file, and the settings that come of them.
 //!
-//! Both have the same settings and are read the same way, into a [`PortTable`]. A [`Port`] looks each setting up in its own
-//! table, then in the defaults ([`Layers`]).
+//! Both have the same settings and are read the same way, into a [`PortTable`]. A [`Port`] looks
+//! each setting up in its own table, then in the defaults ([`Layers`]).
 
 use std::ops::RangeInclusive;
 
@@ -25,7 +25,8 @@ use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
 
 /// Numbers of cores.
 pub(crate) const CORES: RangeInclusive<usize> = 0..=1023;
-/// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
+/// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send
+/// none.
 const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
 /// Metres of a cable: optics for more do not go with PFC.
 pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
@@ -314,8 +315,8 @@ impl Overrides<'_, PfcTable> {
         self.value(|table| &table.no_drop, 0)
     }
 
-    /// Bit i: PFC protects priority i. **With PFC off no priority is no-drop**: `no_drop` and all that PFC would need have
-    /// no effect, and the groups are lossy ones.
+    /// Bit i: PFC protects priority i. **With PFC off no priority is no-drop**: `no_drop` and all
+    /// that PFC would need have no effect, and the groups are lossy ones.
     fn no_drop(self) -> u8 {
         if self.is_on() { self.list() } else { 0 }
     }

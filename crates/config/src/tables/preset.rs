@@ -1,10 +1,11 @@
-//! Presets: the buffers of the documents' switches by name, so that "as on that switch" is one line, `preset = "h3c-s6850"` in
-//! `[buffer]`. Settings of the file win over their preset.
+//! Presets: the buffers of the documents' switches by name, so that "as on that switch" is one
+//! line, `preset = "h3c-s6850"` in `[buffer]`. Settings of the file win over their preset.
 //!
-//! Rule: a preset gives the bytes of a cell, all cells, the headroom pool, and what a no-drop group reserves by default. The
-//! headroom of a group is by speed and the same on all of them ([`switch::settings::GroupSettings::default_for`]). Without a
-//! preset a no-drop group reserves what it does on the chip with cells of the same size.
-//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "H3C reference" (Cell resources: cells; Setting PFC thresholds:
+//! Rule: a preset gives the bytes of a cell, all cells, the headroom pool, and what a no-drop group
+//! reserves by default. The headroom of a group is by speed and the same on all of them
+//! ([`switch::settings::GroupSettings::default_for`]). Without a preset a no-drop group reserves
+//! what it does on the chip with cells of the same size. Source: docs/behavior.md, "Areas and
+//! pools"; docs/references.md, "H3C reference" (Cell resources: cells; Setting PFC thresholds:
 //! totals, headroom pools, and table 7, R6616 and later).
 
 /// The buffer of a switch.

@@ -1,7 +1,8 @@
 //! The sensor paths: what collectors can subscribe to.
 //!
 //! Rule: a path is periodic or an event path, and never both; names are compared without case.
-//! Source: docs/telemetry.md; docs/references.md, "H3C reference" (reporting by gRPC: buffer usage, PFC, ECN).
+//! Source: docs/telemetry.md; docs/references.md, "H3C reference" (reporting by gRPC: buffer usage,
+//! PFC, ECN).
 
 /// A sensor path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +90,8 @@ impl SensorPath {
         matches!(self, Self::PortQueOverrunEvent | Self::PortQueDropEvent | Self::Events)
     }
 
-    /// Reading it begins the watermark "since the last read" again: its peaks are those of an interval.
+    /// Reading it begins the watermark "since the last read" again: its peaks are those of an
+    /// interval.
     pub fn reads_watermarks(self) -> bool {
         matches!(self, Self::CommBufferUsages | Self::CommHeadroomUsages)
     }

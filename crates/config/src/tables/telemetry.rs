@@ -1,8 +1,9 @@
 //! `[telemetry]`: what is reported, to whom, and how often.
 //!
-//! Rule: a subscription binds sensor groups to destination groups. A group of periodic paths needs an interval, a group of
-//! event paths takes none; either mistake is refused, as nothing would be reported. Source: docs/telemetry.md;
-//! docs/references.md, "H3C reference" (configuring the device as a gRPC client).
+//! Rule: a subscription binds sensor groups to destination groups. A group of periodic paths needs
+//! an interval, a group of event paths takes none; either mistake is refused, as nothing would be
+//! reported. Source: docs/telemetry.md; docs/references.md, "H3C reference" (configuring the device
+//! as a gRPC client).
 
 use std::collections::BTreeMap;
 
@@ -292,7 +293,8 @@ fn is_service(path: &str) -> bool {
     path.len() <= 200 && parts.is_some_and(|(service, method)| legal(service) && legal(method))
 }
 
-/// The host and the port of `text`: an address, an IPv6 address in brackets, or a name, and a port that may be missing.
+/// The host and the port of `text`: an address, an IPv6 address in brackets, or a name, and a port
+/// that may be missing.
 fn host_and_port(text: &str) -> Option<(&str, u16)> {
     let port = |text: &str| match text.strip_prefix(':') {
         None => text.is_empty().then_some(PORT),

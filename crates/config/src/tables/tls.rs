@@ -1,6 +1,8 @@
-//! `tls` of a destination group: connections to its collectors are encrypted, and both ends may have to say who they are.
+//! `tls` of a destination group: connections to its collectors are encrypted, and both ends may
+//! have to say who they are.
 //!
-//! Rule: paths are relative to the file that names them. A certificate of ours goes with its key. Source: docs/telemetry.md, "TLS".
+//! Rule: paths are relative to the file that names them. A certificate of ours goes with its key.
+//! Source: docs/telemetry.md, "TLS".
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,7 +17,8 @@ use crate::read::table_reader::{Section, Setting};
 pub struct Tls {
     /// Certificates of the authorities that are trusted; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// The name that the collectors' certificates must be for; `None`: what they are called in the file.
+    /// The name that the collectors' certificates must be for; `None`: what they are called in the
+    /// file.
     pub server_name: Option<String>,
     /// What we show.
     pub identity: Option<TlsIdentity>,

@@ -49,7 +49,8 @@ pub(crate) fn interfaces(ports: &[Port], report: &mut Diagnostics) {
     }
 }
 
-/// A port's core is one of those that serve ports, as the first of them may or may not, and there is a choice.
+/// A port's core is one of those that serve ports, as the first of them may or may not, and there
+/// is a choice.
 pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), report: &mut Diagnostics) {
     let serving = if first_serves { cores } else { &cores[1..] };
     let list = serving.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
@@ -89,7 +90,8 @@ pub(crate) fn pause_times(ports: &[Port], report: &mut Diagnostics) {
     }
 }
 
-/// A link has PFC or PAUSE: PAUSE would stop priorities that PFC keeps going (IEEE 802.1Q-2022 clause 36 has PFC take its place).
+/// A link has PFC or PAUSE: PAUSE would stop priorities that PFC keeps going (IEEE 802.1Q-2022
+/// clause 36 has PFC take its place).
 pub(crate) fn one_flow_control(ports: &[Port], report: &mut Diagnostics) {
     let mut told = Vec::new();
     for port in ports {
@@ -105,8 +107,9 @@ pub(crate) fn one_flow_control(ports: &[Port], report: &mut Diagnostics) {
     }
 }
 
-/// Settings that can have no effect, since a setting that they need is missing. Defaults must have an effect on one port
-/// at least; a single port may well go without. Where a setting could not be read, what needs it would take the blame.
+/// Settings that can have no effect, since a setting that they need is missing. Defaults must have
+/// an effect on one port at least; a single port may well go without. Where a setting could not be
+/// read, what needs it would take the blame.
 pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Diagnostics) {
     let is_right = |port: &Port| !port.own.is_wrong && !defaults.is_wrong;
     for port in ports {
@@ -190,9 +193,10 @@ fn needs_rate(table: &PortTable, effective: &[Overrides<PortTable>], report: &mu
     }
 }
 
-/// Headroom and XON exist for no-drop priorities only; a reservation and a threshold any group can have. What counts is
-/// the list, not the mode: PFC can be switched off for a while without touching its settings. A profile may be bound to
-/// lossy priorities too: it says more than they need.
+/// Headroom and XON exist for no-drop priorities only; a reservation and a threshold any group can
+/// have. What counts is the list, not the mode: PFC can be switched off for a while without
+/// touching its settings. A profile may be bound to lossy priorities too: it says more than they
+/// need.
 fn needs_no_drop(
     table: &PortTable,
     effective: &[Overrides<PortTable>],
@@ -215,7 +219,8 @@ fn needs_no_drop(
     }
 }
 
-/// On a no-drop queue WRED without ECN does nothing, and elsewhere what is not ECT drops without being asked for.
+/// On a no-drop queue WRED without ECN does nothing, and elsewhere what is not ECT drops without
+/// being asked for.
 pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &mut Diagnostics) {
     // As `pfc` of a port: what is listed counts even while PFC is off, but then nothing is protected.
     let listed = queues(ports, bridge, |port| port.tables().pfc().list());
@@ -249,7 +254,8 @@ fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -
     ports.iter().fold(0, |all, port| all | of_port(port))
 }
 
-/// Cells that the fixed area must have: the groups' reserved cells and the queues' guaranteed cells are two views of it.
+/// Cells that the fixed area must have: the groups' reserved cells and the queues' guaranteed cells
+/// are two views of it.
 pub(crate) fn fixed_cells_needed(ports: &[Port]) -> u64 {
     reserved_cells(ports).max(guaranteed_cells(ports))
 }
@@ -319,7 +325,8 @@ pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report
     }
 }
 
-/// A fixed area that the file gives has the `cells` that are taken of it; one that it does not give grows with them.
+/// A fixed area that the file gives has the `cells` that are taken of it; one that it does not give
+/// grows with them.
 fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report: &mut Diagnostics) {
     if let Some(fixed) = &buffer.fixed_cells
         && cells > u64::from(fixed.value)
@@ -330,8 +337,8 @@ fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report:
     }
 }
 
-/// Pools with sizes of their own fit: at ingress into the shared area, at egress into the whole buffer; a pause threshold can be
-/// reached.
+/// Pools with sizes of their own fit: at ingress into the shared area, at egress into the whole
+/// buffer; a pause threshold can be reached.
 fn pool_sizes(buffer: &Buffer, report: &mut Diagnostics) {
     let settings = &buffer.settings;
     for (pools, sizes, most, of) in [

@@ -1,5 +1,5 @@
-//! What the VLANs of all ports must be together: every port has some or none has, an access port has the one of its PVID, and what a
-//! static address says agrees.
+//! What the VLANs of all ports must be together: every port has some or none has, an access port
+//! has the one of its PVID, and what a static address says agrees.
 
 use switch::settings::VlanSettings;
 

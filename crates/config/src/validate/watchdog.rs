@@ -1,5 +1,5 @@
-//! What the settings of the watchdog ask of other settings: that what is watched is no-drop and obeyed, and that storms are
-//! counted for longer than one takes to be found.
+//! What the settings of the watchdog ask of other settings: that what is watched is no-drop and
+//! obeyed, and that storms are counted for longer than one takes to be found.
 //! Source: docs/watchdog.md.
 
 use switch::settings::PRIORITIES;
@@ -12,7 +12,8 @@ use crate::tables::ports::{Port, PortTable};
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
-/// What `table` watches is no-drop, and obeyed, on one of `effective`; and what says how something is watched has something.
+/// What `table` watches is no-drop, and obeyed, on one of `effective`; and what says how something
+/// is watched has something.
 pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     let watchdog = &table.pfc.watchdog;
     for (priority, of) in watchdog.priorities.iter().enumerate() {

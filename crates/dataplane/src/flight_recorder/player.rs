@@ -1,7 +1,8 @@
-//! Where a replay takes place: the switch of a checkpoint, and memory that runs out where that of the recording did.
+//! Where a replay takes place: the switch of a checkpoint, and memory that runs out where that of
+//! the recording did.
 //!
-//! Rule: a frame has another number here than in the recording; what is not recorded of its bytes is zero, as the switch does not read it.
-//! Source: docs/recorder.md.
+//! Rule: a frame has another number here than in the recording; what is not recorded of its bytes
+//! is zero, as the switch does not read it. Source: docs/recorder.md.
 
 use bytes::Buf;
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, chunks_of};
@@ -9,7 +10,8 @@ use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, 
 use super::error::Error;
 use crate::flight_recorder::recorder::{CONTROL_BYTES, TUNNEL_HEADER_BYTES, header_bytes, is_control};
 
-/// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame that it writes.
+/// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame
+/// that it writes.
 const FRAME_BYTES: usize = 128;
 const _: () = assert!(FRAME_BYTES >= TUNNEL_HEADER_BYTES && FRAME_BYTES >= CONTROL_BYTES);
 
@@ -23,8 +25,8 @@ pub(super) struct Player {
     pub(super) outgoing: Vec<TxDesc>,
 }
 
-/// Memory in which as many frames are free as were free in the recording, so that it runs out where that did. A long one counts
-/// as the pieces that it lay in.
+/// Memory in which as many frames are free as were free in the recording, so that it runs out where
+/// that did. A long one counts as the pieces that it lay in.
 #[derive(Debug)]
 pub(super) struct PlayerMemory {
     heap: HeapMemory,
@@ -193,7 +195,8 @@ impl Player {
 mod tests {
     use super::*;
 
-    /// A long frame takes and gives back what it took in the recording, and memory is short when that was.
+    /// A long frame takes and gives back what it took in the recording, and memory is short when
+    /// that was.
     #[test]
     fn a_long_frame_counts_as_its_pieces() {
         let heap = HeapMemory::new(8, FRAME_BYTES);

@@ -1,16 +1,17 @@
-//! The flight recorder: writes down all that a loop gives its switch, so that the same switch can be taken through it
-//! again ([`crate::flight_recorder::replay`]).
+//! The flight recorder: writes down all that a loop gives its switch, so that the same switch can
+//! be taken through it again ([`crate::flight_recorder::replay`]).
 //!
-//! A recording is one or more segments. A segment begins with a checkpoint, the whole state of the switch at the beginning of a
-//! turn, and goes on with entries in the order in which the switch was called: a tag, a port number where there is
-//! one, then the entry's numbers, little-endian. Of a frame that came in it keeps the number of its memory, its length and
-//! its first [`header_bytes`] (or [`CONTROL_BYTES`]), which is all that the switch ever reads; of frames that left, numbers and lengths, which
-//! the replay compares.
+//! A recording is one or more segments. A segment begins with a checkpoint, the whole state of the
+//! switch at the beginning of a turn, and goes on with entries in the order in which the switch was
+//! called: a tag, a port number where there is one, then the entry's numbers, little-endian. Of a
+//! frame that came in it keeps the number of its memory, its length and its first [`header_bytes`]
+//! (or [`CONTROL_BYTES`]), which is all that the switch ever reads; of frames that left, numbers
+//! and lengths, which the replay compares.
 //!
-//! Rule: the loop never waits and never allocates for its recorder. It fills chunks that the daemon hands it by a [`Reel`]; if there
-//! is none left, the segment breaks off, and the next one begins when there is one again. Nothing is recorded of the gap
-//! and nothing else suffers. Every second a new segment begins, so that the oldest can be forgotten.
-//! Source: `docs/recorder.md`.
+//! Rule: the loop never waits and never allocates for its recorder. It fills chunks that the daemon
+//! hands it by a [`Reel`]; if there is none left, the segment breaks off, and the next one begins
+//! when there is one again. Nothing is recorded of the gap and nothing else suffers. Every second a
+//! new segment begins, so that the oldest can be forgotten. Source: `docs/recorder.md`.
 
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ use wire::tunnel::LONGEST_VXLAN_HEADERS_BYTES;
 
 use crate::frame_batch::LOOK_AHEAD;
 
-/// Bytes of a frame that are kept: the Ethernet header, two tags, and the two bytes of an IP packet that its DSCP and ECN are in.
+/// Bytes of a frame that are kept: the Ethernet header, two tags, and the two bytes of an IP packet
+/// that its DSCP and ECN are in.
 pub const HEADER_BYTES: usize = 24;
 /// The same of a MAC control frame: all of PFC but its padding.
 pub const CONTROL_BYTES: usize = 34;
@@ -52,7 +54,8 @@ pub(crate) enum EntryKind {
     Turn,
     /// Port, count u16, frame numbers u32.
     Completed,
-    /// Port, free frames of the memory u32, count u16, then for each frame its number u32, length u16, header.
+    /// Port, free frames of the memory u32, count u16, then for each frame its number u32, length
+    /// u16, header.
     Received,
     /// Port, frames u32 that wait in its RX rings.
     Waiting,
@@ -66,7 +69,8 @@ pub(crate) enum EntryKind {
     Sent,
     /// Port, count u16, frame numbers u32, which the kernel lost.
     KernelLost,
-    /// Port, frames u64 that the guard sent, those that paused each priority 8 × u64, time u64 of the last.
+    /// Port, frames u64 that the guard sent, those that paused each priority 8 × u64, time u64 of
+    /// the last.
     Guard,
     /// Somebody asked when something is due, at the time u64.
     Deadline,
@@ -309,7 +313,8 @@ impl Recorder {
 
     #[inline]
     pub(crate) fn waiting(&mut self, port: usize, frames: u32) {
-        // The same small number again changes nothing; of large ones each is looked at together with what was taken.
+        // The same small number again changes nothing; of large ones each is looked at together with what
+        // was taken.
         if self.waiting[port] != frames || frames > XON_FRAMES {
             self.waiting[port] = frames;
             self.of_port(EntryKind::Waiting, port, |out| out.put_u32_le(frames));
@@ -482,7 +487,8 @@ fn put_outgoing(out: &mut Vec<u8>, frames: &[TxDesc]) {
     }
 }
 
-/// Appends a tag, a length and that many bytes of a value. False, and nothing is appended, if it cannot be written.
+/// Appends a tag, a length and that many bytes of a value. False, and nothing is appended, if it
+/// cannot be written.
 fn put_value(out: &mut Vec<u8>, tag: EntryKind, value: &impl serde::Serialize) -> bool {
     let start = out.len();
     out.put_u8(tag as u8);

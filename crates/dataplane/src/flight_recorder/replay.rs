@@ -1,9 +1,11 @@
-//! Takes a switch through a recording ([`crate::flight_recorder::recorder`]): the same calls with the same arguments in the same order, so that it
-//! comes to the same state, to the cell and the nanosecond.
+//! Takes a switch through a recording ([`crate::flight_recorder::recorder`]): the same calls with
+//! the same arguments in the same order, so that it comes to the same state, to the cell and the
+//! nanosecond.
 //!
-//! Rule: a replay believes nothing. What the switch sends is compared with what was sent, frame by frame; its events with those that were
-//! told; and at each checkpoint every field of its snapshot with that of the switch in the checkpoint. The first difference ends
-//! it: either this is another version of the switch, or the switch went by something that the recorder does not know of.
+//! Rule: a replay believes nothing. What the switch sends is compared with what was sent, frame by
+//! frame; its events with those that were told; and at each checkpoint every field of its snapshot
+//! with that of the switch in the checkpoint. The first difference ends it: either this is another
+//! version of the switch, or the switch went by something that the recorder does not know of.
 //! Source: `docs/recorder.md`.
 
 use bytes::Buf;
@@ -64,7 +66,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Goes on to the end of the recording, or to the first turn at or after `until`. `told` is given each event.
+    /// Goes on to the end of the recording, or to the first turn at or after `until`. `told` is
+    /// given each event.
     ///
     /// # Errors
     /// See [`Error`].
@@ -80,7 +83,8 @@ impl<'a> Replay<'a> {
         &self.totals
     }
 
-    /// All that the switch counts, at the time of the turn that was replayed last. Nothing before the first checkpoint.
+    /// All that the switch counts, at the time of the turn that was replayed last. Nothing before
+    /// the first checkpoint.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         let stage = self.stage.as_mut()?;
         let mut snapshot = Snapshot::default();
@@ -88,7 +92,8 @@ impl<'a> Replay<'a> {
         Some(snapshot)
     }
 
-    /// The last snapshot that the daemon asked for, and so what an operator was shown then (but for what the loop adds of its own).
+    /// The last snapshot that the daemon asked for, and so what an operator was shown then (but for
+    /// what the loop adds of its own).
     pub fn asked(&self) -> Option<&Snapshot> {
         self.asked.as_ref()
     }
@@ -247,7 +252,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The switch as it was then: compared with the one that has come so far, if there is one, and taken in its place.
+    /// The switch as it was then: compared with the one that has come so far, if there is one, and
+    /// taken in its place.
     fn checkpoint(&mut self) -> Result<(), Error> {
         let (now, forwards, continues, mut switch): (Instant, bool, bool, Switch) = self.value()?;
         let mut recorded = Snapshot::default();
@@ -297,7 +303,8 @@ fn no_checkpoint() -> Error {
     Error::Malformed("it does not begin with a checkpoint".into())
 }
 
-/// How two snapshots differ: the first field that does, with both values. Nothing if they are equal.
+/// How two snapshots differ: the first field that does, with both values. Nothing if they are
+/// equal.
 pub fn difference(recorded: &Snapshot, replayed: &Snapshot) -> Option<String> {
     if recorded == replayed {
         return None;

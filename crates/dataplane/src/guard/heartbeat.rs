@@ -1,9 +1,10 @@
-//! What a loop and its guard tell each other: that the loop turns, and what the guard did while it did not.
+//! What a loop and its guard tell each other: that the loop turns, and what the guard did while it
+//! did not.
 //!
-//! Rule: the loop says at each turn what time it is, and says so before it goes to sleep. The guard only reads that. What it told the
-//! peers in the loop's place it leaves here, and the loop takes it at its next turn, so that the switch's refresh, XON
-//! and counters stay true. Neither waits for the other.
-//! Source: docs/behavior.md, "A loop that stands still".
+//! Rule: the loop says at each turn what time it is, and says so before it goes to sleep. The guard
+//! only reads that. What it told the peers in the loop's place it leaves here, and the loop takes
+//! it at its next turn, so that the switch's refresh, XON and counters stay true. Neither waits for
+//! the other. Source: docs/behavior.md, "A loop that stands still".
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -86,7 +87,8 @@ impl Heartbeat {
         self.refresh_ns.store(nanos, Relaxed);
     }
 
-    /// XOFF is repeated after so long, or sooner where settings that the loop does not know yet say so.
+    /// XOFF is repeated after so long, or sooner where settings that the loop does not know yet say
+    /// so.
     pub fn refresh_ns(&self) -> Nanos {
         self.refresh_ns.load(Relaxed)
     }
@@ -134,8 +136,8 @@ impl Heartbeat {
         self.has_news.store(true, std::sync::atomic::Ordering::Release);
     }
 
-    /// Takes what the guard has left; the loop calls it once a turn. `told` is given a port's number, the frames that the guard sent for
-    /// it, and when the last of them left.
+    /// Takes what the guard has left; the loop calls it once a turn. `told` is given a port's
+    /// number, the frames that the guard sent for it, and when the last of them left.
     #[inline]
     pub(crate) fn take(&self, told: impl FnMut(usize, PfcCount, Instant)) {
         if self.has_news.load(Relaxed) {
@@ -158,5 +160,6 @@ impl Heartbeat {
     }
 }
 
-/// A loop that keeps up turns a thousand times in this time. What the peers send meanwhile must fit the posted frames.
+/// A loop that keeps up turns a thousand times in this time. What the peers send meanwhile must fit
+/// the posted frames.
 pub const STALL_NS: Nanos = 1_000_000;

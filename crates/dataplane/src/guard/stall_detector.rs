@@ -1,9 +1,11 @@
 //! The guard's judgement: does the loop stand still, and must its peers be told to stop?
 //!
-//! Rule: a loop that began its last turn more than [`STALL_NS`] ago stands still, and so does one that sleeps while frames have
-//! waited for it that long; less where a pause that the loop would have refreshed by then is over sooner. While it does, the no-drop priorities of all peers are paused, and paused again before the
-//! pause has passed, in the loop's place; once the loop turns, it is the loop that says XON. After [`GIVE_UP_NS`] the loop
-//! is taken for dead, and peers are left alone: a pause without end would be a storm.
+//! Rule: a loop that began its last turn more than [`STALL_NS`] ago stands still, and so does one
+//! that sleeps while frames have waited for it that long; less where a pause that the loop would
+//! have refreshed by then is over sooner. While it does, the no-drop priorities of all peers are
+//! paused, and paused again before the pause has passed, in the loop's place; once the loop turns,
+//! it is the loop that says XON. After [`GIVE_UP_NS`] the loop is taken for dead, and peers are
+//! left alone: a pause without end would be a storm.
 //!
 //! ```text
 //!             turned > STALL_NS or refresh_ns ago, or asleep with frames that long
@@ -20,7 +22,8 @@ use crate::guard::heartbeat::{LoopState, STALL_NS};
 
 /// A loop that has stood still for this long is dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
-/// How often to look while the loop is awake, or frames wait for it; as often as a pause is refreshed, if that is more often …
+/// How often to look while the loop is awake, or frames wait for it; as often as a pause is
+/// refreshed, if that is more often …
 const LOOK_NS: Nanos = 1_000_000;
 /// … but no more often than this.
 const SHORTEST_LOOK_NS: Nanos = 100_000;
@@ -46,8 +49,9 @@ pub struct StallDetector {
 }
 
 impl StallDetector {
-    /// Looks at the loop. True: tell the peers now. `frames_wait` says whether frames have come in that nobody took; it
-    /// is only asked while the loop sleeps. XOFF lasts for some `refresh_ns` at least.
+    /// Looks at the loop. True: tell the peers now. `frames_wait` says whether frames have come in
+    /// that nobody took; it is only asked while the loop sleeps. XOFF lasts for some
+    /// `refresh_ns` at least.
     pub fn look(
         &mut self,
         pulse: LoopState,
@@ -100,8 +104,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// What the loop says, and whether frames wait, at each half millisecond from `start_ms` on; when the peers are
-    /// told, in half milliseconds. They are told again after 2 ms.
+    /// What the loop says, and whether frames wait, at each half millisecond from `start_ms` on;
+    /// when the peers are told, in half milliseconds. They are told again after 2 ms.
     fn told(pulses: &[(LoopState, bool)]) -> Vec<usize> {
         let mut vigil = StallDetector::default();
         let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
@@ -137,7 +141,8 @@ mod tests {
         assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
     }
 
-    /// A peer at 100 Gbit/s hears a pause of 335 µs: the loop refreshes it after 112, and so must the guard.
+    /// A peer at 100 Gbit/s hears a pause of 335 µs: the loop refreshes it after 112, and so must
+    /// the guard.
     #[test]
     fn a_short_pause_is_guarded_more_closely() {
         let mut vigil = StallDetector::default();

@@ -1,8 +1,10 @@
-//! A belt between two loops: things go from one to the other in batches, without either ever waiting.
+//! A belt between two loops: things go from one to the other in batches, without either ever
+//! waiting.
 //!
-//! Rule: one side puts batches on, the other takes them off, in the same order. There are as many batches as at the start, full or
-//! empty, so a belt is bounded and nothing is allocated; where none is empty, whoever wants to put something on keeps it, and tries
-//! again later. Source: docs/multi-core.md, "Belts".
+//! Rule: one side puts batches on, the other takes them off, in the same order. There are as many
+//! batches as at the start, full or empty, so a belt is bounded and nothing is allocated; where
+//! none is empty, whoever wants to put something on keeps it, and tries again later. Source:
+//! docs/multi-core.md, "Belts".
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -56,8 +58,8 @@ impl<T> BatchRing<T> {
         self.things.load(Relaxed)
     }
 
-    /// Puts on the first of `things`, as many as one batch holds, or none, with a note. False, and nothing has changed: no batch is
-    /// empty.
+    /// Puts on the first of `things`, as many as one batch holds, or none, with a note. False, and
+    /// nothing has changed: no batch is empty.
     #[inline]
     pub(crate) fn put(&self, note: u32, things: &mut Vec<T>) -> bool {
         let Some(mut batch) = self.empty.pop() else { return false };

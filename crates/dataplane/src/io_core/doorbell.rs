@@ -1,8 +1,9 @@
 //! A doorbell: wakes a loop that sleeps, and costs next to nothing while it is awake.
 //!
-//! Rule: the sleeper says that it lies down, looks once more whether something has been left for it, and only then sleeps. Whoever
-//! leaves something does so first, and then looks whether the sleeper lies. In between both have a fence: of two who each write and
-//! then read what the other writes, at least one sees the other's (Dekker), so nothing is left lying beside a sleeper.
+//! Rule: the sleeper says that it lies down, looks once more whether something has been left for
+//! it, and only then sleeps. Whoever leaves something does so first, and then looks whether the
+//! sleeper lies. In between both have a fence: of two who each write and then read what the other
+//! writes, at least one sees the other's (Dekker), so nothing is left lying beside a sleeper.
 //!
 //! `tests/doorbell.rs` tries all orders of both, with `loom`.
 

@@ -1,9 +1,11 @@
-//! A line: the loop of a core that serves ports and does not switch. It takes frames in, looks at them and hands them to the switching
-//! core; it sends what that core gives it, with the marks and tags that it says. The other end of each port is a [`RemotePort`].
+//! A line: the loop of a core that serves ports and does not switch. It takes frames in, looks at
+//! them and hands them to the switching core; it sends what that core gives it, with the marks and
+//! tags that it says. The other end of each port is a [`RemotePort`].
 //!
-//! Rule: a turn is, for each port: what it is told; what is to be sent, at once; what has left; what came in, as long as the lane has
-//! room. A port that is not to take more in still posts frames, and says how many wait. A line knows nothing of cells, queues
-//! and pauses. Source: docs/multi-core.md; docs/architecture.md, "The way of a frame".
+//! Rule: a turn is, for each port: what it is told; what is to be sent, at once; what has left;
+//! what came in, as long as the lane has room. A port that is not to take more in still posts
+//! frames, and says how many wait. A line knows nothing of cells, queues and pauses. Source:
+//! docs/multi-core.md; docs/architecture.md, "The way of a frame".
 
 use std::io;
 use std::sync::Arc;
@@ -72,8 +74,8 @@ pub struct IoPort<P: Port> {
     report_within: u8,
 }
 
-/// Hands a port to a line, which says that it turns in `heartbeat`: the switching core's end, and the line's. Each wakes the other by these
-/// doorbells, the switching core's first.
+/// Hands a port to a line, which says that it turns in `heartbeat`: the switching core's end, and
+/// the line's. Each wakes the other by these doorbells, the switching core's first.
 pub fn remote<P: Port>(
     port: P,
     core: &Arc<Doorbell>,
@@ -117,8 +119,8 @@ impl<P: Port> IoLoop<P> {
         }
     }
 
-    /// Turns until `ends` is set, sleeping in `waiter` when nothing moves. `memory` is where the ports' frames lie; the free ones in it
-    /// are this line's.
+    /// Turns until `ends` is set, sleeping in `waiter` when nothing moves. `memory` is where the
+    /// ports' frames lie; the free ones in it are this line's.
     ///
     /// # Errors
     /// `waiter` cannot let it sleep.
@@ -221,7 +223,8 @@ impl<P: Port> IoLoop<P> {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
             moved = true;
         }
-        // The switching core takes nothing off the lane of a port that is closed; of one that is closing it takes what the rings held.
+        // The switching core takes nothing off the lane of a port that is closed; of one that is closing it
+        // takes what the rings held.
         let is_taken = *is_open || closing.is_some();
         while is_taken && memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
             self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
@@ -233,7 +236,8 @@ impl<P: Port> IoLoop<P> {
         moved
     }
 
-    /// Takes in what the lane has room for, and says what waits, and what the port has noticed. True if there is anything new.
+    /// Takes in what the lane has room for, and says what waits, and what the port has noticed.
+    /// True if there is anything new.
     fn receive(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
         let IoPort { port, lane, looker, rules, .. } = &mut self.ports[number];
         let max = if lane.arrivals.room() > 0 && looker.is_some() { RX_BATCH } else { 0 };
@@ -290,7 +294,8 @@ impl<P: Port> IoLoop<P> {
 }
 
 impl<P: Port> IoPort<P> {
-    /// Transmits what the switching core gave, and what there was no room for before. True if there was any.
+    /// Transmits what the switching core gave, and what there was no room for before. True if there
+    /// was any.
     fn send(&mut self, memory: &mut P::Memory) -> bool {
         let mut moved = false;
         while !self.outgoing.is_empty() || self.take_outgoing(memory) {
@@ -312,7 +317,8 @@ impl<P: Port> IoPort<P> {
         moved
     }
 
-    /// Takes the next batch that the switching core gave, and makes its edits. False: there is none.
+    /// Takes the next batch that the switching core gave, and makes its edits. False: there is
+    /// none.
     fn take_outgoing(&mut self, memory: &mut P::Memory) -> bool {
         let is_there = self.lane.outgoing.take(&mut self.outgoing).is_some();
         make_edits(&self.outgoing, memory);
@@ -390,7 +396,8 @@ impl<P: Port> IoPort<P> {
         self.lane.answer(PortReply::Closed(unsent, report));
     }
 
-    /// Says how the port stands, once free frames have come to rest or it has been asked for long enough: then they are counted once.
+    /// Says how the port stands, once free frames have come to rest or it has been asked for long
+    /// enough: then they are counted once.
     #[cold]
     fn say_report(&mut self, exchanged: bool, free: usize) {
         self.report_within -= 1;

@@ -1,4 +1,5 @@
-//! The lane of a port that another core serves: all that the switching core and the port's line say to each other.
+//! The lane of a port that another core serves: all that the switching core and the port's line say
+//! to each other.
 //!
 //! ```text
 //!   line                                   lane                          switching core
@@ -11,8 +12,9 @@
 //!   answers                ──────────────▶ answers, what it noticed ────▶
 //! ```
 //!
-//! Rule: nobody waits. What finds no room stays where it is: frames that come in stay in the RX ring, and count as waiting there, as
-//! do those on the lane. Whoever leaves something rings the other's doorbell. Source: docs/multi-core.md.
+//! Rule: nobody waits. What finds no room stays where it is: frames that come in stay in the RX
+//! ring, and count as waiting there, as do those on the lane. Whoever leaves something rings the
+//! other's doorbell. Source: docs/multi-core.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -45,7 +47,8 @@ pub(crate) const KEPT_FREE: usize = 1024;
 /// Orders that may wait, settings apart.
 const ORDERS: usize = 16;
 
-/// Frames of memory that a lane may hold beyond those that a port's rings and the switch do, its part of what its line keeps included.
+/// Frames of memory that a lane may hold beyond those that a port's rings and the switch do, its
+/// part of what its line keeps included.
 pub const LANE_FRAMES: usize =
     ARRIVALS * RX_BATCH + RX_BATCH + 2 * FREE * FREE_BATCH + MANY_FREE + FREE_BATCH + KEPT_FREE;
 
@@ -80,7 +83,8 @@ pub(crate) enum PortCommand {
 pub(crate) enum PortReply {
     /// The port is closed, and these frames were never sent.
     Closed(Vec<FrameId>, PortStatus),
-    /// It is open, with room for so many frames to transmit; or there was nothing for it to begin with.
+    /// It is open, with room for so many frames to transmit; or there was nothing for it to begin
+    /// with.
     Reopened(Option<usize>),
     /// As it stands.
     Report(PortStatus),

@@ -1,8 +1,10 @@
-//! A port that another core serves, as the switching core sees it. The other end is [`crate::io_core::io_loop`].
+//! A port that another core serves, as the switching core sees it. The other end is
+//! [`crate::io_core::io_loop`].
 //!
-//! Rule: what comes in has been looked at, and by the rules that are in force: what was looked at before they changed is looked at once
-//! more, so that each frame is treated by the rules of the turn that takes it, as with one core. Frames on the lane wait as those in
-//! an RX ring do. Source: docs/multi-core.md.
+//! Rule: what comes in has been looked at, and by the rules that are in force: what was looked at
+//! before they changed is looked at once more, so that each frame is treated by the rules of the
+//! turn that takes it, as with one core. Frames on the lane wait as those in an RX ring do. Source:
+//! docs/multi-core.md.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -67,7 +69,8 @@ pub struct RemotePort<M> {
     room: usize,
     /// Frames given to the line that have not come back.
     outstanding: usize,
-    /// Batches given to the line so far; how many of them it has taken, and since when no more while some wait.
+    /// Batches given to the line so far; how many of them it has taken, and since when no more
+    /// while some wait.
     given: u64,
     waits: Option<(u64, Instant)>,
     is_stuck: bool,
@@ -90,7 +93,8 @@ pub struct RemotePort<M> {
 }
 
 impl<M: FrameMemory> RemotePort<M> {
-    /// The end of a lane, of a port that is open with room for so many frames to transmit, or closed.
+    /// The end of a lane, of a port that is open with room for so many frames to transmit, or
+    /// closed.
     pub(crate) fn new(lane: Arc<PortChannel>, is_up: bool, room: usize) -> Self {
         Self {
             lane,
@@ -208,7 +212,8 @@ impl<M: FrameMemory> RemotePort<M> {
         self.looked_at_by = self.rules;
     }
 
-    /// The line's port is closed, once it says so: what is left on the lane comes back. Until then so does what its rings held.
+    /// The line's port is closed, once it says so: what is left on the lane comes back. Until then
+    /// so does what its rings held.
     fn take_back(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.exchange(memory);
         self.hear();

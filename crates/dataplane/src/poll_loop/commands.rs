@@ -1,7 +1,8 @@
 //! What the daemon tells the loop to do, between two turns.
 //!
-//! Rule: commands are carried out in their order. One whose answer needs a line's (what its ports count, what a closed port never sent)
-//! is tried again each turn until that has come; the turns go on meanwhile. Whatever changes the switch is recorded first, so that a replay does
+//! Rule: commands are carried out in their order. One whose answer needs a line's (what its ports
+//! count, what a closed port never sent) is tried again each turn until that has come; the turns go
+//! on meanwhile. Whatever changes the switch is recorded first, so that a replay does
 //! the same. Source: docs/architecture.md, "The way of a frame"; docs/multi-core.md.
 
 use crate::mailbox::{LoopCommand, Reply};
@@ -90,7 +91,8 @@ impl<P: Port> PollLoop<P> {
         self.reported == Set64::first_of(self.ports.len())
     }
 
-    /// Closes the ports that these settings remove, and lets those count again whose place others will have.
+    /// Closes the ports that these settings remove, and lets those count again whose place others
+    /// will have.
     pub(super) fn make_places(&mut self, settings: &SwitchSettings, now: Instant) {
         for port in Set64::first_of(self.switch.places()) {
             if settings.ports[port].is_vacant() {
@@ -150,7 +152,8 @@ impl<P: Port> PollLoop<P> {
     }
 }
 
-/// Frames that the kernel had nowhere to put, that waited in an RX ring when it was closed, or that no port takes in.
+/// Frames that the kernel had nowhere to put, that waited in an RX ring when it was closed, or that
+/// no port takes in.
 fn dropped(kernel: &KernelCounters) -> u64 {
     kernel.rx_fill_ring_empty_frames
         + kernel.rx_ring_full_frames

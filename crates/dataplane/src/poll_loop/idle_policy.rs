@@ -1,20 +1,23 @@
 //! When a loop that has nothing to do goes to sleep, and how it shares its core.
 //!
-//! Rule: it goes on looking for 20 µs after something moved last, and has the highest weight on its core: on a busy one a sleeper
-//! is woken at once, where one that looks on must wait for its share, and a loop with much to do is not held up by others.
-//! If most pauses lately were longer than that, it does not look on at all: it would find nothing, and whoever shares its core
-//! may be the one that is about to send something.
+//! Rule: it goes on looking for 20 µs after something moved last, and has the highest weight on its
+//! core: on a busy one a sleeper is woken at once, where one that looks on must wait for its share,
+//! and a loop with much to do is not held up by others. If most pauses lately were longer than
+//! that, it does not look on at all: it would find nothing, and whoever shares its core may be the
+//! one that is about to send something.
 //!
-//! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks for 1 ms instead: being woken
-//! would delay each frame by some 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an
-//! ordinary weight, since whoever wants the core may carry its frames.
+//! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks
+//! for 1 ms instead: being woken would delay each frame by some 30 µs, where a sleeping core is one
+//! that the host of a virtual machine must wake. Then it has an ordinary weight, since whoever
+//! wants the core may carry its frames.
 //!
-//! That the core is its own it takes from its turns: where turns that began late took more than a quarter of 20 ms, and other threads
-//! had the core for as long, they want it, and for the next 200 ms it is as on a busy one; for twice as long each time that
-//! they want it again once it looks for long. Where nobody had it the machine itself stood still, and a weight changes nothing.
-//! One turn that began late says nothing either: a loop that sleeps lets the kernel put others on its core, whom it then meets there.
-//! (The guard has a core for some microseconds of each millisecond, or of each two.)
-//! Source: docs/performance.md, "Latency"; sched(7).
+//! That the core is its own it takes from its turns: where turns that began late took more than a
+//! quarter of 20 ms, and other threads had the core for as long, they want it, and for the next 200
+//! ms it is as on a busy one; for twice as long each time that they want it again once it looks for
+//! long. Where nobody had it the machine itself stood still, and a weight changes nothing. One turn
+//! that began late says nothing either: a loop that sleeps lets the kernel put others on its core,
+//! whom it then meets there. (The guard has a core for some microseconds of each millisecond, or of
+//! each two.) Source: docs/performance.md, "Latency"; sched(7).
 
 use switch::{Instant, Nanos};
 
@@ -26,7 +29,8 @@ const LONG_LOOK_NS: Nanos = 1_000_000;
 const BUSY_NS: Nanos = 10_000;
 /// … and at the most.
 const RARE_NS: Nanos = 100_000;
-/// It does little but look where pauses are at least one part in so many of the time: turns full of frames are far apart, too.
+/// It does little but look where pauses are at least one part in so many of the time: turns full of
+/// frames are far apart, too.
 const PAUSED_PART: u64 = 4;
 /// How far apart they are is counted up in so long.
 const PERIOD_NS: Nanos = 10_000_000;
@@ -46,7 +50,8 @@ const MAX_ALONE_NS: Nanos = 16 * ALONE_NS;
 pub struct IdlePolicy {
     /// Something moved then for the last time.
     moved_at: Instant,
-    /// Since the window began: how long turns took that were late, and for how long others had the core.
+    /// Since the window began: how long turns took that were late, and for how long others had the
+    /// core.
     late_ns: Nanos,
     taken_ns: Nanos,
     window_began: Instant,
@@ -196,7 +201,8 @@ mod tests {
         }
     }
 
-    /// One turn is late by so much, for part of which others had the core; the others are not, until the window is over.
+    /// One turn is late by so much, for part of which others had the core; the others are not,
+    /// until the window is over.
     fn hold_up(rest: &mut IdlePolicy, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
         *now = *now + late_ns;
         rest.note_turn(late_ns);
@@ -284,7 +290,8 @@ mod tests {
         assert!(rest.extended_poll());
     }
 
-    /// A hog that shares the core by turns is found within two windows, though no turn is late by much.
+    /// A hog that shares the core by turns is found within two windows, though no turn is late by
+    /// much.
     #[test]
     fn a_loop_that_shares_its_core_is_not_alone() {
         let mut now = Instant(0);
@@ -303,7 +310,8 @@ mod tests {
         assert!(now.since(began) <= 2 * WINDOW_NS, "{} ns", now.since(began));
     }
 
-    /// Held up whenever it looks for long, it waits for longer and longer; left alone for as long, it begins again.
+    /// Held up whenever it looks for long, it waits for longer and longer; left alone for as long,
+    /// it begins again.
     #[test]
     fn a_loop_that_is_held_up_again_and_again_tries_less_often() {
         let mut now = Instant(0);

@@ -1,11 +1,13 @@
-//! A turn of a loop, one breath: for each port take what has left and what came in; do what is due; for each port send.
+//! A turn of a loop, one breath: for each port take what has left and what came in; do what is due;
+//! for each port send.
 //!
-//! The daemon takes turns as fast as its core lets it ([`crate::Core`]), a simulated software switch once in so many
-//! microseconds of virtual time (`sim`): the same turn, over ports of another make. Nothing here reads a clock; `now` is
-//! the time of the whole turn.
+//! The daemon takes turns as fast as its core lets it ([`crate::Core`]), a simulated software
+//! switch once in so many microseconds of virtual time (`sim`): the same turn, over ports of
+//! another make. Nothing here reads a clock; `now` is the time of the whole turn.
 //!
-//! Rule: the ports take turns at being first, in what comes in and in what leaves, so that equal senders get equal shares. A PFC
-//! frame that is due leaves every port before any data does, and a place in the TX ring is kept for it.
+//! Rule: the ports take turns at being first, in what comes in and in what leaves, so that equal
+//! senders get equal shares. A PFC frame that is due leaves every port before any data does, and a
+//! place in the TX ring is kept for it.
 //!
 //! Source: `docs/architecture.md`, "The way of a frame".
 
@@ -19,7 +21,8 @@ use crate::frame_batch::make_edits;
 use crate::frame_batch::parse_batch;
 use crate::port::Port;
 
-/// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only for these.
+/// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only
+/// for these.
 pub const RX_BATCH: usize = 64;
 /// Frames given to a port in one turn.
 pub const TX_BATCH: usize = 256;
@@ -54,8 +57,8 @@ pub struct Iteration {
 }
 
 impl Iteration {
-    /// The first turn, with these ports open; for each port, whether transport checksums that a Linux host left open are
-    /// finished.
+    /// The first turn, with these ports open; for each port, whether transport checksums that a
+    /// Linux host left open are finished.
     pub fn new(finish_checksums: Vec<bool>) -> Self {
         Self {
             open: Set64::first_of(finish_checksums.len()),
@@ -89,7 +92,8 @@ impl Iteration {
         self.heard
     }
 
-    /// Whether what waits in RX rings is ingress use, as it is unless somebody wants to see what would be without.
+    /// Whether what waits in RX rings is ingress use, as it is unless somebody wants to see what
+    /// would be without.
     pub fn watch_rings(&mut self, watches_rings: bool) {
         self.watches_rings = watches_rings;
     }
@@ -124,7 +128,8 @@ impl Iteration {
         was_open
     }
 
-    /// Takes a port in, again or for the first time, on an interface whose checksums are finished or not.
+    /// Takes a port in, again or for the first time, on an interface whose checksums are finished
+    /// or not.
     pub fn open(&mut self, port: usize, finish_checksums: bool) {
         if self.finish_checksums.len() <= port {
             self.finish_checksums.resize(port + 1, false);
@@ -134,13 +139,14 @@ impl Iteration {
         self.finish_checksums[port] = finish_checksums;
     }
 
-    /// Takes in no more data: what is held may leave. What comes in is dropped and counted, but control frames are obeyed.
+    /// Takes in no more data: what is held may leave. What comes in is dropped and counted, but
+    /// control frames are obeyed.
     pub fn stop_forwarding(&mut self) {
         self.forwards = false;
     }
 
-    /// Takes the turn of `now`: `ports` are the switch's, in their order, and perhaps some that it may have later; `memory` is where
-    /// their frames lie. True if anything moved.
+    /// Takes the turn of `now`: `ports` are the switch's, in their order, and perhaps some that it
+    /// may have later; `memory` is where their frames lie. True if anything moved.
     pub fn run<P: Port>(
         &mut self,
         switch: &mut Switch,
@@ -176,7 +182,8 @@ impl Iteration {
         moved
     }
 
-    /// Releases the frames of a port that have left, and those that the kernel lost. True if there were any.
+    /// Releases the frames of a port that have left, and those that the kernel lost. True if there
+    /// were any.
     #[inline]
     pub fn complete<P: Port>(
         &mut self,
@@ -309,8 +316,9 @@ impl Iteration {
     }
 }
 
-/// The order of the ports in a turn: round the ring from any port, in either direction, by chance, so that each of two ports
-/// comes before the other in half of the turns, wherever they are. A regular order would fall into step with the traffic.
+/// The order of the ports in a turn: round the ring from any port, in either direction, by chance,
+/// so that each of two ports comes before the other in half of the turns, wherever they are. A
+/// regular order would fall into step with the traffic.
 #[derive(Debug)]
 struct Order {
     first: usize,
@@ -343,7 +351,8 @@ impl Order {
 mod tests {
     use super::*;
 
-    /// Of four ports: each comes before each other in half of the turns, within four standard deviations.
+    /// Of four ports: each comes before each other in half of the turns, within four standard
+    /// deviations.
     #[test]
     fn each_port_comes_before_each_other_equally_often() {
         const TURNS: u32 = 10_000;

@@ -1,5 +1,6 @@
-//! One core's loop: it reads the clock, takes a turn ([`Turn`]), answers the daemon, and sleeps when nothing has moved for
-//! a while; told to stop, it drains. Source: `docs/architecture.md`, "The way of a frame".
+//! One core's loop: it reads the clock, takes a turn ([`Turn`]), answers the daemon, and sleeps
+//! when nothing has moved for a while; told to stop, it drains. Source: `docs/architecture.md`,
+//! "The way of a frame".
 
 mod commands;
 pub(crate) mod idle_policy;
@@ -41,7 +42,8 @@ pub struct PollLoopSettings {
     pub lines: Vec<Arc<Heartbeat>>,
     /// What waits in RX rings is ingress use, so that a loop that falls behind pauses its peers.
     pub watches_rings: bool,
-    /// For each port: transport checksums that a Linux host left open are finished (virtual interfaces).
+    /// For each port: transport checksums that a Linux host left open are finished (virtual
+    /// interfaces).
     pub finish_checksums: Vec<bool>,
 }
 
@@ -57,7 +59,8 @@ pub struct PollLoop<P: Port> {
     heartbeat: Arc<Heartbeat>,
     bell: Arc<Doorbell>,
     lines: Vec<Arc<Heartbeat>>,
-    /// A command that could not be carried out yet, since a line has still to answer: the others wait behind it.
+    /// A command that could not be carried out yet, since a line has still to answer: the others
+    /// wait behind it.
     unfinished: Option<LoopCommand>,
     stop: Option<Box<Snapshot>>,
     /// Ports whose rings are being closed elsewhere.
@@ -75,8 +78,8 @@ pub struct PollLoop<P: Port> {
 }
 
 impl<P: Port> PollLoop<P> {
-    /// A loop over `ports`, which are the switch's ports in order, and closed ones for ports that it may have later; `memory_frames`
-    /// is the number of frames in all.
+    /// A loop over `ports`, which are the switch's ports in order, and closed ones for ports that
+    /// it may have later; `memory_frames` is the number of frames in all.
     pub fn new(
         mut switch: Switch,
         ports: Vec<P>,
@@ -127,8 +130,8 @@ impl<P: Port> PollLoop<P> {
         &mut self.memory
     }
 
-    /// Turns until told to stop, sleeping in `waiter` when nothing moves; then drains, closes the ports and says the
-    /// totals.
+    /// Turns until told to stop, sleeping in `waiter` when nothing moves; then drains, closes the
+    /// ports and says the totals.
     ///
     /// # Errors
     /// `waiter` cannot let it sleep.
@@ -229,7 +232,8 @@ impl<P: Port> PollLoop<P> {
         moved
     }
 
-    /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still has frames of ours.
+    /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still
+    /// has frames of ours.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
         let is_needed = of_switch.iter().any(Port::needs_kick) || self.turn.holds_back();
@@ -243,8 +247,8 @@ impl<P: Port> PollLoop<P> {
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
     }
 
-    /// The end: no more data in, but peers' pauses obeyed, and ours go on; held ports released, queues out, what cannot
-    /// leave dropped and counted, ports closed.
+    /// The end: no more data in, but peers' pauses obeyed, and ours go on; held ports released,
+    /// queues out, what cannot leave dropped and counted, ports closed.
     fn drain(&mut self, clock: impl Fn() -> Instant) {
         self.turn.stop_forwarding();
         if let Some(recorder) = self.turn.recorder() {
@@ -286,7 +290,8 @@ impl<P: Port> PollLoop<P> {
         loop {
             let now = clock();
             let moved = self.turn(now);
-            // A PFC frame may still have been due in the turn that emptied the switch: one more turn without it.
+            // A PFC frame may still have been due in the turn that emptied the switch: one more turn without
+            // it.
             if now >= end || (!moved && done(self)) {
                 return;
             }

@@ -1,7 +1,9 @@
 //! Ports that close and open while the loop turns.
 //!
-//! Rule: what a port had sent is counted as sent, and what it had not is dropped and counted, once either is known: where a line serves the port,
-//! or another thread closes its rings, some turns later. A port is opened again only after that. Source: docs/behavior.md, "Ports that come and go".
+//! Rule: what a port had sent is counted as sent, and what it had not is dropped and counted, once
+//! either is known: where a line serves the port, or another thread closes its rings, some turns
+//! later. A port is opened again only after that. Source: docs/behavior.md, "Ports that come and
+//! go".
 
 use crate::mailbox::Reply;
 use crate::poll_loop::PollLoop;
@@ -11,7 +13,8 @@ use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl<P: Port> PollLoop<P> {
-    /// Closes a port; what it held is dropped and counted. Its rings are closed elsewhere, where there is somebody for that.
+    /// Closes a port; what it held is dropped and counted. Its rings are closed elsewhere, where
+    /// there is somebody for that.
     pub(super) fn close(&mut self, port: usize, now: Instant) {
         if port >= self.ports.len() || !self.turn.close(port) {
             return;
@@ -37,7 +40,8 @@ impl<P: Port> PollLoop<P> {
         self.tell_troubles(port);
     }
 
-    /// What a port was made of has been closed elsewhere. False: its line has still to say what it had not sent.
+    /// What a port was made of has been closed elsewhere. False: its line has still to say what it
+    /// had not sent.
     pub(super) fn reclaim(&mut self, port: usize, now: Instant) -> bool {
         if port >= self.ports.len() || !self.let_go.contains(port) {
             return true;
@@ -48,7 +52,8 @@ impl<P: Port> PollLoop<P> {
         is_done
     }
 
-    /// A closed port begins again. False if there is nothing for it to begin with; nothing where its line has still to say.
+    /// A closed port begins again. False if there is nothing for it to begin with; nothing where
+    /// its line has still to say.
     pub(super) fn reopen(
         &mut self,
         port: usize,

@@ -1,7 +1,8 @@
-//! How a loop turns: how often, how long after the turn before, and for how long it stood still at most.
+//! How a loop turns: how often, how long after the turn before, and for how long it stood still at
+//! most.
 //!
-//! Rule: the loop writes, once a turn, and nobody else does; whoever reads meanwhile may see one number newer than another.
-//! Source: docs/architecture.md, "The way of a frame".
+//! Rule: the loop writes, once a turn, and nobody else does; whoever reads meanwhile may see one
+//! number newer than another. Source: docs/architecture.md, "The way of a frame".
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -19,7 +19,8 @@ pub struct Shared {
     free: Vec<Vec<FrameId>>,
     /// The loop whose turn it is: 0 is the switching core.
     pub turn_of: usize,
-    /// The switching core must not look at a byte of data, nor write any; it copies what is flooded, makes PFC and reads that.
+    /// The switching core must not look at a byte of data, nor write any; it copies what is
+    /// flooded, makes PFC and reads that.
     pub is_guarded: bool,
     /// By frame: it has no content yet.
     is_blank: Vec<bool>,
@@ -47,7 +48,8 @@ impl Shared {
         }
     }
 
-    /// Gives so many free frames of the switching core to loop `at`, as if its port had held them in its rings.
+    /// Gives so many free frames of the switching core to loop `at`, as if its port had held them
+    /// in its rings.
     pub fn hand_over(&mut self, frames: usize, at: usize) {
         let rest = self.free[0].len() - frames;
         let handed = self.free[0].split_off(rest);
@@ -97,8 +99,8 @@ pub struct Loops {
 }
 
 impl Loops {
-    /// Of so many frames of memory; port n is served by loop `served_by[n]`, of which 0 is the switching core. Ports are closed and
-    /// opened by the test.
+    /// Of so many frames of memory; port n is served by loop `served_by[n]`, of which 0 is the
+    /// switching core. Ports are closed and opened by the test.
     pub fn new(settings: &SwitchSettings, macs: &[MacAddr], frames: usize, served_by: &[usize]) -> Self {
         let count = served_by.iter().max().map_or(0, |&last| last);
         let bell = Arc::new(Doorbell::default());
@@ -161,8 +163,8 @@ impl Loops {
         (0..rounds).for_each(|_| self.round(|_| {}));
     }
 
-    /// The same once. In `between` what wires do to frames that leave may change: those that leave now, whichever loop sends them,
-    /// meet the change.
+    /// The same once. In `between` what wires do to frames that leave may change: those that leave
+    /// now, whichever loop sends them, meet the change.
     pub fn round(&mut self, between: impl FnOnce(&[Wire])) {
         self.now = self.now + 1000;
         (1..=self.lines.len()).for_each(|line| _ = self.turn(line));
@@ -207,7 +209,8 @@ impl Loops {
         }
     }
 
-    /// Every frame of the memory is somewhere, and every one that came in has gone somewhere; the snapshot that says so.
+    /// Every frame of the memory is somewhere, and every one that came in has gone somewhere; the
+    /// snapshot that says so.
     pub fn conserved(&mut self) -> Snapshot {
         let snapshot = self.snapshot();
         super::balanced(&snapshot);

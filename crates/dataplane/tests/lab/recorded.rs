@@ -1,4 +1,5 @@
-//! A loop that is recorded while everything happens to it that can happen, and the replay of what was recorded.
+//! A loop that is recorded while everything happens to it that can happen, and the replay of what
+//! was recorded.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -28,7 +29,8 @@ pub fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 9, n as u8])
 }
 
-/// Priority 3 is no-drop and has a watchdog, another one on each port; port 2 is slow; port 1 has PAUSE in place of all that.
+/// Priority 3 is no-drop and has a watchdog, another one on each port; port 2 is slow; port 1 has
+/// PAUSE in place of all that.
 pub fn settings(xoff_cells: u32) -> SwitchSettings {
     let ports = (0..PORTS).map(|n| {
         let mut port = PortSettings::new(format!("p{n}"), (n == 2).then_some(1_000_000_000));
@@ -193,7 +195,8 @@ impl Lab {
         Self::with_lines(chunks, [false; PORTS])
     }
 
-    /// Where `of_line` says so, a port is served by a line of its own, which takes its turn before the switching core.
+    /// Where `of_line` says so, a port is served by a line of its own, which takes its turn before
+    /// the switching core.
     pub fn with_lines(chunks: usize, of_line: [bool; PORTS]) -> Self {
         let heartbeat = Arc::new(Heartbeat::default());
         let switch = Switch::new(&settings(6), &[mac(10), mac(11), mac(12)], FRAMES);
@@ -361,7 +364,8 @@ pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
     Ok((replay.totals().clone(), snapshot, events))
 }
 
-/// Ends it: the replay must have come to the same in every field, with the same events. How far it came, the last snapshot, the events.
+/// Ends it: the replay must have come to the same in every field, with the same events. How far it
+/// came, the last snapshot, the events.
 pub fn ends_as_replayed(lab: Lab) -> (Totals, Snapshot, Events) {
     let (recording, last, events) = lab.end();
     let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");

@@ -1,4 +1,5 @@
-//! Stories: the same arrivals, turn by turn, whichever loops serve the ports, and all that came of them.
+//! Stories: the same arrivals, turn by turn, whichever loops serve the ports, and all that came of
+//! them.
 
 use dataplane::flight_recorder::replay::difference;
 use switch::settings::{
@@ -14,7 +15,8 @@ use super::{PORTS, frame, mac, settings};
 
 /// More than all that loops keep for themselves.
 pub const FRAMES: usize = 16_384;
-/// Turns until settings change, and then so many until nothing waits on lanes any more that was looked at by those before.
+/// Turns until settings change, and then so many until nothing waits on lanes any more that was
+/// looked at by those before.
 const CHAPTER: u64 = 500;
 const LOOKED_AT_AGAIN: u64 = 40;
 
@@ -50,7 +52,8 @@ impl Random {
 /// A frame to one port from another, of a priority and a number.
 type MakeFrame = fn(&mut Random, (usize, usize), u8, u64) -> Vec<u8>;
 
-/// What happens: overload, pauses both ways, floods, losses in the kernel, ports that are blocked, settings that change.
+/// What happens: overload, pauses both ways, floods, losses in the kernel, ports that are blocked,
+/// settings that change.
 pub struct Story {
     /// Those of the beginning, then two by turns.
     settings: [fn() -> SwitchSettings; 3],
@@ -82,7 +85,8 @@ impl Story {
     pub const EDITED: Story =
         Story { settings: [|| edited(false), || edited(true), || edited(false)], frame: tagged };
 
-    /// Plays it; port n is served by loop `served_by[n]`. Where none is by the switching core, that must not touch the bytes of data.
+    /// Plays it; port n is served by loop `served_by[n]`. Where none is by the switching core, that
+    /// must not touch the bytes of data.
     pub fn told(&self, served_by: &[usize; PORTS]) -> Told {
         let mut loops = loops(&(self.settings[0])(), served_by);
         let mut random = Random(7);
@@ -169,7 +173,8 @@ fn changed(other: bool) -> SwitchSettings {
     settings
 }
 
-/// Port 0 marks at enqueue, port 2 at dequeue and rewrites tags, port 1 rewrites packets; each has VLANs. By turns one of them does without.
+/// Port 0 marks at enqueue, port 2 at dequeue and rewrites tags, port 1 rewrites packets; each has
+/// VLANs. By turns one of them does without.
 fn edited(other: bool) -> SwitchSettings {
     let mut settings = changed(other);
     let curve = WredProfile { low_cells: 1, high_cells: 6, probability_percent: 60 };

@@ -1,6 +1,8 @@
-//! What a host sends in a turn: announcements first, then CNPs, frames of its flows as they are due, and its storm.
+//! What a host sends in a turn: announcements first, then CNPs, frames of its flows as they are
+//! due, and its storm.
 //!
-//! Rule: nothing of a priority that is paused, and no more with the kernel at once than [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES).
+//! Rule: nothing of a priority that is paused, and no more with the kernel at once than
+//! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES).
 
 use super::{Host, Stage};
 use crate::args::FlowArgs;
@@ -14,7 +16,8 @@ use wire::MacAddr;
 use wire::ethernet::Tag;
 use wire::pause::{FRAME_BYTES, Pfc};
 
-/// Priority of CNPs, and their ECN field, ECT(1): docs/references.md, "Inspur white paper" (figure 3-5).
+/// Priority of CNPs, and their ECN field, ECT(1): docs/references.md, "Inspur white paper" (figure
+/// 3-5).
 const CNP_PRIORITY: u8 = 6;
 const CNP_ECN: u8 = 0b01;
 /// Time between the first announcements …

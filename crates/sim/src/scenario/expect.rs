@@ -46,8 +46,8 @@ const METRICS: [(&str, Metric, Unit); 17] = [
 ];
 
 impl Metric {
-    /// Whether it is measured for a scope. Messages, order and times of arrival are known of traffic only; pauses and
-    /// headroom belong to ports and their priorities.
+    /// Whether it is measured for a scope. Messages, order and times of arrival are known of
+    /// traffic only; pauses and headroom belong to ports and their priorities.
     pub fn is_for(self, scope: Scope) -> bool {
         let traffic = matches!(scope, Scope::All | Scope::Traffic(_) | Scope::Priority(_));
         match self {

@@ -1,4 +1,5 @@
-//! The language of scenario files: TOML, read as the configuration is, with every mistake shown at its place.
+//! The language of scenario files: TOML, read as the configuration is, with every mistake shown at
+//! its place.
 //!
 //! ```toml
 //! title    = "incast"              # default: the file's name without .toml
@@ -113,10 +114,11 @@
 //! pauses = 0
 //! ```
 //!
-//! What is measured: `lost`, `no_drop_lost`, `sent`, `received` and `marked` frames; `in_network`, frames left at the end (not
-//! of a port); `xoff_episodes`, `pauses` and `headroom_peak_cells` (not of a traffic); and of everything, a traffic or a
-//! priority `reordered` frames, `throughput`, messages `completed`, `slowest_completion`, and how long before the end the last
-//! frame arrived: `stuck`. What each means is told at [`Metric`](super::types::Metric).
+//! What is measured: `lost`, `no_drop_lost`, `sent`, `received` and `marked` frames; `in_network`,
+//! frames left at the end (not of a port); `xoff_episodes`, `pauses` and `headroom_peak_cells` (not
+//! of a traffic); and of everything, a traffic or a priority `reordered` frames, `throughput`,
+//! messages `completed`, `slowest_completion`, and how long before the end the last frame arrived:
+//! `stuck`. What each means is told at [`Metric`](super::types::Metric).
 //!
 //! Switches are numbered before hosts, each in the order of the file.
 
@@ -144,12 +146,13 @@ const MAX_SAMPLES: u64 = 10_000;
 /// Longest title, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 
-/// Reads a scenario. `file_name` names the file in mistakes, and the scenario unless it has a title. `load` gets the text of a
-/// configuration by its path in the scenario, or says why it cannot be read; it is called once for each.
+/// Reads a scenario. `file_name` names the file in mistakes, and the scenario unless it has a
+/// title. `load` gets the text of a configuration by its path in the scenario, or says why it
+/// cannot be read; it is called once for each.
 ///
 /// # Errors
-/// All mistakes of the scenario, if it has any, then those of each configuration. What concerns the network as a whole is
-/// examined once all that it is made of is right.
+/// All mistakes of the scenario, if it has any, then those of each configuration. What concerns the
+/// network as a whole is examined once all that it is made of is right.
 pub fn parse(
     file_name: &str,
     text: &str,

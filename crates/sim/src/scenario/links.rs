@@ -32,8 +32,8 @@ pub(super) struct Links {
     by_end: HashMap<End, usize>,
 }
 
-/// What a `[[link]]` says beside its ends. Where something of it is wrong, that has been said, and defaults take the place of
-/// whatever is missing.
+/// What a `[[link]]` says beside its ends. Where something of it is wrong, that has been said, and
+/// defaults take the place of whatever is missing.
 struct LinkTable {
     speed_bps: Option<Setting<u64>>,
     cable_m: Option<Setting<u32>>,
@@ -306,8 +306,8 @@ fn common<T: Copy + PartialEq + Into<u64>>(
     Some(values[0].or(values[1]))
 }
 
-/// Time in which a link carries what a peer still sends until it reacts (docs/behavior.md, "Headroom needed"); less than
-/// a nanosecond is left over.
+/// Time in which a link carries what a peer still sends until it reacts (docs/behavior.md,
+/// "Headroom needed"); less than a nanosecond is left over.
 fn response_ns(speed_bps: u64) -> Nanos {
     RESPONSE_BYTES * 8 * 1_000_000_000 / speed_bps
 }

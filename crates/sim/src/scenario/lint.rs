@@ -1,5 +1,6 @@
-//! What a scenario may say, but what cannot keep a no-drop priority lossless: a cable that a switch's headroom is too short
-//! for. The rule is [`switch::buffer::headroom`]'s; a link is judged if somebody says how long it is.
+//! What a scenario may say, but what cannot keep a no-drop priority lossless: a cable that a
+//! switch's headroom is too short for. The rule is [`switch::buffer::headroom`]'s; a link is judged
+//! if somebody says how long it is.
 
 use config::headroom_shortage;
 use config::read::document::{Diagnostics, SettingSpan};
@@ -47,7 +48,8 @@ pub(super) fn headroom(links: &Links, nodes: &[Node], traffic: &[Traffic], repor
     }
 }
 
-/// The no-drop priorities at either end whose headroom is too short: port, priority, what is wrong, the cure.
+/// The no-drop priorities at either end whose headroom is too short: port, priority, what is wrong,
+/// the cure.
 fn shortages(link: &Link, nodes: &[Node], traffic: &[Traffic]) -> Vec<(String, usize, String, String)> {
     let mut shortages = Vec::new();
     for end in link.ends {

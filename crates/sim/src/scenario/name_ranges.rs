@@ -1,4 +1,5 @@
-//! Names that stand for several: `leaf[1-16]` is leaf1 … leaf16; of several ranges the first changes slowest.
+//! Names that stand for several: `leaf[1-16]` is leaf1 … leaf16; of several ranges the first
+//! changes slowest.
 
 use config::read::document::{NAME_CURE, is_name, quoted};
 

@@ -63,7 +63,8 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// The configuration at a path, read now unless it was before; `None` if something is wrong with it.
+    /// The configuration at a path, read now unless it was before; `None` if something is wrong
+    /// with it.
     fn get(&mut self, path: &Setting<&str>, load: Load, report: &mut Diagnostics) -> Option<usize> {
         if !self.by_path.contains_key(path.value) {
             let device = self.read(path.value, load);
@@ -394,7 +395,8 @@ pub(super) fn mask(priorities: &[u8]) -> u8 {
     priorities.iter().fold(0, |mask, priority| mask | 1 << priority)
 }
 
-/// The cure for a name that is not among `names`: the one that was meant, or else what there is, in short.
+/// The cure for a name that is not among `names`: the one that was meant, or else what there is, in
+/// short.
 pub(super) fn meant(name: &str, names: &[&str], in_short: &[&str], none: &str) -> String {
     let known = if names.len() <= MAX_LISTED { names } else { in_short };
     if known.is_empty() || known.len() > MAX_LISTED {

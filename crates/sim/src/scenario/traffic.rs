@@ -1,7 +1,7 @@
 //! `[[traffic]]`: who sends what to whom, and when.
 //!
-//! Read in two steps: what the file says ([`read`]), and, once the network is known to be right, what comes of it
-//! ([`TrafficTable::traffic`]), since defaults are those of the links on the way.
+//! Read in two steps: what the file says ([`read`]), and, once the network is known to be right,
+//! what comes of it ([`TrafficTable::traffic`]), since defaults are those of the links on the way.
 
 use std::collections::{HashMap, HashSet};
 

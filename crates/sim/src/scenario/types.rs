@@ -1,5 +1,5 @@
-//! What a scenario is: plain values. Nodes, links and traffic are numbered by their place here; the file's names are kept for
-//! outputs.
+//! What a scenario is: plain values. Nodes, links and traffic are numbered by their place here; the
+//! file's names are kept for outputs.
 
 use config::ConfigErrors;
 use switch::{Nanos, SwitchSettings};
@@ -29,7 +29,8 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// What must come of it.
     pub expectations: Vec<Expectation>,
-    /// What the file may say but should not: cables that a switch's headroom is too short for. Often there is nothing.
+    /// What the file may say but should not: cables that a switch's headroom is too short for.
+    /// Often there is nothing.
     pub warnings: ConfigErrors,
 }
 
@@ -47,9 +48,11 @@ impl Scenario {
 /// How switches come to know where hosts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarding {
-    /// Each switch has a static entry for each host, towards it by a shortest path; of several, the host's number picks one.
+    /// Each switch has a static entry for each host, towards it by a shortest path; of several, the
+    /// host's number picks one.
     ShortestPath,
-    /// By learning and flooding, as the daemon; hosts announce themselves at the start. Not for networks with loops.
+    /// By learning and flooding, as the daemon; hosts announce themselves at the start. Not for
+    /// networks with loops.
     Learning,
 }
 
@@ -76,7 +79,8 @@ pub enum NodeKind {
 pub struct SwitchNode {
     /// What its configuration file says, with PFC taken out if the file turns it off.
     pub settings: SwitchSettings,
-    /// Time of one turn of a software loop, which then looks at its ports only so often; 0: a chip, which acts at once.
+    /// Time of one turn of a software loop, which then looks at its ports only so often; 0: a chip,
+    /// which acts at once.
     pub turn_ns: Nanos,
 }
 
@@ -87,13 +91,14 @@ pub struct HostNode {
     pub no_drop: u8,
     /// It obeys 802.3x PAUSE, which stops all priorities.
     pub obeys_pause: bool,
-    /// How many ports it has, 1 or more. It receives over all of them and sends over the first whose link is up, as a bond
-    /// of Linux in active-backup mode.
+    /// How many ports it has, 1 or more. It receives over all of them and sends over the first
+    /// whose link is up, as a bond of Linux in active-backup mode.
     pub ports: u8,
 }
 
 impl HostNode {
-    /// How a port of the host `name` is called: by the host's name, or as in `h1.2`, the second of several.
+    /// How a port of the host `name` is called: by the host's name, or as in `h1.2`, the second of
+    /// several.
     pub(crate) fn end_name(&self, name: &str, port: usize) -> String {
         if self.ports == 1 { name.to_owned() } else { format!("{name}.{}", port + 1) }
     }
@@ -142,13 +147,15 @@ pub struct Traffic {
     pub dscp: u8,
     /// Their length without FCS, at least 64.
     pub frame_bytes: u16,
-    /// Most that each flow sends, in bit/s of the line, overhead included; the host's line holds it back further.
+    /// Most that each flow sends, in bit/s of the line, overhead included; the host's line holds it
+    /// back further.
     pub rate_bps: u64,
     /// When frames are there to be sent.
     pub pattern: Pattern,
     /// When it begins.
     pub start: Start,
-    /// No frame is due at or after this; of Poisson and incast traffic no message, and those before it are sent whole.
+    /// No frame is due at or after this; of Poisson and incast traffic no message, and those before
+    /// it are sent whole.
     pub stop_ns: Nanos,
     /// Frames say that marks are understood: ECT(0).
     pub ecn: bool,
@@ -173,8 +180,8 @@ pub enum Pattern {
         /// Bytes of frames, rounded up to whole frames.
         bytes: u64,
     },
-    /// Messages at random times (exponentially distributed intervals), as many as make up the rate; each is sent as fast as
-    /// the line takes it.
+    /// Messages at random times (exponentially distributed intervals), as many as make up the rate;
+    /// each is sent as fast as the line takes it.
     Poisson {
         /// Bytes of a message.
         bytes: u64,
@@ -230,7 +237,8 @@ pub enum FaultKind {
         /// The link.
         link: usize,
     },
-    /// A host pauses a priority of its peer without end, whatever it receives, as a broken NIC does.
+    /// A host pauses a priority of its peer without end, whatever it receives, as a broken NIC
+    /// does.
     Storm {
         /// The host's node.
         host: usize,
@@ -273,7 +281,8 @@ pub enum Scope {
     Port(End),
 }
 
-/// What is measured. Frames and times are of the scope's traffic, or, for switches and ports, what they counted.
+/// What is measured. Frames and times are of the scope's traffic, or, for switches and ports, what
+/// they counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// Frames sent, not received, and not in the network either.
@@ -288,7 +297,8 @@ pub enum Metric {
     Reordered,
     /// Frames received with a mark (CE).
     Marked,
-    /// Bit/s of the line that arrived, overhead included, between the traffic's start and its stop (or the end of the run).
+    /// Bit/s of the line that arrived, overhead included, between the traffic's start and its stop
+    /// (or the end of the run).
     Throughput,
     /// Messages that arrived whole.
     Completed,

@@ -1,5 +1,6 @@
-//! A simulated software switch beside the daemon's loop over ports in memory: the same arrivals at the same times, and after
-//! each turn the same counters, watermarks, pauses and drops, to the cell.
+//! A simulated software switch beside the daemon's loop over ports in memory: the same arrivals at
+//! the same times, and after each turn the same counters, watermarks, pauses and drops, to the
+//! cell.
 
 use std::task::Waker;
 
@@ -109,7 +110,8 @@ impl Daemon {
     }
 }
 
-/// The simulated switch, and how many frames its lines were given by the turns before and have sent.
+/// The simulated switch, and how many frames its lines were given by the turns before and have
+/// sent.
 struct Simulated {
     device: Device,
     wires: Links,
@@ -118,7 +120,8 @@ struct Simulated {
 }
 
 impl Simulated {
-    /// A turn. Before it the lines send what the turn before the last gave them, as a memory port does.
+    /// A turn. Before it the lines send what the turn before the last gave them, as a memory port
+    /// does.
     fn turn(&mut self, at: Picos) -> Snapshot {
         self.wires.now = at;
         for port in 0..PORTS {

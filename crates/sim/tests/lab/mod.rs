@@ -27,7 +27,8 @@ pub fn host(name: &str) -> Node {
     }
 }
 
-/// A cable of so many metres on which frames take nothing but their bytes, between (node, port) and (node, port).
+/// A cable of so many metres on which frames take nothing but their bytes, between (node, port) and
+/// (node, port).
 pub fn cable(a: (usize, usize), b: (usize, usize), speed_bps: u64, cable_m: u32) -> Link {
     let [a, b] = [a, b].map(|(node, port)| End { node, port });
     Link {

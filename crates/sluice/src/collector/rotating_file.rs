@@ -17,7 +17,8 @@ pub struct Rotating {
 }
 
 impl Rotating {
-    /// Goes on with the file at `path`, or begins it; of full ones `keep` stay, as `path.1` (the newest) and so on.
+    /// Goes on with the file at `path`, or begins it; of full ones `keep` stay, as `path.1` (the
+    /// newest) and so on.
     pub fn open(path: &Path, most_bytes: u64, keep: u32) -> Result<Self> {
         let file = append_to(path)?;
         let bytes = file.metadata()?.len();

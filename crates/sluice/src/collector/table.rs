@@ -1,7 +1,7 @@
 //! A message as tables for people.
 //!
-//! What there is for each priority or queue comes as a string that holds a list of eight: those are columns. What is all
-//! zero is left out.
+//! What there is for each priority or queue comes as a string that holds a list of eight: those are
+//! columns. What is all zero is left out.
 
 use ::telemetry::collector::Received;
 use jiff::Timestamp;

@@ -19,8 +19,8 @@ pub struct Attach {
     device: String,
     #[command(flatten)]
     namespace: Namespace,
-    /// Speed of the switch's port, as 10G or 500M: the pace of what is sent, and the length of a quantum [default: the port's,
-    /// with --switch].
+    /// Speed of the switch's port, as 10G or 500M: the pace of what is sent, and the length of a
+    /// quantum [default: the port's, with --switch].
     #[arg(long, value_name = "RATE", value_parser = speed_bps, required_unless_present = "switch")]
     speed: Option<u64>,
     /// Priorities whose pauses are obeyed [default: those of the port, with --switch, or 3].
@@ -38,11 +38,12 @@ pub struct Attach {
     /// Which queue is served next.
     #[arg(long, value_enum, default_value_t = Order::Drr)]
     order: Order,
-    /// Kernel memory that the frames of one priority may hold; more of them are dropped. To be more than the send buffers
-    /// (SO_SNDBUF) of all sockets of that priority together.
+    /// Kernel memory that the frames of one priority may hold; more of them are dropped. To be more
+    /// than the send buffers (SO_SNDBUF) of all sockets of that priority together.
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
     limit: u64,
-    /// Take speed and no-drop priorities from this running switch: its name, or the path of its control socket.
+    /// Take speed and no-drop priorities from this running switch: its name, or the path of its
+    /// control socket.
     #[arg(long, value_name = "NAME")]
     switch: Option<String>,
     /// The port of the switch [default: the other end of the interface].

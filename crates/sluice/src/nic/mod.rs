@@ -1,4 +1,5 @@
-//! `sluice nic`: an interface of this machine obeys PFC. The crate `nic` does it; here are its options and its words.
+//! `sluice nic`: an interface of this machine obeys PFC. The crate `nic` does it; here are its
+//! options and its words.
 
 mod attach;
 mod check;

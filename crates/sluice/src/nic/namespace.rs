@@ -6,8 +6,8 @@ use clap::Args;
 /// The namespace of the interface.
 #[derive(Args)]
 pub struct Namespace {
-    /// The network namespace of the interface: a name that `ip netns` knows, or the PID of a process in it (of a container, for
-    /// one) [default: this one].
+    /// The network namespace of the interface: a name that `ip netns` knows, or the PID of a
+    /// process in it (of a container, for one) [default: this one].
     #[arg(long, value_name = "NAME|PID")]
     pub netns: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! What a running switch says of the port that an interface is plugged into: a veth's two ends name each other.
+//! What a running switch says of the port that an interface is plugged into: a veth's two ends name
+//! each other.
 
 use std::path::Path;
 
@@ -77,7 +78,8 @@ mod tests {
         let ports = vec![port("a", "sw-a"), port("b", "sw-b"), port("c", "sw-c")];
         let snapshot = Snapshot { ports, ..Snapshot::default() };
         let end = |name: &str, index, peer| Interface { name: name.into(), index, peer };
-        // sw-a has the number that eth0 names, but its other end is another interface of the same number elsewhere.
+        // sw-a has the number that eth0 names, but its other end is another interface of the same number
+        // elsewhere.
         let there = [end("sw-a", 5, Some(9)), end("sw-b", 6, Some(2)), end("sw-c", 7, None)];
         let found = other_end(&snapshot, &there, &end("eth0", 2, Some(6))).map(facts);
         assert_eq!(found, Some(PortFacts { port: "b".into(), speed_bps: 7, no_drop: 0b10_1000 }));

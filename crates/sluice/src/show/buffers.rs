@@ -1,18 +1,21 @@
-//! `sluice show buffers`: who holds the memory: pools, the priority groups that draw on them at ingress, the queues at
-//! egress.
+//! `sluice show buffers`: who holds the memory: pools, the priority groups that draw on them at
+//! ingress, the queues at egress.
 //!
-//! The columns are those of H3C's "display buffer usage interface" (H3C RDMA technical reference, tables 2 and 3): of each
-//! group and queue Total (what it may hold now, without headroom), Used, Used %, Free, UsedPeak (between two executions),
-//! Threshold %, Violations; of a group Shared, XoffThres, IsDynamic, and of its headroom the same. Nothing says that more is
-//! Free than the pool has. The pools are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper, 6-5), with
-//! their size and xoff, and what no-drop queues took beyond them (docs/behavior.md, "Areas and pools").
+//! The columns are those of H3C's "display buffer usage interface" (H3C RDMA technical reference,
+//! tables 2 and 3): of each group and queue Total (what it may hold now, without headroom), Used,
+//! Used %, Free, UsedPeak (between two executions), Threshold %, Violations; of a group Shared,
+//! XoffThres, IsDynamic, and of its headroom the same. Nothing says that more is Free than the pool
+//! has. The pools are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper,
+//! 6-5), with their size and xoff, and what no-drop queues took beyond them (docs/behavior.md,
+//! "Areas and pools").
 
 use control::v1::{Group, Level, Pool, Queue, Snapshot};
 
 use super::format::{self, Unit, frames, grouped, percent};
 use super::json;
 
-/// For people: the pools and the loop's memory, then the groups and the queues that ever had something.
+/// For people: the pools and the loop's memory, then the groups and the queues that ever had
+/// something.
 pub fn table(snapshot: &Snapshot, unit: Unit) -> String {
     format!(
         "{}\nA cell has {} bytes; peaks are the most since they were last read. Of {} frames of memory\n{} are free and {} \
@@ -27,7 +30,8 @@ pub fn table(snapshot: &Snapshot, unit: Unit) -> String {
     )
 }
 
-/// Size and use of what may be used, and by how much use may grow: of the total, and of what is `free` beside it.
+/// Size and use of what may be used, and by how much use may grow: of the total, and of what is
+/// `free` beside it.
 fn use_of(used: u64, peak: u64, total: u64, free: u64, unit: Unit) -> [String; 5] {
     let free = total.saturating_sub(used).min(free);
     [unit.of(total), unit.of(used), percent(used, total), unit.of(free), unit.of(peak)]
@@ -148,8 +152,8 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
     text
 }
 
-/// Total, Used, … of a group outside its headroom. Its reservation is used first and given back last, so it was full
-/// whenever shared cells were in use.
+/// Total, Used, … of a group outside its headroom. Its reservation is used first and given back
+/// last, so it was full whenever shared cells were in use.
 fn group_use(group: &Group, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
     let [shared, total] = [group.shared, group.total].map(Option::unwrap_or_default);
     let reserved = u64::from(group.reserved_size_cells);
@@ -242,8 +246,8 @@ mod tests {
         assert_eq!(queue_use(&queue, Some(&pool), Unit::CELLS)[..4], ["328", "3", "0.9", "45"]);
     }
 
-    /// Reserved cells are used first, so a group that used no shared cells had at most its reservation; headroom is none
-    /// of what Total means.
+    /// Reserved cells are used first, so a group that used no shared cells had at most its
+    /// reservation; headroom is none of what Total means.
     #[test]
     fn the_peak_of_a_group_is_without_its_headroom() {
         let peak = |peak_read_cells| Some(Level { peak_read_cells, ..Level::default() });

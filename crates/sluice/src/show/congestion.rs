@@ -1,10 +1,12 @@
-//! `sluice show congestion`: what each queue forwarded, marked and dropped, and why; of several queues of a port the sum, too.
+//! `sluice show congestion`: what each queue forwarded, marked and dropped, and why; of several
+//! queues of a port the sum, too.
 
 use control::v1::{ByDropLevel, Count, Port, Queue, Snapshot};
 
 use super::format::{self, earlier, elapsed_ns, frames, grouped, rate, volume, volume_unit};
 
-/// For people: the queues that ever had something to do. With a snapshot from before, rates instead of MB.
+/// For people: the queues that ever had something to do. With a snapshot from before, rates instead
+/// of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let sent_frames = if elapsed_ns == 0 { "Sent\nframes" } else { "Sent\nframes/s" };
@@ -53,7 +55,8 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     if table.is_empty() { "No queue has seen a frame yet.".to_owned() } else { table.trim_fmt() }
 }
 
-/// What this table shows of all queues of a port together; an average of averages would say nothing.
+/// What this table shows of all queues of a port together; an average of averages would say
+/// nothing.
 fn sum(port: &Port) -> Queue {
     let count = |of: fn(&Queue) -> Option<Count>| {
         let counts = port.queues.iter().filter_map(of);

@@ -1,5 +1,5 @@
-//! `sluice show counters`: every number that is not zero and no setting, by the name that it has in JSON, as `ethtool -S`
-//! lists those of an interface. What no other view has a column for is here.
+//! `sluice show counters`: every number that is not zero and no setting, by the name that it has in
+//! JSON, as `ethtool -S` lists those of an interface. What no other view has a column for is here.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,11 @@
-//! `sluice show drops`: a summary of what was dropped, of all ports and of each, on which side and why.
+//! `sluice show drops`: a summary of what was dropped, of all ports and of each, on which side and
+//! why.
 //!
-//! It is H3C's "display packet-drop" (H3C RDMA technical reference, table 10): dropped for want of buffer at input and at
-//! output, dropped by WRED, marked with ECN; with the totals forwarded and dropped outbound of "display qos
-//! queue-statistics interface outbound" (table 4). A frame counts on the input side of the port that it came in by, or on
-//! the output side of the port that it was to leave by (docs/behavior.md, "Drops").
+//! It is H3C's "display packet-drop" (H3C RDMA technical reference, table 10): dropped for want of
+//! buffer at input and at output, dropped by WRED, marked with ECN; with the totals forwarded and
+//! dropped outbound of "display qos queue-statistics interface outbound" (table 4). A frame counts
+//! on the input side of the port that it came in by, or on the output side of the port that it was
+//! to leave by (docs/behavior.md, "Drops").
 
 use control::v1::{Count, Port, Snapshot};
 use serde::Serialize;
@@ -100,7 +102,8 @@ pub fn rows(snapshot: &Snapshot) -> Vec<DropRow<'_>> {
 }
 
 fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
-    // Only `port_down` is counted on both sides: of a frame that waited, and of one that came in while the switch ended.
+    // Only `port_down` is counted on both sides: of a frame that waited, and of one that came in while
+    // the switch ended.
     let of_others = [DropReason::TailDrop, DropReason::Wred, DropReason::MtuExceeded]
         .into_iter()
         .fold(Count::default(), |sum, reason| plus(sum, of(port, reason)));

@@ -38,8 +38,8 @@ pub fn mbit(bps: u64) -> String {
     if bps.is_multiple_of(1_000_000) { grouped(bps / 1_000_000) } else { tenths(bps as f64 / 1e6) }
 }
 
-/// Bytes, under the heading that [`volume_unit`] gives: MB since the start, or Mbit/s since `elapsed_ns` ago, when the
-/// count stood at `before`.
+/// Bytes, under the heading that [`volume_unit`] gives: MB since the start, or Mbit/s since
+/// `elapsed_ns` ago, when the count stood at `before`.
 pub fn volume(now: Option<Count>, before: Option<Count>, elapsed_ns: u64) -> String {
     let now = now.unwrap_or_default().bytes;
     if elapsed_ns == 0 {
@@ -60,14 +60,15 @@ pub fn rate(now: Option<Count>, before: Option<Count>, elapsed_ns: u64) -> Strin
     grouped(per_second(now, before, elapsed_ns).unwrap_or(now))
 }
 
-/// How much a count grew a second since `elapsed_ns` ago, when it stood at `before`; nothing without an earlier look.
+/// How much a count grew a second since `elapsed_ns` ago, when it stood at `before`; nothing
+/// without an earlier look.
 pub fn per_second(now: u64, before: u64, elapsed_ns: u64) -> Option<u64> {
     let more = u128::from(now.saturating_sub(before)) * 1_000_000_000;
     Some(more.checked_div(u128::from(elapsed_ns))? as u64)
 }
 
-/// How much of its line a port used since `elapsed_ns` ago, when it had transmitted `before`, in percent; nothing without
-/// a speed, or without an earlier look.
+/// How much of its line a port used since `elapsed_ns` ago, when it had transmitted `before`, in
+/// percent; nothing without a speed, or without an earlier look.
 pub fn utilization_percent(port: &Port, before: Option<&Port>, elapsed_ns: u64) -> Option<f64> {
     if port.speed_bps == 0 || elapsed_ns == 0 {
         return None;

@@ -1,4 +1,5 @@
-//! What `sluice show --help` says of the JSON: the fields of the messages with the comments of the proto file.
+//! What `sluice show --help` says of the JSON: the fields of the messages with the comments of the
+//! proto file.
 
 use std::fmt::Write;
 

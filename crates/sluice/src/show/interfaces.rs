@@ -1,4 +1,5 @@
-//! `sluice show ports --verbose`: what there is to know of the interface of each port, and what about it harms frames.
+//! `sluice show ports --verbose`: what there is to know of the interface of each port, and what
+//! about it harms frames.
 
 use control::v1::{Caution, Link, Port, Snapshot};
 

@@ -1,5 +1,6 @@
-//! The JSON of `sluice show`: the messages of the API as they are, in rows, so that a name is the same in every view and is
-//! that of the proto file. Only what two looks tell (rates, utilization) is added here.
+//! The JSON of `sluice show`: the messages of the API as they are, in rows, so that a name is the
+//! same in every view and is that of the proto file. Only what two looks tell (rates, utilization)
+//! is added here.
 
 use control::v1::{Count, Group, Pool, Port, Priority, Queue, Snapshot, Storm};
 use serde::Serialize;

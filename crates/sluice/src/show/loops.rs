@@ -4,7 +4,8 @@ use control::v1::{Loop, Snapshot};
 
 use super::format::{self, grouped, tenths};
 
-/// For people: the turns by the time that each began after the one before. With a snapshot from before, those since then.
+/// For people: the turns by the time that each began after the one before. With a snapshot from
+/// before, those since then.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let turns = turns(now, before);
     let all: u64 = turns.iter().sum();

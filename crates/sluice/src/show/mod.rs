@@ -1,5 +1,5 @@
-//! `sluice show`: fetches snapshots and prints a view of them, as a table for people or as JSON for programs. Each
-//! view has a file of its own; the JSON of all is in [`json`].
+//! `sluice show`: fetches snapshots and prints a view of them, as a table for people or as JSON for
+//! programs. Each view has a file of its own; the JSON of all is in [`json`].
 
 mod buffers;
 mod congestion;
@@ -43,7 +43,8 @@ pub struct Arguments {
     /// The view.
     #[arg(value_enum)]
     shown: Shown,
-    /// With `pfc`: how often and for how long each priority was paused, rates of PFC frames, and the last storms.
+    /// With `pfc`: how often and for how long each priority was paused, rates of PFC frames, and
+    /// the last storms.
     #[arg(value_enum)]
     detail: Option<Detail>,
     /// Only this port.
@@ -144,7 +145,8 @@ fn show_telemetry(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// Whether a view begins the watermarks again: peaks are those between two executions (docs/behavior.md, "Watermarks").
+/// Whether a view begins the watermarks again: peaks are those between two executions
+/// (docs/behavior.md, "Watermarks").
 fn reads_watermarks(view: View, keep: bool) -> Result<bool> {
     if keep && view != View::Buffers {
         bail!("--keep-watermarks is for `show buffers`: no other view begins watermarks again");

@@ -127,7 +127,8 @@ fn all_priorities(snapshot: &Snapshot) -> impl Iterator<Item = (&str, usize, &Pr
     })
 }
 
-/// For people: how often and for how long priorities were paused, how much PFC there is, and the last storms.
+/// For people: how often and for how long priorities were paused, how much PFC there is, and the
+/// last storms.
 pub fn history(snapshot: &Snapshot) -> String {
     let headings = [
         "Port",

@@ -7,7 +7,8 @@ use super::format::{
 };
 use super::interfaces;
 
-/// For people: the ports, what was dropped or lost, what was flooded. With a snapshot from before, rates instead of MB.
+/// For people: the ports, what was dropped or lost, what was flooded. With a snapshot from before,
+/// rates instead of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let unit = volume_unit(elapsed_ns);
@@ -49,7 +50,8 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The addresses learned on each port, and the frames that went to all ports, by kind; empty if there were none.
+/// The addresses learned on each port, and the frames that went to all ports, by kind; empty if
+/// there were none.
 fn flooded(now: &Snapshot) -> String {
     let headings = [
         "Port",
@@ -150,7 +152,8 @@ fn state(port: &Port) -> &'static str {
     }
 }
 
-/// The drops that happened, by reason, and what the kernel lost before the switch saw it; empty if there were none.
+/// The drops that happened, by reason, and what the kernel lost before the switch saw it; empty if
+/// there were none.
 fn losses(snapshot: &Snapshot) -> String {
     let mut table = format::table(&["Port", "Dropped because", "Frames", "MB"], 2);
     let removed = snapshot.removed_ports.clone().unwrap_or_default();

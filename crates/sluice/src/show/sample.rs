@@ -1,5 +1,5 @@
-//! A made-up switch for the tests of the views: a server that sends too much on priorities 0 and 3 to a slow uplink,
-//! and a port without anything on it.
+//! A made-up switch for the tests of the views: a server that sends too much on priorities 0 and 3
+//! to a slow uplink, and a port without anything on it.
 
 use control::v1::{
     ByDropLevel, Caution, Count, Group, Kernel, Level, Link, PfcCount, Pool, Port, Priority, Queue,

@@ -1,6 +1,7 @@
 //! Frames of a link as pcapng, one interface for each direction.
 //!
-//! Source: draft-ietf-opsawg-pcapng; times are nanoseconds of virtual time since 1970, so the run begins in that year.
+//! Source: draft-ietf-opsawg-pcapng; times are nanoseconds of virtual time since 1970, so the run
+//! begins in that year.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -97,7 +98,8 @@ mod tests {
 
     use super::*;
 
-    /// A data frame of 1024 bytes from h1, and the switch's PFC frame for priority 3, 81.92 ns later.
+    /// A data frame of 1024 bytes from h1, and the switch's PFC frame for priority 3, 81.92 ns
+    /// later.
     fn captured() -> Vec<u8> {
         let mut capture = Capture::new(Vec::new(), ["h1", "leaf1.p3"], 100_000_000_000).unwrap();
         let data = [0xab; 62];

@@ -36,7 +36,8 @@ pub fn in_words(number: f64) -> String {
     if word.is_empty() { grouped(number.round() as u64) } else { format!("{}{word}", three_digits(number)) }
 }
 
-/// The unit whose number does not come out as a thousand of the next smaller one; the smallest if there is none.
+/// The unit whose number does not come out as a thousand of the next smaller one; the smallest if
+/// there is none.
 fn unit<'u>(value: f64, units: &[(f64, &'u str)]) -> (f64, &'u str) {
     let large_enough = units.iter().find(|(size, _)| value >= 0.9995 * size);
     *large_enough.unwrap_or(&units[units.len() - 1])

@@ -1,10 +1,10 @@
-//! Huge pages. What a simulated network remembers is thousands of ports of 5 kB and the frames that they hold, and every
-//! frame touches some of it somewhere else: with pages of 4 kB a tenth of the time, and at 64 switches a sixth, goes into
-//! finding pages (docs/performance.md).
+//! Huge pages. What a simulated network remembers is thousands of ports of 5 kB and the frames that
+//! they hold, and every frame touches some of it somewhere else: with pages of 4 kB a tenth of the
+//! time, and at 64 switches a sixth, goes into finding pages (docs/performance.md).
 //!
-//! The C library asks for huge pages if `GLIBC_TUNABLES` says so when a program starts (glibc 2.35; glibc manual, "Memory
-//! Allocation Tunables"), so the program starts itself once more. Another C library, or a kernel without transparent huge
-//! pages, takes no notice.
+//! The C library asks for huge pages if `GLIBC_TUNABLES` says so when a program starts (glibc 2.35;
+//! glibc manual, "Memory Allocation Tunables"), so the program starts itself once more. Another C
+//! library, or a kernel without transparent huge pages, takes no notice.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -12,8 +12,8 @@ use std::process::Command;
 
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
-/// Starts this program again with huge pages, unless it, or its user, has seen to that already. Does nothing if that fails:
-/// the program is slower then, and right.
+/// Starts this program again with huge pages, unless it, or its user, has seen to that already.
+/// Does nothing if that fails: the program is slower then, and right.
 pub fn start_again() {
     let before = env::var("GLIBC_TUNABLES").unwrap_or_default();
     let (Some(tunables), Ok(program)) = (with_huge_pages(before), env::current_exe()) else { return };

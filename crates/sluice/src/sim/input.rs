@@ -1,4 +1,5 @@
-//! The scenario and the configurations that it names, read from their files, and why a run is refused.
+//! The scenario and the configurations that it names, read from their files, and why a run is
+//! refused.
 
 use std::path::Path;
 

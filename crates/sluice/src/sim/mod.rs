@@ -1,5 +1,6 @@
-//! `sluice sim`: runs a scenario in virtual time and says what came of it. The simulator is the `sim` crate's; here its
-//! files are read, and its outcome becomes a summary, JSON, plots and captures.
+//! `sluice sim`: runs a scenario in virtual time and says what came of it. The simulator is the
+//! `sim` crate's; here its files are read, and its outcome becomes a summary, JSON, plots and
+//! captures.
 
 mod capture;
 mod format;
@@ -44,13 +45,15 @@ pub struct Arguments {
     /// Draw occupancy.svg, pauses.svg, throughput.svg and completion.svg into this folder.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write the frames of a link as pcapng; either end names the link: h1, or leaf1.p3. May be given several times.
+    /// Write the frames of a link as pcapng; either end names the link: h1, or leaf1.p3. May be
+    /// given several times.
     #[arg(long, value_name = "LINK=FILE", value_parser = capture_of)]
     pcap: Vec<(String, PathBuf)>,
     /// Begin random numbers elsewhere than the scenario says.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged all the same.
+    /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged all the
+    /// same.
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     duration: Option<u64>,
     /// Say nothing of the progress. It is said on standard error, if that is a terminal.

@@ -17,7 +17,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A run of so much virtual time begins. Nothing is drawn where nobody watches, or if it is to be quiet.
+    /// A run of so much virtual time begins. Nothing is drawn where nobody watches, or if it is to
+    /// be quiet.
     pub fn new(duration_ns: u64, quiet: bool) -> Self {
         let now = Instant::now();
         Self { is_shown: !quiet && std::io::stderr().is_terminal(), duration_ns, start: now, drawn_at: now }

@@ -30,7 +30,8 @@ pub struct Run {
 /// Runs a scenario and captures links that are given by one of their ends.
 ///
 /// # Errors
-/// There is no such link, a capture cannot be written, or switches hold more than there is memory for.
+/// There is no such link, a capture cannot be written, or switches hold more than there is memory
+/// for.
 pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<Run> {
     let mut captures = Captures::new(scenario, pcap)?;
     let mut simulation = Simulation::new(scenario);
@@ -184,7 +185,8 @@ lost = 0
         );
     }
 
-    /// What a capture holds is what the outcome counts, in both directions and in the order of time; PFC frames among it.
+    /// What a capture holds is what the outcome counts, in both directions and in the order of
+    /// time; PFC frames among it.
     #[test]
     fn a_capture_has_all_frames_of_its_link() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Made-up outcomes for the tests of summaries and plots: an incast that PFC holds, a run in which nothing happens, and a
-//! large fabric in trouble.
+//! Made-up outcomes for the tests of summaries and plots: an incast that PFC holds, a run in which
+//! nothing happens, and a large fabric in trouble.
 
 use sim::Results;
 use sim::results::{
@@ -245,7 +245,8 @@ fn host(number: u64) -> HostOutcome {
     }
 }
 
-/// The senders' groups rise to XOFF, use headroom, and drain to XON, again and again; then all is sent.
+/// The senders' groups rise to XOFF, use headroom, and drain to XON, again and again; then all is
+/// sent.
 fn series() -> Series {
     let end = POINTS * 9 / 10;
     let shape = |point: u64, late: u64| -> (u32, u32) {

@@ -1,4 +1,5 @@
-//! What came of a run, for people: traffic, the places where something happened, and whether what was expected came.
+//! What came of a run, for people: traffic, the places where something happened, and whether what
+//! was expected came.
 
 use std::fmt::Write as _;
 use std::time::Duration;

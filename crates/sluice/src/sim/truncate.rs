@@ -14,7 +14,8 @@ pub fn fitted(render: impl Fn(usize) -> String) -> String {
     NAME_CHARS.into_iter().map(&render).find(fits).unwrap_or_else(|| render(shortest))
 }
 
-/// A name with at most so many characters: the middle is left out, since what tells names apart is at their ends.
+/// A name with at most so many characters: the middle is left out, since what tells names apart is
+/// at their ends.
 pub fn short(name: &str, most: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= most {

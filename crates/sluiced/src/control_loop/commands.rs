@@ -1,4 +1,5 @@
-//! What clients (and SIGHUP) can tell the daemon to do: what each order means for the loop, and what the log says of it.
+//! What clients (and SIGHUP) can tell the daemon to do: what each order means for the loop, and
+//! what the log says of it.
 
 use control::{Command, CommandError, ErrorKind, Outcome};
 use dataplane::LoopCommand;

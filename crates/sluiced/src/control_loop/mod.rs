@@ -1,8 +1,9 @@
-//! What happens beside the poll loop, on the daemon's first thread: clients' requests go to the loop and the answers come
-//! back, changes of interfaces become commands, events go to the journal and the log, and signals reload the file or end it all.
+//! What happens beside the poll loop, on the daemon's first thread: clients' requests go to the
+//! loop and the answers come back, changes of interfaces become commands, events go to the journal
+//! and the log, and signals reload the file or end it all.
 //!
-//! The loop never waits for this thread: the mailbox between them is two bounded rings. The loop does not wake this
-//! thread either; replies are looked for every few milliseconds.
+//! The loop never waits for this thread: the mailbox between them is two bounded rings. The loop
+//! does not wake this thread either; replies are looked for every few milliseconds.
 
 use std::collections::VecDeque;
 use std::io;
@@ -366,7 +367,8 @@ impl ControlLoop {
         }
     }
 
-    /// The ports in the order of the file, without vacant places. One that the loop has not heard of yet is none.
+    /// The ports in the order of the file, without vacant places. One that the loop has not heard
+    /// of yet is none.
     fn list_ports(&self, message: &mut v1::Snapshot) {
         let known = message.ports.len();
         let places = self.live.places().in_config_order().iter().filter(|&&place| place < known);
@@ -410,7 +412,8 @@ impl ControlLoop {
         }
     }
 
-    /// The loop has not done what it was told: it is not the time to change the watchdog of this port.
+    /// The loop has not done what it was told: it is not the time to change the watchdog of this
+    /// port.
     fn refuse_order(&mut self, port: usize) {
         let Some(ActiveCommand { asked, .. }) = self.under_way.take() else { return };
         self.lives.abort();

@@ -1,7 +1,8 @@
-//! Ports that a reload adds and removes, and interfaces that become others: what the conductor does about them, in which order.
+//! Ports that a reload adds and removes, and interfaces that become others: what the conductor does
+//! about them, in which order.
 //!
-//! Rule: what is added is opened first, and where that fails nothing has changed; then the loop takes on all settings at once; then
-//! ports come and go, and the order is done when they have.
+//! Rule: what is added is opened first, and where that fails nothing has changed; then the loop
+//! takes on all settings at once; then ports come and go, and the order is done when they have.
 //! Source: docs/behavior.md, "Ports that are added and removed", "MTUs".
 
 use anyhow::{Context, Result};
@@ -14,7 +15,8 @@ use crate::control_loop::running_config::RunningConfig;
 use crate::ports::link_monitor::look_up;
 
 impl ControlLoop {
-    /// Has the loop go by the MTUs and speeds that the interfaces have now, and warns of MTUs that differ.
+    /// Has the loop go by the MTUs and speeds that the interfaces have now, and warns of MTUs that
+    /// differ.
     pub(super) fn take_on_interfaces(&mut self) {
         let mut live = self.live.clone();
         let mut mtus = Vec::new();
@@ -49,7 +51,8 @@ impl ControlLoop {
         }
     }
 
-    /// Begins to open the ports that an order adds. True if there are any: the loop is told once they are open.
+    /// Begins to open the ports that an order adds. True if there are any: the loop is told once
+    /// they are open.
     pub(super) async fn open_added(&mut self, order: &mut ActiveCommand) -> Result<bool> {
         let Some(live) = &mut order.live else { return Ok(false) };
         let added = live.places().added_to(self.live.places());

@@ -1,8 +1,8 @@
 //! The configuration that a running switch has, and how it comes to another.
 //!
-//! Rule: a configuration is applied whole or not at all. The file is read again, checked whole and compared with what
-//! runs; where anything differs that only a restart changes, nothing is applied. Each port has a place in the switch ([`Places`]),
-//! which it keeps for as long as it is there.
+//! Rule: a configuration is applied whole or not at all. The file is read again, checked whole and
+//! compared with what runs; where anything differs that only a restart changes, nothing is applied.
+//! Each port has a place in the switch ([`Places`]), which it keeps for as long as it is there.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! The daemon's log: lines on standard error, limited in number ([`limit`]) and written by a thread of their own ([`writer`]), so that
-//! no reader of the log, slow or gone, holds up the switch.
+//! The daemon's log: lines on standard error, limited in number ([`limit`]) and written by a thread
+//! of their own ([`writer`]), so that no reader of the log, slow or gone, holds up the switch.
 //! Source: docs/architecture.md, "Logs".
 
 mod rate_limit;
@@ -36,7 +36,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// From now on what is logged at `level` (or as `RUST_LOG` says, or from info on) goes to standard error, panics too.
+    /// From now on what is logged at `level` (or as `RUST_LOG` says, or from info on) goes to
+    /// standard error, panics too.
     ///
     /// # Errors
     /// That is no level, or there is no thread to be had.
@@ -89,7 +90,8 @@ impl Log {
     }
 }
 
-/// A panic is logged as everything else: the thread that panics may be the loop, and must end rather than wait.
+/// A panic is logged as everything else: the thread that panics may be the loop, and must end
+/// rather than wait.
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let text = panic.to_string().replace('\n', " ");

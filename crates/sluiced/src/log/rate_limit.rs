@@ -1,9 +1,9 @@
 //! How often one place of the program may log.
 //!
-//! Rule: a place in the source logs [`BURST`] lines at once and one more each [`REFILL`], a bucket of tokens. What comes faster is
-//! left out and counted, and every [`REMINDER`] a line says how many more there were like it. Not limited is what comes once an order or
-//! at the start, and would be a riddle with lines missing: [`UNLIMITED`].
-//! Source: docs/architecture.md, "Logs".
+//! Rule: a place in the source logs [`BURST`] lines at once and one more each [`REFILL`], a bucket
+//! of tokens. What comes faster is left out and counted, and every [`REMINDER`] a line says how
+//! many more there were like it. Not limited is what comes once an order or at the start, and would
+//! be a riddle with lines missing: [`UNLIMITED`]. Source: docs/architecture.md, "Logs".
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
@@ -26,8 +26,8 @@ const BURST: u32 = 100;
 const REFILL: Duration = Duration::from_secs(1);
 /// How often it is said what was left out.
 const REMINDER: Duration = Duration::from_secs(10);
-/// Targets without a limit: what is said of a configuration file, what is said of the log, and what libbpf says of a
-/// program that the kernel refuses.
+/// Targets without a limit: what is said of a configuration file, what is said of the log, and what
+/// libbpf says of a program that the kernel refuses.
 const UNLIMITED: [&str; 3] = ["sluiced::file", TARGET, "libbpf"];
 /// Characters of a message that a reminder repeats.
 const REPEATED_CHARS: usize = 120;
@@ -183,7 +183,8 @@ mod tests {
         assert_eq!(given(REFILL * 1000, 3 * BURST), BURST, "no more than a burst is saved up");
     }
 
-    /// A flood of one message, two of another, and one without limit, as the rest of the program logs them.
+    /// A flood of one message, two of another, and one without limit, as the rest of the program
+    /// logs them.
     #[test]
     fn a_flood_is_cut_off_counted_and_told_and_others_are_not() {
         let limits = Arc::new(Limits::default());

@@ -1,12 +1,12 @@
 //! The thread that writes the log.
 //!
-//! Rule: whoever logs never waits. Lines wait in a bounded queue for a thread that does nothing but write them; a line that finds the
-//! queue full, or that cannot be written, is lost and counted, and once lines can be written again one of them says how many were
-//! lost. At the end what is queued has [`FLUSH_PATIENCE`] to leave.
-//! Source: docs/architecture.md, "Logs".
+//! Rule: whoever logs never waits. Lines wait in a bounded queue for a thread that does nothing but
+//! write them; a line that finds the queue full, or that cannot be written, is lost and counted,
+//! and once lines can be written again one of them says how many were lost. At the end what is
+//! queued has [`FLUSH_PATIENCE`] to leave. Source: docs/architecture.md, "Logs".
 //!
-//! `tracing-appender` has such a thread, but prints to standard output at the end if its queue is full, which may be the same full
-//! pipe, and says nothing of what it lost.
+//! `tracing-appender` has such a thread, but prints to standard output at the end if its queue is
+//! full, which may be the same full pipe, and says nothing of what it lost.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -139,7 +139,8 @@ impl<W: Write> Work<W> {
         }
     }
 
-    /// Logs what was lost or left out, where it is time for it, or all of it. These lines go through the queue as all others.
+    /// Logs what was lost or left out, where it is time for it, or all of it. These lines go
+    /// through the queue as all others.
     fn tell(&mut self, all: bool) {
         let now = Instant::now();
         let lost = self.lost.load(Relaxed);
@@ -189,7 +190,8 @@ mod tests {
     use std::io::{BufRead, BufReader, PipeReader, pipe};
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// A writer on a pipe that nobody has read from and that is full, so that its thread stands still with the first line.
+    /// A writer on a pipe that nobody has read from and that is full, so that its thread stands
+    /// still with the first line.
     fn on_a_full_pipe() -> (Writer, PipeReader) {
         let (read, mut write) = pipe().unwrap();
         nix::fcntl::fcntl(&write, nix::fcntl::FcntlArg::F_SETPIPE_SZ(4096)).unwrap();

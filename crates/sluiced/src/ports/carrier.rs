@@ -1,8 +1,8 @@
 //! Whether a port's interface can carry frames, as the kernel reports it.
 //!
-//! Rule: a port goes down when its interface is deleted, set down or loses its carrier, and comes back once an interface of
-//! this name has its carrier ([`crate::ports::fsm`]). One that had no carrier yet when the daemon started just begins to work when it
-//! comes.
+//! Rule: a port goes down when its interface is deleted, set down or loses its carrier, and comes
+//! back once an interface of this name has its carrier ([`crate::ports::fsm`]). One that had no
+//! carrier yet when the daemon started just begins to work when it comes.
 //!
 //! ```text
 //!             carrier                no carrier, down, gone

@@ -1,9 +1,11 @@
 //! Which core serves which port, and what serves them.
 //!
-//! Rule: a port is served by the core that the file names, for as long as the daemon runs. The others are handed out in the order of
-//! the file, each to the core that serves the fewest RX queues by then, the earlier of two in `dataplane.cores`; so are the places
-//! of ports that may be added later, each as if it had one queue. The first core switches, and serves ports too unless the file says
-//! otherwise; what the others serve it sees as ports like any other. Source: docs/multi-core.md.
+//! Rule: a port is served by the core that the file names, for as long as the daemon runs. The
+//! others are handed out in the order of the file, each to the core that serves the fewest RX
+//! queues by then, the earlier of two in `dataplane.cores`; so are the places of ports that may be
+//! added later, each as if it had one queue. The first core switches, and serves ports too unless
+//! the file says otherwise; what the others serve it sees as ports like any other. Source:
+//! docs/multi-core.md.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -82,7 +84,8 @@ pub struct AssignedPorts {
     pub bell: Arc<Doorbell>,
 }
 
-/// The loops that a guard watches, the switching core's first; `heartbeats` are theirs, in the order of the cores.
+/// The loops that a guard watches, the switching core's first; `heartbeats` are theirs, in the
+/// order of the cores.
 pub fn watched(
     servers: &CoreAssignment,
     heartbeats: &[Arc<Heartbeat>],

@@ -1,13 +1,16 @@
-//! The life of a port whose interface comes and goes: when what it is made of is closed, and when it is opened again.
+//! The life of a port whose interface comes and goes: when what it is made of is closed, and when
+//! it is opened again.
 //!
-//! Rule: a port whose interface has lost its carrier, is down or is gone goes down; so does one of which the loop finds out by
-//! itself. What it was made of is closed by the keeper ([`crate::ports::worker`]), and then the loop takes its frames back. Once an interface of its name
-//! has a carrier, it is opened again: sockets first, then the loop posts frames, then the program lets frames in. Where that
-//! fails it is tried again, no sooner than after [`RETRY`].
+//! Rule: a port whose interface has lost its carrier, is down or is gone goes down; so does one of
+//! which the loop finds out by itself. What it was made of is closed by the keeper
+//! ([`crate::ports::worker`]), and then the loop takes its frames back. Once an interface of its
+//! name has a carrier, it is opened again: sockets first, then the loop posts frames, then the
+//! program lets frames in. Where that fails it is tried again, no sooner than after [`RETRY`].
 //!
-//! A NIC begins again when something is put on it, and many lose their carrier for seconds then. If that took the port down, what was put on would be
-//! taken off, the NIC would begin again, and so on indefinitely. So the port of a NIC that loses its carrier within [`SETTLING`] after it was attached
-//! stays open; what is for it waits. If there is still no carrier then, it goes down.
+//! A NIC begins again when something is put on it, and many lose their carrier for seconds then. If
+//! that took the port down, what was put on would be taken off, the NIC would begin again, and so
+//! on indefinitely. So the port of a NIC that loses its carrier within [`SETTLING`] after it was
+//! attached stays open; what is for it waits. If there is still no carrier then, it goes down.
 //!
 //! ```text
 //!           let go              closed             carrier, time          opened
@@ -254,7 +257,8 @@ mod tests {
         ]);
     }
 
-    /// The carrier is back before all is closed, and lost again before all is open; opening is paced.
+    /// The carrier is back before all is closed, and lost again before all is open; opening is
+    /// paced.
     #[test]
     fn changes_in_the_midst_of_it_are_not_forgotten() {
         walk(&[
@@ -277,7 +281,8 @@ mod tests {
         ]);
     }
 
-    /// The loop finds out by itself, at any stage; what was asked of the keeper before is answered in vain.
+    /// The loop finds out by itself, at any stage; what was asked of the keeper before is answered
+    /// in vain.
     #[test]
     fn the_loop_may_let_go_by_itself() {
         walk(&[
@@ -297,7 +302,8 @@ mod tests {
         ]);
     }
 
-    /// What is put on makes the NIC begin again, as does what is taken off: it is opened once for each time that it was really without carrier.
+    /// What is put on makes the NIC begin again, as does what is taken off: it is opened once for
+    /// each time that it was really without carrier.
     #[test]
     fn a_nic_may_lose_its_carrier_while_it_settles() {
         walk_on(

@@ -1,5 +1,5 @@
-//! What rtnetlink says of interfaces: their address, MTU and kind before ports are opened on them, and from then on every
-//! change that matters to a port.
+//! What rtnetlink says of interfaces: their address, MTU and kind before ports are opened on them,
+//! and from then on every change that matters to a port.
 
 use std::collections::VecDeque;
 
@@ -62,7 +62,8 @@ impl Kind {
     }
 }
 
-/// The speed that the driver of an interface tells, in bit/s; a link that is down, and some drivers, tell none.
+/// The speed that the driver of an interface tells, in bit/s; a link that is down, and some
+/// drivers, tell none.
 fn speed_bps(interface: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
     let mbps = text.trim().parse::<u64>().ok()?; // −1: not known
@@ -147,7 +148,8 @@ impl LinkMonitor {
         Ok(Self { handle, messages, ports, notices: VecDeque::new(), ask_from: None })
     }
 
-    /// Watches the interface of one port more, which was as `interface` says when it was looked up. False: there can be no port on it.
+    /// Watches the interface of one port more, which was as `interface` says when it was looked up.
+    /// False: there can be no port on it.
     pub fn add(&mut self, place: usize, interface: &Interface) -> bool {
         let Some(port) = Port::on(interface) else { return false };
         if self.ports.len() <= place {
@@ -246,7 +248,8 @@ impl LinkMonitor {
     }
 }
 
-/// A netlink socket that hears of links. Its work is done by a task of the current runtime until both are dropped.
+/// A netlink socket that hears of links. Its work is done by a task of the current runtime until
+/// both are dropped.
 fn connect() -> Result<(rtnetlink::Handle, Messages)> {
     let (connection, handle, messages) =
         new_multicast_connection(&[MulticastGroup::Link]).context("opening a netlink socket")?;

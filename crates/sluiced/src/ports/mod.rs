@@ -1,4 +1,5 @@
-//! The ports of a running switch: their life from open to removed, their interfaces, slots and cores.
+//! The ports of a running switch: their life from open to removed, their interfaces, slots and
+//! cores.
 //!
 //! The state machine is in `fsm`, who drives it in `supervisor`.
 

@@ -1,4 +1,5 @@
-//! From a configuration to open ports: memory first, then port after port; on any error all that was opened is closed.
+//! From a configuration to open ports: memory first, then port after port; on any error all that
+//! was opened is closed.
 
 use anyhow::{Context, Result};
 use config::Config;
@@ -13,8 +14,9 @@ use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::link_monitor::Interface;
 use crate::ports::worker::{link, mode_name};
 
-/// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF: up to 2.8 ms each), or what
-/// a guard takes to be heard whose own core, or whose peer's, is busy in the kernel.
+/// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF:
+/// up to 2.8 ms each), or what a guard takes to be heard whose own core, or whose peer's, is busy
+/// in the kernel.
 const STALL_NS: u64 = 10_000_000;
 /// Bits that the shortest frame takes on a line: 64 bytes with FCS, preamble and inter-frame gap.
 const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
@@ -22,8 +24,8 @@ const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
 /// Open ports on their memory.
 #[derive(Debug)]
 pub struct OpenPorts {
-    /// The ports, in the order of the configuration, and closed ones for all that may be added. Before `memory`, so that they are
-    /// closed first.
+    /// The ports, in the order of the configuration, and closed ones for all that may be added.
+    /// Before `memory`, so that they are closed first.
     pub ports: Vec<XdpPort>,
     /// Where their frames lie.
     pub memory: Umem,
@@ -76,8 +78,9 @@ fn port_setup(config: &Config) -> PortConfig {
     PortConfig { promiscuous: true, zero_copy, ..PortConfig::default() }
 }
 
-/// The fewest frames that a port keeps posted for receipt. Frames that the kernel has no place for are lost whatever
-/// their priority, so where one of them is no-drop, enough are posted for a stall at the rate of the port or of its link.
+/// The fewest frames that a port keeps posted for receipt. Frames that the kernel has no place for
+/// are lost whatever their priority, so where one of them is no-drop, enough are posted for a stall
+/// at the rate of the port or of its link.
 pub fn min_posted(settings: &PortSettings) -> u32 {
     let PortConfig { min_posted, max_posted, .. } = PortConfig::default();
     if settings.pfc.no_drop != 0 {
@@ -88,11 +91,12 @@ pub fn min_posted(settings: &PortSettings) -> u32 {
     min_posted
 }
 
-/// Cells that a port which is added later may reserve beyond what its peers then reserve less, and its PFC frames.
+/// Cells that a port which is added later may reserve beyond what its peers then reserve less, and
+/// its PFC frames.
 const SPARE_PORT_FRAMES: usize = 256;
 
-/// Frames of memory for what the switch may hold, with ports that may be added. Should a cell be longer than a frame of memory, the
-/// frames are of the smaller kind.
+/// Frames of memory for what the switch may hold, with ports that may be added. Should a cell be
+/// longer than a frame of memory, the frames are of the smaller kind.
 pub fn switch_frames(config: &Config) -> usize {
     switch::frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES)
         + config.dataplane.spare_ports * SPARE_PORT_FRAMES
@@ -110,8 +114,8 @@ pub fn queues_set_aside(config: &Config) -> Result<usize> {
     Ok(queues)
 }
 
-/// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells run out before
-/// memory does.
+/// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells
+/// run out before memory does.
 fn memory_for(config: &Config) -> Result<Umem> {
     let on_lane = if config.dataplane.cores.len() > 1 { dataplane::LANE_FRAMES } else { 0 };
     let frames = switch_frames(config) + queues_set_aside(config)? * (xdp::FRAMES_OF_A_QUEUE + on_lane);
@@ -180,7 +184,8 @@ fn speed(bps: u64) -> String {
 mod tests {
     use super::*;
 
-    /// 100 Mbit/s are 148,809 frames a second, so 1488 in 10 ms; at 1 Gbit/s the rings are the bound.
+    /// 100 Mbit/s are 148,809 frames a second, so 1488 in 10 ms; at 1 Gbit/s the rings are the
+    /// bound.
     #[test]
     fn frames_are_posted_for_a_stall_where_a_priority_is_no_drop() {
         let posted = |speed_bps, no_drop| {

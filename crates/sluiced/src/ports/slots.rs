@@ -1,8 +1,10 @@
-//! Which port is where: the switch knows ports by their places, the file, and everybody else, by their names.
+//! Which port is where: the switch knows ports by their places, the file, and everybody else, by
+//! their names.
 //!
-//! Rule: a port keeps its place for as long as it is there, wherever it stands in the file; one that is added takes the first vacant
-//! place, of the core that it is to have if the file says one. An interface belongs to one port at a time, and a place is only given away once the port before has left it, so what a
-//! reload removes is free for the next one.
+//! Rule: a port keeps its place for as long as it is there, wherever it stands in the file; one
+//! that is added takes the first vacant place, of the core that it is to have if the file says one.
+//! An interface belongs to one port at a time, and a place is only given away once the port before
+//! has left it, so what a reload removes is free for the next one.
 //! Source: docs/behavior.md, "Ports that are added and removed".
 
 use config::Config;
@@ -219,7 +221,8 @@ mod tests {
         assert!(refusal.message.contains("port.new: a switch has 64 places"), "{refusal}");
     }
 
-    /// Places are core 0's and core 1's in turn; a port that asks for one of them gets the next of its places.
+    /// Places are core 0's and core 1's in turn; a port that asks for one of them gets the next of
+    /// its places.
     #[test]
     fn a_port_that_is_added_has_the_core_that_it_asks_for() {
         let file = |more: &str| {

@@ -1,10 +1,12 @@
-//! The ports of a running switch and their interfaces: who is told what when one comes or goes. When to do what is
-//! [`crate::ports::fsm`]'s rule.
+//! The ports of a running switch and their interfaces: who is told what when one comes or goes.
+//! When to do what is [`crate::ports::fsm`]'s rule.
 //!
-//! A port that a reload adds is opened before the loop hears of it, so that one that cannot be opened is refused and nothing has
-//! changed ([`Lives::prepare`]). One that it removes leaves its place once its sockets are closed and the loop has its frames back.
+//! A port that a reload adds is opened before the loop hears of it, so that one that cannot be
+//! opened is refused and nothing has changed ([`Lives::prepare`]). One that it removes leaves its
+//! place once its sockets are closed and the loop has its frames back.
 //!
-//! A port's sockets are only closed once the guard has forgotten them: their numbers may soon be another file's.
+//! A port's sockets are only closed once the guard has forgotten them: their numbers may soon be
+//! another file's.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +66,8 @@ struct PendingPort {
 }
 
 impl PortSupervisor {
-    /// Of ports that have just been opened on these interfaces, each with so many RX queues, and served so.
+    /// Of ports that have just been opened on these interfaces, each with so many RX queues, and
+    /// served so.
     pub fn new(
         (keeper, guard): (PortWorker, Option<Guard>),
         servers: &CoreAssignment,
@@ -126,8 +129,8 @@ impl PortSupervisor {
         places.iter().filter_map(port).all(|port| !port.leaves && !port.life.is_busy())
     }
 
-    /// Opens a port on this interface, at a place that is vacant, for the loop to take if all that belongs to the same reload can be
-    /// opened.
+    /// Opens a port on this interface, at a place that is vacant, for the loop to take if all that
+    /// belongs to the same reload can be opened.
     pub fn prepare(&mut self, place: usize, interface: Interface, (queues, min_posted): (u32, u32)) {
         let name = interface.name.clone();
         self.keeper.assign(place, Assignment { interface: name.clone(), most_queues: queues, min_posted });
@@ -144,7 +147,8 @@ impl PortSupervisor {
         self.coming.push(PendingPort { place, port, opened: None });
     }
 
-    /// Whether all that were prepared are open, or why one of them is not, and its place; `None`: that is not known yet.
+    /// Whether all that were prepared are open, or why one of them is not, and its place; `None`:
+    /// that is not known yet.
     pub fn prepared(&self) -> Option<Result<(), (usize, String)>> {
         let answers = self.coming.iter().map(|coming| Some((coming.place, coming.opened.as_ref()?)));
         let answers: Vec<_> = answers.collect::<Option<_>>()?;
@@ -164,7 +168,8 @@ impl PortSupervisor {
         }
     }
 
-    /// The loop has taken other settings: what was prepared is there from now on, and the ports at these places are not.
+    /// The loop has taken other settings: what was prepared is there from now on, and the ports at
+    /// these places are not.
     pub fn settle(&mut self, removed: &[usize], settings: &SwitchSettings) {
         for &place in removed {
             if let Some(port) = &mut self.ports[place] {
@@ -231,7 +236,8 @@ impl PortSupervisor {
         self.on_event(port, PortEvent::Posted(is_up));
     }
 
-    /// Has all interfaces looked at again, from time to time: nobody reports what is changed with `ethtool` below a macvlan.
+    /// Has all interfaces looked at again, from time to time: nobody reports what is changed with
+    /// `ethtool` below a macvlan.
     fn look(&mut self) {
         let now = Instant::now();
         if now < self.next_look {
@@ -294,7 +300,8 @@ impl PortSupervisor {
         self.ports.iter_mut().flatten().for_each(|port| port.life.end());
     }
 
-    /// What an answer of the keeper means for a port; nothing for one that is not there yet, or no more.
+    /// What an answer of the keeper means for a port; nothing for one that is not there yet, or no
+    /// more.
     fn take(
         &mut self,
         number: usize,
@@ -323,7 +330,8 @@ impl PortSupervisor {
             Answer::Assigned | Answer::Looked(_) => return None,
             Answer::Closed => PortEvent::Closed,
             Answer::Opened => PortEvent::Opened,
-            // The loop has let go of it meanwhile: its sockets are about to be closed, and the guard must not know them.
+            // The loop has let go of it meanwhile: its sockets are about to be closed, and the guard must not
+            // know them.
             Answer::Attached { .. } if !port.life.is_attaching() => return None,
             Answer::Attached { facts, fds, packets } => {
                 (port.facts, port.failure) = (facts, None);

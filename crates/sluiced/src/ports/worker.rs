@@ -1,5 +1,5 @@
-//! The thread that closes and opens ports, one after the other, while their loop goes on: the kernel takes tens of
-//! milliseconds for it. When to do what is [`crate::ports::fsm`]'s rule.
+//! The thread that closes and opens ports, one after the other, while their loop goes on: the
+//! kernel takes tens of milliseconds for it. When to do what is [`crate::ports::fsm`]'s rule.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -172,7 +172,8 @@ fn facts(keeper: &xdp::PortOpener) -> PortFacts {
     }
 }
 
-/// What there is to know of an interface whose program runs in this mode, and whose sockets are bound so; nothing of one that is gone.
+/// What there is to know of an interface whose program runs in this mode, and whose sockets are
+/// bound so; nothing of one that is gone.
 pub fn link(interface: &str, mode: XdpMode, binding: PortMode) -> v1::Link {
     let facts = xdp::facts(interface).unwrap_or_default();
     let cautions = xdp::cautions(interface, &facts, Some(mode));

@@ -1,7 +1,7 @@
 //! Cells: a frame of L bytes (without FCS) takes ceil(L / cell) cells, at least one.
 //!
-//! Source: docs/behavior.md, "Cells"; docs/references.md, "H3C reference" (Cell resources, of 208 bytes: a 128-byte frame takes
-//! one, a 300-byte frame two).
+//! Source: docs/behavior.md, "Cells"; docs/references.md, "H3C reference" (Cell resources, of 208
+//! bytes: a 128-byte frame takes one, a 300-byte frame two).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct CellSize {
     bytes: u32,
-    /// ceil(2^32 / bytes): multiplying by it and shifting by 32 divides every length up to 65535 exactly.
+    /// ceil(2^32 / bytes): multiplying by it and shifting by 32 divides every length up to 65535
+    /// exactly.
     reciprocal: u64,
 }
 
@@ -43,7 +44,8 @@ mod tests {
         assert_eq!((cell.of(128), cell.of(300)), (1, 2));
     }
 
-    /// The reciprocal divides as division does, for every length and the cells of real chips (and odd ones).
+    /// The reciprocal divides as division does, for every length and the cells of real chips (and
+    /// odd ones).
     #[test]
     fn exact_for_every_length() {
         for bytes in [1, 3, 64, 80, 208, 254, 256, 9216, 65_535] {

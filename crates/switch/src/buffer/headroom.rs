@@ -1,22 +1,27 @@
-//! Headroom: the room that a lossless group needs for what still arrives after it has told its peer to stop.
+//! Headroom: the room that a lossless group needs for what still arrives after it has told its peer
+//! to stop.
 //!
 //! Rule: in-transit bytes = MTU_R + MTU_S + response + cable, where
-//! - MTU_R = 9216: a frame of the largest size has just begun to leave when XOFF is to be sent, and PFC waits for its end;
+//! - MTU_R = 9216: a frame of the largest size has just begun to leave when XOFF is to be sent, and
+//!   PFC waits for its end;
 //! - MTU_S: the peer has just begun a frame of the priority in question when it reads XOFF;
 //! - response = 3840: what the peer sends until it has reacted;
 //! - cable, there and back: 13 bytes a metre at 10 Gbit/s, in proportion to the speed.
 //!
-//! In the worst case these are frames of 64 bytes, each of which takes a cell ([`worst_case_cells`] has small cells too).
-//! Also: reserved cells should hold the longest frame, (MTU_S + 64 + cell) / cell; the XON offset should be slightly more
-//! than it.
-//! Source: docs/behavior.md, "Headroom needed"; docs/references.md, "H3C reference" (Setting PFC thresholds, and the example
-//! Configuring PFC thresholds). SONiC's figure: docs/references.md, "SONiC".
+//! In the worst case these are frames of 64 bytes, each of which takes a cell ([`worst_case_cells`]
+//! has small cells too). Also: reserved cells should hold the longest frame, (MTU_S + 64 + cell) /
+//! cell; the XON offset should be slightly more than it.
+//! Source: docs/behavior.md, "Headroom needed"; docs/references.md, "H3C reference" (Setting PFC
+//! thresholds, and the example Configuring PFC thresholds). SONiC's figure: docs/references.md,
+//! "SONiC".
 //!
-//! The H3C reference also recommends headroom by length of the cable ([`Link::h3c_cells`]). That contradicts its formula, which
-//! needs more than the defaults even for a few metres; the formula is what holds in the worst case.
+//! The H3C reference also recommends headroom by length of the cable ([`Link::h3c_cells`]). That
+//! contradicts its formula, which needs more than the defaults even for a few metres; the formula
+//! is what holds in the worst case.
 //!
-//! In software both loops may be held up by others on their cores, and the peer's kernel has frames that a pause
-//! cannot call back: [`Software`] is the part of the "cable" that no metre of it explains.
+//! In software both loops may be held up by others on their cores, and the peer's kernel has frames
+//! that a pause cannot call back: [`Software`] is the part of the "cable" that no metre of it
+//! explains.
 
 use crate::buffer::cell::CellSize;
 use crate::settings::GroupSettings;
@@ -74,16 +79,18 @@ impl LinkParams {
         }
     }
 
-    /// SONiC's figure for the same link: MTU + 2 · cable + peer response, in bytes before cell occupancy. Light takes the
-    /// cable at 1.98·10^8 m/s; gearbox and MAC/PHY delays belong to an ASIC and count as 0 here.
+    /// SONiC's figure for the same link: MTU + 2 · cable + peer response, in bytes before cell
+    /// occupancy. Light takes the cable at 1.98·10^8 m/s; gearbox and MAC/PHY delays belong to
+    /// an ASIC and count as 0 here.
     pub fn sonic_bytes(&self) -> u64 {
         let cable = rounded_up(2 * u128::from(self.cable_m) * u128::from(self.speed_bps), 8 * 198_000_000);
         self.mtu_bytes + cable + response_quanta(self.speed_bps) * 64
     }
 
-    /// The cells that the H3C reference (Setting PFC thresholds, headroom buffer threshold) recommends for a cable of this
-    /// length, whatever the frames: its default by speed up to 300 m at 100G and up to 20 km at other speeds, then 9984.
-    /// `None`: beyond 10 km at 100G there were no optics, and beyond 40 km at other speeds it says nothing.
+    /// The cells that the H3C reference (Setting PFC thresholds, headroom buffer threshold)
+    /// recommends for a cable of this length, whatever the frames: its default by speed up to
+    /// 300 m at 100G and up to 20 km at other speeds, then 9984. `None`: beyond 10 km at 100G
+    /// there were no optics, and beyond 40 km at other speeds it says nothing.
     pub fn h3c_cells(&self) -> Option<u32> {
         const HUNDRED_G: u64 = 100_000_000_000;
         let (default_m, most_m) = if self.speed_bps == HUNDRED_G { (300, 10_000) } else { (20_000, 40_000) };
@@ -100,7 +107,8 @@ impl LinkParams {
 /// The H3C reference's figure for a cable that needs more than the default.
 const H3C_LONG_CABLE_CELLS: u32 = 9984;
 
-/// Pause quanta that SONiC gives a peer to react, by speed; between two speeds those of the faster one.
+/// Pause quanta that SONiC gives a peer to react, by speed; between two speeds those of the faster
+/// one.
 fn response_quanta(speed_bps: u64) -> u64 {
     match speed_bps {
         0..=1_000_000_000 => 2,
@@ -126,8 +134,8 @@ pub struct HostDelay {
 }
 
 impl HostDelay {
-    /// For loops that stall for at most `stall_ns`, on a link of this speed; `in_flight_bytes`: the bound on what the
-    /// peer hands to its kernel.
+    /// For loops that stall for at most `stall_ns`, on a link of this speed; `in_flight_bytes`: the
+    /// bound on what the peer hands to its kernel.
     pub fn new(speed_bps: u64, own_stall_ns: u64, peer_stall_ns: u64, in_flight_bytes: u64) -> Self {
         let bytes = |stall_ns| rounded_up(u128::from(speed_bps) * u128::from(stall_ns), 8_000_000_000);
         let (own_stall_bytes, peer_stall_bytes) = (bytes(own_stall_ns), bytes(peer_stall_ns));
@@ -140,10 +148,12 @@ impl HostDelay {
     }
 }
 
-/// Cells that so many bytes take in the worst case. Frames of 64 bytes are that for cells of 127 bytes and more. For smaller
-/// cells frames of one byte more than fills their cells can be worse: of 65 bytes, say, two cells of 64.
+/// Cells that so many bytes take in the worst case. Frames of 64 bytes are that for cells of 127
+/// bytes and more. For smaller cells frames of one byte more than fills their cells can be worse:
+/// of 65 bytes, say, two cells of 64.
 pub fn worst_case_cells(bytes: u64, cell: CellSize) -> u64 {
-    // The shortest frame, and the shortest of those that take a cell more. Longer ones waste less of their cells.
+    // The shortest frame, and the shortest of those that take a cell more. Longer ones waste less of
+    // their cells.
     let cells = u64::from(cell.of(SHORTEST_FRAME_BYTES as u16));
     let next_bytes = cells * u64::from(cell.bytes()) + 1;
     let shortest = bytes.div_ceil(SHORTEST_FRAME_BYTES).saturating_mul(cells);
@@ -173,7 +183,8 @@ mod tests {
 
     const GBPS: u64 = 1_000_000_000;
 
-    /// The example of docs/references.md, "H3C reference" (Configuring PFC thresholds), number by number.
+    /// The example of docs/references.md, "H3C reference" (Configuring PFC thresholds), number by
+    /// number.
     #[test]
     fn the_examples_of_the_seeds() {
         let cell = CellSize::new(256);
@@ -210,8 +221,8 @@ mod tests {
         insta::assert_snapshot!(table);
     }
 
-    /// Every figure of docs/references.md, "H3C reference" (Setting PFC thresholds, headroom buffer threshold), what the formula
-    /// of the same section needs, and so whether the two agree.
+    /// Every figure of docs/references.md, "H3C reference" (Setting PFC thresholds, headroom buffer
+    /// threshold), what the formula of the same section needs, and so whether the two agree.
     #[test]
     fn recommended_cells_and_the_formula() {
         let cell = CellSize::new(256);
@@ -251,7 +262,8 @@ mod tests {
         );
     }
 
-    /// Frames of each length in turn, the last of them shorter: none takes more, for the cells of chips and for small ones.
+    /// Frames of each length in turn, the last of them shorter: none takes more, for the cells of
+    /// chips and for small ones.
     #[test]
     fn no_length_of_frame_takes_more_cells() {
         for (cell_bytes, cells) in

@@ -1,5 +1,5 @@
-//! Cell accounting: the size of a cell, the pools that cells come from, the thresholds that they are
-//! held against, and the headroom that a link needs.
+//! Cell accounting: the size of a cell, the pools that cells come from, the thresholds that they
+//! are held against, and the headroom that a link needs.
 //!
 //! Numbers only. No frame, queue or port is known here.
 

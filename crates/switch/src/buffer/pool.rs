@@ -1,13 +1,15 @@
-//! A pool of cells that many compete for: the service pools of the shared area as ingress sees them and as egress sees
-//! them, and headroom.
+//! A pool of cells that many compete for: the service pools of the shared area as ingress sees them
+//! and as egress sees them, and headroom.
 //!
-//! Rule: what is taken and not given back is in use; free = size − used, never below zero. Ingress and headroom never
-//! take more than is free, nor does a lossy queue. A no-drop queue may: it also holds the cells that ingress charged to
-//! reserved and headroom. Then nothing is free, and what is beyond the pool is counted. A pool that was made smaller while it
-//! was in use is over its size until enough has left; that is not counted. An ingress pool may have a pause threshold: once
-//! so many of its cells are in use, all its no-drop groups that hold some of them are in XOFF (see `group`).
-//! Where an alarm watches a pool, use from its alarm threshold on is noted.
-//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "H3C reference" (Fixed area and shared area).
+//! Rule: what is taken and not given back is in use; free = size − used, never below zero. Ingress
+//! and headroom never take more than is free, nor does a lossy queue. A no-drop queue may: it also
+//! holds the cells that ingress charged to reserved and headroom. Then nothing is free, and what is
+//! beyond the pool is counted. A pool that was made smaller while it was in use is over its size
+//! until enough has left; that is not counted. An ingress pool may have a pause threshold: once
+//! so many of its cells are in use, all its no-drop groups that hold some of them are in XOFF (see
+//! `group`). Where an alarm watches a pool, use from its alarm threshold on is noted.
+//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "H3C reference" (Fixed area and
+//! shared area).
 
 use crate::monitor::alarm::UsageAlarm;
 use crate::monitor::counters::PoolSnapshot;
@@ -146,7 +148,8 @@ impl Pool {
         }
     }
 
-    /// Takes cells for a frame that is not refused whatever is free, and counts those beyond the pool's size.
+    /// Takes cells for a frame that is not refused whatever is free, and counts those beyond the
+    /// pool's size.
     #[inline]
     pub fn charge_unchecked(&mut self, cells: u32) {
         let excess = cells.saturating_sub(self.free_cells());

@@ -13,8 +13,9 @@ pub fn chunks_of(len: usize, chunk_bytes: usize) -> usize {
     len.div_ceil(chunk_bytes).max(1)
 }
 
-/// Frames of memory, of `chunk_bytes` each, that the switch itself may hold: every cell a minimum-size frame, and PFC. A frame of n
-/// chunks is longer than n - 1 of them, and so of at least n cells, unless a cell itself takes several.
+/// Frames of memory, of `chunk_bytes` each, that the switch itself may hold: every cell a
+/// minimum-size frame, and PFC. A frame of n chunks is longer than n - 1 of them, and so of at
+/// least n cells, unless a cell itself takes several.
 pub fn frames_needed(settings: &SwitchSettings, chunk_bytes: usize) -> usize {
     let cell_bytes = usize::try_from(settings.buffer.cell_bytes).unwrap_or(usize::MAX);
     let of_a_cell = chunks_of(cell_bytes.min(LONGEST_RECEIVED_BYTES) + ethernet::TAG_BYTES, chunk_bytes);
@@ -35,8 +36,9 @@ mod tests {
         SwitchSettings { buffer, bridge, usage_percent: 100, alarms, seed: 0, ports: Vec::new() }
     }
 
-    /// Cells run out before memory does, whatever the lengths of frames: all that a buffer may hold, in as many frames of one
-    /// length as its cells allow, each with a tag that it got, fits memory.
+    /// Cells run out before memory does, whatever the lengths of frames: all that a buffer may
+    /// hold, in as many frames of one length as its cells allow, each with a tag that it got,
+    /// fits memory.
     #[test]
     fn memory_holds_whatever_cells_hold() {
         for chunk_bytes in [1792, 3840, usize::MAX] {

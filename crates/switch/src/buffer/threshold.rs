@@ -1,8 +1,8 @@
 //! A threshold on shared cells, ready to be worked out for each frame.
 //!
-//! Rule: a static threshold is so many cells; a dynamic one is alpha × the free cells of the pool, rounded down, where alpha is a
-//! power of two from 1/128 to 8. Both are base + ratio × free / 128: no branch, and one multiplication.
-//! Source: docs/behavior.md, "Thresholds".
+//! Rule: a static threshold is so many cells; a dynamic one is alpha × the free cells of the pool,
+//! rounded down, where alpha is a power of two from 1/128 to 8. Both are base + ratio × free / 128:
+//! no branch, and one multiplication. Source: docs/behavior.md, "Thresholds".
 
 use crate::settings::Threshold;
 use serde::{Deserialize, Serialize};

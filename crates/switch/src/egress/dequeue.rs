@@ -1,10 +1,12 @@
 //! What leaves a port: frames are taken from its queues in the order that the scheduler gives.
 //!
-//! Rule: before each frame the scheduler is asked, among the FIFOs that hold frames and are not blocked, as long as the bytes with the kernel
-//! are below their bound. Where its answer would be the same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not asked: frames of one
-//! queue are taken in runs. Where more is to be done for each of them (rates, WRED, flooded ones that wait as well), a run is one frame. Where the port
-//! rewrites, or frames wait that are marked or get another tag, what is to be done to its bytes goes with each frame that leaves.
-//! Source: docs/behavior.md, "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
+//! Rule: before each frame the scheduler is asked, among the FIFOs that hold frames and are not
+//! blocked, as long as the bytes with the kernel are below their bound. Where its answer would be
+//! the same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not asked:
+//! frames of one queue are taken in runs. Where more is to be done for each of them (rates, WRED,
+//! flooded ones that wait as well), a run is one frame. Where the port rewrites, or frames wait
+//! that are marked or get another tag, what is to be done to its bytes goes with each frame that
+//! leaves. Source: docs/behavior.md, "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
 
 use super::Egress;
 use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};
@@ -18,7 +20,8 @@ use crate::frame::remark::rewrite;
 use crate::time::Instant;
 
 impl Egress {
-    /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`. True: some of them are to be edited.
+    /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`. True:
+    /// some of them are to be edited.
     #[inline]
     pub fn send(
         &mut self,
@@ -90,7 +93,8 @@ impl Egress {
         Some((self.scheduler.pick(ready.known().bits(), len)?, false))
     }
 
-    /// The same where flooded frames wait as well: of two FIFOs of a queue that may send the one whose turn it is.
+    /// The same where flooded frames wait as well: of two FIFOs of a queue that may send the one
+    /// whose turn it is.
     #[cold]
     #[inline(never)]
     fn pick_fifo(&mut self, ready: FifoSet, store: &FrameQueues) -> Option<(usize, bool)> {
@@ -165,7 +169,8 @@ impl Egress {
         }
     }
 
-    /// What becomes of the tag of a frame that waits no more, and whether it is marked. It is no edit to come any longer.
+    /// What becomes of the tag of a frame that waits no more, and whether it is marked. It is no
+    /// edit to come any longer.
     #[inline]
     pub(super) fn take_edits(
         &mut self,

@@ -1,9 +1,12 @@
-//! The frames that the switch stores until they have left: what is charged for each, and the order of each queue.
+//! The frames that the switch stores until they have left: what is charged for each, and the order
+//! of each queue.
 //!
-//! One slot a frame of the memory, made at the start, or as frames come whose memory grows. A queue is a list through the slots,
-//! so any queue may hold any number of frames and no queue needs memory of its own. A slot takes the frame's token and gives it back: a frame is
-//! either here or with somebody else. Frame n has slot n + 1. Slot 0 is no frame's: it stands before the first frame of an empty queue, so that
-//! one is appended and taken without asking whether there are others, which nobody could foresee.
+//! One slot a frame of the memory, made at the start, or as frames come whose memory grows. A queue
+//! is a list through the slots, so any queue may hold any number of frames and no queue needs
+//! memory of its own. A slot takes the frame's token and gives it back: a frame is either here or
+//! with somebody else. Frame n has slot n + 1. Slot 0 is no frame's: it stands before the first
+//! frame of an empty queue, so that one is appended and taken without asking whether there are
+//! others, which nobody could foresee.
 
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
@@ -102,7 +105,8 @@ pub struct FrameQueues {
 }
 
 impl FrameQueues {
-    /// Slots for frames 0 to `frames` − 1, all empty; a frame with another number makes room for itself.
+    /// Slots for frames 0 to `frames` − 1, all empty; a frame with another number makes room for
+    /// itself.
     pub fn new(frames: usize) -> Self {
         Self { slots: vec![EMPTY; frames + 1], tags: Vec::new() }
     }
@@ -163,8 +167,9 @@ impl FrameQueues {
         Some((FrameId::new(number - 1), &mut slot.charge))
     }
 
-    /// Takes frames from the head of a queue that holds some, one at least and more as far as `most` goes, appends them to `out`, and
-    /// says what they were. They stay charged until `finish`.
+    /// Takes frames from the head of a queue that holds some, one at least and more as far as
+    /// `most` goes, appends them to `out`, and says what they were. They stay charged until
+    /// `finish`.
     #[inline]
     pub fn pop_run(&self, list: &mut FrameList, most: &DequeueLimit, out: &mut Vec<TxDesc>) -> DequeuedRun {
         let mut run = DequeuedRun::default();

@@ -1,9 +1,10 @@
 //! The egress half of a port: queues, scheduler, rate, and the pauses that it honors.
 //!
-//! Rule: a frame is admitted to its queue (or dropped here: tail drop), judged by WRED, and queued. It leaves when the line is
-//! free, its queue is picked among those that hold frames and are not paused, and the bytes with the kernel are below
-//! their bound: a pause cannot call back what the kernel has. It is charged until its transmission is complete.
-//! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel-behavior.md).
+//! Rule: a frame is admitted to its queue (or dropped here: tail drop), judged by WRED, and queued.
+//! It leaves when the line is free, its queue is picked among those that hold frames and are not
+//! paused, and the bytes with the kernel are below their bound: a pause cannot call back what the
+//! kernel has. It is charged until its transmission is complete. Source: docs/architecture.md, "The
+//! way of a frame"; the bound works the way BQL bounds a driver (docs/kernel-behavior.md).
 
 mod dequeue;
 pub mod frame_queue;
@@ -62,7 +63,8 @@ struct MtuDrops {
     tell_at: Instant,
 }
 
-/// The egress half of a port. What the way of a frame touches comes first, so that it is in few cache lines.
+/// The egress half of a port. What the way of a frame touches comes first, so that it is in few
+/// cache lines.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Egress {
@@ -186,7 +188,8 @@ impl Egress {
         }
     }
 
-    /// Frames that were too long and that nobody has been told of, if it is time to tell: once a second while there are any.
+    /// Frames that were too long and that nobody has been told of, if it is time to tell: once a
+    /// second while there are any.
     #[cold]
     pub(crate) fn take_mtu_drops(&mut self, now: Instant) -> Option<u64> {
         let frames = self.too_long.frames;
@@ -202,7 +205,8 @@ impl Egress {
         self.drops[reason as usize].add(len);
     }
 
-    /// A frame that is to wait here, or has just left its queue, leaves marked as having met congestion, if it may be marked.
+    /// A frame that is to wait here, or has just left its queue, leaves marked as having met
+    /// congestion, if it may be marked.
     #[cold]
     pub fn mark(&mut self, charge: &mut FrameMeta) {
         if charge.marking == EcnMarking::Possible {
@@ -218,7 +222,8 @@ impl Egress {
         store.set_tag(index, tag);
     }
 
-    /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and it is not flooded.
+    /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and
+    /// it is not flooded.
     #[inline]
     pub fn has_own(&self, charge: &FrameMeta) -> bool {
         let queue = &self.queues[charge.queue()];
@@ -269,7 +274,8 @@ impl Egress {
         self.shaper.has_rate() || !self.shaped.is_empty()
     }
 
-    /// FIFOs that do not send now: paused, or their queue is over its rate. All of them, while the line is busy or on hold.
+    /// FIFOs that do not send now: paused, or their queue is over its rate. All of them, while the
+    /// line is busy or on hold.
     #[inline]
     pub fn blocked(&mut self, now: Instant) -> FifoSet {
         if self.tx_held || !self.shaper.is_free(now) {
@@ -303,7 +309,8 @@ impl Egress {
         self.drop_queued(DropReason::PortDown, charge, pools);
     }
 
-    /// Takes a frame out of one of `fifos` without sending it, as when the port goes down, and releases it.
+    /// Takes a frame out of one of `fifos` without sending it, as when the port goes down, and
+    /// releases it.
     pub fn flush_head(
         &mut self,
         (fifos, reason): (FifoSet, DropReason),
@@ -358,8 +365,8 @@ impl Egress {
         self.kernel_losses.tell(port, now, events)
     }
 
-    /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is neither obeyed nor bridged.
-    /// True: frames that wait may have been set free.
+    /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is
+    /// neither obeyed nor bridged. True: frames that wait may have been set free.
     pub fn honor(&mut self, frame: &[u8], now: Instant) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {
@@ -425,8 +432,8 @@ impl Egress {
         busy.fold(Set8::EMPTY, |set, shaped| set.with(shaped.queues))
     }
 
-    /// When `send` may give something though nothing happens before: the line and the rates of some queue are free, or a
-    /// pause ends. [`Instant::NEVER`]: nothing waits.
+    /// When `send` may give something though nothing happens before: the line and the rates of some
+    /// queue are free, or a pause ends. [`Instant::NEVER`]: nothing waits.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
         if self.backlogged.is_empty() || self.tx_held {
             return Instant::NEVER;

@@ -1,11 +1,13 @@
 //! An egress queue: the cells that its frames hold, and when it is full.
 //!
-//! Rule: a frame of n cells is taken if max(0, u + n − guaranteed) is no more than the queue's shared maximum (static,
-//! or alpha × the free cells of its pool) and the pool has free what the frame adds to the shared cells; otherwise it is
-//! dropped at the tail. A no-drop queue does not ask what is free, and has no maximum unless one is set: what ingress let in
-//! is never dropped for want of cells in the pool; what it takes beyond the pool is counted there. Cells count until the
+//! Rule: a frame of n cells is taken if max(0, u + n − guaranteed) is no more than the queue's
+//! shared maximum (static, or alpha × the free cells of its pool) and the pool has free what the
+//! frame adds to the shared cells; otherwise it is dropped at the tail. A no-drop queue does not
+//! ask what is free, and has no maximum unless one is set: what ingress let in is never dropped for
+//! want of cells in the pool; what it takes beyond the pool is counted there. Cells count until the
 //! frame has left: frames with the kernel are still in the queue.
-//! Source: docs/behavior.md, "Egress queues"; docs/references.md, "H3C reference" (Fixed area and shared area).
+//! Source: docs/behavior.md, "Egress queues"; docs/references.md, "H3C reference" (Fixed area and
+//! shared area).
 
 use crate::buffer::pool::{Pool, Pools};
 use crate::buffer::threshold::CompiledThreshold;
@@ -37,14 +39,17 @@ pub struct QueueLimits {
     pub frame_ns: Nanos,
 }
 
-/// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one cache line.
+/// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one
+/// cache line.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Queue {
-    /// Frames that wait, in order; flooded ones with a map of their own are elsewhere (see [`crate::fifo_set`]).
+    /// Frames that wait, in order; flooded ones with a map of their own are elsewhere (see
+    /// [`crate::fifo_set`]).
     pub waiting: FrameList,
     used_cells: u32,
-    /// Up to this use all cells are guaranteed ones, and no usage threshold is near: no pool has a say in it.
+    /// Up to this use all cells are guaranteed ones, and no usage threshold is near: no pool has a
+    /// say in it.
     own_cells: u32,
     /// Of the cells in use those of frames that wait; the others are with the kernel.
     waiting_cells: u32,
@@ -193,7 +198,8 @@ impl Queue {
         self.waiting_cells -= cells;
     }
 
-    /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender understands marks.
+    /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender
+    /// understands marks.
     #[inline]
     pub fn dequeue(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random, now: Instant) -> bool {
         self.waiting_cells -= cells;
@@ -220,7 +226,8 @@ impl Queue {
         }
     }
 
-    /// What 100 % of its use is: a queue without maximum, or with a static one beyond its pool, is allowed the pool.
+    /// What 100 % of its use is: a queue without maximum, or with a static one beyond its pool, is
+    /// allowed the pool.
     fn allowed_cells(&self, pools: &Pools) -> u32 {
         let pool = self.pool(pools);
         let shared = match self.rest.limits.maximum {
@@ -239,14 +246,16 @@ impl Queue {
         self.set_own_cells();
     }
 
-    /// Works out `own_cells` after what it depends on has changed. While the watchdog drops, nothing is taken unasked.
+    /// Works out `own_cells` after what it depends on has changed. While the watchdog drops,
+    /// nothing is taken unasked.
     fn set_own_cells(&mut self) {
         let ColdState { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
         let unnoted = usage.alarm_floor(*guaranteed_cells).min(alarm.alarm_floor(*guaranteed_cells));
         self.own_cells = if dropping.contains(&true) { 0 } else { unnoted };
     }
 
-    /// From now on the watchdog drops whatever comes to known addresses, whatever is flooded, or does so no more.
+    /// From now on the watchdog drops whatever comes to known addresses, whatever is flooded, or
+    /// does so no more.
     pub fn set_dropping(&mut self, dropping: [bool; 2]) {
         self.rest.dropping = dropping;
         self.set_own_cells();
@@ -439,8 +448,9 @@ mod tests {
         })
     }
 
-    /// Row 18 of the documents' table: a lossy queue uses its own pool and no other, whatever its maximum; a no-drop queue
-    /// keeps what ingress let in, and the pool counts what is beyond it.
+    /// Row 18 of the documents' table: a lossy queue uses its own pool and no other, whatever its
+    /// maximum; a no-drop queue keeps what ingress let in, and the pool counts what is beyond
+    /// it.
     #[test]
     fn row_18_a_queue_uses_only_its_pool() {
         let lossy = QueueLimits {
@@ -474,7 +484,8 @@ mod tests {
         assert!(!other.admit(1, false, &pools), "nothing is free for a lossy queue");
     }
 
-    /// Row 36: 100 % of a queue without maximum, or with one beyond its pool, is its pool and what it is guaranteed.
+    /// Row 36: 100 % of a queue without maximum, or with one beyond its pool, is its pool and what
+    /// it is guaranteed.
     #[test]
     fn row_36_a_queue_without_maximum_violates_when_its_pool_is_full() {
         let unlimited = QueueLimits { guaranteed_cells: 10, no_drop: true, ..NO_LIMITS };

@@ -1,9 +1,11 @@
-//! What each queue may hold, and which queue is no-drop: what the settings of the whole switch come to for a port.
+//! What each queue may hold, and which queue is no-drop: what the settings of the whole switch come
+//! to for a port.
 //!
-//! Rule: guaranteed cells are the queue's ratio of the fixed area, which all ports' queues of that number divide evenly. A queue
-//! is no-drop, on every port, if frames of some port's no-drop priority may be in it; it has no shared maximum unless one is
-//! set, since what ingress admitted stays admitted. Any other queue has 20 %.
-//! Source: docs/behavior.md, "Egress queues"; docs/references.md, "H3C reference" (Managing data buffers).
+//! Rule: guaranteed cells are the queue's ratio of the fixed area, which all ports' queues of that
+//! number divide evenly. A queue is no-drop, on every port, if frames of some port's no-drop
+//! priority may be in it; it has no shared maximum unless one is set, since what ingress admitted
+//! stays admitted. Any other queue has 20 %. Source: docs/behavior.md, "Egress queues";
+//! docs/references.md, "H3C reference" (Managing data buffers).
 
 use crate::egress::queue::QueueLimits;
 use crate::fifo_set::FifoSet;
@@ -14,7 +16,8 @@ use crate::settings::{
 use crate::time::Nanos;
 use wire::bitset::Set8;
 
-/// A typical frame on the line, as the RED of operating systems and simulators assumes it (`avpkt`, mean packet size).
+/// A typical frame on the line, as the RED of operating systems and simulators assumes it (`avpkt`,
+/// mean packet size).
 const TYPICAL_FRAME_BYTES: u64 = 1000;
 
 /// The shared maximum of a lossy queue, in percent.

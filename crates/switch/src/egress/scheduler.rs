@@ -1,10 +1,14 @@
-//! The scheduler: which queue of a port sends next. Two levels: groups of queues, and the queues inside a group.
+//! The scheduler: which queue of a port sends next. Two levels: groups of queues, and the queues
+//! inside a group.
 //!
-//! Rule, level 1: groups have a rank, and a group sends only when no group of a lower rank number can. Groups of one rank
-//! share what is left to them in proportion to their weights, counted in bytes of the line. Level 2: the queues of a
-//! group are strict (the highest number first) or weighted, by bytes or by frames.
-//! - SP, WRR group 1 and WRR group 2 are groups of rank 0, 1 and 2: strict inside, weighted inside, weighted inside.
-//! - ETS: group 15 is of rank 0 and strict inside, the others are of rank 1 with their bandwidth as weights.
+//! Rule, level 1: groups have a rank, and a group sends only when no group of a lower rank number
+//! can. Groups of one rank share what is left to them in proportion to their weights, counted in
+//! bytes of the line. Level 2: the queues of a group are strict (the highest number first) or
+//! weighted, by bytes or by frames.
+//! - SP, WRR group 1 and WRR group 2 are groups of rank 0, 1 and 2: strict inside, weighted inside,
+//!   weighted inside.
+//! - ETS: group 15 is of rank 0 and strict inside, the others are of rank 1 with their bandwidth as
+//!   weights.
 //!
 //! Both levels share by deficit round robin: each visit grants a queue (or group) its quantum, it
 //! sends while the grant lasts, and what is too little for the next frame is kept unless it runs
@@ -12,9 +16,9 @@
 //! (paused, or held back by its shaper) is skipped and granted nothing; of a turn that is cut short
 //! so it keeps no more than a turn that ends by itself leaves, less than the largest frame. So no
 //! turn is longer than two quanta, and nothing is saved up. What a group cannot use others do.
-//! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: SP, group-based WRR,
-//! byte-count) and "Huawei DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar
-//! and G. Varghese, "Efficient fair queueing using deficit round robin" (1995).
+//! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: SP,
+//! group-based WRR, byte-count) and "Huawei DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022
+//! 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing using deficit round robin" (1995).
 
 use crate::settings::{GroupDiscipline, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
 use serde::{Deserialize, Serialize};
@@ -66,7 +70,8 @@ struct PriorityLevel {
     current: u8,
 }
 
-/// The place of a queue or group in its round, in bytes (in frames, for a queue that is weighted by frames).
+/// The place of a queue or group in its round, in bytes (in frames, for a queue that is weighted by
+/// frames).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct DrrState {
     quantum: i32,
@@ -189,7 +194,8 @@ impl Scheduler {
         }
     }
 
-    /// Level 2: which queue of a group, of which at least one is in `ready`. Asking again gives the same one.
+    /// Level 2: which queue of a group, of which at least one is in `ready`. Asking again gives the
+    /// same one.
     #[inline]
     fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> usize {
         let Group { queues, inside, current, .. } = &mut self.groups[group & 7];
@@ -211,8 +217,9 @@ impl Scheduler {
         }
     }
 
-    /// How many frames, and of how many bytes in all, `pick` would let `queue` send, which it has just given, before it gives another
-    /// one, if nothing else comes or goes meanwhile. Groups that share a rank are asked before each frame.
+    /// How many frames, and of how many bytes in all, `pick` would let `queue` send, which it has
+    /// just given, before it gives another one, if nothing else comes or goes meanwhile. Groups
+    /// that share a rank are asked before each frame.
     #[inline]
     pub fn allowance(&self, queue: usize) -> (u32, u32) {
         let group = &self.groups[usize::from(self.group_of_queue[queue & 7] & 7)];
@@ -225,7 +232,8 @@ impl Scheduler {
         }
     }
 
-    /// `frames` of `bytes` in all left `queue`, after one `pick`; `backlogged` are the queues that still hold frames.
+    /// `frames` of `bytes` in all left `queue`, after one `pick`; `backlogged` are the queues that
+    /// still hold frames.
     #[inline]
     pub fn sent(&mut self, queue: usize, frames: u32, bytes: u32, backlogged: u8) {
         let queue = queue & 7;
@@ -289,7 +297,8 @@ impl Scheduler {
         }
     }
 
-    /// `queue` lost all its frames without sending them; `backlogged` are the queues that still hold some.
+    /// `queue` lost all its frames without sending them; `backlogged` are the queues that still
+    /// hold some.
     pub fn emptied(&mut self, queue: usize, backlogged: u8) {
         self.queues[queue].deficit = 0;
         let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
@@ -299,7 +308,8 @@ impl Scheduler {
     }
 }
 
-/// The bytes of a visit: the largest frame for the smallest weight, and in proportion for the others.
+/// The bytes of a visit: the largest frame for the smallest weight, and in proportion for the
+/// others.
 fn quantum_bytes(largest: u32, weight: u32, smallest: u32) -> i32 {
     let bytes = u64::from(largest) * u64::from(weight.max(1)) / u64::from(smallest.max(1));
     bytes.min(LARGEST_QUANTUM_BYTES) as i32
@@ -320,7 +330,8 @@ mod tests {
         ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(weights))
     }
 
-    /// Bytes that each queue sends in `frames` frames; those in `ready` are always full of frames of the given lengths.
+    /// Bytes that each queue sends in `frames` frames; those in `ready` are always full of frames
+    /// of the given lengths.
     fn shares(scheduler: &mut Scheduler, ready: u8, lens: [u16; 8], frames: usize) -> [u64; 8] {
         let mut bytes = [0; 8];
         for _ in 0..frames {
@@ -382,7 +393,8 @@ mod tests {
         assert!(scheduler.groups.iter().all(|group| group.round.deficit == 0));
     }
 
-    /// Groups share the line, so a group of short frames gets fewer bytes of its own: each frame costs 24 more.
+    /// Groups share the line, so a group of short frames gets fewer bytes of its own: each frame
+    /// costs 24 more.
     #[test]
     fn groups_share_the_line() {
         let lens = [64, 64, 64, 1514, 64, 64, 64, 64];

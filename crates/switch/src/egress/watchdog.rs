@@ -1,5 +1,6 @@
-//! What the watchdogs of a port see of its egress half, and what they make it do: which FIFOs lose what waits, and whose pauses are
-//! ignored. When a priority is stormed is the rule of [`crate::pfc::watchdog`], what follows from it that of [`crate::pfc::storm_history`].
+//! What the watchdogs of a port see of its egress half, and what they make it do: which FIFOs lose
+//! what waits, and whose pauses are ignored. When a priority is stormed is the rule of
+//! [`crate::pfc::watchdog`], what follows from it that of [`crate::pfc::storm_history`].
 
 use super::Egress;
 use crate::fifo_set::FifoSet;
@@ -49,8 +50,8 @@ impl Egress {
         deadlines.min().unwrap_or(Instant::NEVER)
     }
 
-    /// What the watchdog wants of this half is so from now on. Gives the priorities that it drops, and those that PFC is off for.
-    /// True: something is different now.
+    /// What the watchdog wants of this half is so from now on. Gives the priorities that it drops,
+    /// and those that PFC is off for. True: something is different now.
     pub(crate) fn apply_watchdog(&mut self) -> ((Set8, Set8), bool) {
         let (forwarding, dropping, off) = self.watchdog.in_force();
         let (ignored, fifos) = (forwarding.with(off), self.stopped_by(dropping));

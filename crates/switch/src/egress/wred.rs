@@ -1,29 +1,30 @@
-//! WRED and ECN: a queue that grows drops a few frames early, or marks them instead, so that senders slow down before the
-//! queue, or PFC, has to stop them.
+//! WRED and ECN: a queue that grows drops a few frames early, or marks them instead, so that
+//! senders slow down before the queue, or PFC, has to stop them.
 //!
-//! Rule: with the queue's average length A, in cells, the limits low and high and the probability p of the frame's drop
-//! level,
+//! Rule: with the queue's average length A, in cells, the limits low and high and the probability p
+//! of the frame's drop level,
 //! - A ≤ low: nothing happens, and no random number is drawn;
 //! - low < A ≤ high: the frame is picked with probability p · (A − low) / (high − low);
 //! - A > high: the frame is picked.
 //!
-//! What happens to a picked frame: with ECN on, ECT(0) and ECT(1) become CE, CE passes as it is, and Not-ECT drops; with
-//! ECN off every picked frame drops. On a no-drop queue a Not-ECT frame drops only if that was asked for, and with ECN off
-//! nothing does.
+//! What happens to a picked frame: with ECN on, ECT(0) and ECT(1) become CE, CE passes as it is,
+//! and Not-ECT drops; with ECN off every picked frame drops. On a no-drop queue a Not-ECT frame
+//! drops only if that was asked for, and with ECN off nothing does.
 //!
-//! A is updated with every arrival, though the frame drop (RED: all arrivals): A ← A + (length − A) / 2^exponent, where the
-//! length counts the frame itself; exponent 0 is the length of the instant. Where marks are set at dequeue, A is updated with
-//! every departure instead, with the length before it, and only ECT frames are picked there; the others are picked at
-//! enqueue.
+//! A is updated with every arrival, though the frame drop (RED: all arrivals): A ← A + (length − A)
+//! / 2^exponent, where the length counts the frame itself; exponent 0 is the length of the instant.
+//! Where marks are set at dequeue, A is updated with every departure instead, with the length
+//! before it, and only ECT frames are picked there; the others are picked at enqueue.
 //!
-//! While the queue is idle A falls as if frames had come that found it empty, one in the time that the port's line takes for a
-//! frame of 1000 bytes: after m such times A ← A · (1 − 2^-exponent)^m. It is worked out when the next frame arrives
-//! (RED's idle rule). Idle means that no frame waits; one that waits for a pause to end is no idle queue.
+//! While the queue is idle A falls as if frames had come that found it empty, one in the time that
+//! the port's line takes for a frame of 1000 bytes: after m such times A ← A · (1 − 2^-exponent)^m.
+//! It is worked out when the next frame arrives (RED's idle rule). Idle means that no frame waits;
+//! one that waits for a pause to end is no idle queue.
 //!
-//! Source: docs/behavior.md, "WRED and ECN"; docs/references.md, "H3C reference" (ECN: limits 100 and 1000, probability 10 %,
-//! exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur white paper" (3.1.4, 5.2: profiles, colors); S.
-//! Floyd and V. Jacobson, "Random early detection" (1993), figure 2 (the average, and how it falls over an idle time); RFC
-//! 3168 section 5.
+//! Source: docs/behavior.md, "WRED and ECN"; docs/references.md, "H3C reference" (ECN: limits 100
+//! and 1000, probability 10 %, exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur
+//! white paper" (3.1.4, 5.2: profiles, colors); S. Floyd and V. Jacobson, "Random early detection"
+//! (1993), figure 2 (the average, and how it falls over an idle time); RFC 3168 section 5.
 
 use crate::settings::{DropLevel, EcnMarkPoint, WredProfile, WredSettings};
 use crate::time::{Instant, Nanos};
@@ -59,7 +60,8 @@ pub struct Wred {
 }
 
 impl Wred {
-    /// An empty queue's. `no_drop`: the queue carries no-drop priorities; `frame_ns`: what the line takes for a typical frame.
+    /// An empty queue's. `no_drop`: the queue carries no-drop priorities; `frame_ns`: what the line
+    /// takes for a typical frame.
     pub fn new(settings: WredSettings, no_drop: bool, frame_ns: Nanos) -> Self {
         Self { settings, no_drop, average: 0, frame_ns: frame_ns.max(1), idle_since: Instant::default() }
     }
@@ -106,7 +108,8 @@ impl Wred {
         }
     }
 
-    /// A frame of `cells` arrives at the queue, in which `waiting` cells wait; whether there is room for it is another question.
+    /// A frame of `cells` arrives at the queue, in which `waiting` cells wait; whether there is
+    /// room for it is another question.
     #[inline]
     pub fn observe(&mut self, (waiting, cells): (u32, u32), now: Instant) {
         if waiting == 0 {
@@ -117,7 +120,8 @@ impl Wred {
         }
     }
 
-    /// A frame of `cells` leaves the queue, in which `waiting` cells still wait. True: it is to be marked, if it is ECT.
+    /// A frame of `cells` leaves the queue, in which `waiting` cells still wait. True: it is to be
+    /// marked, if it is ECT.
     #[inline(never)]
     pub fn at_dequeue(
         &mut self,
@@ -149,7 +153,8 @@ impl Wred {
         self.idle_since = self.idle_since + frames * self.frame_ns;
     }
 
-    /// The average after so many arrivals that found the queue empty: · (1 − 2^-exponent) each, by squares.
+    /// The average after so many arrivals that found the queue empty: · (1 − 2^-exponent) each, by
+    /// squares.
     fn average_after(&self, mut frames: u64) -> u64 {
         let one = 1_u64 << 63;
         let times = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 63) as u64;
@@ -228,7 +233,8 @@ mod tests {
         WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() }
     }
 
-    /// (ECN on, no-drop queue, Not-ECT asked to drop), then the verdict on a picked 00, 01, 10 and 11.
+    /// (ECN on, no-drop queue, Not-ECT asked to drop), then the verdict on a picked 00, 01, 10 and
+    /// 11.
     #[test]
     fn what_becomes_of_a_picked_frame() {
         use WredAction::{Drop, Mark, Pass};
@@ -277,7 +283,8 @@ mod tests {
         }
     }
 
-    /// From 0 towards 1000 by halves of the way for exponent 1, and so on; it reaches the length and stays there.
+    /// From 0 towards 1000 by halves of the way for exponent 1, and so on; it reaches the length
+    /// and stays there.
     #[test]
     fn the_average_follows_by_its_exponent() {
         for (exponent, after) in
@@ -299,7 +306,8 @@ mod tests {
         }
     }
 
-    /// Row 204: RED's idle rule, against its formula. What is asked, and frames that drop at once, change nothing of it.
+    /// Row 204: RED's idle rule, against its formula. What is asked, and frames that drop at once,
+    /// change nothing of it.
     #[test]
     fn the_average_falls_while_the_queue_is_idle() {
         for exponent in 0..=15 {

@@ -1,24 +1,29 @@
 //! Classification: which 802.1p priority, queue and drop level a received frame has.
 //!
-//! Rule: the port trusts one field of the frame, and without that field the frame has the port's own priority.
+//! Rule: the port trusts one field of the frame, and without that field the frame has the port's
+//! own priority.
 //! - trust dot1p: the PCP of the outermost tag is the priority;
-//! - trust DSCP: the map DSCP → dot1p makes a priority of the DSCP of an IPv4 or IPv6 packet (behind up to two tags);
-//! - trust tunnel-dot1p: the PCP of the frame in a VXLAN packet, if that has a tag; else the outermost tag's, as trust dot1p;
+//! - trust DSCP: the map DSCP → dot1p makes a priority of the DSCP of an IPv4 or IPv6 packet
+//!   (behind up to two tags);
+//! - trust tunnel-dot1p: the PCP of the frame in a VXLAN packet, if that has a tag; else the
+//!   outermost tag's, as trust dot1p;
 //! - no trust: the port priority.
 //!
-//! The priority picks the priority group, and so what PFC pauses. The map dot1p → local precedence picks the queue,
-//! unless the map DSCP → local precedence has an entry for the trusted DSCP; the policy, which matches the PCP of a
-//! tagged frame, wins over both. A unicast frame to an unknown destination, and one to a group address, goes to the queue of a
-//! map of its own, if there is one. The drop level comes from the map of the trusted field, or from the tag's DEI where that is higher.
+//! The priority picks the priority group, and so what PFC pauses. The map dot1p → local precedence
+//! picks the queue, unless the map DSCP → local precedence has an entry for the trusted DSCP; the
+//! policy, which matches the PCP of a tagged frame, wins over both. A unicast frame to an unknown
+//! destination, and one to a group address, goes to the queue of a map of its own, if there is one.
+//! The drop level comes from the map of the trusted field, or from the tag's DEI where that is
+//! higher.
 //!
 //! ```text
 //!              trust dot1p: PCP ─────────────┐
 //! frame ─▶     trust DSCP: DSCP ─▶ dot1p ────┼─▶ priority ─▶ local precedence (queue)
 //!              none of it: port priority ────┘                ▲ DSCP → local precedence, then policy
 //! ```
-//! Source: docs/behavior.md, "Classification"; docs/references.md, "H3C reference" (Packet priority-to-queue mappings), "H3C
-//! white paper" (ETS: the policy wins over the map) and "Huawei PFC" (table 3-1, unknown unicast); IEEE 802.1Q-2022
-//! 6.9.3, 8.6.6.
+//! Source: docs/behavior.md, "Classification"; docs/references.md, "H3C reference" (Packet
+//! priority-to-queue mappings), "H3C white paper" (ETS: the policy wins over the map) and "Huawei
+//! PFC" (table 3-1, unknown unicast); IEEE 802.1Q-2022 6.9.3, 8.6.6.
 
 use crate::fifo_set::FifoSet;
 use crate::frame::meta::QosClass;
@@ -87,8 +92,8 @@ impl Classifier {
         self.by_tag[usize::from(pcp_and_dei.min(NO_TAG))]
     }
 
-    /// The class of an IP packet in such a frame, where that counts: by this DSCP, or by the tag inside a tunnel. `field` is where in
-    /// the frame's `bytes` the packet has its DSCP.
+    /// The class of an IP packet in such a frame, where that counts: by this DSCP, or by the tag
+    /// inside a tunnel. `field` is where in the frame's `bytes` the packet has its DSCP.
     #[inline]
     pub fn by_packet(&self, dscp: u8, pcp_and_dei: u8, bytes: &[u8], field: DsField) -> Option<QosClass> {
         let class = match &self.packets {
@@ -132,8 +137,8 @@ fn with_tag(
     QosClass { queue, drop_level, ..class }
 }
 
-/// The FIFOs that frames of each priority may be in on a port with these settings, if flooded ones have queues by these maps: what
-/// a pause of that priority stops.
+/// The FIFOs that frames of each priority may be in on a port with these settings, if flooded ones
+/// have queues by these maps: what a pause of that priority stops.
 pub fn fifos_of_priorities(
     settings: &ClassifySettings,
     flood_maps: &[[u8; PRIORITIES]],
@@ -167,7 +172,8 @@ mod tests {
     };
     use wire::mac::MacAddr;
 
-    /// A frame with these tags (outermost first) around an IPv4 or IPv6 packet of this DSCP, or around neither.
+    /// A frame with these tags (outermost first) around an IPv4 or IPv6 packet of this DSCP, or
+    /// around neither.
     fn frame(tags: &[Tag], ethertype: u16, dscp: u8) -> Vec<u8> {
         let mut frame = vec![0; 80];
         let (first, rest) = match tags {
@@ -206,8 +212,8 @@ mod tests {
         (class.priority, class.queue, class.drop_level)
     }
 
-    /// The default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port priority
-    /// for all that has no tag, and for everything where nothing is trusted.
+    /// The default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port
+    /// priority for all that has no tag, and for everything where nothing is trusted.
     #[test]
     fn trust_dot1p_and_no_trust() {
         let queues = [2, 0, 1, 3, 4, 5, 6, 7];
@@ -232,7 +238,8 @@ mod tests {
         }
     }
 
-    /// Every DSCP, IPv4 and IPv6, without tag, with one and with two: DSCP / 8 is the priority by default.
+    /// Every DSCP, IPv4 and IPv6, without tag, with one and with two: DSCP / 8 is the priority by
+    /// default.
     #[test]
     fn trust_dscp() {
         let settings =
@@ -277,7 +284,8 @@ mod tests {
         }
     }
 
-    /// Tagged with PCP 5: the policy sets the queue whatever is trusted, and leaves the priority alone.
+    /// Tagged with PCP 5: the policy sets the queue whatever is trusted, and leaves the priority
+    /// alone.
     #[test]
     fn the_policy_wins_over_the_maps() {
         let mut settings = ClassifySettings { port_priority: 3, ..ClassifySettings::default() };

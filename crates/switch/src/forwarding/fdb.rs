@@ -1,24 +1,28 @@
 //! The bridge table: which port an address was last seen on, and so where a frame goes.
 //!
-//! Rule: the source of every good frame is learned, or moved if it came from another port; an address that was not
-//! seen for the aging time is forgotten. A frame goes to the port of its destination; to all other ports if that is
-//! unknown or a group address; nowhere if it is the port it came from. A full table learns nothing more and counts it. No port
-//! has more than so many learned addresses, so that one peer that makes addresses up leaves room for those of others:
-//! beyond that its new addresses are not learned, and one that was known on another port is forgotten; that is counted, and
-//! once it happens is an event, and again after the port had an eighth less than it may have. A static entry neither moves nor ages,
-//! counts for no port, and stays when its port goes down.
-//! Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8 (static entries 8.8.1; aging time 300 s).
+//! Rule: the source of every good frame is learned, or moved if it came from another port; an
+//! address that was not seen for the aging time is forgotten. A frame goes to the port of its
+//! destination; to all other ports if that is unknown or a group address; nowhere if it is the port
+//! it came from. A full table learns nothing more and counts it. No port has more than so many
+//! learned addresses, so that one peer that makes addresses up leaves room for those of others:
+//! beyond that its new addresses are not learned, and one that was known on another port is
+//! forgotten; that is counted, and once it happens is an event, and again after the port had an
+//! eighth less than it may have. A static entry neither moves nor ages, counts for no port, and
+//! stays when its port goes down. Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8 (static entries 8.8.1;
+//! aging time 300 s).
 //!
-//! The table is a hash table with linear probing, at most half full and never probed beyond [`MAX_PROBES`], so
-//! whatever addresses somebody makes up, a look-up stays cheap.
+//! The table is a hash table with linear probing, at most half full and never probed beyond
+//! [`MAX_PROBES`], so whatever addresses somebody makes up, a look-up stays cheap.
 //!
-//! What addresses share a slot depends on a key that the owner draws at the start: address xor key, times an odd number made of
-//! the key, its upper half xored into the lower, times another odd number. So nobody can make up beforehand addresses that all fall into one place and
-//! keep others out of it. It is no cipher: whoever sees for long which of their frames are flooded could find some that share a
-//! slot, and the step between the two multiplications keeps them from telling more of the same kind from these, as they could with
-//! one alone. That is enough: what is to be had is that some addresses are not learned, so that frames to
-//! them are flooded, and the limit of a port bounds how many places can be filled for that; SipHash would cost ten times
-//! as much for each frame.
+//! What addresses share a slot depends on a key that the owner draws at the start: address xor key,
+//! times an odd number made of the key, its upper half xored into the lower, times another odd
+//! number. So nobody can make up beforehand addresses that all fall into one place and keep others
+//! out of it. It is no cipher: whoever sees for long which of their frames are flooded could find
+//! some that share a slot, and the step between the two multiplications keeps them from telling
+//! more of the same kind from these, as they could with one alone. That is enough: what is to be
+//! had is that some addresses are not learned, so that frames to them are flooded, and the limit of
+//! a port bounds how many places can be filled for that; SipHash would cost ten times as much for
+//! each frame.
 
 use crate::frame::meta::FdbKey;
 use crate::settings::{BridgeSettings, MAX_PORTS};
@@ -118,7 +122,8 @@ impl Fdb {
         }
     }
 
-    /// Another aging time and another limit of a port, which forgets nothing; the table keeps its size and its key.
+    /// Another aging time and another limit of a port, which forgets nothing; the table keeps its
+    /// size and its key.
     pub(crate) fn apply(&mut self, settings: &BridgeSettings) {
         self.aging_ticks = tick_of(settings.aging_ns).max(1);
         self.max_entries_per_port = u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX);
@@ -203,7 +208,8 @@ impl Fdb {
         std::mem::replace(&mut self.untold, Set64::EMPTY)
     }
 
-    /// Learned addresses of a port, and frames whose source was not learned because it has all that it may have.
+    /// Learned addresses of a port, and frames whose source was not learned because it has all that
+    /// it may have.
     pub fn port_counts(&self, port: usize) -> (u64, u64) {
         (self.shares[port].entries.into(), self.shares[port].refused)
     }
@@ -314,8 +320,8 @@ impl Fdb {
         }
     }
 
-    /// Frames whose source was not learned for want of room and of which an event must tell now: at once, and then once a
-    /// second at most while it lasts.
+    /// Frames whose source was not learned for want of room and of which an event must tell now: at
+    /// once, and then once a second at most while it lasts.
     #[inline]
     pub fn untold_full(&mut self, now: Instant) -> Option<u64> {
         if self.full == self.told_full || now < self.next_event {
@@ -337,7 +343,8 @@ impl Fdb {
     #[inline]
     fn slot_of(&self, address: FdbKey) -> usize {
         let product = (address.0 ^ self.key).wrapping_mul(self.factor);
-        // The upper half decides, with the lower in it: without the second step a regular stride of addresses can meet.
+        // The upper half decides, with the lower in it: without the second step a regular stride of
+        // addresses can meet.
         ((product ^ (product >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 

@@ -1,5 +1,5 @@
-//! Where a frame goes and how it is treated: parsing, classification, VLANs, the forwarding database
-//! (FDB), storm control.
+//! Where a frame goes and how it is treated: parsing, classification, VLANs, the forwarding
+//! database (FDB), storm control.
 //!
 //! No cell is counted and no frame is queued here.
 

@@ -1,8 +1,10 @@
-//! One look at a frame: all that the switch wants to know of a frame that came in, found once and carried along with it.
+//! One look at a frame: all that the switch wants to know of a frame that came in, found once and
+//! carried along with it.
 //!
-//! Rule: headers are read here and nowhere else. Checksum completion, classification, the bridge, ECN and rewriting go by what
-//! this look found. It needs no state of the switch but the port's classifier, so that another core can take it.
-//! Source: docs/architecture.md, "The way of a frame".
+//! Rule: headers are read here and nowhere else. Checksum completion, classification, the bridge,
+//! ECN and rewriting go by what this look found. It needs no state of the switch but the port's
+//! classifier, so that another core can take it. Source: docs/architecture.md, "The way of a
+//! frame".
 
 use crate::buffer::cell::CellSize;
 use crate::forwarding::classifier::Classifier;
@@ -38,13 +40,15 @@ pub struct RxFrame {
 /// What is to be done with a frame that came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// It is forwarded; until its destination has been found, and if that is not known, to all ports.
+    /// It is forwarded; until its destination has been found, and if that is not known, to all
+    /// ports.
     Data,
     /// It is forwarded to this port.
     To(u8),
     /// The same in a VLAN: its tag may be another there.
     InVlan(u8),
-    /// Its destination is on this port, which cannot take it: it came from there, or the port is down.
+    /// Its destination is on this port, which cannot take it: it came from there, or the port is
+    /// down.
     Filtered(u8),
     /// Of the ethertype of MAC control (PFC, PAUSE): it ends here, whatever its destination.
     Control,
@@ -53,7 +57,8 @@ pub enum Disposition {
 }
 
 impl RxFrame {
-    /// Looks at a frame that came in on port number `port`, which classifies by `classifier`; `bytes` are the frame's.
+    /// Looks at a frame that came in on port number `port`, which classifies by `classifier`;
+    /// `bytes` are the frame's.
     #[inline]
     pub fn look(
         received: RxDesc,

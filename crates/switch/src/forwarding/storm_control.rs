@@ -1,11 +1,14 @@
-//! Limits of what is flooded: how many broadcast, multicast and unknown unicast frames a second a port takes in.
+//! Limits of what is flooded: how many broadcast, multicast and unknown unicast frames a second a
+//! port takes in.
 //!
-//! Rule: a frame that goes to every port is a broadcast, a multicast (any other group address), or unicast whose destination
-//! the bridge does not know; each port counts the three apart, in and out. Where a port has a limit for one of them, that
-//! many frames a second come in and are flooded, and the rest is dropped and counted by kind (and by priority, no-drop ones among
-//! them: who sets a limit wants that). A port that was quiet may catch up by what the limit lets through in [`BURST_NS`], one frame at
-//! least. The sender is learned all the same. An event tells of the first drop at once, and then once a second while it lasts.
-//! Source: docs/behavior.md, "Flood limits"; what switches call storm control, or broadcast, multicast and unknown-unicast
+//! Rule: a frame that goes to every port is a broadcast, a multicast (any other group address), or
+//! unicast whose destination the bridge does not know; each port counts the three apart, in and
+//! out. Where a port has a limit for one of them, that many frames a second come in and are
+//! flooded, and the rest is dropped and counted by kind (and by priority, no-drop ones among
+//! them: who sets a limit wants that). A port that was quiet may catch up by what the limit lets
+//! through in [`BURST_NS`], one frame at least. The sender is learned all the same. An event tells
+//! of the first drop at once, and then once a second while it lasts. Source: docs/behavior.md,
+//! "Flood limits"; what switches call storm control, or broadcast, multicast and unknown-unicast
 //! suppression. A token bucket, as [`crate::token_bucket`] keeps it, of frames instead of bytes.
 
 use crate::frame::meta::FloodType;
@@ -88,7 +91,8 @@ impl StormControl {
         Some(drop_reason(charge.cast))
     }
 
-    /// What is to be told of drops by `port` now, one kind at a time; `Err`: something is to be told later.
+    /// What is to be told of drops by `port` now, one kind at a time; `Err`: something is to be
+    /// told later.
     pub(crate) fn tell(&mut self, port: usize, now: Instant) -> Result<Option<Event>, ()> {
         let mut later = false;
         for (kind, cast) in self.kinds.iter_mut().zip(FloodType::FLOODED) {
@@ -116,7 +120,8 @@ impl StormControl {
 
 /// Frames a second as bytes of a line on which each frame is one byte long.
 fn rate(pps: u32) -> Rate {
-    // The frame that comes when the bucket is empty is let through by the next second's: the burst is one less.
+    // The frame that comes when the bucket is empty is let through by the next second's: the burst is
+    // one less.
     let burst_frames = (u64::from(pps) * BURST_NS / 1_000_000_000).max(1);
     Rate { bps: 8 * u64::from(pps), burst_bytes: Some(burst_frames - 1) }
 }
@@ -145,7 +150,8 @@ mod tests {
         (0..frames).filter(|_| meter.receive(&charge(cast), false, now).is_none()).count()
     }
 
-    /// At first, and after any quiet time, a tenth of a second's worth; then the rate, to the frame.
+    /// At first, and after any quiet time, a tenth of a second's worth; then the rate, to the
+    /// frame.
     #[test]
     fn a_limit_lets_its_rate_through_and_a_burst() {
         for (pps, burst) in [(1, 1), (10, 1), (20, 2), (1000, 100), (123_456, 12_345)] {

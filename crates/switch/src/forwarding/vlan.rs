@@ -1,20 +1,24 @@
 //! VLANs: which one a frame belongs to, which ports it may leave by, and with which tag.
 //!
-//! Rule: a switch of which no port has VLANs is one transparent bridge: tags are looked at for their priority and stay as they
-//! are. Where ports have VLANs,
-//! - an *access* port has one VLAN, its PVID. It takes in frames without a VLAN's tag (untagged, or with a priority tag, VID 0),
-//!   and sends without tag;
-//! - a *trunk* port has the VLANs that it allows. A frame that comes in belongs to the VLAN of its tag, or to the PVID's if it has
-//!   none, where there is a PVID. It leaves with its VLAN's tag, but for the PVID's VLAN, which leaves without;
-//! - a frame that its port does not take in, since that has not the frame's VLAN, or no PVID, is dropped and counted; it is not
-//!   learned. A frame leaves by ports of its VLAN alone, and each VLAN learns for itself;
-//! - a tag that is put on has the frame's priority as PCP, and DEI 0; one that stays keeps PCP and DEI. Cells are those of the
-//!   frame as it came in; rates and shares go by its length as it leaves.
+//! Rule: a switch of which no port has VLANs is one transparent bridge: tags are looked at for
+//! their priority and stay as they are. Where ports have VLANs,
+//! - an *access* port has one VLAN, its PVID. It takes in frames without a VLAN's tag (untagged, or
+//!   with a priority tag, VID 0), and sends without tag;
+//! - a *trunk* port has the VLANs that it allows. A frame that comes in belongs to the VLAN of its
+//!   tag, or to the PVID's if it has none, where there is a PVID. It leaves with its VLAN's tag,
+//!   but for the PVID's VLAN, which leaves without;
+//! - a frame that its port does not take in, since that has not the frame's VLAN, or no PVID, is
+//!   dropped and counted; it is not learned. A frame leaves by ports of its VLAN alone, and each
+//!   VLAN learns for itself;
+//! - a tag that is put on has the frame's priority as PCP, and DEI 0; one that stays keeps PCP and
+//!   DEI. Cells are those of the frame as it came in; rates and shares go by its length as it
+//!   leaves.
 //!
-//! Only the C-tag (0x8100) counts. An S-tag (0x88a8) is payload here, whose PCP is trusted as that of any outermost tag: a frame with
-//! one is untagged, and its tags leave as they came, behind the C-tag of its VLAN where the port adds one.
-//! Source: IEEE 802.1Q-2022 6.9 (PVID, acceptable frame types, tags), 8.6.1 to 8.6.4 (ingress filtering, member set, egress),
-//! 8.8 (independent learning), 9.6 (tag; VIDs 0 and 4095 are no VLAN's); docs/behavior.md, "VLANs".
+//! Only the C-tag (0x8100) counts. An S-tag (0x88a8) is payload here, whose PCP is trusted as that
+//! of any outermost tag: a frame with one is untagged, and its tags leave as they came, behind the
+//! C-tag of its VLAN where the port adds one. Source: IEEE 802.1Q-2022 6.9 (PVID, acceptable frame
+//! types, tags), 8.6.1 to 8.6.4 (ingress filtering, member set, egress), 8.8 (independent
+//! learning), 9.6 (tag; VIDs 0 and 4095 are no VLAN's); docs/behavior.md, "VLANs".
 
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
 use crate::frame::header_edit::VlanAction;
@@ -61,7 +65,8 @@ impl VlanTable {
         self.members[usize::from(vid) % VIDS]
     }
 
-    /// The VLAN of a frame that comes in on `port` with a C-tag of this VID; `None`: it is not taken in.
+    /// The VLAN of a frame that comes in on `port` with a C-tag of this VID; `None`: it is not
+    /// taken in.
     #[inline]
     pub fn of_frame(&self, port: usize, customer_vid: Option<u16>) -> Option<u16> {
         let vid = match customer_vid {
@@ -72,7 +77,8 @@ impl VlanTable {
         self.members(vid).contains(port).then_some(vid)
     }
 
-    /// Finds the VLANs of frames that came in: their addresses are of those from then on, or they are refused.
+    /// Finds the VLANs of frames that came in: their addresses are of those from then on, or they
+    /// are refused.
     #[inline(never)] // nothing of it in the way of a switch without VLANs
     pub fn classify_ingress(&self, arrivals: &mut [RxFrame]) {
         for arrival in arrivals.iter_mut().filter(|arrival| arrival.kind == Disposition::Data) {
@@ -85,8 +91,8 @@ impl VlanTable {
         }
     }
 
-    /// Where frames go whose ways have been found: to a port that has their VLAN. Learned in a VLAN is no other; a static entry
-    /// may be anything.
+    /// Where frames go whose ways have been found: to a port that has their VLAN. Learned in a VLAN
+    /// is no other; a static entry may be anything.
     #[inline(never)]
     pub fn filter_egress(&self, arrivals: &mut [RxFrame]) {
         for arrival in arrivals {
@@ -101,8 +107,9 @@ impl VlanTable {
         }
     }
 
-    /// What becomes of the tag of a frame that leaves by `out`; notes what is different of it then, and sees to it that it has room. `None`:
-    /// memory, which has room for frames of `longest` bytes, has none for it.
+    /// What becomes of the tag of a frame that leaves by `out`; notes what is different of it then,
+    /// and sees to it that it has room. `None`: memory, which has room for frames of `longest`
+    /// bytes, has none for it.
     #[inline(never)]
     pub fn egress_action<M: FrameMemory>(
         &self,
@@ -128,7 +135,8 @@ impl VlanTable {
         Some(change)
     }
 
-    /// What becomes of the tag of a frame of this VLAN that came with a C-tag of the other VID, and leaves by `port`.
+    /// What becomes of the tag of a frame of this VLAN that came with a C-tag of the other VID, and
+    /// leaves by `port`.
     #[inline]
     pub fn change(&self, port: usize, vid: u16, customer_vid: Option<u16>) -> VlanAction {
         let leaves_tagged = self.pvids[port] != vid;

@@ -1,10 +1,12 @@
 //! Edits: what is still to be done to the bytes of a frame that leaves.
 //!
-//! Rule: the switch decides what a frame leaves with, and writes none of it: it remembers what is to be done, and hands that out with the
-//! frame ([`crate::Outgoing`]). Whoever serves the port does it before the frame is sent: a core that does not switch, where one
-//! serves the port. In this order: the tag is put on, named or taken off ([`crate::forwarding::vlan`]), CE set ([`crate::egress::wred`]), then PCP and DSCP
-//! ([`crate::frame::remark`]); IPv4 checksums are corrected. Each copy of a flooded frame has an edit of its own.
-//! Source: docs/multi-core.md, "Who does what"; docs/architecture.md, "The way of a frame".
+//! Rule: the switch decides what a frame leaves with, and writes none of it: it remembers what is
+//! to be done, and hands that out with the frame ([`crate::Outgoing`]). Whoever serves the port
+//! does it before the frame is sent: a core that does not switch, where one serves the port. In
+//! this order: the tag is put on, named or taken off ([`crate::forwarding::vlan`]), CE set
+//! ([`crate::egress::wred`]), then PCP and DSCP ([`crate::frame::remark`]); IPv4 checksums are
+//! corrected. Each copy of a flooded frame has an edit of its own. Source: docs/multi-core.md, "Who
+//! does what"; docs/architecture.md, "The way of a frame".
 
 use crate::frame::FrameId;
 use crate::frame::memory::FrameMemory;
@@ -18,7 +20,8 @@ use wire::ip::DsField;
 pub struct HeaderEdit {
     /// … to its tag.
     pub tag: VlanAction,
-    /// The PCP that its outermost tag has then, the one that is put on among them; `None`: as it is.
+    /// The PCP that its outermost tag has then, the one that is put on among them; `None`: as it
+    /// is.
     pub pcp: Option<u8>,
     /// The DSCP of its packet then; `None`: as it is.
     pub dscp: Option<u8>,
@@ -107,8 +110,8 @@ impl VlanAction {
         }
     }
 
-    /// Changes a frame; a tag that is put on has this PCP, and DEI 0. `frame` is all of it: as many bytes as it has before or after,
-    /// whichever is more.
+    /// Changes a frame; a tag that is put on has this PCP, and DEI 0. `frame` is all of it: as many
+    /// bytes as it has before or after, whichever is more.
     fn make(self, pcp: u8, frame: &mut [u8]) {
         match self {
             VlanAction::Keep => {}

@@ -1,14 +1,18 @@
-//! Where frames lie. Through [`Memory`] headers are read, edits made ([`crate::frame::header_edit`]), and flooded frames copied; the daemon's is a UMEM,
-//! tests and benches use [`HeapMemory`]. The switch itself touches the bytes of flooded frames, which it copies, and of PFC frames, no others.
+//! Where frames lie. Through [`Memory`] headers are read, edits made
+//! ([`crate::frame::header_edit`]), and flooded frames copied; the daemon's is a UMEM,
+//! tests and benches use [`HeapMemory`]. The switch itself touches the bytes of flooded frames,
+//! which it copies, and of PFC frames, no others.
 
 use crate::frame::FrameId;
 use serde::{Deserialize, Serialize};
 use wire::ethernet;
 
-/// The longest frame that a port takes in, in bytes without FCS: an MTU of 9216, the Ethernet header and two 802.1Q tags.
+/// The longest frame that a port takes in, in bytes without FCS: an MTU of 9216, the Ethernet
+/// header and two 802.1Q tags.
 pub const LONGEST_RECEIVED_BYTES: usize = 9216 + 14 + 2 * 4;
 
-/// The longest frame that memory need have room for: the longest that comes in, and a tag that is put on.
+/// The longest frame that memory need have room for: the longest that comes in, and a tag that is
+/// put on.
 pub const LONGEST_BYTES: usize = LONGEST_RECEIVED_BYTES + ethernet::TAG_BYTES;
 
 /// What the switch must know of the memory that its frames lie in.
@@ -31,9 +35,11 @@ impl MaxFrame {
     }
 }
 
-/// A fixed number of equally large pieces. A frame lies in one, or a long one in several: its headers together, the rest not.
+/// A fixed number of equally large pieces. A frame lies in one, or a long one in several: its
+/// headers together, the rest not.
 pub trait FrameMemory {
-    /// Takes a free frame, the one freed last first (it is still in the cache); `None` when all are taken.
+    /// Takes a free frame, the one freed last first (it is still in the cache); `None` when all are
+    /// taken.
     fn alloc(&mut self) -> Option<FrameId>;
     /// Takes a free frame with room for `len` bytes; `None` when there is not as much.
     #[inline]
@@ -42,24 +48,27 @@ pub trait FrameMemory {
     }
     /// Gives a frame back.
     fn free(&mut self, frame: FrameId);
-    /// The first `len` bytes of a frame, from its destination address on, or as many of them as lie together.
+    /// The first `len` bytes of a frame, from its destination address on, or as many of them as lie
+    /// together.
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8];
     /// The same bytes, to be written.
     fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8];
-    /// Shows all of the first `len` bytes of a frame, in one piece. `work` says whether it has changed any; so does this.
+    /// Shows all of the first `len` bytes of a frame, in one piece. `work` says whether it has
+    /// changed any; so does this.
     #[inline]
     fn whole(&mut self, frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
         work(self.bytes_mut(frame, len))
     }
-    /// Sees to it that a frame has room for `len` bytes, which may be a tag more than it has. False: there is no memory for it.
+    /// Sees to it that a frame has room for `len` bytes, which may be a tag more than it has.
+    /// False: there is no memory for it.
     #[inline]
     fn make_room(&mut self, _frame: &FrameId, _len: usize) -> bool {
         true
     }
     /// Copies the first `len` bytes of `from` to `to`.
     fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize);
-    /// Brings a frame's header towards the cache, ahead of its use: a miss is half of what a frame costs. Memory that
-    /// cannot do so without waiting does nothing.
+    /// Brings a frame's header towards the cache, ahead of its use: a miss is half of what a frame
+    /// costs. Memory that cannot do so without waiting does nothing.
     #[inline]
     fn prefetch(&self, _frame: &FrameId) {}
     /// The longest frame that fits, in bytes.
@@ -75,7 +84,8 @@ pub trait FrameMemory {
 /// Bytes that memory on the heap grows by at least.
 const LEAST_GROWTH_BYTES: usize = 1 << 16;
 
-/// Frames on the heap, taken from it as they are used: a buffer of millions of cells costs what it holds at most.
+/// Frames on the heap, taken from it as they are used: a buffer of millions of cells costs what it
+/// holds at most.
 #[derive(Debug)]
 pub struct HeapMemory {
     bytes: Vec<u8>,
@@ -130,7 +140,8 @@ impl HeapMemory {
         Some(FrameId::new(self.fresh - 1))
     }
 
-    /// Has `needed` bytes, if there is memory: twice as many each time, but not more than all frames have.
+    /// Has `needed` bytes, if there is memory: twice as many each time, but not more than all
+    /// frames have.
     fn grow_to(&mut self, needed: usize) -> bool {
         let len = self.bytes.len();
         if needed > len {
@@ -189,7 +200,8 @@ impl FrameMemory for HeapMemory {
 mod tests {
     use super::*;
 
-    /// The most frames that there can be: bytes are taken for those in use, in the order of their numbers.
+    /// The most frames that there can be: bytes are taken for those in use, in the order of their
+    /// numbers.
     #[test]
     fn memory_is_taken_as_it_is_used() {
         let mut memory = HeapMemory::new(u32::MAX as usize, 64);
@@ -210,7 +222,8 @@ mod tests {
         assert!(!memory.is_refused());
     }
 
-    /// No machine has so much: the frame is refused, and that is told apart from memory that is used up.
+    /// No machine has so much: the frame is refused, and that is told apart from memory that is
+    /// used up.
     #[test]
     fn memory_that_cannot_be_had_is_refused() {
         let mut memory = HeapMemory::new(4, 1 << 62);

@@ -1,7 +1,8 @@
-//! What the switch knows of a frame besides its bytes: where it is addressed to, how it is treated, and
-//! what it is charged.
+//! What the switch knows of a frame besides its bytes: where it is addressed to, how it is treated,
+//! and what it is charged.
 //!
-//! Plain values. Each is determined once, when the frame is received, and read by every later stage.
+//! Plain values. Each is determined once, when the frame is received, and read by every later
+//! stage.
 
 use serde::{Deserialize, Serialize};
 use wire::ip::{DsField, Ecn};
@@ -23,7 +24,8 @@ pub struct QosClass {
     pub flooded: bool,
 }
 
-/// A MAC address, and its VLAN where there are any, as one number, which is what the table compares and hashes.
+/// A MAC address, and its VLAN where there are any, as one number, which is what the table compares
+/// and hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FdbKey(pub(crate) u64);
 
@@ -135,7 +137,8 @@ impl FloodType {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum EcnMarking {
-    /// It cannot be: its sender does not understand that, or it came with the mark, or its header is cut off.
+    /// It cannot be: its sender does not understand that, or it came with the mark, or its header
+    /// is cut off.
     #[default]
     No,
     /// It can be.
@@ -162,7 +165,8 @@ pub struct FrameMeta {
     pub len: u16,
     /// Cells charged, at ingress and at egress.
     pub cells: u16,
-    /// Where its differentiated services field is, if it has one: marks and rewriting look no further.
+    /// Where its differentiated services field is, if it has one: marks and rewriting look no
+    /// further.
     pub ds_field: Option<DsField>,
     /// Whether it is marked as having met congestion when it leaves.
     pub marking: EcnMarking,

@@ -1,7 +1,8 @@
 //! A frame is a token: whoever holds the [`FrameId`] owns the frame's memory, and nobody else does.
 //!
-//! Source: docs/behavior.md, "Invariants", 1. The token can neither be copied nor cloned, so the compiler sees to it that a
-//! frame is in one place at a time: free, in a fill ring, in a queue of the switch, or on its way out.
+//! Source: docs/behavior.md, "Invariants", 1. The token can neither be copied nor cloned, so the
+//! compiler sees to it that a frame is in one place at a time: free, in a fill ring, in a queue of
+//! the switch, or on its way out.
 
 pub mod header_edit;
 pub mod memory;
@@ -13,7 +14,8 @@ pub mod remark;
 pub struct FrameId(u32);
 
 impl FrameId {
-    /// Makes the token of frame `index`. Only the owner of the memory calls this, once for each frame that it hands out.
+    /// Makes the token of frame `index`. Only the owner of the memory calls this, once for each
+    /// frame that it hands out.
     pub fn new(index: u32) -> Self {
         Self(index)
     }

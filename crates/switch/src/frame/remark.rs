@@ -1,12 +1,14 @@
 //! Rewriting: what a frame that leaves is marked with.
 //!
-//! Rule: off by default: frames leave as they came. Where a port has a map local precedence → dot1p, the PCP of the
-//! outermost tag is set from the frame's queue; where it has a map local precedence → DSCP, so is the DSCP of an IPv4 or
-//! IPv6 packet, and the IPv4 header checksum is corrected. DEI, VLAN and ECN stay what they are; no tag is added.
+//! Rule: off by default: frames leave as they came. Where a port has a map local precedence →
+//! dot1p, the PCP of the outermost tag is set from the frame's queue; where it has a map local
+//! precedence → DSCP, so is the DSCP of an IPv4 or IPv6 packet, and the IPv4 header checksum is
+//! corrected. DEI, VLAN and ECN stay what they are; no tag is added.
 //!
-//! The peer pauses the priorities that it sees: with a dot1p map, its pause of a priority stops the queues whose
-//! frames leave with that priority.
-//! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/behavior.md, "Rewriting".
+//! The peer pauses the priorities that it sees: with a dot1p map, its pause of a priority stops the
+//! queues whose frames leave with that priority.
+//! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/behavior.md,
+//! "Rewriting".
 
 use crate::frame::header_edit::HeaderEdit;
 use crate::frame::meta::FrameMeta;

@@ -1,9 +1,11 @@
-//! The ingress half of a port: what a frame that comes in is charged for, and what the peer is told.
+//! The ingress half of a port: what a frame that comes in is charged for, and what the peer is
+//! told.
 //!
-//! Rule: a frame is counted, admitted to its priority group (or dropped here, where there was no room for it), charged, and
-//! released when it has left the switch. Whenever the use of a no-drop group has changed it is examined, and a change
-//! between XOFF and XON goes into the next PFC frame.
-//! Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of `group` and `pfc_sent`.
+//! Rule: a frame is counted, admitted to its priority group (or dropped here, where there was no
+//! room for it), charged, and released when it has left the switch. Whenever the use of a no-drop
+//! group has changed it is examined, and a change between XOFF and XON goes into the next PFC
+//! frame. Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of
+//! `group` and `pfc_sent`.
 
 pub mod priority_group;
 
@@ -38,7 +40,8 @@ pub struct Ingress {
     watched: Set8,
     /// PFC, or PAUSE, frames are sent.
     sends_pfc: bool,
-    /// Priorities of which the peer is told nothing: the watchdog drops them, or PFC is off for them.
+    /// Priorities of which the peer is told nothing: the watchdog drops them, or PFC is off for
+    /// them.
     pfc_suppressed: Set8,
     /// Those for which PFC is off, since there were too many storms: their groups are lossy ones.
     pfc_disabled: Set8,
@@ -55,7 +58,8 @@ pub struct Ingress {
 }
 
 impl Ingress {
-    /// The ingress half of a port with these settings, which sends PFC from `mac`; `usage_percent` counts violations.
+    /// The ingress half of a port with these settings, which sends PFC from `mac`; `usage_percent`
+    /// counts violations.
     pub fn new(settings: &PortSettings, usage_percent: u8, mac: MacAddr) -> Self {
         Self {
             groups: std::array::from_fn(|p| {
@@ -110,7 +114,8 @@ impl Ingress {
         self.count_drop(reason, len);
     }
 
-    /// Counts a frame that is to be flooded. False: it is one more than a limit allows, counted, and must be dropped.
+    /// Counts a frame that is to be flooded. False: it is one more than a limit allows, counted,
+    /// and must be dropped.
     #[cold]
     pub fn check_storm_control(&mut self, charge: &FrameMeta, now: Instant) -> bool {
         let group = &mut self.groups[charge.priority()];
@@ -153,7 +158,8 @@ impl Ingress {
         self.groups[priority].is_dropping()
     }
 
-    /// Counts a frame that found no room, or that the watchdog dropped. True: an episode of losses of no-drop frames begins.
+    /// Counts a frame that found no room, or that the watchdog dropped. True: an episode of losses
+    /// of no-drop frames begins.
     #[cold]
     pub fn count_buffer_drop(
         &mut self,
@@ -201,7 +207,8 @@ impl Ingress {
         group.is_protected() && (is_beyond_own || self.watched.contains(charge.priority()))
     }
 
-    /// Releases a frame that has left the switch. True: the group must be examined, since less use can end an XOFF.
+    /// Releases a frame that has left the switch. True: the group must be examined, since less use
+    /// can end an XOFF.
     #[inline]
     pub fn release(&mut self, charge: &FrameMeta, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
@@ -249,8 +256,8 @@ impl Ingress {
         self.sends_pfc && !self.pfc_suppressed.contains(priority)
     }
 
-    /// What the watchdog wants: `dropping` groups take nothing, and PFC is off for `off`. True: something is different now, and the
-    /// groups must be examined.
+    /// What the watchdog wants: `dropping` groups take nothing, and PFC is off for `off`. True:
+    /// something is different now, and the groups must be examined.
     pub(crate) fn apply_watchdog(
         &mut self,
         (dropping, off): (Set8, Set8),
@@ -275,7 +282,8 @@ impl Ingress {
         true
     }
 
-    /// After a batch was taken, `waiting` frames still wait in the RX rings. True: all groups must be examined.
+    /// After a batch was taken, `waiting` frames still wait in the RX rings. True: all groups must
+    /// be examined.
     #[inline]
     pub fn observe_rx_rings(&mut self, waiting: u32) -> bool {
         let Self { groups, refused, rx_rings, .. } = self;
@@ -307,7 +315,8 @@ impl Ingress {
         self.pfc.next_deadline()
     }
 
-    /// Nothing more is forwarded: no-drop groups, or a link that is told by PAUSE, are in XOFF for good.
+    /// Nothing more is forwarded: no-drop groups, or a link that is told by PAUSE, are in XOFF for
+    /// good.
     pub fn stop(&mut self) {
         if self.sends_pfc && self.pfc.is_of_link() {
             self.pfc.set(LINK, true);
@@ -324,7 +333,8 @@ impl Ingress {
         self.pfc.is_due(now)
     }
 
-    /// When a PFC frame must leave if nothing happens before; [`Instant::NEVER`]: not before an earlier one has left.
+    /// When a PFC frame must leave if nothing happens before; [`Instant::NEVER`]: not before an
+    /// earlier one has left.
     pub fn pfc_wake_at(&self) -> Instant {
         if self.pfc.is_held_up() { Instant::NEVER } else { self.pfc.next_deadline() }
     }
@@ -354,7 +364,8 @@ impl Ingress {
         self.pfc.record_guard_pfc(frames, at);
     }
 
-    /// How soon the peer must be told again of an XOFF that lasts; nothing where it is told nothing.
+    /// How soon the peer must be told again of an XOFF that lasts; nothing where it is told
+    /// nothing.
     pub fn refresh_ns(&self) -> Option<Nanos> {
         self.sends_pfc.then(|| self.pfc.refresh_ns())
     }
@@ -372,7 +383,8 @@ impl Ingress {
         self.groups.iter_mut().zip(&earlier.groups).for_each(|(group, earlier)| group.succeed(earlier));
     }
 
-    /// Other settings are coming: gives the groups' shared cells back until `reconfigure` takes them again.
+    /// Other settings are coming: gives the groups' shared cells back until `reconfigure` takes
+    /// them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
         self.groups.iter().for_each(|group| group.release_shared(pools));
     }
@@ -389,7 +401,8 @@ impl Ingress {
         }
     }
 
-    /// Tells the peer what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
+    /// Tells the peer what the groups are in now, as after `reconfigure`: PFC may have been turned
+    /// on or off.
     pub(crate) fn readvertise(&mut self) {
         let is_xoff: [bool; PRIORITIES] =
             std::array::from_fn(|p| self.advertises(p) && self.groups[p].is_xoff());
@@ -479,7 +492,8 @@ impl Ingress {
     }
 }
 
-/// How the peer is told to stop a priority, and the thresholds of its group: those of any lossy one, where PFC is off for it.
+/// How the peer is told to stop a priority, and the thresholds of its group: those of any lossy
+/// one, where PFC is off for it.
 fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (FlowControlMode, GroupSettings) {
     let group = settings.groups[priority];
     if off.contains(priority) {

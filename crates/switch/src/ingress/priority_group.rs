@@ -1,12 +1,17 @@
-//! A priority group: the cells that one port's frames of one 802.1p priority hold at ingress, and when its peer
-//! is told to stop.
+//! A priority group: the cells that one port's frames of one 802.1p priority hold at ingress, and
+//! when its peer is told to stop.
 //!
-//! Rule, with reserved R, threshold T, and u cells outside headroom (min(u, R) of them reserved, the rest shared):
-//! - a frame of n cells is charged to reserved and shared if max(0, u + n − R) ≤ T and the pool has room;
-//! - otherwise, whole, to headroom, up to the group's limit and the pool's; while headroom is in use, every frame is;
-//! - otherwise it drops. A group whose peer is told nothing (neither PFC nor PAUSE) has no headroom.
+//! Rule, with reserved R, threshold T, and u cells outside headroom (min(u, R) of them reserved,
+//! the rest shared):
+//! - a frame of n cells is charged to reserved and shared if max(0, u + n − R) ≤ T and the pool has
+//!   room;
+//! - otherwise, whole, to headroom, up to the group's limit and the pool's; while headroom is in
+//!   use, every frame is;
+//! - otherwise it drops. A group whose peer is told nothing (neither PFC nor PAUSE) has no
+//!   headroom.
 //! - Cells leave in the reverse order: headroom, shared, reserved.
-//! - T is static, or alpha × the free cells of the group's service pool before the frame in question.
+//! - T is static, or alpha × the free cells of the group's service pool before the frame in
+//!   question.
 //!
 //! ```text
 //!        shared ≥ T, or headroom in use, or shared > 0 and the use of the pool ≥ its pause threshold, or starved
@@ -15,12 +20,14 @@
 //!        headroom empty and shared ≤ max(resume, T − offset) and shared < T
 //!        and (shared = 0 or the use of the pool ≤ its pause threshold − offset) and not starved
 //! ```
-//! A group that holds no shared cell and no headroom is in XOFF only while it is starved: a frame of it was refused, since others hold
-//! what it needs. It is starved until such a frame fits and its headroom is free again, so that the pause after XON loses nothing. A
-//! frame that would not fit if all were free starves no group, since its XOFF would not end.
+//! A group that holds no shared cell and no headroom is in XOFF only while it is starved: a frame
+//! of it was refused, since others hold what it needs. It is starved until such a frame fits and
+//! its headroom is free again, so that the pause after XON loses nothing. A frame that would not
+//! fit if all were free starves no group, since its XOFF would not end.
 //!
-//! Source: docs/behavior.md, "Priority groups" and "XOFF and XON"; docs/references.md, "H3C reference" (Setting PFC thresholds,
-//! figure 12). Once headroom is in use all goes there, as in docs/references.md, "Simulators".
+//! Source: docs/behavior.md, "Priority groups" and "XOFF and XON"; docs/references.md, "H3C
+//! reference" (Setting PFC thresholds, figure 12). Once headroom is in use all goes there, as in
+//! docs/references.md, "Simulators".
 
 use crate::buffer::pool::{Pool, Pools};
 use crate::buffer::threshold::CompiledThreshold;
@@ -59,7 +66,8 @@ pub struct PriorityGroup {
     received: FrameCount,
     /// Cells outside headroom.
     used_cells: u32,
-    /// Up to this use a frame is charged to what is reserved, and no usage threshold is near: no pool has a say in it.
+    /// Up to this use a frame is charged to what is reserved, and no usage threshold is near: no
+    /// pool has a say in it.
     fast_path_cells: u32,
     headroom_cells: u32,
     peaks: Peaks,
@@ -144,8 +152,8 @@ impl PriorityGroup {
         group
     }
 
-    /// Works out `own_cells` after what it depends on has changed. While headroom is in use nothing is charged elsewhere, and while
-    /// the watchdog drops, nothing at all.
+    /// Works out `own_cells` after what it depends on has changed. While headroom is in use nothing
+    /// is charged elsewhere, and while the watchdog drops, nothing at all.
     fn set_own_cells(&mut self) {
         let none = self.headroom_cells > 0 || self.rest.dropping;
         let ColdState { usage, alarm, .. } = &*self.rest;
@@ -316,7 +324,8 @@ impl PriorityGroup {
         self.set_own_cells();
     }
 
-    /// Releases a frame of `cells`, which has left the switch: headroom first, then shared, then reserved cells.
+    /// Releases a frame of `cells`, which has left the switch: headroom first, then shared, then
+    /// reserved cells.
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
         // What is not in use outside headroom is in it.
@@ -360,8 +369,9 @@ impl PriorityGroup {
         self.set_own_cells();
     }
 
-    /// A frame found no room. True if an episode of losses begins: the group's headroom was empty, or its XOFF over, since the last one.
-    /// For frames that can never fit there are no episodes, but an event a second.
+    /// A frame found no room. True if an episode of losses begins: the group's headroom was empty,
+    /// or its XOFF over, since the last one. For frames that can never fit there are no
+    /// episodes, but an event a second.
     pub fn count_drop(&mut self, charge: &FrameMeta, now: Instant, pools: &Pools) -> bool {
         self.rest.dropped.add(charge.len);
         if !self.is_no_drop() {
@@ -390,8 +400,8 @@ impl PriorityGroup {
         self.rest.settings.headroom_cells.min(pools.headroom.size_cells())
     }
 
-    /// A frame of `cells` found no room: its sender must stop, though the group may hold nothing. What the peer must be
-    /// told, if anything.
+    /// A frame of `cells` found no room: its sender must stop, though the group may hold nothing.
+    /// What the peer must be told, if anything.
     #[cold]
     pub fn starve(&mut self, cells: u32, pools: &Pools) -> Option<XoffTransition> {
         if !self.is_protected() || !self.can_ever_fit(cells, pools) {
@@ -407,7 +417,8 @@ impl PriorityGroup {
         Some(XoffTransition::Xoff)
     }
 
-    /// Whether there is still no room for a frame such as was refused, or for what comes while the next pause is on its way.
+    /// Whether there is still no room for a frame such as was refused, or for what comes while the
+    /// next pause is on its way.
     #[cold]
     fn is_still_starved(&mut self, pools: &Pools) -> bool {
         let cells = self.rest.refused_cells;
@@ -421,8 +432,8 @@ impl PriorityGroup {
         self.starved
     }
 
-    /// Compares use with the thresholds, and says what, if anything, the peer must be told. Where RX rings are long, a
-    /// protected group is in XOFF whatever it holds.
+    /// Compares use with the thresholds, and says what, if anything, the peer must be told. Where
+    /// RX rings are long, a protected group is in XOFF whatever it holds.
     #[inline]
     pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<XoffTransition> {
         let pool = self.pool(pools);
@@ -448,13 +459,15 @@ impl PriorityGroup {
         None
     }
 
-    /// Whether `examine` may find something though this group itself does not move: other groups move a dynamic T.
+    /// Whether `examine` may find something though this group itself does not move: other groups
+    /// move a dynamic T.
     #[inline]
     pub fn depends_on_others(&self) -> bool {
         self.is_protected() && (self.xoff || self.shared_cells() > 0)
     }
 
-    /// Takes the place of an earlier group, and what that still holds with it; `reconfigure` charges it to the pool.
+    /// Takes the place of an earlier group, and what that still holds with it; `reconfigure`
+    /// charges it to the pool.
     pub(crate) fn succeed(&mut self, earlier: &PriorityGroup) {
         (self.used_cells, self.headroom_cells) = (earlier.used_cells, earlier.headroom_cells);
         self.peaks.total.lift(self.cells());
@@ -466,7 +479,8 @@ impl PriorityGroup {
         self.pool_mut(pools).give(self.shared_cells());
     }
 
-    /// Other settings; what the group holds stays, even if it is more, and so does what is in headroom.
+    /// Other settings; what the group holds stays, even if it is more, and so does what is in
+    /// headroom.
     pub(crate) fn reconfigure(
         &mut self,
         settings: GroupSettings,
@@ -484,7 +498,8 @@ impl PriorityGroup {
         self.peaks.shared.lift(self.shared_cells());
     }
 
-    /// Other alarm thresholds, in percent; 0 for use outside headroom: none. Headroom has one always, since crossings count.
+    /// Other alarm thresholds, in percent; 0 for use outside headroom: none. Headroom has one
+    /// always, since crossings count.
     pub(crate) fn set_alarms(&mut self, percent: u8, headroom_percent: u8) {
         self.rest.alarm.set_percent(percent);
         self.rest.headroom_alarm.set_percent(headroom_percent);
@@ -493,7 +508,8 @@ impl PriorityGroup {
         self.set_own_cells();
     }
 
-    /// The alarms of its use, of its headroom, and of what it drops, of which there has been so much.
+    /// The alarms of its use, of its headroom, and of what it drops, of which there has been so
+    /// much.
     pub(crate) fn alarms(&mut self) -> (&mut UsageAlarm, &mut UsageAlarm, &mut DropAlarm, FrameCount) {
         let ColdState { alarm, headroom_alarm, drop_alarm, dropped, .. } = &mut *self.rest;
         (alarm, headroom_alarm, drop_alarm, *dropped)

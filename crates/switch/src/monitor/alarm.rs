@@ -1,10 +1,11 @@
 //! Alarms: buffer use that rose above a threshold, and frames that were dropped, as events.
 //!
-//! Rule: all are off by default, each kind on its own, with its interval. A *crossing* is counted when the use of a place (a
-//! priority at ingress, its headroom, a queue at egress, a pool) comes to the alarm's share of what it is allowed: at 100 %,
-//! when it is full. An alarm tells of one place, at most once an interval: that the threshold was crossed, how often since the last
-//! alarm, and the most there was. That use is down again is told when the interval is over. So a flood of crossings is one alarm
-//! with a count.
+//! Rule: all are off by default, each kind on its own, with its interval. A *crossing* is counted
+//! when the use of a place (a priority at ingress, its headroom, a queue at egress, a pool) comes
+//! to the alarm's share of what it is allowed: at 100 %, when it is full. An alarm tells of one
+//! place, at most once an interval: that the threshold was crossed, how often since the last alarm,
+//! and the most there was. That use is down again is told when the interval is over. So a flood of
+//! crossings is one alarm with a count.
 //!
 //! ```text
 //!            crossed: told at once
@@ -12,9 +13,11 @@
 //!     ◀─────────────────────────────  ▲───────┘
 //!      the interval is over, use is down: told
 //! ```
-//! Dropped frames are told of in the same way, by port and queue (dropped at egress) or priority (at ingress), but nothing clears.
-//! Crossings are noted where cells are charged, each of them; what there is to tell is looked for every [`LOOK_NS`].
-//! Source: docs/behavior.md, "Alarms"; docs/references.md, "H3C reference" (Configuring alarm thresholds, Configuring packet-drop alarms).
+//! Dropped frames are told of in the same way, by port and queue (dropped at egress) or priority
+//! (at ingress), but nothing clears. Crossings are noted where cells are charged, each of them;
+//! what there is to tell is looked for every [`LOOK_NS`]. Source: docs/behavior.md, "Alarms";
+//! docs/references.md, "H3C reference" (Configuring alarm thresholds, Configuring packet-drop
+//! alarms).
 
 use crate::monitor::counters::FrameCount;
 use crate::monitor::event::AlarmReport;
@@ -55,7 +58,8 @@ impl UsageAlarm {
         }
     }
 
-    /// Of `allowed` cells as many as may be in use with nothing to note. None while use is above: it must be noted when it falls.
+    /// Of `allowed` cells as many as may be in use with nothing to note. None while use is above:
+    /// it must be noted when it falls.
     #[inline]
     pub fn alarm_floor(&self, allowed: u32) -> u32 {
         match self.percent {
@@ -146,7 +150,8 @@ mod tests {
 
     const INTERVAL_NS: Nanos = 5_000_000_000;
 
-    /// Each state and what it answers: use of 10 cells at 70 %, a time in seconds, and what is told.
+    /// Each state and what it answers: use of 10 cells at 70 %, a time in seconds, and what is
+    /// told.
     #[test]
     fn the_transition_table() {
         let mut watch = UsageAlarm::new(70);

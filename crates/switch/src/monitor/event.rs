@@ -1,9 +1,10 @@
 //! What happened that somebody should be told: a short list, drained by the owner each turn.
 //!
-//! Rule: the list is bounded: past [`MAX_PENDING`] the newest are counted, not kept. Losses of no-drop frames have places of their own: as
-//! many, and beyond them one for each place and reason, where they add up, so that none goes unreported. An event has a name for programs, a
-//! severity, the place it belongs to, its numbers, and one line of text for people: all in [`Event::describe`]
-//! (`event/description.rs`), and nowhere else.
+//! Rule: the list is bounded: past [`MAX_PENDING`] the newest are counted, not kept. Losses of
+//! no-drop frames have places of their own: as many, and beyond them one for each place and reason,
+//! where they add up, so that none goes unreported. An event has a name for programs, a
+//! severity, the place it belongs to, its numbers, and one line of text for people: all in
+//! [`Event::describe`] (`event/description.rs`), and nowhere else.
 //! Source: docs/events.md.
 
 use crate::frame::meta::FloodType;
@@ -32,14 +33,16 @@ pub enum Event {
         /// 802.1p priority.
         priority: usize,
     },
-    /// A no-drop frame was lost because headroom was exhausted (one event an episode; the counters have the rest).
+    /// A no-drop frame was lost because headroom was exhausted (one event an episode; the counters
+    /// have the rest).
     NoDropLost {
         /// Port number.
         port: usize,
         /// 802.1p priority.
         priority: usize,
     },
-    /// The kernel, or the NIC below it, had nowhere to put frames that came in. Their priorities nobody knows.
+    /// The kernel, or the NIC below it, had nowhere to put frames that came in. Their priorities
+    /// nobody knows.
     KernelDropped {
         /// Port number.
         port: usize,
@@ -57,28 +60,30 @@ pub enum Event {
         /// PFC and PAUSE frames since the last such event.
         pfc_frames: u64,
     },
-    /// The kernel gave frames back that the port had not given it, or gave them back twice: a fault of the kernel or a driver.
-    /// They were ignored.
+    /// The kernel gave frames back that the port had not given it, or gave them back twice: a fault
+    /// of the kernel or a driver. They were ignored.
     StrayFrames {
         /// Port number.
         port: usize,
         /// Frames since the last such event.
         frames: u64,
     },
-    /// Frames were dropped that are longer than the port's interface can send (one event a second at most).
+    /// Frames were dropped that are longer than the port's interface can send (one event a second
+    /// at most).
     MtuExceeded {
         /// Port number.
         port: usize,
         /// Frames since the last such event.
         frames: u64,
     },
-    /// The port has as many addresses in the bridge table as it may have: its next ones are not learned (one event an episode;
-    /// the counters have the rest).
+    /// The port has as many addresses in the bridge table as it may have: its next ones are not
+    /// learned (one event an episode; the counters have the rest).
     AddressLimit {
         /// Port number.
         port: usize,
     },
-    /// More frames of a kind that is flooded came in than the port's limit allows, and were dropped (one event a second at most).
+    /// More frames of a kind that is flooded came in than the port's limit allows, and were dropped
+    /// (one event a second at most).
     FloodLimit {
         /// Port number.
         port: usize,
@@ -167,12 +172,14 @@ pub enum Event {
         /// What was dropped since the last alarm.
         dropped: FrameCount,
     },
-    /// Sources of frames were not learned, since the bridge table is full (one event a second at most).
+    /// Sources of frames were not learned, since the bridge table is full (one event a second at
+    /// most).
     BridgeFull {
         /// Frames since the last such event.
         frames: u64,
     },
-    /// No-drop frames were lost for another reason than want of room at ingress (one event a second at most).
+    /// No-drop frames were lost for another reason than want of room at ingress (one event a second
+    /// at most).
     NoDropDropped {
         /// Port number: where they were counted.
         port: usize,
@@ -186,8 +193,9 @@ pub enum Event {
 }
 
 impl Event {
-    /// The promise is broken, or may be: no-drop frames were lost, or frames whose priorities nobody knows. What a limit of the operator's
-    /// drops is no such loss. It freezes the flight recorder (docs/recorder.md).
+    /// The promise is broken, or may be: no-drop frames were lost, or frames whose priorities
+    /// nobody knows. What a limit of the operator's drops is no such loss. It freezes the
+    /// flight recorder (docs/recorder.md).
     pub fn is_no_drop_loss(&self) -> bool {
         match *self {
             Self::NoDropLost { .. } | Self::NoDropDropped { .. } | Self::KernelDropped { .. } => true,

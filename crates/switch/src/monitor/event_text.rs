@@ -1,6 +1,8 @@
-//! How each event reads: its name for programs, how much it matters, where it belongs, its numbers, and a line for people.
+//! How each event reads: its name for programs, how much it matters, where it belongs, its numbers,
+//! and a line for people.
 //!
-//! Source: docs/events.md; the lines of the watchdog are those of docs/references.md, "H3C reference" (PFC deadlock detection).
+//! Source: docs/events.md; the lines of the watchdog are those of docs/references.md, "H3C
+//! reference" (PFC deadlock detection).
 
 use crate::monitor::counters::FrameCount;
 use crate::monitor::event::AlarmReport;

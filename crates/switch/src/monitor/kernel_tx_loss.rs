@@ -1,8 +1,9 @@
 //! Frames that the kernel took to send and lost.
 //!
-//! Rule: a lost frame is counted where it was to leave, at its port and its queue, and its cells go back: it was neither transmitted nor
-//! dropped by the switch. PFC and PAUSE frames are counted apart, and what they said is said again ([`crate::pfc::tx`]). Either is an event, which says
-//! how many were of no-drop priorities: at once, then once a second at most while it lasts.
+//! Rule: a lost frame is counted where it was to leave, at its port and its queue, and its cells go
+//! back: it was neither transmitted nor dropped by the switch. PFC and PAUSE frames are counted
+//! apart, and what they said is said again ([`crate::pfc::tx`]). Either is an event, which says how
+//! many were of no-drop priorities: at once, then once a second at most while it lasts.
 //! Source: docs/behavior.md, "Drops"; docs/kernel-behavior.md, "Errors of sendto".
 
 use crate::monitor::event::{Event, Events};
@@ -57,7 +58,8 @@ impl KernelTxLoss {
         self.pfc_frames
     }
 
-    /// Tells what no event has told of yet, if it is time for one. True: there will be more to tell.
+    /// Tells what no event has told of yet, if it is time for one. True: there will be more to
+    /// tell.
     pub(crate) fn tell(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
         let UnreportedLoss { frames, no_drop_frames, pfc_frames } = self.untold;
         if frames + pfc_frames == 0 {

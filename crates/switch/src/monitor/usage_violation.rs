@@ -1,11 +1,13 @@
-//! Usage-threshold violations: how often a queue or group used more of its buffer than the threshold.
+//! Usage-threshold violations: how often a queue or group used more of its buffer than the
+//! threshold.
 //!
-//! Rule: when use rises above `percent` of what is allowed (reserved or guaranteed cells and the shared threshold as it
-//! stands), one violation is counted; the next one only after use has come down to the threshold again. Headroom is no
-//! part of either. A queue without maximum is allowed the pool that it is in. Judged when the cells of the queue or group
-//! itself change: a rise can only come with an arrival.
-//! Source: docs/behavior.md, "Usage violations"; docs/references.md, "H3C reference" (Setting the per-interface buffer usage
-//! threshold; the fields Total, Threshold(%) and Violations of display buffer usage interface).
+//! Rule: when use rises above `percent` of what is allowed (reserved or guaranteed cells and the
+//! shared threshold as it stands), one violation is counted; the next one only after use has come
+//! down to the threshold again. Headroom is no part of either. A queue without maximum is allowed
+//! the pool that it is in. Judged when the cells of the queue or group itself change: a rise can
+//! only come with an arrival. Source: docs/behavior.md, "Usage violations"; docs/references.md,
+//! "H3C reference" (Setting the per-interface buffer usage threshold; the fields Total,
+//! Threshold(%) and Violations of display buffer usage interface).
 
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +35,9 @@ impl UsageViolations {
         self.above
     }
 
-    /// Of `own` cells, reserved or guaranteed, as many as may be in use with nothing to note, whatever the threshold: what is
-    /// allowed is never less than they are. None while use is above.
+    /// Of `own` cells, reserved or guaranteed, as many as may be in use with nothing to note,
+    /// whatever the threshold: what is allowed is never less than they are. None while use is
+    /// above.
     pub fn alarm_floor(&self, own: u32) -> u32 {
         if self.above { 0 } else { (u64::from(own) * u64::from(self.percent) / 100) as u32 }
     }

@@ -1,11 +1,14 @@
-//! Watermarks: the most cells that there were since the last read, since a user cleared them, and since the start.
+//! Watermarks: the most cells that there were since the last read, since a user cleared them, and
+//! since the start.
 //!
-//! Rule: every change of a level lifts its peak, so no peak is ever missed. A mark (a read, or a clear) begins its own
-//! watermark again at the level of that instant and leaves the two others as they are.
-//! Source: docs/behavior.md, "Watermarks"; docs/references.md, "H3C reference" (display buffer usage interface: UsedPeak and
-//! HeadroomPeak, between two executions of the command) and "SONiC" (periodic, user and persistent watermarks).
+//! Rule: every change of a level lifts its peak, so no peak is ever missed. A mark (a read, or a
+//! clear) begins its own watermark again at the level of that instant and leaves the two others as
+//! they are. Source: docs/behavior.md, "Watermarks"; docs/references.md, "H3C reference" (display
+//! buffer usage interface: UsedPeak and HeadroomPeak, between two executions of the command) and
+//! "SONiC" (periodic, user and persistent watermarks).
 //!
-//! The frame path keeps one peak, the one since the last mark of any kind; a mark folds it into the three watermarks.
+//! The frame path keeps one peak, the one since the last mark of any kind; a mark folds it into the
+//! three watermarks.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,17 +1,20 @@
 //! 802.3x PAUSE: flow control of a whole link, for peers that know no priorities.
 //!
 //! Rule, where a port's `flow_control` says so:
-//! - *receive*: a PAUSE with a time other than 0 stops all queues of the port until the time ends or time 0 comes; a new time
-//!   replaces the old one. What is MAC control (PFC, PAUSE) leaves all the same.
-//! - *send*: the peer is told to stop as long as any priority group of the port is in XOFF, which its groups come to as
-//!   no-drop ones do: at their thresholds, with headroom for what still arrives, or while RX rings are long. It is told as it
-//!   is with PFC: at once, refreshed after a third of the pause time, XON twice.
+//! - *receive*: a PAUSE with a time other than 0 stops all queues of the port until the time ends
+//!   or time 0 comes; a new time replaces the old one. What is MAC control (PFC, PAUSE) leaves all
+//!   the same.
+//! - *send*: the peer is told to stop as long as any priority group of the port is in XOFF, which
+//!   its groups come to as no-drop ones do: at their thresholds, with headroom for what still
+//!   arrives, or while RX rings are long. It is told as it is with PFC: at once, refreshed after a
+//!   third of the pause time, XON twice.
 //!
-//! The groups are lossy all the same: what finds no room is no broken promise, and queues keep their tail drop. A link has PFC or
-//! PAUSE, not both: a PAUSE would stop priorities that PFC keeps going. A PAUSE that is not to be obeyed is counted.
+//! The groups are lossy all the same: what finds no room is no broken promise, and queues keep
+//! their tail drop. A link has PFC or PAUSE, not both: a PAUSE would stop priorities that PFC keeps
+//! going. A PAUSE that is not to be obeyed is counted.
 //!
-//! Source: docs/behavior.md, "802.3x PAUSE"; IEEE 802.3-2022 annex 31B (PAUSE); docs/references.md, "Huawei PFC" and "Inspur white paper"
-//! (PAUSE of a whole link, and why PFC came after it).
+//! Source: docs/behavior.md, "802.3x PAUSE"; IEEE 802.3-2022 annex 31B (PAUSE); docs/references.md,
+//! "Huawei PFC" and "Inspur white paper" (PAUSE of a whole link, and why PFC came after it).
 
 use crate::pfc::rx::PfcRxState;
 use crate::time::{Instant, Nanos};

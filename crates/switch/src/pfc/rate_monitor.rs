@@ -1,9 +1,11 @@
-//! Rates of PFC frames, and early warnings: a peer, or this switch, that sends more PFC than it should.
+//! Rates of PFC frames, and early warnings: a peer, or this switch, that sends more PFC than it
+//! should.
 //!
-//! Rule: PFC frames of each priority are counted over whole seconds, those received and those sent apart. A second with as many as
-//! the threshold, or more, is a warning; it is over after a second with less than four fifths of it. A frame counts for
-//! each priority that it pauses or releases.
-//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring the early warning thresholds for PFC packets).
+//! Rule: PFC frames of each priority are counted over whole seconds, those received and those sent
+//! apart. A second with as many as the threshold, or more, is a warning; it is over after a second
+//! with less than four fifths of it. A frame counts for each priority that it pauses or releases.
+//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring the early warning
+//! thresholds for PFC packets).
 
 use crate::monitor::counters::{PfcCount, PrioritySnapshot};
 use crate::settings::{EarlyWarningSettings, PRIORITIES};

@@ -1,8 +1,8 @@
 //! Received PFC: which priorities of a port the peer has paused, and until when.
 //!
-//! Rule: a non-zero time for a no-drop priority stops its queue until the time ends or time 0 (XON) comes; a new time
-//! replaces the old one. Priorities whose class-enable bit is zero, lossy priorities, and everything while reception
-//! is disabled change nothing, but are counted.
+//! Rule: a non-zero time for a no-drop priority stops its queue until the time ends or time 0 (XON)
+//! comes; a new time replaces the old one. Priorities whose class-enable bit is zero, lossy
+//! priorities, and everything while reception is disabled change nothing, but are counted.
 //!
 //! ```text
 //!            time ≠ 0                       time ≠ 0: new end
@@ -11,7 +11,8 @@
 //!     └──────────────────────┘
 //!        time 0, or t has come
 //! ```
-//! Source: IEEE 802.1Q-2022 36.1.3.3 (PFC receive); 802.3-2022 annex 31B: a quantum is 512 bit times.
+//! Source: IEEE 802.1Q-2022 36.1.3.3 (PFC receive); 802.3-2022 annex 31B: a quantum is 512 bit
+//! times.
 
 use crate::monitor::counters::PfcCount;
 use crate::settings::PRIORITIES;
@@ -214,7 +215,8 @@ mod tests {
         );
     }
 
-    /// Whatever comes after the end of a pause that nobody has looked at since, it lasted as long as it did.
+    /// Whatever comes after the end of a pause that nobody has looked at since, it lasted as long
+    /// as it did.
     #[test]
     fn a_pause_that_ended_by_itself_is_no_longer_for_being_looked_at_late() {
         let late = Instant(1_000_000);

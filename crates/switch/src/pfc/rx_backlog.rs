@@ -1,10 +1,13 @@
-//! RX rings as ingress use: frames that wait in the rings of a port and that nobody has looked at yet.
+//! RX rings as ingress use: frames that wait in the rings of a port and that nobody has looked at
+//! yet.
 //!
-//! Rule: a loop that falls behind pauses its peers before the kernel has nowhere left to put their frames. When, after a
-//! batch was taken, [`XOFF_FRAMES`] or more still wait, every no-drop group of the port is in XOFF, whatever it holds; once no more than
-//! [`XON_FRAMES`] wait, its own cells decide again. Whose frames wait is seen from those that are taken: each time that as many were taken as waited,
-//! the no-drop frames among them say how many of those that wait now are no-drop, and these alone count from then on. So what waits of
-//! lossy frames holds nobody for longer than that. What the kernel drops all the same, for want of an empty frame, is counted, and is
+//! Rule: a loop that falls behind pauses its peers before the kernel has nowhere left to put their
+//! frames. When, after a batch was taken, [`XOFF_FRAMES`] or more still wait, every no-drop group
+//! of the port is in XOFF, whatever it holds; once no more than [`XON_FRAMES`] wait, its own cells
+//! decide again. Whose frames wait is seen from those that are taken: each time that as many were
+//! taken as waited, the no-drop frames among them say how many of those that wait now are no-drop,
+//! and these alone count from then on. So what waits of lossy frames holds nobody for longer than
+//! that. What the kernel drops all the same, for want of an empty frame, is counted, and is
 //! an event: at once, and then at most one a second while it lasts.
 //!
 //! ```text
@@ -20,7 +23,8 @@
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// So many waiting frames are more than a loop that keeps up ever leaves: a millisecond of its work.
+/// So many waiting frames are more than a loop that keeps up ever leaves: a millisecond of its
+/// work.
 pub const XOFF_FRAMES: u32 = 1024;
 /// So few are what comes in between two turns.
 pub const XON_FRAMES: u32 = 256;
@@ -55,8 +59,8 @@ pub struct Taken {
 }
 
 impl RxBacklog {
-    /// So many frames still wait after a batch was taken; `taken` counts what was taken. True: whether that holds the no-drop
-    /// groups in XOFF has changed.
+    /// So many frames still wait after a batch was taken; `taken` counts what was taken. True:
+    /// whether that holds the no-drop groups in XOFF has changed.
     #[inline]
     pub fn observe(&mut self, waiting: u32, taken: impl FnOnce() -> Taken) -> bool {
         let is_short = !self.is_long && waiting < XOFF_FRAMES;
@@ -100,8 +104,8 @@ impl RxBacklog {
         self.episodes
     }
 
-    /// The kernel dropped `frames` more for want of an empty one. The frames that an event must tell of now, if it is time
-    /// for one.
+    /// The kernel dropped `frames` more for want of an empty one. The frames that an event must
+    /// tell of now, if it is time for one.
     pub fn kernel_dropped(&mut self, frames: u64, now: Instant) -> Option<u64> {
         self.untold_frames += frames;
         if self.untold_frames == 0 || now < self.next_event {

@@ -1,13 +1,16 @@
-//! What a switch does about storms: which priorities of a port its watchdogs hold for stormed is the rule of [`crate::pfc::watchdog`]; here is
-//! what follows from it for queues, groups and pauses, and what is counted.
+//! What a switch does about storms: which priorities of a port its watchdogs hold for stormed is
+//! the rule of [`crate::pfc::watchdog`]; here is what follows from it for queues, groups and
+//! pauses, and what is counted.
 //!
 //! Rule, as long as a priority of a port is stormed:
 //! - *forward*: its pauses are ignored;
-//! - *drop*: the queues that its pause stops lose what waits and take nothing more, and its group takes nothing that comes in (both
-//!   counted as `watchdog`); the peer is told nothing of it, but for XON if it was in XOFF.
+//! - *drop*: the queues that its pause stops lose what waits and take nothing more, and its group
+//!   takes nothing that comes in (both counted as `watchdog`); the peer is told nothing of it, but
+//!   for XON if it was in XOFF.
 //!
-//! While PFC is off for it, since there were too many storms, its pauses are ignored and its group is a lossy one.
-//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC deadlock detection) and "Inspur white paper" (3.2.5).
+//! While PFC is off for it, since there were too many storms, its pauses are ignored and its group
+//! is a lossy one. Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC
+//! deadlock detection) and "Inspur white paper" (3.2.5).
 
 use std::collections::VecDeque;
 

@@ -1,17 +1,22 @@
 //! PFC sent: what a port tells its peer, and when.
 //!
-//! Rule: a PFC frame carries every priority now in XOFF with the pause time, and time 0 for those that left XOFF since
-//! the last frame; several changes in one turn go in one frame.
-//! - XOFF is repeated, for as long as it lasts, after a third of the pause time: before half of it has passed, with room for a
-//!   loop that comes late. The pause time is reckoned at the fastest speed at which the peer may read our quanta: that of the
-//!   link, or of the port, whichever is more.
-//! - XOFF is repeated at once when a frame of a priority in XOFF comes in though the peer must have heard long since
-//!   ([`PortSettings::response_ns`]). If it had been silent before, it reads our quanta faster still, and XOFF is repeated from then on after half
-//!   of the time that the pause seems to have lasted. What it taught us is forgotten with the first XON after ten seconds in which it taught nothing.
+//! Rule: a PFC frame carries every priority now in XOFF with the pause time, and time 0 for those
+//! that left XOFF since the last frame; several changes in one turn go in one frame.
+//! - XOFF is repeated, for as long as it lasts, after a third of the pause time: before half of it
+//!   has passed, with room for a loop that comes late. The pause time is reckoned at the fastest
+//!   speed at which the peer may read our quanta: that of the link, or of the port, whichever is
+//!   more.
+//! - XOFF is repeated at once when a frame of a priority in XOFF comes in though the peer must have
+//!   heard long since ([`PortSettings::response_ns`]). If it had been silent before, it reads our
+//!   quanta faster still, and XOFF is repeated from then on after half of the time that the pause
+//!   seems to have lasted. What it taught us is forgotten with the first XON after ten seconds in
+//!   which it taught nothing.
 //! - XON is repeated once, should the first have been lost.
-//! - What the kernel is known to have lost ([`crate::monitor::kernel_tx_loss`]) is repeated 50 µs after it was sent: the peer has not heard it.
-//! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that stands for the link
-//!   ([`crate::pfc::link_pause`]). When settings change one for the other, what was told in the old way is taken back in it first.
+//! - What the kernel is known to have lost ([`crate::monitor::kernel_tx_loss`]) is repeated 50 µs
+//!   after it was sent: the peer has not heard it.
+//! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that
+//!   stands for the link ([`crate::pfc::link_pause`]). When settings change one for the other, what
+//!   was told in the old way is taken back in it first.
 //! - What has not left the port yet is not repeated, so that PFC never fills a slow port.
 //!
 //! Source: docs/behavior.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
@@ -171,7 +176,8 @@ impl PfcSender {
         deaf
     }
 
-    /// Somebody else sent these PFC frames for us, the last one at `at`; it may have gone by settings that are no longer in force.
+    /// Somebody else sent these PFC frames for us, the last one at `at`; it may have gone by
+    /// settings that are no longer in force.
     pub fn record_guard_pfc(&mut self, frames: &PfcCount, at: Instant) {
         self.count.add(frames);
         self.guard_frames += frames.frames;
@@ -190,8 +196,8 @@ impl PfcSender {
         !self.announced.is_empty() || !self.xon_again.is_empty()
     }
 
-    /// When the next frame must leave: at once if something has changed, else when XOFF or XON is to be repeated;
-    /// [`Instant::NEVER`]: there is nothing to tell.
+    /// When the next frame must leave: at once if something has changed, else when XOFF or XON is
+    /// to be repeated; [`Instant::NEVER`]: there is nothing to tell.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         if self.xoff != self.announced { Instant::default() } else { self.repeat_at }
@@ -203,7 +209,8 @@ impl PfcSender {
         self.next_deadline() <= now && !self.is_held_up()
     }
 
-    /// Earlier frames have not left the port yet: a change may follow them at once, a repetition may not.
+    /// Earlier frames have not left the port yet: a change may follow them at once, a repetition
+    /// may not.
     #[inline]
     pub fn is_held_up(&self) -> bool {
         self.in_flight >= if self.xoff != self.announced { MAX_IN_FLIGHT } else { 1 }

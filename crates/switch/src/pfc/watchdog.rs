@@ -1,11 +1,14 @@
-//! The watchdog (PFC deadlock detection): when a priority of a port counts as stormed, and for how long.
+//! The watchdog (PFC deadlock detection): when a priority of a port counts as stormed, and for how
+//! long.
 //!
-//! Rule: a priority is *stuck* while its peer has it paused without a break and frames wait for it; since nothing that is paused
-//! is sent, it sends none. Stuck for longer than the detection time it is *stormed*: its action is in force, and nothing is
-//! detected, until it is restored. A queue that is slow, empty, or paused on and off is none of that.
-//! - Restored after a time, at the end of an interval without XOFF, once no XOFF came for a time, or by hand
-//!   ([`Restore`]). Whatever is still paused then is stuck from that instant on.
-//! - As many storms as the limit says, or more, within its period turn PFC off for the priority, until the limit is lifted.
+//! Rule: a priority is *stuck* while its peer has it paused without a break and frames wait for it;
+//! since nothing that is paused is sent, it sends none. Stuck for longer than the detection time it
+//! is *stormed*: its action is in force, and nothing is detected, until it is restored. A queue
+//! that is slow, empty, or paused on and off is none of that.
+//! - Restored after a time, at the end of an interval without XOFF, once no XOFF came for a time,
+//!   or by hand ([`Restore`]). Whatever is still paused then is stuck from that instant on.
+//! - As many storms as the limit says, or more, within its period turn PFC off for the priority,
+//!   until the limit is lifted.
 //!
 //! ```text
 //!          paused, and frames wait            longer than the detection time
@@ -18,10 +21,12 @@
 //!   │     the limit is lifted                                                     │
 //!   └─────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! Times are exact: the owner looks in each turn in which a PFC frame came, each turn while a paused priority has nothing that waits, and at
-//! [`Watch::deadline`], which is a nanosecond after the time in question, since *longer* is the word.
+//! Times are exact: the owner looks in each turn in which a PFC frame came, each turn while a
+//! paused priority has nothing that waits, and at [`Watch::deadline`], which is a nanosecond after
+//! the time in question, since *longer* is the word.
 //!
-//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC deadlock detection) and "Inspur white paper" (3.2.5).
+//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC deadlock
+//! detection) and "Inspur white paper" (3.2.5).
 
 use std::collections::VecDeque;
 
@@ -93,7 +98,8 @@ impl PriorityWatchdog {
         watch
     }
 
-    /// Other settings. A storm goes on by them, or ends at the next look if it is watched no more; without a limit PFC is not off.
+    /// Other settings. A storm goes on by them, or ends at the next look if it is watched no more;
+    /// without a limit PFC is not off.
     pub fn reconfigure(&mut self, settings: Option<WatchdogSettings>) {
         let limit = settings.and_then(|settings| settings.limit);
         if limit != self.settings.and_then(|settings| settings.limit) {
@@ -231,7 +237,8 @@ impl PriorityWatchdog {
         Change::LimitReached { stuck_ns, times }
     }
 
-    /// When the interval began that is running, or that has just ended without XOFF: those before it had some.
+    /// When the interval began that is running, or that has just ended without XOFF: those before
+    /// it had some.
     fn running_interval(&self, every: Nanos, heard_at: Instant, now: Instant) -> Instant {
         let State::Storm { mut interval, .. } = self.state else { return now };
         while now >= past(interval, every) && heard_at > interval {

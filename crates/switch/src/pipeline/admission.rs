@@ -1,8 +1,10 @@
 //! Whether a frame has room.
 //!
-//! Rule: it must fit the line that it is to leave by, its group at ingress and its queue at egress. Both ends decide before either is
-//! charged: what one of them refuses leaves no trace in the other's watermarks, and only what ingress refuses triggers PFC. Who refuses is whose drop it is.
-//! Source: docs/behavior.md, "Priority groups", "Egress queues" and "MTUs"; where a refusal is counted: [`crate::pipeline::drops`].
+//! Rule: it must fit the line that it is to leave by, its group at ingress and its queue at egress.
+//! Both ends decide before either is charged: what one of them refuses leaves no trace in the
+//! other's watermarks, and only what ingress refuses triggers PFC. Who refuses is whose drop it is.
+//! Source: docs/behavior.md, "Priority groups", "Egress queues" and "MTUs"; where a refusal is
+//! counted: [`crate::pipeline::drops`].
 
 use crate::buffer::pool::Pools;
 use crate::egress::Egress;
@@ -11,7 +13,8 @@ use crate::ingress::Ingress;
 use crate::ingress::priority_group::BufferRegion;
 use crate::monitor::counters::DropReason;
 
-/// Whether a frame fits the line that it is to leave by and has room at both ends, and which area of ingress takes it.
+/// Whether a frame fits the line that it is to leave by and has room at both ends, and which area
+/// of ingress takes it.
 #[inline]
 pub(crate) fn admit(
     ingress: &Ingress,

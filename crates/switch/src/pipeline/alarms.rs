@@ -9,7 +9,8 @@ use crate::settings::AlarmKind;
 use crate::time::Instant;
 
 impl Switch {
-    /// Gives every place its alarm threshold. Alarms that are off, or that were, tell of nothing that has been.
+    /// Gives every place its alarm threshold. Alarms that are off, or that were, tell of nothing
+    /// that has been.
     pub(crate) fn set_alarms(&mut self) {
         let alarms = &self.settings.alarms;
         for (pools, percents, kind) in [

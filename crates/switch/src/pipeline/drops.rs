@@ -1,9 +1,10 @@
 //! Frames that a switch does not forward: where each is counted, and who is told.
 //!
-//! Rule: a loss is counted where it happens and where an operator looks for it. What the output port had no room for, or cannot send, is
-//! its own, and its queue's; what ingress had no room for is the input port's and its group's. The first no-drop frame that finds no room
-//! at ingress in an episode is an event, and so are frames that are too long; other losses of no-drop frames are reported by [`crate::monitor::no_drop_loss`].
-//! Source: docs/behavior.md, "Drops".
+//! Rule: a loss is counted where it happens and where an operator looks for it. What the output
+//! port had no room for, or cannot send, is its own, and its queue's; what ingress had no room for
+//! is the input port's and its group's. The first no-drop frame that finds no room at ingress in an
+//! episode is an event, and so are frames that are too long; other losses of no-drop frames are
+//! reported by [`crate::monitor::no_drop_loss`]. Source: docs/behavior.md, "Drops".
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::FrameId;
@@ -16,8 +17,8 @@ use crate::time::Instant;
 use wire::bitset::Set64;
 
 impl Switch {
-    /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
-    /// with it, static ones are not.
+    /// A frame whose destination is where it came from, or on a port that is down: addresses
+    /// learned there are forgotten with it, static ones are not.
     #[cold]
     pub(crate) fn filter<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, memory: &mut M) {
         let (port, len) = (arrival.charge.port(), arrival.charge.len);
@@ -44,8 +45,8 @@ impl Switch {
         memory.free(frame);
     }
 
-    /// Counts a frame that was not admitted where an operator looks for it: at the queue that was full, or else at the
-    /// group.
+    /// Counts a frame that was not admitted where an operator looks for it: at the queue that was
+    /// full, or else at the group.
     pub(crate) fn count_refusal(&mut self, charge: &FrameMeta, out: usize, reason: DropReason, now: Instant) {
         let (port, priority) = (charge.port(), charge.priority());
         let at_egress = match reason {
@@ -88,7 +89,8 @@ impl Switch {
         self.unreported_drops.set(port, true);
     }
 
-    /// A frame was dropped, which counts at `port`: if its priority is no-drop, that is to be reported.
+    /// A frame was dropped, which counts at `port`: if its priority is no-drop, that is to be
+    /// reported.
     #[cold]
     pub(crate) fn note_loss(&mut self, port: usize, reason: DropReason, charge: &FrameMeta) {
         let priority = charge.priority();

@@ -1,9 +1,11 @@
-//! Flooding: a frame whose destination is not known, or is a group address, goes to every other port that is up.
+//! Flooding: a frame whose destination is not known, or is a group address, goes to every other
+//! port that is up.
 //!
-//! Rule: it is counted by kind, and dropped if a limit is in the way. It goes to the ports of its VLAN, where ports have any, and has a
-//! queue by a map of its own, where there is one. Each port but the last gets a copy, which is charged cells of its own; nothing is copied
-//! for a port that has no room, and what one port refuses the others get all the same.
-//! Source: IEEE 802.1Q-2022 8.6.1, 8.8; docs/behavior.md, "Bridging" and "Flood limits".
+//! Rule: it is counted by kind, and dropped if a limit is in the way. It goes to the ports of its
+//! VLAN, where ports have any, and has a queue by a map of its own, where there is one. Each port
+//! but the last gets a copy, which is charged cells of its own; nothing is copied for a port that
+//! has no room, and what one port refuses the others get all the same. Source: IEEE 802.1Q-2022
+//! 8.6.1, 8.8; docs/behavior.md, "Bridging" and "Flood limits".
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::header_edit::VlanAction;
@@ -40,7 +42,8 @@ impl Switch {
         let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
-            // Nothing is copied for a port that has no room. How long it will be there with its VLAN's tag is seen once it has it.
+            // Nothing is copied for a port that has no room. How long it will be there with its VLAN's tag is
+            // seen once it has it.
             let (ingress, egress) = (&self.ingress[port], &self.egress[out]);
             let fits = if self.vlans.is_some() { admit_cells } else { admit };
             let room = fits(ingress, egress, &arrival.charge, &self.pools);

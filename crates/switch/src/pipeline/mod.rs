@@ -1,14 +1,17 @@
-//! The switch: frames and time go in, decisions and PFC come out. It composes the rules of the other files and adds none
-//! of its own but their order:
+//! The switch: frames and time go in, decisions and PFC come out. It composes the rules of the
+//! other files and adds none of its own but their order:
 //!
-//! look → learn and look up → admit (cells at ingress and egress) → judge (WRED) → charge → queue ‖ schedule → send → release.
+//! look → learn and look up → admit (cells at ingress and egress) → judge (WRED) → charge → queue ‖
+//! schedule → send → release.
 //!
-//! Where ports have VLANs, a frame enters its VLAN before the look-up, and after it is decided with which tag it leaves. Marks, tags and what
-//! is rewritten go out with the frame that leaves, as an edit of its bytes that whoever serves the port makes ([`crate::frame::header_edit`]).
+//! Where ports have VLANs, a frame enters its VLAN before the look-up, and after it is decided with
+//! which tag it leaves. Marks, tags and what is rewritten go out with the frame that leaves, as an
+//! edit of its bytes that whoever serves the port makes ([`crate::frame::header_edit`]).
 //!
-//! Source: docs/architecture.md, "The way of a frame". The owner looks at each frame that comes in ([`Switch::look`]) and hands
-//! what it found to [`Switch::receive_all`], calls [`Switch::transmit`] for each port that may have something to send,
-//! [`Switch::complete`] for each frame that has left, and [`Switch::tick`] once a turn.
+//! Source: docs/architecture.md, "The way of a frame". The owner looks at each frame that comes in
+//! ([`Switch::look`]) and hands what it found to [`Switch::receive_all`], calls
+//! [`Switch::transmit`] for each port that may have something to send, [`Switch::complete`] for
+//! each frame that has left, and [`Switch::tick`] once a turn.
 
 mod admission;
 mod alarms;
@@ -78,14 +81,16 @@ pub struct Switch {
     /// When alarms are looked at next.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
-    /// Ports of which there is something to tell: drops by flood limits, frames that the kernel lost.
+    /// Ports of which there is something to tell: drops by flood limits, frames that the kernel
+    /// lost.
     pub(crate) unreported_drops: Set64,
     /// When a watchdog must look, or PFC frames are counted up.
     pub(crate) next_timer: Instant,
     /// Ports whose watchdog must look each turn.
     pub(crate) watchdog_pending: Set64,
     pub(crate) pfc_rates: PfcRates,
-    /// When this turn began, and the one before; nothing where nobody says so, and frames come in when they are received.
+    /// When this turn began, and the one before; nothing where nobody says so, and frames come in
+    /// when they are received.
     pub(crate) iteration_starts: [Option<Instant>; 2],
     /// What ports counted whose place others have now.
     pub(crate) removed: RemovedPorts,
@@ -114,8 +119,9 @@ impl Switch {
         self.take(&mut arrival, now, memory);
     }
 
-    /// Frames came in, in this order. Each is queued, flooded, obeyed (PFC) or dropped; nothing is left to the caller. The
-    /// ways of all are found first: what one look-up waits for does not hold up the next.
+    /// Frames came in, in this order. Each is queued, flooded, obeyed (PFC) or dropped; nothing is
+    /// left to the caller. The ways of all are found first: what one look-up waits for does not
+    /// hold up the next.
     #[inline(never)] // a stage of its own, with all registers
     pub fn receive_all<M: FrameMemory>(&mut self, arrivals: &mut Vec<RxFrame>, now: Instant, memory: &mut M) {
         self.resolve_batch(arrivals, now);
@@ -182,7 +188,8 @@ impl Switch {
         }
     }
 
-    /// To one port. Where both ends have cells of their own for it, and its queue no WRED, nothing is left to decide.
+    /// To one port. Where both ends have cells of their own for it, and its queue no WRED, nothing
+    /// is left to decide.
     #[inline(always)] // the end of `take`
     fn forward<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, now: Instant, memory: &mut M) {
         let charge = &arrival.charge;
@@ -199,7 +206,8 @@ impl Switch {
         }
     }
 
-    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused, and false.
+    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused, and
+    /// false.
     #[inline(never)]
     pub(crate) fn forward_by_pools<M: FrameMemory>(
         &mut self,
@@ -212,7 +220,8 @@ impl Switch {
         let charge = &mut arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
-        // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
+        // Both ends decide before either is charged: what is refused leaves no trace in a watermark and
+        // triggers no PFC.
         let area = match admit(ingress, egress, charge, &self.pools) {
             Ok(area) => area,
             Err(reason) => {
@@ -237,8 +246,9 @@ impl Switch {
         true
     }
 
-    /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data. True: some of them are to
-    /// be edited before they are sent ([`Outgoing::edit`]).
+    /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due
+    /// first, then data. True: some of them are to be edited before they are sent
+    /// ([`Outgoing::edit`]).
     #[inline(never)]
     pub fn transmit<M: FrameMemory>(
         &mut self,
@@ -261,7 +271,8 @@ impl Switch {
         has_edits
     }
 
-    /// A frame that `transmit` gave out for `port` has left. (If the kernel lost it: [`Switch::kernel_lost`].)
+    /// A frame that `transmit` gave out for `port` has left. (If the kernel lost it:
+    /// [`Switch::kernel_lost`].)
     #[inline]
     pub fn complete<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         self.complete_all(port, std::iter::once(frame), now, memory);
@@ -276,7 +287,8 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        // Where it is: an iterator that was just put together word by word and is moved in larger pieces waits for its stores.
+        // Where it is: an iterator that was just put together word by word and is moved in larger pieces
+        // waits for its stores.
         while let Some(charge) = self.complete_some(port, &mut frames, memory) {
             self.update_xoff(charge.port(), charge.priority(), now);
         }

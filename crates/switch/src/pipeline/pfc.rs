@@ -1,10 +1,11 @@
 //! XOFF, from a group's use to the frame that tells of it.
 //!
-//! Rule: a no-drop group is examined when its own use has changed, when what waits in its port's RX rings has become long or short, and,
-//! as long as others can move its threshold, each turn. A change between XOFF and XON is an event, and is work for its port:
-//! it is told before any data leave. The frame that tells it lies in memory of the switch's own, and is charged no cells.
-//! Source: docs/behavior.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::ingress::priority_group`], when the peer is told
-//! that of [`crate::pfc::tx`].
+//! Rule: a no-drop group is examined when its own use has changed, when what waits in its port's RX
+//! rings has become long or short, and, as long as others can move its threshold, each turn. A
+//! change between XOFF and XON is an event, and is work for its port: it is told before any data
+//! leave. The frame that tells it lies in memory of the switch's own, and is charged no cells.
+//! Source: docs/behavior.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of
+//! [`crate::ingress::priority_group`], when the peer is told that of [`crate::pfc::tx`].
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::header_edit::TxDesc;
@@ -31,7 +32,8 @@ impl Switch {
         }
     }
 
-    /// A frame was refused at ingress for want of room: its sender must stop, whatever its group holds.
+    /// A frame was refused at ingress for want of room: its sender must stop, whatever its group
+    /// holds.
     #[cold]
     pub(crate) fn starve(&mut self, charge: &FrameMeta, now: Instant) {
         let port = charge.port();
@@ -51,7 +53,8 @@ impl Switch {
         self.events.push(now, event);
     }
 
-    /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
+    /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is
+    /// ingress use, too.
     #[inline]
     pub fn observe_rx_backlog(&mut self, port: usize, waiting: u32, now: Instant) {
         if self.ingress[port].observe_rx_rings(waiting) {
@@ -102,8 +105,9 @@ impl Switch {
         told.min().unwrap_or(Nanos::MAX)
     }
 
-    /// A guard sent these PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
-    /// what its peer was told, whether or not they would be sent by today's settings.
+    /// A guard sent these PFC frames for `port` while this switch stood still, the last one at
+    /// `at`: what they said is now what its peer was told, whether or not they would be sent by
+    /// today's settings.
     pub fn record_guard_pfc(&mut self, port: usize, frames: &PfcCount, at: Instant) {
         self.ingress[port].record_guard_pfc(frames, at);
         self.mark_pfc_pending(self.up.and(Set64::of(port)));

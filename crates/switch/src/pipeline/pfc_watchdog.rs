@@ -1,5 +1,5 @@
-//! PFC watchdogs of a whole switch: when each port's is polled, what its verdict changes at both halves of
-//! the port, and the PFC rates that are measured with it.
+//! PFC watchdogs of a whole switch: when each port's is polled, what its verdict changes at both
+//! halves of the port, and the PFC rates that are measured with it.
 //!
 //! The state machine of one priority is in [`crate::pfc::watchdog`], the storms it found in
 //! [`crate::pfc::storm_history`].
@@ -16,7 +16,8 @@ use crate::time::Instant;
 use wire::bitset::{Set8, Set64};
 
 impl Switch {
-    /// Lets all watchdogs look that have something to look at, and counts PFC frames up, if it is time.
+    /// Lets all watchdogs look that have something to look at, and counts PFC frames up, if it is
+    /// time.
     #[cold]
     pub(crate) fn poll_watchdogs<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
         for port in self.watchdog_pending {
@@ -124,7 +125,8 @@ impl Switch {
         recovered
     }
 
-    /// Turns PFC on again for priorities of a port that had too many storms. Gives how many those were.
+    /// Turns PFC on again for priorities of a port that had too many storms. Gives how many those
+    /// were.
     pub fn lift_storm_limit<M: FrameMemory>(
         &mut self,
         port: usize,
@@ -141,8 +143,8 @@ impl Switch {
         lifted
     }
 
-    /// The first port of which a storm waits to be restored by hand, and whose watchdog would be another by these settings: that may not
-    /// be before it is restored.
+    /// The first port of which a storm waits to be restored by hand, and whose watchdog would be
+    /// another by these settings: that may not be before it is restored.
     pub fn pending_recovery(&mut self, settings: &SwitchSettings) -> Option<usize> {
         (0..settings.ports.len()).find(|&port| {
             if self.is_vacant(port) || settings.ports[port].is_vacant() {

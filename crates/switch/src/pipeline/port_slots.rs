@@ -1,10 +1,12 @@
 //! The places of ports: a port keeps its place, which is its number, for as long as it is there.
 //!
-//! Rule: ports come and go with the settings. One that is removed leaves its place vacant, and the others keep theirs; a port that is
-//! added takes a vacant place, or a new one at the end, and is down until its owner brings it up. It begins with counters,
-//! watermarks and averages of its own. Frames that came in on the port before it and still wait elsewhere stay charged where
-//! they are: until they have left they count as use of the group that has the place now, so that what every pool holds stays exact.
-//! What ports counted that are there no more is kept in one sum, and conservation goes on holding with it.
+//! Rule: ports come and go with the settings. One that is removed leaves its place vacant, and the
+//! others keep theirs; a port that is added takes a vacant place, or a new one at the end, and is
+//! down until its owner brings it up. It begins with counters, watermarks and averages of its own.
+//! Frames that came in on the port before it and still wait elsewhere stay charged where
+//! they are: until they have left they count as use of the group that has the place now, so that
+//! what every pool holds stays exact. What ports counted that are there no more is kept in one sum,
+//! and conservation goes on holding with it.
 //!
 //! ```text
 //!              settings name a port                 its owner brings it up
@@ -34,7 +36,8 @@ impl Switch {
         self.settings.ports.get(port).is_none_or(|settings| settings.is_vacant())
     }
 
-    /// Ports that these settings have and the switch has not: places that are vacant, or not there yet.
+    /// Ports that these settings have and the switch has not: places that are vacant, or not there
+    /// yet.
     pub fn added_by<'s>(&'s self, settings: &'s SwitchSettings) -> impl Iterator<Item = usize> + 's {
         (0..settings.ports.len()).filter(|&port| !settings.ports[port].is_vacant() && self.is_vacant(port))
     }
@@ -44,7 +47,8 @@ impl Switch {
         (0..self.places()).filter(|&port| !self.is_vacant(port) && settings.ports[port].is_vacant())
     }
 
-    /// Puts the ports at their places that settings add. What groups and queues hold of the pools has been withdrawn.
+    /// Puts the ports at their places that settings add. What groups and queues hold of the pools
+    /// has been withdrawn.
     pub(crate) fn assign_slots(&mut self, settings: &SwitchSettings, now: Instant) {
         let removed = self.removed_by(settings).find(|&port| self.up.contains(port));
         assert!(removed.is_none(), "a port goes down before it is removed: {removed:?}");

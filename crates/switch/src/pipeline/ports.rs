@@ -1,9 +1,10 @@
 //! The line of a port: what becomes of frames when it goes down, and when they are not sent.
 //!
-//! Rule: a port that goes down forgets the addresses learned on it, the pauses of its peer, and what its peer was told;
-//! what waits for it is dropped and counted, and so is what it was given and did not send. Cells go back as if the frames had
-//! left. Whoever is there when it comes up again is told what is in XOFF.
-//! Source: docs/behavior.md, "Invariants", 5; docs/kernel-behavior.md.
+//! Rule: a port that goes down forgets the addresses learned on it, the pauses of its peer, and
+//! what its peer was told; what waits for it is dropped and counted, and so is what it was given
+//! and did not send. Cells go back as if the frames had left. Whoever is there when it comes up
+//! again is told what is in XOFF. Source: docs/behavior.md, "Invariants", 5;
+//! docs/kernel-behavior.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
@@ -17,7 +18,8 @@ use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl Switch {
-    /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
+    /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are
+    /// forgotten.
     pub fn port_down<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         if !self.up.contains(port) {
             return;
@@ -70,13 +72,14 @@ impl Switch {
         }
     }
 
-    /// The kernel gave back `frames` frames that it did not have, or gave them back twice; the port has ignored them.
+    /// The kernel gave back `frames` frames that it did not have, or gave them back twice; the port
+    /// has ignored them.
     pub fn stray_frames(&mut self, port: usize, frames: u64, now: Instant) {
         self.events.push(now, Event::StrayFrames { port, frames });
     }
 
-    /// The kernel or the NIC dropped `frames` more that came in on `port`, having nowhere to put them. Told of 0 now and then, too, it
-    /// makes an event of what none has told of yet.
+    /// The kernel or the NIC dropped `frames` more that came in on `port`, having nowhere to put
+    /// them. Told of 0 now and then, too, it makes an event of what none has told of yet.
     pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
         if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
             self.events.push(now, Event::KernelDropped { port, frames });
@@ -95,8 +98,8 @@ impl Switch {
         memory.free(frame);
     }
 
-    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since what peers would send
-    /// after an XON nobody would forward.
+    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since
+    /// what peers would send after an XON nobody would forward.
     pub fn stop(&mut self) {
         for port in self.up {
             self.ingress[port].stop();
@@ -104,8 +107,8 @@ impl Switch {
         }
     }
 
-    /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
-    /// counted.
+    /// The switch is about to end: of the frames that came in only control frames are obeyed, data
+    /// are dropped and counted.
     pub fn drain_control<M: FrameMemory>(
         &mut self,
         arrivals: &mut Vec<RxFrame>,

@@ -1,13 +1,16 @@
 //! Settings: those that a switch begins with, and others applied while it runs, all together.
 //!
-//! Rule: nothing that the switch holds is dropped or moves to another queue. Cells stay charged; what is reserved, shared
-//! or guaranteed of them is worked out again from the new sizes, so a group or a queue may be over its limit until enough
-//! has left. A group that is no longer no-drop lets its headroom drain and is out of XOFF; pauses of priorities that are
-//! no longer no-drop end. Watermarks and counters go on, and so does whatever has the settings that it had: a port's round
-//! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change of the maps later frames of
-//! their flow may overtake them. Where ports have other VLANs than before, all learned addresses are forgotten; frames that wait
-//! leave with the tags that they were given. Ports that are new, or no longer there, are [`crate::pipeline::port_slots`]' matter.
-//! Source: docs/behavior.md, "Reload"; docs/references.md, "H3C reference" (Managing data buffers: `buffer apply`).
+//! Rule: nothing that the switch holds is dropped or moves to another queue. Cells stay charged;
+//! what is reserved, shared or guaranteed of them is worked out again from the new sizes, so a
+//! group or a queue may be over its limit until enough has left. A group that is no longer no-drop
+//! lets its headroom drain and is out of XOFF; pauses of priorities that are no longer no-drop end.
+//! Watermarks and counters go on, and so does whatever has the settings that it had: a port's round
+//! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change
+//! of the maps later frames of their flow may overtake them. Where ports have other VLANs than
+//! before, all learned addresses are forgotten; frames that wait leave with the tags that they were
+//! given. Ports that are new, or no longer there, are [`crate::pipeline::port_slots`]' matter.
+//! Source: docs/behavior.md, "Reload"; docs/references.md, "H3C reference" (Managing data buffers:
+//! `buffer apply`).
 
 use crate::buffer::cell::CellSize;
 use crate::buffer::pool::Pools;
@@ -29,11 +32,12 @@ use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl Switch {
-    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of a memory that grows, those at
-    /// the start). Port i sends PFC from `macs[i]`.
+    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of
+    /// a memory that grows, those at the start). Port i sends PFC from `macs[i]`.
     ///
     /// # Panics
-    /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the configuration checks both.
+    /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the
+    /// configuration checks both.
     pub fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
         let count = settings.ports.len();
         assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
@@ -76,7 +80,8 @@ impl Switch {
         switch
     }
 
-    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
+    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit
+    /// with it.
     pub fn set_frame_room(&mut self, room: MaxFrame) {
         self.max_frame = room;
     }
@@ -89,8 +94,9 @@ impl Switch {
     /// Other settings from now on.
     ///
     /// # Panics
-    /// If there are fewer places of ports than there were, or more than [`MAX_PORTS`], if one that becomes vacant is still up, or if
-    /// cells are of another size than those that the switch was made with. The bridge table keeps the size that it was made with.
+    /// If there are fewer places of ports than there were, or more than [`MAX_PORTS`], if one that
+    /// becomes vacant is still up, or if cells are of another size than those that the switch
+    /// was made with. The bridge table keeps the size that it was made with.
     pub fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
         let places = settings.ports.len();
         assert!((self.ingress.len()..=MAX_PORTS).contains(&places), "a switch keeps its places of ports");

@@ -1,4 +1,5 @@
-//! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, which port has something to do.
+//! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, which
+//! port has something to do.
 
 use crate::buffer::pool::Pool;
 use crate::frame::meta::FdbKey;
@@ -25,19 +26,21 @@ impl Switch {
         self.tx_pending.and(self.pfc_pending).into_iter().filter(is_due).collect()
     }
 
-    /// Ports, as a mask, whose work was added to since the last call: only these have anything to send that they had not
-    /// before, unless a time has come that [`Switch::deadline_of`] gave.
+    /// Ports, as a mask, whose work was added to since the last call: only these have anything to
+    /// send that they had not before, unless a time has come that [`Switch::deadline_of`] gave.
     #[inline]
     pub fn take_newly_pending(&mut self) -> u64 {
         std::mem::take(&mut self.newly_pending).bits()
     }
 
-    /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
+    /// An entry of the bridge table that stays as it is, whatever is learned, and however long it
+    /// is not seen.
     pub fn set_static(&mut self, address: impl Into<StaticAddress>, port: usize) {
         self.bridge.set_static(entry_of(&address.into()), port);
     }
 
-    /// The static entries that the settings of `ports` ask for, and none that only those in force until now did.
+    /// The static entries that the settings of `ports` ask for, and none that only those in force
+    /// until now did.
     pub(crate) fn set_static_addresses(&mut self, ports: &[PortSettings]) {
         for address in self.settings.ports.iter().flat_map(|port| &port.static_addresses) {
             self.bridge.forget_static(entry_of(address));
@@ -62,7 +65,8 @@ impl Switch {
         self.up.contains(port)
     }
 
-    /// Holds a port's transmission, or lets it go on: nothing but PFC leaves a port on hold. For tests.
+    /// Holds a port's transmission, or lets it go on: nothing but PFC leaves a port on hold. For
+    /// tests.
     pub fn hold(&mut self, port: usize, on_hold: bool) {
         self.egress[port].hold(on_hold);
     }
@@ -111,7 +115,8 @@ impl Switch {
         self.pools.ingress.each_ref().map(Pool::free_cells)
     }
 
-    /// Fills `snapshot` with all that the switch counts; reuses its memory, so that a second call allocates nothing.
+    /// Fills `snapshot` with all that the switch counts; reuses its memory, so that a second call
+    /// allocates nothing.
     pub fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
         snapshot.at_ns = now.0;
         snapshot.ingress_pools = self.pools.ingress.each_ref().map(Pool::snapshot);

@@ -1,8 +1,9 @@
 //! What is due though no frame moves, and when.
 //!
-//! Rule: once a turn the owner calls [`Switch::tick`]; an owner that would sleep asks when it must be back. Due are PFC frames, the end of a
-//! pause, a line or a rate that is free again, watchdogs, thresholds that others moved, aging, alarms, and events that were held back.
-//! Source: docs/architecture.md, "The way of a frame".
+//! Rule: once a turn the owner calls [`Switch::tick`]; an owner that would sleep asks when it must
+//! be back. Due are PFC frames, the end of a pause, a line or a rate that is free again, watchdogs,
+//! thresholds that others moved, aging, alarms, and events that were held back. Source: docs/
+//! architecture.md, "The way of a frame".
 
 use crate::frame::memory::FrameMemory;
 use crate::monitor::event::Event;
@@ -32,7 +33,8 @@ impl Switch {
         self.iteration_starts = [Some(now), self.iteration_starts[0]];
     }
 
-    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs, aging. Once a turn.
+    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs,
+    /// aging. Once a turn.
     pub fn tick<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
         if now >= self.next_timer || !self.watchdog_pending.is_empty() {
             self.poll_watchdogs(now, memory);
@@ -62,19 +64,21 @@ impl Switch {
         }
     }
 
-    /// Whether [`Switch::tick`] has something to look at when frames move: thresholds that move with what others hold, paused queues
-    /// that a watchdog waits for.
+    /// Whether [`Switch::tick`] has something to look at when frames move: thresholds that move
+    /// with what others hold, paused queues that a watchdog waits for.
     pub fn is_watching(&self) -> bool {
         !self.pfc_recheck.is_empty() || !self.watchdog_pending.is_empty()
     }
 
-    /// When `transmit` or `tick` next has something to do if no frame moves before; [`Instant::NEVER`]: nothing.
+    /// When `transmit` or `tick` next has something to do if no frame moves before;
+    /// [`Instant::NEVER`]: nothing.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
         let of_ports = self.tx_pending.into_iter().map(|port| self.deadline_of(port, now)).min();
         of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
     }
 
-    /// When `transmit` next has something to do for `port` if no frame moves before; [`Instant::NEVER`]: nothing.
+    /// When `transmit` next has something to do for `port` if no frame moves before;
+    /// [`Instant::NEVER`]: nothing.
     pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {
         if !self.tx_pending.contains(port) {
             return Instant::NEVER;
@@ -82,7 +86,8 @@ impl Switch {
         self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
     }
 
-    /// When [`Switch::tick`] has something to do though no frame moves; [`Instant::NEVER`]: nothing.
+    /// When [`Switch::tick`] has something to do though no frame moves; [`Instant::NEVER`]:
+    /// nothing.
     pub fn due_at(&self) -> Instant {
         if self.settings.wants_waking() { self.next_timer } else { Instant::NEVER }
     }

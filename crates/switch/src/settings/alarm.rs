@@ -4,8 +4,8 @@ use super::limits::{POOLS, PRIORITIES};
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// How far apart alarms of one place are at the least unless something else is set: docs/references.md, "H3C reference"
-/// (Configuring alarm thresholds).
+/// How far apart alarms of one place are at the least unless something else is set:
+/// docs/references.md, "H3C reference" (Configuring alarm thresholds).
 pub const ALARM_INTERVAL_NS: Nanos = 5_000_000_000;
 
 /// What there are alarms of.
@@ -24,7 +24,8 @@ pub enum AlarmKind {
 /// Alarms of the whole switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlarmSettings {
-    /// By [`AlarmKind`]: how far apart alarms of one place are at the least; `None`: there are none.
+    /// By [`AlarmKind`]: how far apart alarms of one place are at the least; `None`: there are
+    /// none.
     pub interval_ns: [Option<Nanos>; 4],
     /// Percent of each service pool as ingress sees it.
     pub ingress_pool_percent: [u8; POOLS],

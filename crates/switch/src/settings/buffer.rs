@@ -20,13 +20,15 @@ pub struct BufferSettings {
     pub egress_pool_percent: [u8; POOLS],
     /// Sizes of service pools at ingress that are so many cells, whatever the share.
     pub ingress_pool_cells: [Option<u32>; POOLS],
-    /// … and at egress, where they may be more than the shared area: what ingress holds elsewhere waits in queues, too.
+    /// … and at egress, where they may be more than the shared area: what ingress holds elsewhere
+    /// waits in queues, too.
     pub egress_pool_cells: [Option<u32>; POOLS],
     /// Use of each pool at ingress from which on its no-drop groups are in XOFF.
     pub pause_cells: [Option<u32>; POOLS],
 }
 
-/// All of the shared area in pool 0, the default: docs/references.md, "H3C reference" (Managing data buffers).
+/// All of the shared area in pool 0, the default: docs/references.md, "H3C reference" (Managing
+/// data buffers).
 pub const ALL_IN_POOL_0: [u8; POOLS] = [100, 0, 0, 0];
 
 impl BufferSettings {
@@ -45,8 +47,9 @@ impl BufferSettings {
         self.pools(self.egress_pool_percent, self.egress_pool_cells)
     }
 
-    /// The shared area divided into pools by `percent`, but for those that have `sizes`; what rounding leaves over is pool 0's,
-    /// if it has any, and it has no more than the others leave.
+    /// The shared area divided into pools by `percent`, but for those that have `sizes`; what
+    /// rounding leaves over is pool 0's, if it has any, and it has no more than the others
+    /// leave.
     fn pools(&self, percent: [u8; POOLS], sizes: [Option<u32>; POOLS]) -> [u32; POOLS] {
         let shared = u64::from(self.shared_cells());
         let part = |percent: u64| (shared * percent / 100) as u32;
@@ -65,8 +68,8 @@ impl BufferSettings {
 }
 
 impl Default for BufferSettings {
-    /// 128 Ki cells of 256 bytes and a headroom pool of 12288, as an H3C S6850 has them; an eighth of the memory
-    /// fixed: docs/behavior.md, "Areas and pools".
+    /// 128 Ki cells of 256 bytes and a headroom pool of 12288, as an H3C S6850 has them; an eighth
+    /// of the memory fixed: docs/behavior.md, "Areas and pools".
     fn default() -> Self {
         Self {
             cell_bytes: 256,
@@ -82,7 +85,8 @@ impl Default for BufferSettings {
     }
 }
 
-/// Thresholds of one priority group (port, 802.1p priority), in cells. What every frame needs comes first.
+/// Thresholds of one priority group (port, 802.1p priority), in cells. What every frame needs comes
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)]
 pub struct GroupSettings {
@@ -149,7 +153,8 @@ pub struct Alpha {
 }
 
 impl Alpha {
-    /// The alpha of a percentage of docs/references.md, "H3C reference" (table 6). Above 100 counts as 100.
+    /// The alpha of a percentage of docs/references.md, "H3C reference" (table 6). Above 100 counts
+    /// as 100.
     pub fn from_percent(percent: u8) -> Self {
         let exponent = match percent {
             0 => -7,
@@ -172,8 +177,9 @@ impl Alpha {
         (-7..=3).contains(&exponent).then_some(Self { exponent })
     }
 
-    /// What each of `groups` groups with this alpha settles at when all compete for a pool of `total_cells`, rounded
-    /// down: total · α / (1 + groups · α); docs/references.md, "H3C reference" (Back pressure frame triggering threshold).
+    /// What each of `groups` groups with this alpha settles at when all compete for a pool of
+    /// `total_cells`, rounded down: total · α / (1 + groups · α); docs/references.md, "H3C
+    /// reference" (Back pressure frame triggering threshold).
     pub fn settles_at(self, total_cells: u32, groups: u32) -> u32 {
         // With α = a / 128 the share is a / (128 + groups · a).
         let a = 1_u64 << (self.exponent + 7);
@@ -208,7 +214,8 @@ impl Threshold {
 /// The cells of the fixed area that are a queue's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Guaranteed {
-    /// This share of the fixed area, which all ports' queues of this number divide evenly, in percent (13 by default).
+    /// This share of the fixed area, which all ports' queues of this number divide evenly, in
+    /// percent (13 by default).
     Percent(u8),
     /// So many.
     Cells(u32),

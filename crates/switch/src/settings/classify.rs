@@ -14,7 +14,8 @@ pub const HUAWEI_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 2, 3, 4, 5, 6, 7];
 pub struct ClassifySettings {
     /// Which priority of a frame counts.
     pub trust: Trust,
-    /// 802.1p priority of frames without the field that is trusted, and of all frames where nothing is.
+    /// 802.1p priority of frames without the field that is trusted, and of all frames where nothing
+    /// is.
     pub port_priority: u8,
     /// 802.1p priority → local precedence, which is the queue.
     pub dot1p_to_queue: [u8; PRIORITIES],
@@ -29,15 +30,16 @@ pub struct ClassifySettings {
     /// DSCP → drop level, where it is trusted.
     #[serde(with = "serde_big_array::BigArray")]
     pub dscp_to_drop_level: [DropLevel; DSCPS],
-    /// Drop level of a tagged frame whose drop eligible indicator is set, if that is higher than the map's.
+    /// Drop level of a tagged frame whose drop eligible indicator is set, if that is higher than
+    /// the map's.
     pub dei_drop_level: DropLevel,
     /// The policy: 802.1p priority in the frame's tag → local precedence. It wins over the maps.
     pub policy: [Option<u8>; PRIORITIES],
 }
 
 impl Default for ClassifySettings {
-    /// Trusts dot1p; [`DEFAULT_DOT1P_TO_QUEUE`]; DSCP / 8 is the 802.1p priority (its class selector, RFC 2474
-    /// 4.2.2); all green.
+    /// Trusts dot1p; [`DEFAULT_DOT1P_TO_QUEUE`]; DSCP / 8 is the 802.1p priority (its class
+    /// selector, RFC 2474 4.2.2); all green.
     fn default() -> Self {
         Self {
             trust: Trust::Dot1p,
@@ -60,7 +62,8 @@ pub enum Trust {
     Dot1p,
     /// The DSCP of IPv4 and IPv6 packets; the port priority for all else.
     Dscp,
-    /// The 802.1p priority of the frame inside a VXLAN packet, where that has a tag; else as `Dot1p`.
+    /// The 802.1p priority of the frame inside a VXLAN packet, where that has a tag; else as
+    /// `Dot1p`.
     TunnelDot1p,
     /// Always the port priority.
     None,

@@ -1,4 +1,5 @@
-//! What leaves, when, and how congestion is told: WRED and ECN, rates, and how the queues of a port share it.
+//! What leaves, when, and how congestion is told: WRED and ECN, rates, and how the queues of a port
+//! share it.
 
 use super::limits::PRIORITIES;
 use serde::{Deserialize, Serialize};
@@ -6,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Default weights of the WRR queues 0–7 (docs/behavior.md, "Scheduling").
 pub const DEFAULT_WEIGHTS: [u8; PRIORITIES] = [1, 2, 3, 4, 5, 9, 13, 15];
 
-/// Early drops and marks of one queue: see [`crate::egress::wred`]. The defaults are those of docs/behavior.md, "WRED and ECN".
+/// Early drops and marks of one queue: see [`crate::egress::wred`]. The defaults are those of
+/// docs/behavior.md, "WRED and ECN".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WredSettings {
     /// The average moves by 1 / 2^exponent of the way to the length (0–15); 0: it is the length.
@@ -111,7 +113,8 @@ impl SchedulerGroup {
 }
 
 impl ScheduleSettings {
-    /// The SP group before WRR group 1 before WRR group 2, by masks of queues; a group without queues is left out.
+    /// The SP group before WRR group 1 before WRR group 2, by masks of queues; a group without
+    /// queues is left out.
     pub fn sp_wrr(sp: u8, wrr1: u8, wrr2: u8, weighted: GroupDiscipline) -> Self {
         let groups = [
             SchedulerGroup::new("sp", 0, 1, GroupDiscipline::Strict).of(sp),
@@ -121,8 +124,9 @@ impl ScheduleSettings {
         Self { groups: groups.into_iter().filter(|group| group.queues != 0).collect() }
     }
 
-    /// The ETS of docs/references.md, "Huawei DCB" (table 10-12): group 0 (LAN) of queues 0, 1, 2, 4, 5 and group 1 (SAN)
-    /// of queue 3 with half of the bandwidth each; group 15 (IPC) of queues 6 and 7 before both.
+    /// The ETS of docs/references.md, "Huawei DCB" (table 10-12): group 0 (LAN) of queues 0, 1, 2,
+    /// 4, 5 and group 1 (SAN) of queue 3 with half of the bandwidth each; group 15 (IPC) of
+    /// queues 6 and 7 before both.
     pub fn default_ets() -> Self {
         let weighted = GroupDiscipline::WeightedByBytes([1; PRIORITIES]);
         Self {

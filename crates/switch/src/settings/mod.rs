@@ -1,5 +1,5 @@
-//! What can be set: plain values that the `config` crate fills in and the simulator can write by hand. Defaults are
-//! those of docs/behavior.md, and there is no other place for them.
+//! What can be set: plain values that the `config` crate fills in and the simulator can write by
+//! hand. Defaults are those of docs/behavior.md, and there is no other place for them.
 
 mod alarm;
 mod buffer;
@@ -30,7 +30,8 @@ pub struct SwitchSettings {
     pub buffer: BufferSettings,
     /// The bridge table.
     pub bridge: BridgeSettings,
-    /// A queue or group whose use rises above this share of what it is allowed, in percent, is a violation (1–100).
+    /// A queue or group whose use rises above this share of what it is allowed, in percent, is a
+    /// violation (1–100).
     pub usage_percent: u8,
     /// Alarms.
     pub alarms: AlarmSettings,
@@ -55,7 +56,8 @@ impl SwitchSettings {
         })
     }
 
-    /// The same with PFC off on every port: what was no-drop is treated as any lossy priority; it keeps what it reserves.
+    /// The same with PFC off on every port: what was no-drop is treated as any lossy priority; it
+    /// keeps what it reserves.
     pub fn without_pfc(&self) -> Self {
         let mut settings = self.clone();
         for port in &mut settings.ports {
@@ -76,14 +78,16 @@ pub struct BridgeSettings {
     pub max_entries: usize,
     /// Most addresses that are learned on one port.
     pub max_entries_per_port: usize,
-    /// Decides which addresses share a place in the table; the daemon draws it at random, so that nobody can know them. It
-    /// holds from the start on.
+    /// Decides which addresses share a place in the table; the daemon draws it at random, so that
+    /// nobody can know them. It holds from the start on.
     pub key: u64,
     /// An address not seen for this long is forgotten (IEEE 802.1Q-2022 8.8.3: 300 s).
     pub aging_ns: Nanos,
-    /// 802.1p priority → queue of unicast frames whose destination is unknown; `None`: as all others.
+    /// 802.1p priority → queue of unicast frames whose destination is unknown; `None`: as all
+    /// others.
     pub unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
-    /// 802.1p priority → queue of frames to group addresses (multicast, broadcast); `None`: as all others.
+    /// 802.1p priority → queue of frames to group addresses (multicast, broadcast); `None`: as all
+    /// others.
     pub multicast_to_queue: Option<[u8; PRIORITIES]>,
 }
 
@@ -111,8 +115,8 @@ impl Default for BridgeSettings {
 }
 
 impl BridgeSettings {
-    /// What a port may learn of so many entries unless told otherwise: half, so that one port alone cannot fill the table, and
-    /// one behind which nearly all addresses are has plenty.
+    /// What a port may learn of so many entries unless told otherwise: half, so that one port alone
+    /// cannot fill the table, and one behind which nearly all addresses are has plenty.
     pub fn share_of_a_port(max_entries: usize) -> usize {
         max_entries.div_ceil(2)
     }
@@ -153,24 +157,31 @@ pub struct PortSettings {
     pub queues: [QueueSettings; PRIORITIES],
     /// How the queues share the port.
     pub schedule: ScheduleSettings,
-    /// The most frames a second that come in and are flooded, by kind: see [`crate::forwarding::storm_control`].
+    /// The most frames a second that come in and are flooded, by kind: see
+    /// [`crate::forwarding::storm_control`].
     pub flood_limits_pps: FloodLimits,
-    /// Addresses that are always behind this port: static entries of the bridge table, of which no other port has any.
+    /// Addresses that are always behind this port: static entries of the bridge table, of which no
+    /// other port has any.
     pub static_addresses: Vec<StaticAddress>,
     /// The VLANs that it has.
     pub vlan: VlanSettings,
-    /// Bytes of a line that it may catch up with after it was idle, or its owner late; `None`: 4 ms of line time.
+    /// Bytes of a line that it may catch up with after it was idle, or its owner late; `None`: 4 ms
+    /// of line time.
     pub burst_bytes: Option<u64>,
-    /// Bytes of the line that each frame takes beyond its own: [`WIRE_OVERHEAD_BYTES`] on an emulated wire.
+    /// Bytes of the line that each frame takes beyond its own: [`WIRE_OVERHEAD_BYTES`] on an
+    /// emulated wire.
     pub overhead_bytes: u16,
-    /// Most bytes handed to the kernel and not yet completed: what still leaves after a pause has come.
+    /// Most bytes handed to the kernel and not yet completed: what still leaves after a pause has
+    /// come.
     pub in_flight_bytes: u32,
 }
 
-/// Speed that pause times and default thresholds assume where a port has no `speed` (what a veth reports).
+/// Speed that pause times and default thresholds assume where a port has no `speed` (what a veth
+/// reports).
 pub const ASSUMED_SPEED_BPS: u64 = 10_000_000_000;
 
-/// The peer's response to XOFF and what is on its way meanwhile, in software; a cable of kilometres comes on top.
+/// The peer's response to XOFF and what is on its way meanwhile, in software; a cable of kilometres
+/// comes on top.
 pub const RESPONSE_NS: Nanos = 300_000;
 
 impl PortSettings {
@@ -203,8 +214,8 @@ impl PortSettings {
         }
     }
 
-    /// The longest frame that may leave, in bytes without FCS: on top of the MTU, the Ethernet header and an 802.1Q tag, as the kernel's
-    /// own bridge has it (`is_skb_forwardable`).
+    /// The longest frame that may leave, in bytes without FCS: on top of the MTU, the Ethernet
+    /// header and an 802.1Q tag, as the kernel's own bridge has it (`is_skb_forwardable`).
     pub fn longest_frame_bytes(&self) -> u16 {
         let bytes = self.mtu_bytes.map_or(u32::MAX, |mtu| mtu.saturating_add(LINK_BYTES));
         u16::try_from(bytes).unwrap_or(u16::MAX)
@@ -225,13 +236,15 @@ impl PortSettings {
         self.name.is_empty()
     }
 
-    /// The watchdog of a priority: of none that is not no-drop, or whose pauses are not obeyed anyway.
+    /// The watchdog of a priority: of none that is not no-drop, or whose pauses are not obeyed
+    /// anyway.
     pub fn watchdog_of(&self, priority: usize) -> Option<WatchdogSettings> {
         let obeys = self.pfc.rx && self.pfc.no_drop & 1 << priority != 0;
         self.watchdog[priority].filter(|_| obeys)
     }
 
-    /// Speed for pause quanta: what is set for them, or the port's own, or its link's, or what is assumed without any.
+    /// Speed for pause quanta: what is set for them, or the port's own, or its link's, or what is
+    /// assumed without any.
     pub fn pause_speed_bps(&self) -> u64 {
         self.pfc.pause_speed_bps.or(self.speed_bps).or(self.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS)
     }
@@ -304,8 +317,8 @@ pub struct QueueSettings {
     pub pool: u8,
     /// Cells that are the queue's own.
     pub guaranteed: Guaranteed,
-    /// Most shared cells; more is tail-dropped. `None`: 20 % through the alpha table for a lossy queue, no limit for a
-    /// no-drop queue.
+    /// Most shared cells; more is tail-dropped. `None`: 20 % through the alpha table for a lossy
+    /// queue, no limit for a no-drop queue.
     pub shared: Option<Threshold>,
     /// Early drops and marks; `None`: tail drop only.
     pub wred: Option<WredSettings>,
@@ -319,5 +332,6 @@ impl Default for QueueSettings {
     }
 }
 
-/// The most frames a second of each kind that a port takes in, by [`Cast::place`]; `None`: as many as come.
+/// The most frames a second of each kind that a port takes in, by [`Cast::place`]; `None`: as many
+/// as come.
 pub type FloodLimits = [Option<u32>; 3];

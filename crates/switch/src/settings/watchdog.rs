@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum PfcWdAction {
     /// Its pauses are ignored, so that what waits leaves.
     Forward,
-    /// What waits is dropped, and so is what comes for its queue or from its group; no PFC is sent for it.
+    /// What waits is dropped, and so is what comes for its queue or from its group; no PFC is sent
+    /// for it.
     Drop,
 }
 
@@ -17,7 +18,8 @@ pub enum PfcWdAction {
 pub enum Restoration {
     /// After so many nanoseconds, whether or not XOFF still comes.
     After(Nanos),
-    /// At the end of the first of intervals, each as long as the detection time, in which no XOFF came.
+    /// At the end of the first of intervals, each as long as the detection time, in which no XOFF
+    /// came.
     QuietInterval,
     /// Once no XOFF has come for so many nanoseconds.
     Quiet(Nanos),
@@ -47,7 +49,8 @@ pub struct WatchdogSettings {
     pub limit: Option<StormLimit>,
 }
 
-/// Rates of PFC frames of a priority that somebody should be told of, in frames a second; `None`: none.
+/// Rates of PFC frames of a priority that somebody should be told of, in frames a second; `None`:
+/// none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlyWarningSettings {
     /// Of those received.

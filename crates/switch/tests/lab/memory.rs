@@ -1,5 +1,5 @@
-//! Memory of which only the first bytes of a frame lie together, as those of a jumbo frame do: what the switch reads or writes
-//! beyond them without asking for the whole frame is not there.
+//! Memory of which only the first bytes of a frame lie together, as those of a jumbo frame do: what
+//! the switch reads or writes beyond them without asking for the whole frame is not there.
 
 use switch::{FrameId, FrameMemory, HeapMemory};
 

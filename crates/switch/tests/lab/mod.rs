@@ -1,5 +1,5 @@
-//! A switch with all around it, for tests: memory, time, the "kernel" that takes frames and completes them, and what
-//! was seen to leave.
+//! A switch with all around it, for tests: memory, time, the "kernel" that takes frames and
+//! completes them, and what was seen to leave.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ pub const OPEN: GroupSettings = GroupSettings {
     headroom_cells: 0,
 };
 
-/// `ports` ports with PFC for the priorities of `no_drop`, all other groups open, in a buffer without fixed area;
-/// frames wait only where a port is held or paused.
+/// `ports` ports with PFC for the priorities of `no_drop`, all other groups open, in a buffer
+/// without fixed area; frames wait only where a port is held or paused.
 pub fn settings(ports: usize, no_drop: u8, shared_cells: u32, headroom_cells: u32) -> SwitchSettings {
     let ports = (0..ports).map(|n| {
         let mut port = PortSettings::new(format!("p{n}"), None);
@@ -89,7 +89,8 @@ pub struct Lab {
     pub pfc: Vec<Vec<Pfc>>,
     /// The times of PAUSE frames seen to leave each port.
     pub pauses: Vec<Vec<u16>>,
-    /// Last sequence number that left, by (source port, priority, egress port), and whether it was to a group address.
+    /// Last sequence number that left, by (source port, priority, egress port), and whether it was
+    /// to a group address.
     last: HashMap<(u8, u8, usize, bool), u64>,
     /// Frames to group addresses have a map of their own, and with it another order than unicast.
     multicast_apart: bool,
@@ -217,7 +218,8 @@ impl Lab {
         self.with_kernel[port] = data;
     }
 
-    /// A turn of the loop, a microsecond after the last: what is due, then all ports send whatever may leave.
+    /// A turn of the loop, a microsecond after the last: what is due, then all ports send whatever
+    /// may leave.
     pub fn turn(&mut self) {
         self.now = self.now + 1_000;
         self.switch.tick(self.now, &mut self.memory);

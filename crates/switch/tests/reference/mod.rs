@@ -1,12 +1,14 @@
 //! The reference model: docs/behavior.md written down as plainly as it can be.
 //!
-//! How it comes to be independent of the switch: it was written from the sentences of the law and of the documents, which its
-//! comments quote, and not from the code; a rule that changes is changed in the law first, and from there in both. It has in
-//! common with the switch the settings, with their tables of percentages (which `seeds.rs` holds against the documents), and
-//! nothing that decides: that both once let a queue use cells that its pool had not (row 18 of the documents' table) was a
-//! mistake of the law, which both followed. It keeps no running totals but what the law makes
-//! depend on the order of events (outside and in headroom, XOFF, WRED's average); all else is summed again, at each question,
-//! over the list of the frames that are held. Averages are floating point here and fixed point there.
+//! How it comes to be independent of the switch: it was written from the sentences of the law and
+//! of the documents, which its comments quote, and not from the code; a rule that changes is
+//! changed in the law first, and from there in both. It has in common with the switch the settings,
+//! with their tables of percentages (which `seeds.rs` holds against the documents), and
+//! nothing that decides: that both once let a queue use cells that its pool had not (row 18 of the
+//! documents' table) was a mistake of the law, which both followed. It keeps no running totals but
+//! what the law makes depend on the order of events (outside and in headroom, XOFF, WRED's
+//! average); all else is summed again, at each question, over the list of the frames that are held.
+//! Averages are floating point here and fixed point there.
 
 use switch::settings::{
     Alpha, EcnMarkPoint, GroupSettings, Guaranteed, PRIORITIES, PfcWdAction, SwitchSettings, Threshold,
@@ -47,7 +49,8 @@ struct HeldFrame {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GroupModel {
-    /// Cells outside headroom, and in it: what the order of arrivals and departures makes of the frames held.
+    /// Cells outside headroom, and in it: what the order of arrivals and departures makes of the
+    /// frames held.
     pub used: u32,
     pub headroom: u32,
     pub xoff: bool,
@@ -108,7 +111,8 @@ impl Model {
         self.groups[port][priority].used.saturating_sub(self.group_settings(port, priority).reserved_cells)
     }
 
-    /// "The shared area is divided by percent; a pool may have a size of its own instead; pool 0 has what the others leave."
+    /// "The shared area is divided by percent; a pool may have a size of its own instead; pool 0
+    /// has what the others leave."
     fn pool_size(&self, percent: [u8; 4], sizes: [Option<u32>; 4], pool: usize) -> u32 {
         if let Some(cells) = sizes[pool] {
             return cells;
@@ -120,7 +124,8 @@ impl Model {
         if pool > 0 || percent[0] == 0 {
             return share(pool);
         }
-        // All that the percentages make of the area, less what the other pools got, and nothing that has an owner.
+        // All that the percentages make of the area, less what the other pools got, and nothing that has an
+        // owner.
         let by_percent = (0..4).filter(|&pool| sizes[pool].is_none());
         let together = area * by_percent.clone().map(|pool| u32::from(percent[pool])).sum::<u32>() / 100;
         let others: u32 = by_percent.filter(|&pool| pool > 0).map(share).sum();
@@ -190,7 +195,8 @@ impl Model {
         })
     }
 
-    /// "A queue without maximum, or with a static one that is more than its pool, is allowed its pool", and what it is guaranteed.
+    /// "A queue without maximum, or with a static one that is more than its pool, is allowed its
+    /// pool", and what it is guaranteed.
     pub fn queue_allowed(&self, out: usize, queue: usize) -> u32 {
         let size = self.egress_size(self.settings.ports[out].queues[queue].pool);
         let is_dynamic = match self.settings.ports[out].queues[queue].shared {
@@ -212,13 +218,15 @@ impl Model {
         Some(settings.shared.or(default)?.cells(self.egress_free(settings.pool)))
     }
 
-    /// A watchdog drops this priority of a port: "its queue flushed, arrivals for it and from the matching group discarded".
+    /// A watchdog drops this priority of a port: "its queue flushed, arrivals for it and from the
+    /// matching group discarded".
     pub fn drops_storm(&self, port: usize, priority: usize) -> bool {
         let watchdog = self.settings.ports[port].watchdog[priority];
         self.stormed[port][priority] && watchdog.is_some_and(|watchdog| watchdog.action == PfcWdAction::Drop)
     }
 
-    /// "A pause stops the FIFOs that frames of its priority may be in", and those the watchdog drops.
+    /// "A pause stops the FIFOs that frames of its priority may be in", and those the watchdog
+    /// drops.
     fn drops_fifo(&self, out: usize, queue: usize, flooded: bool) -> bool {
         let bridge = &self.settings.bridge;
         let known = self.settings.ports[out].classify.dot1p_to_queue;
@@ -270,7 +278,8 @@ impl Model {
         if !fits_shared && !fits_headroom {
             self.drops[port][usize::from(self.is_no_drop(port, priority))] += 1;
             self.groups[port][priority].dropped += 1;
-            // "A refused no-drop frame puts its group in XOFF, too, whatever it holds, if it would fit were all cells free."
+            // "A refused no-drop frame puts its group in XOFF, too, whatever it holds, if it would fit were
+            // all cells free."
             if self.is_no_drop(port, priority) && self.fits_when_empty(port, priority, cells) {
                 let group = &mut self.groups[port][priority];
                 (group.starved_cells, group.xoff) = (group.starved_cells.max(cells), true);
@@ -288,8 +297,8 @@ impl Model {
         let over_before = self.queue_cells(out, queue).saturating_sub(self.guaranteed(out, queue));
         let pool = self.settings.ports[out].queues[queue].pool;
         let (more, free) = (over - over_before, self.egress_free(pool));
-        // "If the cells beyond the guaranteed ones are no more than the maximum, and its pool has free what the frame adds to
-        // them. A no-drop queue does not ask what is free."
+        // "If the cells beyond the guaranteed ones are no more than the maximum, and its pool has free what
+        // the frame adds to them. A no-drop queue does not ask what is free."
         let pool_is_full = more > free && !self.carries_no_drop(queue);
         if pool_is_full || self.queue_threshold(out, queue).is_some_and(|most| over > most) {
             self.drops[out][2] += 1;
@@ -316,7 +325,8 @@ impl Model {
             self.note_group(port, priority);
         }
         self.note_queue(out, queue);
-        // "A group is looked at when a frame is charged to it": what a storm then flushes makes that no less true.
+        // "A group is looked at when a frame is charged to it": what a storm then flushes makes that no
+        // less true.
         self.examine_group(port, priority);
     }
 
@@ -378,8 +388,8 @@ impl Model {
         *average = (1.0 - weight) * *average + weight * f64::from(length);
     }
 
-    /// RED: an arrival that finds the queue empty first makes up for the idle time: avg ← (1 − w)^m · avg. Every arrival is
-    /// averaged, also one that the queue then has no room for.
+    /// RED: an arrival that finds the queue empty first makes up for the idle time: avg ← (1 − w)^m
+    /// · avg. Every arrival is averaged, also one that the queue then has no room for.
     fn average_arrival(&mut self, out: usize, queue: usize, cells: u32, now: Instant) {
         let waiting = self.waiting_cells(out, queue);
         if waiting == 0 {
@@ -417,7 +427,8 @@ impl Model {
         }
     }
 
-    /// "What waits for it is dropped", FIFO by FIFO, and then what it had been given and had not sent, in that order.
+    /// "What waits for it is dropped", FIFO by FIFO, and then what it had been given and had not
+    /// sent, in that order.
     pub fn take_down(&mut self, port: usize, with_kernel: &[u64]) {
         let waits = |held: &&HeldFrame| held.out == port && !held.handed_out;
         let mut waiting: Vec<HeldFrame> = self.held.iter().filter(waits).copied().collect();
@@ -428,8 +439,8 @@ impl Model {
         }
     }
 
-    /// Another port takes the place: "it begins with counters, watermarks and averages of its own", and what still waits of frames that
-    /// came in on the one before counts as its use.
+    /// Another port takes the place: "it begins with counters, watermarks and averages of its own",
+    /// and what still waits of frames that came in on the one before counts as its use.
     pub fn begin_anew(&mut self, port: usize) {
         for group in &mut self.groups[port] {
             let GroupModel { used, headroom, .. } = *group;

@@ -1,9 +1,10 @@
 //! What waits for a collector.
 //!
-//! Rule: every message has a number, from 1, without gaps as long as none is dropped. So many messages, and so many bytes,
-//! wait at most; then the oldest sample is dropped, and if none is left the oldest event. What was sent stays until the
-//! collector has confirmed it, and is sent again in order, under the same numbers, if it does not. What was dropped is
-//! reported to the collector before anything else. Source: docs/telemetry.md, "Delivery".
+//! Rule: every message has a number, from 1, without gaps as long as none is dropped. So many
+//! messages, and so many bytes, wait at most; then the oldest sample is dropped, and if none is
+//! left the oldest event. What was sent stays until the collector has confirmed it, and is sent
+//! again in order, under the same numbers, if it does not. What was dropped is reported to the
+//! collector before anything else. Source: docs/telemetry.md, "Delivery".
 
 use std::collections::VecDeque;
 

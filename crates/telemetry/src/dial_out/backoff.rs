@@ -1,7 +1,8 @@
 //! How long a collector is left alone after a failure.
 //!
-//! Rule: twice as long after each failure in a row, up to a limit; by chance between half of that and all of it, so that many
-//! switches do not come back to a collector at the same instant. Source: docs/telemetry.md, "Delivery".
+//! Rule: twice as long after each failure in a row, up to a limit; by chance between half of that
+//! and all of it, so that many switches do not come back to a collector at the same instant.
+//! Source: docs/telemetry.md, "Delivery".
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! A TCP connection to a collector, from the daemon's network namespace or from another.
 //!
-//! A thread enters a network namespace for good, and names are looked up by a call that blocks: each attempt has a thread
-//! of its own, which ends with it. A socket stays in the namespace in which it was made.
+//! A thread enters a network namespace for good, and names are looked up by a call that blocks:
+//! each attempt has a thread of its own, which ends with it. A socket stays in the namespace in
+//! which it was made.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,9 @@
 //! One collector: its backlog, and the task that delivers it.
 //!
-//! Rule: a stream carries messages for a second, or 256 of them, and is then ended; the collector's answer to its end
-//! confirms them, since gRPC knows no other. Without that answer they are sent again. Whatever a collector does (refuse, hang,
-//! be slow, answer rubbish) costs what its backlog may hold, and nobody else anything. Source: docs/telemetry.md, "Delivery".
+//! Rule: a stream carries messages for a second, or 256 of them, and is then ended; the collector's
+//! answer to its end confirms them, since gRPC knows no other. Without that answer they are sent
+//! again. Whatever a collector does (refuse, hang, be slow, answer rubbish) costs what its backlog
+//! may hold, and nobody else anything. Source: docs/telemetry.md, "Delivery".
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -143,7 +144,8 @@ impl Destination {
         }
     }
 
-    /// Delivers what there is until told to `stop`, and then what is left, if the collector takes it at once.
+    /// Delivers what there is until told to `stop`, and then what is left, if the collector takes
+    /// it at once.
     pub async fn deliver(
         self: Arc<Self>,
         device: Device,
@@ -260,7 +262,8 @@ impl Destination {
         }
     }
 
-    /// Hands out messages until the stream has had its time, its number of them, or nobody takes them.
+    /// Hands out messages until the stream has had its time, its number of them, or nobody takes
+    /// them.
     async fn feed(
         &self,
         sender: mpsc::Sender<DialoutMsg>,
@@ -363,8 +366,8 @@ fn refusal(status: &Status) -> String {
     }
 }
 
-/// With TLS 1.3 a handshake has ended before the collector has looked at our certificate: it says what it thinks of that by an alert,
-/// which is lost where the connection breaks first.
+/// With TLS 1.3 a handshake has ended before the collector has looked at our certificate: it says
+/// what it thinks of that by an alert, which is lost where the connection breaks first.
 fn after_handshake(why: String) -> String {
     if why.starts_with("the collector") {
         return why; // in so many words

@@ -1,7 +1,7 @@
 //! What the event paths report: an event of the journal as the JSON that collectors expect.
 //!
-//! Rule: an alarm of use (`use_alarm`) is an overrun, one of drops (`drop_alarm`) a drop; `sluice/events` has every event.
-//! Source: docs/telemetry.md, "Paths"; docs/events.md.
+//! Rule: an alarm of use (`use_alarm`) is an overrun, one of drops (`drop_alarm`) a drop;
+//! `sluice/events` has every event. Source: docs/telemetry.md, "Paths"; docs/events.md.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ pub fn report(path: SensorPath, event: &Event) -> Option<Arc<str>> {
     let if_name = event.port.as_deref();
     let if_index = event.port_number.map(|number| number as usize);
     let value = |name: &str| event.values.get(name).copied().unwrap_or(0);
-    // An alarm of egress names a queue, the others a priority; one of a pool is of no port, and so none of these paths'.
+    // An alarm of egress names a queue, the others a priority; one of a pool is of no port, and so none
+    // of these paths'.
     let que_index = event.queue.or(event.priority).map_or(0, u64::from);
     match path {
         SensorPath::PortQueOverrunEvent if event.kind == "use_alarm" && if_index.is_some() => {

@@ -1,8 +1,8 @@
 //! The messages of dial-out.
 //!
-//! Rule: `jsonData` is one object, `Notification`, with a time in ms, the message's number in its destination's session, and what
-//! the path reports. A message longer than the collector takes goes in chunks: the same path, `nodeId` from 0 on.
-//! Source: docs/telemetry.md, "Messages".
+//! Rule: `jsonData` is one object, `Notification`, with a time in ms, the message's number in its
+//! destination's session, and what the path reports. A message longer than the collector takes goes
+//! in chunks: the same path, `nodeId` from 0 on. Source: docs/telemetry.md, "Messages".
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::dialout::{ChunkInfo, DeviceInfo, DialoutMsg};
 
-/// What a message needs beside `jsonData`, at most, so that the whole stays within a collector's limit.
+/// What a message needs beside `jsonData`, at most, so that the whole stays within a collector's
+/// limit.
 const REST_BYTES: usize = 1024;
 
 /// The switch as it introduces itself.
@@ -45,7 +46,8 @@ pub struct Label<'s> {
     pub number: Option<u64>,
 }
 
-/// What a path reports at one time; the same for all destinations, so a clone is another handle on the same text.
+/// What a path reports at one time; the same for all destinations, so a clone is another handle on
+/// the same text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// The sensor path.
@@ -54,7 +56,8 @@ pub struct Payload {
     pub unix_ms: u64,
     /// A member of the JSON object, its name first.
     pub member: Arc<str>,
-    /// It tells of something that happens once: it is dropped only when no sample is left that could be.
+    /// It tells of something that happens once: it is dropped only when no sample is left that
+    /// could be.
     pub is_event: bool,
 }
 
@@ -96,7 +99,8 @@ impl Payload {
     }
 }
 
-/// Pieces of a text of at most `limit` bytes each, which is room for a character at least; none is cut apart.
+/// Pieces of a text of at most `limit` bytes each, which is room for a character at least; none is
+/// cut apart.
 fn pieces(mut text: &str, limit: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     while text.len() > limit {

@@ -1,8 +1,9 @@
-//! What the periodic paths report: a snapshot as the JSON that collectors expect, a row for each port.
+//! What the periodic paths report: a snapshot as the JSON that collectors expect, a row for each
+//! port.
 //!
-//! Rule: numbers are those of `sluice show --json` taken at the same instant: cells, but where a name ends in `InBytes`,
-//! frames and bytes of frames. What there is for each priority or queue is a string that holds an array of eight.
-//! Source: docs/telemetry.md, "Paths".
+//! Rule: numbers are those of `sluice show --json` taken at the same instant: cells, but where a
+//! name ends in `InBytes`, frames and bytes of frames. What there is for each priority or queue is
+//! a string that holds an array of eight. Source: docs/telemetry.md, "Paths".
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -166,8 +167,8 @@ struct Statistics<'s> {
     que_len_in_pkts: u64,
 }
 
-/// What `path` reports of `now`; rates are since `before`, without which there are none. `None`: nothing yet, or never,
-/// since it is an event path.
+/// What `path` reports of `now`; rates are since `before`, without which there are none. `None`:
+/// nothing yet, or never, since it is an event path.
 pub fn report(path: SensorPath, now: &Snapshot, before: Option<&Snapshot>) -> Option<Arc<str>> {
     let cell = u64::from(now.cell_bytes);
     Some(match path {
@@ -204,7 +205,8 @@ fn buffer<T: Serialize>(container: &str, row: &str, rows: Vec<T>) -> Arc<str> {
     member("BufferMonitor", container, row, &rows)
 }
 
-/// A row for each port; an interface has the number of its port, which it keeps for as long as it is there.
+/// A row for each port; an interface has the number of its port, which it keeps for as long as it
+/// is there.
 fn rows<'s, T>(now: &'s Snapshot, row: impl Fn(usize, &'s Port) -> T) -> Vec<T> {
     now.ports.iter().map(|port| row(port.number as usize, port)).collect()
 }

@@ -1,7 +1,8 @@
-//! What is reported comes from here: snapshots as clients of the API get them, and events from the journal.
+//! What is reported comes from here: snapshots as clients of the API get them, and events from the
+//! journal.
 //!
-//! Rule: each sensor of a subscription samples in its own rhythm; the journal is read from one place for all. A switch that
-//! does not answer in time costs a sample, which is counted.
+//! Rule: each sensor of a subscription samples in its own rhythm; the journal is read from one
+//! place for all. A switch that does not answer in time costs a sample, which is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,9 @@
 //! Connections to collectors, and from switches, that are encrypted and say who is who.
 //!
-//! Rule: where the file asks for TLS, nothing is said before the collector has shown a certificate of an authority that is trusted, for
-//! the name that is expected; there is no way back to plain text. Files are read again for each connection, so certificates may be
-//! exchanged while the daemon runs. Source: docs/telemetry.md, "TLS".
+//! Rule: where the file asks for TLS, nothing is said before the collector has shown a certificate
+//! of an authority that is trusted, for the name that is expected; there is no way back to plain
+//! text. Files are read again for each connection, so certificates may be exchanged while the
+//! daemon runs. Source: docs/telemetry.md, "TLS".
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,8 @@ pub fn client(
     Ok(client)
 }
 
-/// What a collector goes by: its certificate and key, and the authorities of its clients' certificates, if it wants any.
+/// What a collector goes by: its certificate and key, and the authorities of its clients'
+/// certificates, if it wants any.
 ///
 /// # Errors
 /// A file cannot be used.

@@ -1,4 +1,5 @@
-//! TLS between a switch and collectors, on loopback in one process, with certificates made for each test.
+//! TLS between a switch and collectors, on loopback in one process, with certificates made for each
+//! test.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -35,7 +36,8 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// A certificate in `NAME.pem` and its key in `NAME.key`, for this host; `year`: the last in which it is valid.
+    /// A certificate in `NAME.pem` and its key in `NAME.key`, for this host; `year`: the last in
+    /// which it is valid.
     fn sign(&self, name: &str, host: &str, year: i32) {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2000, 1, 1);
@@ -46,7 +48,8 @@ impl Authority {
         std::fs::write(self.file(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 
-    /// A collector with the certificate `name`; with `clients`, it wants certificates of that authority.
+    /// A collector with the certificate `name`; with `clients`, it wants certificates of that
+    /// authority.
     fn collector(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
 //! Metrics of the buffers: priority groups, queues and pools, with their watermarks.
 //!
-//! Rule: the peak since "read" is the most cells since metrics were last read, which begins again with each time they are; the one since
-//! "start" is that of the whole life of the daemon.
+//! Rule: the peak since "read" is the most cells since metrics were last read, which begins again
+//! with each time they are; the one since "start" is that of the whole life of the daemon.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! How a metric is written down here: its name, what it is, and how its value is read from a part of the snapshot.
+//! How a metric is written down here: its name, what it is, and how its value is read from a part
+//! of the snapshot.
 
 use std::fmt;
 

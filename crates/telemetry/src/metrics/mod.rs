@@ -1,8 +1,10 @@
 //! What a running switch counts, as metrics of OpenMetrics and of Prometheus's older text format.
 //!
-//! Rule: names begin with `sluice_` and what they are of; units are base units (seconds, bytes) or cells and frames, and end the name;
-//! counters end in `_total`. Numbers are those of `sluice show --json` at the same instant. A priority or a queue of a port has rows
-//! once anything was counted for it, or PFC or the watchdog protects it. Source: docs/metrics.md; docs/references.md, "Standards" (OpenMetrics).
+//! Rule: names begin with `sluice_` and what they are of; units are base units (seconds, bytes) or
+//! cells and frames, and end the name; counters end in `_total`. Numbers are those of `sluice show
+//! --json` at the same instant. A priority or a queue of a port has rows once anything was counted
+//! for it, or PFC or the watchdog protects it. Source: docs/metrics.md; docs/references.md,
+//! "Standards" (OpenMetrics).
 
 mod buffer;
 mod collectors;

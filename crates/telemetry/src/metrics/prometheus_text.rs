@@ -1,7 +1,8 @@
 //! Prometheus's text format 0.0.4, which older readers ask for, made of that of OpenMetrics.
 //!
-//! Rule: of what is in our metrics the two differ in that the older names a counter with its `_total`, and knows neither units nor an
-//! end. Source: docs/references.md, "Standards" (OpenMetrics).
+//! Rule: of what is in our metrics the two differ in that the older names a counter with its
+//! `_total`, and knows neither units nor an end. Source: docs/references.md, "Standards"
+//! (OpenMetrics).
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,7 +1,9 @@
-//! The metrics over HTTP: `GET /metrics`; and the live page, where it is wanted: `GET /` and `GET /live`.
+//! The metrics over HTTP: `GET /metrics`; and the live page, where it is wanted: `GET /` and `GET
+//! /live`.
 //!
-//! Rule: OpenMetrics 1.0 for those who accept it, Prometheus's text 0.0.4 for all others. Answers are made one at a time, and one
-//! serves whoever asks within 100 ms, so readers however many cost the poll loop ten snapshots a second at most, and as many for the page. So many connections
+//! Rule: OpenMetrics 1.0 for those who accept it, Prometheus's text 0.0.4 for all others. Answers
+//! are made one at a time, and one serves whoever asks within 100 ms, so readers however many cost
+//! the poll loop ten snapshots a second at most, and as many for the page. So many connections
 //! are open at once, each for a minute at most; memory stays bounded. Source: docs/metrics.md.
 
 use std::convert::Infallible;

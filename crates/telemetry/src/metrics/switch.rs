@@ -1,4 +1,5 @@
-//! Metrics of the switch as a whole: who it is, the bridge, its memory, and whether its loop keeps up.
+//! Metrics of the switch as a whole: who it is, the bridge, its memory, and whether its loop keeps
+//! up.
 
 use std::fmt;
 
@@ -78,7 +79,8 @@ fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     Ok(())
 }
 
-/// The turns of the loop by their time: below 1 µs, below 2 µs and so on, as `switch::monitor::counters::turn_time` has them.
+/// The turns of the loop by their time: below 1 µs, below 2 µs and so on, as
+/// `switch::monitor::counters::turn_time` has them.
 fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let (name, unit) = split_unit("sluice_loop_turn_seconds");
     let help = "Time from each turn of the poll loop to the next, sleep apart.";

@@ -236,7 +236,8 @@ fn other_requests_are_told_what_there_is() {
     assert!(get(port, "/metrics", "*/*").starts_with("HTTP/1.1 200 OK\r\n"), "and others are served");
 }
 
-/// The live page is there where it is wanted, with a policy that lets it load nothing, and so is what it asks for.
+/// The live page is there where it is wanted, with a policy that lets it load nothing, and so is
+/// what it asks for.
 #[test]
 fn the_page_is_served_where_it_is_wanted() {
     let port = server(answer, true);

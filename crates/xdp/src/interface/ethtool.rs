@@ -1,4 +1,5 @@
-//! What the driver of an interface says of it by `SIOCETHTOOL`: its name, its queues, and its PAUSE frames.
+//! What the driver of an interface says of it by `SIOCETHTOOL`: its name, its queues, and its PAUSE
+//! frames.
 //!
 //! Source: `linux/ethtool.h`.
 
@@ -93,8 +94,8 @@ pub(crate) fn pause(interface: &str) -> io::Result<Pause> {
     Ok(Pause { rx: found.rx_pause != 0, tx: found.tx_pause != 0 })
 }
 
-/// Has the driver fill `answer`, one of the structures above with the number of its command. Where the driver does not know the
-/// command it stays as it is.
+/// Has the driver fill `answer`, one of the structures above with the number of its command. Where
+/// the driver does not know the command it stays as it is.
 fn ask<T>(interface: &str, answer: &mut T) -> io::Result<()> {
     let fd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     // SAFETY: all-zero bytes are a valid `ifreq`.
@@ -103,8 +104,8 @@ fn ask<T>(interface: &str, answer: &mut T) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = std::ptr::from_mut(answer).cast();
-    // SAFETY: SIOCETHTOOL takes an `ifreq` whose data point to the command's structure, which is as long as the kernel's; any
-    // bytes are good in it, and both outlive the call.
+    // SAFETY: SIOCETHTOOL takes an `ifreq` whose data point to the command's structure, which is as
+    // long as the kernel's; any bytes are good in it, and both outlive the call.
     let failed = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } < 0;
     match failed.then(io::Error::last_os_error) {
         Some(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => Err(error),

@@ -43,7 +43,8 @@ pub struct LowerDevice {
     pub features: BTreeSet<String>,
 }
 
-/// Looks at an interface of the current network namespace. What its driver does not say is left empty.
+/// Looks at an interface of the current network namespace. What its driver does not say is left
+/// empty.
 ///
 /// # Errors
 /// There is no such interface, or the kernel does not answer.

@@ -1,4 +1,5 @@
-//! The interface that a port is to be opened on: what it must be, and the errors that say why it cannot.
+//! The interface that a port is to be opened on: what it must be, and the errors that say why it
+//! cannot.
 
 pub(crate) mod ethtool;
 pub(crate) mod info;

@@ -1,9 +1,10 @@
-//! The few things a port asks of the kernel about its interface by netlink: what it is (RTM_GETLINK), whether its driver tells
-//! XDP about VLAN tags (NETDEV_CMD_DEV_GET), which features of it are on (ETHTOOL_MSG_FEATURES_GET), and a real queueing
-//! discipline on a veth (RTM_NEWQDISC).
+//! The few things a port asks of the kernel about its interface by netlink: what it is
+//! (RTM_GETLINK), whether its driver tells XDP about VLAN tags (NETDEV_CMD_DEV_GET), which features
+//! of it are on (ETHTOOL_MSG_FEATURES_GET), and a real queueing discipline on a veth
+//! (RTM_NEWQDISC).
 //!
-//! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/netdev.h`,
-//! `linux/genetlink.h`, `linux/ethtool_netlink.h`.
+//! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`,
+//! `linux/netdev.h`, `linux/genetlink.h`, `linux/ethtool_netlink.h`.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -126,7 +127,8 @@ impl RouteSocket {
     }
 }
 
-/// Whether the driver of interface `index` tells XDP programs of VLAN tags that it keeps out of the frame.
+/// Whether the driver of interface `index` tells XDP programs of VLAN tags that it keeps out of the
+/// frame.
 pub(crate) fn tells_vlan_tags(index: i32) -> io::Result<bool> {
     let device = netdev(index)?;
     let features = generic_attribute(&device, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES);
@@ -134,8 +136,8 @@ pub(crate) fn tells_vlan_tags(index: i32) -> io::Result<bool> {
     Ok(features & NETDEV_XDP_RX_METADATA_VLAN_TAG != 0)
 }
 
-/// Of how many chunks a frame may be that the driver of interface `index` takes from a zero-copy socket, or gives it; 0 if it has no such
-/// sockets.
+/// Of how many chunks a frame may be that the driver of interface `index` takes from a zero-copy
+/// socket, or gives it; 0 if it has no such sockets.
 pub(crate) fn zero_copy_segments(index: i32) -> io::Result<u32> {
     let device = netdev(index)?;
     let number = |kind| generic_attribute(&device, kind).and_then(|value| u32_at(&value, 0));

@@ -1,9 +1,10 @@
-//! What the driver of a port's interface does to frames that no switch may do, and how it is stopped.
+//! What the driver of a port's interface does to frames that no switch may do, and how it is
+//! stopped.
 //!
-//! Rule: a switch hands on what came in, frame by frame and whole. So nobody below it may merge received frames (LRO, GRO), take
-//! their tags off where XDP is not told of them, hand over segments for a device that is not there (a tap with vnet headers), or
-//! obey and send PAUSE frames by itself.
-//! Source: docs/behavior.md, "What an interface does to frames".
+//! Rule: a switch hands on what came in, frame by frame and whole. So nobody below it may merge
+//! received frames (LRO, GRO), take their tags off where XDP is not told of them, hand over
+//! segments for a device that is not there (a tap with vnet headers), or obey and send PAUSE frames
+//! by itself. Source: docs/behavior.md, "What an interface does to frames".
 
 use crate::interface::info::InterfaceInfo;
 use crate::interface::program::XdpMode;
@@ -30,7 +31,8 @@ impl OffloadWarning {
     }
 }
 
-/// What harms frames on the port on this interface, whose program runs in this mode; `None`: it does not run yet.
+/// What harms frames on the port on this interface, whose program runs in this mode; `None`: it
+/// does not run yet.
 pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> Vec<OffloadWarning> {
     let mut found = Vec::new();
     for (feature, name) in MERGING {
@@ -91,8 +93,9 @@ pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -
     found
 }
 
-/// Whether a feature merges frames on the port's own interface. The kernel merges none where an XDP program runs; and virtio's driver
-/// lets a native program in only once it has turned merging off, though its features go on to say that it is on.
+/// Whether a feature merges frames on the port's own interface. The kernel merges none where an XDP
+/// program runs; and virtio's driver lets a native program in only once it has turned merging off,
+/// though its features go on to say that it is on.
 fn is_harmful_here(feature: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> bool {
     feature != "rx-gro" && (facts.driver != VIRTIO || mode == Some(XdpMode::Generic))
 }

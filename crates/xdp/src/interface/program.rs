@@ -1,8 +1,9 @@
-//! Loads the XDP program (`bpf/sluice.bpf.c`) and attaches it to an interface by a BPF link, which the kernel takes away
-//! with its last descriptor: a process that dies leaves no program behind.
+//! Loads the XDP program (`bpf/sluice.bpf.c`) and attaches it to an interface by a BPF link, which
+//! the kernel takes away with its last descriptor: a process that dies leaves no program behind.
 //!
-//! The best of three ways is taken: natively with VLAN tags put back, where the driver tells them (the program is then
-//! bound to the device), natively without, and in generic mode, where the driver knows no XDP.
+//! The best of three ways is taken: natively with VLAN tags put back, where the driver tells them
+//! (the program is then bound to the device), natively without, and in generic mode, where the
+//! driver knows no XDP.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -13,8 +14,8 @@ use crate::error::Error;
 use crate::interface::has_program;
 use crate::interface::netlink::tells_vlan_tags;
 
-/// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`): what a page leaves beside
-/// the headroom, the kernel's trailer and the Ethernet header.
+/// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`):
+/// what a page leaves beside the headroom, the kernel's trailer and the Ethernet header.
 const VETH_MAX_MTU: u32 = 4096 - 256 - 320 - 14;
 
 static OBJECT: &[u8] = include_bytes!(env!("SLUICE_BPF"));
@@ -54,8 +55,8 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// Puts the program on interface `index`, which then hands the frames of RX queue i to `sockets[i]`: those of several chunks, too,
-/// if the sockets take these.
+/// Puts the program on interface `index`, which then hands the frames of RX queue i to
+/// `sockets[i]`: those of several chunks, too, if the sockets take these.
 pub(crate) fn attach(
     interface: &str,
     index: i32,

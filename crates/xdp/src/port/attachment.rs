@@ -1,5 +1,6 @@
-//! What a port puts on its interface, beside its sockets, and takes off again: the XDP program, on a veth a queueing
-//! discipline, and promiscuity, if the port is a switch's: a NIC does not take in what is for hosts behind other ports.
+//! What a port puts on its interface, beside its sockets, and takes off again: the XDP program, on
+//! a veth a queueing discipline, and promiscuity, if the port is a switch's: a NIC does not take in
+//! what is for hosts behind other ports.
 //!
 //! Source: docs/kernel-behavior.md, "Where frames vanish" (why a veth needs one).
 
@@ -27,8 +28,8 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// The XDP program, which hands the frames of RX queue i to `sockets[i]` from now on, and the qdisc; what is for others is
-    /// taken in, too, if that is wanted.
+    /// The XDP program, which hands the frames of RX queue i to `sockets[i]` from now on, and the
+    /// qdisc; what is for others is taken in, too, if that is wanted.
     pub(crate) fn put_on(
         interface: &str,
         link: &Link,

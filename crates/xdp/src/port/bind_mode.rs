@@ -1,21 +1,24 @@
-//! Which way a port's sockets are bound: zero-copy, where the driver reads and writes memory itself, or copy, where the kernel copies each
-//! frame.
+//! Which way a port's sockets are bound: zero-copy, where the driver reads and writes memory
+//! itself, or copy, where the kernel copies each frame.
 //!
-//! Rule: zero-copy where it is wanted, the driver has it, and all frames that the interface may bring fit; otherwise, and should the
-//! driver refuse, copy. A driver that reads and writes memory itself is asked to say when it wants to be woken (`XDP_USE_NEED_WAKEUP`); in copy mode
-//! each call sends, so nothing is asked there. Source: docs/kernel-behavior.md, "Zero-copy".
+//! Rule: zero-copy where it is wanted, the driver has it, and all frames that the interface may
+//! bring fit; otherwise, and should the driver refuse, copy. A driver that reads and writes memory
+//! itself is asked to say when it wants to be woken (`XDP_USE_NEED_WAKEUP`); in copy mode each call
+//! sends, so nothing is asked there. Source: docs/kernel-behavior.md, "Zero-copy".
 
 use xsk_rs::config::BindFlags;
 
 /// Whether a port's frames are copied by the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ZeroCopy {
-    /// Where the driver can, it reads and writes a memory of the port's own; otherwise the kernel copies.
+    /// Where the driver can, it reads and writes a memory of the port's own; otherwise the kernel
+    /// copies.
     #[default]
     Auto,
     /// The kernel copies.
     Off,
-    /// The kernel copies, into and out of a memory of the port's own: all else is as with a zero-copy port, without a NIC that can be one.
+    /// The kernel copies, into and out of a memory of the port's own: all else is as with a
+    /// zero-copy port, without a NIC that can be one.
     Emulate,
 }
 
@@ -49,8 +52,9 @@ impl Mode {
     }
 }
 
-/// The modes to try, the best first. The driver takes frames of up to `segments` chunks without copying them (0: none), the
-/// interface brings ones of up to `needed`, and the memory has ones of up to `most`.
+/// The modes to try, the best first. The driver takes frames of up to `segments` chunks without
+/// copying them (0: none), the interface brings ones of up to `needed`, and the memory has ones of
+/// up to `most`.
 pub(crate) fn modes(wanted: ZeroCopy, segments: usize, needed: usize, most: usize) -> Vec<Mode> {
     let zero_copy = |most_chunks| Mode { zero_copy: true, most_chunks };
     let mut modes = vec![zero_copy(segments.min(most)), zero_copy(1)];
@@ -60,7 +64,8 @@ pub(crate) fn modes(wanted: ZeroCopy, segments: usize, needed: usize, most: usiz
     modes
 }
 
-/// Whether an error of a call that wakes a driver says that the interface is down or gone. Whatever it says, no frame is lost by it.
+/// Whether an error of a call that wakes a driver says that the interface is down or gone. Whatever
+/// it says, no frame is lost by it.
 pub(crate) fn is_down(errno: i32) -> bool {
     !matches!(errno, libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)
 }

@@ -10,16 +10,18 @@ use crate::umem::register::COMPLETION_RING;
 pub struct PortConfig {
     /// Entries of the TX ring: a power of two, at most 2048.
     pub tx_ring: u32,
-    /// Frames that one `sendto` may handle; at most `tx_ring`. It holds the loop for about 0.5 µs a frame.
+    /// Frames that one `sendto` may handle; at most `tx_ring`. It holds the loop for about 0.5 µs a
+    /// frame.
     pub tx_budget: u32,
-    /// The most frames posted on an RX queue, at least 1, at most [`MAX_POSTED`]. Fewer are faster and stand a shorter stall
-    /// of the loop.
+    /// The most frames posted on an RX queue, at least 1, at most [`MAX_POSTED`]. Fewer are faster
+    /// and stand a shorter stall of the loop.
     pub max_posted: u32,
-    /// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than an eighth of the memory
-    /// are posted only if this says so.
+    /// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than
+    /// an eighth of the memory are posted only if this says so.
     pub min_posted: u32,
-    /// Half of what the kernel's copies of frames on their way may take, in bytes of its own accounting (about 0.8 KB for
-    /// a small frame); `None`: 64 KiB on a veth, otherwise the system's default.
+    /// Half of what the kernel's copies of frames on their way may take, in bytes of its own
+    /// accounting (about 0.8 KB for a small frame); `None`: 64 KiB on a veth, otherwise the
+    /// system's default.
     pub send_buffer_bytes: Option<u32>,
     /// The interface takes in what is for others, too, as a switch's must.
     pub promiscuous: bool,

@@ -1,11 +1,12 @@
 //! Post by need: how many frames the fill ring of a queue should hold.
 //!
-//! Rule: what a stalled loop cannot replace, the fill ring must already hold; so hold twice what arrives, at the highest
-//! rate seen lately, during the longest stall seen lately. More costs speed: the kernel uses the posted frames in turn,
-//! so all of them are the cache's working set. Source: docs/kernel-behavior.md, "The fill ring".
+//! Rule: what a stalled loop cannot replace, the fill ring must already hold; so hold twice what
+//! arrives, at the highest rate seen lately, during the longest stall seen lately. More costs
+//! speed: the kernel uses the posted frames in turn, so all of them are the cache's working set.
+//! Source: docs/kernel-behavior.md, "The fill ring".
 //!
-//! Nothing is known at the start: a stall of [`ASSUMED_STALL_NS`] at [`ASSUMED_RATE_PPS`] is assumed, and forgotten over
-//! seconds as measurements take its place.
+//! Nothing is known at the start: a stall of [`ASSUMED_STALL_NS`] at [`ASSUMED_RATE_PPS`] is
+//! assumed, and forgotten over seconds as measurements take its place.
 
 use switch::{Instant, Nanos};
 
@@ -86,7 +87,8 @@ impl FillPolicy {
         self.target
     }
 
-    /// The loop came round at `now`, found `waiting` frames in the RX ring and will take `taken` of them.
+    /// The loop came round at `now`, found `waiting` frames in the RX ring and will take `taken` of
+    /// them.
     #[inline]
     pub(crate) fn observe(&mut self, now: Instant, waiting: u32, taken: u32) {
         let Some(last_call) = self.last_call.replace(now) else {

@@ -1,13 +1,14 @@
-//! A port on a Linux interface: one AF_XDP socket per RX queue, the XDP program that feeds them, and a queueing
-//! discipline on a veth.
+//! A port on a Linux interface: one AF_XDP socket per RX queue, the XDP program that feeds them,
+//! and a queueing discipline on a veth.
 //!
-//! One core owns a port; frames move between the ports of one [`Umem`] freely, and complete at the port that sent them.
-//! Sockets ([`crate::port::sockets`]) and what is put on the interface ([`crate::port::attachment`]) come and go; the port stays.
+//! One core owns a port; frames move between the ports of one [`Umem`] freely, and complete at the
+//! port that sent them. Sockets ([`crate::port::sockets`]) and what is put on the interface
+//! ([`crate::port::attachment`]) come and go; the port stays.
 //!
-//! What keeps a veth from losing frames: the frames on their way are bounded by the send buffer, to fewer than the peer's
-//! ring holds; and should the ring be full all the same, then a veth with a qdisc (hence the pfifo) keeps the frame and
-//! says EAGAIN (kernel 6.16 and later), while one without loses it. Source: docs/kernel-behavior.md, "Where frames
-//! vanish".
+//! What keeps a veth from losing frames: the frames on their way are bounded by the send buffer, to
+//! fewer than the peer's ring holds; and should the ring be full all the same, then a veth with a
+//! qdisc (hence the pfifo) keeps the frame and says EAGAIN (kernel 6.16 and later), while one
+//! without loses it. Source: docs/kernel-behavior.md, "Where frames vanish".
 
 pub(crate) mod attachment;
 pub(crate) mod bind_mode;
@@ -67,7 +68,8 @@ pub struct XdpPort {
     /// What went wrong, to be asked for.
     troubles: VecDeque<PortFault>,
     next_life_check: Instant,
-    /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told, if there was a check since.
+    /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not
+    /// yet told, if there was a check since.
     kernel_drops: u64,
     untold_drops: Option<u64>,
     /// The same of frames that it gave back and did not have.
@@ -83,7 +85,8 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Opens `interface`, of the current network namespace, as a port on `umem`: frames are taken from it from now on.
+    /// Opens `interface`, of the current network namespace, as a port on `umem`: frames are taken
+    /// from it from now on.
     ///
     /// # Errors
     /// See [`Error`]; the interface is then as it was.
@@ -124,7 +127,8 @@ impl XdpPort {
         port
     }
 
-    /// From now on the port is closed and opened by the keeper that this gives: it lets its sockets go.
+    /// From now on the port is closed and opened by the keeper that this gives: it lets its sockets
+    /// go.
     pub fn keeper(&mut self) -> PortOpener {
         let dock = SocketHandoff::new();
         self.dock = Some(Arc::clone(&dock));
@@ -179,7 +183,8 @@ impl XdpPort {
         }
     }
 
-    /// Sockets first, then frames for them, the program last: the first frame that comes finds a place.
+    /// Sockets first, then frames for them, the program last: the first frame that comes finds a
+    /// place.
     fn bring_up(
         &mut self,
         umem: &mut Umem,
@@ -199,7 +204,8 @@ impl XdpPort {
         self.binding().zero_copy && self.xdp_mode() == XdpMode::Generic
     }
 
-    /// Opens it once more, with the kernel copying each frame, as the driver has taken zero-copy sockets and no program.
+    /// Opens it once more, with the kernel copying each frame, as the driver has taken zero-copy
+    /// sockets and no program.
     fn bring_up_to_copy(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
         tracing::warn!(
             interface = self.place.interface,
@@ -235,7 +241,8 @@ impl XdpPort {
         self.check_drops();
     }
 
-    /// Notes what the kernel or the NIC dropped, for want of an empty frame most often, since the last check.
+    /// Notes what the kernel or the NIC dropped, for want of an empty frame most often, since the
+    /// last check.
     fn check_drops(&mut self) {
         self.counters.rx_missed_frames += self.dock.as_ref().map_or(0, |dock| dock.take_missed());
         let counters = self.kernel_counters();
@@ -433,7 +440,8 @@ impl fmt::Debug for XdpPort {
 }
 
 impl Drop for XdpPort {
-    // What the loop has closed it has asked, too; this is for ports that never came to one, or were no daemon's.
+    // What the loop has closed it has asked, too; this is for ports that never came to one, or were no
+    // daemon's.
     fn drop(&mut self) {
         if self.shut() {
             self.place.frames.abandon(Arc::clone(&self.place.lent));

@@ -1,4 +1,5 @@
-//! Closes and opens what a port is made of, on a thread that may wait for the kernel, while the port's loop goes on.
+//! Closes and opens what a port is made of, on a thread that may wait for the kernel, while the
+//! port's loop goes on.
 //!
 //! ```text
 //!   loop                          dock                          this thread
@@ -80,7 +81,8 @@ impl fmt::Debug for SocketHandoff {
     }
 }
 
-/// What closes and opens a port, on one interface or, while the switch has no such port, on none yet.
+/// What closes and opens a port, on one interface or, while the switch has no such port, on none
+/// yet.
 pub struct PortOpener {
     place: PortContext,
     dock: Arc<SocketHandoff>,
@@ -128,7 +130,8 @@ impl PortOpener {
         &self.place.interface
     }
 
-    /// From now on this is another port, which is closed: on `interface`, for at most so many RX queues.
+    /// From now on this is another port, which is closed: on `interface`, for at most so many RX
+    /// queues.
     pub fn assign(&mut self, interface: String, most_queues: u32, min_posted: u32) {
         self.close();
         (self.place.interface, self.place.must_copy) = (interface, false);
@@ -136,7 +139,8 @@ impl PortOpener {
         self.most_queues = most_queues;
     }
 
-    /// Closes the sockets that the loop has let go, and those that it never took; the loop may then take their frames back.
+    /// Closes the sockets that the loop has let go, and those that it never took; the loop may then
+    /// take their frames back.
     pub fn close(&mut self) {
         self.look();
         self.missed.forget();
@@ -151,8 +155,8 @@ impl PortOpener {
         }
     }
 
-    /// Opens sockets on the interface of this name that there is now. They are for the loop to take, and hold no frames
-    /// until then; so nothing comes in yet.
+    /// Opens sockets on the interface of this name that there is now. They are for the loop to
+    /// take, and hold no frames until then; so nothing comes in yet.
     ///
     /// # Errors
     /// As those of [`crate::XdpPort::open`]; the interface is then as it was.
@@ -176,11 +180,12 @@ impl PortOpener {
         Ok(())
     }
 
-    /// Lets frames in: the loop has taken the sockets that were opened, and posted frames. The descriptors that become readable
-    /// when one comes in.
+    /// Lets frames in: the loop has taken the sockets that were opened, and posted frames. The
+    /// descriptors that become readable when one comes in.
     ///
     /// # Errors
-    /// The program cannot be put on the interface; nothing comes in, and the loop should let the sockets go.
+    /// The program cannot be put on the interface; nothing comes in, and the loop should let the
+    /// sockets go.
     pub fn attach(&mut self) -> Result<Vec<RawFd>, Error> {
         let Some((link, fds)) = self.opened.take() else { return Ok(Vec::new()) };
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;

@@ -1,5 +1,6 @@
-//! The receiving half of a socket: the fill ring, into which frames are posted, and the RX ring, out of which they come. Both are of the
-//! switch's memory, or of the port's own, out of which what came in is copied ([`crate::umem::bounce_buffer`]).
+//! The receiving half of a socket: the fill ring, into which frames are posted, and the RX ring,
+//! out of which they come. Both are of the switch's memory, or of the port's own, out of which what
+//! came in is copied ([`crate::umem::bounce_buffer`]).
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -18,13 +19,14 @@ use crate::umem::chains::MAX_CHUNKS;
 use crate::umem::register::FILL_RING;
 use crate::umem::ring_ownership::RingOwnership;
 
-/// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before that is taken.
+/// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before
+/// that is taken.
 pub(crate) const RX_RING: u32 = 2 * FILL_RING;
 /// Descriptors that go through a ring at once.
 pub(crate) const BATCH: usize = 256;
 
-/// Frames that are taken at a time although memory has no replacement for them. Waiting for memory alone could be in vain:
-/// what frees it may be the XON among these very frames.
+/// Frames that are taken at a time although memory has no replacement for them. Waiting for memory
+/// alone could be in vain: what frees it may be the XON among these very frames.
 const TRICKLE: usize = 32;
 /// One queue posts at most this part of the memory, so that others, and the user, have theirs.
 const MEMORY_PART: usize = 8;
@@ -55,23 +57,26 @@ pub(crate) struct Receiver {
     own: Option<BounceBuffers>,
     lent: Arc<RingOwnership>,
     policy: FillPolicy,
-    /// Chunks in the fill ring, in the RX ring, and between the two, and those of a frame that has not come whole yet.
+    /// Chunks in the fill ring, in the RX ring, and between the two, and those of a frame that has
+    /// not come whole yet.
     held: usize,
     /// Frames that the last call left in the RX ring.
     waiting: u32,
     /// Received frames that were not posted.
     stray: u64,
-    /// The frame of several chunks of which the last has not come yet. They are still held, and the RX ring's.
+    /// The frame of several chunks of which the last has not come yet. They are still held, and the
+    /// RX ring's.
     partial: Partial,
-    /// Received frames longer than any that a port takes in, and the length of the longest since it was last asked for.
+    /// Received frames longer than any that a port takes in, and the length of the longest since it
+    /// was last asked for.
     too_long: u64,
     longest_bytes: u32,
     batch: Box<[FrameDesc; BATCH]>,
 }
 
 impl Receiver {
-    /// The fewest and the most frames that one queue may hold posted, of a memory of `frames`, where the user wants
-    /// `setup`.
+    /// The fewest and the most frames that one queue may hold posted, of a memory of `frames`,
+    /// where the user wants `setup`.
     pub(crate) fn bounds(frames: usize, setup: &PortConfig) -> (u32, u32) {
         let part = ((frames / MEMORY_PART) as u32).max(1);
         let most =
@@ -79,7 +84,8 @@ impl Receiver {
         (setup.min_posted, most)
     }
 
-    /// The receiving half of a socket, which holds nothing yet and keeps at least and at most so many posted; these are `lent`.
+    /// The receiving half of a socket, which holds nothing yet and keeps at least and at most so
+    /// many posted; these are `lent`.
     pub(crate) fn new(
         (rx, fill): (RxQueue, FillQueue),
         own: Option<BounceBuffers>,
@@ -128,8 +134,8 @@ impl Receiver {
         self.post(umem, 0);
     }
 
-    /// Posts frames by need, then takes at most `max` received ones, appended to `out`. Returns how many; a frame of several chunks
-    /// counts as so many, here and in all that is about rings.
+    /// Posts frames by need, then takes at most `max` received ones, appended to `out`. Returns how
+    /// many; a frame of several chunks counts as so many, here and in all that is about rings.
     pub(crate) fn receive(
         &mut self,
         umem: &mut Umem,
@@ -150,8 +156,8 @@ impl Receiver {
         taken
     }
 
-    /// Takes out of the RX ring all that is in it, for its socket is to be closed. How many frames these are; their chunks stay
-    /// the ring's.
+    /// Takes out of the RX ring all that is in it, for its socket is to be closed. How many frames
+    /// these are; their chunks stay the ring's.
     pub(crate) fn count_in_ring(&mut self) -> u64 {
         let mut frames = 0;
         loop {
@@ -184,8 +190,9 @@ impl Receiver {
         self.stray
     }
 
-    /// Posts frames until the kernel has as many empty ones as the policy wants, given that `waiting` of those held are
-    /// full. Returns how many it posted, and whether memory was short.
+    /// Posts frames until the kernel has as many empty ones as the policy wants, given that
+    /// `waiting` of those held are full. Returns how many it posted, and whether memory was
+    /// short.
     fn post(&mut self, umem: &mut Umem, waiting: usize) -> (usize, bool) {
         let empty = self.held - waiting;
         let want = (self.policy.target() as usize).saturating_sub(empty).min(RX_RING as usize - self.held);
@@ -198,7 +205,8 @@ impl Receiver {
                 Some(own) => own.take_for_fill(&mut self.batch[..room]),
                 None => umem.take_for_fill(&self.lent, &mut self.batch[..room]),
             };
-            // SAFETY: the descriptors are of the socket's UMEM, their frames were free until now, and there is room for them.
+            // SAFETY: the descriptors are of the socket's UMEM, their frames were free until now, and there
+            // is room for them.
             let produced = unsafe { self.fill.produce(&self.batch[..taken]) };
             debug_assert_eq!(produced, taken, "the fill ring had no room");
             posted += taken;

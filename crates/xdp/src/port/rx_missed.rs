@@ -1,7 +1,9 @@
-//! Frames that a NIC missed: it had no empty frame to put them in and no more room of its own, so the kernel never saw them.
+//! Frames that a NIC missed: it had no empty frame to put them in and no more room of its own, so
+//! the kernel never saw them.
 //!
-//! Rule: it is what the interface counts as `rx_missed_errors` and `rx_fifo_errors` (of which drivers use the one or the other), by how much
-//! that rises while a port is open on it. A driver may have to ask its device, which takes time: so a thread asks that may wait
+//! Rule: it is what the interface counts as `rx_missed_errors` and `rx_fifo_errors` (of which
+//! drivers use the one or the other), by how much that rises while a port is open on it. A driver
+//! may have to ask its device, which takes time: so a thread asks that may wait
 //! ([`crate::Keeper`]), and the port's loop takes what is new.
 //! Source: docs/kernel-behavior.md, "Zero-copy"; linux/if_link.h, `struct rtnl_link_stats64`.
 
@@ -13,8 +15,8 @@ pub(crate) struct RxMissed {
 }
 
 impl RxMissed {
-    /// The count of interface `index` is `frames` now: by how much it has risen. By nothing, as far as anyone knows, if it is looked at for the
-    /// first time or was set back.
+    /// The count of interface `index` is `frames` now: by how much it has risen. By nothing, as far
+    /// as anyone knows, if it is looked at for the first time or was set back.
     pub(crate) fn rise(&mut self, index: i32, frames: u64) -> u64 {
         let before = self.last.replace((index, frames)).filter(|(last, _)| *last == index);
         before.map_or(0, |(_, before)| frames.saturating_sub(before))

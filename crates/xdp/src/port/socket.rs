@@ -1,5 +1,5 @@
-//! AF_XDP sockets: opening one, and the calls on its descriptor that xsk-rs does not make, or makes without telling the
-//! error.
+//! AF_XDP sockets: opening one, and the calls on its descriptor that xsk-rs does not make, or makes
+//! without telling the error.
 //!
 //! Source: `linux/if_xdp.h`, `net/xdp/xsk.c`.
 
@@ -28,10 +28,12 @@ pub(crate) struct Rings {
     pub(crate) completion: CompQueue,
 }
 
-/// How long a queue that is busy is given: the kernel takes a queue from a closed socket a moment after the close.
+/// How long a queue that is busy is given: the kernel takes a queue from a closed socket a moment
+/// after the close.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Binds a socket on `umem`, with rings of these sizes, to `queue` of `interface`; in this mode, if it is the first there.
+/// Binds a socket on `umem`, with rings of these sizes, to `queue` of `interface`; in this mode, if
+/// it is the first there.
 pub(crate) fn open(
     umem: &xsk_rs::Umem,
     mode: Mode,
@@ -63,7 +65,8 @@ pub(crate) fn open(
     Ok(Rings { rx, fill, tx, completion })
 }
 
-/// Lets one `sendto` handle up to `frames` descriptors (at most the size of the TX ring); kernel 6.17.
+/// Lets one `sendto` handle up to `frames` descriptors (at most the size of the TX ring); kernel
+/// 6.17.
 pub(crate) fn set_send_budget(fd: RawFd, frames: u32) -> io::Result<()> {
     set_option(fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, frames)
 }
@@ -80,7 +83,8 @@ fn set_option(fd: RawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes the kernel send what is in the TX ring, up to the budget, or wakes the driver that does; or says the error number.
+/// Makes the kernel send what is in the TX ring, up to the budget, or wakes the driver that does;
+/// or says the error number.
 #[inline]
 pub(crate) fn send(fd: RawFd) -> Result<(), i32> {
     // SAFETY: no buffer and no address are passed.
@@ -88,7 +92,8 @@ pub(crate) fn send(fd: RawFd) -> Result<(), i32> {
     if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) }
 }
 
-/// Wakes the driver that receives, so that it sees what was posted. Should it be down, that is told elsewhere ([`take_error`]).
+/// Wakes the driver that receives, so that it sees what was posted. Should it be down, that is told
+/// elsewhere ([`take_error`]).
 #[cold]
 pub(crate) fn wake_receiver(fd: RawFd) {
     let nowhere = std::ptr::null_mut();
@@ -96,8 +101,8 @@ pub(crate) fn wake_receiver(fd: RawFd) {
     unsafe { libc::recvfrom(fd, nowhere, 0, libc::MSG_DONTWAIT, std::ptr::null_mut(), std::ptr::null_mut()) };
 }
 
-/// Takes the error that the kernel left on the socket, 0 if none: ENETDOWN once the interface is gone. Unlike poll(), this
-/// sends nothing.
+/// Takes the error that the kernel left on the socket, 0 if none: ENETDOWN once the interface is
+/// gone. Unlike poll(), this sends nothing.
 pub(crate) fn take_error(fd: RawFd) -> i32 {
     let mut error = 0i32;
     let mut len = size_of::<i32>() as libc::socklen_t;
@@ -112,10 +117,12 @@ pub(crate) fn add_statistics(fd: &Fd, mode: Mode, counters: &mut KernelCounters)
     let Ok(statistics) = fd.xdp_statistics() else { return };
     let (dropped, empty) = (statistics.rx_dropped(), statistics.rx_fill_ring_empty_descs());
     if mode.zero_copy {
-        // A driver that found the fill ring empty has other frames to receive into, often enough: that is no loss.
+        // A driver that found the fill ring empty has other frames to receive into, often enough: that is
+        // no loss.
         counters.rx_dropped_frames += dropped;
     } else if mode.most_chunks > 1 {
-        // No frame is too long for the socket, so all that was dropped found too few chunks, and not always none.
+        // No frame is too long for the socket, so all that was dropped found too few chunks, and not always
+        // none.
         counters.rx_fill_ring_empty_frames += dropped.max(empty);
     } else {
         // A frame that found the fill ring empty is counted in both.

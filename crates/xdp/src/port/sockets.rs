@@ -1,8 +1,10 @@
-//! What a port is made of: an AF_XDP socket for each RX queue, with its rings. They may go from one thread to another, since
-//! opening and closing them takes the kernel tens of milliseconds, for which no loop can stand still.
+//! What a port is made of: an AF_XDP socket for each RX queue, with its rings. They may go from one
+//! thread to another, since opening and closing them takes the kernel tens of milliseconds, for
+//! which no loop can stand still.
 //!
-//! Frames leave by the first queue's socket only, which keeps them in order. Zero-copy sockets are on a memory of their own ([`crate::umem::bounce_buffer`]),
-//! which goes with them: what a driver that has not let go yet still writes is in nobody's way.
+//! Frames leave by the first queue's socket only, which keeps them in order. Zero-copy sockets are
+//! on a memory of their own ([`crate::umem::bounce_buffer`]), which goes with them: what a driver
+//! that has not let go yet still writes is in nobody's way.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -25,7 +27,8 @@ use crate::umem::ring_ownership::RingOwnership;
 const IDLE_TX_RING: u32 = 64;
 /// Frames that a `sendto` handles unless told otherwise (`TX_BATCH_SIZE`).
 const DEFAULT_TX_BUDGET: u32 = 32;
-/// Send buffer on a veth: 170 small frames on their way, so that they never fill the peer's ring of 256.
+/// Send buffer on a veth: 170 small frames on their way, so that they never fill the peer's ring of
+/// 256.
 const VETH_SEND_BUFFER_BYTES: u32 = 65_536;
 
 /// The sockets of a port.
@@ -142,8 +145,8 @@ impl PortSockets {
         PortMode { zero_copy: self.mode.zero_copy, own_memory: self.own_memory }
     }
 
-    /// Closes the sockets, of which the program has been taken off, so that nothing more comes in. What was counted on them;
-    /// frames that nobody has taken are among it.
+    /// Closes the sockets, of which the program has been taken off, so that nothing more comes in.
+    /// What was counted on them; frames that nobody has taken are among it.
     pub(crate) fn close(mut self) -> KernelCounters {
         let mut counters = KernelCounters::default();
         self.add_counters(&mut counters);
@@ -152,5 +155,6 @@ impl PortSockets {
     }
 }
 
-/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in: memory has so many for each.
+/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in:
+/// memory has so many for each.
 pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;

@@ -1,7 +1,9 @@
-//! The sending half of a port's first socket: the TX ring, the completion ring, and the `sendto` that makes the kernel send.
+//! The sending half of a port's first socket: the TX ring, the completion ring, and the `sendto`
+//! that makes the kernel send.
 //!
-//! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has asked for that, and loses nothing.
-//! What the errors mean in copy mode (docs/kernel-behavior.md, "Errors of sendto"):
+//! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has asked
+//! for that, and loses nothing. What the errors mean in copy mode (docs/kernel-behavior.md, "Errors
+//! of sendto"):
 //!
 //! ```text
 //! EAGAIN          budget used, or no room in the completion ring, the send buffer, the peer's ring   frames stay
@@ -54,7 +56,8 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// The sending half of a socket, whose `sendto` handles `budget` descriptors; what it sends is `lent`.
+    /// The sending half of a socket, whose `sendto` handles `budget` descriptors; what it sends is
+    /// `lent`.
     pub(crate) fn new(
         (tx, completion): (TxQueue, CompQueue),
         own: Option<BounceBuffers>,
@@ -86,8 +89,9 @@ impl Sender {
         self.tx.fd().as_raw_fd()
     }
 
-    /// Frames that fit, if each is of the longest: into the TX ring, and, since the completion ring is as large, back out. What the
-    /// kernel has seen of a frame that it then puts back is read once more, so no entry of it is free before it has completed.
+    /// Frames that fit, if each is of the longest: into the TX ring, and, since the completion ring
+    /// is as large, back out. What the kernel has seen of a frame that it then puts back is
+    /// read once more, so no entry of it is free before it has completed.
     pub(crate) fn room(&self) -> usize {
         self.ring_free.min(self.ring.saturating_sub(self.outstanding)) / self.entries_of_a_frame
     }
@@ -134,7 +138,8 @@ impl Sender {
         if let Some(own) = &mut self.own {
             self.batch[..count].iter_mut().for_each(|desc| *desc = own.take_out(desc, &self.frames));
         }
-        // SAFETY: the descriptors are of the socket's UMEM, and their frames were given to us, or were free until now.
+        // SAFETY: the descriptors are of the socket's UMEM, and their frames were given to us, or were free
+        // until now.
         let produced = unsafe { self.tx.produce(&self.batch[..count]) };
         assert_eq!(produced, count, "more frames than the TX ring had room for");
         self.ring_free -= count;
@@ -152,7 +157,8 @@ impl Sender {
         self.losses.note_lost(index);
     }
 
-    /// Sees to it that what is in the TX ring is sent. The error that says the interface is down or gone, if that is so.
+    /// Sees to it that what is in the TX ring is sent. The error that says the interface is down or
+    /// gone, if that is so.
     pub(crate) fn kick(&mut self, counters: &mut KernelCounters) -> Option<i32> {
         if self.mode.zero_copy { self.wake(counters) } else { self.send_all(counters) }
     }
@@ -162,7 +168,8 @@ impl Sender {
         if self.outstanding > 0 && self.tx.needs_wakeup() {
             counters.tx_kicks += 1;
             match send(self.fd()) {
-                // No carrier, or a device that begins again: who watches the interface knows whether it is down.
+                // No carrier, or a device that begins again: who watches the interface knows whether it is
+                // down.
                 Err(libc::ENETDOWN) => counters.tx_down += 1,
                 Err(errno) if is_down(errno) => {
                     counters.tx_down += 1;
@@ -211,7 +218,8 @@ impl Sender {
         None
     }
 
-    /// Takes the frames that the kernel is done with: those that it lost are for [`Sender::take_lost`].
+    /// Takes the frames that the kernel is done with: those that it lost are for
+    /// [`Sender::take_lost`].
     pub(crate) fn complete(&mut self, out: &mut Vec<FrameId>) {
         let before = out.len();
         for index in self.unsent.drain(..) {

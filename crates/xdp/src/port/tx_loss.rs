@@ -1,9 +1,11 @@
 //! Which frames a `sendto` has lost.
 //!
-//! Rule: the kernel takes entries out of the TX ring in their order, and a call that says EBUSY ends with the frame that it lost: that one
-//! is the last that it took. How far it has come the ring says after the call, with 6.18. Where it has said nothing new, the lost one is taken for
-//! the first that was there: with 6.12 and 6.1, which say it late, that is a guess among the frames of the ring, though their number is right. A lost frame completes like others, and is kept apart from them then.
-//! Source: docs/kernel-behavior.md, "Which frame was lost".
+//! Rule: the kernel takes entries out of the TX ring in their order, and a call that says EBUSY
+//! ends with the frame that it lost: that one is the last that it took. How far it has come the
+//! ring says after the call, with 6.18. Where it has said nothing new, the lost one is taken for
+//! the first that was there: with 6.12 and 6.1, which say it late, that is a guess among the frames
+//! of the ring, though their number is right. A lost frame completes like others, and is kept apart
+//! from them then. Source: docs/kernel-behavior.md, "Which frame was lost".
 
 use switch::FrameId;
 
@@ -58,8 +60,9 @@ impl TxLossTracker {
         }
     }
 
-    /// A `sendto` has returned, and said whether it lost a frame; `waiting` entries wait in the ring by what the kernel says there. Only a frame
-    /// that is `sending` can be the one: others were lost before, by a call that was not ours.
+    /// A `sendto` has returned, and said whether it lost a frame; `waiting` entries wait in the
+    /// ring by what the kernel says there. Only a frame that is `sending` can be the one:
+    /// others were lost before, by a call that was not ours.
     #[inline]
     pub(crate) fn called(&mut self, waiting: usize, has_lost: bool, sending: impl Fn(usize) -> bool) {
         let said = self.put.wrapping_sub(waiting as u32);
@@ -99,7 +102,8 @@ impl TxLossTracker {
         self.lost.push(index as u32);
     }
 
-    /// Takes the frames that were lost out of those completed, which are `completed` from place `from` on.
+    /// Takes the frames that were lost out of those completed, which are `completed` from place
+    /// `from` on.
     #[inline]
     pub(crate) fn part(&mut self, from: usize, completed: &mut Vec<FrameId>) {
         if !self.lost.is_empty() {
@@ -127,7 +131,8 @@ impl TxLossTracker {
 mod tests {
     use super::*;
 
-    /// What a kernel does with a ring: the frames that are sent and lost, and what it says of how far it has come.
+    /// What a kernel does with a ring: the frames that are sent and lost, and what it says of how
+    /// far it has come.
     fn walk(losses: &mut TxLossTracker, calls: &[(usize, bool)]) -> Vec<Vec<usize>> {
         calls
             .iter()
@@ -142,7 +147,8 @@ mod tests {
     fn the_last_frame_that_a_call_took_is_the_one_it_lost() {
         let mut losses = TxLossTracker::new(8);
         (10..16).for_each(|index| losses.note_entries(index, 1));
-        // Two sent; one sent, one lost; one lost at once, of which nothing is said; one sent, which is said with it.
+        // Two sent; one sent, one lost; one lost at once, of which nothing is said; one sent, which is said
+        // with it.
         let calls = [(4, false), (2, true), (2, true), (0, false)];
         assert_eq!(walk(&mut losses, &calls), [vec![], vec![13], vec![14], vec![]]);
         // Round the ring: all are lost, each at once, and said one late.

@@ -1,6 +1,7 @@
 //! When the kernel lets a thread run: what a poll loop, and the guard beside it, can ask for.
 //!
-//! Source: sched(7), sched_setattr(2); a slice of one's own for ordinary threads: kernel 6.12 (EEVDF).
+//! Source: sched(7), sched_setattr(2); a slice of one's own for ordinary threads: kernel 6.12
+//! (EEVDF).
 
 use std::io;
 use std::mem::size_of;
@@ -15,11 +16,12 @@ pub enum Scheduling {
     Normal,
     /// As any other thread, but in short slices: it comes on soon after it was woken.
     Modest,
-    /// As an ordinary thread of the highest weight that runs in short slices: it is seldom off its core for long, and
-    /// starves nobody.
+    /// As an ordinary thread of the highest weight that runs in short slices: it is seldom off its
+    /// core for long, and starves nobody.
     ShortSlices,
-    /// Real time (SCHED_FIFO) with this priority from 1 to 99: nothing but higher priorities comes between. A thread that spins
-    /// is throttled by the kernel for 50 ms of each second, and keeps what else must run on its core from running.
+    /// Real time (SCHED_FIFO) with this priority from 1 to 99: nothing but higher priorities comes
+    /// between. A thread that spins is throttled by the kernel for 50 ms of each second, and
+    /// keeps what else must run on its core from running.
     Fifo(u32),
 }
 
@@ -54,12 +56,14 @@ pub fn set_scheduling(scheduling: Scheduling) -> io::Result<()> {
         Scheduling::ShortSlices => (attr.nice, attr.runtime) = (NICE, SLICE_NS),
         Scheduling::Fifo(priority) => (attr.policy, attr.priority) = (libc::SCHED_FIFO as u32, priority),
     }
-    // SAFETY: the structure is of the size that it says, and outlives the call; 0 is the calling thread.
+    // SAFETY: the structure is of the size that it says, and outlives the call; 0 is the calling
+    // thread.
     let failed = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The longest time for which the calling thread is held up, looking at the clock without a pause for `duration`.
+/// The longest time for which the calling thread is held up, looking at the clock without a pause
+/// for `duration`.
 pub fn longest_gap(duration: Duration) -> Duration {
     let start = Instant::now();
     let (mut last, mut longest) = (start, Duration::ZERO);

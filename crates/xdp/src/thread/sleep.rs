@@ -1,7 +1,7 @@
 //! Sleeping until there is something to do, and what else a loop's thread asks of the kernel.
 //!
-//! In copy mode poll() on a socket also sends what is in its TX ring, and says nothing of the frames it loses by that. So
-//! wait only while no port has frames outstanding.
+//! In copy mode poll() on a socket also sends what is in its TX ring, and says nothing of the
+//! frames it loses by that. So wait only while no port has frames outstanding.
 
 use std::fs::File;
 use std::io;
@@ -30,7 +30,8 @@ pub struct Waiter {
     fds: Vec<libc::pollfd>,
     /// How the thread is scheduled with an ordinary weight, and with the highest.
     scheduling: Option<[Scheduling; 2]>,
-    /// Where the kernel says for how long the thread has waited for its core; opened by that thread.
+    /// Where the kernel says for how long the thread has waited for its core; opened by that
+    /// thread.
     waits: Option<File>,
     /// What that said when it was last asked.
     waited_ns: Nanos,
@@ -63,8 +64,8 @@ impl Waiter {
         Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None, waits: None, waited_ns: 0 })
     }
 
-    /// From now on the loop is scheduled as the first says where it is to have an ordinary weight, and as the second says where it is to
-    /// have the highest.
+    /// From now on the loop is scheduled as the first says where it is to have an ordinary weight,
+    /// and as the second says where it is to have the highest.
     pub fn schedule(&mut self, ordinary: Scheduling, highest: Scheduling) {
         self.scheduling = Some([ordinary, highest]);
     }
@@ -76,8 +77,9 @@ impl Waiter {
 }
 
 impl Waiter {
-    /// For how long the thread, ready to run, has waited for its core: the second number of its schedstat
-    /// (Documentation/scheduler/sched-stats.rst). Nothing where the kernel does not count it.
+    /// For how long the thread, ready to run, has waited for its core: the second number of its
+    /// schedstat (Documentation/scheduler/sched-stats.rst). Nothing where the kernel does not
+    /// count it.
     fn waited_ns(&mut self) -> Option<Nanos> {
         if self.waits.is_none() {
             self.waits = File::open("/proc/thread-self/schedstat").ok();
@@ -109,11 +111,12 @@ impl Sleeper for Waiter {
         waited_ns - std::mem::replace(&mut self.waited_ns, waited_ns)
     }
 
-    /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so bound the sleep.
+    /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so
+    /// bound the sleep.
     fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
         let timeout = TimeSpec::from(Duration::from_nanos(timeout_ns));
-        // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile is at worst answered
-        // by POLLNVAL, or wakes us without need.
+        // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile is at
+        // worst answered by POLLNVAL, or wakes us without need.
         let ready = unsafe {
             libc::ppoll(
                 self.fds.as_mut_ptr(),
@@ -137,7 +140,8 @@ fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Tells another thread than the loop's when frames wait in sockets. It keeps no socket open: one that is closed is no longer watched.
+/// Tells another thread than the loop's when frames wait in sockets. It keeps no socket open: one
+/// that is closed is no longer watched.
 #[derive(Debug)]
 pub struct RxWatcher(Epoll);
 
@@ -150,15 +154,17 @@ impl RxWatcher {
         Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches these sockets of a port, too, as far as they are open. In copy mode the kernel sends what is in a socket's TX ring each time
-    /// it looks whether the socket is readable: now, and in a wait that a frame ends (docs/kernel-behavior.md, "Errors of sendto"). In zero-copy mode
-    /// it wakes the driver then, which does no harm.
+    /// Watches these sockets of a port, too, as far as they are open. In copy mode the kernel sends
+    /// what is in a socket's TX ring each time it looks whether the socket is readable: now,
+    /// and in a wait that a frame ends (docs/kernel-behavior.md, "Errors of sendto"). In zero-copy
+    /// mode it wakes the driver then, which does no harm.
     ///
     /// # Errors
     /// There is no memory for it.
     pub fn add(&self, port: usize, fds: &[RawFd]) -> io::Result<()> {
         for &fd in fds {
-            // SAFETY: the descriptor is only named to the kernel, which refuses one that is closed; nothing is read from it here.
+            // SAFETY: the descriptor is only named to the kernel, which refuses one that is closed; nothing
+            // is read from it here.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
             self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, port as u64))?;
         }
@@ -183,7 +189,8 @@ pub fn cores() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::count()).filter(|&core| cores.is_set(core).unwrap_or(false)).collect())
 }
 
-/// Keeps the calling thread, and those that it starts from now on, off `core`, where there is another for it.
+/// Keeps the calling thread, and those that it starts from now on, off `core`, where there is
+/// another for it.
 ///
 /// # Errors
 /// None in practice.
@@ -206,7 +213,8 @@ pub fn set_affinity(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
 }
 
-/// Lets the calling thread's sleeps end this much late at most (the kernel's default is 50 µs); at least 1.
+/// Lets the calling thread's sleeps end this much late at most (the kernel's default is 50 µs); at
+/// least 1.
 ///
 /// # Errors
 /// None in practice.
@@ -233,7 +241,8 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// Two threads on one core, neither of which sleeps: the kernel takes each off it for the other.
+    /// Two threads on one core, neither of which sleeps: the kernel takes each off it for the
+    /// other.
     #[test]
     fn a_thread_that_was_taken_off_its_core_knows_it() {
         let is_known = Arc::new(AtomicBool::new(false));

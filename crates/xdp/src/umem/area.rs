@@ -1,4 +1,5 @@
-//! The chunks of a UMEM as ports see them, on whatever core: where each lies, and which are one frame.
+//! The chunks of a UMEM as ports see them, on whatever core: where each lies, and which are one
+//! frame.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -103,7 +104,8 @@ impl Frames {
         addr >> self.chunk_shift
     }
 
-    /// Debug builds note that a chunk goes on a free stack, or comes off one, and check that it was not, or was, on one.
+    /// Debug builds note that a chunk goes on a free stack, or comes off one, and check that it was
+    /// not, or was, on one.
     #[inline]
     pub(crate) fn note_free(&self, index: usize, is_free: bool) {
         if cfg!(debug_assertions) {
@@ -118,7 +120,8 @@ impl Frames {
         self.chains.is_first(index)
     }
 
-    /// The first `len` bytes of frame `index`, which has several chunks, are lent to be sent, as these descriptors. How many they are.
+    /// The first `len` bytes of frame `index`, which has several chunks, are lent to be sent, as
+    /// these descriptors. How many they are.
     pub(crate) fn send_chain(
         &self,
         index: usize,
@@ -137,8 +140,9 @@ impl Frames {
         count
     }
 
-    /// The kernel gives chunk `index` back, one of several of a frame that was sent. False: it was not lent for that, and nothing has
-    /// changed. The frame goes to `out` with the last of them.
+    /// The kernel gives chunk `index` back, one of several of a frame that was sent. False: it was
+    /// not lent for that, and nothing has changed. The frame goes to `out` with the last of
+    /// them.
     #[cold]
     pub(crate) fn give_part_back(&self, index: usize, lent: &RingOwnership, out: &mut Vec<FrameId>) -> bool {
         let was_there = lent.give_back(index, RingOwner::TransmitPart);

@@ -1,10 +1,14 @@
-//! Memory of a port's own: where its frames lie while the kernel has them, if its sockets cannot be on the switch's memory.
+//! Memory of a port's own: where its frames lie while the kernel has them, if its sockets cannot be
+//! on the switch's memory.
 //!
-//! Rule: a registered memory (UMEM) has one mode, which all sockets on it take over, and the switch's is copy (docs/kernel-behavior.md,
-//! "Zero-copy"). So a zero-copy port has a second one, as many chunks as its rings take, each as large as the switch's. One stands
-//! for one: what came in is copied into a free chunk of the switch's, which is then as good as received; what is to leave is copied out of
-//! the switch's chunk, which stays the port's until the other has completed. So all that is counted in the switch's chunks is as with
-//! any other port. A chunk that came in is posted again as soon as it has been copied; where the switch has no free one, it stays in the RX ring.
+//! Rule: a registered memory (UMEM) has one mode, which all sockets on it take over, and the
+//! switch's is copy (docs/kernel-behavior.md, "Zero-copy"). So a zero-copy port has a second one,
+//! as many chunks as its rings take, each as large as the switch's. One stands for one: what came
+//! in is copied into a free chunk of the switch's, which is then as good as received; what is to
+//! leave is copied out of the switch's chunk, which stays the port's until the other has completed.
+//! So all that is counted in the switch's chunks is as with any other port. A chunk that came in is
+//! posted again as soon as it has been copied; where the switch has no free one, it stays in the RX
+//! ring.
 //!
 //! Each receiver and the sender have chunks for themselves, so nothing is shared between them.
 
@@ -88,8 +92,8 @@ impl BounceBuffers {
         taken
     }
 
-    /// Copies what came in into a free chunk of the switch's memory, of which there must be one, as if that had been posted: its
-    /// descriptor. Nothing if no such chunk was posted here.
+    /// Copies what came in into a free chunk of the switch's memory, of which there must be one, as
+    /// if that had been posted: its descriptor. Nothing if no such chunk was posted here.
     pub(crate) fn bring_in(
         &mut self,
         desc: &FrameDesc,
@@ -103,7 +107,8 @@ impl BounceBuffers {
         let mut descs = [FrameDesc::default()];
         assert_eq!(umem.take_for_fill(lent, &mut descs), 1, "no more is taken than memory has chunks");
         let index = umem.frames.index_of(descs[0].addr());
-        // SAFETY: the kernel's descriptor is of this memory, and it has just given the chunk back: it is in nobody's hands but ours.
+        // SAFETY: the kernel's descriptor is of this memory, and it has just given the chunk back: it is in
+        // nobody's hands but ours.
         let from = unsafe { self.umem.data(desc) }.contents();
         umem.slice_mut(index, from.len()).copy_from_slice(from);
         let mut brought = umem.frames.desc_of_len(index, from.len());
@@ -111,14 +116,17 @@ impl BounceBuffers {
         Some(brought)
     }
 
-    /// Copies what is to leave, of the switch's memory, into a free chunk: its descriptor. There are as many as the TX ring has entries.
+    /// Copies what is to leave, of the switch's memory, into a free chunk: its descriptor. There
+    /// are as many as the TX ring has entries.
     pub(crate) fn take_out(&mut self, desc: &FrameDesc, frames: &Frames) -> FrameDesc {
         let index = self.free.pop().expect("as many chunks as the TX ring has entries") as usize;
         self.stands_for[index] = frames.index_of(desc.addr()) as u32;
-        // SAFETY: the descriptor is of the switch's memory, and its chunk was given to this port to transmit: nobody writes to it.
+        // SAFETY: the descriptor is of the switch's memory, and its chunk was given to this port to
+        // transmit: nobody writes to it.
         let from = unsafe { frames.registered().data(desc) }.contents();
         let mut own = self.descs[index];
-        // SAFETY: the descriptor is of this memory, and the chunk was free: it is in nobody's hands but ours.
+        // SAFETY: the descriptor is of this memory, and the chunk was free: it is in nobody's hands but
+        // ours.
         let mut to = unsafe { self.umem.data_mut(&mut own) };
         to.contents_mut()[..from.len()].copy_from_slice(from);
         to.cursor().set_pos(from.len());
@@ -126,14 +134,14 @@ impl BounceBuffers {
         own
     }
 
-    /// The kernel has sent the chunk that holds this address: the chunk of the switch's memory that it stood for. Nothing if it was not
-    /// sent from here.
+    /// The kernel has sent the chunk that holds this address: the chunk of the switch's memory that
+    /// it stood for. Nothing if it was not sent from here.
     pub(crate) fn complete(&mut self, addr: usize) -> Option<usize> {
         self.give_back(addr, |stands_for| stands_for < POSTED).map(|index| index as usize)
     }
 
-    /// The chunk that holds this address is no more with the kernel: what it stood for. Nothing if it was not there for such, and then
-    /// nothing has changed.
+    /// The chunk that holds this address is no more with the kernel: what it stood for. Nothing if
+    /// it was not there for such, and then nothing has changed.
     fn give_back(&mut self, addr: usize, is_such: impl Fn(u32) -> bool) -> Option<u32> {
         let index = (addr >> self.chunk_shift).checked_sub(self.first)?;
         let stands_for = self.stands_for.get_mut(index).filter(|stands_for| is_such(**stands_for))?;

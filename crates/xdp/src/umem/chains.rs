@@ -1,15 +1,18 @@
 //! Frames that lie in several chunks of the UMEM.
 //!
-//! Rule: a frame longer than a chunk lies in several, one behind the other; whoever holds the token of the first has them all. Each is
-//! full, but for the last that the frame's bytes reach; behind that one there may be another, empty.
-//! Source: docs/kernel-behavior.md, "Frames in several chunks".
+//! Rule: a frame longer than a chunk lies in several, one behind the other; whoever holds the token
+//! of the first has them all. Each is full, but for the last that the frame's bytes reach; behind
+//! that one there may be another, empty. Source: docs/kernel-behavior.md, "Frames in several
+//! chunks".
 //!
-//! Which chunk lies behind which is written and read by the owner of the frame alone, so the order of changes by different cores
-//! is that of the rings that hand frames from one to the other. For a frame of one chunk nothing is looked at but that it is one.
+//! Which chunk lies behind which is written and read by the owner of the frame alone, so the order
+//! of changes by different cores is that of the rings that hand frames from one to the other. For a
+//! frame of one chunk nothing is looked at but that it is one.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// Chunks that a frame may have: the longest, with a tag that is put on, in chunks of the small kind.
+/// Chunks that a frame may have: the longest, with a tag that is put on, in chunks of the small
+/// kind.
 pub(crate) const MAX_CHUNKS: usize = 6;
 /// In place of the chunk behind the last.
 const NONE: u32 = u32::MAX;

@@ -1,12 +1,14 @@
 //! The UMEM: one block of memory for the frames of all ports, registered with the kernel.
 //!
-//! Every frame has exactly one owner at any time (docs/behavior.md, "Invariants", 1): it is free, with the user, in the fill or
-//! RX ring of a port, or in the TX or completion ring of one. Each port knows what its rings hold ([`crate::umem::ring_ownership`]), and what the
-//! kernel gives back is checked against that: a frame that it gives back twice, or never had, stays with its owner, is counted and
-//! becomes an event. Debug builds check that nothing is freed twice; [`Umem::check`] counts them all.
+//! Every frame has exactly one owner at any time (docs/behavior.md, "Invariants", 1): it is free,
+//! with the user, in the fill or RX ring of a port, or in the TX or completion ring of one. Each
+//! port knows what its rings hold ([`crate::umem::ring_ownership`]), and what the kernel gives back
+//! is checked against that: a frame that it gives back twice, or never had, stays with its owner,
+//! is counted and becomes an event. Debug builds check that nothing is freed twice; [`Umem::check`]
+//! counts them all.
 //!
-//! The memory is cut into chunks of less than a page. A longer frame lies in several, where the kernel has such frames
-//! ([`crate::umem::chains`]), and its token is that of the first.
+//! The memory is cut into chunks of less than a page. A longer frame lies in several, where the
+//! kernel has such frames ([`crate::umem::chains`]), and its token is that of the first.
 
 pub(crate) mod area;
 pub(crate) mod bounce_buffer;
@@ -30,8 +32,8 @@ use crate::umem::prefetch::prefetch;
 use crate::umem::register::{FILL_RING, MultiBuffer, Registered, UmemSocket, register};
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
-/// The most frames that are posted on an RX queue at once: what a memory must have for each, beside what its user holds.
-/// A queue never posts more than an eighth of the memory.
+/// The most frames that are posted on an RX queue at once: what a memory must have for each, beside
+/// what its user holds. A queue never posts more than an eighth of the memory.
 pub const MAX_POSTED: usize = FILL_RING as usize;
 /// The largest MTU of a port's interface, where the kernel has frames of several chunks.
 pub const MAX_MTU: u32 = (LONGEST_RECEIVED_BYTES - LINK_BYTES) as u32;
@@ -51,7 +53,8 @@ pub struct FrameAccounting {
     pub transmit: usize,
 }
 
-/// Memory for the frames of all ports, as one loop sees it: the frames are common to all loops, those that are free are each loop's own.
+/// Memory for the frames of all ports, as one loop sees it: the frames are common to all loops,
+/// those that are free are each loop's own.
 pub struct Umem {
     pub(crate) frames: Arc<Frames>,
     /// Indices of free frames, the one freed last on top.
@@ -71,8 +74,9 @@ impl fmt::Debug for Umem {
 }
 
 impl Umem {
-    /// Registers memory for `frames` frames of `frame_bytes` bytes each: 2048, or 4096 where a port's MTU needs it (see
-    /// [`frame_bytes_for`]). 256 of these bytes are set apart for XDP. Longer frames take several.
+    /// Registers memory for `frames` frames of `frame_bytes` bytes each: 2048, or 4096 where a
+    /// port's MTU needs it (see [`frame_bytes_for`]). 256 of these bytes are set apart for XDP.
+    /// Longer frames take several.
     ///
     /// # Errors
     /// Not that much memory, not permitted, or another size of frame.
@@ -106,8 +110,9 @@ impl Umem {
         })
     }
 
-    /// The same memory for another loop, with no free frames of its own yet. Frames go from one to the other as tokens, over a ring
-    /// that orders what both do with them. Ports are opened on the first.
+    /// The same memory for another loop, with no free frames of its own yet. Frames go from one to
+    /// the other as tokens, over a ring that orders what both do with them. Ports are opened on
+    /// the first.
     pub fn share(&self) -> Umem {
         let scratch = vec![0; self.frames.max_len()].into();
         let (frames, anchor) = (Arc::clone(&self.frames), Arc::clone(&self.anchor));
@@ -124,8 +129,8 @@ impl Umem {
         self.frames.count()
     }
 
-    /// Counts the frames by owner, where one loop has all that are free and all ports were opened on this; those of several chunks
-    /// count as so many.
+    /// Counts the frames by owner, where one loop has all that are free and all ports were opened
+    /// on this; those of several chunks count as so many.
     ///
     /// # Errors
     /// A frame has two owners: says which.
@@ -168,7 +173,8 @@ impl Umem {
         Arc::clone(&self.frames)
     }
 
-    /// Takes free frames for a fill ring, as many as `descs` has room for and memory has. Returns how many.
+    /// Takes free frames for a fill ring, as many as `descs` has room for and memory has. Returns
+    /// how many.
     #[inline]
     pub(crate) fn take_for_fill(&mut self, lent: &RingOwnership, descs: &mut [FrameDesc]) -> usize {
         let taken = descs.len().min(self.free.len());
@@ -180,7 +186,8 @@ impl Umem {
         taken
     }
 
-    /// The frame of a descriptor that the kernel put into an RX ring, now the user's; nothing if the port had posted no such frame.
+    /// The frame of a descriptor that the kernel put into an RX ring, now the user's; nothing if
+    /// the port had posted no such frame.
     #[inline]
     pub(crate) fn take_received(&mut self, desc: &FrameDesc, lent: &RingOwnership) -> Option<RxDesc> {
         let index = self.frames.index_of(desc.addr());
@@ -208,7 +215,8 @@ impl Umem {
         self.free.push(chunk);
     }
 
-    /// Where a new port is to write down what it lends. What ports had lent that were dropped is taken back first.
+    /// Where a new port is to write down what it lends. What ports had lent that were dropped is
+    /// taken back first.
     pub(crate) fn add_port(&mut self) -> Arc<RingOwnership> {
         for lent in self.frames.take_abandoned() {
             let mut unsent = Vec::new();
@@ -220,8 +228,8 @@ impl Umem {
         lent
     }
 
-    /// The sockets of a port are closed: what its fill and RX rings held is freed, and what it had to transmit goes to
-    /// `unsent`.
+    /// The sockets of a port are closed: what its fill and RX rings held is freed, and what it had
+    /// to transmit goes to `unsent`.
     pub(crate) fn remove_port(&mut self, lent: &Arc<RingOwnership>, unsent: &mut Vec<FrameId>) {
         self.reclaim(lent, unsent);
         self.ports.retain(|other| !Arc::ptr_eq(other, lent));
@@ -244,8 +252,8 @@ impl Umem {
         }
     }
 
-    /// Brings the bytes of a received frame to the place where those of all frames begin, should the driver have put
-    /// them elsewhere: `received` is the descriptor it gave back.
+    /// Brings the bytes of a received frame to the place where those of all frames begin, should
+    /// the driver have put them elsewhere: `received` is the descriptor it gave back.
     #[cold]
     pub(crate) fn settle(&mut self, received: &FrameDesc) {
         let index = self.frames.index_of(received.addr());
@@ -262,19 +270,21 @@ impl Umem {
         debug_assert_ne!(from, to);
         let source: *const [u8] = self.slice_mut(from, len);
         let target = self.slice_mut(to, len);
-        // SAFETY: two different chunks, whose tokens the caller holds, so the slices do not overlap; both are `len` bytes, or as
-        // many as any chunk has.
+        // SAFETY: two different chunks, whose tokens the caller holds, so the slices do not overlap; both
+        // are `len` bytes, or as many as any chunk has.
         unsafe { std::ptr::copy_nonoverlapping(source.cast::<u8>(), target.as_mut_ptr(), target.len()) };
     }
 
     pub(crate) fn slice_mut(&mut self, index: usize, len: usize) -> &mut [u8] {
         let mut desc = self.frames.desc(index);
-        // SAFETY: the descriptor is of this UMEM. The caller holds the frame's token (or is `settle`, on a frame in
-        // nobody's hands), so nobody else writes it, on whatever core, and `&mut self` keeps this loop's other slices away.
+        // SAFETY: the descriptor is of this UMEM. The caller holds the frame's token (or is `settle`, on a
+        // frame in nobody's hands), so nobody else writes it, on whatever core, and `&mut self`
+        // keeps this loop's other slices away.
         let mut data = unsafe { self.frames.umem.data_mut(&mut desc) };
         let contents = data.contents_mut();
         let (start, len) = (contents.as_mut_ptr(), len.min(contents.len()));
-        // SAFETY: the same bytes, borrowed as long as `self` is instead of as long as the descriptor on the stack.
+        // SAFETY: the same bytes, borrowed as long as `self` is instead of as long as the descriptor on the
+        // stack.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 }
@@ -304,7 +314,8 @@ impl FrameMemory for Umem {
 
     #[inline]
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
-        // SAFETY: the descriptor is of this UMEM, and whoever holds the token owns the frame: nobody writes to it.
+        // SAFETY: the descriptor is of this UMEM, and whoever holds the token owns the frame: nobody writes
+        // to it.
         let contents = unsafe { self.frames.umem.data(&self.frames.descs[frame.index()]) }.contents();
         &contents[..len.min(contents.len())]
     }
@@ -351,8 +362,8 @@ impl FrameMemory for Umem {
     }
 }
 
-/// The bytes that a chunk needs for frames of the MTUs of these interfaces to lie in few: 2048 or 4096. An MTU that is too large
-/// is refused when its port is opened.
+/// The bytes that a chunk needs for frames of the MTUs of these interfaces to lie in few: 2048 or
+/// 4096. An MTU that is too large is refused when its port is opened.
 ///
 /// # Errors
 /// An interface does not exist.

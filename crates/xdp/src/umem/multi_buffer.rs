@@ -1,7 +1,9 @@
-//! Long frames: what a UMEM does with those that lie in several chunks. Nothing here is on the way of a frame of one chunk.
+//! Long frames: what a UMEM does with those that lie in several chunks. Nothing here is on the way
+//! of a frame of one chunk.
 //!
-//! Rule: [`crate::umem::chains`]. Who reads headers reads the first chunk; who must see all of a frame's bytes is shown a copy, which is
-//! written back if it was changed. Source: docs/kernel-behavior.md, "Frames in several chunks".
+//! Rule: [`crate::umem::chains`]. Who reads headers reads the first chunk; who must see all of a
+//! frame's bytes is shown a copy, which is written back if it was changed. Source:
+//! docs/kernel-behavior.md, "Frames in several chunks".
 
 use switch::{FrameId, FrameMemory, RxDesc};
 use xsk_rs::FrameDesc;
@@ -11,8 +13,9 @@ use crate::umem::chains::MAX_CHUNKS;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 impl Umem {
-    /// The frame that the kernel put into an RX ring in several chunks, `len` bytes in all, now the user's; nothing if one of them
-    /// was not posted, or not twice. Also how many were, which the port's rings hold no more.
+    /// The frame that the kernel put into an RX ring in several chunks, `len` bytes in all, now the
+    /// user's; nothing if one of them was not posted, or not twice. Also how many were, which
+    /// the port's rings hold no more.
     #[cold]
     pub(crate) fn take_chain(
         &mut self,
@@ -41,7 +44,8 @@ impl Umem {
         (Some(RxDesc { frame: FrameId::new(chunks[0]), len: len as u16 }), count)
     }
 
-    /// A chunk that the kernel put into an RX ring, and that nobody wants. False: no such chunk was posted.
+    /// A chunk that the kernel put into an RX ring, and that nobody wants. False: no such chunk was
+    /// posted.
     #[cold]
     pub(crate) fn drop_received(&mut self, desc: &FrameDesc, lent: &RingOwnership) -> bool {
         let index = self.frames.index_of(desc.addr());
@@ -147,8 +151,9 @@ impl Umem {
         changed
     }
 
-    /// Which chunks are of frames of several. It is an error if one is so twice, or of another frame than it says, or is where
-    /// none can be (`may_be`): free, posted or sent as a whole frame.
+    /// Which chunks are of frames of several. It is an error if one is so twice, or of another
+    /// frame than it says, or is where none can be (`may_be`): free, posted or sent as a whole
+    /// frame.
     pub(crate) fn check_chains(&self, may_be: impl Fn(usize) -> bool) -> Result<Vec<bool>, String> {
         let chains = &self.frames.chains;
         let mut is_part = vec![false; self.frames()];

@@ -4,7 +4,8 @@
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program can see, and faults on no address; SSE is part of x86_64.
+    // SAFETY: a prefetch reads nothing that the program can see, and faults on no address; SSE is part of
+    // x86_64.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().cast());

@@ -1,11 +1,12 @@
 //! Registers a UMEM with the kernel and binds its first socket.
 //!
-//! libxdp keeps the UMEM's own descriptor as the first socket bound on it, and that one stays bound as long as the UMEM
-//! lives. So that no port's interface is held that way, the first socket is bound to the loopback interface of a network
-//! namespace made for it alone; the kernel removes that with the socket.
+//! libxdp keeps the UMEM's own descriptor as the first socket bound on it, and that one stays bound
+//! as long as the UMEM lives. So that no port's interface is held that way, the first socket is
+//! bound to the loopback interface of a network namespace made for it alone; the kernel removes
+//! that with the socket.
 //!
-//! That socket says for all that share the UMEM whether frames of several chunks go through them (`XDP_USE_SG`, kernel 6.6).
-//! Source: docs/kernel-behavior.md, "Frames in several chunks".
+//! That socket says for all that share the UMEM whether frames of several chunks go through them
+//! (`XDP_USE_SG`, kernel 6.6). Source: docs/kernel-behavior.md, "Frames in several chunks".
 
 use std::num::NonZeroU32;
 
@@ -15,7 +16,8 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue};
 
 use crate::error::Error;
 
-/// Refuses what would not fit: the kernel hands out more shared memory than there is, and then kills processes.
+/// Refuses what would not fit: the kernel hands out more shared memory than there is, and then
+/// kills processes.
 fn check_available(frames: usize, frame_bytes: usize) -> Result<(), Error> {
     let no_memory = |reason| Error::NoMemory { frames, frame_bytes, reason };
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -49,7 +51,8 @@ pub(crate) struct Registered {
     pub(crate) anchor: UmemSocket,
 }
 
-/// Registers a UMEM and binds its first socket, for frames of several chunks if that is wanted and can be had.
+/// Registers a UMEM and binds its first socket, for frames of several chunks if that is wanted and
+/// can be had.
 pub(crate) fn register(
     chunks: NonZeroU32,
     frame_bytes: usize,
@@ -83,7 +86,8 @@ fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> 
     std::thread::spawn(work).join().expect("it does not panic")
 }
 
-/// Registers memory that no socket is bound on yet, and says which descriptor stands for which chunk.
+/// Registers memory that no socket is bound on yet, and says which descriptor stands for which
+/// chunk.
 pub(crate) fn memory(
     chunks: NonZeroU32,
     frame_bytes: usize,
@@ -132,7 +136,8 @@ fn umem_config(frame_bytes: usize) -> UmemConfig {
         .expect("a power of two with room for the headroom")
 }
 
-/// Settings of a socket whose program is ours to load. Of the flags those of a UMEM's first socket hold for all that share it.
+/// Settings of a socket whose program is ours to load. Of the flags those of a UMEM's first socket
+/// hold for all that share it.
 pub(crate) fn socket_config(rx_ring: u32, tx_ring: u32, flags: BindFlags) -> SocketConfig {
     SocketConfig::builder()
         .rx_queue_size(QueueSize::new(rx_ring).expect("a power of two"))
@@ -142,7 +147,8 @@ pub(crate) fn socket_config(rx_ring: u32, tx_ring: u32, flags: BindFlags) -> Soc
         .build()
 }
 
-/// The descriptors with the length of the longest frame, so that each stands for all of its frame's bytes.
+/// The descriptors with the length of the longest frame, so that each stands for all of its frame's
+/// bytes.
 fn with_full_length(umem: &xsk_rs::Umem, mut descs: Vec<FrameDesc>) -> Box<[FrameDesc]> {
     for desc in &mut descs {
         // SAFETY: the descriptor is of this UMEM, which nobody else knows yet.

@@ -1,8 +1,10 @@
-//! What a port has lent to the kernel: which chunks of the switch's memory its rings hold, a byte a chunk.
+//! What a port has lent to the kernel: which chunks of the switch's memory its rings hold, a byte a
+//! chunk.
 //!
-//! Rule: every chunk has exactly one owner at any time (docs/behavior.md, "Invariants", 1): it is free, somebody holds its token, or it is
-//! lent by one port. The kernel has no tokens; it names chunks by their addresses, and what it gives back must be what that port lent.
-//! Each port writes down its own, so cores do not wait for each other where frames go from one to another.
+//! Rule: every chunk has exactly one owner at any time (docs/behavior.md, "Invariants", 1): it is
+//! free, somebody holds its token, or it is lent by one port. The kernel has no tokens; it names
+//! chunks by their addresses, and what it gives back must be what that port lent. Each port writes
+//! down its own, so cores do not wait for each other where frames go from one to another.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -10,9 +12,11 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RingOwner {
-    /// To be received into: it is in a fill ring or an RX ring, or the kernel has it between the two.
+    /// To be received into: it is in a fill ring or an RX ring, or the kernel has it between the
+    /// two.
     Fill = 1,
-    /// To be sent: in the TX ring or the completion ring, or between the two. It is all of the frame.
+    /// To be sent: in the TX ring or the completion ring, or between the two. It is all of the
+    /// frame.
     Transmit,
     /// The same; it is one of several chunks ([`crate::umem::chains`]).
     TransmitPart,
@@ -50,7 +54,8 @@ impl RingOwnership {
         self.0[index].store(loan as u8, Relaxed);
     }
 
-    /// The kernel gives chunk `index` back. False: there is no such chunk or it was not lent for that, and nothing has changed.
+    /// The kernel gives chunk `index` back. False: there is no such chunk or it was not lent for
+    /// that, and nothing has changed.
     #[inline]
     #[must_use]
     pub(crate) fn give_back(&self, index: usize, loan: RingOwner) -> bool {
@@ -64,8 +69,8 @@ impl RingOwnership {
 mod tests {
     use super::*;
 
-    /// Whoever has a frame keeps it when the kernel gives it back a second time, or to a port that it is not from, or when there
-    /// is no such frame: in release builds as well.
+    /// Whoever has a frame keeps it when the kernel gives it back a second time, or to a port that
+    /// it is not from, or when there is no such frame: in release builds as well.
     #[test]
     fn what_the_kernel_gives_back_twice_stays_where_it_is() {
         let [lent, others] = [RingOwnership::new(2), RingOwnership::new(2)];

@@ -10,7 +10,8 @@ use nix::sched::{CloneFlags, setns};
 use switch::{FrameId, FrameMemory, KernelCounters, RxDesc, TxDesc};
 use xdp::{PortConfig, Umem, XdpPort, ZeroCopy};
 
-/// A port on the switch's memory, and one with a memory of its own: nobody but the kernel is to see the difference.
+/// A port on the switch's memory, and one with a memory of its own: nobody but the kernel is to see
+/// the difference.
 pub const KINDS: [ZeroCopy; 2] = [ZeroCopy::Auto, ZeroCopy::Emulate];
 
 /// The usual port of this kind.
@@ -214,7 +215,8 @@ pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
     port.transmit(&mut vec![TxDesc::new(frame, bytes.len() as u16)]);
 }
 
-/// Kicks once and frees what the kernel is done with. Returns the first 18 bytes of each frame that it lost.
+/// Kicks once and frees what the kernel is done with. Returns the first 18 bytes of each frame that
+/// it lost.
 pub fn finish(port: &mut XdpPort, umem: &mut Umem) -> Vec<Vec<u8>> {
     port.kick();
     let (mut done, mut lost) = (Vec::new(), Vec::new());
@@ -249,7 +251,8 @@ pub fn cross_both_ways(host: &Host, port: &mut XdpPort, umem: &mut Umem, sent: &
     assert_eq!(arrived.as_deref(), Some(sent), "{} bytes out", sent.len());
 }
 
-/// All that went from one port to the other leaves; then the kernel lost nothing, and all frames that are not free are posted.
+/// All that went from one port to the other leaves; then the kernel lost nothing, and all frames
+/// that are not free are posted.
 pub fn all_leave(from: &XdpPort, to: &mut XdpPort, umem: &mut Umem) {
     until("all complete", || {
         finish(to, umem);

@@ -6,7 +6,8 @@ use xsk_rs::config::{BindFlags, LibxdpFlags, SocketConfig, UmemConfig};
 
 use crate::common::Space;
 
-/// Opens p0 in the namespace, which must fail; checks that no frame is missing afterwards, and no program or qdisc there.
+/// Opens p0 in the namespace, which must fail; checks that no frame is missing afterwards, and no
+/// program or qdisc there.
 fn refusal(space: &Space, interface: &str) -> Error {
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
@@ -87,7 +88,8 @@ fn mtu_too_large() {
             result.inspect_err(|_| assert_eq!(umem.check().unwrap().free, 4096))
         })
     };
-    // Where frames lie in one chunk each: 2048 less 256 for XDP, 14 for the Ethernet header and 8 for two tags.
+    // Where frames lie in one chunk each: 2048 less 256 for XDP, 14 for the Ethernet header and 8 for
+    // two tags.
     let open = |frame_bytes| open_with(frame_bytes, MultiBuffer::Never);
     set_mtu(1771, 1771);
     let error = open(2048).unwrap_err();

@@ -1,4 +1,5 @@
-//! Frames that lie in several chunks of memory: through memory, and through a port on a real veth, both ways.
+//! Frames that lie in several chunks of memory: through memory, and through a port on a real veth,
+//! both ways.
 //!
 //! On a kernel that has no such frames (before 6.6) these tests fail: they say so.
 
@@ -21,7 +22,8 @@ fn memory(frame_bytes: usize) -> Umem {
     umem
 }
 
-/// A namespace with a veth pair p0–h0 of this MTU; the host's may send a tag more than its own stack would.
+/// A namespace with a veth pair p0–h0 of this MTU; the host's may send a tag more than its own
+/// stack would.
 fn space_of_mtu(mtu: u32) -> Space {
     let space = Space::with_pairs(1);
     space.ip(&format!("link set p0 mtu {mtu}"));
@@ -135,7 +137,8 @@ fn frames_of_several_chunks_pass_unchanged_in_both_directions() {
     });
 }
 
-/// Received whole and sent on as they lie: nothing is copied in between, and a chunk more than the frame needs does no harm.
+/// Received whole and sent on as they lie: nothing is copied in between, and a chunk more than the
+/// frame needs does no harm.
 #[test]
 fn a_frame_leaves_as_it_came() {
     let space = space_of_mtu(9216);
@@ -287,7 +290,8 @@ fn a_port_closes_with_frames_of_several_chunks_in_its_rings() {
     });
 }
 
-/// A port of MTU 9216, whose peer's is larger: what is longer than any line carries is put back, counted and told of.
+/// A port of MTU 9216, whose peer's is larger: what is longer than any line carries is put back,
+/// counted and told of.
 #[test]
 fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
     let space = space_of_mtu(9216);
@@ -326,7 +330,8 @@ fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
     });
 }
 
-/// Where memory is short, all of a frame is dropped or none, and it is counted as any other that found no place.
+/// Where memory is short, all of a frame is dropped or none, and it is counted as any other that
+/// found no place.
 #[test]
 fn a_frame_that_finds_too_few_chunks_is_counted_once() {
     let space = space_of_mtu(9000);

@@ -1,5 +1,5 @@
-//! A port's life: what opening it sets and closing it removes, and what becomes of it when its interface or its process
-//! dies.
+//! A port's life: what opening it sets and closing it removes, and what becomes of it when its
+//! interface or its process dies.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -135,7 +135,8 @@ fn a_port_that_sends_on_a_deleted_interface_goes_down_at_once() {
     });
 }
 
-/// A switch's port takes in what is for hosts behind other ports, as long as it is open; any other does not.
+/// A switch's port takes in what is for hosts behind other ports, as long as it is open; any other
+/// does not.
 #[test]
 fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
     let space = Space::with_pairs(2);
@@ -155,7 +156,8 @@ fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
     assert_eq!(promiscuity("p0"), Some("0".into()));
 }
 
-/// A macvlan that has its interface to itself takes in what is for others, and so can be a switch's port.
+/// A macvlan that has its interface to itself takes in what is for others, and so can be a switch's
+/// port.
 #[test]
 fn a_macvlan_carries_what_is_for_others() {
     let space = Space::with_pairs(1);
@@ -175,8 +177,9 @@ fn a_macvlan_carries_what_is_for_others() {
     });
 }
 
-/// An interface is deleted, made again under the same name and opened again, while its loop only lets go and takes: the memory
-/// comes back each time, and the other port carries frames throughout.
+/// An interface is deleted, made again under the same name and opened again, while its loop only
+/// lets go and takes: the memory comes back each time, and the other port carries frames
+/// throughout.
 #[test]
 fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
     let space = Space::with_pairs(2);
@@ -233,8 +236,8 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
     });
 }
 
-/// Not a test by itself: the process that the next one kills. It opens p0 of the namespace named in its environment, says
-/// so, and serves it indefinitely.
+/// Not a test by itself: the process that the next one kills. It opens p0 of the namespace named in
+/// its environment, says so, and serves it indefinitely.
 #[test]
 #[ignore = "only as a child of the next test"]
 fn child_serves_a_port() {

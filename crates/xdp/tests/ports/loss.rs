@@ -1,4 +1,5 @@
-//! Every frame is accounted for: none lost where there is room, and where there is none the counters say exactly how many.
+//! Every frame is accounted for: none lost where there is room, and where there is none the
+//! counters say exactly how many.
 
 use dataplane::Port;
 use switch::{FrameMemory, KernelCounters, RxDesc, TxDesc};
@@ -48,7 +49,8 @@ fn a_forwarder_loses_nothing_and_keeps_the_order() {
     });
 }
 
-/// There is no NIC here that would miss any: what the keeper would have found out is put in its place.
+/// There is no NIC here that would miss any: what the keeper would have found out is put in its
+/// place.
 #[test]
 fn what_a_nic_missed_is_counted_and_told_once() {
     let space = Space::with_pairs(1);

@@ -1,5 +1,5 @@
-//! Ports with a memory of their own, as zero-copy ones have, beside others: what is particular to them. What is not is tested with both
-//! kinds where it is tested.
+//! Ports with a memory of their own, as zero-copy ones have, beside others: what is particular to
+//! them. What is not is tested with both kinds where it is tested.
 
 use dataplane::Port;
 use switch::{FrameId, FrameMemory, KernelCounters, RxDesc, TxDesc};
@@ -40,7 +40,8 @@ fn what_is_posted_is_none_of_the_switchs() {
     });
 }
 
-/// What the switch has no memory for waits in the RX ring, where it counts as ingress use, and is lost by nobody.
+/// What the switch has no memory for waits in the RX ring, where it counts as ingress use, and is
+/// lost by nobody.
 #[test]
 fn without_memory_frames_wait_in_the_rx_ring() {
     let space = Space::with_pairs(1);
@@ -116,7 +117,8 @@ fn frames_go_from_one_kind_of_port_to_the_other() {
             let (from, to) = (Host::new("h0"), Host::new("h1"));
             let len = |number: u32| 60 + number as usize * 7 % 1455;
             let (mut arrived, mut received) = (0, Vec::new());
-            // Fewer at a time than a veth's ring holds: what the hosts' own ends lose is not the question here.
+            // Fewer at a time than a veth's ring holds: what the hosts' own ends lose is not the question
+            // here.
             for first in (0..SENT).step_by(200) {
                 (first..first + 200).for_each(|number| from.send(&frame(number, len(number))));
                 until("200 frames arrive", || {
@@ -170,7 +172,8 @@ fn every_queue_is_served() {
     });
 }
 
-/// A veth is deleted, made again and opened again, with frames in all rings: nothing of either memory is missing.
+/// A veth is deleted, made again and opened again, with frames in all rings: nothing of either
+/// memory is missing.
 #[test]
 fn a_port_with_a_memory_of_its_own_comes_and_goes() {
     let space = Space::with_pairs(1);

@@ -1,7 +1,7 @@
 //! Classification and rewriting of a port: what is trusted, the maps, the policy.
 //!
-//! A list of eight numbers and the policy are one setting each. A map by DSCP is a table, so each DSCP is a setting of its
-//! own.
+//! A list of eight numbers and the policy are one setting each. A map by DSCP is a table, so each
+//! DSCP is a setting of its own.
 
 use std::ops::RangeInclusive;
 
@@ -22,12 +22,14 @@ const MAPS: [(&str, [u8; PRIORITIES]); 2] =
 /// A map by DSCP, of which the file has some.
 pub(crate) type DscpMap = Setting<[Option<u8>; DSCPS]>;
 
-/// Classification and rewriting in the table of a port, or of the defaults. Drop levels are numbers from 0 to 2.
+/// Classification and rewriting in the table of a port, or of the defaults. Drop levels are numbers
+/// from 0 to 2.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ClassifyTable {
     pub(crate) trust: Option<Setting<Trust>>,
     pub(crate) port_priority: Option<Setting<u8>>,
-    /// `maps`: the map dot1p → queue of that name, in place of which a map of the same table counts.
+    /// `maps`: the map dot1p → queue of that name, in place of which a map of the same table
+    /// counts.
     pub(crate) maps: Option<Setting<[u8; PRIORITIES]>>,
     pub(crate) dot1p_to_queue: Option<Setting<[u8; PRIORITIES]>>,
     pub(crate) dot1p_to_drop_level: Option<Setting<[u8; PRIORITIES]>>,

@@ -1,11 +1,13 @@
-//! `[classifier.NAME]` and `[policy.NAME]`: what a policy matches and sets, under names and with descriptions, so that several
-//! ports share one. A port may also write its rules in place (`policy = [{ dot1p = 5, local_precedence = 3 }]`).
+//! `[classifier.NAME]` and `[policy.NAME]`: what a policy matches and sets, under names and with
+//! descriptions, so that several ports share one. A port may also write its rules in place (`policy
+//! = [{ dot1p = 5, local_precedence = 3 }]`).
 //!
-//! A classifier matches frames by the dot1p of their tag: by any of those it lists (operator *or*). All of several (*and*) no frame
-//! has, so that is refused. A policy says for each of its classifiers what local precedence its frames get; no dot1p may be
-//! matched twice. A description is for whoever reads the file.
-//! Source: docs/behavior.md, "Classification"; docs/references.md, "H3C reference" (Packet priority-to-queue mappings: traffic classifier,
-//! traffic behavior, QoS policy).
+//! A classifier matches frames by the dot1p of their tag: by any of those it lists (operator *or*).
+//! All of several (*and*) no frame has, so that is refused. A policy says for each of its
+//! classifiers what local precedence its frames get; no dot1p may be matched twice. A description
+//! is for whoever reads the file. Source: docs/behavior.md, "Classification"; docs/references.md,
+//! "H3C reference" (Packet priority-to-queue mappings: traffic classifier, traffic behavior, QoS
+//! policy).
 
 use std::collections::BTreeMap;
 

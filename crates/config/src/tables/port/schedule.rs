@@ -1,9 +1,10 @@
 //! `schedule` of a port: which queue sends next, and the rates of queues and groups.
 //!
-//! A queue's settings are looked up one by one. The groups of ETS divide the port together, so all of them are one setting: a
-//! port that writes one leaves none of the defaults' behind.
-//! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: the SP group, WRR groups, byte-count,
-//! weights) and "Huawei DCB" (table 10-12); IEEE 802.1Q-2022 8.6.8 and D.2.8.5 (shares make 100 %).
+//! A queue's settings are looked up one by one. The groups of ETS divide the port together, so all
+//! of them are one setting: a port that writes one leaves none of the defaults' behind.
+//! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: the SP group,
+//! WRR groups, byte-count, weights) and "Huawei DCB" (table 10-12); IEEE 802.1Q-2022 8.6.8 and
+//! D.2.8.5 (shares make 100 %).
 
 use switch::settings::{
     DEFAULT_WEIGHTS, GroupDiscipline, PRIORITIES, QueueSettings, Rate, ScheduleSettings, SchedulerGroup,

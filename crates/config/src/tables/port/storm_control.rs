@@ -1,4 +1,5 @@
-//! Limits of what is flooded, of a port: `broadcast_limit_pps`, `multicast_limit_pps`, `unknown_unicast_limit_pps`.
+//! Limits of what is flooded, of a port: `broadcast_limit_pps`, `multicast_limit_pps`,
+//! `unknown_unicast_limit_pps`.
 //!
 //! A number of frames a second, or "off", which takes away what `[port-defaults]` says.
 

@@ -1,5 +1,5 @@
-//! Thresholds of a port's priority groups and queues: what the file says of them, directly or by a profile's name, and the
-//! settings that come of it.
+//! Thresholds of a port's priority groups and queues: what the file says of them, directly or by a
+//! profile's name, and the settings that come of it.
 
 use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshold};
 
@@ -44,7 +44,8 @@ impl GroupTable {
         group
     }
 
-    /// Reads `buffer.ingress.priority.N`, whose profile is looked up by name, after the thresholds of the same table of the file.
+    /// Reads `buffer.ingress.priority.N`, whose profile is looked up by name, after the thresholds
+    /// of the same table of the file.
     pub(crate) fn read_buffer(
         &mut self,
         mut section: Section,
@@ -79,8 +80,9 @@ impl GroupTable {
 }
 
 impl Overrides<'_, GroupTable> {
-    /// A group that is protected, by PFC or by PAUSE, starts from `defaults`, those for the port's speed; another one has no
-    /// headroom, takes all that its pool has left, and reserves what [`crate::tables::fixed_area`] gives it.
+    /// A group that is protected, by PFC or by PAUSE, starts from `defaults`, those for the port's
+    /// speed; another one has no headroom, takes all that its pool has left, and reserves what
+    /// [`crate::tables::fixed_area`] gives it.
     pub(crate) fn settings(self, protected: bool, defaults: GroupSettings) -> GroupSettings {
         let defaults = if protected { defaults } else { GroupSettings::lossy() };
         GroupSettings {

@@ -1,5 +1,5 @@
-//! VLANs of a port: `vlan = { mode = "trunk", pvid = 10, allowed = "1-100,200" }`. What they must be together is in
-//! [`crate::validate::vlan`].
+//! VLANs of a port: `vlan = { mode = "trunk", pvid = 10, allowed = "1-100,200" }`. What they must
+//! be together is in [`crate::validate::vlan`].
 
 use std::ops::RangeInclusive;
 

@@ -1,7 +1,9 @@
-//! `pfc.watchdog` and `pfc.early-warning`: for the whole switch, for `[port-defaults]`, and for a port.
+//! `pfc.watchdog` and `pfc.early-warning`: for the whole switch, for `[port-defaults]`, and for a
+//! port.
 //!
-//! A priority is watched in one of two manners: H3C's (`interval` times `precision`, then `restore_delay`) or Inspur's
-//! (`detection_ms`, `restoration_ms`). Where nothing else is said the action is that of the manner: H3C forwards, Inspur drops.
+//! A priority is watched in one of two manners: H3C's (`interval` times `precision`, then
+//! `restore_delay`) or Inspur's (`detection_ms`, `restoration_ms`). Where nothing else is said the
+//! action is that of the manner: H3C forwards, Inspur drops.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,5 @@
-//! Which ports have frames that the kernel does not copy. What that means: docs/kernel-behavior.md, "Zero-copy".
+//! Which ports have frames that the kernel does not copy. What that means: docs/kernel-behavior.md,
+//! "Zero-copy".
 
 /// Where drivers read and write memory themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

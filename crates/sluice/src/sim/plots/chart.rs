@@ -1,4 +1,5 @@
-//! What all plots share: the picture, its heading and legend, axes, colors, and how long series become short ones.
+//! What all plots share: the picture, its heading and legend, axes, colors, and how long series
+//! become short ones.
 //!
 //! Colors: Okabe and Ito, "Color Universal Design", which color-blind people tell apart.
 
@@ -183,8 +184,8 @@ pub fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
 /// A span of the drawing: from, to (shares of the whole time), and how dark: up to 1.
 pub type Shaded = (f64, f64, f64);
 
-/// Spans of time as they can be drawn, however many there are: in steps, each as dark as the spans cover it. What
-/// covers any of a step is seen.
+/// Spans of time as they can be drawn, however many there are: in steps, each as dark as the spans
+/// cover it. What covers any of a step is seen.
 pub fn shaded(spans: impl Iterator<Item = (u64, u64)>, duration_ns: u64) -> Vec<Shaded> {
     let step_ns = duration_ns.max(1) as f64 / SPAN_STEPS as f64;
     let mut covered = vec![0.0; SPAN_STEPS];

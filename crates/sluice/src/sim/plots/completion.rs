@@ -92,7 +92,8 @@ fn panel(area: &Area, all: &[Messages]) -> DrawResult {
     Ok(())
 }
 
-/// The share in percent that took no longer, as stairs from the shortest time to the end of the chart.
+/// The share in percent that took no longer, as stairs from the shortest time to the end of the
+/// chart.
 fn steps(took_ns: &[u64], end_ns: u64) -> Vec<(f64, f64)> {
     let each = took_ns.len().div_ceil(MOST_POINTS / 2).max(1);
     let last = took_ns.len() - 1;
@@ -129,7 +130,8 @@ fn ticks(from: u64, to: u64) -> Vec<f64> {
     if fine.len() <= MOST_TICKS { fine } else { all(&[1]) }
 }
 
-/// The next number below of the kind 1, 2 or 5 times a power of ten; something below it even if it is one.
+/// The next number below of the kind 1, 2 or 5 times a power of ten; something below it even if it
+/// is one.
 fn round_down(ns: u64) -> u64 {
     let power = 10_u64.pow(ns.max(1).ilog10());
     match ns {

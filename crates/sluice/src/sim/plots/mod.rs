@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sim::Results;
 
-/// Writes the plots that there is something to draw for into a folder that exists. Returns the files.
+/// Writes the plots that there is something to draw for into a folder that exists. Returns the
+/// files.
 ///
 /// # Errors
 /// A file cannot be written.

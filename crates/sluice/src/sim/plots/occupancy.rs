@@ -1,4 +1,5 @@
-//! The buffer over time: cells of the fullest no-drop groups, with the lines that they are judged by.
+//! The buffer over time: cells of the fullest no-drop groups, with the lines that they are judged
+//! by.
 
 use anyhow::Result;
 use plotters::element::DashedPathElement;
@@ -15,10 +16,12 @@ use super::chart::{
 const MOST_GROUPS: usize = 6;
 /// Height of each in pixels.
 const PANEL: u32 = 250;
-/// A line that is so many times as high as what the group held is not drawn: the rest would be flat.
+/// A line that is so many times as high as what the group held is not drawn: the rest would be
+/// flat.
 const FAR: f64 = 4.0;
 
-/// The fullest groups below each other; `None` if no no-drop group held anything outside its reservation.
+/// The fullest groups below each other; `None` if no no-drop group held anything outside its
+/// reservation.
 ///
 /// # Errors
 /// The library cannot draw it.
@@ -66,7 +69,8 @@ fn peak(group: &GroupSeries) -> u32 {
         .unwrap_or(0)
 }
 
-/// A point as it is drawn: at its time the most cells of the samples that it stands for, and the thresholds then.
+/// A point as it is drawn: at its time the most cells of the samples that it stands for, and the
+/// thresholds then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     at_ns: u64,

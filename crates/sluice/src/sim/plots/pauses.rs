@@ -1,5 +1,5 @@
-//! Who was paused when: a row for each paused port and priority, in the order in which their pauses began, so that pauses
-//! that travel upstream are seen as stairs.
+//! Who was paused when: a row for each paused port and priority, in the order in which their pauses
+//! began, so that pauses that travel upstream are seen as stairs.
 
 use std::collections::HashMap;
 
@@ -136,7 +136,8 @@ mod tests {
         assert_eq!(pauses(&sample::nothing()).unwrap(), None);
     }
 
-    /// 40 ports, the later ones longer: the first 8 are left out, and what is left begins with the first paused.
+    /// 40 ports, the later ones longer: the first 8 are left out, and what is left begins with the
+    /// first paused.
     #[test]
     fn those_paused_longest_are_shown_in_the_order_of_time() {
         let span = |number: u64| PauseSpan {

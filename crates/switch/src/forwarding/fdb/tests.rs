@@ -67,8 +67,9 @@ fn a_full_table_learns_no_more_and_counts_it() {
     assert_eq!(bridge.untold_full(Instant(9 * SECOND)), None, "and none that says nothing");
 }
 
-/// Addresses that all had one home slot under the constant that hashes were multiplied by before there was a key, and
-/// those that have one under another key: under a key that nobody knew they are learned nearly all.
+/// Addresses that all had one home slot under the constant that hashes were multiplied by before
+/// there was a key, and those that have one under another key: under a key that nobody knew they
+/// are learned nearly all.
 #[test]
 fn addresses_made_up_for_one_key_are_scattered_by_another() {
     let settings = |key| BridgeSettings { max_entries: 1024, key, ..BridgeSettings::default() };
@@ -82,8 +83,9 @@ fn addresses_made_up_for_one_key_are_scattered_by_another() {
     }
 }
 
-/// Peers number their addresses in a row, or in their upper bytes, or by a stride: none may meet much more than chance
-/// has it. Half of the slots' count in addresses leaves 1 − e^-0.5 of the slots as homes (39 %).
+/// Peers number their addresses in a row, or in their upper bytes, or by a stride: none may meet
+/// much more than chance has it. Half of the slots' count in addresses leaves 1 − e^-0.5 of the
+/// slots as homes (39 %).
 #[test]
 fn whatever_the_key_regular_addresses_spread_evenly() {
     for key in [0, 1, 0x5555_5555_5555_5555, u64::MAX, 0x0123_4567_89ab_cdef] {
@@ -101,7 +103,8 @@ fn whatever_the_key_regular_addresses_spread_evenly() {
     }
 }
 
-/// One host that is in every VLAN, and few hosts in many: their entries spread as those of many hosts do.
+/// One host that is in every VLAN, and few hosts in many: their entries spread as those of many
+/// hosts do.
 #[test]
 fn the_same_address_in_many_vlans_spreads_evenly() {
     for key in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {

@@ -117,7 +117,8 @@ fn a_lossy_group_drops_where_a_no_drop_group_uses_headroom() {
     assert_eq!(lab.pools.headroom.level().peak_cells, 0);
 }
 
-/// A lone group settles at α/(1+α) of the pool: docs/references.md, "H3C reference" (table 6: percent of the total).
+/// A lone group settles at α/(1+α) of the pool: docs/references.md, "H3C reference" (table 6:
+/// percent of the total).
 #[test]
 fn a_lone_dynamic_group_settles_at_the_seeds_share() {
     for (percent, share) in [

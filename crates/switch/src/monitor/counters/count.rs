@@ -36,9 +36,11 @@ pub enum DropReason {
     Watchdog,
     /// No memory for the copy of a flooded frame.
     NoCopy,
-    /// The port that the frame was queued on went down, or the switch stopped before it could leave.
+    /// The port that the frame was queued on went down, or the switch stopped before it could
+    /// leave.
     PortDown,
-    /// With the tag that it would leave with it is longer than the interface can send, or than memory has room for.
+    /// With the tag that it would leave with it is longer than the interface can send, or than
+    /// memory has room for.
     MtuExceeded,
 }
 

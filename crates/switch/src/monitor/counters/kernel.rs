@@ -2,7 +2,8 @@
 //!
 //! Source: docs/kernel-behavior.md.
 
-/// What the kernel counts of one interface. All since the start, however often the port was closed and opened since.
+/// What the kernel counts of one interface. All since the start, however often the port was closed
+/// and opened since.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     /// Frames that found the fill ring empty.
@@ -29,11 +30,13 @@ pub struct KernelCounters {
     pub tx_down: u64,
     /// Completions of frames that the port had not sent, or that were completed before: ignored.
     pub tx_stray_frames: u64,
-    /// Frames received in memory that the port had not posted, or that had been received before: ignored.
+    /// Frames received in memory that the port had not posted, or that had been received before:
+    /// ignored.
     pub rx_stray_frames: u64,
     /// Frames that waited in an RX ring when it was closed, as the port went down.
     pub rx_closed_frames: u64,
-    /// Frames longer than 9238 bytes, which no port takes in: several that were merged, or one that was to be segmented.
+    /// Frames longer than 9238 bytes, which no port takes in: several that were merged, or one that
+    /// was to be segmented.
     pub rx_too_long_frames: u64,
 }
 

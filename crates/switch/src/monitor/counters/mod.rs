@@ -1,9 +1,11 @@
-//! What the switch counts, and the snapshot in which it hands the counts out. Every drop is counted where it happens,
-//! with its reason; nothing is sampled.
+//! What the switch counts, and the snapshot in which it hands the counts out. Every drop is counted
+//! where it happens, with its reason; nothing is sampled.
 //!
-//! A new counter is a field here (or in `counters/`), a field of the same name in `proto/sluice/v1/control.proto` with a comment that says what
-//! it counts, and wherever people should see it a column of `sluice show`. The conversion between the two, the JSON (of
-//! the simulator too), the help and `sluice show counters` follow by themselves; the compiler says if either is missing.
+//! A new counter is a field here (or in `counters/`), a field of the same name in
+//! `proto/sluice/v1/control.proto` with a comment that says what it counts, and wherever people
+//! should see it a column of `sluice show`. The conversion between the two, the JSON (of
+//! the simulator too), the help and `sluice show counters` follow by themselves; the compiler says
+//! if either is missing.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,13 +67,16 @@ pub struct Snapshot {
     pub memory_frames: u64,
     /// Frames of the memory that nobody holds.
     pub memory_free_frames: u64,
-    /// Frames of the memory in the ports' rings: fill, received and not taken, with the kernel to be sent.
+    /// Frames of the memory in the ports' rings: fill, received and not taken, with the kernel to
+    /// be sent.
     pub memory_in_rings_frames: u64,
-    /// Events that nobody was told: more than [`crate::monitor::event::MAX_PENDING`] in one turn, or more than the daemon took.
+    /// Events that nobody was told: more than [`crate::monitor::event::MAX_PENDING`] in one turn,
+    /// or more than the daemon took.
     pub events_lost: u64,
     /// Turns of the loop since the start.
     pub loop_turns: u64,
-    /// The longest time between two turns of the loop in which the loop was not asleep, since the start.
+    /// The longest time between two turns of the loop in which the loop was not asleep, since the
+    /// start.
     pub loop_worst_stall_ns: u64,
     /// The time between turns, sleep apart, in all.
     pub loop_awake_ns: u64,
@@ -80,7 +85,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Without what the loop adds of itself, its turns and where memory is: what two loops of one switch agree on.
+    /// Without what the loop adds of itself, its turns and where memory is: what two loops of one
+    /// switch agree on.
     pub fn without_loop(self) -> Self {
         Self {
             memory_free_frames: 0,
@@ -97,15 +103,16 @@ impl Snapshot {
 /// Times that turns of a loop are told apart by.
 pub const TURN_TIMES: usize = 24;
 
-/// The place of a turn that began so long after the one before: 0 for less than 1 µs, 1 for less than 2 µs, 2 for less than
-/// 4 µs, and so on; the last for 4.2 s and more.
+/// The place of a turn that began so long after the one before: 0 for less than 1 µs, 1 for less
+/// than 2 µs, 2 for less than 4 µs, and so on; the last for 4.2 s and more.
 #[inline]
 pub fn turn_time(nanos: Nanos) -> usize {
     let micros = nanos / 1000;
     ((u64::BITS - micros.leading_zeros()) as usize).min(TURN_TIMES - 1)
 }
 
-/// What ports counted that are there no more, so that what passed through them stays in the account.
+/// What ports counted that are there no more, so that what passed through them stays in the
+/// account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedPorts {
     /// Ports that were removed.

@@ -11,8 +11,10 @@ use serde::{Serialize, Serializer};
 
 /// One port.
 ///
-/// Conservation (docs/behavior.md, "Invariants", 5), over all ports, those that were removed included, once idle: Σ received + flood copies = Σ transmitted + Σ drops
-/// + Σ lost by the kernel. Frames that the kernel lost count where they were to leave, and so do drops for `PortDown`.
+/// Conservation (docs/behavior.md, "Invariants", 5), over all ports, those that were removed
+/// included, once idle: Σ received + flood copies = Σ transmitted + Σ drops
+/// + Σ lost by the kernel. Frames that the kernel lost count where they were to leave, and so do
+///   drops for `PortDown`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortSnapshot {
     /// The port's name.
@@ -58,13 +60,15 @@ pub struct PortSnapshot {
     pub drops: [FrameCount; DropReason::ALL.len()],
     /// Of these the frames that came in here and were dropped before they had a place in any queue.
     pub input_dropped: FrameCount,
-    /// … and those that were to leave here: tail drops, WRED, too long ones, and what waited for a port that went down.
+    /// … and those that were to leave here: tail drops, WRED, too long ones, and what waited for a
+    /// port that went down.
     pub output_dropped: FrameCount,
     /// Data frames that the kernel took and lost (`sendto` said EBUSY).
     pub kernel_lost_frames: u64,
     /// … of no-drop priorities: a broken promise.
     pub kernel_lost_no_drop_frames: u64,
-    /// PFC and PAUSE frames that it took and lost: they count as sent, and the peer has not heard them.
+    /// PFC and PAUSE frames that it took and lost: they count as sent, and the peer has not heard
+    /// them.
     pub kernel_lost_pfc_frames: u64,
     /// Most bytes that were with the kernel at once.
     pub in_flight_peak_bytes: u64,
@@ -72,7 +76,8 @@ pub struct PortSnapshot {
     pub pfc_received: PfcCount,
     /// PFC frames that went out.
     pub pfc_sent: PfcCount,
-    /// Frames of ethertype 0x8808 that are no PFC or PAUSE (another destination, wrong opcode, too short).
+    /// Frames of ethertype 0x8808 that are no PFC or PAUSE (another destination, wrong opcode, too
+    /// short).
     pub pfc_malformed_frames: u64,
     /// 802.3x PAUSE frames that came in; obeyed where `flow_control` says so.
     pub pause_received_frames: u64,
@@ -227,8 +232,9 @@ pub struct QueueSnapshot {
     pub threshold_cells: Option<u32>,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
-    /// What 100 % of its use is: the guaranteed cells and the tail-drop threshold together; without a threshold, or with a
-    /// static one that is more than the pool, the guaranteed cells and the pool.
+    /// What 100 % of its use is: the guaranteed cells and the tail-drop threshold together; without
+    /// a threshold, or with a static one that is more than the pool, the guaranteed cells and
+    /// the pool.
     pub allowed_cells: u32,
     /// The usage threshold, in percent of `allowed_cells`.
     pub usage_percent: u8,

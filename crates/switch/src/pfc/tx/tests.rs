@@ -27,7 +27,8 @@ fn refreshed_for_the_fastest_reading() {
     }
 }
 
-/// XOFF that was lost is told again soon, but not at once, and so is XON, which is repeated once in any case.
+/// XOFF that was lost is told again soon, but not at once, and so is XON, which is repeated once in
+/// any case.
 #[test]
 fn what_was_lost_is_told_again() {
     let mut sender = PfcSender::new(timing(10_000_000));
@@ -143,7 +144,8 @@ fn what_has_not_left_is_not_repeated() {
     assert!(sender.is_due(Instant(2000)));
 }
 
-/// A guard has paused the peer while nobody was at home; now XON is due, or XOFF goes on being refreshed.
+/// A guard has paused the peer while nobody was at home; now XON is due, or XOFF goes on being
+/// refreshed.
 #[test]
 fn what_a_guard_told_counts_as_told() {
     let mut sender = PfcSender::new(timing(100));
@@ -185,7 +187,8 @@ fn a_link_is_told_as_a_priority_is() {
     assert_eq!((sender.pause_frames(), sender.count()), (4, PfcCount::default()));
 }
 
-/// Settings that change PFC for PAUSE, or back: what the peer was told in one way ends in it, before the other begins.
+/// Settings that change PFC for PAUSE, or back: what the peer was told in one way ends in it,
+/// before the other begins.
 #[test]
 fn what_was_told_in_one_way_is_taken_back_in_it() {
     for (of_link, old, new) in [

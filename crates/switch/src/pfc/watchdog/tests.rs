@@ -1,4 +1,5 @@
-//! The state machine alone: its transition table, its times, storms that must be found, and all that is none.
+//! The state machine alone: its transition table, its times, storms that must be found, and all
+//! that is none.
 
 use super::*;
 use crate::settings::StormLimit;
@@ -176,8 +177,9 @@ impl Random {
     }
 }
 
-/// A thousand storms after some ordinary pauses, at both precisions and in Inspur's manner, with an owner that looks at random times,
-/// but never later than a tick: none is missed, and each is found, and restored, in more than its time and no more than a tick.
+/// A thousand storms after some ordinary pauses, at both precisions and in Inspur's manner, with an
+/// owner that looks at random times, but never later than a tick: none is missed, and each is
+/// found, and restored, in more than its time and no more than a tick.
 #[test]
 fn no_storm_is_missed() {
     for seed in 0..1000 {
@@ -243,9 +245,10 @@ fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
     assert_eq!(watch.look(STUCK, deadline), Some(Change::Began { stuck_ns: 50 * MS + 1 }));
 }
 
-/// Ten million steps in the life of priorities that are no storm, however bad they look: pauses without anything that waits, for
-/// hours; pauses a nanosecond shorter than the detection time; pauses on and off all the time, with a queue that drains
-/// frame by frame in between; looks at any time. No alarm.
+/// Ten million steps in the life of priorities that are no storm, however bad they look: pauses
+/// without anything that waits, for hours; pauses a nanosecond shorter than the detection time;
+/// pauses on and off all the time, with a queue that drains frame by frame in between; looks at any
+/// time. No alarm.
 #[test]
 fn what_moves_is_no_storm() {
     const STEPS: u64 = 10_000_000;

@@ -1,4 +1,5 @@
-//! The collector of the demo: `sluice collector` beside the daemon, and what it received in the end.
+//! The collector of the demo: `sluice collector` beside the daemon, and what it received in the
+//! end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -115,7 +116,8 @@ fn summary(messages: &[Value]) -> Received {
     received
 }
 
-/// The numbers of some keys at a place, "a of b", for each port where the first of them is not zero.
+/// The numbers of some keys at a place, "a of b", for each port where the first of them is not
+/// zero.
 fn rows(rows: &Value, keys: &[&str], place: usize) -> Vec<String> {
     let at = |row: &Value, key: &str| -> u64 {
         let list = row[key].as_str().and_then(|text| serde_json::from_str::<Vec<u64>>(text).ok());

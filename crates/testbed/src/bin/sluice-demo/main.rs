@@ -1,7 +1,8 @@
-//! The demo: two hosts send more than one port can carry, half of it on a priority that must not lose a frame.
+//! The demo: two hosts send more than one port can carry, half of it on a priority that must not
+//! lose a frame.
 //!
-//! It builds the network in namespaces, runs the real daemon and the real hosts in it, shows what they report, judges
-//! it, and removes everything.
+//! It builds the network in namespaces, runs the real daemon and the real hosts in it, shows what
+//! they report, judges it, and removes everything.
 
 mod collector;
 mod scene;

@@ -1,4 +1,5 @@
-//! What there is to see at one moment: plain numbers, taken from the hosts' reports and the switch's snapshot.
+//! What there is to see at one moment: plain numbers, taken from the hosts' reports and the
+//! switch's snapshot.
 
 use std::time::Duration;
 

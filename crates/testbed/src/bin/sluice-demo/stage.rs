@@ -18,14 +18,15 @@ const OFFERED_BPS: u64 = 600_000_000;
 const FRAME_BYTES: u64 = 1000;
 /// Rate of the port that everything must pass, in bit/s.
 const SLOW_BPS: u64 = 500_000_000;
-/// The priorities, with their queues (the usual map of 802.1p priority to local precedence): the no-drop one first.
+/// The priorities, with their queues (the usual map of 802.1p priority to local precedence): the
+/// no-drop one first.
 const PRIORITIES: [(u8, usize); 2] = [(3, 3), (0, 2)];
 const SENDERS: [&str; 2] = ["sender1", "sender2"];
 const RECEIVER: &str = "receiver";
 
-/// The switch of the demo. Headroom is for what a sender may still send while a loop, its own or the switch's, is held up:
-/// 16384 cells are 4096 frames, 55 ms of 600 Mbit/s. The speeds of the senders' ports are those of their hosts, since pause
-/// times count in bits.
+/// The switch of the demo. Headroom is for what a sender may still send while a loop, its own or
+/// the switch's, is held up: 16384 cells are 4096 frames, 55 ms of 600 Mbit/s. The speeds of the
+/// senders' ports are those of their hosts, since pause times count in bits.
 fn config(pfc: bool) -> String {
     let mode = if pfc { "on" } else { "off" };
     let mut text = format!(
@@ -274,7 +275,8 @@ fn total(snapshot: &Snapshot, sent: &[Report], received: &Report, priority: u8, 
     }
 }
 
-/// Frames of a priority that the switch dropped: for want of room where they came in, or before the queue they were for.
+/// Frames of a priority that the switch dropped: for want of room where they came in, or before the
+/// queue they were for.
 fn dropped(snapshot: &Snapshot, priority: u8, queue: usize) -> u64 {
     let frames = |count: Option<control::v1::Count>| count.map_or(0, |count| count.frames);
     let by =

@@ -54,7 +54,8 @@ pub fn megabits(bps: u64) -> String {
     format!("{} M", thousands((bps + 500_000) / 1_000_000))
 }
 
-/// A part of a whole in percent, one digit after the point; never "0.0" or "100.0" for what is not quite so.
+/// A part of a whole in percent, one digit after the point; never "0.0" or "100.0" for what is not
+/// quite so.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0".to_string();

@@ -1,4 +1,5 @@
-//! What the run means, in sentences that need no knowledge of switches, each with whether it is as it should be.
+//! What the run means, in sentences that need no knowledge of switches, each with whether it is as
+//! it should be.
 
 use std::time::Duration;
 use testbed::thousands;
@@ -18,8 +19,8 @@ pub struct Finding {
 /// Least part of its rate that the slow port must carry, in thousandths.
 const CARRIED_AT_LEAST: u64 = 980;
 
-/// The longest stall of the switch's loop that the headroom of the demo bears, with a reserve for what a host may take at
-/// the same time.
+/// The longest stall of the switch's loop that the headroom of the demo bears, with a reserve for
+/// what a host may take at the same time.
 const BEARABLE_STALL: Duration = Duration::from_millis(30);
 
 /// Judges a run.
