@@ -1,7 +1,7 @@
 //! What the end-to-end tests share: configurations, the run of a few hosts through a switch, and
 //! what is read from it.
 //!
-//! Each test makes its own [`Bed`]; a bed waits until no other is in use, so the tests run one
+//! Each test makes its own [`Testbed`]; a bed waits until no other is in use, so the tests run one
 //! after the other however they are started. Programs under test are found by [`testbed::binary`].
 
 mod capture;

@@ -1,5 +1,5 @@
 //! Headroom that holds, written into a file: of each no-drop priority what may still arrive after
-//! XOFF ([`headroom::Link`]), and what software adds ([`headroom::Software`]); of the headroom pool
+//! XOFF ([`headroom::LinkParams`]), and what software adds ([`headroom::HostDelay`]); of the headroom pool
 //! what all of them together may take; and as many cells in all that none of it is taken from the
 //! shared area. Values that hold already, comments and layout stay as they are.
 //!

@@ -8,8 +8,8 @@
 //!   ├───▶ Mailbox ◀─▶ Handle: the daemon
 //!   └───▶ Wait: xdp::Waiter
 //! ```
-//! Pure: what a port and a sleep are made of is behind [`Port`] and [`Wait`], time is a parameter,
-//! and a simulated software switch takes the very same [`Turn`].
+//! Pure: what a port and a sleep are made of is behind [`Port`] and [`Sleeper`], time is a parameter,
+//! and a simulated software switch takes the very same [`Iteration`].
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -168,6 +168,6 @@ pub trait Port {
     }
 
     /// Appends the descriptors that become readable when a frame comes in, if it has any; see
-    /// [`crate::Wait`].
+    /// [`crate::Sleeper`].
     fn poll_fds(&self, _out: &mut Vec<RawFd>) {}
 }

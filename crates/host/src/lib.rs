@@ -1,9 +1,9 @@
 //! The endpoint that a veth needs: no kernel host obeys PFC there, this one does.
 //!
 //! `sluice host` is [`run`] with [`Args`]. The pure parts know neither clock nor socket: when a
-//! flow's frames fall due ([`pace`]), the host's own speed ([`shaper`]), the eight queues in which
+//! flow's frames fall due ([`pacer`]), the host's own speed ([`shaper`]), the eight queues in which
 //! these two meet pauses and congestion marks ([`egress`], [`endpoint`]); the frame format
-//! ([`frame`]), and what arrived ([`sequences`], [`receiver`]). [`host`] joins them over any port;
+//! ([`frame`]), and what arrived ([`sequence_tracker`], [`receiver`]). [`host`] joins them over any port;
 //! `run.rs` gives it an interface, a clock, signals and an output.
 #![forbid(unsafe_code)]
 

@@ -59,7 +59,7 @@ impl Links {
     }
 
     /// The first frame on a line, which is PFC, has arrived: it is kept back until it is obeyed
-    /// ([`Wires::obey`]).
+    /// ([`Links::obey`]).
     pub(crate) fn keep_back(&mut self, line: usize) {
         let this = &mut self.lines[line];
         let Some(place) = this.landed(&mut self.queue) else { return };

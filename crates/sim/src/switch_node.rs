@@ -4,7 +4,7 @@
 //! A chip acts at once: a frame that has arrived is switched, and whenever a line is free the next
 //! frame goes out. A software switch looks at its ports once a turn, takes what came in since,
 //! hands each line what may leave, and sees then which frames have left: it takes the daemon's own
-//! turn ([`Turn`]), over lines. Of either kind, a frame gets its marks and tags as it goes out on a
+//! turn ([`Iteration`]), over lines. Of either kind, a frame gets its marks and tags as it goes out on a
 //! line.
 
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::netns::Namespace;
 
-/// A host's place: its namespace, with the one interface [`Station::INTERFACE`], and the port it is
+/// A host's place: its namespace, with the one interface [`Endpoint::INTERFACE`], and the port it is
 /// plugged into.
 #[derive(Debug, Clone)]
 pub struct Endpoint {

@@ -137,7 +137,7 @@ impl Testbed {
     /// A silent host on a NIC of this machine that a cable joins to another, which becomes the
     /// switch's end: the pair that `cargo xtask vm --cables` has for a station of this number.
     /// As docs/behavior.md says, "What an interface does to frames", the switch's end
-    /// leaves tags and PAUSE alone; with [`Bed::set_queues`] it has so many queues, which flows are
+    /// leaves tags and PAUSE alone; with [`Testbed::set_queues`] it has so many queues, which flows are
     /// spread over.
     pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);

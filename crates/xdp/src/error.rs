@@ -127,7 +127,7 @@ pub enum Error {
         /// The rule that is broken.
         reason: &'static str,
     },
-    /// A [`crate::PortSetup`] that cannot be.
+    /// A [`crate::PortConfig`] that cannot be.
     #[error("interface {interface}: {reason}")]
     BadSetup {
         /// The interface's name.

@@ -2,10 +2,10 @@
 //!
 //! [`Umem`] is the memory that all ports share, the switch's; a zero-copy port has one of its own
 //! besides, which nobody else sees. [`XdpPort`] a port on an interface: what `dataplane` asks of a
-//! [`Port`](dataplane::Port). [`Keeper`] closes and opens one while its loop goes on. [`Waiter`]
-//! lets a loop [`Wait`](dataplane::Wait) until a port has something for it.
+//! [`Port`](dataplane::Port). [`PortOpener`] closes and opens one while its loop goes on. [`Waiter`]
+//! lets a loop [`Wait`](dataplane::Sleeper) until a port has something for it.
 //!
-//! What a loop calls logs nothing, since a log can make it wait: [`dataplane::Trouble`] goes to the
+//! What a loop calls logs nothing, since a log can make it wait: [`dataplane::PortFault`] goes to the
 //! daemon instead.
 //!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel-behavior.md.

@@ -1,7 +1,7 @@
 //! Reading a TOML file with the place of everything in it, so that every mistake can be shown where
 //! it is. The configuration is read by it, and the simulator's scenarios are.
 //!
-//! A reader takes each setting of a [`Section`] by its name, notes in [`Report`] what is wrong, and
+//! A reader takes each setting of a [`Section`] by its name, notes in [`Diagnostics`] what is wrong, and
 //! goes on, so that one run finds all mistakes; [`Section::finish`] notes what nobody took.
 
 use toml::de::DeTable;

@@ -1,7 +1,7 @@
 //! `[port-defaults]` and `[port.NAME]`: the tables of the file, and the settings that come of them.
 //!
 //! Both have the same settings and are read the same way, into a [`PortTable`]. A [`Port`] looks
-//! each setting up in its own table, then in the defaults ([`Layers`]).
+//! each setting up in its own table, then in the defaults ([`Overrides`]).
 
 use std::ops::RangeInclusive;
 

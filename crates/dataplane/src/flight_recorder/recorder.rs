@@ -9,7 +9,7 @@
 //! and lengths, which the replay compares.
 //!
 //! Rule: the loop never waits and never allocates for its recorder. It fills chunks that the daemon
-//! hands it by a [`Reel`]; if there is none left, the segment breaks off, and the next one begins
+//! hands it by a [`ChunkPool`]; if there is none left, the segment breaks off, and the next one begins
 //! when there is one again. Nothing is recorded of the gap and nothing else suffers. Every second a
 //! new segment begins, so that the oldest can be forgotten. Source: `docs/recorder.md`.
 

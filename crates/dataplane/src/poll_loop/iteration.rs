@@ -1,7 +1,7 @@
 //! A turn of a loop, one breath: for each port take what has left and what came in; do what is due;
 //! for each port send.
 //!
-//! The daemon takes turns as fast as its core lets it ([`crate::Core`]), a simulated software
+//! The daemon takes turns as fast as its core lets it ([`crate::PollLoop`]), a simulated software
 //! switch once in so many microseconds of virtual time (`sim`): the same turn, over ports of
 //! another make. Nothing here reads a clock; `now` is the time of the whole turn.
 //!

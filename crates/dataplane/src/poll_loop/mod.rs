@@ -1,4 +1,4 @@
-//! One core's loop: it reads the clock, takes a turn ([`Turn`]), answers the daemon, and sleeps
+//! One core's loop: it reads the clock, takes a turn ([`Iteration`]), answers the daemon, and sleeps
 //! when nothing has moved for a while; told to stop, it drains. Source: `docs/architecture.md`,
 //! "The way of a frame".
 

@@ -2,7 +2,7 @@
 //!
 //! Rule: a configuration is applied whole or not at all. The file is read again, checked whole and
 //! compared with what runs; where anything differs that only a restart changes, nothing is applied.
-//! Each port has a place in the switch ([`Places`]), which it keeps for as long as it is there.
+//! Each port has a place in the switch ([`PortSlots`]), which it keeps for as long as it is there.
 
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,7 @@ impl RunningConfig {
         &self.file
     }
 
-    /// The configuration, as it was read, but for [`Live::with_pfc`].
+    /// The configuration, as it was read, but for [`RunningConfig::with_pfc`].
     pub fn config(&self) -> &Config {
         &self.config
     }

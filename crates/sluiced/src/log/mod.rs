@@ -1,4 +1,4 @@
-//! The daemon's log: lines on standard error, limited in number ([`limit`]) and written by a thread
+//! The daemon's log: lines on standard error, limited in number ([`rate_limit`]) and written by a thread
 //! of their own ([`writer`]), so that no reader of the log, slow or gone, holds up the switch.
 //! Source: docs/architecture.md, "Logs".
 

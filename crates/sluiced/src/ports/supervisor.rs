@@ -2,7 +2,7 @@
 //! When to do what is [`crate::ports::fsm`]'s rule.
 //!
 //! A port that a reload adds is opened before the loop hears of it, so that one that cannot be
-//! opened is refused and nothing has changed ([`Lives::prepare`]). One that it removes leaves its
+//! opened is refused and nothing has changed ([`PortSupervisor::prepare`]). One that it removes leaves its
 //! place once its sockets are closed and the loop has its frames back.
 //!
 //! A port's sockets are only closed once the guard has forgotten them: their numbers may soon be

@@ -15,12 +15,12 @@
 //! thresholds, and the example Configuring PFC thresholds). SONiC's figure: docs/references.md,
 //! "SONiC".
 //!
-//! The H3C reference also recommends headroom by length of the cable ([`Link::h3c_cells`]). That
+//! The H3C reference also recommends headroom by length of the cable ([`LinkParams::h3c_cells`]). That
 //! contradicts its formula, which needs more than the defaults even for a few metres; the formula
 //! is what holds in the worst case.
 //!
 //! In software both loops may be held up by others on their cores, and the peer's kernel has frames
-//! that a pause cannot call back: [`Software`] is the part of the "cable" that no metre of it
+//! that a pause cannot call back: [`HostDelay`] is the part of the "cable" that no metre of it
 //! explains.
 
 use crate::buffer::cell::CellSize;

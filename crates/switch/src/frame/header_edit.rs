@@ -1,7 +1,7 @@
 //! Edits: what is still to be done to the bytes of a frame that leaves.
 //!
 //! Rule: the switch decides what a frame leaves with, and writes none of it: it remembers what is
-//! to be done, and hands that out with the frame ([`crate::Outgoing`]). Whoever serves the port
+//! to be done, and hands that out with the frame ([`crate::TxDesc`]). Whoever serves the port
 //! does it before the frame is sent: a core that does not switch, where one serves the port. In
 //! this order: the tag is put on, named or taken off ([`crate::forwarding::vlan`]), CE set
 //! ([`crate::egress::wred`]), then PCP and DSCP ([`crate::frame::remark`]); IPv4 checksums are

@@ -1,4 +1,4 @@
-//! Where frames lie. Through [`Memory`] headers are read, edits made
+//! Where frames lie. Through [`FrameMemory`] headers are read, edits made
 //! ([`crate::frame::header_edit`]), and flooded frames copied; the daemon's is a UMEM,
 //! tests and benches use [`HeapMemory`]. The switch itself touches the bytes of flooded frames,
 //! which it copies, and of PFC frames, no others.

@@ -94,7 +94,7 @@ pub enum FloodType {
 }
 
 impl FloodType {
-    /// Those that are flooded, in the order of arrays by [`Cast::place`].
+    /// Those that are flooded, in the order of arrays by [`FloodType::place`].
     pub const FLOODED: [FloodType; 3] =
         [FloodType::Broadcast, FloodType::Multicast, FloodType::UnknownUnicast];
 
@@ -107,7 +107,7 @@ impl FloodType {
         }
     }
 
-    /// Its place in arrays of what is flooded; of [`Cast::Known`] there is none.
+    /// Its place in arrays of what is flooded; of [`FloodType::Known`] there is none.
     pub fn place(self) -> Option<usize> {
         (self as usize).checked_sub(1)
     }

@@ -2,7 +2,7 @@
 //!
 //! Rule: whatever drops a frame of a no-drop priority, that is an event of its port, priority and
 //! reason: within the turn, then once a second at most while it lasts, with all frames since. What
-//! has no room at ingress has an event of its own ([`crate::pipeline::drops`]), and so has what the
+//! has no room at ingress has an event of its own (`pipeline::drops`), and so has what the
 //! kernel loses ([`crate::monitor::kernel_tx_loss`]). What a flood limit drops is no loss: the
 //! operator asked for it. Source: docs/behavior.md, "Drops"; docs/events.md, `no_drop_dropped`.
 

@@ -6,7 +6,7 @@
 //! is *stormed*: its action is in force, and nothing is detected, until it is restored. A queue
 //! that is slow, empty, or paused on and off is none of that.
 //! - Restored after a time, at the end of an interval without XOFF, once no XOFF came for a time,
-//!   or by hand ([`Restore`]). Whatever is still paused then is stuck from that instant on.
+//!   or by hand ([`Restoration`]). Whatever is still paused then is stuck from that instant on.
 //! - As many storms as the limit says, or more, within its period turn PFC off for the priority,
 //!   until the limit is lifted.
 //!
@@ -22,7 +22,7 @@
 //!   └─────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //! Times are exact: the owner looks in each turn in which a PFC frame came, each turn while a
-//! paused priority has nothing that waits, and at [`Watch::deadline`], which is a nanosecond after
+//! paused priority has nothing that waits, and at [`PriorityWatchdog::deadline`], which is a nanosecond after
 //! the time in question, since *longer* is the word.
 //!
 //! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC deadlock

@@ -248,7 +248,7 @@ impl Switch {
 
     /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due
     /// first, then data. True: some of them are to be edited before they are sent
-    /// ([`Outgoing::edit`]).
+    /// ([`TxDesc::edit`]).
     #[inline(never)]
     pub fn transmit<M: FrameMemory>(
         &mut self,

@@ -332,6 +332,6 @@ impl Default for QueueSettings {
     }
 }
 
-/// The most frames a second of each kind that a port takes in, by [`Cast::place`]; `None`: as many
+/// The most frames a second of each kind that a port takes in, by [`FloodType::place`]; `None`: as many
 /// as come.
 pub type FloodLimits = [Option<u32>; 3];

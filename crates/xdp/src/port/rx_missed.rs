@@ -4,7 +4,7 @@
 //! Rule: it is what the interface counts as `rx_missed_errors` and `rx_fifo_errors` (of which
 //! drivers use the one or the other), by how much that rises while a port is open on it. A driver
 //! may have to ask its device, which takes time: so a thread asks that may wait
-//! ([`crate::Keeper`]), and the port's loop takes what is new.
+//! ([`crate::PortOpener`]), and the port's loop takes what is new.
 //! Source: docs/kernel-behavior.md, "Zero-copy"; linux/if_link.h, `struct rtnl_link_stats64`.
 
 /// How far the count of an interface had come when it was last looked at.

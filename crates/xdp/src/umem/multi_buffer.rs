@@ -92,7 +92,7 @@ impl Umem {
         Some(FrameId::new(chunks[0]))
     }
 
-    /// What [`Memory::make_room`] does where `len` is more than a chunk has.
+    /// What [`FrameMemory::make_room`] does where `len` is more than a chunk has.
     #[cold]
     pub(crate) fn make_room_in_chain(&mut self, index: usize, len: usize) -> bool {
         let (_, count) = self.chunks(index);
@@ -112,7 +112,7 @@ impl Umem {
         true
     }
 
-    /// What [`Memory::copy`] does where `len` is more than a chunk has.
+    /// What [`FrameMemory::copy`] does where `len` is more than a chunk has.
     #[cold]
     pub(crate) fn copy_chain(&mut self, from: usize, to: usize, len: usize) {
         let (from, have) = self.chunks(from);
@@ -124,7 +124,7 @@ impl Umem {
         }
     }
 
-    /// What [`Memory::whole`] does where `len` is more than a chunk has.
+    /// What [`FrameMemory::whole`] does where `len` is more than a chunk has.
     #[cold]
     pub(crate) fn whole_chain(
         &mut self,
