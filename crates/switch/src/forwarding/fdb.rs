@@ -214,31 +214,37 @@ impl Fdb {
         (self.shares[port].entries.into(), self.shares[port].refused)
     }
 
-    /// Makes a static entry, or moves one.
+    /// Makes a static entry, or moves one. It takes the place of a learned entry where there is no
+    /// room: it is wanted more than any of these.
     pub fn set_static(&mut self, address: FdbKey, port: usize) {
         let entry = Entry { address, seen_tick: STATIC, port: port as u32 };
         let home = self.slot_of(address);
-        let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
-        match chain.find(|&index| self.slots[index].address == address) {
-            Some(index) => {
-                let before = self.slots[index];
-                if before.seen_tick != STATIC {
-                    self.give_back(before.port as usize);
-                }
-                self.slots[index] = entry;
+        let chain = self.chain(home);
+        let is_full = self.entries >= self.max_entries || chain.len() == MAX_PROBES;
+        let is_learned = |index: &usize| self.slots[*index].seen_tick != STATIC;
+        let known = chain.iter().copied().find(|&index| self.slots[index].address == address);
+        let replaced = known.or_else(|| chain.iter().copied().find(|index| is_full && is_learned(index)));
+        if let Some(index) = replaced {
+            let before = self.slots[index];
+            if before.seen_tick != STATIC {
+                self.give_back(before.port as usize);
             }
-            None => {
-                // It is wanted more than any that was learned.
-                let learned = |index: &usize| self.slots[*index].seen_tick != STATIC;
-                let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
-                let is_full = self.entries >= self.max_entries
-                    || !chain.clone().any(|index| self.slots[index].address.is_empty());
-                if is_full && let Some(index) = chain.find(learned) {
-                    self.remove(index);
-                }
-                self.note(address, STATIC, port as u32, home);
-            }
+            self.slots[index] = entry;
+            return;
         }
+        // The chain has an empty slot, but the table has all entries that it may have.
+        let is_learned = |entry: &Entry| !entry.address.is_empty() && entry.seen_tick != STATIC;
+        if is_full && let Some(index) = self.slots.iter().position(is_learned) {
+            self.remove(index);
+        }
+        self.note(address, STATIC, port as u32, home);
+    }
+
+    /// The slots in use from `home` on that a look-up reads: it stops at the first empty one, so
+    /// nothing is put behind that.
+    fn chain(&self, home: usize) -> Vec<usize> {
+        let chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
+        chain.take_while(|&index| !self.slots[index].address.is_empty()).collect()
     }
 
     /// Forgets a static entry.

@@ -46,6 +46,36 @@ fn static_entries_stay() {
     assert_eq!((ports, bridge.counts().0), ([None, Some(5), Some(4)], 2), "what was learned is none");
 }
 
+/// Counts the table's slots again: entries, and learned entries of each port. Every entry is found.
+fn recount(fdb: &Fdb) -> (u64, Vec<u64>) {
+    let used = || fdb.slots.iter().filter(|entry| !entry.address.is_empty());
+    for entry in used() {
+        assert_eq!(fdb.look_up(entry.address, Instant(0)), Some(entry.port as usize), "{entry:?}");
+    }
+    let learned =
+        |port| used().filter(|entry| entry.seen_tick != STATIC && entry.port == port).count() as u64;
+    (used().count() as u64, (0..8).map(learned).collect())
+}
+
+#[test]
+fn static_entries_take_the_places_of_learned_ones_in_a_full_table() {
+    let mut fdb = Fdb::new(&BridgeSettings { max_entries: 100, ..BridgeSettings::default() });
+    for n in 0..150 {
+        fdb.learn(mac(n), 0, Instant(0));
+    }
+    let (_, full, _) = fdb.counts();
+    for n in 0..100 {
+        fdb.set_static(mac(1000 + n), 1);
+        let (entries, learned) = recount(&fdb);
+        assert_eq!((entries, learned[0]), (100, 99 - u64::from(n)), "after static entry {n}");
+        assert_eq!((fdb.counts(), fdb.port_counts(0).0), ((100, full, 0), learned[0]));
+    }
+    (0..100).for_each(|n| fdb.forget_static(mac(1000 + n)));
+    assert_eq!((fdb.counts().0, fdb.port_counts(0).0), (0, 0));
+    fdb.learn(mac(1), 0, Instant(0));
+    assert_eq!(fdb.look_up(mac(1), Instant(0)), Some(0), "the port learns again");
+}
+
 #[test]
 fn a_full_table_learns_no_more_and_counts_it() {
     let mut bridge = Fdb::new(&BridgeSettings { max_entries: 100, ..BridgeSettings::default() });
@@ -182,6 +212,41 @@ proptest! {
                 if !near {
                     prop_assert_eq!(bridge.look_up(mac(n), Instant(now)), known);
                 }
+            }
+        }
+    }
+
+    /// Random learning, static entries made, moved and forgotten, and ports going down, in tables so small that
+    /// they are full and chains are long: what is counted is there, and no static entry is refused.
+    #[test]
+    fn counts_are_those_of_the_slots(
+        steps in proptest::collection::vec((0_u32..300, 0_usize..8, 0_u8..40), 1..1000),
+        max_entries in 40_usize..100,
+        max_entries_per_port in 4_usize..40,
+    ) {
+        let mut fdb = Fdb::new(&BridgeSettings { max_entries, max_entries_per_port, ..BridgeSettings::default() });
+        let mut fixed = HashMap::<u32, usize>::new();
+        for (n, port, action) in steps {
+            match action {
+                0 => fdb.forget_port(port),
+                1..8 if fixed.len() < 20 || fixed.contains_key(&n) => {
+                    fdb.set_static(mac(n), port);
+                    fixed.insert(n, port);
+                }
+                8..12 => {
+                    fdb.forget_static(mac(n));
+                    fixed.remove(&n);
+                }
+                _ => fdb.learn(mac(n), port, Instant(0)),
+            }
+            let (entries, learned) = recount(&fdb);
+            prop_assert!(entries <= max_entries as u64);
+            prop_assert_eq!(fdb.counts().0, entries);
+            for (port, learned) in learned.into_iter().enumerate() {
+                prop_assert_eq!(fdb.port_counts(port).0, learned);
+            }
+            for (&n, &port) in &fixed {
+                prop_assert_eq!(fdb.look_up(mac(n), Instant(0)), Some(port));
             }
         }
     }
