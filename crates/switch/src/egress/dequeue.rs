@@ -111,6 +111,9 @@ impl Egress {
     #[inline]
     fn note_sent(&mut self, backlogged: FifoSet, in_flight_bytes: u32) {
         (self.backlogged, self.in_flight_bytes) = (backlogged, in_flight_bytes);
+        if self.pause_map.is_lingering() {
+            self.pause_map.settle(backlogged);
+        }
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(in_flight_bytes);
     }
 

@@ -8,6 +8,7 @@
 
 mod dequeue;
 pub mod frame_queue;
+pub(crate) mod pause_map;
 pub mod queue;
 pub mod queue_limits;
 mod reconfigure;
@@ -18,6 +19,7 @@ pub mod wred;
 
 use crate::buffer::pool::Pools;
 use crate::egress::frame_queue::{FrameList, FrameQueues};
+use crate::egress::pause_map::PauseMap;
 use crate::egress::queue::Queue;
 use crate::egress::queue_limits::EgressLimits;
 use crate::egress::scheduler::Scheduler;
@@ -100,7 +102,7 @@ pub struct Egress {
     /// For WRED: the same on every run of the same port number.
     random: Random,
     /// What a pause of each priority stops.
-    fifos_of_priorities: [FifoSet; PRIORITIES],
+    pause_map: PauseMap,
     rewrite: RewriteSettings,
     schedule: ScheduleSettings,
     drops: [FrameCount; DropReason::ALL.len()],
@@ -133,7 +135,7 @@ impl Egress {
             pauses: PfcRxState::new(honored(settings), settings.pause_speed_bps()),
             link_pause: obeys_pause(settings),
             random: Random::new(seed),
-            fifos_of_priorities: stopped_by_pauses(settings, limits),
+            pause_map: PauseMap::new(stopped_by_pauses(settings, limits)),
             rewrite: settings.rewrite,
             schedule: settings.schedule.clone(),
             drops: Default::default(),
@@ -324,6 +326,9 @@ impl Egress {
         let (frame, &mut charge) = store.pop(fifo)?;
         if fifo.is_empty() {
             self.backlogged = self.backlogged.without(FifoSet::of(q, flooded));
+            if self.pause_map.is_lingering() {
+                self.pause_map.settle(self.backlogged);
+            }
         }
         queue.dequeue(charge.cells(), charge.class.drop_level, &mut self.random, now);
         let backlogged = self.backlogged.queues();
@@ -411,13 +416,7 @@ impl Egress {
             return FifoSet::ALL;
         }
         let priorities = self.pauses.paused(now).without(self.ignored);
-        self.stopped_by(priorities)
-    }
-
-    /// The FIFOs that pauses of these priorities stop.
-    #[inline]
-    fn stopped_by(&self, priorities: Set8) -> FifoSet {
-        priorities.into_iter().fold(FifoSet::EMPTY, |set, p| set.with(self.fifos_of_priorities[p & 7]))
+        self.pause_map.of_all(priorities)
     }
 
     /// PFC frames received.

@@ -30,7 +30,7 @@ pub struct EgressLimits {
     pub queues: [QueueLimits; PRIORITIES],
     /// Share of that above which use is a violation, in percent.
     pub usage_percent: u8,
-    /// The FIFOs that frames of each priority may be in.
+    /// The FIFOs that frames of each priority may be in, by the maps of all ports.
     pub fifos_of_priorities: [FifoSet; PRIORITIES],
 }
 
@@ -38,10 +38,11 @@ impl EgressLimits {
     /// Those of every port, in order.
     pub fn of(settings: &SwitchSettings) -> impl Iterator<Item = EgressLimits> + '_ {
         let no_drop = no_drop_queues(settings);
+        let fifos_of_priorities = fifos_of_all(settings);
         settings.ports.iter().map(move |port| EgressLimits {
             queues: std::array::from_fn(|queue| limits(settings, port, queue, no_drop.contains(queue))),
             usage_percent: settings.usage_percent,
-            fifos_of_priorities: fifos_of(settings, port),
+            fifos_of_priorities,
         })
     }
 }
@@ -77,6 +78,14 @@ fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop:
 fn typical_frame_ns(port: &PortSettings) -> Nanos {
     let speed_bps = port.speed_bps.or(port.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS);
     (TYPICAL_FRAME_BYTES * 8 * 1_000_000_000).div_ceil(speed_bps.max(1))
+}
+
+/// The FIFOs that frames of each priority may be in: the port that classifies a frame chooses its
+/// queue, whatever port it leaves by.
+fn fifos_of_all(settings: &SwitchSettings) -> [FifoSet; PRIORITIES] {
+    let ports = settings.ports.iter().filter(|port| !port.is_vacant());
+    let maps = ports.map(|port| fifos_of(settings, port));
+    maps.fold([FifoSet::EMPTY; PRIORITIES], |all, of_port| std::array::from_fn(|p| all[p].with(of_port[p])))
 }
 
 fn fifos_of(settings: &SwitchSettings, port: &PortSettings) -> [FifoSet; PRIORITIES] {

@@ -38,7 +38,7 @@ impl Egress {
             (new, _) => new,
         };
         self.watchdog.reconfigure(settings);
-        self.fifos_of_priorities = stopped_by_pauses(settings, limits);
+        self.pause_map.reconfigure(stopped_by_pauses(settings, limits), self.backlogged);
         self.rewrites = settings.rewrite != RewriteSettings::default();
         self.rewrite = settings.rewrite;
         self.longest_bytes = settings.longest_frame_bytes();

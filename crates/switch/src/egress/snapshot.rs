@@ -65,9 +65,9 @@ impl Egress {
             self.watchdog.snapshot(p, out);
         }
         self.watchdog.history(&mut out.storms);
-        let paused = if out.link_paused { FifoSet::ALL } else { self.stopped_by(paused) };
+        let paused = if out.link_paused { FifoSet::ALL } else { self.pause_map.of_all(paused) };
         for (q, out) in out.queues.iter_mut().enumerate() {
-            let priorities = (0..PRIORITIES).filter(|&p| self.fifos_of_priorities[p].queues().contains(q));
+            let priorities = (0..PRIORITIES).filter(|&p| self.pause_map.of(p).queues().contains(q));
             let flooded_frames = u64::from(self.flooded[q].frames());
             let queue = self.queues[q].snapshot(pools, now);
             *out = QueueSnapshot {

@@ -20,7 +20,7 @@ impl Egress {
     pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> PauseObservation {
         PauseObservation {
             paused_since: self.pauses.paused_since(priority, now),
-            waits: !self.backlogged.and(self.fifos_of_priorities[priority]).is_empty(),
+            waits: !self.backlogged.and(self.pause_map.of(priority)).is_empty(),
             heard_at: self.pauses.last_xoff_at(priority),
         }
     }
@@ -54,7 +54,7 @@ impl Egress {
     /// and those that PFC is off for. True: something is different now.
     pub(crate) fn apply_watchdog(&mut self) -> ((Set8, Set8), bool) {
         let (forwarding, dropping, off) = self.watchdog.in_force();
-        let (ignored, fifos) = (forwarding.with(off), self.stopped_by(dropping));
+        let (ignored, fifos) = (forwarding.with(off), self.pause_map.mapped(dropping));
         let different = (ignored, fifos) != (self.ignored, self.dropping);
         self.ignored = ignored;
         if fifos != self.dropping {
@@ -73,7 +73,7 @@ impl Egress {
 
     /// Frames of a priority's queues that left, and those that the watchdog dropped.
     pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
-        let queues = self.fifos_of_priorities[priority].queues();
+        let queues = self.pause_map.of(priority).queues();
         let queues = queues.into_iter().map(|q| self.queues[q].storm_traffic());
         queues.fold((0, 0), |(sent, dropped), (s, d)| (sent + s, dropped + d))
     }

@@ -229,12 +229,14 @@ impl Model {
     /// drops.
     fn drops_fifo(&self, out: usize, queue: usize, flooded: bool) -> bool {
         let bridge = &self.settings.bridge;
-        let known = self.settings.ports[out].classify.dot1p_to_queue;
-        let maps = match flooded {
-            true => [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue],
-            false => [Some(known), None],
+        let ports = self.settings.ports.iter().filter(|port| !port.is_vacant());
+        let maps: Vec<_> = match flooded {
+            true => {
+                [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue].into_iter().flatten().collect()
+            }
+            false => ports.map(|port| port.classify.dot1p_to_queue).collect(),
         };
-        let is_in = |p: usize| maps.iter().flatten().any(|map| usize::from(map[p]) == queue);
+        let is_in = |p: usize| maps.iter().any(|map| usize::from(map[p]) == queue);
         (0..PRIORITIES).any(|p| self.drops_storm(out, p) && is_in(p))
     }
 
