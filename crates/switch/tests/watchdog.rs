@@ -406,3 +406,29 @@ fn early_warnings_of_pfc_in_both_directions() {
     let sent: Vec<_> = events(&mut lab).into_iter().map(|told| told.1).collect();
     assert!(sent.iter().any(|event| matches!(event, Event::EarlyWarning { sent: true, .. })), "{sent:?}");
 }
+
+/// The loop is late now and then by more than a pause lasts, so the pause has run out when the
+/// refresh that waited in the ring is read. Nothing left in between: the priority is stuck all the
+/// while.
+#[test]
+fn a_loop_that_is_late_hides_no_storm() {
+    let mut lab = Lab::new(&watched(watch(PfcWdAction::Forward, Restoration::After(700 * MS))));
+    drop(lab.switch.drain_events());
+    let start = lab.now;
+    pause(&mut lab, 1 << P);
+    (0..5).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
+    for round in 1..=3_u64 {
+        // Refreshes in time, and then one that is read 3.4 ms after the one before.
+        storm(&mut lab, 20 * MS);
+        pause(&mut lab, 1 << P);
+        lab.now = lab.now + 3 * MS + 400_000;
+        pause(&mut lab, 1 << P);
+        lab.transmit(STORMED, usize::MAX);
+        let stormed = round == 3; // after 70.2 ms; the detection time is 50
+        let sent = lab.with_kernel[STORMED].len() as u64 + port(&mut lab).transmitted.frames;
+        assert_eq!(sent > 0, stormed, "round {round}");
+        let expected = if stormed { vec![(start.0 + 50 * MS + 1, began())] } else { vec![] };
+        assert_eq!(events(&mut lab), expected, "round {round}");
+    }
+    assert_eq!(port(&mut lab).priorities[P].pauses, 1, "one pause, refreshed");
+}

@@ -64,9 +64,9 @@ impl PfcRxState {
         }
     }
 
-    /// A PFC frame came in.
+    /// A PFC frame came in. A new time that is read before anything has looked for the end of the
+    /// pause continues it, however late that is: no frame left in between.
     pub fn apply(&mut self, pfc: &Pfc, now: Instant) {
-        self.expire(now);
         self.count.frames += 1;
         for p in Set8::from_bits(pfc.enable) {
             let quanta = pfc.quanta[p];
@@ -79,7 +79,7 @@ impl PfcRxState {
                 continue;
             }
             if quanta == 0 {
-                self.end(p, now);
+                self.end(p, now.min(self.until[p]));
             } else {
                 if !self.paused.contains(p) {
                     self.paused.set(p, true);
