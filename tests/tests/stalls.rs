@@ -2,6 +2,9 @@
 //! that stands still"); peers that count quanta at other speeds than the switch thinks are paused
 //! all the same ("PFC sent"); and a switch that ends obeys its peers to the last ("The end").
 
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
@@ -137,5 +140,41 @@ fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
     sluice(&second, &["port", "release", "receiver"])?;
     second.until("what it held has left", |now| testbed::idle(now).then_some(()))?;
     drop((sending, receiving));
+    Ok(())
+}
+
+/// Whoever waits on an AF_XDP socket while its loop is awake has each frame run a callback: no epoll
+/// set of the daemon, whose entries stay, has one.
+#[test]
+fn no_epoll_set_has_a_socket_of_a_port() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let hosts = [bed.quiet_host(&switch, "one")?, bed.quiet_host(&switch, "two")?];
+    let ports: String = hosts.iter().map(|host| port_config(&host.name, "1G")).collect();
+    let mut daemon = bed.daemon(&switch, &(switch_config("on") + &ports))?;
+    let process = PathBuf::from(format!("/proc/{}", daemon.process().pid()));
+
+    let mut of_other_kinds = String::new();
+    for kind in ["unix", "netlink", "packet", "tcp", "tcp6", "udp", "udp6"] {
+        of_other_kinds += &fs::read_to_string(process.join("net").join(kind))?;
+    }
+    let others: HashSet<&str> = of_other_kinds.split_whitespace().collect();
+    // Kinds that the kernel lists nowhere else: AF_XDP.
+    let is_of_port = |fd: &str| {
+        let link = fs::read_link(process.join("fd").join(fd)).unwrap_or_default();
+        let inode = link.to_str().and_then(|link| link.strip_prefix("socket:[")?.strip_suffix(']'));
+        inode.is_some_and(|inode| !others.contains(inode))
+    };
+    let mut fds = Vec::new();
+    for entry in fs::read_dir(process.join("fd"))? {
+        fds.push(entry?.file_name().into_string().expect("a number"));
+    }
+    ensure!(fds.iter().filter(|fd| is_of_port(fd)).count() >= hosts.len(), "no AF_XDP sockets: {fds:?}");
+    for fd in &fds {
+        let info = fs::read_to_string(process.join("fdinfo").join(fd)).unwrap_or_default();
+        let targets = info.lines().filter_map(|line| line.strip_prefix("tfd:")?.split_whitespace().next());
+        let held: Vec<&str> = targets.filter(|target| is_of_port(target)).collect();
+        ensure!(held.is_empty(), "the epoll set {fd} has the AF_XDP sockets {held:?}");
+    }
     Ok(())
 }

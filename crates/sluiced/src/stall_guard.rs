@@ -13,7 +13,8 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -69,13 +70,15 @@ pub struct Guard {
 #[derive(Debug)]
 struct GuardThread {
     thread: JoinHandle<()>,
-    /// Wakes it when a frame comes in while the loop sleeps.
-    frames: Arc<RxWatcher>,
+    /// Ends its wait for frames, so that it waits for those of other sockets.
+    waker: Waker,
 }
 
 /// What to tell each peer; settings may change it, and ports come and go.
 #[derive(Debug)]
 struct PauseFrames {
+    /// How often this was changed.
+    version: u64,
     ports: Vec<GuardCore>,
     /// Told again after so long, or sooner where peers have taught the loop so
     /// ([`Heartbeat::refresh_ns`]).
@@ -89,7 +92,7 @@ struct GuardCore {
     /// PFC is sent.
     frame: Option<([u8; FRAME_BYTES], Set8)>,
     /// The open port.
-    gate: Option<PortTap>,
+    gate: Option<Arc<PortTap>>,
 }
 
 /// An open port's ways in and out.
@@ -104,23 +107,51 @@ pub struct PortTap {
 }
 
 impl PauseFrames {
-    fn of(settings: &SwitchSettings, gates: impl IntoIterator<Item = Option<PortTap>>) -> Self {
+    fn of(
+        version: u64,
+        settings: &SwitchSettings,
+        gates: impl IntoIterator<Item = Option<Arc<PortTap>>>,
+    ) -> Self {
         let says = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
-        let post = |(port, gate): (&PortSettings, Option<PortTap>)| {
+        let post = |(port, gate): (&PortSettings, Option<Arc<PortTap>>)| {
             let mac = gate.as_ref().map(|gate| gate.mac);
             GuardCore { frame: mac.filter(|_| says(&port)).map(|mac| xoff(port, mac)), gate }
         };
         let refresh = settings.ports.iter().filter(says).map(|port| PfcTiming::of(port).refresh_ns());
         Self {
+            version,
             ports: settings.ports.iter().zip(gates).map(post).collect(),
             refresh_ns: refresh.min().unwrap_or(Nanos::MAX),
         }
     }
 
-    /// The same with other settings, or other gates.
-    fn renew(&mut self, settings: &SwitchSettings) {
-        let gates = std::mem::take(&mut self.ports).into_iter().map(|post| post.gate);
-        *self = Self::of(settings, gates.chain(std::iter::repeat_with(|| None)));
+    /// The same with other settings, and with this gate in place of the port's.
+    fn with(&self, settings: &SwitchSettings, changed: Option<(usize, Arc<PortTap>)>) -> Self {
+        let mut gates: Vec<_> = self.ports.iter().map(|post| post.gate.clone()).collect();
+        gates.resize_with(settings.ports.len().max(gates.len()), || None);
+        if let Some((port, gate)) = changed {
+            gates[port] = Some(gate);
+        }
+        Self::of(self.version + 1, settings, gates)
+    }
+
+    /// The same without one port.
+    fn without(&self, port: usize) -> Self {
+        let keep = |(number, post): (usize, &GuardCore)| match number == port {
+            true => GuardCore { frame: None, gate: None },
+            false => GuardCore { frame: post.frame, gate: post.gate.clone() },
+        };
+        Self {
+            version: self.version + 1,
+            ports: self.ports.iter().enumerate().map(keep).collect(),
+            refresh_ns: self.refresh_ns,
+        }
+    }
+
+    /// The sockets of each open port.
+    fn sockets(&self) -> impl Iterator<Item = (usize, &[RawFd])> {
+        let ports = self.ports.iter().enumerate();
+        ports.filter_map(|(number, post)| Some((number, &post.gate.as_ref()?.fds[..])))
     }
 }
 
@@ -134,64 +165,60 @@ fn xoff(port: &PortSettings, mac: MacAddr) -> ([u8; FRAME_BYTES], Set8) {
 }
 
 impl Guard {
-    /// Starts a guard over these loops, of which the first is the switching core's; the ports are
-    /// all open. It has a thread on each of `cores`, the best one first.
+    /// Starts a guard over these loops, of which the first is the switching core's, which the waker
+    /// wakes; the ports are all open. It has a thread on each of `cores`, the best one first.
     ///
     /// # Errors
     /// There is no thread to be had.
     pub fn start(
-        loops: Vec<Watched>,
+        (loops, waker): (Vec<Watched>, Waker),
         settings: &SwitchSettings,
         gates: Vec<PortTap>,
         cores: &[usize],
         clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
-        let fds: Vec<Vec<RawFd>> = gates.iter().map(|gate| gate.fds.clone()).collect();
-        let words = Arc::new(RwLock::new(PauseFrames::of(settings, gates.into_iter().map(Some))));
-        let loops = Arc::new(loops);
+        let gates = gates.into_iter().map(|gate| Some(Arc::new(gate)));
+        let words = Arc::new(RwLock::new(PauseFrames::of(1, settings, gates)));
+        let loops = Arc::new((loops, waker));
         let mut guard = Self { words, ends: Arc::default(), sentries: Vec::new() };
         for (number, &core) in cores.iter().enumerate() {
             let times = if number == 0 { 1 } else { FURTHER_SENTRY };
-            let frames = Arc::new(RxWatcher::new().context("starting the guard")?);
-            for (port, fds) in fds.iter().enumerate() {
-                frames.add(port, fds).context("starting the guard")?;
-            }
+            let frames = RxWatcher::new().context("starting the guard")?;
+            let waker = frames.waker();
             let (words, ends) = (Arc::clone(&guard.words), Arc::clone(&guard.ends));
-            let (loops, clock, its_frames) = (Arc::clone(&loops), clock.clone(), Arc::clone(&frames));
+            let (loops, clock) = (Arc::clone(&loops), clock.clone());
             let keep_watch = move || {
                 take_post(core);
-                watch(&words, &its_frames, &ends, &loops, (times, &clock));
+                watch(&words, frames, &ends, &loops, (times, &clock));
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
-            guard.sentries.push(GuardThread { thread: thread.context("starting the guard")?, frames });
+            guard.sentries.push(GuardThread { thread: thread.context("starting the guard")?, waker });
         }
         Ok(guard)
     }
 
     /// Other settings are in force.
     pub fn apply(&self, settings: &SwitchSettings) {
-        self.words().renew(settings);
+        self.change(|words| words.with(settings, None));
     }
 
-    /// A port is about to be closed: its sockets will no longer be there, and nobody is to be told.
+    /// A port is about to be closed: its sockets will no longer be there, and no peer is paused.
     pub fn forget(&self, port: usize) {
-        self.words().ports[port] = GuardCore { frame: None, gate: None };
+        self.change(|words| words.without(port));
     }
 
     /// A port is open again.
     pub fn remember(&self, port: usize, gate: PortTap, settings: &SwitchSettings) {
-        for sentry in &self.sentries {
-            if let Err(error) = sentry.frames.add(port, &gate.fds) {
-                warn!(%error, port, "the guard does not see what comes in on a port while the loop sleeps");
-            }
-        }
-        let mut words = self.words();
-        words.ports[port].gate = Some(gate);
-        words.renew(settings);
+        let gate = Arc::new(gate);
+        self.change(|words| words.with(settings, Some((port, gate))));
     }
 
-    fn words(&self) -> RwLockWriteGuard<'_, PauseFrames> {
-        self.words.write().unwrap_or_else(PoisonError::into_inner)
+    /// Puts others in place of what the threads use. They take a lock that this thread, of ordinary
+    /// priority, holds for no longer than the exchange takes: all else is done before and after.
+    fn change(&self, make: impl FnOnce(&PauseFrames) -> PauseFrames) {
+        let mut words = make(&self.words.read().unwrap_or_else(PoisonError::into_inner));
+        std::mem::swap(&mut words, &mut *self.words.write().unwrap_or_else(PoisonError::into_inner));
+        self.sentries.iter().for_each(|sentry| sentry.waker.wake_by_ref());
     }
 }
 
@@ -222,22 +249,30 @@ fn take_post(core: usize) {
 /// guard or the switching core's loop ends.
 fn watch(
     words: &RwLock<PauseFrames>,
-    frames: &RxWatcher,
+    mut frames: RxWatcher,
     ends: &AtomicBool,
-    loops: &[Watched],
+    (loops, waker): &(Vec<Watched>, Waker),
     (times, clock): (u64, &impl Fn() -> switch::Instant),
 ) {
     let Some(Watched { heartbeat: switching, .. }) = loops.first() else { return };
     let mut vigils: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
+    let mut version = 0;
     while !ends.load(Relaxed) && switching.pulse() != LoopState::Ended {
         let mut next_look = NextCheck::WithFrames;
         for (watched, vigil) in loops.iter().zip(&mut vigils) {
             let pulse = watched.heartbeat.pulse();
             let words = words.read().unwrap_or_else(PoisonError::into_inner);
+            if version != words.version {
+                frames.watch(words.sockets());
+                version = words.version;
+            }
             let frames_wait = || watched.is_waited_for(frames.wait(0));
             let refresh_ns = words.refresh_ns.min(switching.refresh_ns());
-            if vigil.look(pulse, frames_wait, refresh_ns, clock()) {
+            // A loop that went to sleep, or turned, between pulse and clock has not stalled.
+            if vigil.look(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
                 stand_in(&words, watched.pauses, switching, clock);
+                // It may have gone to sleep meanwhile, and must take back what was sent for it.
+                waker.wake_by_ref();
             }
             next_look = next_look.min(vigil.next_look(pulse, refresh_ns));
         }

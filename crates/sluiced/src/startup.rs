@@ -105,7 +105,7 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     let guard = match gates {
         Some(gates) => {
             let watched = watched(live.servers(), &heartbeats, &ports);
-            Some(Guard::start(watched, &live.settings().switch, gates, &posts, clock)?)
+            Some(Guard::start((watched, waiter.waker()), &live.settings().switch, gates, &posts, clock)?)
         }
         None => None,
     };

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use dataplane::{Port, Sleeper};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
@@ -140,10 +139,19 @@ fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Tells another thread than the loop's when frames wait in sockets. It keeps no socket open: one
-/// that is closed is no longer watched.
+/// Waits for frames in the sockets of ports, on another thread than their loop's.
+///
+/// The kernel knows of it only while it waits. An epoll set would leave an entry in the wait queue
+/// of each socket for good, and each frame that a loop that is awake receives or completes would
+/// run its callback, under a lock.
 #[derive(Debug)]
-pub struct RxWatcher(Epoll);
+pub struct RxWatcher {
+    call: Arc<Call>,
+    /// The event's descriptor first, then those of the ports.
+    fds: Vec<libc::pollfd>,
+    /// The port of each descriptor but the first.
+    ports: Vec<usize>,
+}
 
 impl RxWatcher {
     /// Of no socket yet.
@@ -151,32 +159,43 @@ impl RxWatcher {
     /// # Errors
     /// No descriptor is left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let fds = vec![readable(event.as_raw_fd())];
+        Ok(Self { call: Arc::new(Call(event)), fds, ports: Vec::new() })
     }
 
-    /// Watches these sockets of a port, too, as far as they are open. In copy mode the kernel sends
-    /// what is in a socket's TX ring each time it looks whether the socket is readable: now,
-    /// and in a wait that a frame ends (docs/kernel-behavior.md, "Errors of sendto"). In zero-copy
-    /// mode it wakes the driver then, which does no harm.
-    ///
-    /// # Errors
-    /// There is no memory for it.
-    pub fn add(&self, port: usize, fds: &[RawFd]) -> io::Result<()> {
-        for &fd in fds {
-            // SAFETY: the descriptor is only named to the kernel, which refuses one that is closed; nothing
-            // is read from it here.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, port as u64))?;
+    /// What ends a wait from any thread, this one or the next.
+    pub fn waker(&self) -> Waker {
+        Arc::clone(&self.call).into()
+    }
+
+    /// Watches these sockets of these ports, and no others.
+    pub fn watch<'a>(&mut self, ports: impl IntoIterator<Item = (usize, &'a [RawFd])>) {
+        self.fds.truncate(1);
+        self.ports.clear();
+        for (port, fds) in ports {
+            self.fds.extend(fds.iter().copied().map(readable));
+            self.ports.extend(fds.iter().map(|_| port));
         }
-        Ok(())
     }
 
-    /// Waits until frames wait, for no longer than `longest_ms`: the ports that have some.
-    pub fn wait(&self, longest_ms: u8) -> Set64 {
-        let mut events = [EpollEvent::empty(); 64];
-        // An interruption is no frame, and there is no other error of a set that is open.
-        let ready = self.0.wait(&mut events, longest_ms).unwrap_or(0);
-        events[..ready].iter().map(|event| event.data() as usize).collect()
+    /// Waits until frames wait, for no longer than `longest_ms`: the ports that have some. In copy
+    /// mode the kernel sends what is in a socket's TX ring each time it looks whether the socket
+    /// is readable (docs/kernel-behavior.md, "Errors of sendto"); in zero-copy mode it wakes the
+    /// driver then, which does no harm.
+    pub fn wait(&mut self, longest_ms: u8) -> Set64 {
+        // SAFETY: the list outlives the call. A descriptor that was closed meanwhile is at worst answered by
+        // POLLNVAL, or, if its number was given to another, ends the wait without need.
+        let ready =
+            unsafe { libc::poll(self.fds.as_mut_ptr(), self.fds.len() as libc::nfds_t, longest_ms.into()) };
+        if ready <= 0 {
+            return Set64::EMPTY; // an interruption is no frame
+        }
+        if self.fds[0].revents != 0 {
+            let _ = self.call.0.read(); // it is readable, and never blocks
+        }
+        let of_ports = self.fds[1..].iter().zip(&self.ports);
+        of_ports.filter(|(fd, _)| fd.revents & libc::POLLIN != 0).map(|(_, &port)| port).collect()
     }
 }
 
