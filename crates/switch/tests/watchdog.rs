@@ -31,6 +31,7 @@ fn watched(watchdog: WatchdogSettings) -> SwitchSettings {
 /// The host of the stormed port pauses priorities for as long as a frame can: 3.36 ms. The turn in
 /// which that comes in looks.
 fn pause(lab: &mut Lab, priorities: u8) {
+    lab.switch.begin_turn(lab.now);
     lab.send_pfc(STORMED, Pfc { enable: priorities, quanta: [u16::MAX; 8] });
     lab.switch.tick(lab.now, &mut lab.memory);
 }

@@ -372,16 +372,16 @@ impl Egress {
 
     /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is
     /// neither obeyed nor bridged. True: frames that wait may have been set free.
-    pub fn honor(&mut self, frame: &[u8], now: Instant) -> bool {
+    pub fn honor(&mut self, frame: &[u8], now: Instant, iterated: Instant) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {
-                self.pauses.apply(&pfc, now);
+                self.pauses.apply(&pfc, now, iterated);
                 return self.is_backlogged();
             }
             Ok(Control::Pause { quanta }) => {
                 self.pause_received += 1;
                 if let Some(link) = &mut self.link_pause {
-                    link.apply(quanta, now);
+                    link.apply(quanta, now, iterated);
                     return self.is_backlogged();
                 }
             }

@@ -47,10 +47,10 @@ impl LinkPause {
     }
 
     /// A PAUSE frame came in.
-    pub fn apply(&mut self, quanta: u16, now: Instant) {
+    pub fn apply(&mut self, quanta: u16, now: Instant, iterated: Instant) {
         let mut pfc = Pfc { enable: Set8::of(LINK).bits(), quanta: [0; 8] };
         pfc.quanta[LINK] = quanta;
-        self.0.apply(&pfc, now);
+        self.0.apply(&pfc, now, iterated);
     }
 
     /// The link is paused now.

@@ -40,6 +40,8 @@ pub struct PfcRxState {
     speed_bps: u64,
     until: [Instant; PRIORITIES],
     since: [Instant; PRIORITIES],
+    /// When the last pause ended by its own time.
+    ran_out: [Instant; PRIORITIES],
     /// When the last XOFF came, obeyed or not.
     last_xoff_at: [Instant; PRIORITIES],
     episodes: [u64; PRIORITIES],
@@ -57,6 +59,7 @@ impl PfcRxState {
             until: [Instant::NEVER; PRIORITIES],
             next_end: Instant::NEVER,
             since: [Instant::default(); PRIORITIES],
+            ran_out: [Instant::default(); PRIORITIES],
             last_xoff_at: [Instant::default(); PRIORITIES],
             episodes: [0; PRIORITIES],
             paused_ns: [0; PRIORITIES],
@@ -64,9 +67,10 @@ impl PfcRxState {
         }
     }
 
-    /// A PFC frame came in. A new time that is read before anything has looked for the end of the
-    /// pause continues it, however late that is: no frame left in between.
-    pub fn apply(&mut self, pfc: &Pfc, now: Instant) {
+    /// A PFC frame came in. Where a pause ran out since `iterated`, when the loop last served the
+    /// port, a new time continues it, however late it is read: no frame left in between.
+    pub fn apply(&mut self, pfc: &Pfc, now: Instant, iterated: Instant) {
+        self.expire(now);
         self.count.frames += 1;
         for p in Set8::from_bits(pfc.enable) {
             let quanta = pfc.quanta[p];
@@ -79,12 +83,17 @@ impl PfcRxState {
                 continue;
             }
             if quanta == 0 {
-                self.end(p, now.min(self.until[p]));
+                self.end(p, now);
+                self.ran_out[p] = Instant::default();
             } else {
                 if !self.paused.contains(p) {
                     self.paused.set(p, true);
-                    self.since[p] = now;
-                    self.episodes[p] += 1;
+                    if self.ran_out[p] > iterated {
+                        self.paused_ns[p] -= self.ran_out[p].since(self.since[p]);
+                    } else {
+                        self.since[p] = now;
+                        self.episodes[p] += 1;
+                    }
                 }
                 self.until[p] = now + quanta_ns(quanta, self.speed_bps);
             }
@@ -132,6 +141,7 @@ impl PfcRxState {
         for p in 0..PRIORITIES {
             self.end(p, now);
         }
+        self.ran_out = [Instant::default(); PRIORITIES];
         self.find_next_end();
     }
 
@@ -153,6 +163,7 @@ impl PfcRxState {
     fn expire(&mut self, now: Instant) {
         for p in 0..PRIORITIES {
             if self.until[p] <= now {
+                self.ran_out[p] = self.until[p];
                 self.end(p, self.until[p]);
             }
         }
@@ -195,8 +206,8 @@ mod tests {
     fn every_state_answers_every_input() {
         for (before, quanta, after) in [(0, 100, true), (0, 0, false), (100, 100, true), (100, 0, false)] {
             let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
-            pauses.apply(&pfc(1 << 3, before), Instant(0));
-            pauses.apply(&pfc(1 << 3, quanta), Instant(10));
+            pauses.apply(&pfc(1 << 3, before), Instant(0), Instant(0));
+            pauses.apply(&pfc(1 << 3, quanta), Instant(10), Instant(10));
             assert_eq!(!pauses.paused(Instant(11)).is_empty(), after, "{before} then {quanta}");
         }
     }
@@ -204,9 +215,9 @@ mod tests {
     #[test]
     fn ends_to_the_nanosecond_and_a_refresh_prolongs() {
         let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
-        pauses.apply(&pfc(1 << 3, 100), Instant(0)); // 100 quanta: 5120 ns
+        pauses.apply(&pfc(1 << 3, 100), Instant(0), Instant(0)); // 100 quanta: 5120 ns
         assert_eq!((pauses.paused(Instant(5119)), pauses.next_end()), (Set8::of(3), Instant(5120)));
-        pauses.apply(&pfc(1 << 3, 100), Instant(5000));
+        pauses.apply(&pfc(1 << 3, 100), Instant(5000), Instant(5000));
         assert_eq!((pauses.paused(Instant(10_119)).bits(), pauses.paused(Instant(10_120)).bits()), (8, 0));
         assert_eq!(pauses.next_end(), Instant::NEVER);
         assert_eq!(
@@ -224,21 +235,49 @@ mod tests {
             |pauses, now| _ = pauses.paused(now),
             |pauses, now| pauses.clear(now),
             |pauses, now| pauses.reconfigure(Set8::EMPTY, SPEED, now),
-            |pauses, now| pauses.apply(&pfc(1 << 3, 0), now),
+            |pauses, now| pauses.apply(&pfc(1 << 3, 0), now, now),
         ];
         for (number, way) in ways.into_iter().enumerate() {
             let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
-            pauses.apply(&pfc(1 << 3, 100), Instant(0));
+            pauses.apply(&pfc(1 << 3, 100), Instant(0), Instant(0));
             way(&mut pauses, late);
             assert_eq!(pauses.history(late).1[3], 5120, "way {number}");
         }
+    }
+
+    /// The loop served the port at 1000 and is late; the refresh is read at 9000. XON, or a port
+    /// that went down, ended the pause for good.
+    #[test]
+    fn a_refresh_that_is_read_late_continues_its_pause() {
+        let ends: [(fn(&mut PfcRxState), u64); 4] = [
+            (|_| (), 1),
+            (|pauses| _ = pauses.paused(Instant(8000)), 1),
+            (|pauses| pauses.apply(&pfc(1 << 3, 0), Instant(2000), Instant(1000)), 2),
+            (|pauses| pauses.clear(Instant(2000)), 2),
+        ];
+        for (number, (end, episodes)) in ends.into_iter().enumerate() {
+            let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
+            pauses.apply(&pfc(1 << 3, 100), Instant(0), Instant(0)); // until 5120
+            end(&mut pauses);
+            pauses.apply(&pfc(1 << 3, 100), Instant(9000), Instant(1000));
+            assert_eq!(pauses.history(Instant(10_000)).0[3], episodes, "way {number}");
+            let since = if episodes == 1 { 0 } else { 9000 };
+            assert_eq!(pauses.paused_since(3, Instant(10_000)), Some(Instant(since)), "way {number}");
+            let earlier = if episodes == 1 { 0 } else { 2000 };
+            assert_eq!(pauses.history(Instant(10_000)).1[3], 10_000 - since + earlier, "way {number}");
+        }
+        // Served at 6000, the port had no pause then.
+        let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
+        pauses.apply(&pfc(1 << 3, 100), Instant(0), Instant(0));
+        pauses.apply(&pfc(1 << 3, 100), Instant(9000), Instant(6000));
+        assert_eq!(pauses.history(Instant(10_000)).0[3], 2);
     }
 
     #[test]
     fn zero_enable_bits_lossy_priorities_and_disabled_reception_change_nothing_but_count() {
         for (honored, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
             let mut pauses = PfcRxState::new(Set8::from_bits(honored), SPEED);
-            pauses.apply(&pfc(enable, 1000), Instant(0));
+            pauses.apply(&pfc(enable, 1000), Instant(0), Instant(0));
             assert_eq!(pauses.paused(Instant(1)), Set8::EMPTY, "honored {honored:08b}, enable {enable:08b}");
             let xoff: u64 = pauses.count().xoff_frames.iter().sum();
             assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));

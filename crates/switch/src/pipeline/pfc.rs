@@ -83,7 +83,7 @@ impl Switch {
         if !self.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
             return;
         }
-        // Without memory (which the reserve of `frames_needed` rules out) it stays due for the next turn.
+        // Without memory, which the reserve of `frames_needed` rules out, it stays due.
         let Some(frame) = memory.alloc() else { return };
         let bytes = memory.bytes_mut(&frame, pause::FRAME_BYTES).first_chunk_mut();
         self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
@@ -117,7 +117,9 @@ impl Switch {
     #[cold]
     pub(crate) fn honor<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
-        if self.egress[port].honor(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
+        let bytes = memory.bytes(&arrival.frame, usize::from(arrival.charge.len));
+        let iterated = self.iteration_starts[1].unwrap_or(now);
+        if self.egress[port].honor(bytes, now, iterated) {
             self.mark_pfc_pending(Set64::of(port));
         }
         memory.free(arrival.take_frame());
