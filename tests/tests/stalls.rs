@@ -143,8 +143,8 @@ fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
     Ok(())
 }
 
-/// Whoever waits on an AF_XDP socket while its loop is awake has each frame run a callback: no epoll
-/// set of the daemon, whose entries stay, has one.
+/// An entry in the wait queue of an AF_XDP socket runs a callback for each frame, and those of
+/// epoll sets stay while the loop is awake. No epoll set of the daemon has such a socket.
 #[test]
 fn no_epoll_set_has_a_socket_of_a_port() -> Result<()> {
     let bed = Testbed::new()?;

@@ -6,7 +6,10 @@
 //! it at its next turn, so that the switch's refresh, XON and counters stay true. Neither waits for
 //! the other. Source: docs/behavior.md, "A loop that stands still".
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use switch::monitor::counters::PfcCount;
 use switch::settings::{MAX_PORTS, PRIORITIES};
@@ -26,7 +29,10 @@ pub enum LoopState {
     /// It began a turn then.
     Turned(Instant),
     /// It sleeps.
-    Asleep,
+    Asleep {
+        /// When it must repeat an XOFF that lasts; [`Instant::NEVER`]: none lasts.
+        refresh_at: Instant,
+    },
     /// It has ended.
     Ended,
 }
@@ -35,6 +41,8 @@ pub enum LoopState {
 #[derive(Debug)]
 pub struct Heartbeat {
     pulse: AtomicU64,
+    /// When a loop that sleeps must repeat an XOFF.
+    refresh_at: AtomicU64,
     pub(crate) times: LoopStats,
     /// Bit n: frames have come in on port n.
     heard: AtomicU64,
@@ -60,6 +68,7 @@ impl Default for Heartbeat {
     fn default() -> Self {
         Self {
             pulse: AtomicU64::new(ASLEEP),
+            refresh_at: AtomicU64::new(Instant::NEVER.0),
             times: LoopStats::default(),
             heard: AtomicU64::new(0),
             refresh_ns: AtomicU64::new(Nanos::MAX),
@@ -98,9 +107,11 @@ impl Heartbeat {
         self.heard.load(Relaxed) & 1 << port != 0
     }
 
-    /// The loop goes to sleep.
-    pub fn sleep(&self) {
-        self.pulse.store(ASLEEP, Relaxed);
+    /// The loop goes to sleep, and must repeat an XOFF at `refresh_at`. Should it oversleep, the
+    /// guard does that.
+    pub fn sleep(&self, refresh_at: Instant) {
+        self.refresh_at.store(refresh_at.0, Relaxed);
+        self.pulse.store(ASLEEP, Release);
     }
 
     /// The loop ends.
@@ -110,8 +121,8 @@ impl Heartbeat {
 
     /// What the loop last said of itself.
     pub fn pulse(&self) -> LoopState {
-        match self.pulse.load(Relaxed) {
-            ASLEEP => LoopState::Asleep,
+        match self.pulse.load(Acquire) {
+            ASLEEP => LoopState::Asleep { refresh_at: Instant(self.refresh_at.load(Relaxed)) },
             ENDED => LoopState::Ended,
             nanos => LoopState::Turned(Instant(nanos)),
         }
@@ -133,7 +144,7 @@ impl Heartbeat {
         told.at_ns.store(at.0, Relaxed);
         told.frames.fetch_add(1, Relaxed);
         priorities.into_iter().for_each(|p| _ = told.xoff_frames[p].fetch_add(1, Relaxed));
-        self.has_news.store(true, std::sync::atomic::Ordering::Release);
+        self.has_news.store(true, Release);
     }
 
     /// Takes what the guard has left; the loop calls it once a turn. `told` is given a port's
@@ -147,7 +158,7 @@ impl Heartbeat {
 
     #[cold]
     fn take_news(&self, mut tell: impl FnMut(usize, PfcCount, Instant)) {
-        self.has_news.swap(false, std::sync::atomic::Ordering::Acquire);
+        self.has_news.swap(false, Acquire);
         for (number, told) in self.ports.iter().enumerate() {
             let take = |count: &AtomicU64| if count.load(Relaxed) == 0 { 0 } else { count.swap(0, Relaxed) };
             let xoff_frames = std::array::from_fn(|p| take(&told.xoff_frames[p]));

@@ -1,7 +1,8 @@
 //! The guard's judgement: does the loop stand still, and must its peers be told to stop?
 //!
 //! Rule: a loop that began its last turn more than [`STALL_NS`] ago stands still, and so does one
-//! that sleeps while frames have waited for it that long; less where a pause that the loop would
+//! that sleeps while frames have waited for it that long, or that long past the refresh of an XOFF;
+//! less where a pause that the loop would
 //! have refreshed by then is over sooner. While it does, the no-drop priorities of all peers are
 //! paused, and paused again before the pause has passed, in the loop's place; once the loop turns,
 //! it is the loop that says XON. After [`GIVE_UP_NS`] the loop is taken for dead, and peers are
@@ -61,10 +62,11 @@ impl StallDetector {
     ) -> bool {
         let still_since = match pulse {
             LoopState::Turned(at) => Some(at),
-            LoopState::Asleep if frames_wait() => Some(*self.waiting_since.get_or_insert(now)),
-            LoopState::Asleep | LoopState::Ended => None,
+            LoopState::Asleep { refresh_at } if refresh_at <= now => Some(refresh_at),
+            LoopState::Asleep { .. } if frames_wait() => Some(*self.waiting_since.get_or_insert(now)),
+            LoopState::Asleep { .. } | LoopState::Ended => None,
         };
-        if pulse != LoopState::Asleep || still_since.is_none() {
+        if !matches!(pulse, LoopState::Asleep { .. }) || still_since.is_none() {
             self.waiting_since = None;
         }
         let stall_ns = STALL_NS.min(refresh_ns).max(SHORTEST_LOOK_NS);
@@ -87,7 +89,7 @@ impl StallDetector {
     /// When to look again, after a look at this.
     pub fn next_look(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
         match (pulse, self.waiting_since) {
-            (LoopState::Asleep, None) => NextCheck::WithFrames,
+            (LoopState::Asleep { refresh_at: Instant::NEVER }, None) => NextCheck::WithFrames,
             _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(SHORTEST_LOOK_NS)),
         }
     }
@@ -103,6 +105,7 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+    const ASLEEP: LoopState = LoopState::Asleep { refresh_at: Instant::NEVER };
 
     /// What the loop says, and whether frames wait, at each half millisecond from `start_ms` on;
     /// when the peers are told, in half milliseconds. They are told again after 2 ms.
@@ -122,7 +125,7 @@ mod tests {
     fn a_loop_that_turns_is_left_alone() {
         let busy: Vec<_> = (0..20).map(turned).collect();
         assert_eq!(told(&busy), []);
-        assert_eq!(told(&[(LoopState::Asleep, false); 20]), [], "nor one that sleeps, and nothing comes in");
+        assert_eq!(told(&[(ASLEEP, false); 20]), [], "nor one that sleeps, and nothing comes in");
         assert_eq!(told(&[(LoopState::Ended, true); 20]), [], "nor one that has ended");
     }
 
@@ -135,9 +138,9 @@ mod tests {
 
     #[test]
     fn a_sleeper_whom_frames_do_not_wake_is_stood_in_for() {
-        let mut pulses = vec![(LoopState::Asleep, false); 4];
-        pulses.extend([(LoopState::Asleep, true); 5]);
-        pulses.extend([(LoopState::Asleep, false), (LoopState::Asleep, true), (LoopState::Asleep, false)]);
+        let mut pulses = vec![(ASLEEP, false); 4];
+        pulses.extend([(ASLEEP, true); 5]);
+        pulses.extend([(ASLEEP, false), (ASLEEP, true), (ASLEEP, false)]);
         assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
     }
 
@@ -154,6 +157,17 @@ mod tests {
         assert_eq!(vigil.next_look(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
     }
 
+    /// XOFF lasts, nothing moves, and the loop sleeps past the refresh that was due at 2 ms.
+    #[test]
+    fn the_xoff_of_a_loop_that_oversleeps_is_refreshed() {
+        let asleep = LoopState::Asleep { refresh_at: Instant(12 * MS) };
+        let mut pulses = vec![(asleep, false); 16];
+        pulses.extend([(LoopState::Turned(Instant(18 * MS)), false)]);
+        assert_eq!(told(&pulses), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
+        let vigil = StallDetector::default();
+        assert_eq!(vigil.next_look(asleep, 2 * MS), NextCheck::After(MS), "no frame would wake the guard");
+    }
+
     #[test]
     fn a_sleeper_for_whom_nothing_waits_is_let_sleep() {
         let mut vigil = StallDetector::default();
@@ -162,9 +176,9 @@ mod tests {
             vigil.next_look(pulse, 2 * MS)
         };
         assert_eq!(next(LoopState::Turned(Instant(10 * MS)), false), NextCheck::After(LOOK_NS));
-        assert_eq!(next(LoopState::Asleep, false), NextCheck::WithFrames);
-        assert_eq!(next(LoopState::Asleep, true), NextCheck::After(LOOK_NS), "it should be awake by then");
-        assert_eq!(next(LoopState::Asleep, false), NextCheck::WithFrames);
+        assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
+        assert_eq!(next(ASLEEP, true), NextCheck::After(LOOK_NS), "it should be awake by then");
+        assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
     }
 
     #[test]

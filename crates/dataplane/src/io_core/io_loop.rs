@@ -152,7 +152,7 @@ impl<P: Port> IoLoop<P> {
             } else if self.may_sleep(now) {
                 self.bell.prepare_sleep();
                 if !self.has_work() && !ends.load(Relaxed) {
-                    self.heartbeat.sleep();
+                    self.heartbeat.sleep(Instant::NEVER);
                     waiter.wait(LONGEST_SLEEP_NS)?;
                     self.last_turn = None; // a sleep is no stall
                 }

@@ -157,9 +157,11 @@ impl<P: Port> PollLoop<P> {
             } else if let Some(nanos) = self.may_sleep(now) {
                 self.bell.prepare_sleep();
                 if !self.ports.iter().any(Port::has_pending) {
-                    self.heartbeat.sleep();
+                    self.heartbeat.sleep(self.switch.next_pfc_deadline());
                     waiter.wait(nanos)?;
-                    self.last_turn = None; // a sleep is no stall
+                    // A sleep is no stall, but oversleeping is one.
+                    let due = now + nanos;
+                    self.last_turn = (clock() > due).then_some(due);
                 }
                 self.bell.cancel_sleep();
             }

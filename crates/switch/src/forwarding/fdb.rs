@@ -134,7 +134,7 @@ impl Fdb {
     pub fn learn(&mut self, address: FdbKey, port: usize, now: Instant) {
         let (seen_tick, port) = (tick_of(now.0), port as u32);
         let home = self.slot_of(address);
-        // Nearly every frame comes from where the last one of its sender came from, less than a tick ago.
+        // Nearly every frame comes from the port of its sender's last one, less than a tick ago.
         if self.slots[home] != (Entry { address, seen_tick, port }) {
             self.note(address, seen_tick, port, home);
         }

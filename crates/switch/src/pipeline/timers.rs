@@ -77,6 +77,13 @@ impl Switch {
         of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
     }
 
+    /// When PFC next must leave some port if nothing happens before: an XOFF that lasts is
+    /// repeated, or an XON. [`Instant::NEVER`]: none is in force.
+    pub fn next_pfc_deadline(&self) -> Instant {
+        let deadlines = self.tx_pending.into_iter().map(|port| self.ingress[port].pfc_wake_at());
+        deadlines.min().unwrap_or(Instant::NEVER)
+    }
+
     /// When `transmit` next has something to do for `port` if no frame moves before;
     /// [`Instant::NEVER`]: nothing.
     pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {

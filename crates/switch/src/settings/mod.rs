@@ -332,6 +332,5 @@ impl Default for QueueSettings {
     }
 }
 
-/// The most frames a second of each kind that a port takes in, by [`FloodType::place`]; `None`: as many
-/// as come.
+/// The most frames a second of each kind that a port accepts, by `FloodType::place`; `None`: no limit.
 pub type FloodLimits = [Option<u32>; 3];

@@ -216,8 +216,9 @@ proptest! {
         }
     }
 
-    /// Random learning, static entries made, moved and forgotten, and ports going down, in tables so small that
-    /// they are full and chains are long: what is counted is there, and no static entry is refused.
+    /// Random learning, static entries made, moved and forgotten, and ports going down, in tables
+    /// so small that they are full and chains are long: counts are right, and no static entry is
+    /// refused.
     #[test]
     fn counts_are_those_of_the_slots(
         steps in proptest::collection::vec((0_u32..300, 0_usize..8, 0_u8..40), 1..1000),
