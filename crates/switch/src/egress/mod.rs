@@ -375,13 +375,13 @@ impl Egress {
     pub fn honor(&mut self, frame: &[u8], now: Instant, iterated: Instant) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {
-                self.pauses.apply(&pfc, now, iterated);
+                self.pauses.apply_late(&pfc, now, iterated);
                 return self.is_backlogged();
             }
             Ok(Control::Pause { quanta }) => {
                 self.pause_received += 1;
                 if let Some(link) = &mut self.link_pause {
-                    link.apply(quanta, now, iterated);
+                    link.apply_late(quanta, now, iterated);
                     return self.is_backlogged();
                 }
             }

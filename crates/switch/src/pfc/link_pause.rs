@@ -46,11 +46,16 @@ impl LinkPause {
         Self(PfcRxState::new(Set8::of(LINK), speed_bps))
     }
 
-    /// A PAUSE frame came in.
-    pub fn apply(&mut self, quanta: u16, now: Instant, iterated: Instant) {
+    /// A PAUSE frame came in, and is read at once.
+    pub fn apply(&mut self, quanta: u16, now: Instant) {
+        self.apply_late(quanta, now, now);
+    }
+
+    /// A PAUSE frame came in; see [`PfcRxState::apply_late`].
+    pub fn apply_late(&mut self, quanta: u16, now: Instant, iterated: Instant) {
         let mut pfc = Pfc { enable: Set8::of(LINK).bits(), quanta: [0; 8] };
         pfc.quanta[LINK] = quanta;
-        self.0.apply(&pfc, now, iterated);
+        self.0.apply_late(&pfc, now, iterated);
     }
 
     /// The link is paused now.

@@ -67,9 +67,14 @@ impl PfcRxState {
         }
     }
 
+    /// A PFC frame came in, and is read at once.
+    pub fn apply(&mut self, pfc: &Pfc, now: Instant) {
+        self.apply_late(pfc, now, now);
+    }
+
     /// A PFC frame came in. Where a pause ran out since `iterated`, when the loop last served the
     /// port, a new time continues it, however late it is read: no frame left in between.
-    pub fn apply(&mut self, pfc: &Pfc, now: Instant, iterated: Instant) {
+    pub fn apply_late(&mut self, pfc: &Pfc, now: Instant, iterated: Instant) {
         self.expire(now);
         self.count.frames += 1;
         for p in Set8::from_bits(pfc.enable) {
@@ -206,8 +211,8 @@ mod tests {
     fn every_state_answers_every_input() {
         for (before, quanta, after) in [(0, 100, true), (0, 0, false), (100, 100, true), (100, 0, false)] {
             let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
-            pauses.apply(&pfc(1 << 3, before), Instant(0), Instant(0));
-            pauses.apply(&pfc(1 << 3, quanta), Instant(10), Instant(10));
+            pauses.apply(&pfc(1 << 3, before), Instant(0));
+            pauses.apply(&pfc(1 << 3, quanta), Instant(10));
             assert_eq!(!pauses.paused(Instant(11)).is_empty(), after, "{before} then {quanta}");
         }
     }
@@ -215,9 +220,9 @@ mod tests {
     #[test]
     fn ends_to_the_nanosecond_and_a_refresh_prolongs() {
         let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
-        pauses.apply(&pfc(1 << 3, 100), Instant(0), Instant(0)); // 100 quanta: 5120 ns
+        pauses.apply(&pfc(1 << 3, 100), Instant(0)); // 100 quanta: 5120 ns
         assert_eq!((pauses.paused(Instant(5119)), pauses.next_end()), (Set8::of(3), Instant(5120)));
-        pauses.apply(&pfc(1 << 3, 100), Instant(5000), Instant(5000));
+        pauses.apply(&pfc(1 << 3, 100), Instant(5000));
         assert_eq!((pauses.paused(Instant(10_119)).bits(), pauses.paused(Instant(10_120)).bits()), (8, 0));
         assert_eq!(pauses.next_end(), Instant::NEVER);
         assert_eq!(
@@ -235,11 +240,11 @@ mod tests {
             |pauses, now| _ = pauses.paused(now),
             |pauses, now| pauses.clear(now),
             |pauses, now| pauses.reconfigure(Set8::EMPTY, SPEED, now),
-            |pauses, now| pauses.apply(&pfc(1 << 3, 0), now, now),
+            |pauses, now| pauses.apply(&pfc(1 << 3, 0), now),
         ];
         for (number, way) in ways.into_iter().enumerate() {
             let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
-            pauses.apply(&pfc(1 << 3, 100), Instant(0), Instant(0));
+            pauses.apply(&pfc(1 << 3, 100), Instant(0));
             way(&mut pauses, late);
             assert_eq!(pauses.history(late).1[3], 5120, "way {number}");
         }
@@ -249,17 +254,18 @@ mod tests {
     /// that went down, ended the pause for good.
     #[test]
     fn a_refresh_that_is_read_late_continues_its_pause() {
-        let ends: [(fn(&mut PfcRxState), u64); 4] = [
+        type End = fn(&mut PfcRxState);
+        let ends: [(End, u64); 4] = [
             (|_| (), 1),
             (|pauses| _ = pauses.paused(Instant(8000)), 1),
-            (|pauses| pauses.apply(&pfc(1 << 3, 0), Instant(2000), Instant(1000)), 2),
+            (|pauses| pauses.apply_late(&pfc(1 << 3, 0), Instant(2000), Instant(1000)), 2),
             (|pauses| pauses.clear(Instant(2000)), 2),
         ];
         for (number, (end, episodes)) in ends.into_iter().enumerate() {
             let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
-            pauses.apply(&pfc(1 << 3, 100), Instant(0), Instant(0)); // until 5120
+            pauses.apply(&pfc(1 << 3, 100), Instant(0)); // until 5120
             end(&mut pauses);
-            pauses.apply(&pfc(1 << 3, 100), Instant(9000), Instant(1000));
+            pauses.apply_late(&pfc(1 << 3, 100), Instant(9000), Instant(1000));
             assert_eq!(pauses.history(Instant(10_000)).0[3], episodes, "way {number}");
             let since = if episodes == 1 { 0 } else { 9000 };
             assert_eq!(pauses.paused_since(3, Instant(10_000)), Some(Instant(since)), "way {number}");
@@ -268,8 +274,8 @@ mod tests {
         }
         // Served at 6000, the port had no pause then.
         let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
-        pauses.apply(&pfc(1 << 3, 100), Instant(0), Instant(0));
-        pauses.apply(&pfc(1 << 3, 100), Instant(9000), Instant(6000));
+        pauses.apply(&pfc(1 << 3, 100), Instant(0));
+        pauses.apply_late(&pfc(1 << 3, 100), Instant(9000), Instant(6000));
         assert_eq!(pauses.history(Instant(10_000)).0[3], 2);
     }
 
@@ -277,7 +283,7 @@ mod tests {
     fn zero_enable_bits_lossy_priorities_and_disabled_reception_change_nothing_but_count() {
         for (honored, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
             let mut pauses = PfcRxState::new(Set8::from_bits(honored), SPEED);
-            pauses.apply(&pfc(enable, 1000), Instant(0), Instant(0));
+            pauses.apply(&pfc(enable, 1000), Instant(0));
             assert_eq!(pauses.paused(Instant(1)), Set8::EMPTY, "honored {honored:08b}, enable {enable:08b}");
             let xoff: u64 = pauses.count().xoff_frames.iter().sum();
             assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
