@@ -222,8 +222,8 @@ fn read<T>(
     for port in &mut ports {
         port.settings.alarms = alarm.of_port(port.tables().alarm());
     }
-    let mut alarm_paths = Vec::new();
-    let telemetry = Telemetry::read(&mut file, &mut alarm_paths, report);
+    let mut idle = telemetry::Idle::default();
+    let telemetry = Telemetry::read(&mut file, &mut idle, report);
     let mut open = None;
     let metrics = metrics::read(&mut file, &mut open, report);
     let place = file.place.clone();
@@ -270,7 +270,7 @@ fn read<T>(
         lossless::lint(&buffer, &ports, &switch, &mut warnings);
         let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
         alarm.warn_of_idle(tables, &mut warnings);
-        telemetry::warn_of_alarms(&alarm_paths, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
+        telemetry::warn_of_idle(&idle, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
         metrics::warn_of_open(open, &mut warnings);
         vlan::warn_of_lonely(&ports, &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
@@ -411,6 +411,11 @@ fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
     }
     if let Some(entries) = section.number("max_entries_per_port", 1..=1 << 20, report) {
         bridge.max_entries_per_port = entries.value;
+        if entries.value > bridge.max_entries {
+            let what = format!("more than the {} entries of the whole table", bridge.max_entries);
+            let cure = format!("write {} at most, or a larger max_entries", bridge.max_entries);
+            report.add(&entries.place, what, cure);
+        }
     }
     // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may be in more of a
     // hurry.

@@ -124,6 +124,7 @@ const WARNED: &[(&str, &str)] = &[
         "[alarm]\nheadroom.percent = 50\negress = { percent = 90, queue.2.percent = 9 }\n\
          [port-defaults.alarm]\ningress.priority.3.percent = 9",
     ),
+    ("PFC in one direction only", "[port.a.pfc]\ntx = false\n[port.b.pfc]\nrx = false"),
     (
         "shared cells in no pool",
         "[buffer]\ningress.pool = { 0.shared_percent = 40, 1.shared_percent = 50 }\negress.pool.0.shared_percent = 99",

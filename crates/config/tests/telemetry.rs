@@ -172,3 +172,20 @@ fn each_mistake_has_its_cure() {
     }
     insta::assert_snapshot!(said);
 }
+
+#[test]
+fn groups_that_no_subscription_uses_are_warned_of() {
+    let text = "[telemetry.sensor-group.used]\npaths = [\"buffermonitor/bufferusages\"]\n\
+                [telemetry.sensor-group.spare]\npaths = [\"buffermonitor/bufferusages\"]\n\
+                [telemetry.destination-group.used]\ncollectors = [\"127.0.0.1:1\"]\n\
+                [telemetry.destination-group.spare]\ncollectors = [\"127.0.0.1:2\"]\n\
+                [telemetry.subscription.s]\nsensors = [{ group = \"used\", interval_s = 1 }]\ndestinations = [\"used\"]\n";
+    let config = parse(text);
+    let warnings: Vec<_> = config.warnings.list().iter().map(|warning| warning.what.as_str()).collect();
+    let of_spare =
+        ["no subscription uses sensor group spare", "no subscription uses destination group spare"];
+    for warning in of_spare {
+        assert!(warnings.contains(&warning), "{warnings:?}");
+    }
+    assert_eq!(warnings.iter().filter(|warning| warning.starts_with("no subscription")).count(), 2);
+}

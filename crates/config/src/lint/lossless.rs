@@ -51,6 +51,7 @@ pub(crate) fn lint(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, r
     for port in ports {
         advice.thresholds(port, CellSize::new(buffer.settings.cell_bytes));
         advice.trust(port);
+        advice.both_directions(port);
         advice.priorities(port);
     }
     for priority in 0..PRIORITIES {
@@ -273,6 +274,24 @@ impl Lints {
         );
         let cure = "write trust = \"dot1p\" or \"dscp\", or pfc.mode = \"off\"".to_owned();
         self.warn(&trust.place, what, cure, port, no_drop);
+    }
+
+    /// PFC protects a priority only if it is sent and honored.
+    fn both_directions(&mut self, port: &Port) {
+        let (pfc, settings) = (port.tables().pfc(), port.settings.pfc);
+        let sends = pfc.setting(|table| &table.tx).filter(|_| settings.no_drop != 0 && !settings.tx);
+        if let Some(tx) = sends {
+            let what =
+                "no PFC is sent, so no-drop frames that come in here are dropped once buffers are full";
+            let cure = "write tx = true, or leave the priorities out of no_drop".to_owned();
+            self.warn(&tx.place, what.to_owned(), cure, port, settings.no_drop);
+        }
+        let honors = pfc.setting(|table| &table.rx).filter(|_| settings.no_drop != 0 && !settings.rx);
+        if let Some(rx) = honors {
+            let what = "received PFC is not honored, so the peer drops what it has paused";
+            let cure = "write rx = true, or leave the priorities out of no_drop".to_owned();
+            self.warn(&rx.place, what.to_owned(), cure, port, settings.no_drop);
+        }
     }
 
     fn priorities(&mut self, port: &Port) {

@@ -89,31 +89,70 @@ pub struct Sensor {
 /// A destination group: its place, and its collectors' in the list of all.
 #[derive(Clone)]
 struct Group {
+    place: SettingSpan,
     destinations: Vec<usize>,
 }
 
 /// A sensor group.
 type Paths = Vec<SensorPath>;
 
+/// A sensor group and where it stands.
+#[derive(Debug, Clone)]
+struct SensorGroup {
+    place: SettingSpan,
+    paths: Paths,
+}
+
 /// A path that reports an alarm, and where the file names it.
 pub(crate) type AlarmPath = Setting<SensorPath>;
 
+/// What may have no effect in `[telemetry]`.
+#[derive(Debug, Default)]
+pub(crate) struct Idle {
+    /// Paths that report alarms.
+    alarms: Vec<AlarmPath>,
+    /// Groups that no subscription binds: what they are.
+    groups: Vec<Setting<String>>,
+}
+
 impl Telemetry {
     /// Reads `[telemetry]`.
-    pub(crate) fn read(file: &mut Section, alarms: &mut Vec<AlarmPath>, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(file: &mut Section, idle: &mut Idle, report: &mut Diagnostics) -> Self {
         let Some(mut section) = file.section("telemetry", report) else { return Self::default() };
-        let sensors = read_sensor_groups(&mut section, alarms, report);
+        let sensors = read_sensor_groups(&mut section, &mut idle.alarms, report);
         let mut telemetry = Self::default();
         let groups = telemetry.read_destination_groups(&mut section, report);
-        let Some(mut subscriptions) = section.section("subscription", report) else {
-            section.finish(&[], report);
-            return telemetry;
-        };
-        section.finish(&[], report);
-        let found = few(named(&mut subscriptions, report), "subscription", report);
-        for (name, subscription) in found {
-            telemetry.subscriptions.push(read_subscription(name, subscription, &sensors, &groups, report));
+        if let Some(mut subscriptions) = section.section("subscription", report) {
+            let found = few(named(&mut subscriptions, report), "subscription", report);
+            for (name, subscription) in found {
+                telemetry.subscriptions.push(read_subscription(
+                    name,
+                    subscription,
+                    &sensors,
+                    &groups,
+                    report,
+                ));
+            }
         }
+        section.finish(&[], report);
+        let bound = |name: &str| {
+            let mut sensors = telemetry.subscriptions.iter().flat_map(|subscription| &subscription.sensors);
+            sensors.any(|sensor| sensor.group == name)
+        };
+        let unbound = sensors.iter().filter(|(name, _)| !bound(name));
+        idle.groups.extend(unbound.map(|(name, group)| Setting {
+            value: format!("sensor group {name}"),
+            place: group.place.clone(),
+        }));
+        let reports_to = |group: &Group| {
+            let mut subscriptions = telemetry.subscriptions.iter();
+            subscriptions.any(|to| group.destinations.iter().any(|number| to.destinations.contains(number)))
+        };
+        let unbound = groups.iter().filter(|(_, group)| !reports_to(group));
+        idle.groups.extend(unbound.map(|(name, group)| Setting {
+            value: format!("destination group {name}"),
+            place: group.place.clone(),
+        }));
         telemetry
     }
 
@@ -125,9 +164,9 @@ impl Telemetry {
         let Some(mut groups) = section.section("destination-group", report) else { return BTreeMap::new() };
         let mut known = BTreeMap::new();
         for (name, group) in few(named(&mut groups, report), "destination group", report) {
-            let first = self.destinations.len();
+            let (first, place) = (self.destinations.len(), group.place.clone());
             self.destinations.extend(read_destination_group(&name, group, report));
-            known.insert(name, Group { destinations: (first..self.destinations.len()).collect() });
+            known.insert(name, Group { place, destinations: (first..self.destinations.len()).collect() });
         }
         known
     }
@@ -146,9 +185,14 @@ fn few<'d>(
     found
 }
 
-/// Warns of paths that report alarms which are all off.
-pub(crate) fn warn_of_alarms(paths: &[AlarmPath], overrun: bool, drops: bool, warnings: &mut Diagnostics) {
-    for Setting { value, place } in paths {
+/// Warns of groups that nothing is reported of or to, and of paths that report alarms which are all
+/// off.
+pub(crate) fn warn_of_idle(idle: &Idle, overrun: bool, drops: bool, warnings: &mut Diagnostics) {
+    for Setting { value, place } in &idle.groups {
+        let cure = "name it in a subscription, or leave it out";
+        warnings.add(place, format!("no subscription uses {value}"), cure);
+    }
+    for Setting { value, place } in &idle.alarms {
         let overrun_path = *value == SensorPath::PortQueOverrunEvent;
         let is_on = if overrun_path { overrun } else { drops };
         if !is_on {
@@ -170,7 +214,7 @@ fn read_sensor_groups(
     section: &mut Section,
     alarms: &mut Vec<AlarmPath>,
     report: &mut Diagnostics,
-) -> BTreeMap<String, Paths> {
+) -> BTreeMap<String, SensorGroup> {
     let Some(mut groups) = section.section("sensor-group", report) else { return BTreeMap::new() };
     let mut known = BTreeMap::new();
     for (name, mut group) in few(named(&mut groups, report), "sensor group", report) {
@@ -186,8 +230,9 @@ fn read_sensor_groups(
             None => {}
         }
         mixed(&group.place, &paths, report);
+        let place = group.place.clone();
         group.finish(&[], report);
-        known.insert(name, paths);
+        known.insert(name, SensorGroup { place, paths });
     }
     known
 }
@@ -318,7 +363,7 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
 fn read_subscription(
     name: String,
     mut section: Section,
-    groups: &BTreeMap<String, Paths>,
+    groups: &BTreeMap<String, SensorGroup>,
     destinations: &BTreeMap<String, Group>,
     report: &mut Diagnostics,
 ) -> Subscription {
@@ -354,7 +399,7 @@ fn read_subscription(
 
 fn read_sensor(
     mut sensor: Section,
-    groups: &BTreeMap<String, Paths>,
+    groups: &BTreeMap<String, SensorGroup>,
     report: &mut Diagnostics,
 ) -> Option<Sensor> {
     let place = sensor.place.clone();
@@ -368,7 +413,8 @@ fn read_sensor(
     }
     sensor.finish(&[], report);
     let group = group?;
-    let paths = bound(groups, &group, "sensor group", ("[telemetry.sensor-group.NAME]", &[]), report)?;
+    let found = bound(groups, &group, "sensor group", ("[telemetry.sensor-group.NAME]", &[]), report)?;
+    let paths = found.paths;
     let interval_ms =
         millis.map(|millis| millis.value).or_else(|| seconds.map(|seconds| seconds.value * 1000));
     let first = paths.first()?;

@@ -24,8 +24,14 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
         } else if effective.iter().all(|port| !port.pfc().value(|table| &table.rx, true)) {
             let cure = "write pfc.rx = true, or leave this out";
             report.add(&of.place, "of no effect while received PFC is not obeyed", cure);
+        } else if of.has_end() && effective.iter().all(|port| port.watchdog().is_by_hand()) {
+            let cure = "leave restore_delay and pause_recover out, or write recovery = \"auto\"";
+            report.add(&of.place, "when storms end has no effect: recovery is manual", cure);
         }
     }
+    let by_interval = |port: &Overrides<PortTable>| {
+        (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some_and(|priority| priority.has_interval()))
+    };
     let watches =
         |port: &Overrides<PortTable>| (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some());
     if let Some(place) = watchdog.first_manner()
@@ -33,6 +39,12 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
     {
         let cure = "name one, as in priority.3 = { interval = 5 }, or leave this out";
         report.add(place, "of no effect: no priority is watched", cure);
+    } else if let Some(precision) = &watchdog.precision_ns
+        && !effective.iter().any(by_interval)
+    {
+        let cure =
+            "write interval = 1 to 15 (times the precision) in place of detection_ms, or leave this out";
+        report.add(&precision.place, "of no effect: all detection times are in milliseconds", cure);
     }
 }
 

@@ -29,7 +29,7 @@ const PPS: RangeInclusive<u32> = 1..=1_000_000_000;
 pub(crate) struct WatchdogTable {
     enabled: Option<Setting<bool>>,
     /// The unit of `interval`.
-    precision_ns: Option<Setting<Nanos>>,
+    pub(crate) precision_ns: Option<Setting<Nanos>>,
     action: Option<Setting<PfcWdAction>>,
     /// `recovery` is manual.
     by_hand: Option<Setting<bool>>,
@@ -113,6 +113,16 @@ impl WatchdogTable {
 }
 
 impl PriorityTable {
+    /// Its detection time is in units of the precision.
+    pub(crate) fn has_interval(&self) -> bool {
+        matches!(self.manner, WatchdogStyle::H3c { .. })
+    }
+
+    /// It says when a storm ends by itself, though it need not.
+    pub(crate) fn has_end(&self) -> bool {
+        matches!(self.manner, WatchdogStyle::H3c { delay_ns, pause_recover, .. } if delay_ns.is_some() || pause_recover)
+    }
+
     fn read(mut section: Section, report: &mut Diagnostics) -> Option<Self> {
         let place = section.place.clone();
         section.at_most_one(&["interval", "detection_ms"], report);
@@ -195,6 +205,11 @@ impl<'t> Overrides<'t, WatchdogTable> {
         self.look_up(|table| table.priorities[priority].as_ref()).filter(|_| is_on)
     }
 
+    /// Storms end by hand, whatever else is said of their end.
+    pub(crate) fn is_by_hand(self) -> bool {
+        self.value(|table| &table.by_hand, false)
+    }
+
     /// The watchdog of a priority.
     pub(crate) fn settings(self, priority: usize) -> Option<WatchdogSettings> {
         let table = self.priority(priority)?;
@@ -212,11 +227,10 @@ impl<'t> Overrides<'t, WatchdogTable> {
                 (detection_ns, Restoration::Quiet(restoration_ns), PfcWdAction::Drop)
             }
         };
-        let by_hand = self.value(|table| &table.by_hand, false);
         Some(WatchdogSettings {
             detection_ns,
             action: self.value(|table| &table.action, action),
-            restore: if by_hand { Restoration::ByHand } else { by_itself },
+            restore: if self.is_by_hand() { Restoration::ByHand } else { by_itself },
             limit: table.limit.as_ref().map(|limit| limit.value),
         })
     }
