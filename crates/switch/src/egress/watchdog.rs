@@ -31,8 +31,8 @@ impl Egress {
         self.watchdog.of(priority).look(seen, now)
     }
 
-    /// True if the watchdog of some priority must be polled each iteration, as the priority is paused
-    /// and has no queued frames.
+    /// True if the watchdog of some priority must be polled each iteration, as the priority is
+    /// paused and has no queued frames.
     pub(crate) fn awaits(&mut self, now: Instant) -> bool {
         self.watchdog.is_on()
             && (0..PRIORITIES).any(|p| {
