@@ -1,6 +1,6 @@
 //! Serialization of a table of slots in a checkpoint: its size, and only the used slots with their
-//! numbers. A table has tens of thousands of slots, most of them empty, and a loop that wrote all
-//! of them would stall.
+//! numbers. A table has tens of thousands of slots, most of them empty, and a loop that waited for
+//! all of them would stall.
 
 use serde::de::Error;
 use serde::ser::SerializeSeq;

@@ -67,7 +67,7 @@ fn up_to_the_drop_and_down_again() {
         (Some(BufferRegion::Headroom), None),
         (Some(BufferRegion::Headroom), None),
         (Some(BufferRegion::Headroom), None), // headroom 4 = its limit
-        (None, None),                         // the sender ignored XOFF
+        (None, None),                         // no room: a no-drop loss
     ];
     for (step, expected) in expected.into_iter().enumerate() {
         assert_eq!(lab.arrive(1), expected, "arrival {}", step + 1);
