@@ -1,85 +1,85 @@
 //! The FIFOs of a port's queues.
 //!
 //! Rule: each queue keeps its frames in two FIFOs, one of frames to known addresses and one of
-//! flooded frames that a map of their own put there. A pause of a priority stops the FIFOs that its
-//! frames may be in, and no other: flooded frames of a paused priority hold up no unicast of
-//! another, though both have the queue's cells, weight and rate. Where both FIFOs may send, they
-//! take turns, frame by frame. Without such a map flooded frames wait with all others, and the
-//! second FIFO is empty. Source: docs/behavior.md, "Classification"; docs/references.md, "Huawei
-//! PFC" (table 3-1, unknown unicast).
+//! flooded frames that a separate map put there. A pause of a priority stops only the FIFOs that
+//! its frames may be in: flooded frames of a paused priority delay no unicast of another, though
+//! both share the queue's cells, weight and rate. Where both FIFOs may send, they alternate, frame
+//! by frame. Without such a map flooded frames are queued with all others, and the second FIFO is
+//! empty. Source: docs/behavior.md, "Classification"; docs/references.md, "Huawei PFC" (table 3-1,
+//! unknown unicast).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 
-/// Some FIFOs of a port: bit q is the FIFO of queue q for known addresses, bit 8 + q the one for
-/// flooded frames.
+/// A set of FIFOs of a port: bit q is the FIFO of queue q for known addresses, bit 8 + q the one
+/// for flooded frames.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FifoSet(u16);
 
 impl FifoSet {
-    /// None.
+    /// The set without any FIFO.
     pub const EMPTY: FifoSet = FifoSet(0);
-    /// All sixteen.
+    /// All sixteen FIFOs.
     pub const ALL: FifoSet = FifoSet(u16::MAX);
 
-    /// One FIFO of a queue.
+    /// Makes the set of one FIFO of a queue.
     #[inline]
     pub const fn of(queue: usize, flooded: bool) -> Self {
         Self(1 << ((queue & 7) | (flooded as usize) << 3))
     }
 
-    /// Both FIFOs of these queues.
+    /// Makes the set of both FIFOs of these queues.
     #[inline]
     pub const fn both(queues: Set8) -> Self {
         Self(queues.bits() as u16 * 0x101)
     }
 
-    /// Queues whose FIFO for known addresses is among them.
+    /// Returns the queues whose FIFO for known addresses is in the set.
     #[inline]
     pub const fn known(self) -> Set8 {
         Set8::from_bits(self.0 as u8)
     }
 
-    /// Queues whose FIFO for flooded frames is among them.
+    /// Returns the queues whose FIFO for flooded frames is in the set.
     #[inline]
     pub const fn flooded(self) -> Set8 {
         Set8::from_bits((self.0 >> 8) as u8)
     }
 
-    /// Queues of which either FIFO is among them.
+    /// Returns the queues with at least one FIFO in the set.
     #[inline]
     pub const fn queues(self) -> Set8 {
         self.known().with(self.flooded())
     }
 
-    /// No FIFO is.
+    /// True if the set has no FIFO.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The first of them: its queue, and whether it is the one for flooded frames.
+    /// Returns the first FIFO: its queue, and whether it is the one for flooded frames.
     #[inline]
     pub const fn first(self) -> Option<(usize, bool)> {
         let number = self.0.trailing_zeros() as usize;
         if self.0 == 0 { None } else { Some((number & 7, number > 7)) }
     }
 
-    /// What is in either.
+    /// Returns the union.
     #[inline]
     pub const fn with(self, other: FifoSet) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     #[inline]
     pub const fn and(self, other: FifoSet) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is not in the other.
+    /// Returns the difference.
     #[inline]
     pub const fn without(self, other: FifoSet) -> Self {
         Self(self.0 & !other.0)

@@ -1,5 +1,5 @@
-//! A lossless Ethernet switch as pure state: frames and time come in, decisions come out. No clock,
-//! socket, thread or `unsafe`; the daemon and the simulator run this same code.
+//! A lossless Ethernet switch as pure state: frames and time go in, decisions come out. It has no
+//! clock, socket, thread or `unsafe`, so the daemon and the simulator run the same code.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

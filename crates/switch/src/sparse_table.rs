@@ -1,23 +1,23 @@
-//! How a table of slots is written down in a checkpoint: its size, and only the slots in use with
-//! their numbers. A table has tens of thousands of slots, most of them empty, and a loop that
-//! waited for all of them would stand still.
+//! Serialization of a table of slots in a checkpoint: its size, and only the used slots with their
+//! numbers. A table has tens of thousands of slots, most of them empty, and a loop that waited for
+//! all of them would stall.
 
 use serde::de::Error;
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// No table has more slots; a file that says so is not ours.
+/// Maximum number of slots of a table; a file with more is not ours.
 const MOST_SLOTS: u32 = 1 << 24;
 
-/// What a table is made of.
+/// Slot of a table.
 pub(crate) trait Slot: Copy {
-    /// Not in use.
+    /// An unused slot.
     const EMPTY: Self;
-    /// Whether it is not in use.
+    /// True if the slot is unused.
     fn is_empty(&self) -> bool;
 }
 
-/// The slots in use, with their numbers.
+/// The used slots, with their numbers.
 struct Used<'a, T>(&'a [T]);
 
 impl<T: Slot + Serialize> Serialize for Used<'_, T> {
@@ -31,7 +31,7 @@ impl<T: Slot + Serialize> Serialize for Used<'_, T> {
     }
 }
 
-/// Writes a table.
+/// Serializes a table.
 pub(crate) fn serialize<T: Slot + Serialize, S: Serializer>(
     slots: &[T],
     serializer: S,
@@ -39,7 +39,7 @@ pub(crate) fn serialize<T: Slot + Serialize, S: Serializer>(
     (slots.len() as u32, Used(slots)).serialize(serializer)
 }
 
-/// Reads a table.
+/// Deserializes a table.
 pub(crate) fn deserialize<'de, T: Slot + Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -1,5 +1,5 @@
-//! Time as the switch knows it: nanoseconds since an epoch that the owner chose. The owner reads
-//! the clock (or, in the simulator, advances it); nothing here does.
+//! Time of the switch: nanoseconds since an epoch that the owner chose. The owner reads the clock
+//! (or, in the simulator, advances it); the switch never does.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, Sub};
@@ -12,10 +12,10 @@ pub type Nanos = u64;
 pub struct Instant(pub Nanos);
 
 impl Instant {
-    /// The farthest point in time; stands for "never".
+    /// The latest point in time, which represents "never".
     pub const NEVER: Instant = Instant(Nanos::MAX);
 
-    /// Nanoseconds from `earlier` to `self`; 0 if `earlier` is later.
+    /// Returns the nanoseconds from `earlier` to `self`; 0 if `earlier` is later.
     pub fn since(self, earlier: Instant) -> Nanos {
         self.0.saturating_sub(earlier.0)
     }

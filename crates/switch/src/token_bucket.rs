@@ -1,29 +1,30 @@
-//! The rate of a port, a scheduler group or a queue: a token bucket, kept as the time at which it
-//! is full again.
+//! Rate limiter of a port, a scheduler group or a queue: a token bucket, kept as the time at which
+//! it is full again.
 //!
-//! Rule: a frame of L bytes occupies the line for 8·(L + overhead) / rate; the next may start once
-//! the line is free. A line that was idle, or whose owner came late, may catch up by at most its
-//! burst, so that the long-run rate is exact although a software loop does not come to the
-//! nanosecond. The bucket is full at first: a line that never sent was idle. On an emulated wire
-//! the overhead is what Ethernet adds to a frame (preamble, FCS and gap: 24 bytes), so that 10G is
-//! 14.88 million frames of 64 bytes (60 without FCS) a second. Source: docs/behavior.md, "Shapers";
-//! the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
+//! Rule: a frame of L bytes occupies the link for 8·(L + overhead) / rate, and the next may start
+//! once the link is free. A link that was idle, or whose owner was late, may catch up by at most
+//! its burst. The long-run rate is therefore exact although a software loop is not punctual to the
+//! nanosecond. The bucket is full at first, since a link that never sent was idle. On an emulated
+//! wire the overhead is what Ethernet adds to a frame (preamble, FCS and gap: 24 bytes), so that
+//! 10G is 14.88 million frames of 64 bytes (60 without FCS) a second. Source: docs/behavior.md,
+//! "Shapers"; the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
 
 use crate::settings::Rate;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// How far a line that has fallen behind may catch up. A loop of a busy two-core machine stalls for
-/// a few milliseconds at a time; without credit for them the port would not reach its rate.
+/// Default burst: how far a link that has fallen behind may catch up. A loop of a busy two-core
+/// machine stalls for a few milliseconds at a time; without credit for stalls the port would not
+/// reach its rate.
 pub const BURST_NS: Nanos = 4_000_000;
 
-/// One rate.
+/// Token bucket of one rate.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TokenBucket {
-    /// Line time of a byte in units of 2^-32 ns; 0: no limit.
+    /// Wire time of a byte in units of 2^-32 ns; 0 if unlimited.
     byte_time: u64,
-    /// When the line is free, and its whole burst saved up: no earlier than the last frame,
-    /// whatever the clock began with.
+    /// Time at which the link is free, and its whole burst accumulated: no earlier than the last
+    /// frame, whatever the initial clock.
     full_at: Instant,
     /// Fraction of a nanosecond beyond `full_at`, in units of 2^-32 ns.
     fraction: u64,
@@ -32,43 +33,43 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A line of this rate, on which each frame takes `overhead_bytes` beyond its own; `None`: as
-    /// fast as frames are taken.
+    /// Makes the bucket of a link of this rate, on which each frame takes `overhead_bytes` beyond
+    /// its own; `None` for no limit.
     pub fn new(rate: Option<Rate>, overhead_bytes: u16) -> Self {
         let (byte_time, burst_ns) = byte_time_and_burst(rate);
         Self { byte_time, full_at: Instant::default(), fraction: 0, burst_ns, overhead_bytes }
     }
 
-    /// Another rate, from the next frame on: the line is free when it would have been.
+    /// Sets another rate, from the next frame on. The link is free when it would have been.
     pub fn set_rate(&mut self, rate: Option<Rate>, overhead_bytes: u16) {
         let (byte_time, burst_ns) = byte_time_and_burst(rate);
         self.full_at = (self.full_at + burst_ns) - self.burst_ns;
         (self.byte_time, self.burst_ns, self.overhead_bytes) = (byte_time, burst_ns, overhead_bytes);
     }
 
-    /// There is a limit.
+    /// True if there is a limit.
     #[inline]
     pub fn has_rate(&self) -> bool {
         self.byte_time != 0
     }
 
-    /// What each frame takes of the line beyond its own bytes.
+    /// Returns the bytes on the wire that each frame takes beyond its own.
     pub fn overhead_bytes(&self) -> u16 {
         self.overhead_bytes
     }
 
-    /// A frame may start now.
+    /// True if a frame may start now.
     #[inline]
     pub fn is_free(&self, now: Instant) -> bool {
         self.full_at <= now + self.burst_ns
     }
 
-    /// When the line is free.
+    /// Returns when the link is free.
     pub fn free_at(&self) -> Instant {
         self.full_at - self.burst_ns
     }
 
-    /// A frame of `len` bytes starts now.
+    /// Charges a frame of `len` bytes that starts now.
     #[inline]
     pub fn take(&mut self, len: u16, now: Instant) {
         if self.byte_time != 0 {
@@ -76,7 +77,7 @@ impl TokenBucket {
         }
     }
 
-    #[inline(never)] // most lines have no rate, and need the registers
+    #[inline(never)] // most ports have no rate limit, and need the registers
     fn occupy(&mut self, len: u16, now: Instant) {
         if self.full_at < now {
             (self.full_at, self.fraction) = (now, 0);
@@ -88,7 +89,7 @@ impl TokenBucket {
     }
 }
 
-/// Line time of a byte in units of 2^-32 ns, and how far the line may catch up.
+/// Returns the wire time of a byte in units of 2^-32 ns, and how far the link may catch up.
 fn byte_time_and_burst(rate: Option<Rate>) -> (u64, Nanos) {
     let Some(Rate { bps, burst_bytes }) = rate else { return (0, BURST_NS) };
     let byte_time = ((8_000_000_000_u128 << 32) / u128::from(bps.max(1))).min(u64::MAX.into()) as u64;
@@ -100,7 +101,7 @@ fn byte_time_and_burst(rate: Option<Rate>) -> (u64, Nanos) {
 mod tests {
     use super::*;
 
-    /// Sends whenever it may for a second, looking every `turn_ns`; returns the bytes.
+    /// Sends whenever possible for a second, polling every `turn_ns`; returns the bytes.
     fn a_second(rate_bps: u64, len: u16, turn_ns: u64) -> u64 {
         let mut shaper = TokenBucket::new(Some(Rate { bps: rate_bps, burst_bytes: None }), 0);
         let (mut bytes, mut now) = (0, 1_000_000_000);
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(sent.count(), 11, "1000 ns of credit and the frame that starts now");
     }
 
-    /// Wherever the clock begins (that of a simulation: at 0), the bucket is full.
+    /// The bucket is full wherever the clock begins (in a simulation: at 0).
     #[test]
     fn a_bucket_is_full_at_first() {
         let rate = Rate { bps: 8_000_000_000, burst_bytes: Some(1_000) }; // a byte a nanosecond
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Whatever the new rate's burst, the line is free when the frame that it carries is over.
+    /// The link is free when the frame in transmission is over, whatever the burst of the new rate.
     #[test]
     fn another_rate_does_not_touch_what_is_on_the_line() {
         for burst_bytes in [Some(0), Some(100_000), None] {

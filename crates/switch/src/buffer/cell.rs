@@ -5,28 +5,28 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The size of a cell, ready to divide by.
+/// The size of a cell, with a precomputed reciprocal.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct CellSize {
     bytes: u32,
-    /// ceil(2^32 / bytes): multiplying by it and shifting by 32 divides every length up to 65535
+    /// ceil(2^32 / bytes): multiplication by it and a shift by 32 divide every length up to 65535
     /// exactly.
     reciprocal: u64,
 }
 
 impl CellSize {
-    /// Cells of `bytes` bytes each, 1 to 65535.
+    /// Makes cells of `bytes` bytes each, 1 to 65535.
     pub fn new(bytes: u32) -> Self {
         assert!((1..=65_535).contains(&bytes), "a cell has 1 to 65535 bytes, not {bytes}");
         Self { bytes, reciprocal: (1_u64 << 32).div_ceil(u64::from(bytes)) }
     }
 
-    /// Bytes of one cell.
+    /// Returns the bytes of one cell.
     pub fn bytes(self) -> u32 {
         self.bytes
     }
 
-    /// Cells of a frame of `len` bytes.
+    /// Returns the cells of a frame of `len` bytes.
     #[inline]
     pub fn of(self, len: u16) -> u32 {
         let last = u64::from(len.max(1) - 1);
@@ -44,8 +44,7 @@ mod tests {
         assert_eq!((cell.of(128), cell.of(300)), (1, 2));
     }
 
-    /// The reciprocal divides as division does, for every length and the cells of real chips (and
-    /// odd ones).
+    /// The reciprocal is exact for every length and the cells of real chips (and odd ones).
     #[test]
     fn exact_for_every_length() {
         for bytes in [1, 3, 64, 80, 208, 254, 256, 9216, 65_535] {

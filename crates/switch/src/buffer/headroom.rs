@@ -1,71 +1,70 @@
-//! Headroom: the room that a lossless group needs for what still arrives after it has told its peer
-//! to stop.
+//! Headroom: the cells that a no-drop group needs for frames that still arrive after it has sent
+//! XOFF to its peer.
 //!
 //! Rule: in-transit bytes = MTU_R + MTU_S + response + cable, where
-//! - MTU_R = 9216: a frame of the largest size has just begun to leave when XOFF is to be sent, and
-//!   PFC waits for its end;
+//! - MTU_R = 9216: transmission of a maximum-size frame has just begun when XOFF is due, and PFC
+//!   waits for its end;
 //! - MTU_S: the peer has just begun a frame of the priority in question when it reads XOFF;
 //! - response = 3840: what the peer sends until it has reacted;
-//! - cable, there and back: 13 bytes a metre at 10 Gbit/s, in proportion to the speed.
+//! - cable, there and back: 13 bytes a meter at 10 Gbit/s, in proportion to the speed.
 //!
 //! In the worst case these are frames of 64 bytes, each of which takes a cell ([`worst_case_cells`]
-//! has small cells too). Also: reserved cells should hold the longest frame, (MTU_S + 64 + cell) /
-//! cell; the XON offset should be slightly more than it.
-//! Source: docs/behavior.md, "Headroom needed"; docs/references.md, "H3C reference" (Setting PFC
-//! thresholds, and the example Configuring PFC thresholds). SONiC's figure: docs/references.md,
-//! "SONiC".
+//! covers small cells, too). Also, reserved cells should hold the longest frame, (MTU_S + 64 +
+//! cell) / cell, and the XON offset should be slightly more than it. Source: docs/behavior.md,
+//! "Headroom needed"; docs/references.md, "H3C reference" (Setting PFC thresholds, and the example
+//! Configuring PFC thresholds). SONiC's figure: docs/references.md, "SONiC".
 //!
-//! The H3C reference also recommends headroom by length of the cable ([`LinkParams::h3c_cells`]). That
-//! contradicts its formula, which needs more than the defaults even for a few metres; the formula
-//! is what holds in the worst case.
+//! The H3C reference also recommends headroom by length of the cable ([`LinkParams::h3c_cells`]).
+//! That contradicts its formula, which needs more than the defaults even for a few meters; the
+//! formula is what holds in the worst case.
 //!
-//! In software both loops may be held up by others on their cores, and the peer's kernel has frames
-//! that a pause cannot call back: [`HostDelay`] is the part of the "cable" that no metre of it
-//! explains.
+//! In software both loops may be preempted, and the peer's kernel holds frames that a pause cannot
+//! recall. [`HostDelay`] is the part of the "cable" term that the length of the cable does not
+//! explain.
 
 use crate::buffer::cell::CellSize;
 use crate::settings::GroupSettings;
 
-/// The longest frame of any priority, in bytes.
+/// Longest frame of any priority, in bytes.
 pub const MTU_RECEIVER_BYTES: u64 = 9216;
-/// What a peer still sends until it reacts, in bytes.
+/// Bytes that a peer still sends until it reacts.
 pub const RESPONSE_BYTES: u64 = 3840;
-/// The shortest frame, in bytes.
+/// Shortest frame, in bytes.
 const SHORTEST_FRAME_BYTES: u64 = 64;
 
 /// A link whose receiving end needs headroom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkParams {
-    /// Bit/s.
+    /// Link speed in bit/s.
     pub speed_bps: u64,
-    /// Length of the cable in metres.
+    /// Length of the cable in meters.
     pub cable_m: u64,
-    /// The longest frame of the no-drop priority, in bytes without FCS.
+    /// Longest frame of the no-drop priority, in bytes without FCS.
     pub mtu_bytes: u64,
 }
 
-/// What may still arrive after XOFF, term by term, in bytes.
+/// Bytes that may still arrive after XOFF, by term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireBytes {
     /// The frame before our PFC frame.
     pub mtu_receiver_bytes: u64,
     /// The peer's frame.
     pub mtu_bytes: u64,
-    /// Until the peer has reacted.
+    /// Bytes that arrive until the peer has reacted.
     pub response_bytes: u64,
-    /// On the cable, there and back.
+    /// Bytes on the cable, there and back.
     pub cable_bytes: u64,
 }
 
 impl WireBytes {
-    /// All of it.
+    /// Returns the sum of all terms.
     pub fn total_bytes(&self) -> u64 {
         self.mtu_receiver_bytes + self.mtu_bytes + self.response_bytes + self.cable_bytes
     }
 }
 
 impl LinkParams {
-    /// What may still arrive after XOFF.
+    /// Returns the bytes that may still arrive after XOFF.
     pub fn in_transit(&self) -> WireBytes {
         WireBytes {
             mtu_receiver_bytes: MTU_RECEIVER_BYTES,
@@ -79,18 +78,18 @@ impl LinkParams {
         }
     }
 
-    /// SONiC's figure for the same link: MTU + 2 · cable + peer response, in bytes before cell
-    /// occupancy. Light takes the cable at 1.98·10^8 m/s; gearbox and MAC/PHY delays belong to
-    /// an ASIC and count as 0 here.
+    /// Returns SONiC's figure for the same link: MTU + 2 · cable + peer response, in bytes before
+    /// cell occupancy. The speed of light in the cable is 1.98·10^8 m/s; gearbox and MAC/PHY delays
+    /// belong to an ASIC and count as 0 here.
     pub fn sonic_bytes(&self) -> u64 {
         let cable = rounded_up(2 * u128::from(self.cable_m) * u128::from(self.speed_bps), 8 * 198_000_000);
         self.mtu_bytes + cable + response_quanta(self.speed_bps) * 64
     }
 
-    /// The cells that the H3C reference (Setting PFC thresholds, headroom buffer threshold)
-    /// recommends for a cable of this length, whatever the frames: its default by speed up to
-    /// 300 m at 100G and up to 20 km at other speeds, then 9984. `None`: beyond 10 km at 100G
-    /// there were no optics, and beyond 40 km at other speeds it says nothing.
+    /// Returns the cells that the H3C reference (Setting PFC thresholds, headroom buffer threshold)
+    /// recommends for a cable of this length, whatever the frames: its default by speed up to 300 m
+    /// at 100G and up to 20 km at other speeds, then 9984. `None` where it has no figure: beyond 10
+    /// km at 100G, as there were no optics, and beyond 40 km at other speeds.
     pub fn h3c_cells(&self) -> Option<u32> {
         const HUNDRED_G: u64 = 100_000_000_000;
         let (default_m, most_m) = if self.speed_bps == HUNDRED_G { (300, 10_000) } else { (20_000, 40_000) };
@@ -107,8 +106,8 @@ impl LinkParams {
 /// The H3C reference's figure for a cable that needs more than the default.
 const H3C_LONG_CABLE_CELLS: u32 = 9984;
 
-/// Pause quanta that SONiC gives a peer to react, by speed; between two speeds those of the faster
-/// one.
+/// Returns the pause quanta that SONiC grants a peer to react, by speed; between two speeds that of
+/// the faster one.
 fn response_quanta(speed_bps: u64) -> u64 {
     match speed_bps {
         0..=1_000_000_000 => 2,
@@ -122,52 +121,53 @@ fn response_quanta(speed_bps: u64) -> u64 {
     }
 }
 
-/// What loops in software add, in bytes.
+/// Bytes that loops in software add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostDelay {
-    /// Our loop does not look for so long: it has not yet seen what arrived, and sends no XOFF.
+    /// Stall of our loop: it has not parsed what arrived, and sends no XOFF.
     pub own_stall_bytes: u64,
-    /// The peer's loop does not look for so long: it goes on sending.
+    /// Stall of the peer's loop: it keeps sending.
     pub peer_stall_bytes: u64,
-    /// Frames that the peer's kernel has already.
+    /// Frames that the peer's kernel already has.
     pub in_flight_bytes: u64,
 }
 
 impl HostDelay {
-    /// For loops that stall for at most `stall_ns`, on a link of this speed; `in_flight_bytes`: the
-    /// bound on what the peer hands to its kernel.
+    /// Computes the delay of loops that stall for at most the given times, on a link of this speed.
+    /// `in_flight_bytes` is the bound on what the peer hands to its kernel.
     pub fn new(speed_bps: u64, own_stall_ns: u64, peer_stall_ns: u64, in_flight_bytes: u64) -> Self {
         let bytes = |stall_ns| rounded_up(u128::from(speed_bps) * u128::from(stall_ns), 8_000_000_000);
         let (own_stall_bytes, peer_stall_bytes) = (bytes(own_stall_ns), bytes(peer_stall_ns));
         Self { own_stall_bytes, peer_stall_bytes, in_flight_bytes }
     }
 
-    /// All of it.
+    /// Returns the sum of all terms.
     pub fn total_bytes(&self) -> u64 {
         self.own_stall_bytes.saturating_add(self.peer_stall_bytes).saturating_add(self.in_flight_bytes)
     }
 }
 
-/// Cells that so many bytes take in the worst case. Frames of 64 bytes are that for cells of 127
-/// bytes and more. For smaller cells frames of one byte more than fills their cells can be worse:
-/// of 65 bytes, say, two cells of 64.
+/// Returns the cells that `bytes` take in the worst case. Frames of 64 bytes are the worst case for
+/// cells of 127 bytes and more. For smaller cells, frames one byte longer than a whole number of
+/// cells can be worse: for example, a frame of 65 bytes takes two cells of 64.
 pub fn worst_case_cells(bytes: u64, cell: CellSize) -> u64 {
-    // The shortest frame, and the shortest of those that take a cell more. Longer ones waste less of
-    // their cells.
+    // The shortest frame, and the shortest frame of one cell more. Longer frames waste a smaller
+    // part of their cells.
     let cells = u64::from(cell.of(SHORTEST_FRAME_BYTES as u16));
     let next_bytes = cells * u64::from(cell.bytes()) + 1;
     let shortest = bytes.div_ceil(SHORTEST_FRAME_BYTES).saturating_mul(cells);
     shortest.max(bytes.div_ceil(next_bytes).saturating_mul(cells + 1))
 }
 
-/// Reserved cells that hold the longest frame: (MTU + 64 + cell) / cell, exactly and rounded up.
+/// Returns the reserved cells that hold the longest frame: (MTU + 64 + cell) / cell, exactly and
+/// rounded up.
 pub fn reserved_cells(mtu_bytes: u64, cell: CellSize) -> (f64, u64) {
     let cell = u64::from(cell.bytes());
     let bytes = mtu_bytes + 64 + cell;
     (bytes as f64 / cell as f64, bytes.div_ceil(cell))
 }
 
-/// An XON offset slightly more than the longest frame: its cells and one.
+/// Returns an XON offset slightly more than the longest frame: its cells and one.
 pub fn xon_offset_cells(mtu_bytes: u64, cell: CellSize) -> u64 {
     mtu_bytes.div_ceil(u64::from(cell.bytes())) + 1
 }
@@ -183,8 +183,8 @@ mod tests {
 
     const GBPS: u64 = 1_000_000_000;
 
-    /// The example of docs/references.md, "H3C reference" (Configuring PFC thresholds), number by
-    /// number.
+    /// The example of docs/references.md, "H3C reference" (Configuring PFC thresholds), figure by
+    /// figure.
     #[test]
     fn the_examples_of_the_seeds() {
         let cell = CellSize::new(256);
@@ -197,7 +197,7 @@ mod tests {
         }
         assert_eq!(reserved_cells(1536, cell), (7.25, 8));
         assert_eq!(xon_offset_cells(1536, cell), 7);
-        // The table of buffered bytes in each 100 metres of cable.
+        // The table of buffered bytes in each 100 meters of cable.
         for (gbps, bytes) in [(10, 1300), (25, 3250), (40, 5200), (100, 13_000)] {
             let link = LinkParams { speed_bps: gbps * GBPS, cable_m: 100, mtu_bytes: 64 };
             assert_eq!(link.in_transit().cable_bytes, bytes);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     /// Every figure of docs/references.md, "H3C reference" (Setting PFC thresholds, headroom buffer
-    /// threshold), what the formula of the same section needs, and so whether the two agree.
+    /// threshold), what the formula of the same section needs, and whether the two agree.
     #[test]
     fn recommended_cells_and_the_formula() {
         let cell = CellSize::new(256);

@@ -1,7 +1,7 @@
-//! Cell accounting: the size of a cell, the pools that cells come from, the thresholds that they
-//! are held against, and the headroom that a link needs.
+//! Cell accounting: the size of a cell, the pools of cells, their thresholds, and the headroom that
+//! a link needs.
 //!
-//! Numbers only. No frame, queue or port is known here.
+//! This module contains numbers only, without frames, queues or ports.
 
 pub mod cell;
 pub mod headroom;

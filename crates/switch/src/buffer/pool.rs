@@ -1,15 +1,15 @@
-//! A pool of cells that many compete for: the service pools of the shared area as ingress sees them
-//! and as egress sees them, and headroom.
+//! A pool of cells that groups or queues compete for: the service pools of the shared area at
+//! ingress and at egress, and headroom.
 //!
-//! Rule: what is taken and not given back is in use; free = size − used, never below zero. Ingress
-//! and headroom never take more than is free, nor does a lossy queue. A no-drop queue may: it also
-//! holds the cells that ingress charged to reserved and headroom. Then nothing is free, and what is
-//! beyond the pool is counted. A pool that was made smaller while it was in use is over its size
-//! until enough has left; that is not counted. An ingress pool may have a pause threshold: once
-//! so many of its cells are in use, all its no-drop groups that hold some of them are in XOFF (see
-//! `group`). Where an alarm watches a pool, use from its alarm threshold on is noted.
-//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "H3C reference" (Fixed area and
-//! shared area).
+//! Rule: cells that are charged and not released are in use; free = size − used, never below zero.
+//! Ingress, headroom and lossy queues never take more than is free. A no-drop queue may, since it
+//! also holds the cells that ingress charged to reserved and headroom. Then the pool has no free
+//! cells, and use beyond its size is counted. A pool that was made smaller while in use is over its
+//! size until enough frames have left; that is not counted. An ingress pool may have a pause
+//! threshold: once its use reaches the threshold, all its no-drop groups that hold some of its
+//! cells are in XOFF (see [`crate::ingress::priority_group`]). Where an alarm watches a pool, use
+//! from its alarm threshold on is recorded. Source: docs/behavior.md, "Areas and pools";
+//! docs/references.md, "H3C reference" (Fixed area and shared area).
 
 use crate::monitor::alarm::UsageAlarm;
 use crate::monitor::counters::PoolSnapshot;
@@ -17,19 +17,19 @@ use crate::monitor::watermark::{Occupancy, Peak, WatermarkReset, Watermarks};
 use crate::settings::{BufferSettings, POOLS};
 use serde::{Deserialize, Serialize};
 
-/// The areas that ports compete for.
+/// Areas of the buffer that ports compete for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Pools {
-    /// Service pools of the shared area, as priority groups are charged.
+    /// Service pools of the shared area, as charged by priority groups.
     pub ingress: [Pool; POOLS],
-    /// … and as queues are.
+    /// Service pools of the shared area, as charged by queues.
     pub egress: [Pool; POOLS],
-    /// Headroom, which is one pool.
+    /// The headroom pool.
     pub headroom: Pool,
 }
 
 impl Pools {
-    /// Empty pools of these sizes.
+    /// Makes empty pools of these sizes.
     pub fn new(settings: &BufferSettings) -> Self {
         Self {
             ingress: std::array::from_fn(|pool| Pool {
@@ -41,7 +41,7 @@ impl Pools {
         }
     }
 
-    /// Gives the pools other sizes; what is in use stays in use.
+    /// Resizes the pools; cells in use stay in use.
     pub(crate) fn resize(&mut self, settings: &BufferSettings) {
         for ((pool, cells), pause) in
             self.ingress.iter_mut().zip(settings.ingress_pools()).zip(settings.pause_cells)
@@ -54,24 +54,24 @@ impl Pools {
         self.headroom.resize(settings.headroom_cells);
     }
 
-    /// One watermark of every pool begins again.
+    /// Resets one watermark of every pool.
     pub(crate) fn mark(&mut self, mark: WatermarkReset) {
         let pools = self.ingress.iter_mut().chain(&mut self.egress).chain([&mut self.headroom]);
         pools.for_each(|pool| pool.watermarks.mark(mark, pool.used_cells, &mut pool.peak));
     }
 }
 
-/// One pool.
+/// One pool of cells, with its peak and alarm.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Pool {
     size_cells: u32,
     used_cells: u32,
-    /// Above this use there is something to note for an alarm.
+    /// Use above which an alarm must be updated.
     unnoted_cells: u32,
-    /// Use from which on its no-drop groups are in XOFF; `u32::MAX`: none is.
+    /// Pause threshold: use at which its no-drop groups are in XOFF; `u32::MAX` for none.
     pause_cells: u32,
     peak: Peak,
-    /// Frames that took cells beyond the size, and those cells.
+    /// Frames that took cells beyond the size, and the number of such cells.
     excess_frames: u64,
     excess_cells: u64,
     watermarks: Watermarks,
@@ -79,7 +79,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of so many cells, none in use.
+    /// Makes an empty pool of `size_cells`.
     pub fn new(size_cells: u32) -> Self {
         Self {
             size_cells,
@@ -94,7 +94,7 @@ impl Pool {
         }
     }
 
-    /// Its size, cells in use, the most there were, and what was taken beyond it.
+    /// Returns its size, cells in use, peaks, and what was taken beyond the size.
     pub fn snapshot(&self) -> PoolSnapshot {
         PoolSnapshot {
             level: self.level(),
@@ -110,35 +110,35 @@ impl Pool {
         self.unnoted_cells = self.alarm.alarm_floor(cells);
     }
 
-    /// All its cells.
+    /// Returns the number of cells, free or not.
     pub fn size_cells(&self) -> u32 {
         self.size_cells
     }
 
-    /// Cells in use, and the most there were.
+    /// Returns the cells in use, and their peaks.
     pub fn level(&self) -> Occupancy {
         self.watermarks.level(self.used_cells, self.peak)
     }
 
-    /// Cells that nobody uses.
+    /// Returns how many more cells can be charged before the pool is full.
     #[inline]
     pub fn free_cells(&self) -> u32 {
         self.size_cells.saturating_sub(self.used_cells)
     }
 
-    /// Use has reached the pause threshold: groups with shared cells here are in XOFF.
+    /// True if use has reached the pause threshold: groups with shared cells here are in XOFF.
     #[inline]
     pub fn wants_pause(&self) -> bool {
         self.used_cells >= self.pause_cells
     }
 
-    /// Use is so many cells below the pause threshold, or more.
+    /// True if use is at least `cells` below the pause threshold.
     #[inline]
     pub fn has_come_down_by(&self, cells: u32) -> bool {
         self.used_cells.saturating_add(cells) <= self.pause_cells
     }
 
-    /// Takes cells; the caller has looked at `free_cells` where that matters.
+    /// Charges cells; the caller has checked `free_cells` where that matters.
     #[inline]
     pub fn take(&mut self, cells: u32) {
         self.used_cells += cells;
@@ -148,7 +148,7 @@ impl Pool {
         }
     }
 
-    /// Takes cells for a frame that is not refused whatever is free, and counts those beyond the
+    /// Charges cells of a frame that is admitted whatever is free, and counts cells beyond the
     /// pool's size.
     #[inline]
     pub fn charge_unchecked(&mut self, cells: u32) {
@@ -160,7 +160,7 @@ impl Pool {
         }
     }
 
-    /// Gives cells back.
+    /// Releases cells.
     #[inline]
     pub fn give(&mut self, cells: u32) {
         debug_assert!(cells <= self.used_cells, "gave back {cells} of {} cells", self.used_cells);
@@ -176,13 +176,13 @@ impl Pool {
         self.unnoted_cells = self.alarm.alarm_floor(self.size_cells);
     }
 
-    /// Another alarm threshold in percent of the pool; 0: none.
+    /// Sets another alarm threshold in percent of the pool; 0 disables the alarm.
     pub(crate) fn set_alarm(&mut self, percent: u8) {
         self.alarm.set_percent(percent);
         self.unnoted_cells = self.alarm.alarm_floor(self.size_cells);
     }
 
-    /// Its alarm.
+    /// Returns the alarm of the pool's use.
     pub(crate) fn alarm(&mut self) -> &mut UsageAlarm {
         &mut self.alarm
     }

@@ -1,4 +1,5 @@
-//! Frames of memory that a switch needs so that accounting in cells refuses before memory can.
+//! Memory sizing: frames that a switch needs so that cell accounting rejects a frame before memory
+//! runs out.
 
 use wire::ethernet;
 
@@ -8,14 +9,14 @@ use crate::settings::{MAX_IN_FLIGHT, SwitchSettings};
 /// Frames of memory that PFC may need beyond what cells account for.
 const OWN_FRAMES_PER_PORT: usize = MAX_IN_FLIGHT as usize;
 
-/// How many pieces of `chunk_bytes` memory needs for a frame of `len` bytes, at least one.
+/// Returns how many chunks of `chunk_bytes` a frame of `len` bytes needs, at least one.
 pub fn chunks_of(len: usize, chunk_bytes: usize) -> usize {
     len.div_ceil(chunk_bytes).max(1)
 }
 
-/// Frames of memory, of `chunk_bytes` each, that the switch itself may hold: every cell a
-/// minimum-size frame, and PFC. A frame of n chunks is longer than n - 1 of them, and so of at
-/// least n cells, unless a cell itself takes several.
+/// Returns the frames of memory, of `chunk_bytes` each, that the switch itself may hold: one
+/// minimum-size frame per cell, and PFC. A frame of n chunks is longer than n - 1 of them, and so
+/// takes at least n cells, unless a cell itself takes several chunks.
 pub fn frames_needed(settings: &SwitchSettings, chunk_bytes: usize) -> usize {
     let cell_bytes = usize::try_from(settings.buffer.cell_bytes).unwrap_or(usize::MAX);
     let of_a_cell = chunks_of(cell_bytes.min(LONGEST_RECEIVED_BYTES) + ethernet::TAG_BYTES, chunk_bytes);
@@ -36,9 +37,9 @@ mod tests {
         SwitchSettings { buffer, bridge, usage_percent: 100, alarms, seed: 0, ports: Vec::new() }
     }
 
-    /// Cells run out before memory does, whatever the lengths of frames: all that a buffer may
-    /// hold, in as many frames of one length as its cells allow, each with a tag that it got,
-    /// fits memory.
+    /// Cells run out before memory does, whatever the lengths of frames. The test fills the buffer
+    /// with frames of one length, as many as its cells allow, each with a pushed tag: all fit the
+    /// memory.
     #[test]
     fn memory_holds_whatever_cells_hold() {
         for chunk_bytes in [1792, 3840, usize::MAX] {

@@ -1,13 +1,13 @@
-//! A threshold on shared cells, ready to be worked out for each frame.
+//! A threshold on shared cells, compiled for evaluation per frame.
 //!
-//! Rule: a static threshold is so many cells; a dynamic one is alpha × the free cells of the pool,
-//! rounded down, where alpha is a power of two from 1/128 to 8. Both are base + ratio × free / 128:
-//! no branch, and one multiplication. Source: docs/behavior.md, "Thresholds".
+//! Rule: a static threshold is a number of cells. A dynamic one is alpha × the free cells of the
+//! pool, rounded down, where alpha is a power of two from 1/128 to 8. Both are base + ratio × free
+//! / 128: no branch, and one multiplication. Source: docs/behavior.md, "Thresholds".
 
 use crate::settings::Threshold;
 use serde::{Deserialize, Serialize};
 
-/// A threshold in the form that the way of a frame uses.
+/// A threshold in the form that the frame path uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CompiledThreshold {
     base_cells: u32,
@@ -15,10 +15,10 @@ pub(crate) struct CompiledThreshold {
 }
 
 impl CompiledThreshold {
-    /// No limit at all.
+    /// No limit.
     pub(crate) const NONE: CompiledThreshold = CompiledThreshold { base_cells: u32::MAX, ratio_of_128: 0 };
 
-    /// The limit that a threshold sets.
+    /// Compiles a threshold.
     pub(crate) fn of(threshold: Threshold) -> Self {
         match threshold {
             Threshold::Static(cells) => Self { base_cells: cells, ratio_of_128: 0 },
@@ -26,7 +26,7 @@ impl CompiledThreshold {
         }
     }
 
-    /// The limit in cells, in a pool that has `free_cells` free ones.
+    /// Returns the limit in cells, in a pool with `free_cells` free.
     #[inline]
     pub(crate) fn cells(self, free_cells: u32) -> u32 {
         let dynamic = (u64::from(free_cells) * u64::from(self.ratio_of_128)) >> 7;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use crate::settings::Alpha;
 
-    /// What `Threshold::cells` says is the law; this is its quick form.
+    /// `Threshold::cells` is the reference; this is its fast form.
     #[test]
     fn the_same_cells_as_the_setting_says() {
         let alphas = (-7..=3).map(|exponent| Alpha::from_exponent(exponent).expect("an alpha"));

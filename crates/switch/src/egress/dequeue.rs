@@ -1,12 +1,12 @@
-//! What leaves a port: frames are taken from its queues in the order that the scheduler gives.
+//! Dequeue: takes frames from a port's queues in the order that the scheduler gives.
 //!
-//! Rule: before each frame the scheduler is asked, among the FIFOs that hold frames and are not
-//! blocked, as long as the bytes with the kernel are below their bound. Where its answer would be
-//! the same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not asked:
-//! frames of one queue are taken in runs. Where more is to be done for each of them (rates, WRED,
-//! flooded ones that wait as well), a run is one frame. Where the port rewrites, or frames wait
-//! that are marked or get another tag, what is to be done to its bytes goes with each frame that
-//! leaves. Source: docs/behavior.md, "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
+//! Rule: before each frame the scheduler picks among the FIFOs that hold frames and are not
+//! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
+//! same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not called: frames
+//! of one queue are taken in runs. Where each frame needs more work (rates, WRED, flooded frames
+//! queued as well), a run is one frame. Where the port remarks, or queued frames are ECN-marked or
+//! change their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
+//! "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
 
 use super::Egress;
 use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};
@@ -20,8 +20,8 @@ use crate::frame::remark::rewrite;
 use crate::time::Instant;
 
 impl Egress {
-    /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`. True:
-    /// some of them are to be edited.
+    /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`.
+    /// Returns true if some of them must be edited.
     #[inline]
     pub fn send(
         &mut self,
@@ -34,7 +34,7 @@ impl Egress {
         let mut blocked = self.blocked(now);
         let is_shaped = self.is_shaped();
         let mut room = room as u32;
-        // Copies: what was just written, read together with what is beside it, waits for its store.
+        // Locals avoid a store-forwarding stall: these fields are written singly and read together.
         let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
         let can_cut_short = is_shaped || !blocked.is_empty();
         if can_cut_short {
@@ -72,8 +72,8 @@ impl Egress {
         has_edits
     }
 
-    /// Ends the turns of what is blocked, if others are picked now: while nothing is sent, no turn
-    /// ends.
+    /// Ends the DRR turns of blocked queues if other queues are picked now. While nothing is sent,
+    /// no turn ends.
     #[inline(never)] // out of the way of ports without pauses and rates
     fn cut_short(&mut self, backlogged: FifoSet, blocked: FifoSet, room: u32, in_flight_bytes: u32) {
         let ready = backlogged.without(blocked);
@@ -83,7 +83,7 @@ impl Egress {
         }
     }
 
-    /// The queue whose turn it is, and which of its FIFOs.
+    /// Picks the queue whose DRR turn it is, and one of its FIFOs.
     #[inline(always)] // once in `send`
     fn pick(&mut self, ready: FifoSet, is_mixed: bool, store: &FrameQueues) -> Option<(usize, bool)> {
         if is_mixed {
@@ -93,8 +93,8 @@ impl Egress {
         Some((self.scheduler.pick(ready.known().bits(), len)?, false))
     }
 
-    /// The same where flooded frames wait as well: of two FIFOs of a queue that may send the one
-    /// whose turn it is.
+    /// Picks a queue where flooded frames are queued as well. Of two FIFOs of that queue that may
+    /// send, it picks the one whose turn it is.
     #[cold]
     #[inline(never)]
     fn pick_fifo(&mut self, ready: FifoSet, store: &FrameQueues) -> Option<(usize, bool)> {
@@ -107,7 +107,7 @@ impl Egress {
         Some((q, flooded))
     }
 
-    /// What is backlogged, and with the kernel, after something was sent.
+    /// Commits what is backlogged, and what is with the kernel, after frames were taken.
     #[inline]
     fn note_sent(&mut self, backlogged: FifoSet, in_flight_bytes: u32) {
         (self.backlogged, self.in_flight_bytes) = (backlogged, in_flight_bytes);
@@ -117,7 +117,7 @@ impl Egress {
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(in_flight_bytes);
     }
 
-    /// Takes frames of a plain queue, at least one, as long as nobody else's turn comes.
+    /// Takes frames of a queue without WRED, at least one, until another queue's turn comes.
     #[inline(always)] // once in `send`
     fn take_run(
         &mut self,
@@ -136,7 +136,7 @@ impl Egress {
         run
     }
 
-    /// Takes the first frame of a FIFO, which is marked if it must be.
+    /// Takes the first frame of a FIFO, and ECN-marks it if required.
     #[inline(always)] // once in `send`
     fn take_one(
         &mut self,
@@ -155,7 +155,7 @@ impl Egress {
         DequeuedRun { frames: 1, bytes: charge.len.into(), cells: charge.cells() }
     }
 
-    /// Says of frames that leave what is to be done to their bytes.
+    /// Adds header edits to frames that leave.
     #[inline(never)] // few ports mark or rewrite
     fn add_edits(&mut self, out: &mut [TxDesc], store: &mut FrameQueues) {
         for TxDesc { frame, edit, .. } in out {
@@ -172,8 +172,8 @@ impl Egress {
         }
     }
 
-    /// What becomes of the tag of a frame that waits no more, and whether it is marked. It is no
-    /// edit to come any longer.
+    /// Returns the tag edit and ECN mark of a frame that left its queue. The edit no longer counts
+    /// as pending.
     #[inline]
     pub(super) fn take_edits(
         &mut self,
@@ -186,7 +186,8 @@ impl Egress {
         (tag, is_marked)
     }
 
-    /// A frame of `len` bytes takes its part of the line, and of the rates of its queue and group.
+    /// Charges a frame of `len` bytes to the rate of the port, and to the rates of its queue and
+    /// group.
     #[inline(always)] // once in `send`
     fn take_rates(&mut self, q: usize, len: u16, now: Instant) {
         self.shaper.take(len, now);

@@ -1,12 +1,11 @@
 //! The frames that the switch stores until they have left: what is charged for each, and the order
 //! of each queue.
 //!
-//! One slot a frame of the memory, made at the start, or as frames come whose memory grows. A queue
-//! is a list through the slots, so any queue may hold any number of frames and no queue needs
-//! memory of its own. A slot takes the frame's token and gives it back: a frame is either here or
-//! with somebody else. Frame n has slot n + 1. Slot 0 is no frame's: it stands before the first
-//! frame of an empty queue, so that one is appended and taken without asking whether there are
-//! others, which nobody could foresee.
+//! There is one slot per frame of the memory, made at the start, or on demand where the memory
+//! grows. A queue is a linked list through the slots, so any queue may hold any number of frames
+//! and no queue needs memory of its own. A slot takes the frame's token and returns it, so that a
+//! frame has one owner at a time. Frame n has slot n + 1. Slot 0 is a sentinel: it precedes the
+//! first frame of an empty queue, so push and pop have no unpredictable branch.
 
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
@@ -16,12 +15,12 @@ use crate::sparse_table;
 use serde::{Deserialize, Serialize};
 use std::hint::select_unpredictable;
 
-/// Four of them are a cache line.
+/// One slot. Four slots fit a cache line.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[repr(C, align(16))]
 struct Slot {
     charge: FrameMeta,
-    /// The next frame of its queue.
+    /// Slot of the next frame of its queue.
     next: u32,
 }
 
@@ -38,7 +37,7 @@ impl sparse_table::Slot for Slot {
 /// Slot 0.
 const NONE: u32 = 0;
 
-/// The slot of frame number `index`.
+/// Returns the slot of frame number `index`.
 #[inline]
 fn slot_of(index: usize) -> usize {
     index + 1
@@ -59,64 +58,63 @@ impl Default for FrameList {
 }
 
 impl FrameList {
-    /// Frames in it.
+    /// Returns the number of frames in the queue.
     #[inline]
     pub fn frames(&self) -> u32 {
         self.frames
     }
 
-    /// Nothing in it.
+    /// True if the queue holds no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NONE
     }
 }
 
-/// How far a run of frames goes.
+/// Limit of a run of frames.
 #[derive(Debug, Clone, Copy)]
 pub struct DequeueLimit {
-    /// Frames.
+    /// Maximum number of frames.
     pub frames: u32,
-    /// Bytes of all of them.
+    /// Maximum bytes of all frames together.
     pub bytes: u32,
-    /// With so many bytes, or more, none follows.
+    /// Bytes at which the run ends: no frame follows once this many have been taken.
     pub bytes_before_last: u32,
 }
 
 /// Frames of one queue that are taken together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DequeuedRun {
-    /// How many.
+    /// Number of frames.
     pub frames: u32,
-    /// Their bytes without FCS.
+    /// Bytes of the frames without FCS.
     pub bytes: u32,
-    /// Their cells.
+    /// Cells of the frames.
     pub cells: u32,
 }
 
-/// A slot for each frame of the memory that was ever in use.
+/// Slots of all frames of the memory that were ever in use.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FrameQueues {
     #[serde(with = "sparse_table")]
     slots: Vec<Slot>,
-    /// By slot: what becomes of the tags of frames that wait. Nothing before ports have VLANs.
+    /// Tag edits of queued frames, by slot. Empty until ports have VLANs.
     #[serde(with = "sparse_table")]
     tags: Vec<VlanAction>,
 }
 
 impl FrameQueues {
-    /// Slots for frames 0 to `frames` − 1, all empty; a frame with another number makes room for
-    /// itself.
+    /// Makes empty slots for frames 0 to `frames` − 1. A frame with a higher number adds slots.
     pub fn new(frames: usize) -> Self {
         Self { slots: vec![EMPTY; frames + 1], tags: Vec::new() }
     }
 
-    /// Makes room for what becomes of tags.
+    /// Makes room for tag edits.
     pub fn make_room_for_tags(&mut self) {
         self.tags.resize(self.slots.len(), VlanAction::Keep);
     }
 
-    /// Remembers what becomes of the tag of frame number `index`, which waits.
+    /// Sets the tag edit of queued frame number `index`.
     pub fn set_tag(&mut self, index: usize, tag: VlanAction) {
         if self.tags.len() < self.slots.len() {
             self.make_room_for_tags(); // memory has grown
@@ -124,12 +122,12 @@ impl FrameQueues {
         self.tags[slot_of(index)] = tag;
     }
 
-    /// What becomes of the tag of a frame that waits no more: it is not remembered any longer.
+    /// Takes the tag edit of a frame that left its queue.
     pub fn take_tag(&mut self, frame: &FrameId) -> VlanAction {
         self.tags.get_mut(slot_of(frame.index())).map_or(VlanAction::Keep, std::mem::take)
     }
 
-    /// What is charged for a frame that is here.
+    /// Returns the metadata of a stored frame.
     #[inline]
     pub fn charge(&self, frame: &FrameId) -> &FrameMeta {
         &self.slots[slot_of(frame.index())].charge
@@ -147,13 +145,13 @@ impl FrameQueues {
         list.frames += 1;
     }
 
-    /// Length of the first frame of a queue in bytes; 0 if it is empty.
+    /// Returns the length of the first frame of a queue in bytes; 0 if the queue is empty.
     #[inline]
     pub fn front_len(&self, list: &FrameList) -> u16 {
         self.slots[list.head as usize].charge.len
     }
 
-    /// Takes the first frame of a queue to be sent. It stays charged until `finish`.
+    /// Takes the first frame of a queue to be sent. It stays charged until `complete`.
     #[inline]
     pub fn pop(&mut self, list: &mut FrameList) -> Option<(FrameId, &mut FrameMeta)> {
         if list.head == NONE {
@@ -167,9 +165,9 @@ impl FrameQueues {
         Some((FrameId::new(number - 1), &mut slot.charge))
     }
 
-    /// Takes frames from the head of a queue that holds some, one at least and more as far as
-    /// `most` goes, appends them to `out`, and says what they were. They stay charged until
-    /// `finish`.
+    /// Takes frames from the head of a queue that holds some: at least one, and more within the
+    /// limit `most`. Appends them to `out` and returns their totals. They stay charged until
+    /// `complete`.
     #[inline]
     pub fn pop_run(&self, list: &mut FrameList, most: &DequeueLimit, out: &mut Vec<TxDesc>) -> DequeuedRun {
         let mut run = DequeuedRun::default();
@@ -195,12 +193,12 @@ impl FrameQueues {
         run
     }
 
-    /// Notes a frame that the switch made itself and hands out to be sent.
+    /// Records a frame that the switch made itself and hands out to be sent.
     pub fn push_control(&mut self, frame: &FrameId) {
         self.empty_slot(slot_of(frame.index())).charge.in_port = FrameMeta::OWN;
     }
 
-    /// The slot of a frame that is not here yet.
+    /// Returns the slot of a frame that is not stored yet.
     #[inline]
     fn empty_slot(&mut self, number: usize) -> &mut Slot {
         if number >= self.slots.len() {
@@ -219,11 +217,12 @@ impl FrameQueues {
     #[inline(never)]
     fn grow(&mut self, number: usize) {
         let slots = 1 + number.next_power_of_two();
-        self.slots.reserve_exact(slots - self.slots.len()); // not the double of what is one more than a power of two
+        self.slots.reserve_exact(slots - self.slots.len()); // without amortized doubling
         self.slots.resize(slots, EMPTY);
     }
 
-    /// A frame handed out has left: what was charged for it, `None` if it was the switch's own.
+    /// Completes a frame that was handed out and has left. Returns its metadata, or `None` for a
+    /// frame that the switch made.
     #[inline]
     pub fn complete(&mut self, frame: &FrameId) -> Option<FrameMeta> {
         let slot = &mut self.slots[slot_of(frame.index())];
@@ -233,12 +232,12 @@ impl FrameQueues {
         (charge.in_port < FrameMeta::OWN).then_some(charge)
     }
 
-    /// Whether it has frame number `index`, in a queue or handed out.
+    /// True if frame number `index` is stored: queued or handed out.
     pub fn has(&self, index: usize) -> bool {
         self.slots.get(slot_of(index)).is_some_and(|slot| slot.charge.in_port != FrameMeta::ABSENT)
     }
 
-    /// Bytes of frame number `index`, without FCS; 0 if it has none of that number.
+    /// Returns the bytes of frame number `index`, without FCS; 0 if it is not stored.
     pub fn len_of(&self, index: usize) -> u16 {
         self.slots
             .get(slot_of(index))
@@ -246,12 +245,13 @@ impl FrameQueues {
             .map_or(0, |slot| slot.charge.len)
     }
 
-    /// Frames of the memory, or of as much of it as there are slots for.
+    /// Returns the number of frames of the memory, as far as there are slots for them.
     pub fn memory_frames(&self) -> usize {
         self.slots.len() - 1
     }
 
-    /// Frames stored, in queues or handed out (checks only: it looks at every slot).
+    /// Returns the number of frames stored, queued or handed out. For checks only, as it visits
+    /// every slot.
     pub fn count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.charge.in_port != FrameMeta::ABSENT).count()
     }

@@ -1,10 +1,11 @@
 //! The egress half of a port: queues, scheduler, rate, and the pauses that it honors.
 //!
-//! Rule: a frame is admitted to its queue (or dropped here: tail drop), judged by WRED, and queued.
-//! It leaves when the line is free, its queue is picked among those that hold frames and are not
-//! paused, and the bytes with the kernel are below their bound: a pause cannot call back what the
-//! kernel has. It is charged until its transmission is complete. Source: docs/architecture.md, "The
-//! way of a frame"; the bound works the way BQL bounds a driver (docs/kernel-behavior.md).
+//! Rule: a frame is admitted to its queue (or dropped here: tail drop), subjected to WRED, and
+//! queued. It leaves when three conditions hold: the link is free, its queue is picked among the
+//! queues that hold frames and are not paused, and the bytes with the kernel are below their bound,
+//! as a pause cannot recall what the kernel has. It is charged until its transmission is complete.
+//! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver
+//! (docs/kernel-behavior.md).
 
 mod dequeue;
 pub mod frame_queue;
@@ -45,7 +46,7 @@ use wire::bitset::Set8;
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
 
-/// Queues that keep a rate together.
+/// Queues that share a rate limit.
 #[derive(Debug, Serialize, Deserialize)]
 struct ShapedQueues {
     queues: Set8,
@@ -53,55 +54,55 @@ struct ShapedQueues {
     shaper: TokenBucket,
 }
 
-/// Frames that were too long are told of once so long.
+/// Minimum interval between events about frames that were too long.
 const TELL_NS: Nanos = 1_000_000_000;
 
 /// Frames that were too long for the interface.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct MtuDrops {
-    /// Those that nobody has been told of.
+    /// Frames not reported yet.
     frames: u64,
-    /// No sooner than this.
+    /// Earliest time of the next report.
     tell_at: Instant,
 }
 
-/// The egress half of a port. What the way of a frame touches comes first, so that it is in few
-/// cache lines.
+/// The egress half of a port. Fields of the frame path come first, so that they share few cache
+/// lines.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Egress {
     queues: [Queue; PRIORITIES],
-    /// FIFOs that hold frames that wait.
+    /// FIFOs that hold queued frames.
     backlogged: FifoSet,
-    /// Nothing but PFC leaves.
+    /// True if only PFC leaves.
     tx_held: bool,
     rewrites: bool,
-    /// Longer frames do not leave here.
+    /// Longest frame that may leave here.
     longest_bytes: u16,
     in_flight_bytes: u32,
     in_flight_limit_bytes: u32,
     in_flight_peak_bytes: u32,
-    /// Edits that frames which wait will have: marks, and changes of tags.
+    /// Number of queued frames with a pending edit: an ECN mark, or a change of tag.
     edits: u32,
-    /// The line.
+    /// Rate limit of the port.
     shaper: TokenBucket,
     scheduler: Scheduler,
-    /// Groups and queues with a rate of their own.
+    /// Groups and queues with a rate limit of their own.
     shaped: Vec<ShapedQueues>,
-    /// What it has paused of the whole link, where 802.3x PAUSE is obeyed.
+    /// Pause of the whole link, where 802.3x PAUSE is honored.
     link_pause: Option<Box<LinkPause>>,
     /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
     ignored: Set8,
-    /// What the peer has paused.
+    /// Priorities that the peer has paused.
     pauses: PfcRxState,
-    /// FIFOs of which the watchdog drops everything.
+    /// FIFOs of which the watchdog drops every frame.
     dropping: FifoSet,
-    /// Flooded frames that wait, by queue, and the queues whose turn that is.
+    /// Queued flooded frames, by queue, and the queues whose flooded FIFO has the next turn.
     flooded: Box<[FrameList; PRIORITIES]>,
     flood_turn: Set8,
-    /// For WRED: the same on every run of the same port number.
+    /// Random numbers of WRED: the same on every run for the same port number.
     random: Random,
-    /// What a pause of each priority stops.
+    /// FIFOs that a pause of each priority stops.
     pause_map: PauseMap,
     rewrite: RewriteSettings,
     schedule: ScheduleSettings,
@@ -110,13 +111,13 @@ pub struct Egress {
     kernel_losses: KernelTxLoss,
     pfc_malformed: u64,
     pause_received: u64,
-    /// Flooded frames that have left, by kind.
+    /// Flooded frames that have left, by type.
     flooded_out: [u64; 3],
     watchdog: PortWatchdog,
 }
 
 impl Egress {
-    /// The egress half of a port; `seed` decides its random numbers.
+    /// Makes the egress half of a port; `seed` determines its random numbers.
     pub fn new(settings: &PortSettings, limits: &EgressLimits, seed: u64) -> Self {
         Self {
             queues: limits.queues.map(|queue| Queue::new(queue, limits.usage_percent)),
@@ -151,33 +152,33 @@ impl Egress {
         }
     }
 
-    /// The longest frame that the line takes, in bytes without FCS.
+    /// Returns the longest frame that the link takes, in bytes without FCS.
     #[inline]
     pub fn longest_bytes(&self) -> u16 {
         self.longest_bytes
     }
 
-    /// A frame fits its queue.
+    /// True if a frame fits its queue.
     #[inline]
     pub fn admit(&self, charge: &FrameMeta, pools: &Pools) -> bool {
         self.queues[charge.queue()].admit(charge.cells(), charge.class.flooded, pools)
     }
 
-    /// Why a frame does not fit its queue.
+    /// Returns why a frame does not fit its queue.
     #[cold]
     pub fn drop_reason(&self, charge: &FrameMeta) -> DropReason {
         let dropping = self.queues[charge.queue()].is_dropping(charge.class.flooded);
         if dropping { DropReason::Watchdog } else { DropReason::TailDrop }
     }
 
-    /// What WRED makes of a frame that fits.
+    /// Applies WRED to a frame that fits.
     #[inline]
     pub fn wred_decide(&mut self, charge: &FrameMeta, ecn: Ecn, now: Instant) -> WredAction {
         let queue = &mut self.queues[charge.queue()];
         queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now)
     }
 
-    /// Counts a frame that its queue, or WRED, did not take.
+    /// Counts a frame that its queue, or WRED, dropped.
     #[cold]
     pub fn refuse(&mut self, reason: DropReason, charge: &FrameMeta, now: Instant) {
         self.count_drop(reason, charge.len);
@@ -190,8 +191,8 @@ impl Egress {
         }
     }
 
-    /// Frames that were too long and that nobody has been told of, if it is time to tell: once a
-    /// second while there are any.
+    /// Takes the number of frames that were too long and are not reported yet, if a report is due:
+    /// once a second while there are any.
     #[cold]
     pub(crate) fn take_mtu_drops(&mut self, now: Instant) -> Option<u64> {
         let frames = self.too_long.frames;
@@ -207,8 +208,8 @@ impl Egress {
         self.drops[reason as usize].add(len);
     }
 
-    /// A frame that is to wait here, or has just left its queue, leaves marked as having met
-    /// congestion, if it may be marked.
+    /// Sets the ECN mark (CE) of a frame that is about to be queued, or has just left its queue, if
+    /// the frame may be marked.
     #[cold]
     pub fn mark(&mut self, charge: &mut FrameMeta) {
         if charge.marking == EcnMarking::Possible {
@@ -218,14 +219,14 @@ impl Egress {
         }
     }
 
-    /// Frame number `index`, which waits here, leaves with another tag than it came with.
+    /// Changes the tag with which queued frame number `index` leaves.
     pub fn change_tag(&mut self, index: usize, tag: VlanAction, store: &mut FrameQueues) {
         self.edits += 1;
         store.set_tag(index, tag);
     }
 
-    /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and
-    /// it is not flooded.
+    /// True if the link takes the frame, it fits the guaranteed cells of its queue, WRED does not
+    /// apply, and it is not flooded.
     #[inline]
     pub fn has_own(&self, charge: &FrameMeta) -> bool {
         let queue = &self.queues[charge.queue()];
@@ -235,7 +236,7 @@ impl Egress {
             && charge.len <= self.longest_bytes
     }
 
-    /// Charges such a frame and puts it at the end of its FIFO.
+    /// Charges a frame that fits the guaranteed cells and appends it to its FIFO.
     #[inline]
     pub fn enqueue_own(&mut self, frame: FrameId, charge: &FrameMeta, store: &mut FrameQueues) {
         let queue = &mut self.queues[charge.queue()];
@@ -244,7 +245,7 @@ impl Egress {
         self.backlogged = self.backlogged.with(FifoSet::of(charge.queue(), false));
     }
 
-    /// Charges a frame that fits and puts it at the end of its FIFO.
+    /// Charges a frame that fits and appends it to its FIFO.
     #[inline]
     pub fn enqueue(
         &mut self,
@@ -270,14 +271,14 @@ impl Egress {
         self.backlogged = self.backlogged.with(FifoSet::of(q, true));
     }
 
-    /// Whether `blocked` may change with each frame that leaves.
+    /// True if `blocked` may change with each frame that leaves.
     #[inline]
     fn is_shaped(&self) -> bool {
         self.shaper.has_rate() || !self.shaped.is_empty()
     }
 
-    /// FIFOs that do not send now: paused, or their queue is over its rate. All of them, while the
-    /// line is busy or on hold.
+    /// Returns the FIFOs that do not send now: they are paused, or their queue exceeds its rate.
+    /// Returns all FIFOs while the link is busy or on hold.
     #[inline]
     pub fn blocked(&mut self, now: Instant) -> FifoSet {
         if self.tx_held || !self.shaper.is_free(now) {
@@ -305,7 +306,7 @@ impl Egress {
         }
     }
 
-    /// Releases a frame that `send` gave out and that will never leave.
+    /// Releases a frame that `send` returned and that will never leave.
     pub fn unsent(&mut self, charge: &FrameMeta, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
         self.drop_queued(DropReason::PortDown, charge, pools);
@@ -360,18 +361,18 @@ impl Egress {
         queue.release(charge.cells(), pools);
     }
 
-    /// The kernel took and lost a PFC or PAUSE frame.
+    /// Records a PFC or PAUSE frame that the kernel took and lost.
     pub(crate) fn kernel_lost_pfc(&mut self) {
         self.kernel_losses.note_pfc();
     }
 
-    /// Tells of frames that the kernel lost. True: there will be more to tell.
+    /// Reports frames that the kernel lost. Returns true if more remain to be reported.
     pub(crate) fn tell_kernel_losses(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
         self.kernel_losses.tell(port, now, events)
     }
 
-    /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is
-    /// neither obeyed nor bridged. True: frames that wait may have been set free.
+    /// Honors a MAC control frame, or counts it as malformed. One for another destination is
+    /// neither honored nor bridged. Returns true if queued frames may leave again.
     pub fn honor(&mut self, frame: &[u8], now: Instant, iterated: Instant) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {
@@ -390,24 +391,24 @@ impl Egress {
         false
     }
 
-    /// All pauses end, as when the port goes down.
+    /// Ends all pauses, as when the port goes down.
     pub fn clear_pauses(&mut self, now: Instant) {
         self.pauses.clear(now);
         self.link_pause.iter_mut().for_each(|link| link.clear(now));
     }
 
-    /// Holds transmission, or lets it go on: nothing but PFC leaves a port on hold. For tests.
+    /// Holds transmission, or releases it: a port on hold sends only PFC. For tests.
     pub fn hold(&mut self, on_hold: bool) {
         self.tx_held = on_hold;
     }
 
-    /// Frames wait in some queue.
+    /// True if some queue holds frames.
     #[inline]
     pub fn is_backlogged(&self) -> bool {
         !self.backlogged.is_empty()
     }
 
-    /// FIFOs whose priority is paused, or their link.
+    /// Returns the FIFOs whose priority, or link, is paused.
     #[inline]
     fn paused_fifos(&mut self, now: Instant) -> FifoSet {
         if let Some(link) = &mut self.link_pause
@@ -419,20 +420,20 @@ impl Egress {
         self.pause_map.of_all(priorities)
     }
 
-    /// PFC frames received.
+    /// Returns the PFC frames received.
     pub(crate) fn pfc_count(&self) -> PfcCount {
         self.pauses.count()
     }
 
-    /// Queues whose own rate, or that of their group, does not let them send now.
+    /// Returns the queues that exceed their own rate, or that of their group.
     #[inline]
     fn over_rate(&self, now: Instant) -> Set8 {
         let busy = self.shaped.iter().filter(|shaped| !shaped.shaper.is_free(now));
         busy.fold(Set8::EMPTY, |set, shaped| set.with(shaped.queues))
     }
 
-    /// When `send` may give something though nothing happens before: the line and the rates of some
-    /// queue are free, or a pause ends. [`Instant::NEVER`]: nothing waits.
+    /// Returns when `send` may return a frame if nothing happens before: the link and the rates of
+    /// some queue are free, or a pause ends. [`Instant::NEVER`] if no frame is queued.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
         if self.backlogged.is_empty() || self.tx_held {
             return Instant::NEVER;
@@ -447,19 +448,19 @@ impl Egress {
         some_queue.min(self.pauses.next_end()).min(link_free).max(self.shaper.free_at()).max(now)
     }
 
-    /// Nothing waits, and nothing is on its way out.
+    /// True if no frame is queued or being transmitted.
     pub(crate) fn is_empty(&self) -> bool {
         self.backlogged.is_empty() && self.in_flight_bytes == 0
     }
 }
 
-/// The rate of the whole port.
+/// Returns the rate of the whole port.
 fn line(settings: &PortSettings) -> Option<Rate> {
     let speed_bps = settings.speed_bps.filter(|_| settings.keeps_rate);
     speed_bps.map(|bps| Rate { bps, burst_bytes: settings.burst_bytes })
 }
 
-/// What has a rate of its own.
+/// Returns the queues and groups that have a rate limit of their own.
 fn shaped(settings: &PortSettings) -> Vec<ShapedQueues> {
     let groups = settings.schedule.groups.iter().map(|group| (Set8::from_bits(group.queues), group.rate));
     let queues = settings.queues.iter().enumerate().map(|(q, queue)| (Set8::of(q), queue.rate));
@@ -468,17 +469,18 @@ fn shaped(settings: &PortSettings) -> Vec<ShapedQueues> {
     with_rate.map(|(queues, rate)| ShapedQueues { queues, rate, shaper: shaper(rate) }).collect()
 }
 
-/// Priorities whose pauses are obeyed.
+/// Returns the priorities whose pauses are honored.
 fn honored(settings: &PortSettings) -> Set8 {
     if settings.pfc.rx { Set8::from_bits(settings.pfc.no_drop) } else { Set8::EMPTY }
 }
 
-/// The pause of the whole link, where it is obeyed.
+/// Returns the pause state of the whole link, where PAUSE is honored.
 fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
     settings.flow_control.obeys().then(|| Box::new(LinkPause::new(settings.pause_speed_bps())))
 }
 
-/// What a pause of each priority stops: the peer means the priorities that it sees.
+/// Returns the FIFOs that a pause of each priority stops: the peer refers to priorities as it
+/// receives them.
 fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [FifoSet; PRIORITIES] {
     let rewritten = remark::queues_by_priority(&settings.rewrite);
     rewritten.map_or(limits.fifos_of_priorities, |queues| queues.map(FifoSet::both))

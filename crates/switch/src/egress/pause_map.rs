@@ -1,50 +1,50 @@
-//! The FIFOs of a port that a pause of each priority stops.
+//! Pause map: the FIFOs of a port that a pause of each priority stops.
 //!
-//! Rule: a pause stops every FIFO that frames of its priority may be in. The port that classified a
+//! Rule: a pause stops every FIFO that may hold frames of its priority. The port that classified a
 //! frame chose its queue, so the maps of all ports count. After a reload that changes them, a FIFO
-//! that waits with frames queued by the maps before is stopped, too, until it has been empty once.
-//! Source: docs/behavior.md, "PFC received"; IEEE 802.1Q-2022 36.1.3.3.
+//! that still holds frames queued by the previous maps is stopped, too, until it has been empty
+//! once. Source: docs/behavior.md, "PFC received"; IEEE 802.1Q-2022 36.1.3.3.
 
 use crate::fifo_set::FifoSet;
 use crate::settings::PRIORITIES;
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 
-/// What a pause of each priority stops.
+/// FIFOs that a pause of each priority stops.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PauseMap {
-    /// In force: by the maps, and what lingers.
+    /// Map in force: the configured map, and lingering FIFOs.
     fifos: [FifoSet; PRIORITIES],
-    /// By the maps alone.
+    /// Configured map alone.
     mapped: [FifoSet; PRIORITIES],
-    /// FIFOs that wait with frames queued by earlier maps.
+    /// FIFOs that still hold frames queued by earlier maps.
     lingering: FifoSet,
 }
 
 impl PauseMap {
-    /// By these maps, and nothing waits.
+    /// Makes the map of empty FIFOs.
     pub fn new(mapped: [FifoSet; PRIORITIES]) -> Self {
         Self { fifos: mapped, mapped, lingering: FifoSet::EMPTY }
     }
 
-    /// The FIFOs that a pause of one priority stops.
+    /// Returns the FIFOs that a pause of one priority stops.
     #[inline]
     pub fn of(&self, priority: usize) -> FifoSet {
         self.fifos[priority & 7]
     }
 
-    /// The FIFOs that pauses of these priorities stop.
+    /// Returns the FIFOs that pauses of these priorities stop.
     #[inline]
     pub fn of_all(&self, priorities: Set8) -> FifoSet {
         priorities.into_iter().fold(FifoSet::EMPTY, |set, p| set.with(self.fifos[p & 7]))
     }
 
-    /// The same without what lingers: new frames of these priorities can only be there.
+    /// Returns the FIFOs of these priorities by the configured map. New frames can only be there.
     pub fn mapped(&self, priorities: Set8) -> FifoSet {
         priorities.into_iter().fold(FifoSet::EMPTY, |set, p| set.with(self.mapped[p & 7]))
     }
 
-    /// Other maps, while frames wait in `backlogged`.
+    /// Applies other maps, while `backlogged` FIFOs hold frames.
     pub fn reconfigure(&mut self, mapped: [FifoSet; PRIORITIES], backlogged: FifoSet) {
         let earlier = self.fifos;
         (self.mapped, self.fifos, self.lingering) = (mapped, mapped, FifoSet::EMPTY);
@@ -55,13 +55,14 @@ impl PauseMap {
         }
     }
 
-    /// Some FIFO may have become empty that was lingering.
+    /// True if some FIFO is lingering and may have become empty.
     #[inline]
     pub fn is_lingering(&self) -> bool {
         !self.lingering.is_empty()
     }
 
-    /// What lingers and is no longer among `backlogged` is stopped by the maps alone.
+    /// Ends the lingering of FIFOs that are no longer `backlogged`: only the configured map stops
+    /// them.
     #[cold]
     pub fn settle(&mut self, backlogged: FifoSet) {
         let emptied = self.lingering.without(backlogged);
@@ -88,7 +89,7 @@ mod tests {
         let mut pauses = PauseMap::new(map(3));
         pauses.reconfigure(map(5), queues(&[1, 3]));
         assert_eq!((pauses.of(3), pauses.mapped(Set8::of(3))), (queues(&[3, 5]), queues(&[5])));
-        // Once more, while frames of both maps wait.
+        // Changes the map again, while frames of both maps are queued.
         pauses.reconfigure(map(6), queues(&[3, 5]));
         assert_eq!((pauses.of(3), pauses.is_lingering()), (queues(&[3, 5, 6]), true));
         pauses.settle(queues(&[5]));

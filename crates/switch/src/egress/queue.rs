@@ -1,11 +1,11 @@
 //! An egress queue: the cells that its frames hold, and when it is full.
 //!
-//! Rule: a frame of n cells is taken if max(0, u + n − guaranteed) is no more than the queue's
-//! shared maximum (static, or alpha × the free cells of its pool) and the pool has free what the
-//! frame adds to the shared cells; otherwise it is dropped at the tail. A no-drop queue does not
-//! ask what is free, and has no maximum unless one is set: what ingress let in is never dropped for
-//! want of cells in the pool; what it takes beyond the pool is counted there. Cells count until the
-//! frame has left: frames with the kernel are still in the queue.
+//! Rule: a frame of n cells is admitted on two conditions: max(0, u + n − guaranteed) is no more
+//! than the queue's shared maximum (static, or alpha × the free cells of its pool), and the pool
+//! has free what the frame adds to the shared cells. Otherwise the frame is tail-dropped. A no-drop
+//! queue ignores how much is free, and has no maximum unless one is set: a frame that ingress
+//! admitted is never dropped for want of cells in the pool, and use beyond the pool is counted
+//! there. Cells count until the frame has left: frames with the kernel are still in the queue.
 //! Source: docs/behavior.md, "Egress queues"; docs/references.md, "H3C reference" (Fixed area and
 //! shared area).
 
@@ -22,36 +22,36 @@ use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 
-/// What a queue may hold.
+/// Buffer limits, WRED and class of one egress queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueLimits {
-    /// Most shared cells; `None`: no limit.
+    /// Maximum of shared cells; `None` if unlimited.
     pub maximum: Option<Threshold>,
-    /// Cells that are its own.
+    /// Cells guaranteed to the queue.
     pub guaranteed_cells: u32,
     /// Service pool of its shared cells.
     pub pool: u8,
-    /// Early drops and marks; `None`: tail drop only.
+    /// Early drops and marks; `None` for tail drop only.
     pub wred: Option<WredSettings>,
-    /// It carries no-drop priorities.
+    /// True if the queue carries no-drop priorities.
     pub no_drop: bool,
-    /// What the port's line takes for a typical frame: see [`crate::egress::wred`].
+    /// Time that the port's link takes for a typical frame: see [`crate::egress::wred`].
     pub frame_ns: Nanos,
 }
 
-/// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one
-/// cache line.
+/// One egress queue. Fields of the frame path, while there are guaranteed cells, share one cache
+/// line.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Queue {
-    /// Frames that wait, in order; flooded ones with a map of their own are elsewhere (see
+    /// Queued frames, in order. Flooded frames with a separate map are elsewhere (see
     /// [`crate::fifo_set`]).
     pub waiting: FrameList,
     used_cells: u32,
-    /// Up to this use all cells are guaranteed ones, and no usage threshold is near: no pool has a
-    /// say in it.
+    /// Use up to which all cells are guaranteed and the usage threshold is not near, so that no
+    /// pool has to be checked.
     own_cells: u32,
-    /// Of the cells in use those of frames that wait; the others are with the kernel.
+    /// Cells of queued frames. The other cells in use are with the kernel.
     waiting_cells: u32,
     peak: Peak,
     wred: Option<Box<Wred>>,
@@ -59,7 +59,7 @@ pub struct Queue {
     rest: Box<ColdState>,
 }
 
-/// What few frames touch, or only those that need shared cells.
+/// State that few frames touch, or only frames that need shared cells.
 #[derive(Debug, Serialize, Deserialize)]
 struct ColdState {
     guaranteed_cells: u32,
@@ -70,7 +70,7 @@ struct ColdState {
     /// Service pool of the shared cells.
     pool: u8,
     limits: QueueLimits,
-    /// The watchdog drops whatever comes: to known addresses, flooded.
+    /// True while the watchdog drops every frame: to known addresses, flooded.
     dropping: [bool; 2],
     storm_dropped: FrameCount,
     kernel_lost: FrameCount,
@@ -81,7 +81,7 @@ struct ColdState {
 }
 
 impl Queue {
-    /// An empty queue; above `usage_percent` of what it may hold is a violation.
+    /// Makes an empty queue. Use above `usage_percent` of its limit is a usage violation.
     pub fn new(limits: QueueLimits, usage_percent: u8) -> Self {
         let usage = UsageViolations::new(usage_percent);
         Self {
@@ -121,25 +121,26 @@ impl Queue {
         &mut pools.egress[usize::from(self.rest.pool & 3)]
     }
 
-    /// The most shared cells as it stands; `u32::MAX`: no limit.
+    /// Returns the present maximum of shared cells; `u32::MAX` if unlimited.
     #[inline]
     pub fn threshold_cells(&self, pools: &Pools) -> u32 {
         self.rest.maximum.cells(self.pool(pools).free_cells())
     }
 
-    /// A frame of `cells` fits.
+    /// True if a frame of `cells` fits.
     #[inline]
     pub fn admit(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
         self.fits_reserved(cells) || self.admit_to_pool(cells, flooded, pools)
     }
 
-    /// A frame of `cells` fits the guaranteed cells, and nothing but WRED has a say in it.
+    /// True if a frame of `cells` fits the guaranteed cells, so that at most WRED has to be
+    /// consulted.
     #[inline]
     pub fn fits_reserved(&self, cells: u32) -> bool {
         self.used_cells + cells <= self.own_cells
     }
 
-    /// Charges such a frame.
+    /// Charges a frame that fits the guaranteed cells.
     #[inline]
     pub fn charge_reserved(&mut self, cells: u32) {
         self.waiting_cells += cells;
@@ -163,14 +164,14 @@ impl Queue {
         }
     }
 
-    /// The part of a charge of `cells` that is shared.
+    /// Charges the shared part of `cells` to the pool.
     fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).charge_unchecked(shared);
         self.note_usage(self.used_cells, pools);
     }
 
-    /// What WRED makes of a frame that fits.
+    /// Applies WRED to a frame that fits.
     #[inline]
     pub fn judge(
         &mut self,
@@ -186,20 +187,20 @@ impl Queue {
         }
     }
 
-    /// Nothing needs to be asked of a frame that is handed out: there is no WRED.
+    /// True if the queue has no WRED, so that a frame can be dequeued unchecked.
     #[inline]
     pub fn has_no_wred(&self) -> bool {
         self.wred.is_none()
     }
 
-    /// Frames of `cells` in all were handed out to be sent, from a plain queue.
+    /// Records that frames of `cells` in all were handed out from a queue without WRED.
     #[inline]
     pub fn hand_out_run(&mut self, cells: u32) {
         self.waiting_cells -= cells;
     }
 
-    /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender
-    /// understands marks.
+    /// Records that a frame of `cells` was handed out to be sent. Returns true if it must be
+    /// marked, provided that it is ECT.
     #[inline]
     pub fn dequeue(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random, now: Instant) -> bool {
         self.waiting_cells -= cells;
@@ -207,7 +208,7 @@ impl Queue {
         self.wred.as_mut().is_some_and(|wred| wred.at_dequeue((waiting, cells), drop_level, random, now))
     }
 
-    /// A frame of `cells` has left the switch.
+    /// Releases a frame of `cells` that has left the switch.
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
@@ -217,7 +218,7 @@ impl Queue {
         self.used_cells -= cells;
     }
 
-    /// The part of a release of `cells`, which are still in use, that is shared.
+    /// Releases the shared part of `cells`, which are still in use, from the pool.
     fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).give(shared);
@@ -226,8 +227,8 @@ impl Queue {
         }
     }
 
-    /// What 100 % of its use is: a queue without maximum, or with a static one beyond its pool, is
-    /// allowed the pool.
+    /// Returns the cells that are 100 % of the queue's use. For a queue without maximum, or with a
+    /// static one beyond its pool, that is the pool.
     fn allowed_cells(&self, pools: &Pools) -> u32 {
         let pool = self.pool(pools);
         let shared = match self.rest.limits.maximum {
@@ -238,7 +239,7 @@ impl Queue {
         self.rest.guaranteed_cells.saturating_add(shared)
     }
 
-    /// Sees whether `used_cells` in use are a violation.
+    /// Checks whether `used_cells` in use are a violation.
     fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.allowed_cells(pools);
         self.rest.usage.note(used_cells, allowed);
@@ -246,37 +247,36 @@ impl Queue {
         self.set_own_cells();
     }
 
-    /// Works out `own_cells` after what it depends on has changed. While the watchdog drops,
-    /// nothing is taken unasked.
+    /// Computes `own_cells` after an input of it has changed. While the watchdog drops, it is 0, so
+    /// that every frame is checked.
     fn set_own_cells(&mut self) {
         let ColdState { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
         let unnoted = usage.alarm_floor(*guaranteed_cells).min(alarm.alarm_floor(*guaranteed_cells));
         self.own_cells = if dropping.contains(&true) { 0 } else { unnoted };
     }
 
-    /// From now on the watchdog drops whatever comes to known addresses, whatever is flooded, or
-    /// does so no more.
+    /// Starts or stops the watchdog's dropping of every frame, to known addresses and flooded.
     pub fn set_dropping(&mut self, dropping: [bool; 2]) {
         self.rest.dropping = dropping;
         self.set_own_cells();
     }
 
-    /// The watchdog drops whatever comes of these.
+    /// True while the watchdog drops every such frame.
     pub fn is_dropping(&self, flooded: bool) -> bool {
         self.rest.dropping[usize::from(flooded)]
     }
 
-    /// The watchdog dropped a frame.
+    /// Counts a frame that the watchdog dropped.
     pub fn count_storm_drop(&mut self, len: u16) {
         self.rest.storm_dropped.add(len);
     }
 
-    /// Frames that left, and those that the watchdog dropped.
+    /// Returns frames that left, and frames that the watchdog dropped.
     pub fn storm_traffic(&self) -> (u64, u64) {
         (self.transmitted.frames, self.rest.storm_dropped.frames)
     }
 
-    /// Another alarm threshold, in percent of what the queue may hold; 0: none.
+    /// Sets another alarm threshold, in percent of the queue's limit; 0 disables the alarm.
     pub(crate) fn set_alarm(&mut self, percent: u8) {
         self.rest.alarm.set_percent(percent);
         let dropped = self.all_dropped();
@@ -284,24 +284,24 @@ impl Queue {
         self.set_own_cells();
     }
 
-    /// The alarms of its use and of what it drops, of which there has been so much.
+    /// Returns the alarms of the queue's use and of its drops, and the drop count.
     pub(crate) fn alarms(&mut self) -> (&mut UsageAlarm, &mut DropAlarm, FrameCount) {
         let dropped = self.all_dropped();
         let ColdState { alarm, drop_alarm, .. } = &mut *self.rest;
         (alarm, drop_alarm, dropped)
     }
 
-    /// Dropped at the tail or by WRED.
+    /// Returns frames dropped at the tail or by WRED.
     fn all_dropped(&self) -> FrameCount {
         self.rest.wred_dropped.iter().fold(self.rest.dropped, |sum, count| sum + *count)
     }
 
-    /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
+    /// Releases the shared cells before a change of limits; `reconfigure` charges them again.
     pub(crate) fn release_shared(&self, pools: &mut Pools) {
         self.pool_mut(pools).give(self.shared_cells());
     }
 
-    /// Other limits; what the queue holds stays, even if it is more.
+    /// Applies other limits. Cells of queued frames stay charged, even above the new limits.
     pub(crate) fn reconfigure(&mut self, limits: QueueLimits, usage_percent: u8, pools: &mut Pools) {
         self.rest.limits = limits;
         self.rest.guaranteed_cells = limits.guaranteed_cells;
@@ -319,18 +319,18 @@ impl Queue {
         pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
 
-    /// A frame left the port.
+    /// Counts a frame that left the port.
     #[inline]
     pub fn count_transmitted(&mut self, len: u16) {
         self.transmitted.add(len);
     }
 
-    /// The kernel took a frame and lost it.
+    /// Counts a frame that the kernel took and lost.
     pub(crate) fn count_kernel_lost(&mut self, len: u16) {
         self.rest.kernel_lost.add(len);
     }
 
-    /// A frame of `cells` found the queue full: an arrival to WRED nonetheless.
+    /// Counts a frame of `cells` that found the queue full. To WRED it is an arrival nonetheless.
     #[inline]
     pub fn count_drop(&mut self, len: u16, cells: u32, now: Instant) {
         self.rest.dropped.add(len);
@@ -339,24 +339,24 @@ impl Queue {
         }
     }
 
-    /// WRED dropped a frame of this drop level.
+    /// Counts a frame of this drop level that WRED dropped.
     #[inline]
     pub fn count_wred_drop(&mut self, len: u16, drop_level: DropLevel) {
         self.rest.wred_dropped[drop_level as usize].add(len);
     }
 
-    /// A frame is marked as having met congestion.
+    /// Counts a frame with an ECN mark.
     #[inline]
     pub fn count_mark(&mut self, len: u16) {
         self.rest.marked.add(len);
     }
 
-    /// One watermark begins again.
+    /// Resets one watermark.
     pub(crate) fn mark_watermark(&mut self, mark: WatermarkReset) {
         self.rest.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }
 
-    /// What it holds and has counted; what the port knows of its pauses is left out.
+    /// Returns the levels and counters of the queue, without the pauses, which the port records.
     pub(crate) fn snapshot(&self, pools: &Pools, now: Instant) -> QueueSnapshot {
         QueueSnapshot {
             pool: self.rest.limits.pool,
@@ -437,7 +437,7 @@ mod tests {
         );
     }
 
-    /// A pool of 50 cells, in a buffer of 100.
+    /// Makes a pool of 50 cells, in a buffer of 100.
     fn small_pool() -> Pools {
         Pools::new(&BufferSettings {
             total_cells: 100,
@@ -448,8 +448,8 @@ mod tests {
         })
     }
 
-    /// Row 18 of the documents' table: a lossy queue uses its own pool and no other, whatever its
-    /// maximum; a no-drop queue keeps what ingress let in, and the pool counts what is beyond
+    /// Row 18 of the table of vendor specifications: a lossy queue uses only its own pool, whatever
+    /// its maximum; a no-drop queue keeps what ingress admitted, and the pool counts what is beyond
     /// it.
     #[test]
     fn row_18_a_queue_uses_only_its_pool() {
@@ -477,15 +477,16 @@ mod tests {
             assert!(queue.admit(4, false, &pools), "what ingress let in");
             queue.charge(4, &mut pools);
         }
-        // 72 of 80 cells are shared: 22 beyond the pool, by six frames, the first of which found two free.
+        // 72 of 80 cells are shared: 22 beyond the pool, by six frames, the first of which found
+        // two free.
         let pool = pools.egress[1].snapshot();
         assert_eq!((pool.level.cells, pool.excess_frames, pool.excess_cells), (72, 6, 22));
         let other = Queue::new(QueueLimits { maximum: None, guaranteed_cells: 0, ..lossy }, 100);
         assert!(!other.admit(1, false, &pools), "nothing is free for a lossy queue");
     }
 
-    /// Row 36: 100 % of a queue without maximum, or with one beyond its pool, is its pool and what
-    /// it is guaranteed.
+    /// Row 36: 100 % of a queue without maximum, or with one beyond its pool, is its pool and its
+    /// guaranteed cells.
     #[test]
     fn row_36_a_queue_without_maximum_violates_when_its_pool_is_full() {
         let unlimited = QueueLimits { guaranteed_cells: 10, no_drop: true, ..NO_LIMITS };

@@ -1,10 +1,10 @@
-//! What each queue may hold, and which queue is no-drop: what the settings of the whole switch come
-//! to for a port.
+//! Limits of each queue, and which queues are no-drop, derived for a port from the settings of the
+//! whole switch.
 //!
 //! Rule: guaranteed cells are the queue's ratio of the fixed area, which all ports' queues of that
-//! number divide evenly. A queue is no-drop, on every port, if frames of some port's no-drop
-//! priority may be in it; it has no shared maximum unless one is set, since what ingress admitted
-//! stays admitted. Any other queue has 20 %. Source: docs/behavior.md, "Egress queues";
+//! number divide evenly. A queue is no-drop, on every port, if it may hold frames of some port's
+//! no-drop priority. Such a queue has no shared maximum unless one is set, since what ingress
+//! admitted stays admitted. Any other queue has 20 %. Source: docs/behavior.md, "Egress queues";
 //! docs/references.md, "H3C reference" (Managing data buffers).
 
 use crate::egress::queue::QueueLimits;
@@ -16,26 +16,26 @@ use crate::settings::{
 use crate::time::Nanos;
 use wire::bitset::Set8;
 
-/// A typical frame on the line, as the RED of operating systems and simulators assumes it (`avpkt`,
+/// Length of a typical frame, as the RED of operating systems and simulators assumes it (`avpkt`,
 /// mean packet size).
 const TYPICAL_FRAME_BYTES: u64 = 1000;
 
 /// The shared maximum of a lossy queue, in percent.
 const DEFAULT_SHARED_PERCENT: u8 = 20;
 
-/// What the settings of the whole switch come to for a port's egress half.
+/// Limits of a port's egress half, derived from the settings of the whole switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EgressLimits {
-    /// What each queue may hold.
+    /// Limits of each queue.
     pub queues: [QueueLimits; PRIORITIES],
-    /// Share of that above which use is a violation, in percent.
+    /// Share of the limit above which use is a violation, in percent.
     pub usage_percent: u8,
-    /// The FIFOs that frames of each priority may be in, by the maps of all ports.
+    /// FIFOs that frames of each priority may be in, by the maps of all ports.
     pub fifos_of_priorities: [FifoSet; PRIORITIES],
 }
 
 impl EgressLimits {
-    /// Those of every port, in order.
+    /// Returns the limits of every port, in order.
     pub fn of(settings: &SwitchSettings) -> impl Iterator<Item = EgressLimits> + '_ {
         let no_drop = no_drop_queues(settings);
         let fifos_of_priorities = fifos_of_all(settings);
@@ -47,7 +47,8 @@ impl EgressLimits {
     }
 }
 
-/// The queues that carry frames which some port must not lose. They are no-drop on every port.
+/// Returns the queues that carry frames which some port must not lose. They are no-drop on every
+/// port.
 pub fn no_drop_queues(settings: &SwitchSettings) -> Set8 {
     let of_port = |port: &PortSettings| {
         let fifos = fifos_of(settings, port);
@@ -74,14 +75,15 @@ fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop:
     }
 }
 
-/// What the port's line takes for a typical frame, in nanoseconds: WRED's measure of idle time.
+/// Returns the time that the port's link takes for a typical frame, in nanoseconds: WRED's unit of
+/// idle time.
 fn typical_frame_ns(port: &PortSettings) -> Nanos {
     let speed_bps = port.speed_bps.or(port.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS);
     (TYPICAL_FRAME_BYTES * 8 * 1_000_000_000).div_ceil(speed_bps.max(1))
 }
 
-/// The FIFOs that frames of each priority may be in: the port that classifies a frame chooses its
-/// queue, whatever port it leaves by.
+/// Returns the FIFOs that frames of each priority may be in. The port that classifies a frame
+/// chooses its queue, whatever port it leaves by.
 fn fifos_of_all(settings: &SwitchSettings) -> [FifoSet; PRIORITIES] {
     let ports = settings.ports.iter().filter(|port| !port.is_vacant());
     let maps = ports.map(|port| fifos_of(settings, port));

@@ -1,7 +1,7 @@
-//! What the settings of a port make of its egress half, at the start and while it runs.
+//! Applies the settings of a port to its egress half, at the start and while it runs.
 //!
-//! Rule: what waits goes on waiting. The scheduler begins a new round only if its own settings are
-//! others, and so does a rate. Source: docs/behavior.md, "Reload".
+//! Rule: queued frames stay queued. The scheduler begins a new round only if its own settings
+//! change, and so does a rate limit. Source: docs/behavior.md, "Reload".
 
 use super::{Egress, ShapedQueues, honored, line, obeys_pause, shaped, stopped_by_pauses};
 use crate::buffer::pool::Pools;
@@ -11,14 +11,14 @@ use crate::settings::{PortSettings, RewriteSettings};
 use crate::time::Instant;
 
 impl Egress {
-    /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes
-    /// them again.
+    /// Releases the queues' shared cells before a change of settings; `reconfigure` charges them
+    /// again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
         self.queues.iter().for_each(|queue| queue.release_shared(pools));
     }
 
-    /// Other settings. What waits goes on waiting; the scheduler begins a new round only if its own
-    /// settings are others, and so does the rate of what is shaped.
+    /// Applies other settings. Queued frames stay queued. The scheduler begins a new round only if
+    /// its own settings change, and so does each rate limit.
     pub(crate) fn reconfigure(
         &mut self,
         settings: &PortSettings,

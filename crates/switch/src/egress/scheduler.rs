@@ -1,46 +1,47 @@
-//! The scheduler: which queue of a port sends next. Two levels: groups of queues, and the queues
-//! inside a group.
+//! The scheduler: which queue of a port sends next. It has two levels: groups of queues, and the
+//! queues inside a group.
 //!
 //! Rule, level 1: groups have a rank, and a group sends only when no group of a lower rank number
 //! can. Groups of one rank share what is left to them in proportion to their weights, counted in
-//! bytes of the line. Level 2: the queues of a group are strict (the highest number first) or
+//! bytes on the wire. Level 2: the queues of a group are strict (the highest number first) or
 //! weighted, by bytes or by frames.
 //! - SP, WRR group 1 and WRR group 2 are groups of rank 0, 1 and 2: strict inside, weighted inside,
 //!   weighted inside.
 //! - ETS: group 15 is of rank 0 and strict inside, the others are of rank 1 with their bandwidth as
 //!   weights.
 //!
-//! Both levels share by deficit round robin: each visit grants a queue (or group) its quantum, it
-//! sends while the grant lasts, and what is too little for the next frame is kept unless it runs
-//! empty. The smallest quantum is the largest frame, so every visit can send. What cannot send
-//! (paused, or held back by its shaper) is skipped and granted nothing; of a turn that is cut short
-//! so it keeps no more than a turn that ends by itself leaves, less than the largest frame. So no
-//! turn is longer than two quanta, and nothing is saved up. What a group cannot use others do.
-//! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: SP,
-//! group-based WRR, byte-count) and "Huawei DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022
-//! 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing using deficit round robin" (1995).
+//! Both levels share by deficit round robin. Each visit grants a queue (or group) its quantum, and
+//! the queue sends while the grant lasts. A remainder too small for the next frame is kept unless
+//! the queue runs empty. The smallest quantum is the largest frame, so every visit can send. A
+//! queue that cannot send (paused, or limited by its shaper) is skipped and granted nothing. When
+//! its turn is cut short in this way, it keeps no more than a turn that ends by itself leaves,
+//! which is less than the largest frame. So no turn is longer than two quanta, and no credit
+//! accumulates. What a group cannot use, other groups do. Source: docs/behavior.md, "Scheduling";
+//! docs/references.md, "H3C reference" (ETS: SP, group-based WRR, byte-count) and "Huawei DCB"
+//! (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient
+//! fair queueing using deficit round robin" (1995).
 
 use crate::settings::{GroupDiscipline, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 
-/// Two of them are an `i32`. Weights of 1 to 255 come nowhere near.
+/// Bound at which two quanta still fit an `i32`. Weights of 1 to 255 stay far below it.
 const LARGEST_QUANTUM_BYTES: u64 = i32::MAX as u64 / 2;
 
-/// One port's scheduler. Masks have bit q for queue q, or bit g for group g.
-/// What a port with one group needs is two cache lines.
+/// One port's scheduler. Masks have bit q for queue q, or bit g for group g. The state of a port
+/// with one group fits two cache lines.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Scheduler {
     queues: [DrrState; PRIORITIES],
     group_of_queue: [u8; PRIORITIES],
-    /// Bytes of the line that a frame takes beyond its own, for the shares of groups.
+    /// Bytes on the wire that a frame takes beyond its own, for the shares of groups.
     overhead_bytes: i32,
-    /// How many of `groups` and `ranks` there are.
+    /// Number of entries of `groups` and `ranks` in use.
     group_count: u8,
     rank_count: u8,
     groups: [Group; PRIORITIES],
-    /// The groups of each rank, the first rank first.
+    /// Groups of each rank, the first rank first.
     ranks: [PriorityLevel; PRIORITIES],
 }
 
@@ -48,9 +49,9 @@ pub struct Scheduler {
 struct Group {
     queues: u8,
     inside: Discipline,
-    /// The queue whose turn it is.
+    /// Queue whose turn it is.
     current: u8,
-    /// No other group has its rank: it shares with nobody, and its round is not counted.
+    /// True if no other group has its rank: it shares with none, and its round is not counted.
     alone: bool,
     round: DrrState,
 }
@@ -66,11 +67,11 @@ enum Discipline {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct PriorityLevel {
     groups: u8,
-    /// The group whose turn it is.
+    /// Group whose turn it is.
     current: u8,
 }
 
-/// The place of a queue or group in its round, in bytes (in frames, for a queue that is weighted by
+/// State of a queue or group in its round, in bytes (in frames, for a queue that is weighted by
 /// frames).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct DrrState {
@@ -79,7 +80,7 @@ struct DrrState {
 }
 
 impl Scheduler {
-    /// The scheduler of a port; each frame takes `overhead_bytes` of the line beyond its own.
+    /// Makes the scheduler of a port. Each frame takes `overhead_bytes` on the wire beyond its own.
     ///
     /// # Panics
     /// If there are more than eight groups.
@@ -130,9 +131,9 @@ impl Scheduler {
         self.groups[number] = Group { queues: settings.queues, inside, current: 0, alone, round };
     }
 
-    /// The queue to send from, out of `ready` (not empty, not paused, within its rate); `head_len`
-    /// tells the length of a queue's first frame. The caller sends that frame and calls `sent`;
-    /// where queues with frames are not in `ready`, it has called `cut_short` first.
+    /// Picks the queue to send from, out of `ready` (not empty, not paused, within its rate);
+    /// `head_len` returns the length of a queue's first frame. The caller sends that frame and
+    /// calls `sent`. Where queues with frames are not in `ready`, it has called `cut_short` first.
     #[inline]
     pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<usize> {
         if self.group_count == 1 {
@@ -141,7 +142,7 @@ impl Scheduler {
         self.pick_of_all(ready, &head_len)
     }
 
-    /// Level 1 among several groups.
+    /// Applies level 1 among several groups.
     #[inline(never)]
     fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> Option<usize> {
         for rank in 0..usize::from(self.rank_count) {
@@ -153,7 +154,7 @@ impl Scheduler {
         None
     }
 
-    /// Groups of a rank that have a queue in `ready`.
+    /// Returns the groups of a rank that have a queue in `ready`.
     #[inline]
     fn ready_groups(&self, rank: usize, ready: u8) -> u8 {
         let mut groups = self.ranks[rank].groups;
@@ -166,7 +167,7 @@ impl Scheduler {
         with_ready
     }
 
-    /// Level 1: whose turn it is among `groups`, of which there is at least one.
+    /// Applies level 1 to `groups`, of which there is at least one: picks the one whose turn it is.
     #[inline]
     fn pick_of_rank(
         &mut self,
@@ -194,8 +195,8 @@ impl Scheduler {
         }
     }
 
-    /// Level 2: which queue of a group, of which at least one is in `ready`. Asking again gives the
-    /// same one.
+    /// Applies level 2: picks a queue of a group, of which at least one is in `ready`. A repeated
+    /// call picks the same queue.
     #[inline]
     fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> usize {
         let Group { queues, inside, current, .. } = &mut self.groups[group & 7];
@@ -217,9 +218,9 @@ impl Scheduler {
         }
     }
 
-    /// How many frames, and of how many bytes in all, `pick` would let `queue` send, which it has
-    /// just given, before it gives another one, if nothing else comes or goes meanwhile. Groups
-    /// that share a rank are asked before each frame.
+    /// Returns how many frames, and how many bytes in all, `pick` would let `queue` send before it
+    /// picks another one, if nothing else changes. `pick` has just returned `queue`. Groups that
+    /// share a rank are picked before each frame.
     #[inline]
     pub fn allowance(&self, queue: usize) -> (u32, u32) {
         let group = &self.groups[usize::from(self.group_of_queue[queue & 7] & 7)];
@@ -232,8 +233,8 @@ impl Scheduler {
         }
     }
 
-    /// `frames` of `bytes` in all left `queue`, after one `pick`; `backlogged` are the queues that
-    /// still hold frames.
+    /// Records that `frames` of `bytes` in all left `queue`, after one `pick`; `backlogged` are the
+    /// queues that still hold frames.
     #[inline]
     pub fn sent(&mut self, queue: usize, frames: u32, bytes: u32, backlogged: u8) {
         let queue = queue & 7;
@@ -258,8 +259,8 @@ impl Scheduler {
 
     /// Ends the turns of queues and groups that are not in `ready`, where others of their group or
     /// rank are, before one of these is picked. They keep what turns that end by themselves may
-    /// leave, less than the cost of the largest frame; without this, each later turn would add to
-    /// what is left. Turns of a group or rank in which nothing is ready go on later.
+    /// leave, which is less than the cost of the largest frame. Without this, each later turn would
+    /// add to what is left. Turns of a group or rank in which nothing is ready continue later.
     #[cold] // few ports have pauses, or rates of queues
     #[inline(never)]
     pub fn cut_short(&mut self, ready: u8) {
@@ -282,7 +283,7 @@ impl Scheduler {
         }
     }
 
-    /// The same for groups that share a rank.
+    /// Ends the turns of groups that share a rank with a ready group and are not ready themselves.
     fn cut_groups_short(&mut self, ready: u8) {
         let kept = LARGEST_FRAME_BYTES as i32 + self.overhead_bytes - 1;
         for rank in 0..usize::from(self.rank_count) {
@@ -297,8 +298,8 @@ impl Scheduler {
         }
     }
 
-    /// `queue` lost all its frames without sending them; `backlogged` are the queues that still
-    /// hold some.
+    /// Records that `queue` lost all its frames without sending them; `backlogged` are the queues
+    /// that still hold frames.
     pub fn emptied(&mut self, queue: usize, backlogged: u8) {
         self.queues[queue].deficit = 0;
         let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
@@ -308,14 +309,14 @@ impl Scheduler {
     }
 }
 
-/// The bytes of a visit: the largest frame for the smallest weight, and in proportion for the
-/// others.
+/// Returns the bytes of a visit: the largest frame for the smallest weight, and in proportion for
+/// the others.
 fn quantum_bytes(largest: u32, weight: u32, smallest: u32) -> i32 {
     let bytes = u64::from(largest) * u64::from(weight.max(1)) / u64::from(smallest.max(1));
     bytes.min(LARGEST_QUANTUM_BYTES) as i32
 }
 
-/// The member of `mask`, which has one, that comes next after `current` in a ring of eight.
+/// Returns the member of `mask`, which is not empty, that follows `current` in a ring of eight.
 #[inline]
 fn next_in_ring(mask: u8, current: u8) -> u8 {
     (current + 1 + mask.rotate_right(u32::from(current) + 1).trailing_zeros() as u8) & 7
@@ -330,8 +331,8 @@ mod tests {
         ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(weights))
     }
 
-    /// Bytes that each queue sends in `frames` frames; those in `ready` are always full of frames
-    /// of the given lengths.
+    /// Returns the bytes that each queue sends in `frames` frames. Queues in `ready` are always
+    /// full of frames of the given lengths.
     fn shares(scheduler: &mut Scheduler, ready: u8, lens: [u16; 8], frames: usize) -> [u64; 8] {
         let mut bytes = [0; 8];
         for _ in 0..frames {
@@ -393,7 +394,7 @@ mod tests {
         assert!(scheduler.groups.iter().all(|group| group.round.deficit == 0));
     }
 
-    /// Groups share the line, so a group of short frames gets fewer bytes of its own: each frame
+    /// Groups share the link, so a group of short frames gets fewer bytes of its own: each frame
     /// costs 24 more.
     #[test]
     fn groups_share_the_line() {
@@ -405,7 +406,7 @@ mod tests {
         assert!((lan as f64 / san as f64 - 1.0).abs() < 0.01, "{lan} and {san} bytes of the line");
     }
 
-    /// Strict inside a group that shares its rank with another.
+    /// Queues are strict inside a group that shares its rank with another.
     #[test]
     fn strict_queues_inside_an_ets_group() {
         let groups = vec![

@@ -1,4 +1,4 @@
-//! What the egress half of a port tells: its snapshot, its watermarks, its alarms.
+//! Snapshot, watermarks and alarms of the egress half of a port.
 
 use super::Egress;
 use crate::buffer::pool::Pools;
@@ -10,19 +10,19 @@ use crate::settings::{AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings};
 use crate::time::Instant;
 
 impl Egress {
-    /// One watermark of every queue begins again.
+    /// Resets one watermark of every queue.
     pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
     }
 
-    /// Other alarm thresholds.
+    /// Sets other alarm thresholds.
     pub(crate) fn set_alarms(&mut self, port: &PortAlarmSettings, alarms: &AlarmSettings) {
         for (queue, percent) in self.queues.iter_mut().zip(port.egress_percent) {
             queue.set_alarm(alarms.percent(AlarmKind::Egress, percent));
         }
     }
 
-    /// Tells what alarms there are.
+    /// Reports alarms that have changed.
     pub(crate) fn report_alarms(
         &mut self,
         port: usize,
@@ -46,7 +46,7 @@ impl Egress {
         }
     }
 
-    /// Fills in what this half counts.
+    /// Fills in the counters and levels of this half.
     pub(crate) fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
         out.held = self.tx_held;
         out.in_flight_peak_bytes = u64::from(self.in_flight_peak_bytes);

@@ -1,6 +1,6 @@
-//! What the watchdogs of a port see of its egress half, and what they make it do: which FIFOs lose
-//! what waits, and whose pauses are ignored. When a priority is stormed is the rule of
-//! [`crate::pfc::watchdog`], what follows from it that of [`crate::pfc::storm_history`].
+//! Interface between the watchdogs of a port and its egress half: what they observe, which FIFOs
+//! they drop, and whose pauses they ignore. When a priority is stormed is the rule of
+//! [`crate::pfc::watchdog`]; what follows from it is the rule of [`crate::pfc::storm_history`].
 
 use super::Egress;
 use crate::fifo_set::FifoSet;
@@ -11,12 +11,12 @@ use crate::time::Instant;
 use wire::bitset::Set8;
 
 impl Egress {
-    /// What the watchdog knows of this port.
+    /// Returns the watchdog of this port.
     pub(crate) fn watchdog(&mut self) -> &mut PortWatchdog {
         &mut self.watchdog
     }
 
-    /// What there is to see of a priority.
+    /// Returns the observation of a priority.
     pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> PauseObservation {
         PauseObservation {
             paused_since: self.pauses.paused_since(priority, now),
@@ -25,13 +25,14 @@ impl Egress {
         }
     }
 
-    /// Lets the watchdog look at a priority.
+    /// Polls the watchdog of a priority.
     pub(crate) fn look(&mut self, priority: usize, now: Instant) -> Option<watchdog::Change> {
         let seen = self.seen(priority, now);
         self.watchdog.of(priority).look(seen, now)
     }
 
-    /// Some priority is paused and has nothing that waits, or would have, were it not for that.
+    /// True if the watchdog of some priority must be polled each iteration, as the priority is
+    /// paused and has no queued frames.
     pub(crate) fn awaits(&mut self, now: Instant) -> bool {
         self.watchdog.is_on()
             && (0..PRIORITIES).any(|p| {
@@ -40,7 +41,8 @@ impl Egress {
             })
     }
 
-    /// When the watchdog must look if no pause begins before; [`Instant::NEVER`]: it need not.
+    /// Returns when the watchdog must be polled if no pause begins before; [`Instant::NEVER`] if
+    /// never.
     pub(crate) fn watchdog_deadline(&mut self) -> Instant {
         if !self.watchdog.is_on() {
             return Instant::NEVER;
@@ -50,8 +52,8 @@ impl Egress {
         deadlines.min().unwrap_or(Instant::NEVER)
     }
 
-    /// What the watchdog wants of this half is so from now on. Gives the priorities that it drops,
-    /// and those that PFC is off for. True: something is different now.
+    /// Applies the state of the watchdog to this half. Returns the priorities that it drops, the
+    /// priorities that PFC is off for, and whether anything changed.
     pub(crate) fn apply_watchdog(&mut self) -> ((Set8, Set8), bool) {
         let (forwarding, dropping, off) = self.watchdog.in_force();
         let (ignored, fifos) = (forwarding.with(off), self.pause_map.mapped(dropping));
@@ -66,12 +68,12 @@ impl Egress {
         ((dropping, off), different)
     }
 
-    /// FIFOs of which the watchdog drops everything.
+    /// Returns the FIFOs of which the watchdog drops every frame.
     pub(crate) fn dropping(&self) -> FifoSet {
         self.dropping
     }
 
-    /// Frames of a priority's queues that left, and those that the watchdog dropped.
+    /// Returns frames of a priority's queues that left, and frames that the watchdog dropped.
     pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
         let queues = self.pause_map.of(priority).queues();
         let queues = queues.into_iter().map(|q| self.queues[q].storm_traffic());

@@ -1,25 +1,26 @@
 //! WRED and ECN: a queue that grows drops a few frames early, or marks them instead, so that
 //! senders slow down before the queue, or PFC, has to stop them.
 //!
-//! Rule: with the queue's average length A, in cells, the limits low and high and the probability p
-//! of the frame's drop level,
-//! - A ≤ low: nothing happens, and no random number is drawn;
+//! Rule, with the queue's average length A, in cells, the limits low and high and the probability p
+//! of the frame's drop level:
+//! - A ≤ low: the frame passes, and no random number is drawn;
 //! - low < A ≤ high: the frame is picked with probability p · (A − low) / (high − low);
 //! - A > high: the frame is picked.
 //!
-//! What happens to a picked frame: with ECN on, ECT(0) and ECT(1) become CE, CE passes as it is,
-//! and Not-ECT drops; with ECN off every picked frame drops. On a no-drop queue a Not-ECT frame
-//! drops only if that was asked for, and with ECN off nothing does.
+//! With ECN on, a picked frame with ECT(0) or ECT(1) becomes CE, CE passes unchanged, and Not-ECT
+//! is dropped. With ECN off every picked frame is dropped. On a no-drop queue a Not-ECT frame is
+//! dropped only if the settings ask for it, and with ECN off no frame is.
 //!
-//! A is updated with every arrival, though the frame drop (RED: all arrivals): A ← A + (length − A)
-//! / 2^exponent, where the length counts the frame itself; exponent 0 is the length of the instant.
-//! Where marks are set at dequeue, A is updated with every departure instead, with the length
-//! before it, and only ECT frames are picked there; the others are picked at enqueue.
+//! A is updated with every arrival, even of a frame that is dropped (RED: all arrivals): A ← A +
+//! (length − A) / 2^exponent, where the length includes the frame itself. Exponent 0 is the
+//! instantaneous length. Where marks are set at dequeue, A is updated with every departure instead,
+//! with the length before it, and only ECT frames are picked there; the others are picked at
+//! enqueue.
 //!
-//! While the queue is idle A falls as if frames had come that found it empty, one in the time that
-//! the port's line takes for a frame of 1000 bytes: after m such times A ← A · (1 − 2^-exponent)^m.
-//! It is worked out when the next frame arrives (RED's idle rule). Idle means that no frame waits;
-//! one that waits for a pause to end is no idle queue.
+//! While the queue is idle A falls as if frames had arrived at the empty queue, one in the time
+//! that the port's link takes for a frame of 1000 bytes: after m such times A ← A · (1 −
+//! 2^-exponent)^m. It is computed when the next frame arrives (RED's idle rule). A queue is idle
+//! while it holds no frame; a queue with a frame that waits for a pause to end is not idle.
 //!
 //! Source: docs/behavior.md, "WRED and ECN"; docs/references.md, "H3C reference" (ECN: limits 100
 //! and 1000, probability 10 %, exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur
@@ -31,58 +32,58 @@ use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 
-/// What becomes of a frame.
+/// Action on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WredAction {
-    /// It goes on as it is.
+    /// The frame passes unchanged.
     Pass,
-    /// It goes on marked as having met congestion (CE).
+    /// The frame passes with an ECN mark (CE).
     Mark,
-    /// It drops.
+    /// The frame is dropped.
     Drop,
 }
 
-/// Bits of the average behind the binary point.
+/// Fractional bits of the average.
 const FRACTION_BITS: u32 = 32;
 
 /// WRED of one queue.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Wred {
     settings: WredSettings,
-    /// The queue's frames must not be lost.
+    /// True if the queue's frames must not be lost.
     no_drop: bool,
-    /// The average length in cells, in units of 2^-32.
+    /// Average length in cells, in units of 2^-32.
     average: u64,
-    /// What the line takes for a typical frame.
+    /// Time that the link takes for a typical frame.
     frame_ns: Nanos,
-    /// From when on an empty queue's average has yet to fall.
+    /// Time up to which the average of an empty queue has been aged.
     idle_since: Instant,
 }
 
 impl Wred {
-    /// An empty queue's. `no_drop`: the queue carries no-drop priorities; `frame_ns`: what the line
-    /// takes for a typical frame.
+    /// Makes the WRED of an empty queue. `no_drop` is true if the queue carries no-drop priorities;
+    /// `frame_ns` is the time that the link takes for a typical frame.
     pub fn new(settings: WredSettings, no_drop: bool, frame_ns: Nanos) -> Self {
         Self { settings, no_drop, average: 0, frame_ns: frame_ns.max(1), idle_since: Instant::default() }
     }
 
-    /// Other settings; the average goes on.
+    /// Applies other settings; the average is kept.
     pub(crate) fn reconfigured(self, settings: WredSettings, no_drop: bool, frame_ns: Nanos) -> Self {
         Self { settings, no_drop, frame_ns: frame_ns.max(1), ..self }
     }
 
-    /// Marks are set when frames leave.
+    /// True if marks are set at dequeue.
     pub fn marks_at_dequeue(&self) -> bool {
         self.settings.mark_at == EcnMarkPoint::Dequeue
     }
 
-    /// The average length in cells, rounded down, of a queue in which `waiting` cells wait.
+    /// Returns the average length in cells, rounded down, of a queue that holds `waiting` cells.
     pub fn average_cells(&self, waiting: u32, now: Instant) -> u32 {
         let average = if waiting == 0 { self.average_after(self.idle_frames(now)) } else { self.average };
         (average >> FRACTION_BITS) as u32
     }
 
-    /// A frame of `cells` arrives at the queue, in which `waiting` cells wait.
+    /// Decides about a frame of `cells` that arrives at the queue, which holds `waiting` cells.
     #[inline(never)] // most queues have no WRED, and need the registers
     pub fn at_enqueue(
         &mut self,
@@ -100,7 +101,7 @@ impl Wred {
             (true, Ecn::Ce) => WredAction::Pass,
             (true, ecn) if ecn.is_markable() => match self.settings.mark_at {
                 EcnMarkPoint::Enqueue => WredAction::Mark,
-                EcnMarkPoint::Dequeue => WredAction::Pass, // its turn comes
+                EcnMarkPoint::Dequeue => WredAction::Pass, // decided at dequeue
             },
             (true, _) if self.no_drop && !self.settings.drop_not_ect => WredAction::Pass,
             (false, _) if self.no_drop => WredAction::Pass,
@@ -108,8 +109,8 @@ impl Wred {
         }
     }
 
-    /// A frame of `cells` arrives at the queue, in which `waiting` cells wait; whether there is
-    /// room for it is another question.
+    /// Updates the average with a frame of `cells` that arrives at the queue, which holds `waiting`
+    /// cells. Whether the frame is admitted does not matter.
     #[inline]
     pub fn observe(&mut self, (waiting, cells): (u32, u32), now: Instant) {
         if waiting == 0 {
@@ -120,8 +121,8 @@ impl Wred {
         }
     }
 
-    /// A frame of `cells` leaves the queue, in which `waiting` cells still wait. True: it is to be
-    /// marked, if it is ECT.
+    /// Records that a frame of `cells` leaves the queue, which still holds `waiting` cells. Returns
+    /// true if it must be marked, provided that it is ECT.
     #[inline(never)]
     pub fn at_dequeue(
         &mut self,
@@ -140,21 +141,21 @@ impl Wred {
         self.picks(drop_level, random)
     }
 
-    /// Typical frames that could have left since the queue has been empty.
+    /// Returns how many typical frames could have left since the queue became empty.
     fn idle_frames(&self, now: Instant) -> u64 {
         now.since(self.idle_since) / self.frame_ns
     }
 
-    /// The average of the empty queue falls to what it is now.
+    /// Ages the average of the empty queue up to `now`.
     fn catch_up(&mut self, now: Instant) {
         let frames = self.idle_frames(now);
         self.average = self.average_after(frames);
-        // What is less than a frame's time counts the next time, should this frame not stay.
+        // A remainder below one frame's time counts later, should this frame not stay.
         self.idle_since = self.idle_since + frames * self.frame_ns;
     }
 
-    /// The average after so many arrivals that found the queue empty: · (1 − 2^-exponent) each, by
-    /// squares.
+    /// Returns the average after `frames` arrivals at the empty queue: times (1 − 2^-exponent)
+    /// each, by repeated squaring.
     fn average_after(&self, mut frames: u64) -> u64 {
         let one = 1_u64 << 63;
         let times = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 63) as u64;
@@ -179,7 +180,7 @@ impl Wred {
         }
     }
 
-    /// Whether a frame is picked at the average as it stands.
+    /// True if a frame is picked at the present average.
     #[inline]
     fn picks(&self, drop_level: DropLevel, random: &mut Random) -> bool {
         let WredProfile { low_cells, high_cells, probability_percent } =
@@ -191,23 +192,23 @@ impl Wred {
         if self.average > high {
             return true;
         }
-        // p · (A − low) / (high − low) as a share of 2^32; high > low here.
+        // p · (A − low) / (high − low) as a fraction of 2^32; high > low here.
         let share = (u128::from(self.average - low) << 32) / u128::from(high - low);
         u128::from(random.draw()) * 100 < share * u128::from(probability_percent)
     }
 }
 
-/// Random numbers, the same from the same seed (SplitMix64's output function over a counter).
+/// Random numbers, reproducible from the seed (SplitMix64's output function over a counter).
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed.
+    /// Makes the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number from 0 to 2^32 − 1.
+    /// Returns a number from 0 to 2^32 − 1.
     pub fn draw(&mut self) -> u32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -216,7 +217,7 @@ impl Random {
         ((z ^ z >> 31) >> 32) as u32
     }
 
-    /// A number from 0, which is excluded, to 1.
+    /// Returns a number from 0, which is excluded, to 1.
     pub fn fraction(&mut self) -> f64 {
         (f64::from(self.draw()) + 1.0) / (1u64 << 32) as f64
     }
@@ -233,8 +234,7 @@ mod tests {
         WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() }
     }
 
-    /// (ECN on, no-drop queue, Not-ECT asked to drop), then the verdict on a picked 00, 01, 10 and
-    /// 11.
+    /// (ECN on, no-drop queue, Not-ECT set to drop), then the action on a picked 00, 01, 10 and 11.
     #[test]
     fn what_becomes_of_a_picked_frame() {
         use WredAction::{Drop, Mark, Pass};
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(random.draw(), Random::new(7).draw());
     }
 
-    /// Each drop level by its own line.
+    /// Each drop level has its own curve.
     #[test]
     fn colors() {
         let curve = |low_cells| WredProfile { low_cells, high_cells: low_cells, probability_percent: 100 };
@@ -283,8 +283,8 @@ mod tests {
         }
     }
 
-    /// From 0 towards 1000 by halves of the way for exponent 1, and so on; it reaches the length
-    /// and stays there.
+    /// The average rises from 0 towards 1000, by half of the difference for exponent 1, and so on.
+    /// It reaches the length and stays there.
     #[test]
     fn the_average_follows_by_its_exponent() {
         for (exponent, after) in
@@ -306,8 +306,8 @@ mod tests {
         }
     }
 
-    /// Row 204: RED's idle rule, against its formula. What is asked, and frames that drop at once,
-    /// change nothing of it.
+    /// Row 204: RED's idle rule, against its formula. Queries, and frames that are dropped at once,
+    /// do not affect it.
     #[test]
     fn the_average_falls_while_the_queue_is_idle() {
         for exponent in 0..=15 {

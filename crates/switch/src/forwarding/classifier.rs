@@ -1,25 +1,25 @@
 //! Classification: which 802.1p priority, queue and drop level a received frame has.
 //!
-//! Rule: the port trusts one field of the frame, and without that field the frame has the port's
-//! own priority.
+//! Rule: the port trusts one field of the frame. A frame without that field has the port priority.
 //! - trust dot1p: the PCP of the outermost tag is the priority;
-//! - trust DSCP: the map DSCP → dot1p makes a priority of the DSCP of an IPv4 or IPv6 packet
+//! - trust DSCP: the map DSCP → dot1p gives the priority from the DSCP of an IPv4 or IPv6 packet
 //!   (behind up to two tags);
-//! - trust tunnel-dot1p: the PCP of the frame in a VXLAN packet, if that has a tag; else the
-//!   outermost tag's, as trust dot1p;
+//! - trust tunnel-dot1p: the PCP of the frame inside a VXLAN packet, if that has a tag; else the
+//!   outermost tag's, as with trust dot1p;
 //! - no trust: the port priority.
 //!
-//! The priority picks the priority group, and so what PFC pauses. The map dot1p → local precedence
-//! picks the queue, unless the map DSCP → local precedence has an entry for the trusted DSCP; the
-//! policy, which matches the PCP of a tagged frame, wins over both. A unicast frame to an unknown
-//! destination, and one to a group address, goes to the queue of a map of its own, if there is one.
-//! The drop level comes from the map of the trusted field, or from the tag's DEI where that is
-//! higher.
+//! The priority selects the priority group, and so what PFC pauses. The map dot1p → local
+//! precedence selects the queue, unless the map DSCP → local precedence has an entry for the
+//! trusted DSCP. The policy, which matches the PCP of a tagged frame, overrides both. A unicast
+//! frame to an unknown destination, and one to a group address, goes to the queue of a separate
+//! map, if there is one. The drop level comes from the map of the trusted field, or from the tag's
+//! DEI where that is higher.
 //!
 //! ```text
 //!              trust dot1p: PCP ─────────────┐
 //! frame ─▶     trust DSCP: DSCP ─▶ dot1p ────┼─▶ priority ─▶ local precedence (queue)
-//!              none of it: port priority ────┘                ▲ DSCP → local precedence, then policy
+//!              none of it: port priority ────┘               ▲
+//!                                                            DSCP → local precedence, then policy
 //! ```
 //! Source: docs/behavior.md, "Classification"; docs/references.md, "H3C reference" (Packet
 //! priority-to-queue mappings), "H3C white paper" (ETS: the policy wins over the map) and "Huawei
@@ -35,29 +35,29 @@ use wire::ethernet::NO_TAG;
 use wire::ip::DsField;
 use wire::tunnel;
 
-/// One port's classifier: the answers for every input, worked out beforehand.
+/// One port's classifier: a precomputed class for every input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Classifier {
-    /// By PCP · 2 + DEI of the frame's tag; the last: without a tag.
+    /// Class by PCP · 2 + DEI of the frame's tag; the last entry is for untagged frames.
     by_tag: [QosClass; NO_TAG as usize + 1],
     packets: DscpTrust,
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
 }
 
-/// What counts of an IP packet.
+/// Field of an IP packet that is trusted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum DscpTrust {
-    /// Nothing.
+    /// No field.
     Ignored,
-    /// Its DSCP.
+    /// The DSCP.
     Dscp(Box<Array<QosClass, DSCPS>>),
-    /// The tag of the frame in it, if it is VXLAN.
+    /// The tag of the inner frame, if the packet is VXLAN.
     Tunnel,
 }
 
 impl Classifier {
-    /// The classifier of a port with these settings.
+    /// Makes the classifier of a port with these settings.
     pub fn new(settings: &ClassifySettings) -> Self {
         let of_port = priority_only(settings, settings.port_priority, DropLevel::Green);
         let by_tag = std::array::from_fn(|n| {
@@ -86,14 +86,16 @@ impl Classifier {
         Self { by_tag, packets, policy: settings.policy, dei_drop_level: settings.dei_drop_level }
     }
 
-    /// The class of a frame whose outer tag has this PCP · 2 + DEI; [`NO_TAG`]: it has none.
+    /// Returns the class of a frame whose outer tag has this PCP · 2 + DEI; [`NO_TAG`] if it is
+    /// untagged.
     #[inline]
     pub fn by_tag(&self, pcp_and_dei: u8) -> QosClass {
         self.by_tag[usize::from(pcp_and_dei.min(NO_TAG))]
     }
 
-    /// The class of an IP packet in such a frame, where that counts: by this DSCP, or by the tag
-    /// inside a tunnel. `field` is where in the frame's `bytes` the packet has its DSCP.
+    /// Returns the class of an IP packet in such a frame, where a packet field is trusted: by this
+    /// DSCP, or by the tag inside a tunnel. `field` is the offset of the packet's DSCP in the
+    /// frame's `bytes`.
     #[inline]
     pub fn by_packet(&self, dscp: u8, pcp_and_dei: u8, bytes: &[u8], field: DsField) -> Option<QosClass> {
         let class = match &self.packets {
@@ -117,14 +119,14 @@ impl Classifier {
     }
 }
 
-/// The class that a priority alone gives.
+/// Returns the class that follows from a priority alone.
 fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLevel) -> QosClass {
     let priority = priority & 7;
     let queue = settings.dot1p_to_queue[usize::from(priority)] & 7;
     QosClass { priority, queue, drop_level, flooded: false }
 }
 
-/// What the tag of a frame changes in its class: the policy, and the drop eligible indicator.
+/// Applies the tag of a frame to its class: the policy, and the drop eligible indicator.
 #[inline]
 fn with_tag(
     class: QosClass,
@@ -137,8 +139,8 @@ fn with_tag(
     QosClass { queue, drop_level, ..class }
 }
 
-/// The FIFOs that frames of each priority may be in on a port with these settings, if flooded ones
-/// have queues by these maps: what a pause of that priority stops.
+/// Returns the FIFOs that frames of each priority may be in on a port with these settings, if
+/// flooded frames have queues by these maps. A pause of the priority stops these FIFOs.
 pub fn fifos_of_priorities(
     settings: &ClassifySettings,
     flood_maps: &[[u8; PRIORITIES]],
@@ -153,7 +155,7 @@ pub fn fifos_of_priorities(
         queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
     std::array::from_fn(|priority| {
-        // A priority that no frame can have here is still a name for its queue.
+        // A priority that no frame can have here still refers to its queue.
         if queues[priority].is_empty() {
             queues[priority].set(settings.dot1p_to_queue[priority].into(), true);
         }
@@ -172,8 +174,8 @@ mod tests {
     };
     use wire::mac::MacAddr;
 
-    /// A frame with these tags (outermost first) around an IPv4 or IPv6 packet of this DSCP, or
-    /// around neither.
+    /// Makes a frame with these tags (outermost first) around an IPv4 or IPv6 packet of this DSCP,
+    /// or around neither.
     fn frame(tags: &[Tag], ethertype: u16, dscp: u8) -> Vec<u8> {
         let mut frame = vec![0; 80];
         let (first, rest) = match tags {
@@ -213,7 +215,7 @@ mod tests {
     }
 
     /// The default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port
-    /// priority for all that has no tag, and for everything where nothing is trusted.
+    /// priority for all untagged frames, and for all frames where nothing is trusted.
     #[test]
     fn trust_dot1p_and_no_trust() {
         let queues = [2, 0, 1, 3, 4, 5, 6, 7];
@@ -264,7 +266,7 @@ mod tests {
         truncated.truncate(15);
         assert_eq!(classify(&settings, &truncated), (4, 4, Green), "no whole DSCP field");
         let mut wrong = frame(&[], IPV4, 46);
-        wrong[14] = 0x65; // says IPv6 under the ethertype of IPv4
+        wrong[14] = 0x65; // IPv6 version field under the ethertype of IPv4
         assert_eq!(classify(&settings, &wrong), (4, 4, Green));
     }
 
@@ -276,7 +278,7 @@ mod tests {
         settings.dscp_to_drop_level[28] = Yellow;
         for (dscp, expected) in [
             (26, (5, 5, Green)),  // through the priority to its queue
-            (48, (6, 2, Green)),  // priority and queue by maps of their own
+            (48, (6, 2, Green)),  // priority and queue by separate maps
             (28, (3, 3, Yellow)), // drop level
             (27, (3, 3, Green)),  // untouched
         ] {
@@ -284,8 +286,8 @@ mod tests {
         }
     }
 
-    /// Tagged with PCP 5: the policy sets the queue whatever is trusted, and leaves the priority
-    /// alone.
+    /// Tagged with PCP 5: the policy sets the queue whatever is trusted, and does not change the
+    /// priority.
     #[test]
     fn the_policy_wins_over_the_maps() {
         let mut settings = ClassifySettings { port_priority: 3, ..ClassifySettings::default() };

@@ -1,28 +1,28 @@
-//! The bridge table: which port an address was last seen on, and so where a frame goes.
+//! The FDB: which port an address was last seen on, and so where a frame goes.
 //!
-//! Rule: the source of every good frame is learned, or moved if it came from another port; an
+//! Rule: the source of every good frame is learned, or moved if it came from another port. An
 //! address that was not seen for the aging time is forgotten. A frame goes to the port of its
-//! destination; to all other ports if that is unknown or a group address; nowhere if it is the port
-//! it came from. A full table learns nothing more and counts it. No port has more than so many
-//! learned addresses, so that one peer that makes addresses up leaves room for those of others:
-//! beyond that its new addresses are not learned, and one that was known on another port is
-//! forgotten; that is counted, and once it happens is an event, and again after the port had an
-//! eighth less than it may have. A static entry neither moves nor ages, counts for no port, and
-//! stays when its port goes down. Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8 (static entries 8.8.1;
-//! aging time 300 s).
+//! destination; to all other ports if that is unknown or a group address; to no port if it is the
+//! input port. A full table learns nothing more and counts the frames. The number of learned
+//! addresses per port is limited, so that one peer that forges addresses leaves room for the
+//! addresses of others. Beyond the limit new addresses of the port are not learned, and one that
+//! was known on another port is forgotten. That is counted, and is an event once it happens, and
+//! again after the port was an eighth below its limit. A static entry neither moves nor ages,
+//! counts for no port, and stays when its port goes down. Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8
+//! (static entries 8.8.1; aging time 300 s).
 //!
 //! The table is a hash table with linear probing, at most half full and never probed beyond
-//! [`MAX_PROBES`], so whatever addresses somebody makes up, a look-up stays cheap.
+//! [`MAX_PROBES`], so a lookup stays cheap whatever addresses a peer forges.
 //!
-//! What addresses share a slot depends on a key that the owner draws at the start: address xor key,
-//! times an odd number made of the key, its upper half xored into the lower, times another odd
-//! number. So nobody can make up beforehand addresses that all fall into one place and keep others
-//! out of it. It is no cipher: whoever sees for long which of their frames are flooded could find
-//! some that share a slot, and the step between the two multiplications keeps them from telling
-//! more of the same kind from these, as they could with one alone. That is enough: what is to be
-//! had is that some addresses are not learned, so that frames to them are flooded, and the limit of
-//! a port bounds how many places can be filled for that; SipHash would cost ten times as much for
-//! each frame.
+//! Which addresses share a slot depends on a key that the owner draws at the start: address xor
+//! key, times an odd number derived from the key, its upper half xored into the lower, times
+//! another odd number. So addresses that all fall into one slot, and keep others out of it, cannot
+//! be computed in advance. The hash is not a cipher: a peer that observes for a long time which of
+//! its frames are flooded could find some addresses that share a slot. The step between the two
+//! multiplications prevents it from deriving further ones from these, as it could with one
+//! multiplication alone. That is sufficient: all that an attacker gains is that some addresses are
+//! not learned, so that frames to them are flooded, and the limit of a port bounds how many slots
+//! can be filled for that. SipHash would cost ten times as much for each frame.
 
 use crate::frame::meta::FdbKey;
 use crate::settings::{BridgeSettings, MAX_PORTS};
@@ -31,11 +31,11 @@ use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set64;
 
-/// Slots looked at for one address at most.
+/// Maximum number of slots probed for one address.
 const MAX_PROBES: usize = 32;
-/// Slots that one call of `age` looks at.
+/// Slots that one call of `age` visits.
 const AGED_PER_CALL: usize = 16;
-/// Events about a full table are no closer together.
+/// Minimum interval between events about a full table.
 const EVENT_NS: Nanos = 1_000_000_000;
 
 /// Times in the table count units of 2^26 ns (67 ms), which fit 32 bits for nine years.
@@ -43,13 +43,13 @@ const TICK_SHIFT: u32 = 26;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
-    /// The address; the default: empty.
+    /// The address; the default marks an empty slot.
     address: FdbKey,
     seen_tick: u32,
     port: u32,
 }
 
-/// Time of static entries: they were seen after every other.
+/// Time of static entries: later than any other.
 const STATIC: u32 = u32::MAX;
 
 const EMPTY: Entry = Entry { address: FdbKey(0), seen_tick: 0, port: 0 };
@@ -62,36 +62,36 @@ impl sparse_table::Slot for Entry {
     }
 }
 
-/// The learned addresses of one port.
+/// Learned addresses of one port.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct PortQuota {
     entries: u32,
-    /// Frames whose source was not learned because the port has all that it may have.
+    /// Frames whose source was not learned because the port has reached its limit.
     refused: u64,
-    /// That has been told.
+    /// True if the limit has been reported.
     is_told: bool,
 }
 
-/// The addresses that a switch knows.
+/// The filtering database of a switch: static and learned addresses.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Fdb {
     #[serde(with = "sparse_table")]
     slots: Vec<Entry>,
-    /// 64 − log2(slots): the hash's upper bits pick the slot.
+    /// 64 − log2(slots): the hash's upper bits select the slot.
     shift: u32,
     key: u64,
-    /// Odd, and made of the key.
+    /// Odd factor derived from the key.
     factor: u64,
     max_entries: usize,
     max_entries_per_port: u32,
     shares: Vec<PortQuota>,
-    /// Ports whose limit was reached, to be told.
+    /// Ports that reached their limit and are not reported yet.
     untold: Set64,
     aging_ticks: u32,
     entries: usize,
     /// Addresses not learned because the table, or their part of it, was full.
     full: u64,
-    /// … of which an event has told.
+    /// Number of addresses in `full` that an event has reported.
     told_full: u64,
     next_event: Instant,
     /// Addresses seen on another port than before.
@@ -100,7 +100,7 @@ pub struct Fdb {
 }
 
 impl Fdb {
-    /// An empty table.
+    /// Makes an empty table.
     pub fn new(settings: &BridgeSettings) -> Self {
         let slots = (settings.max_entries.max(1) * 2).next_power_of_two().max(64);
         Self {
@@ -122,14 +122,14 @@ impl Fdb {
         }
     }
 
-    /// Another aging time and another limit of a port, which forgets nothing; the table keeps its
-    /// size and its key.
+    /// Applies another aging time and another limit of a port, which forgets nothing; the table
+    /// keeps its size and its key.
     pub(crate) fn apply(&mut self, settings: &BridgeSettings) {
         self.aging_ticks = tick_of(settings.aging_ns).max(1);
         self.max_entries_per_port = u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX);
     }
 
-    /// Notes that `address` was seen on `port`.
+    /// Records that `address` was seen on `port`.
     #[inline]
     pub fn learn(&mut self, address: FdbKey, port: usize, now: Instant) {
         let (seen_tick, port) = (tick_of(now.0), port as u32);
@@ -168,7 +168,7 @@ impl Fdb {
         self.full += 1;
     }
 
-    /// Seen again, perhaps on another port.
+    /// Renews an entry that was seen again, perhaps on another port.
     fn renew(&mut self, entry: Entry, index: usize) {
         let before = self.slots[index].port;
         if before != entry.port {
@@ -181,7 +181,7 @@ impl Fdb {
         self.slots[index] = entry;
     }
 
-    /// One more learned address for a port, if it may have it.
+    /// Counts one more learned address for a port. Returns false if its limit is reached.
     fn takes(&mut self, port: usize) -> bool {
         let share = &mut self.shares[port];
         let has_room = share.entries < self.max_entries_per_port;
@@ -195,27 +195,27 @@ impl Fdb {
         has_room
     }
 
-    /// One learned address less for a port.
+    /// Counts one learned address less for a port.
     fn give_back(&mut self, port: usize) {
         let share = &mut self.shares[port];
         share.entries -= 1;
         share.is_told &= share.entries > self.max_entries_per_port - self.max_entries_per_port / 8;
     }
 
-    /// Ports that have reached their limit since this was last asked.
+    /// Takes the ports that have reached their limit since the last call.
     #[inline]
     pub(crate) fn take_limited(&mut self) -> Set64 {
         std::mem::replace(&mut self.untold, Set64::EMPTY)
     }
 
-    /// Learned addresses of a port, and frames whose source was not learned because it has all that
-    /// it may have.
+    /// Returns the learned addresses of a port, and the frames whose source was not learned because
+    /// the port has reached its limit.
     pub fn port_counts(&self, port: usize) -> (u64, u64) {
         (self.shares[port].entries.into(), self.shares[port].refused)
     }
 
-    /// Makes a static entry, or moves one. It takes the place of a learned entry where there is no
-    /// room: it is wanted more than any of these.
+    /// Makes a static entry, or moves one. It replaces a learned entry where there is no room, as
+    /// it has precedence over all of these.
     pub fn set_static(&mut self, address: FdbKey, port: usize) {
         let entry = Entry { address, seen_tick: STATIC, port: port as u32 };
         let home = self.slot_of(address);
@@ -232,7 +232,7 @@ impl Fdb {
             self.slots[index] = entry;
             return;
         }
-        // The chain has an empty slot, but the table has all entries that it may have.
+        // The chain has an empty slot, but the table has reached its limit of entries.
         let is_learned = |entry: &Entry| !entry.address.is_empty() && entry.seen_tick != STATIC;
         if is_full && let Some(index) = self.slots.iter().position(is_learned) {
             self.remove(index);
@@ -240,14 +240,14 @@ impl Fdb {
         self.note(address, STATIC, port as u32, home);
     }
 
-    /// The slots in use from `home` on that a look-up reads: it stops at the first empty one, so
-    /// nothing is put behind that.
+    /// Returns the used slots from `home` on that a lookup reads. It stops at the first empty one,
+    /// so no entry is stored behind that.
     fn chain(&self, home: usize) -> Vec<usize> {
         let chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
         chain.take_while(|&index| !self.slots[index].address.is_empty()).collect()
     }
 
-    /// Forgets a static entry.
+    /// Removes a static entry.
     pub fn forget_static(&mut self, address: FdbKey) {
         let home = self.slot_of(address);
         let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
@@ -260,7 +260,7 @@ impl Fdb {
         }
     }
 
-    /// The port of `address`, if it is known and was seen within the aging time.
+    /// Returns the port of `address`, if it is known and was seen within the aging time.
     #[inline]
     pub fn look_up(&self, address: FdbKey, now: Instant) -> Option<usize> {
         let home = self.slot_of(address);
@@ -271,7 +271,7 @@ impl Fdb {
         (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize)
     }
 
-    /// The entry of an address that is not in its first slot.
+    /// Returns the entry of an address that is not in its first slot.
     fn find(&self, address: FdbKey, home: usize) -> Option<&Entry> {
         let mask = self.slots.len() - 1;
         let chain = (home..home + MAX_PROBES).map(|index| &self.slots[index & mask]);
@@ -279,21 +279,22 @@ impl Fdb {
         chain.find(|entry| entry.address == address)
     }
 
-    /// Forgets aged addresses among the next few slots; called each turn, it gets round in the end.
+    /// Forgets aged addresses among the next few slots. Called each iteration, it visits all slots
+    /// in turn.
     pub fn age(&mut self, now: Instant) {
         let now = tick_of(now.0);
         for _ in 0..AGED_PER_CALL {
             let index = self.next_to_age;
             let entry = self.slots[index];
             if !entry.address.is_empty() && self.is_aged(&entry, now) {
-                self.remove(index); // another entry may have come into this slot: it is looked at next
+                self.remove(index); // another entry may have moved into this slot: visit it next
             } else {
                 self.next_to_age = (index + 1) & (self.slots.len() - 1);
             }
         }
     }
 
-    /// Another port has this place, of which nothing is known.
+    /// Resets a slot of ports that another port takes.
     pub(crate) fn reset_port(&mut self, port: usize) {
         debug_assert_eq!(self.shares[port].entries, 0, "the one before was forgotten when it went down");
         self.shares[port].refused = 0;
@@ -304,7 +305,7 @@ impl Fdb {
         self.forget(|entry| entry.port == port as u32);
     }
 
-    /// Forgets every learned address, as when ports have other VLANs.
+    /// Forgets every learned address, as when the VLANs of ports change.
     pub fn forget_learned(&mut self) {
         self.forget(|_| true);
     }
@@ -320,14 +321,14 @@ impl Fdb {
                 index += 1;
             }
         }
-        // A chain that wraps round the end can bring an entry to a slot already passed: once more.
+        // A chain that wraps around the end can move an entry to a slot already visited: repeat.
         if self.slots.iter().any(is_there) {
             self.forget(is_meant);
         }
     }
 
-    /// Frames whose source was not learned for want of room and of which an event must tell now: at
-    /// once, and then once a second at most while it lasts.
+    /// Returns the frames whose source was not learned for want of room, if an event must report
+    /// them now: at once, and then at most once a second while it lasts.
     #[inline]
     pub fn untold_full(&mut self, now: Instant) -> Option<u64> {
         if self.full == self.told_full || now < self.next_event {
@@ -337,7 +338,7 @@ impl Fdb {
         Some(self.full - std::mem::replace(&mut self.told_full, self.full))
     }
 
-    /// Addresses known, addresses not learned for want of room, and moves.
+    /// Returns the addresses known, the addresses not learned for want of room, and the moves.
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.entries as u64, self.full, self.moves)
     }
@@ -349,12 +350,12 @@ impl Fdb {
     #[inline]
     fn slot_of(&self, address: FdbKey) -> usize {
         let product = (address.0 ^ self.key).wrapping_mul(self.factor);
-        // The upper half decides, with the lower in it: without the second step a regular stride of
-        // addresses can meet.
+        // The upper half decides, with the lower xored into it: without the second step addresses
+        // with a regular stride can collide.
         ((product ^ (product >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Empties a slot and moves later entries of the chain up, so that no look-up stops short.
+    /// Empties a slot and moves later entries of the chain up, so that no lookup stops short.
     fn remove(&mut self, mut hole: usize) {
         let mask = self.slots.len() - 1;
         let Entry { port, seen_tick, .. } = self.slots[hole];
@@ -380,7 +381,8 @@ impl Fdb {
     }
 }
 
-/// An odd factor with about as many ones as zeros, whatever the key: SplitMix64's last steps.
+/// Returns an odd factor with about as many ones as zeros, whatever the key: SplitMix64's last
+/// steps.
 fn factor_of(key: u64) -> u64 {
     let mixed = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

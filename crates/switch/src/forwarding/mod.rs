@@ -1,7 +1,7 @@
 //! Where a frame goes and how it is treated: parsing, classification, VLANs, the forwarding
 //! database (FDB), storm control.
 //!
-//! No cell is counted and no frame is queued here.
+//! This module counts no cells and queues no frames.
 
 pub mod classifier;
 pub mod fdb;

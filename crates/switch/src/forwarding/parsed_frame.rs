@@ -1,10 +1,9 @@
-//! One look at a frame: all that the switch wants to know of a frame that came in, found once and
+//! Frame parsing: all header fields that the switch needs of a received frame, parsed once and
 //! carried along with it.
 //!
-//! Rule: headers are read here and nowhere else. Checksum completion, classification, the bridge,
-//! ECN and rewriting go by what this look found. It needs no state of the switch but the port's
-//! classifier, so that another core can take it. Source: docs/architecture.md, "The way of a
-//! frame".
+//! Rule: headers are read here and nowhere else. Checksum completion, classification, bridging, ECN
+//! and remarking use the parsed fields. Of the switch's state the parser needs only the port's
+//! classifier, so it can run on another core. Source: docs/architecture.md, "The way of a frame".
 
 use crate::buffer::cell::CellSize;
 use crate::forwarding::classifier::Classifier;
@@ -18,47 +17,45 @@ use crate::monitor::counters::DropReason;
 use wire::ethernet::{Fields, FirstTag, IPV4, IPV6, MAC_CONTROL, NO_TAG};
 use wire::ip::{DsField, Ecn};
 
-/// A frame that came in, and what its headers say.
+/// A received frame and its parsed headers.
 #[derive(Debug)]
 pub struct RxFrame {
     /// The frame's token.
     pub frame: FrameId,
-    /// What is to be charged for it, and what it is treated as.
+    /// Metadata of the frame: its class and what is charged for it.
     pub charge: FrameMeta,
-    /// What is to be done with it.
+    /// Action on the frame.
     pub kind: Disposition,
-    /// Its ECN codepoint; Not-ECT if it is no IP packet.
+    /// ECN codepoint; Not-ECT if it is not an IP packet.
     pub ecn: Ecn,
-    /// The tag that it came with, for VLANs.
+    /// Tag that it arrived with, for VLANs.
     pub first_tag: FirstTag,
     /// Destination, in the frame's VLAN where there are any.
     pub dst: FdbKey,
-    /// Source, likewise.
+    /// Source, in the frame's VLAN where there are any.
     pub src: FdbKey,
 }
 
-/// What is to be done with a frame that came in.
+/// Action on a received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// It is forwarded; until its destination has been found, and if that is not known, to all
-    /// ports.
+    /// Forward it. If its destination is still unknown after the lookup, flood it.
     Data,
-    /// It is forwarded to this port.
+    /// Forward it to this port.
     To(u8),
-    /// The same in a VLAN: its tag may be another there.
+    /// Forward it to this port in a VLAN: its tag may differ there.
     InVlan(u8),
-    /// Its destination is on this port, which cannot take it: it came from there, or the port is
-    /// down.
+    /// Drop it: its destination is on this port, which is the input port or is down.
     Filtered(u8),
-    /// Of the ethertype of MAC control (PFC, PAUSE): it ends here, whatever its destination.
+    /// Process it as MAC control (PFC, PAUSE): it is not forwarded, whatever its destination.
     Control,
-    /// No bridge forwards it.
+    /// Drop it: no bridge forwards it.
     Refused(DropReason),
 }
 
 impl RxFrame {
-    /// Looks at a frame that came in on port number `port`, which classifies by `classifier`;
-    /// `bytes` are the frame's.
+    /// Parses a frame received on port number `port`, which classifies by `classifier`; `bytes` are
+    /// the frame's.
     #[inline]
     pub fn look(
         received: RxDesc,
@@ -96,14 +93,14 @@ impl RxFrame {
         std::mem::replace(&mut self.frame, FrameId::TAKEN)
     }
 
-    /// What it is treated as.
+    /// Returns the frame's class.
     #[inline]
     pub fn class(&self) -> QosClass {
         self.charge.class
     }
 }
 
-/// All that a look at the frames of one port needs, for whoever takes it on another core.
+/// Parser state of one port, usable on an I/O core.
 #[derive(Debug, Clone)]
 pub struct FrameParser {
     pub(crate) port: usize,
@@ -112,14 +109,14 @@ pub struct FrameParser {
 }
 
 impl FrameParser {
-    /// Looks at a frame that came in on the port, as [`crate::Switch::look`] does.
+    /// Parses a frame received on the port, as [`crate::Switch::look`] does.
     #[inline]
     pub fn look(&self, received: RxDesc, bytes: &[u8]) -> RxFrame {
         RxFrame::look(received, bytes, self.port, &self.classifier, self.cell)
     }
 }
 
-/// In place of what a header says that cannot be read.
+/// Fields of a frame whose headers cannot be read.
 const NO_FIELDS: Fields = Fields {
     dst: 0,
     src: 0,
@@ -129,7 +126,7 @@ const NO_FIELDS: Fields = Fields {
     first_tag: FirstTag::NONE,
 };
 
-/// The source's group bit, in the number of an address.
+/// Group bit of the source, in the number of an address.
 const GROUP: u64 = 1 << 40;
 /// 01-80-C2-00-00-00 to -0F without their last four bits (IEEE 802.1Q-2022 table 8-1).
 const LINK_LOCAL: u64 = 0x0180_c200_0000 >> 4;
@@ -153,7 +150,7 @@ mod tests {
     use super::*;
     use wire::mac::MacAddr;
 
-    /// The numbers above are what `MacAddr` says of each address.
+    /// The constants above agree with `MacAddr` for each address.
     #[test]
     fn kinds_of_address() {
         let fields = |dst: MacAddr, src: MacAddr| {

@@ -1,15 +1,16 @@
-//! Limits of what is flooded: how many broadcast, multicast and unknown unicast frames a second a
-//! port takes in.
+//! Storm control: limits on the broadcast, multicast and unknown unicast frames per second that a
+//! port accepts.
 //!
 //! Rule: a frame that goes to every port is a broadcast, a multicast (any other group address), or
-//! unicast whose destination the bridge does not know; each port counts the three apart, in and
-//! out. Where a port has a limit for one of them, that many frames a second come in and are
-//! flooded, and the rest is dropped and counted by kind (and by priority, no-drop ones among
-//! them: who sets a limit wants that). A port that was quiet may catch up by what the limit lets
-//! through in [`BURST_NS`], one frame at least. The sender is learned all the same. An event tells
-//! of the first drop at once, and then once a second while it lasts. Source: docs/behavior.md,
-//! "Flood limits"; what switches call storm control, or broadcast, multicast and unknown-unicast
-//! suppression. A token bucket, as [`crate::token_bucket`] keeps it, of frames instead of bytes.
+//! a unicast to a destination that is not in the FDB. Each port counts the three types separately,
+//! in and out. Where a port has a limit for one of them, that many frames a second are accepted and
+//! flooded. The rest is dropped and counted by type (and by priority, including no-drop ones: an
+//! operator who sets a limit wants that). A port that was quiet may catch up by what the limit
+//! passes in [`BURST_NS`], at least one frame. The source address is learned anyway. An event
+//! reports the first drop at once, and then once a second while drops last. Source:
+//! docs/behavior.md, "Flood limits"; other switches call this storm control, or broadcast,
+//! multicast and unknown-unicast suppression. It is a token bucket like [`crate::token_bucket`],
+//! but of frames instead of bytes.
 
 use crate::frame::meta::FloodType;
 use crate::frame::meta::FrameMeta;
@@ -21,20 +22,20 @@ use crate::time::{Instant, Nanos};
 use crate::token_bucket::TokenBucket;
 use serde::{Deserialize, Serialize};
 
-/// How long a quiet port saves up frames.
+/// Time for which a quiet port accumulates credit.
 pub const BURST_NS: Nanos = 100_000_000;
-/// Events of a kind are no closer together.
+/// Minimum interval between events of a type.
 const EVENT_NS: Nanos = 1_000_000_000;
-/// The most frames a second that a limit can be.
+/// Maximum limit, in frames a second.
 pub const MAX_LIMIT_PPS: u32 = 1_000_000_000;
 
-/// What a port knows of the flooded frames that come in.
+/// Flood limits of a port, and counters of its received flooded frames.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StormControl {
     kinds: [Kind; 3],
 }
 
-/// … of one kind.
+/// Limit and counter of one type of flooded frames.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kind {
     received_frames: u64,
@@ -43,7 +44,7 @@ struct Kind {
     next_event: Instant,
 }
 
-/// Frames that were dropped and that no event has told of.
+/// Dropped frames that no event has reported.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct UnreportedDrops {
     frames: u64,
@@ -51,7 +52,7 @@ struct UnreportedDrops {
 }
 
 impl StormControl {
-    /// Nothing has come in yet.
+    /// Makes the state of a port without received frames.
     pub fn new(limits: &FloodLimits) -> Self {
         let kind = |limit: Option<u32>| Kind {
             received_frames: 0,
@@ -62,7 +63,7 @@ impl StormControl {
         Self { kinds: limits.map(kind) }
     }
 
-    /// Other limits, from the next frame on.
+    /// Sets other limits, from the next frame on.
     pub(crate) fn reconfigure(&mut self, limits: &FloodLimits) {
         for (kind, limit) in self.kinds.iter_mut().zip(limits) {
             match (&mut kind.limit, limit) {
@@ -72,7 +73,7 @@ impl StormControl {
         }
     }
 
-    /// A frame that is to be flooded came in. Why it is not, if it is one too many.
+    /// Counts a received frame to be flooded. Returns the drop reason if it exceeds its limit.
     pub(crate) fn receive(
         &mut self,
         charge: &FrameMeta,
@@ -91,8 +92,8 @@ impl StormControl {
         Some(drop_reason(charge.cast))
     }
 
-    /// What is to be told of drops by `port` now, one kind at a time; `Err`: something is to be
-    /// told later.
+    /// Returns an event about drops that `port` must report now, one type at a time; `Err` if drops
+    /// must be reported later.
     pub(crate) fn tell(&mut self, port: usize, now: Instant) -> Result<Option<Event>, ()> {
         let mut later = false;
         for (kind, cast) in self.kinds.iter_mut().zip(FloodType::FLOODED) {
@@ -109,7 +110,7 @@ impl StormControl {
         if later { Err(()) } else { Ok(None) }
     }
 
-    /// Fills in what has come in.
+    /// Fills in the received frames.
     pub(crate) fn snapshot(&self, out: &mut PortSnapshot) {
         let [broadcast, multicast, unknown] = self.kinds.each_ref().map(|kind| kind.received_frames);
         out.received_broadcast_frames = broadcast;
@@ -118,15 +119,15 @@ impl StormControl {
     }
 }
 
-/// Frames a second as bytes of a line on which each frame is one byte long.
+/// Returns frames a second as the rate of a link on which each frame is one byte long.
 fn rate(pps: u32) -> Rate {
-    // The frame that comes when the bucket is empty is let through by the next second's: the burst is
-    // one less.
+    // The frame that arrives when the bucket is empty is passed with the next second's: the burst
+    // is one less.
     let burst_frames = (u64::from(pps) * BURST_NS / 1_000_000_000).max(1);
     Rate { bps: 8 * u64::from(pps), burst_bytes: Some(burst_frames - 1) }
 }
 
-/// Why a frame is dropped that is flooded beyond its limit.
+/// Returns the drop reason of a flooded frame that exceeds its limit.
 fn drop_reason(cast: FloodType) -> DropReason {
     match cast {
         FloodType::Broadcast => DropReason::BroadcastLimit,
@@ -145,13 +146,12 @@ mod tests {
         FrameMeta { cast, ..FrameMeta::default() }
     }
 
-    /// Frames that are let through of so many that come at once.
+    /// Returns how many of `frames` simultaneous frames pass.
     fn passed(meter: &mut StormControl, cast: FloodType, frames: usize, now: Instant) -> usize {
         (0..frames).filter(|_| meter.receive(&charge(cast), false, now).is_none()).count()
     }
 
-    /// At first, and after any quiet time, a tenth of a second's worth; then the rate, to the
-    /// frame.
+    /// At first, and after any quiet time, a tenth of a second's frames pass; then the exact rate.
     #[test]
     fn a_limit_lets_its_rate_through_and_a_burst() {
         for (pps, burst) in [(1, 1), (10, 1), (20, 2), (1000, 100), (123_456, 12_345)] {
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(meter.tell(4, Instant(9 * EVENT_NS)), Ok(None));
     }
 
-    /// What a limit has let through counts under the next one.
+    /// Frames that passed a limit count under the next one.
     #[test]
     fn another_limit_holds_from_the_next_frame_on() {
         let mut meter = StormControl::new(&[None; 3]);

@@ -1,24 +1,23 @@
 //! VLANs: which one a frame belongs to, which ports it may leave by, and with which tag.
 //!
-//! Rule: a switch of which no port has VLANs is one transparent bridge: tags are looked at for
-//! their priority and stay as they are. Where ports have VLANs,
-//! - an *access* port has one VLAN, its PVID. It takes in frames without a VLAN's tag (untagged, or
-//!   with a priority tag, VID 0), and sends without tag;
-//! - a *trunk* port has the VLANs that it allows. A frame that comes in belongs to the VLAN of its
-//!   tag, or to the PVID's if it has none, where there is a PVID. It leaves with its VLAN's tag,
-//!   but for the PVID's VLAN, which leaves without;
-//! - a frame that its port does not take in, since that has not the frame's VLAN, or no PVID, is
-//!   dropped and counted; it is not learned. A frame leaves by ports of its VLAN alone, and each
-//!   VLAN learns for itself;
-//! - a tag that is put on has the frame's priority as PCP, and DEI 0; one that stays keeps PCP and
-//!   DEI. Cells are those of the frame as it came in; rates and shares go by its length as it
-//!   leaves.
+//! Rule: a switch on which no port has VLANs is one transparent bridge: tags are read for their
+//! priority and stay unchanged. Where ports have VLANs,
+//! - an *access* port has one VLAN, its PVID. It accepts frames without a VLAN tag (untagged, or
+//!   with a priority tag, VID 0), and sends untagged frames;
+//! - a *trunk* port has the VLANs that it allows. A received frame belongs to the VLAN of its tag,
+//!   or, if it has none, to the VLAN of the PVID, where there is one. It leaves with its VLAN's
+//!   tag, except in the PVID's VLAN, which leaves untagged;
+//! - a frame is dropped and counted, and not learned, if its port does not accept it because the
+//!   port does not have the frame's VLAN, or has no PVID. A frame leaves only by ports of its VLAN,
+//!   and each VLAN learns independently;
+//! - a tag that is pushed has the frame's priority as PCP, and DEI 0; one that stays keeps PCP and
+//!   DEI. Cells are charged for the frame as received; rates and shares use its length as sent.
 //!
 //! Only the C-tag (0x8100) counts. An S-tag (0x88a8) is payload here, whose PCP is trusted as that
-//! of any outermost tag: a frame with one is untagged, and its tags leave as they came, behind the
-//! C-tag of its VLAN where the port adds one. Source: IEEE 802.1Q-2022 6.9 (PVID, acceptable frame
-//! types, tags), 8.6.1 to 8.6.4 (ingress filtering, member set, egress), 8.8 (independent
-//! learning), 9.6 (tag; VIDs 0 and 4095 are no VLAN's); docs/behavior.md, "VLANs".
+//! of any outermost tag. A frame with an S-tag is untagged, and its tags leave as they arrived,
+//! behind the C-tag of its VLAN where the port adds one. Source: IEEE 802.1Q-2022 6.9 (PVID,
+//! acceptable frame types, tags), 8.6.1 to 8.6.4 (ingress filtering, member set, egress), 8.8
+//! (independent learning), 9.6 (tag; VIDs 0 and 4095 are no VLAN's); docs/behavior.md, "VLANs".
 
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
 use crate::frame::header_edit::VlanAction;
@@ -28,22 +27,22 @@ use crate::settings::{PortSettings, VlanSettings};
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set64;
 
-/// VIDs that a tag has room for.
+/// Number of VIDs.
 const VIDS: usize = 4096;
 
-/// Which VLANs the ports of a switch have.
+/// VLANs of the ports of a switch.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VlanTable {
-    /// By VID: the ports that have it. Nothing of VIDs that are no VLAN's.
+    /// Member ports by VID. Empty for VIDs without VLAN.
     members: Vec<Set64>,
-    /// By port: the VLAN of frames without tag, in and out; 0: there is none.
+    /// PVID by port: the VLAN of untagged frames, in and out; 0 if there is none.
     pvids: Vec<u16>,
-    /// Ports that take in nothing with a VLAN's tag.
+    /// Ports that accept no frames with a VLAN tag.
     access: Set64,
 }
 
 impl VlanTable {
-    /// Those of these ports; `None` if none of them has any.
+    /// Returns the VLANs of these ports; `None` if no port has any.
     pub fn of(ports: &[PortSettings]) -> Option<Box<Self>> {
         if ports.iter().all(|port| port.vlan == VlanSettings::Transparent) {
             return None;
@@ -59,14 +58,14 @@ impl VlanTable {
         Some(Box::new(vlans))
     }
 
-    /// The ports that have a VLAN.
+    /// Returns the member ports of a VLAN.
     #[inline]
     pub fn members(&self, vid: u16) -> Set64 {
         self.members[usize::from(vid) % VIDS]
     }
 
-    /// The VLAN of a frame that comes in on `port` with a C-tag of this VID; `None`: it is not
-    /// taken in.
+    /// Returns the VLAN of a frame received on `port` with a C-tag of this VID; `None` if the frame
+    /// is not accepted.
     #[inline]
     pub fn of_frame(&self, port: usize, customer_vid: Option<u16>) -> Option<u16> {
         let vid = match customer_vid {
@@ -77,8 +76,8 @@ impl VlanTable {
         self.members(vid).contains(port).then_some(vid)
     }
 
-    /// Finds the VLANs of frames that came in: their addresses are of those from then on, or they
-    /// are refused.
+    /// Classifies received frames to their VLANs: sets the VLAN of their addresses, or rejects
+    /// them.
     #[inline(never)] // nothing of it in the way of a switch without VLANs
     pub fn classify_ingress(&self, arrivals: &mut [RxFrame]) {
         for arrival in arrivals.iter_mut().filter(|arrival| arrival.kind == Disposition::Data) {
@@ -91,8 +90,8 @@ impl VlanTable {
         }
     }
 
-    /// Where frames go whose ways have been found: to a port that has their VLAN. Learned in a VLAN
-    /// is no other; a static entry may be anything.
+    /// Restricts resolved frames to ports of their VLAN. A learned destination always is one; a
+    /// static entry may not be.
     #[inline(never)]
     pub fn filter_egress(&self, arrivals: &mut [RxFrame]) {
         for arrival in arrivals {
@@ -107,9 +106,9 @@ impl VlanTable {
         }
     }
 
-    /// What becomes of the tag of a frame that leaves by `out`; notes what is different of it then,
-    /// and sees to it that it has room. `None`: memory, which has room for frames of `longest`
-    /// bytes, has none for it.
+    /// Returns the tag action of a frame that leaves by `out`, updates its metadata, and ensures
+    /// that it has room for the tag. `None` if the memory, which fits frames of `longest` bytes,
+    /// has no room.
     #[inline(never)]
     pub fn egress_action<M: FrameMemory>(
         &self,
@@ -135,8 +134,8 @@ impl VlanTable {
         Some(change)
     }
 
-    /// What becomes of the tag of a frame of this VLAN that came with a C-tag of the other VID, and
-    /// leaves by `port`.
+    /// Returns the tag action of a frame of this VLAN that arrived with a C-tag of VID
+    /// `customer_vid` and leaves by `port`.
     #[inline]
     pub fn change(&self, port: usize, vid: u16, customer_vid: Option<u16>) -> VlanAction {
         let leaves_tagged = self.pvids[port] != vid;

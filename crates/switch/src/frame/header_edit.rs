@@ -1,11 +1,11 @@
-//! Edits: what is still to be done to the bytes of a frame that leaves.
+//! Header edits: changes that remain to be made to the bytes of a frame that leaves.
 //!
-//! Rule: the switch decides what a frame leaves with, and writes none of it: it remembers what is
-//! to be done, and hands that out with the frame ([`crate::TxDesc`]). Whoever serves the port
-//! does it before the frame is sent: a core that does not switch, where one serves the port. In
-//! this order: the tag is put on, named or taken off ([`crate::forwarding::vlan`]), CE set
+//! Rule: the switch decides with which header a frame leaves, but does not write it. It records the
+//! edit and returns it with the frame ([`crate::TxDesc`]). The loop that serves the port applies
+//! the edit before the frame is sent: an I/O loop on another core, where one serves the port. The
+//! order is: the tag is pushed, set or popped ([`crate::forwarding::vlan`]), CE is set
 //! ([`crate::egress::wred`]), then PCP and DSCP ([`crate::frame::remark`]); IPv4 checksums are
-//! corrected. Each copy of a flooded frame has an edit of its own. Source: docs/multi-core.md, "Who
+//! corrected. Each copy of a flooded frame has a separate edit. Source: docs/multi-core.md, "Who
 //! does what"; docs/architecture.md, "The way of a frame".
 
 use crate::frame::FrameId;
@@ -15,33 +15,32 @@ use serde::{Deserialize, Serialize};
 use wire::ethernet::{self, TAG_BYTES, Tag, VLAN};
 use wire::ip::DsField;
 
-/// What is to be done to a frame.
+/// Edit of a frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderEdit {
-    /// … to its tag.
+    /// Change of the VLAN tag.
     pub tag: VlanAction,
-    /// The PCP that its outermost tag has then, the one that is put on among them; `None`: as it
-    /// is.
+    /// PCP of the outermost tag after the tag action, including a pushed tag; `None` if unchanged.
     pub pcp: Option<u8>,
-    /// The DSCP of its packet then; `None`: as it is.
+    /// DSCP of the packet; `None` if unchanged.
     pub dscp: Option<u8>,
-    /// It is marked as having met congestion.
+    /// True if the frame gets an ECN mark (CE).
     pub sets_ce: bool,
-    /// Where the DSCP and the mark are, once the tag is as it leaves; `None`: neither is changed.
+    /// Position of the DSCP and ECN field after the tag action; `None` if neither is changed.
     pub ds_field: Option<DsField>,
 }
 
-/// What becomes of a frame's tag on its way out.
+/// Change of a frame's tag at egress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VlanAction {
-    /// Nothing.
+    /// The tag stays.
     #[default]
     Keep,
-    /// It is made this VLAN's: it carried a priority only.
+    /// The VID is set in a tag that carried only a priority.
     SetVid(u16),
-    /// A tag of this VLAN is put on.
+    /// A tag of this VLAN is pushed.
     Push(u16),
-    /// It is taken off.
+    /// The tag is popped.
     Pop,
 }
 
@@ -54,17 +53,17 @@ impl sparse_table::Slot for VlanAction {
 }
 
 impl HeaderEdit {
-    /// The frame leaves as it is.
+    /// The frame leaves unchanged.
     pub const NONE: Self =
         Self { tag: VlanAction::Keep, pcp: None, dscp: None, sets_ce: false, ds_field: None };
 
-    /// The frame leaves as it is.
+    /// True if the frame leaves unchanged.
     #[inline]
     pub fn is_none(&self) -> bool {
         self.ds_field.is_none() && self.pcp.is_none() && self.tag == VlanAction::Keep
     }
 
-    /// Does it to a frame, which is of `len` bytes then.
+    /// Applies the edit to a frame, which is of `len` bytes afterwards.
     pub fn make<M: FrameMemory>(self, memory: &mut M, frame: &FrameId, len: u16) {
         if self.tag != VlanAction::Keep {
             let longer = len.max(self.tag.len_before(len));
@@ -81,7 +80,7 @@ impl HeaderEdit {
             field.set_ce(bytes);
         }
         if let Some(pcp) = self.pcp {
-            ethernet::set_outer_pcp(bytes, pcp); // frames without tag stay without
+            ethernet::set_outer_pcp(bytes, pcp); // frames without tag stay untagged
         }
         if let (Some(dscp), Some(field)) = (self.dscp, self.ds_field) {
             field.set_dscp(bytes, dscp);
@@ -90,7 +89,7 @@ impl HeaderEdit {
 }
 
 impl VlanAction {
-    /// The length of a frame of `len` bytes after it.
+    /// Returns the length that a frame of `len` bytes has after the action.
     #[inline]
     pub fn len_after(self, len: u16) -> u16 {
         match self {
@@ -100,7 +99,7 @@ impl VlanAction {
         }
     }
 
-    /// … and before it, of one that has `len` bytes after.
+    /// Returns the length before the action of a frame that has `len` bytes after it.
     #[inline]
     fn len_before(self, len: u16) -> u16 {
         match self {
@@ -110,8 +109,8 @@ impl VlanAction {
         }
     }
 
-    /// Changes a frame; a tag that is put on has this PCP, and DEI 0. `frame` is all of it: as many
-    /// bytes as it has before or after, whichever is more.
+    /// Applies the action to a frame; a pushed tag has this PCP, and DEI 0. `frame` is the whole
+    /// frame: as many bytes as it has before or after, whichever is more.
     fn make(self, pcp: u8, frame: &mut [u8]) {
         match self {
             VlanAction::Keep => {}
@@ -122,19 +121,19 @@ impl VlanAction {
     }
 }
 
-/// A frame that is to leave a port now.
+/// TX descriptor: a frame that must leave a port now.
 #[derive(Debug)]
 pub struct TxDesc {
     /// The frame's token.
     pub frame: FrameId,
     /// Bytes from the destination address on, without FCS, as it leaves.
     pub len: u16,
-    /// What is still to be done to its bytes.
+    /// Edit that remains to be applied to its bytes.
     pub edit: HeaderEdit,
 }
 
 impl TxDesc {
-    /// A frame that leaves as it is.
+    /// Makes a descriptor of a frame that leaves unchanged.
     #[inline]
     pub fn new(frame: FrameId, len: u16) -> Self {
         Self { frame, len, edit: HeaderEdit::NONE }
@@ -151,7 +150,8 @@ mod tests {
 
     const TAG: Tag = Tag { tpid: VLAN, pcp: 3, dei: true, vid: 0 };
 
-    /// A frame of 64 bytes in memory of its own, tagged or not, with an ECT(0) packet of DSCP 10.
+    /// Makes a frame of 64 bytes in a separate memory, tagged or not, with an ECT(0) packet of DSCP
+    /// 10.
     fn frame(tag: Option<Tag>) -> (HeapMemory, FrameId) {
         let mut memory = HeapMemory::new(1, 80);
         let frame = memory.alloc().expect("a frame");
@@ -162,7 +162,7 @@ mod tests {
         (memory, frame)
     }
 
-    /// The first tag, DSCP, ECN and last byte of a frame of this length.
+    /// Returns the first tag, DSCP, ECN and last byte of a frame of this length.
     fn words(memory: &HeapMemory, frame: &FrameId, len: u16) -> (Option<Tag>, Option<u8>, Option<u8>, u8) {
         let bytes = memory.bytes(frame, len.into());
         let header = Header::parse(bytes).expect("a whole header");

@@ -1,91 +1,90 @@
-//! Where frames lie. Through [`FrameMemory`] headers are read, edits made
-//! ([`crate::frame::header_edit`]), and flooded frames copied; the daemon's is a UMEM,
-//! tests and benches use [`HeapMemory`]. The switch itself touches the bytes of flooded frames,
-//! which it copies, and of PFC frames, no others.
+//! Frame memory. Through [`FrameMemory`] headers are read, edits are made
+//! ([`crate::frame::header_edit`]), and flooded frames are copied. The daemon's memory is a UMEM;
+//! tests and benches use [`HeapMemory`]. The switch itself accesses only the bytes of flooded
+//! frames, which it copies, and of PFC frames.
 
 use crate::frame::FrameId;
 use serde::{Deserialize, Serialize};
 use wire::ethernet;
 
-/// The longest frame that a port takes in, in bytes without FCS: an MTU of 9216, the Ethernet
-/// header and two 802.1Q tags.
+/// Longest frame that a port accepts, in bytes without FCS: an MTU of 9216, the Ethernet header and
+/// two 802.1Q tags.
 pub const LONGEST_RECEIVED_BYTES: usize = 9216 + 14 + 2 * 4;
 
-/// The longest frame that memory need have room for: the longest that comes in, and a tag that is
-/// put on.
+/// Longest frame that memory must fit: the longest received frame plus a pushed tag.
 pub const LONGEST_BYTES: usize = LONGEST_RECEIVED_BYTES + ethernet::TAG_BYTES;
 
-/// What the switch must know of the memory that its frames lie in.
+/// Limits of the frame memory that the switch needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaxFrame {
-    /// The longest frame that fits.
+    /// Longest frame that fits.
     pub longest_bytes: u16,
-    /// Bytes of a frame that lie together: a longer one takes several frames of memory.
+    /// Contiguous bytes of a frame; a longer frame takes several chunks.
     pub chunk_bytes: u16,
 }
 
 impl MaxFrame {
-    /// As much as there can be.
+    /// The largest possible limits.
     pub const MOST: Self = Self { longest_bytes: u16::MAX, chunk_bytes: u16::MAX };
 
-    /// That of a memory.
+    /// Returns the limits of a memory.
     pub fn of(memory: &impl FrameMemory) -> Self {
         let bytes = |bytes| u16::try_from(bytes).unwrap_or(u16::MAX);
         Self { longest_bytes: bytes(memory.max_len()), chunk_bytes: bytes(memory.chunk_bytes()) }
     }
 }
 
-/// A fixed number of equally large pieces. A frame lies in one, or a long one in several: its
-/// headers together, the rest not.
+/// A fixed number of equally large chunks. A frame occupies one chunk, or several if it is long:
+/// its headers are contiguous, the rest is not.
 pub trait FrameMemory {
-    /// Takes a free frame, the one freed last first (it is still in the cache); `None` when all are
-    /// taken.
+    /// Takes a free frame, the one freed last first (it is still in the cache); `None` if none is
+    /// free.
     fn alloc(&mut self) -> Option<FrameId>;
-    /// Takes a free frame with room for `len` bytes; `None` when there is not as much.
+    /// Takes free memory for a frame of `len` bytes; `None` if there is not enough.
     #[inline]
     fn alloc_for(&mut self, _len: usize) -> Option<FrameId> {
         self.alloc()
     }
-    /// Gives a frame back.
+    /// Frees a frame.
     fn free(&mut self, frame: FrameId);
-    /// The first `len` bytes of a frame, from its destination address on, or as many of them as lie
-    /// together.
+    /// Returns the first `len` bytes of a frame, from its destination address on, or as many of
+    /// them as are contiguous.
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8];
-    /// The same bytes, to be written.
+    /// Returns the same bytes, writable.
     fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8];
-    /// Shows all of the first `len` bytes of a frame, in one piece. `work` says whether it has
-    /// changed any; so does this.
+    /// Passes the first `len` bytes of a frame to `work` in one contiguous slice. `work` returns
+    /// whether it has changed any, and so does this function.
     #[inline]
     fn whole(&mut self, frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
         work(self.bytes_mut(frame, len))
     }
-    /// Sees to it that a frame has room for `len` bytes, which may be a tag more than it has.
-    /// False: there is no memory for it.
+    /// Ensures that a frame has room for `len` bytes, which may be a tag more than it has. Returns
+    /// false if there is no memory for it.
     #[inline]
     fn make_room(&mut self, _frame: &FrameId, _len: usize) -> bool {
         true
     }
     /// Copies the first `len` bytes of `from` to `to`.
     fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize);
-    /// Brings a frame's header towards the cache, ahead of its use: a miss is half of what a frame
-    /// costs. Memory that cannot do so without waiting does nothing.
+    /// Prefetches a frame's header ahead of its use: a cache miss is half of the cost of a frame. A
+    /// memory that cannot do so without waiting does nothing.
     #[inline]
     fn prefetch(&self, _frame: &FrameId) {}
-    /// The longest frame that fits, in bytes.
+    /// Returns the longest frame that fits, in bytes.
     fn max_len(&self) -> usize;
-    /// Bytes of a frame that lie together.
+    /// Returns the contiguous bytes of a frame.
     fn chunk_bytes(&self) -> usize {
         self.max_len()
     }
-    /// Frames that nobody holds, or pieces of long ones.
+    /// Returns the number of free frames, or chunks of long ones.
     fn free_frames(&self) -> usize;
 }
 
-/// Bytes that memory on the heap grows by at least.
+/// Minimum bytes by which memory on the heap grows.
 const LEAST_GROWTH_BYTES: usize = 1 << 16;
 
-/// Frames on the heap, taken from it as they are used: a buffer of millions of cells costs what it
-/// holds at most.
+/// Frame memory on the heap, allocated as frames are used: a buffer of millions of cells costs only
+/// its peak use.
 #[derive(Debug)]
 pub struct HeapMemory {
     bytes: Vec<u8>,
@@ -98,13 +97,14 @@ pub struct HeapMemory {
 }
 
 impl HeapMemory {
-    /// `frames` frames of `frame_bytes` bytes each, all free.
+    /// Makes `frames` frames of `frame_bytes` bytes each, all free.
     pub fn new(frames: usize, frame_bytes: usize) -> Self {
         let frames = u32::try_from(frames).expect("frame numbers are 32 bits");
         Self { bytes: Vec::new(), frame_bytes, free: Vec::new(), fresh: 0, frames, is_refused: false }
     }
 
-    /// The same, but for the frames that `is_taken` says somebody holds already.
+    /// Makes such a memory without the frames for which `is_taken` is true: they are in use
+    /// already.
     pub fn with_taken(frames: usize, frame_bytes: usize, is_taken: impl Fn(usize) -> bool) -> Self {
         let mut memory = Self::new(frames, frame_bytes);
         memory.bytes.resize(frames * frame_bytes, 0);
@@ -113,19 +113,19 @@ impl HeapMemory {
         memory
     }
 
-    /// The system had no more memory to give when a frame was asked for.
+    /// True if the system had no memory for a frame that was requested.
     pub fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// The frames that somebody holds (checks only: slow).
+    /// Returns the frames in use. For checks only, as it is slow.
     pub fn taken(&self) -> Vec<usize> {
         let mut is_taken = vec![true; self.fresh as usize];
         self.free.iter().for_each(|&frame| is_taken[frame as usize] = false);
         (0..is_taken.len()).filter(|&frame| is_taken[frame]).collect()
     }
 
-    /// A frame that was never used.
+    /// Takes a frame that was never used.
     #[cold]
     fn alloc_fresh(&mut self) -> Option<FrameId> {
         if self.fresh == self.frames {
@@ -140,8 +140,8 @@ impl HeapMemory {
         Some(FrameId::new(self.fresh - 1))
     }
 
-    /// Has `needed` bytes, if there is memory: twice as many each time, but not more than all
-    /// frames have.
+    /// Grows to `needed` bytes, if there is memory: doubles each time, but only up to the size of
+    /// all frames.
     fn grow_to(&mut self, needed: usize) -> bool {
         let len = self.bytes.len();
         if needed > len {
@@ -200,7 +200,7 @@ impl FrameMemory for HeapMemory {
 mod tests {
     use super::*;
 
-    /// The most frames that there can be: bytes are taken for those in use, in the order of their
+    /// The maximum number of frames: bytes are allocated for frames in use, in the order of their
     /// numbers.
     #[test]
     fn memory_is_taken_as_it_is_used() {
@@ -222,8 +222,8 @@ mod tests {
         assert!(!memory.is_refused());
     }
 
-    /// No machine has so much: the frame is refused, and that is told apart from memory that is
-    /// used up.
+    /// No machine has this much memory. The frame is refused, and the refusal is distinguished from
+    /// memory that is used up.
     #[test]
     fn memory_that_cannot_be_had_is_refused() {
         let mut memory = HeapMemory::new(4, 1 << 62);

@@ -1,8 +1,7 @@
-//! What the switch knows of a frame besides its bytes: where it is addressed to, how it is treated,
-//! and what it is charged.
+//! Frame metadata: where a frame is addressed to, how it is treated, and what it is charged.
 //!
-//! Plain values. Each is determined once, when the frame is received, and read by every later
-//! stage.
+//! All types are plain values. Each is determined once, when the frame is received, and read by
+//! every later stage.
 
 use serde::{Deserialize, Serialize};
 use wire::ip::{DsField, Ecn};
@@ -10,95 +9,95 @@ use wire::mac::MacAddr;
 
 use crate::settings::DropLevel;
 
-/// What a frame is treated as.
+/// Class of service of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C, align(4))]
 pub struct QosClass {
-    /// 802.1p priority: the group.
+    /// 802.1p priority, which selects the priority group.
     pub priority: u8,
-    /// Local precedence: the queue.
+    /// Local precedence, which selects the queue.
     pub queue: u8,
-    /// Drop level.
+    /// Color, which selects the WRED curve.
     pub drop_level: DropLevel,
-    /// It is flooded, and a map of its own said which queue.
+    /// True if the frame is flooded, and a separate map selected its queue.
     pub flooded: bool,
 }
 
-/// A MAC address, and its VLAN where there are any, as one number, which is what the table compares
-/// and hashes.
+/// Key of an FDB entry: a MAC address, and its VLAN where there are any, as one number, which the
+/// FDB compares and hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FdbKey(pub(crate) u64);
 
 impl FdbKey {
-    /// Set in every address, so that none is like an empty slot.
+    /// Bit that is set in every key, so that none equals an empty slot.
     pub(crate) const VALID: u64 = 1 << 63;
-    /// The bit that group addresses have (IEEE 802-2014 8.2).
+    /// Group bit of addresses (IEEE 802-2014 8.2).
     const GROUP: u64 = 1 << 40;
-    /// Where the number of its VLAN is, of 12 bits.
+    /// Position of the 12-bit VID.
     pub(crate) const VLAN_SHIFT: u32 = 48;
 
-    /// The number of an address.
+    /// Returns the key of an address.
     #[inline]
     pub fn of(mac: MacAddr) -> Self {
         Self::of_number(mac.number())
     }
 
-    /// The same from [`MacAddr::number`].
+    /// Returns the key of an address given by [`MacAddr::number`].
     #[inline]
     pub fn of_number(number: u64) -> Self {
         Self(number | Self::VALID)
     }
 
-    /// A multicast address or the broadcast address.
+    /// True for a multicast address or the broadcast address.
     #[inline]
     pub fn is_group(self) -> bool {
         self.0 & Self::GROUP != 0
     }
 
-    /// The broadcast address, in whatever VLAN.
+    /// True for the broadcast address, in any VLAN.
     pub fn is_broadcast(self) -> bool {
         let mac = (1 << Self::VLAN_SHIFT) - 1;
         self.0 & mac == mac
     }
 
-    /// The same in a VLAN, which is another entry: each VLAN learns for itself. 0: in none.
+    /// Returns the key of the same address in a VLAN; 0 for none. Each VLAN learns independently.
     pub fn in_vlan(self, vid: u16) -> Self {
         let mac = self.0 & ((1 << Self::VLAN_SHIFT) - 1);
         Self(Self::VALID | u64::from(vid & 0xfff) << Self::VLAN_SHIFT | mac)
     }
 
-    /// Its VLAN; 0: none.
+    /// Returns the VID; 0 for none.
     pub fn vid(self) -> u16 {
         (self.0 >> Self::VLAN_SHIFT) as u16 & 0xfff
     }
 
-    /// The slot of no address.
+    /// True for an empty slot.
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// What a frame is to a bridge by its destination.
+/// Type of a frame by its destination: known unicast, or one of the flooded types.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum FloodType {
-    /// For a station whose port is known.
+    /// Unicast to a known destination.
     #[default]
     Known,
-    /// For all stations.
+    /// Frame to the broadcast address.
     Broadcast,
-    /// For a group of them.
+    /// Frame to another group address.
     Multicast,
-    /// For one whose port is not known.
+    /// Unicast to an unknown destination.
     UnknownUnicast,
 }
 
 impl FloodType {
-    /// Those that are flooded, in the order of arrays by [`FloodType::place`].
+    /// Flooded types, in the order of arrays by [`FloodType::place`].
     pub const FLOODED: [FloodType; 3] =
         [FloodType::Broadcast, FloodType::Multicast, FloodType::UnknownUnicast];
 
-    /// Of a frame to this address, which is flooded.
+    /// Returns the type of a flooded frame to this address.
     pub fn of_flooded(dst: FdbKey) -> Self {
         match dst {
             dst if dst.is_broadcast() => FloodType::Broadcast,
@@ -107,12 +106,12 @@ impl FloodType {
         }
     }
 
-    /// Its place in arrays of what is flooded; of [`FloodType::Known`] there is none.
+    /// Returns the index in arrays of flooded types; `None` for [`FloodType::Known`].
     pub fn place(self) -> Option<usize> {
         (self as usize).checked_sub(1)
     }
 
-    /// In words.
+    /// Returns the type in words.
     pub fn words(self) -> &'static str {
         match self {
             FloodType::Known => "known unicast",
@@ -122,7 +121,7 @@ impl FloodType {
         }
     }
 
-    /// The setting that limits it, in a port's table.
+    /// Returns the setting that limits this type, in a port's table.
     pub fn setting(self) -> &'static str {
         match self {
             FloodType::Known => "",
@@ -133,63 +132,63 @@ impl FloodType {
     }
 }
 
-/// Whether a frame is marked as having met congestion (CE).
+/// ECN marking (CE) of a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum EcnMarking {
-    /// It cannot be: its sender does not understand that, or it came with the mark, or its header
-    /// is cut off.
+    /// The frame cannot be marked: its sender does not support ECN, it arrived with the mark, or
+    /// its header is truncated.
     #[default]
     No,
-    /// It can be.
+    /// The frame may be marked.
     Possible,
-    /// It is, once it leaves.
+    /// The frame is marked when it leaves.
     Due,
 }
 
 impl EcnMarking {
-    /// Of a frame that came with this codepoint, in a header that is whole or not.
+    /// Returns the marking of a frame received with this codepoint; `is_whole` is false for a
+    /// truncated header.
     #[inline]
     pub fn of(ecn: Ecn, is_whole: bool) -> Self {
         if ecn.is_markable() && is_whole { EcnMarking::Possible } else { EcnMarking::No }
     }
 }
 
-/// What is remembered of a frame until its cells are released.
+/// Metadata of a frame, kept until its cells are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C, align(4))]
 pub struct FrameMeta {
-    /// What it is treated as: its priority group, its queue, its drop level.
+    /// Class of service: priority group, queue and drop level.
     pub class: QosClass,
-    /// Bytes without FCS.
+    /// Length in bytes without FCS.
     pub len: u16,
     /// Cells charged, at ingress and at egress.
     pub cells: u16,
-    /// Where its differentiated services field is, if it has one: marks and rewriting look no
-    /// further.
+    /// Position of the differentiated services field, if there is one, for ECN marks and remarking.
     pub ds_field: Option<DsField>,
-    /// Whether it is marked as having met congestion when it leaves.
+    /// ECN marking when the frame leaves.
     pub marking: EcnMarking,
-    /// Port it came in on.
+    /// Input port.
     pub in_port: u8,
-    /// What it is by its destination; of a frame that came in, once its way has been found.
+    /// Type by its destination; of a received frame, valid once it is resolved.
     pub cast: FloodType,
 }
 
 impl Default for FrameMeta {
-    /// Of no frame.
+    /// Returns the metadata of no frame.
     fn default() -> Self {
         FrameMeta::NONE
     }
 }
 
 impl FrameMeta {
-    /// In place of the port that a frame came in on: the switch does not have this frame.
+    /// Value of `in_port` for a frame that the switch does not have.
     pub(crate) const ABSENT: u8 = 255;
-    /// … or made it itself (PFC); it has no cells.
+    /// Value of `in_port` for a frame that the switch made itself (PFC), which has no cells.
     pub(crate) const OWN: u8 = 254;
 
-    /// Of no frame.
+    /// Metadata of no frame.
     pub(crate) const NONE: Self = Self {
         class: QosClass { priority: 0, queue: 0, drop_level: DropLevel::Green, flooded: false },
         len: 0,
@@ -200,25 +199,25 @@ impl FrameMeta {
         cast: FloodType::Known,
     };
 
-    /// Its queue's number.
+    /// Returns the number of its queue.
     #[inline]
     pub fn queue(&self) -> usize {
         usize::from(self.class.queue & 7)
     }
 
-    /// Its priority group's number.
+    /// Returns the number of its priority group.
     #[inline]
     pub fn priority(&self) -> usize {
         usize::from(self.class.priority & 7)
     }
 
-    /// The number of the port that it came in on.
+    /// Returns the number of its input port.
     #[inline]
     pub fn port(&self) -> usize {
         usize::from(self.in_port)
     }
 
-    /// Its cells.
+    /// Returns the cells charged, at ingress and at egress.
     #[inline]
     pub fn cells(&self) -> u32 {
         u32::from(self.cells)

@@ -1,15 +1,16 @@
-//! A frame is a token: whoever holds the [`FrameId`] owns the frame's memory, and nobody else does.
+//! Frame ownership: a frame is a token, and the holder of the [`FrameId`] is the only owner of the
+//! frame's memory.
 //!
-//! Source: docs/behavior.md, "Invariants", 1. The token can neither be copied nor cloned, so the
-//! compiler sees to it that a frame is in one place at a time: free, in a fill ring, in a queue of
-//! the switch, or on its way out.
+//! Source: docs/behavior.md, "Invariants", 1. The token can be neither copied nor cloned, so the
+//! compiler ensures that a frame is in one place at a time: free, in a fill ring, in a queue of the
+//! switch, or being transmitted.
 
 pub mod header_edit;
 pub mod memory;
 pub mod meta;
 pub mod remark;
 
-/// The number of one frame of the memory. Holding it is owning the frame.
+/// Number of one frame of the memory. Its holder owns the frame.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FrameId(u32);
 
@@ -20,16 +21,16 @@ impl FrameId {
         Self(index)
     }
 
-    /// Stands where a token was that somebody has taken.
+    /// Placeholder for a token that was taken.
     pub(crate) const TAKEN: FrameId = FrameId(u32::MAX);
 
-    /// The frame's number, from 0 to the number of frames less one.
+    /// Returns the frame's number, from 0 to the number of frames less one.
     pub fn index(&self) -> usize {
         self.0 as usize
     }
 }
 
-/// A frame that came in on a port.
+/// RX descriptor: a frame that was received on a port.
 #[derive(Debug)]
 pub struct RxDesc {
     /// The frame's token.

@@ -1,21 +1,20 @@
-//! Rewriting: what a frame that leaves is marked with.
+//! Remarking: PCP and DSCP of a frame that leaves.
 //!
-//! Rule: off by default: frames leave as they came. Where a port has a map local precedence →
-//! dot1p, the PCP of the outermost tag is set from the frame's queue; where it has a map local
-//! precedence → DSCP, so is the DSCP of an IPv4 or IPv6 packet, and the IPv4 header checksum is
-//! corrected. DEI, VLAN and ECN stay what they are; no tag is added.
+//! Rule: remarking is off by default: frames leave unchanged. Where a port has a map local
+//! precedence → dot1p, the PCP of the outermost tag is set from the frame's queue. Where it has a
+//! map local precedence → DSCP, so is the DSCP of an IPv4 or IPv6 packet, and the IPv4 header
+//! checksum is corrected. DEI, VLAN and ECN are not changed; no tag is added.
 //!
-//! The peer pauses the priorities that it sees: with a dot1p map, its pause of a priority stops the
-//! queues whose frames leave with that priority.
-//! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/behavior.md,
-//! "Rewriting".
+//! The peer pauses the priorities that it receives: with a dot1p map, its pause of a priority stops
+//! the queues whose frames leave with that priority. Source: IEEE 802.1Q-2022 6.9.3 (priority
+//! encoding); RFC 2474 (DSCP); docs/behavior.md, "Rewriting".
 
 use crate::frame::header_edit::HeaderEdit;
 use crate::frame::meta::FrameMeta;
 use crate::settings::{PRIORITIES, RewriteSettings};
 use wire::bitset::Set8;
 
-/// Adds to the edit of a frame that leaves what it is marked with.
+/// Adds the remarking of a frame that leaves to its edit.
 pub fn rewrite(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut HeaderEdit) {
     if let Some(dot1p) = settings.dot1p {
         edit.pcp = Some(dot1p[charge.queue()]);
@@ -25,7 +24,7 @@ pub fn rewrite(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut Header
     }
 }
 
-/// The queues whose frames leave with each priority; `None`: not rewritten.
+/// Returns the queues whose frames leave with each priority; `None` without remarking.
 pub fn queues_by_priority(settings: &RewriteSettings) -> Option<[Set8; PRIORITIES]> {
     let map = settings.dot1p?;
     let queues = |priority| (0..PRIORITIES).filter(move |&q| usize::from(map[q] & 7) == priority);

@@ -1,11 +1,10 @@
-//! The ingress half of a port: what a frame that comes in is charged for, and what the peer is
-//! told.
+//! The ingress half of a port: where a received frame is charged, and which PFC the peer is sent.
 //!
-//! Rule: a frame is counted, admitted to its priority group (or dropped here, where there was no
-//! room for it), charged, and released when it has left the switch. Whenever the use of a no-drop
-//! group has changed it is examined, and a change between XOFF and XON goes into the next PFC
-//! frame. Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of
-//! `group` and `pfc_sent`.
+//! Rule: a frame is counted and admitted to its priority group, or dropped here if it has no room.
+//! It is then charged, and released when it has left the switch. A no-drop group is examined
+//! whenever its use has changed, and a change between XOFF and XON goes into the next PFC frame.
+//! Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of
+//! [`priority_group`] and [`crate::pfc::tx`].
 
 pub mod priority_group;
 
@@ -30,36 +29,36 @@ use wire::bitset::Set8;
 use wire::mac::MacAddr;
 use wire::pause;
 
-/// The ingress half of a port. What the way of a frame touches comes first.
+/// The ingress half of a port. Fields of the frame path come first.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Ingress {
     groups: [PriorityGroup; PRIORITIES],
     classifier: Classifier,
-    /// Groups that must be examined each turn, as others move their threshold.
+    /// Groups that must be examined each iteration, as other groups move their threshold.
     watched: Set8,
-    /// PFC, or PAUSE, frames are sent.
+    /// True if PFC, or PAUSE, frames are sent.
     sends_pfc: bool,
-    /// Priorities of which the peer is told nothing: the watchdog drops them, or PFC is off for
+    /// Priorities that are not advertised to the peer: the watchdog drops them, or PFC is off for
     /// them.
     pfc_suppressed: Set8,
-    /// Those for which PFC is off, since there were too many storms: their groups are lossy ones.
+    /// Priorities for which PFC is off, since they had too many storms. Their groups are lossy.
     pfc_disabled: Set8,
     rx_rings: RxBacklog,
     pfc: PfcSender,
-    /// Where PFC frames come from.
+    /// Source address of PFC frames.
     mac: MacAddr,
-    /// Of the received frames those of drop level 1 and 2.
+    /// Received frames of drop level 1 and 2.
     colored: [u64; 2],
-    /// Frames that no bridge forwards. All others are counted by their group.
+    /// Frames that no bridge forwards. All other frames are counted by their group.
     refused: FrameCount,
     drops: [FrameCount; DropReason::ALL.len()],
     flooded: StormControl,
 }
 
 impl Ingress {
-    /// The ingress half of a port with these settings, which sends PFC from `mac`; `usage_percent`
-    /// counts violations.
+    /// Makes the ingress half of a port, which sends PFC from `mac`. Use above `usage_percent` is a
+    /// usage violation.
     pub fn new(settings: &PortSettings, usage_percent: u8, mac: MacAddr) -> Self {
         Self {
             groups: std::array::from_fn(|p| {
@@ -81,13 +80,13 @@ impl Ingress {
         }
     }
 
-    /// What frames are treated as here.
+    /// Returns the classifier of received frames.
     #[inline]
     pub fn classifier(&self) -> &Classifier {
         &self.classifier
     }
 
-    /// Counts a data frame that came in. True: it came in spite of XOFF.
+    /// Counts a received data frame. Returns true if it came in spite of XOFF.
     #[inline]
     pub fn receive(&mut self, arrival: &RxFrame) -> bool {
         let priority = arrival.charge.priority();
@@ -102,20 +101,21 @@ impl Ingress {
         is_xoff
     }
 
-    /// A frame came in spite of XOFF, at this time or later. True: the peer must be told again.
+    /// Records a frame that came in spite of XOFF, at `at` or later. Returns true if XOFF must be
+    /// sent to the peer again.
     pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
         self.pfc.insist(if self.pfc.is_of_link() { LINK } else { priority }, at)
     }
 
-    /// Counts a frame that came in and that no bridge forwards.
+    /// Counts a received frame that no bridge forwards.
     #[cold]
     pub fn count_invalid(&mut self, reason: DropReason, len: u16) {
         self.refused.add(len);
         self.count_drop(reason, len);
     }
 
-    /// Counts a frame that is to be flooded. False: it is one more than a limit allows, counted,
-    /// and must be dropped.
+    /// Counts a frame to be flooded. Returns false if it exceeds a flood limit: it is then counted
+    /// as such and must be dropped.
     #[cold]
     pub fn check_storm_control(&mut self, charge: &FrameMeta, now: Instant) -> bool {
         let group = &mut self.groups[charge.priority()];
@@ -125,7 +125,7 @@ impl Ingress {
         false
     }
 
-    /// Tells of frames that limits dropped. True: there will be more to tell.
+    /// Reports frames that flood limits dropped. Returns true if more remain to be reported.
     pub(crate) fn tell_flood_limits(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
         loop {
             match self.flooded.tell(port, now) {
@@ -136,7 +136,7 @@ impl Ingress {
         }
     }
 
-    /// Where a frame of `cells` would be charged, or why it must drop.
+    /// Returns where a frame would be charged, or why it must be dropped.
     #[inline]
     pub fn admit(&self, charge: &FrameMeta, pools: &Pools) -> Result<BufferRegion, DropReason> {
         let group = &self.groups[charge.priority()];
@@ -148,18 +148,18 @@ impl Ingress {
         }
     }
 
-    /// PFC protects a group.
+    /// True if PFC protects the group.
     pub(crate) fn is_no_drop(&self, priority: usize) -> bool {
         self.groups[priority].is_no_drop()
     }
 
-    /// The watchdog drops what comes in for a group.
+    /// True if the watchdog drops frames received for the group.
     pub fn is_dropping(&self, priority: usize) -> bool {
         self.groups[priority].is_dropping()
     }
 
-    /// Counts a frame that found no room, or that the watchdog dropped. True: an episode of losses
-    /// of no-drop frames begins.
+    /// Counts a frame that found no room, or that the watchdog dropped. Returns true if an episode
+    /// of losses of no-drop frames begins.
     #[cold]
     pub fn count_buffer_drop(
         &mut self,
@@ -177,38 +177,39 @@ impl Ingress {
         group.count_drop(charge, now, pools)
     }
 
-    /// Counts a frame that came in here and was dropped.
+    /// Counts a frame that was received here and dropped.
     #[inline]
     pub fn count_drop(&mut self, reason: DropReason, len: u16) {
         self.drops[reason as usize].add(len);
     }
 
-    /// A frame fits what is reserved for its group, and no pool or threshold has a say in it.
+    /// True if a frame fits the reserved cells of its group, so that no pool or threshold matters.
     #[inline]
     pub fn has_own(&self, charge: &FrameMeta) -> bool {
         self.groups[charge.priority()].fits_reserved(charge.cells())
     }
 
-    /// Charges such a frame. True: the group must be examined.
+    /// Charges a frame that fits the reserved cells. Returns true if the group must be examined.
     #[inline]
     pub fn charge_reserved(&mut self, charge: &FrameMeta) -> bool {
         let group = &mut self.groups[charge.priority()];
         group.charge_reserved(charge.cells());
-        // Nobody could foresee which group comes next, so nothing is left out.
+        // Branch-free: which group comes next is unpredictable.
         group.is_protected() & self.watched.contains(charge.priority())
     }
 
-    /// Charges a frame where `admit` said. True: the group must be examined.
+    /// Charges a frame to the region that `admit` chose. Returns true if the group must be
+    /// examined.
     #[inline]
     pub fn charge(&mut self, charge: &FrameMeta, area: BufferRegion, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
-        // As long as a group holds no more than its own it is in XON, unless it is watched.
+        // A group that holds only reserved cells is in XON, unless it is watched.
         let is_beyond_own = group.charge(charge.cells(), area, pools);
         group.is_protected() && (is_beyond_own || self.watched.contains(charge.priority()))
     }
 
-    /// Releases a frame that has left the switch. True: the group must be examined, since less use
-    /// can end an XOFF.
+    /// Releases a frame that has left the switch. Returns true if the group must be examined, since
+    /// lower use can end an XOFF.
     #[inline]
     pub fn release(&mut self, charge: &FrameMeta, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
@@ -216,7 +217,7 @@ impl Ingress {
         group.is_xoff()
     }
 
-    /// Compares a group with its threshold, and notes what the peer must be told.
+    /// Compares a group with its threshold, and makes PFC pending if its state changed.
     #[inline]
     pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<XoffTransition> {
         let group = &mut self.groups[priority & 7];
@@ -230,7 +231,7 @@ impl Ingress {
         change
     }
 
-    /// A frame found no room: notes what the neighbour must be told.
+    /// Handles a frame that found no room, and makes PFC pending if the group's state changed.
     #[cold]
     pub fn starve(&mut self, charge: &FrameMeta, pools: &Pools) -> Option<XoffTransition> {
         let priority = charge.priority();
@@ -242,7 +243,8 @@ impl Ingress {
         Some(change)
     }
 
-    /// A group has entered or left XOFF. A link is paused as long as any of its groups is in XOFF.
+    /// Records that a group has entered or left XOFF. The link is paused while any of its groups is
+    /// in XOFF.
     fn tell(&mut self, priority: usize, xoff: bool) {
         if self.pfc.is_of_link() {
             self.pfc.set(LINK, self.groups.iter().any(PriorityGroup::is_xoff));
@@ -251,13 +253,13 @@ impl Ingress {
         }
     }
 
-    /// The peer is told of a priority's XOFF.
+    /// True if the XOFF of a priority is advertised to the peer.
     fn advertises(&self, priority: usize) -> bool {
         self.sends_pfc && !self.pfc_suppressed.contains(priority)
     }
 
-    /// What the watchdog wants: `dropping` groups take nothing, and PFC is off for `off`. True:
-    /// something is different now, and the groups must be examined.
+    /// Applies the state of the watchdog: `dropping` groups admit nothing, and PFC is off for
+    /// `off`. Returns true if this changed anything, so that the groups must be examined.
     pub(crate) fn apply_watchdog(
         &mut self,
         (dropping, off): (Set8, Set8),
@@ -282,8 +284,8 @@ impl Ingress {
         true
     }
 
-    /// After a batch was taken, `waiting` frames still wait in the RX rings. True: all groups must
-    /// be examined.
+    /// Updates the RX backlog after a batch was taken: `waiting` frames remain in the RX rings.
+    /// Returns true if all groups must be examined.
     #[inline]
     pub fn observe_rx_rings(&mut self, waiting: u32) -> bool {
         let Self { groups, refused, rx_rings, .. } = self;
@@ -297,26 +299,26 @@ impl Ingress {
         })
     }
 
-    /// What waits in the RX rings of this port, and what the kernel dropped there.
+    /// Returns the RX backlog of this port, with what the kernel dropped there.
     #[inline]
     pub fn rx_rings(&mut self) -> &mut RxBacklog {
         &mut self.rx_rings
     }
 
-    /// Groups that must be examined each turn.
+    /// Returns the groups that must be examined each iteration.
     #[inline]
     pub fn watched(&self) -> Set8 {
         self.watched
     }
 
-    /// When the next PFC frame must leave; [`Instant::NEVER`]: nothing is to be told.
+    /// Returns when the next PFC frame must leave; [`Instant::NEVER`] if none is pending.
     #[inline]
     pub fn pfc_deadline(&self) -> Instant {
         self.pfc.next_deadline()
     }
 
-    /// Nothing more is forwarded: no-drop groups, or a link that is told by PAUSE, are in XOFF for
-    /// good.
+    /// Puts no-drop groups, or a link that uses PAUSE, in XOFF permanently, as frames are no longer
+    /// forwarded.
     pub fn stop(&mut self) {
         if self.sends_pfc && self.pfc.is_of_link() {
             self.pfc.set(LINK, true);
@@ -324,48 +326,48 @@ impl Ingress {
             let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop());
             no_drop.for_each(|p| self.pfc.set(p, true));
         }
-        self.sends_pfc = false; // what groups do is told nobody any more
+        self.sends_pfc = false; // changes of groups are no longer advertised
     }
 
-    /// A PFC frame must leave now.
+    /// True if a PFC frame must leave now.
     #[inline]
     pub fn pfc_is_due(&self, now: Instant) -> bool {
         self.pfc.is_due(now)
     }
 
-    /// When a PFC frame must leave if nothing happens before; [`Instant::NEVER`]: not before an
-    /// earlier one has left.
+    /// Returns when a PFC frame must leave if nothing happens before; [`Instant::NEVER`] if none
+    /// must leave before an earlier one has.
     pub fn pfc_wake_at(&self) -> Instant {
         if self.pfc.is_held_up() { Instant::NEVER } else { self.pfc.next_deadline() }
     }
 
-    /// PFC is sent from another address.
+    /// Sets the source address of PFC.
     pub(crate) fn set_mac(&mut self, mac: MacAddr) {
         self.mac = mac;
     }
 
-    /// The peer is gone: whoever comes has been told nothing.
+    /// Forgets the peer: nothing has been advertised to the next one.
     pub(crate) fn reset_peer(&mut self) {
         self.pfc.reset_peer();
     }
 
-    /// A PFC frame has left.
+    /// Records that a PFC frame has left.
     pub fn pfc_sent(&mut self) {
         self.pfc.sent();
     }
 
-    /// A PFC frame was lost.
+    /// Records that a PFC frame was lost.
     pub(crate) fn pfc_lost(&mut self) {
         self.pfc.lost();
     }
 
-    /// A guard sent these PFC frames for us, the last one at `at`.
+    /// Records PFC frames that a guard sent for this port, the last one at `at`.
     pub fn record_guard_pfc(&mut self, frames: &PfcCount, at: Instant) {
         self.pfc.record_guard_pfc(frames, at);
     }
 
-    /// How soon the peer must be told again of an XOFF that lasts; nothing where it is told
-    /// nothing.
+    /// Returns how soon an XOFF that lasts must be sent to the peer again; `None` where no PFC is
+    /// sent.
     pub fn refresh_ns(&self) -> Option<Nanos> {
         self.sends_pfc.then(|| self.pfc.refresh_ns())
     }
@@ -378,18 +380,19 @@ impl Ingress {
         }
     }
 
-    /// Takes the place of another port, of whose frames some may still wait elsewhere.
+    /// Inherits the cells of the previous port of this slot, some frames of which may still wait
+    /// elsewhere.
     pub(crate) fn inherit_usage(&mut self, earlier: &Ingress) {
         self.groups.iter_mut().zip(&earlier.groups).for_each(|(group, earlier)| group.succeed(earlier));
     }
 
-    /// Other settings are coming: gives the groups' shared cells back until `reconfigure` takes
-    /// them again.
+    /// Releases the groups' shared cells before a change of settings; `reconfigure` charges them
+    /// again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
         self.groups.iter().for_each(|group| group.release_shared(pools));
     }
 
-    /// Other settings; the groups must be examined after.
+    /// Applies other settings; the groups must be examined afterwards.
     pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
         self.classifier = Classifier::new(&settings.classify);
         self.sends_pfc = settings.pfc.tx || settings.flow_control.sends();
@@ -401,8 +404,8 @@ impl Ingress {
         }
     }
 
-    /// Tells the peer what the groups are in now, as after `reconfigure`: PFC may have been turned
-    /// on or off.
+    /// Advertises the present state of the groups to the peer, as after `reconfigure`: PFC may have
+    /// been turned on or off.
     pub(crate) fn readvertise(&mut self) {
         let is_xoff: [bool; PRIORITIES] =
             std::array::from_fn(|p| self.advertises(p) && self.groups[p].is_xoff());
@@ -413,7 +416,7 @@ impl Ingress {
         }
     }
 
-    /// Other alarm thresholds.
+    /// Sets other alarm thresholds.
     pub(crate) fn set_alarms(&mut self, port: &PortAlarmSettings, alarms: &AlarmSettings) {
         for (p, group) in self.groups.iter_mut().enumerate() {
             let percent = alarms.percent(AlarmKind::Ingress, port.ingress_percent[p]);
@@ -421,7 +424,7 @@ impl Ingress {
         }
     }
 
-    /// Tells what alarms there are.
+    /// Reports alarms that have changed.
     pub(crate) fn report_alarms(
         &mut self,
         port: usize,
@@ -448,32 +451,32 @@ impl Ingress {
         }
     }
 
-    /// One watermark of every group begins again.
+    /// Resets one watermark of every group.
     pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.groups.iter_mut().for_each(|group| group.mark(mark));
     }
 
-    /// What a group holds and has counted.
+    /// Returns the levels and counters of a group.
     pub(crate) fn group(&self, priority: usize, pools: &Pools) -> GroupSnapshot {
         self.groups[priority].snapshot(pools)
     }
 
-    /// Frames of a group that found room, and those that the watchdog dropped.
+    /// Returns frames of a group that were admitted, and frames that the watchdog dropped.
     pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
         self.groups[priority].storm_traffic()
     }
 
-    /// PFC frames sent.
+    /// Returns the PFC frames sent.
     pub(crate) fn pfc_count(&self) -> PfcCount {
         self.pfc.count()
     }
 
-    /// A group's watermarks since they were last read begin again.
+    /// Resets a group's watermarks since the last read.
     pub(crate) fn mark_group(&mut self, priority: usize) {
         self.groups[priority].mark(WatermarkReset::Read);
     }
 
-    /// Fills in what this half counts.
+    /// Fills in the counters of this half.
     pub(crate) fn snapshot(&self, pools: &Pools, out: &mut PortSnapshot) {
         for (group, out) in self.groups.iter().zip(&mut out.groups) {
             *out = group.snapshot(pools);
@@ -492,8 +495,8 @@ impl Ingress {
     }
 }
 
-/// How the peer is told to stop a priority, and the thresholds of its group: those of any lossy
-/// one, where PFC is off for it.
+/// Returns how a priority is paused at the peer, and the thresholds of its group: the lossy ones,
+/// where PFC is off for it.
 fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (FlowControlMode, GroupSettings) {
     let group = settings.groups[priority];
     if off.contains(priority) {

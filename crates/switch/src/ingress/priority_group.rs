@@ -1,33 +1,33 @@
 //! A priority group: the cells that one port's frames of one 802.1p priority hold at ingress, and
-//! when its peer is told to stop.
+//! when its peer is paused.
 //!
 //! Rule, with reserved R, threshold T, and u cells outside headroom (min(u, R) of them reserved,
 //! the rest shared):
 //! - a frame of n cells is charged to reserved and shared if max(0, u + n − R) ≤ T and the pool has
 //!   room;
-//! - otherwise, whole, to headroom, up to the group's limit and the pool's; while headroom is in
-//!   use, every frame is;
-//! - otherwise it drops. A group whose peer is told nothing (neither PFC nor PAUSE) has no
-//!   headroom.
-//! - Cells leave in the reverse order: headroom, shared, reserved.
+//! - otherwise the whole frame is charged to headroom, up to the group's limit and the pool's;
+//!   while headroom is in use, every frame is;
+//! - otherwise it is dropped. A group without flow control (neither PFC nor PAUSE) has no headroom.
+//! - Cells are released in the reverse order: headroom, shared, reserved.
 //! - T is static, or alpha × the free cells of the group's service pool before the frame in
 //!   question.
 //!
 //! ```text
-//!        shared ≥ T, or headroom in use, or shared > 0 and the use of the pool ≥ its pause threshold, or starved
+//!        shared ≥ T, or headroom in use, or starved,
+//!        or shared > 0 and the use of the pool ≥ its pause threshold
 //!   XON ────────────────────────────────────────────────────────────▶ XOFF
 //!     ◀────────────────────────────────────────────────────────────────
 //!        headroom empty and shared ≤ max(resume, T − offset) and shared < T
 //!        and (shared = 0 or the use of the pool ≤ its pause threshold − offset) and not starved
 //! ```
 //! A group that holds no shared cell and no headroom is in XOFF only while it is starved: a frame
-//! of it was refused, since others hold what it needs. It is starved until such a frame fits and
-//! its headroom is free again, so that the pause after XON loses nothing. A frame that would not
-//! fit if all were free starves no group, since its XOFF would not end.
+//! of it was rejected, since other groups hold the cells that it needs. It is starved until such a
+//! frame fits and its headroom is free again, so that the pause after XON loses nothing. A frame
+//! that would not fit if all cells were free starves no group, since its XOFF would not end.
 //!
 //! Source: docs/behavior.md, "Priority groups" and "XOFF and XON"; docs/references.md, "H3C
-//! reference" (Setting PFC thresholds, figure 12). Once headroom is in use all goes there, as in
-//! docs/references.md, "Simulators".
+//! reference" (Setting PFC thresholds, figure 12). That every frame goes to headroom once it is in
+//! use is as in docs/references.md, "Simulators".
 
 use crate::buffer::pool::{Pool, Pools};
 use crate::buffer::threshold::CompiledThreshold;
@@ -41,39 +41,39 @@ use crate::settings::{GroupSettings, Threshold};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// Where a frame's cells are charged.
+/// Buffer region that a frame's cells are charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferRegion {
-    /// To what is reserved, then to the shared pool.
+    /// Reserved cells first, then the shared pool.
     ReservedAndShared,
-    /// To the headroom pool.
+    /// The headroom pool.
     Headroom,
 }
 
-/// A change that the peer must be told.
+/// Change of a group's state that must be advertised to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XoffTransition {
-    /// Stop.
+    /// The peer must stop.
     Xoff,
-    /// Go on.
+    /// The peer may resume.
     Xon,
 }
 
-/// One priority group. What the way of a frame touches is one cache line: 64 ports have 512 groups.
+/// One priority group. Fields of the frame path share one cache line: 64 ports have 512 groups.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct PriorityGroup {
     received: FrameCount,
     /// Cells outside headroom.
     used_cells: u32,
-    /// Up to this use a frame is charged to what is reserved, and no usage threshold is near: no
-    /// pool has a say in it.
+    /// Use up to which a frame is charged to reserved cells only and is not near the usage
+    /// threshold, so that no pool has to be checked.
     fast_path_cells: u32,
     headroom_cells: u32,
     peaks: Peaks,
     protection: FlowControlMode,
     xoff: bool,
-    /// A frame was refused, and there is no room for such a one yet: XOFF lasts.
+    /// True while a frame such as one that was rejected has no room: XOFF lasts.
     starved: bool,
     /// Service pool of the shared cells.
     pool: u8,
@@ -82,7 +82,7 @@ pub struct PriorityGroup {
     rest: Box<ColdState>,
 }
 
-/// What few frames touch.
+/// State that few frames touch.
 #[derive(Debug, Serialize, Deserialize)]
 struct ColdState {
     usage: UsageViolations,
@@ -90,25 +90,25 @@ struct ColdState {
     headroom_alarm: UsageAlarm,
     drop_alarm: DropAlarm,
     settings: GroupSettings,
-    /// The watchdog drops whatever comes.
+    /// True while the watchdog drops every frame of the group.
     dropping: bool,
     storm_dropped: FrameCount,
     flood_limited: FrameCount,
     dropped: FrameCount,
     xoff_episodes: u64,
-    /// Cells of the largest frame that was refused since the group is starved.
+    /// Cells of the largest frame that was rejected since the group became starved.
     refused_cells: u32,
-    /// The event of this episode of losses has been reported.
+    /// True if the event of this episode of losses has been reported.
     loss_reported: bool,
-    /// The next event about frames that can never fit comes no sooner.
+    /// Earliest time of the next event about frames that can never fit.
     next_event: Instant,
     watermarks: [Watermarks; 3],
 }
 
-/// Events about frames that can never fit are no closer together.
+/// Minimum interval between events about frames that can never fit.
 const EVENT_NS: Nanos = 1_000_000_000;
 
-/// The most since the last mark.
+/// Peaks since the last reset.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Peaks {
     shared: Peak,
@@ -117,7 +117,8 @@ struct Peaks {
 }
 
 impl PriorityGroup {
-    /// An empty group; above `usage_percent` of what it may hold outside headroom is a violation.
+    /// Makes an empty group. Use above `usage_percent` of its limit outside headroom is a usage
+    /// violation.
     pub fn new(settings: GroupSettings, protection: FlowControlMode, usage_percent: u8) -> Self {
         let mut group = Self {
             received: FrameCount::default(),
@@ -152,8 +153,9 @@ impl PriorityGroup {
         group
     }
 
-    /// Works out `own_cells` after what it depends on has changed. While headroom is in use nothing
-    /// is charged elsewhere, and while the watchdog drops, nothing at all.
+    /// Computes `fast_path_cells` after an input of it has changed. It is 0 while headroom is in
+    /// use, since every frame is charged there, and while the watchdog drops, since no frame is
+    /// charged.
     fn set_own_cells(&mut self) {
         let none = self.headroom_cells > 0 || self.rest.dropping;
         let ColdState { usage, alarm, .. } = &*self.rest;
@@ -161,60 +163,60 @@ impl PriorityGroup {
         self.fast_path_cells = if none { 0 } else { unnoted };
     }
 
-    /// From now on the watchdog drops whatever comes, or does so no more.
+    /// Starts or stops the watchdog's dropping of every frame of the group.
     pub fn set_dropping(&mut self, dropping: bool) {
         self.rest.dropping = dropping;
         self.set_own_cells();
     }
 
-    /// The watchdog drops whatever comes.
+    /// True while the watchdog drops every frame of the group.
     pub fn is_dropping(&self) -> bool {
         self.rest.dropping
     }
 
-    /// The watchdog dropped a frame.
+    /// Counts a frame that the watchdog dropped.
     pub fn count_storm_drop(&mut self, len: u16) {
         self.rest.storm_dropped.add(len);
     }
 
-    /// A limit of what is flooded dropped a frame.
+    /// Counts a frame that a flood limit dropped.
     pub fn count_flood_limited(&mut self, len: u16) {
         self.rest.flood_limited.add(len);
     }
 
-    /// Frames that came in and found room, and those that the watchdog dropped.
+    /// Returns received frames that were admitted, and frames that the watchdog dropped.
     pub fn storm_traffic(&self) -> (u64, u64) {
         let (dropped, by_watchdog) = (self.rest.dropped.frames, self.rest.storm_dropped.frames);
-        // Of a flooded frame each copy that found no room is counted.
+        // Each copy of a flooded frame that found no room counts as a drop.
         (
             self.received.frames.saturating_sub(dropped + by_watchdog + self.rest.flood_limited.frames),
             by_watchdog,
         )
     }
 
-    /// PFC protects this group.
+    /// True if PFC protects this group.
     pub fn is_no_drop(&self) -> bool {
         self.protection == FlowControlMode::Pfc
     }
 
-    /// Its peer is told to stop when it fills, by PFC or by PAUSE.
+    /// True if the peer is paused, by PFC or by PAUSE, when the group fills.
     #[inline]
     pub fn is_protected(&self) -> bool {
         self.protection != FlowControlMode::None
     }
 
-    /// The peer is told to stop.
+    /// True if the group is in XOFF.
     pub fn is_xoff(&self) -> bool {
         self.xoff
     }
 
-    /// Cells in use beyond the reserved ones, headroom not counted.
+    /// Returns cells in use beyond the reserved ones, without headroom.
     #[inline]
     pub fn shared_cells(&self) -> u32 {
         self.used_cells.saturating_sub(self.reserved_cells)
     }
 
-    /// All cells in use.
+    /// Returns all cells in use.
     #[inline]
     pub fn cells(&self) -> u32 {
         self.used_cells + self.headroom_cells
@@ -230,24 +232,24 @@ impl PriorityGroup {
         &mut pools.ingress[usize::from(self.pool & 3)]
     }
 
-    /// The XOFF threshold as it stands, in shared cells.
+    /// Returns the present XOFF threshold, in shared cells.
     #[inline]
     pub fn threshold_cells(&self, pools: &Pools) -> u32 {
         self.xoff_limit.cells(self.pool(pools).free_cells())
     }
 
-    /// Frames that came in.
+    /// Returns the number of received frames.
     pub fn received_frames(&self) -> u64 {
         self.received.frames
     }
 
-    /// A frame came in, whatever becomes of it.
+    /// Counts a received frame, whether it is admitted or dropped.
     #[inline]
     pub fn count_received(&mut self, len: u16) {
         self.received.add(len);
     }
 
-    /// Where a frame of `cells` would be charged; `None`: there is no room.
+    /// Returns where a frame of `cells` would be charged; `None` if there is no room.
     #[inline]
     pub fn admit(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
         if self.fits_reserved(cells) {
@@ -256,24 +258,24 @@ impl PriorityGroup {
         self.admit_to_pools(cells, pools)
     }
 
-    /// A frame of `cells` fits what is reserved, and nothing else has a say in it.
+    /// True if a frame of `cells` fits the reserved cells, so that no pool has to be checked.
     #[inline]
     pub fn fits_reserved(&self, cells: u32) -> bool {
         self.used_cells + cells <= self.fast_path_cells
     }
 
-    /// Charges such a frame.
+    /// Charges a frame that fits the reserved cells.
     #[inline]
     pub fn charge_reserved(&mut self, cells: u32) {
         self.used_cells += cells;
-        self.peaks.total.lift(self.used_cells); // nothing is in headroom
+        self.peaks.total.lift(self.used_cells); // headroom is empty
     }
 
     fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
         if self.rest.dropping { None } else { self.room_for(cells, pools) }
     }
 
-    /// Where a frame of `cells` fits, if anywhere.
+    /// Returns the region that a frame of `cells` fits, if any.
     #[inline]
     fn room_for(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
         if self.headroom_cells == 0 {
@@ -290,7 +292,8 @@ impl PriorityGroup {
         fits.then_some(BufferRegion::Headroom)
     }
 
-    /// Charges a frame of `cells` where `admit` said. True: not to what is reserved alone.
+    /// Charges a frame of `cells` to the region that `admit` chose. Returns true if it uses more
+    /// than the fast path allows.
     #[inline]
     pub fn charge(&mut self, cells: u32, area: BufferRegion, pools: &mut Pools) -> bool {
         match area {
@@ -324,11 +327,11 @@ impl PriorityGroup {
         self.set_own_cells();
     }
 
-    /// Releases a frame of `cells`, which has left the switch: headroom first, then shared, then
+    /// Releases a frame of `cells` that has left the switch: headroom first, then shared, then
     /// reserved cells.
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
-        // What is not in use outside headroom is in it.
+        // Cells that are not in use outside headroom are in headroom.
         if self.used_cells <= self.fast_path_cells && cells <= self.used_cells {
             self.used_cells -= cells;
         } else {
@@ -350,7 +353,7 @@ impl PriorityGroup {
         }
     }
 
-    /// Releases at most `cells` of headroom, and says how many.
+    /// Releases at most `cells` of headroom, and returns how many.
     #[cold]
     fn release_from_headroom(&mut self, cells: u32, pools: &mut Pools) -> u32 {
         let from_headroom = cells.min(self.headroom_cells);
@@ -369,9 +372,9 @@ impl PriorityGroup {
         self.set_own_cells();
     }
 
-    /// A frame found no room. True if an episode of losses begins: the group's headroom was empty,
-    /// or its XOFF over, since the last one. For frames that can never fit there are no
-    /// episodes, but an event a second.
+    /// Counts a frame that found no room. Returns true if an episode of losses begins: since the
+    /// last loss the group's headroom was empty, or its XOFF over. Frames that can never fit have
+    /// no episodes but one event a second.
     pub fn count_drop(&mut self, charge: &FrameMeta, now: Instant, pools: &Pools) -> bool {
         self.rest.dropped.add(charge.len);
         if !self.is_no_drop() {
@@ -387,7 +390,7 @@ impl PriorityGroup {
         is_due
     }
 
-    /// A frame of `cells` that found no room would have it if all cells were free.
+    /// True if a frame of `cells` that found no room would fit if all cells were free.
     fn can_ever_fit(&self, cells: u32, pools: &Pools) -> bool {
         let size_cells = self.pool(pools).size_cells();
         let shared = self.xoff_limit.cells(size_cells).min(size_cells);
@@ -395,13 +398,13 @@ impl PriorityGroup {
         cells <= self.reserved_cells.saturating_add(shared) || (self.is_protected() && cells <= headroom)
     }
 
-    /// The headroom that the group may use if no other group uses any.
+    /// Returns the headroom that the group may use if no other group uses any.
     fn full_headroom_cells(&self, pools: &Pools) -> u32 {
         self.rest.settings.headroom_cells.min(pools.headroom.size_cells())
     }
 
-    /// A frame of `cells` found no room: its sender must stop, though the group may hold nothing.
-    /// What the peer must be told, if anything.
+    /// Handles a frame of `cells` that found no room: its sender must stop, even if the group holds
+    /// nothing. Returns the change to advertise to the peer, if any.
     #[cold]
     pub fn starve(&mut self, cells: u32, pools: &Pools) -> Option<XoffTransition> {
         if !self.is_protected() || !self.can_ever_fit(cells, pools) {
@@ -417,14 +420,14 @@ impl PriorityGroup {
         Some(XoffTransition::Xoff)
     }
 
-    /// Whether there is still no room for a frame such as was refused, or for what comes while the
-    /// next pause is on its way.
+    /// True if there is still no room for a frame such as was rejected, or for frames that arrive
+    /// before the next pause takes effect.
     #[cold]
     fn is_still_starved(&mut self, pools: &Pools) -> bool {
         let cells = self.rest.refused_cells;
         let has_room = self.room_for(cells, pools).is_some()
             && pools.headroom.free_cells() >= self.full_headroom_cells(pools);
-        // Other settings may have taken away what it waits for.
+        // New settings may have removed the room that the group waits for.
         self.starved = self.is_protected() && !has_room && self.can_ever_fit(cells, pools);
         if !self.starved {
             (self.rest.refused_cells, self.rest.loss_reported) = (0, false);
@@ -432,8 +435,8 @@ impl PriorityGroup {
         self.starved
     }
 
-    /// Compares use with the thresholds, and says what, if anything, the peer must be told. Where
-    /// RX rings are long, a protected group is in XOFF whatever it holds.
+    /// Compares use with the thresholds, and returns the change to advertise to the peer, if any.
+    /// With a long RX backlog, a protected group is in XOFF whatever it holds.
     #[inline]
     pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<XoffTransition> {
         let pool = self.pool(pools);
@@ -459,28 +462,28 @@ impl PriorityGroup {
         None
     }
 
-    /// Whether `examine` may find something though this group itself does not move: other groups
-    /// move a dynamic T.
+    /// True if `examine` may find a change without this group's own use changing: other groups move
+    /// a dynamic T.
     #[inline]
     pub fn depends_on_others(&self) -> bool {
         self.is_protected() && (self.xoff || self.shared_cells() > 0)
     }
 
-    /// Takes the place of an earlier group, and what that still holds with it; `reconfigure`
-    /// charges it to the pool.
+    /// Takes over the cells that the previous group of this slot still holds; `reconfigure` charges
+    /// them to the pool.
     pub(crate) fn succeed(&mut self, earlier: &PriorityGroup) {
         (self.used_cells, self.headroom_cells) = (earlier.used_cells, earlier.headroom_cells);
         self.peaks.total.lift(self.cells());
         self.peaks.headroom.lift(self.headroom_cells);
     }
 
-    /// Other settings are coming: gives the shared cells back until `reconfigure` takes them again.
+    /// Releases the shared cells before a change of settings; `reconfigure` charges them again.
     pub(crate) fn release_shared(&self, pools: &mut Pools) {
         self.pool_mut(pools).give(self.shared_cells());
     }
 
-    /// Other settings; what the group holds stays, even if it is more, and so does what is in
-    /// headroom.
+    /// Applies other settings. The group's cells stay charged, even above the new limits, and so do
+    /// those in headroom.
     pub(crate) fn reconfigure(
         &mut self,
         settings: GroupSettings,
@@ -498,8 +501,8 @@ impl PriorityGroup {
         self.peaks.shared.lift(self.shared_cells());
     }
 
-    /// Other alarm thresholds, in percent; 0 for use outside headroom: none. Headroom has one
-    /// always, since crossings count.
+    /// Sets alarm thresholds in percent. A `percent` of 0 disables the alarm of use outside
+    /// headroom; the headroom alarm is always armed, since its crossings are counted.
     pub(crate) fn set_alarms(&mut self, percent: u8, headroom_percent: u8) {
         self.rest.alarm.set_percent(percent);
         self.rest.headroom_alarm.set_percent(headroom_percent);
@@ -508,14 +511,13 @@ impl PriorityGroup {
         self.set_own_cells();
     }
 
-    /// The alarms of its use, of its headroom, and of what it drops, of which there has been so
-    /// much.
+    /// Returns the alarms of the group's use, of its headroom and of its drops, and the drop count.
     pub(crate) fn alarms(&mut self) -> (&mut UsageAlarm, &mut UsageAlarm, &mut DropAlarm, FrameCount) {
         let ColdState { alarm, headroom_alarm, drop_alarm, dropped, .. } = &mut *self.rest;
         (alarm, headroom_alarm, drop_alarm, *dropped)
     }
 
-    /// One watermark begins again.
+    /// Resets one watermark.
     pub(crate) fn mark(&mut self, mark: WatermarkReset) {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
         let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;
@@ -526,7 +528,7 @@ impl PriorityGroup {
         }
     }
 
-    /// What it holds and has counted.
+    /// Returns the levels and counters of the group.
     pub fn snapshot(&self, pools: &Pools) -> GroupSnapshot {
         let [shared, headroom, total] = self.rest.watermarks;
         GroupSnapshot {

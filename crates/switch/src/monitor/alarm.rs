@@ -1,56 +1,55 @@
-//! Alarms: buffer use that rose above a threshold, and frames that were dropped, as events.
+//! Alarms: events about buffer use that rose above a threshold, and about dropped frames.
 //!
-//! Rule: all are off by default, each kind on its own, with its interval. A *crossing* is counted
-//! when the use of a place (a priority at ingress, its headroom, a queue at egress, a pool) comes
-//! to the alarm's share of what it is allowed: at 100 %, when it is full. An alarm tells of one
-//! place, at most once an interval: that the threshold was crossed, how often since the last alarm,
-//! and the most there was. That use is down again is told when the interval is over. So a flood of
-//! crossings is one alarm with a count.
+//! Rule: all alarms are off by default; each kind is enabled separately, with its interval. A
+//! source is a priority at ingress, its headroom, a queue at egress, or a pool. A *crossing* is
+//! counted when the use of a source reaches the alarm's percentage of its limit: at 100 %, when it
+//! is full. An alarm reports one source, at most once per interval: that the threshold was crossed,
+//! how often since the last alarm, and the peak. That use is below the threshold again is reported
+//! when the interval is over. So a flood of crossings is one alarm with a count.
 //!
 //! ```text
-//!            crossed: told at once
-//!   quiet ─────────────────────────▶ raised ──┐ the interval is over, crossed again: told with the number
-//!     ◀─────────────────────────────  ▲───────┘
-//!      the interval is over, use is down: told
+//!            crossed: reported at once
+//!   quiet ─────────────────────────▶ raised ──┐ the interval is over, crossed again:
+//!     ◀─────────────────────────────  ▲───────┘ reported with the number
+//!      the interval is over, use is down: reported
 //! ```
-//! Dropped frames are told of in the same way, by port and queue (dropped at egress) or priority
-//! (at ingress), but nothing clears. Crossings are noted where cells are charged, each of them;
-//! what there is to tell is looked for every [`LOOK_NS`]. Source: docs/behavior.md, "Alarms";
-//! docs/references.md, "H3C reference" (Configuring alarm thresholds, Configuring packet-drop
-//! alarms).
+//! Dropped frames are reported in the same way, by port and queue (dropped at egress) or priority
+//! (at ingress), but nothing clears. Each crossing is recorded where cells are charged; reports are
+//! polled every [`LOOK_NS`]. Source: docs/behavior.md, "Alarms"; docs/references.md, "H3C
+//! reference" (Configuring alarm thresholds, Configuring packet-drop alarms).
 
 use crate::monitor::counters::FrameCount;
 use crate::monitor::event::AlarmReport;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// Looks at all places are no closer together.
+/// Minimum interval between polls of all alarms.
 pub const LOOK_NS: Nanos = 10_000_000;
 
-/// The alarm of one place.
+/// Usage alarm of one source.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct UsageAlarm {
-    /// Percent of what is allowed; 0: no alarm.
+    /// Threshold in percent of the limit; 0 if disabled.
     percent: u8,
     above: bool,
     raised: bool,
-    /// Since the last alarm.
+    /// Crossings since the last alarm.
     crossings: u32,
-    /// Since the start.
+    /// Crossings since the start.
     all_crossings: u64,
-    /// The most cells since the last alarm, and what was allowed then.
+    /// Peak in cells since the last alarm, and the limit at that time.
     most: (u32, u32),
-    /// No alarm before.
+    /// Earliest time of the next alarm.
     next: Instant,
 }
 
 impl UsageAlarm {
-    /// At `percent` of what is allowed; 0: no alarm.
+    /// Makes an alarm at `percent` of the limit; 0 disables it.
     pub fn new(percent: u8) -> Self {
         Self { percent, ..Self::default() }
     }
 
-    /// Another threshold, from the next change of use on.
+    /// Sets another threshold, from the next change of use on.
     pub fn set_percent(&mut self, percent: u8) {
         self.percent = percent;
         if percent == 0 {
@@ -58,8 +57,8 @@ impl UsageAlarm {
         }
     }
 
-    /// Of `allowed` cells as many as may be in use with nothing to note. None while use is above:
-    /// it must be noted when it falls.
+    /// Returns up to which use, of `allowed` cells, nothing has to be recorded. 0 while use is
+    /// above the threshold, as its fall must be recorded.
     #[inline]
     pub fn alarm_floor(&self, allowed: u32) -> u32 {
         match self.percent {
@@ -69,13 +68,13 @@ impl UsageAlarm {
         }
     }
 
-    /// Use has come to the threshold: it must be noted when it falls, too.
+    /// True if use has reached the threshold, so that its fall must be recorded, too.
     #[inline]
     pub fn is_above(&self) -> bool {
         self.above
     }
 
-    /// `used` of `allowed` cells are in use now.
+    /// Records that `used` of `allowed` cells are in use now.
     pub fn update(&mut self, used: u32, allowed: u32) {
         if self.percent == 0 {
             return;
@@ -90,12 +89,12 @@ impl UsageAlarm {
         }
     }
 
-    /// Crossings since the start.
+    /// Returns the crossings since the start.
     pub fn crossings(&self) -> u64 {
         self.all_crossings
     }
 
-    /// What must be told at `now`, if anything.
+    /// Returns what must be reported at `now`, if anything.
     pub fn poll(&mut self, now: Instant, interval_ns: Nanos) -> Option<AlarmReport> {
         let is_news = self.crossings > 0 || (self.raised && !self.above);
         if !is_news || now < self.next {
@@ -112,23 +111,23 @@ impl UsageAlarm {
         Some(telling)
     }
 
-    /// What was crossed until now no alarm tells of: it was off.
+    /// Discards crossings until now, as the alarm was off.
     pub fn reset(&mut self) {
         (self.raised, self.crossings, self.most) = (false, 0, (0, 0));
     }
 }
 
-/// The drop alarm of one queue, or of one priority at ingress.
+/// Drop alarm of one queue, or of one priority at ingress.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct DropAlarm {
-    /// What alarms have told of.
+    /// Drops that alarms have reported.
     told: FrameCount,
-    /// No alarm before.
+    /// Earliest time of the next alarm.
     next: Instant,
 }
 
 impl DropAlarm {
-    /// What must be told at `now` of `dropped` frames, if anything.
+    /// Returns which of `dropped` frames must be reported at `now`, if any.
     pub fn poll(&mut self, dropped: FrameCount, now: Instant, interval_ns: Nanos) -> Option<FrameCount> {
         if dropped.frames == self.told.frames || now < self.next {
             return None;
@@ -138,7 +137,7 @@ impl DropAlarm {
         Some(FrameCount { frames: dropped.frames - told.frames, bytes: dropped.bytes - told.bytes })
     }
 
-    /// What was dropped until now no alarm tells of: it was off.
+    /// Discards drops until now, as the alarm was off.
     pub fn reset(&mut self, dropped: FrameCount) {
         self.told = dropped;
     }
@@ -150,8 +149,7 @@ mod tests {
 
     const INTERVAL_NS: Nanos = 5_000_000_000;
 
-    /// Each state and what it answers: use of 10 cells at 70 %, a time in seconds, and what is
-    /// told.
+    /// Each state and its reaction: use of 10 cells at 70 %, a time in seconds, and the report.
     #[test]
     fn the_transition_table() {
         let mut watch = UsageAlarm::new(70);
@@ -165,10 +163,10 @@ mod tests {
             (3, &[6, 9, 6, 10, 6, 7], None), // crossed again, thrice: the interval is not over
             (6, &[], raised(10, 3)),         // … now it is: one alarm with a count
             (7, &[6], None),                 // down, too early
-            (11, &[], cleared),              // … told when the interval is over
+            (11, &[], cleared),              // … reported when the interval is over
             (12, &[], None),                 // quiet: nothing more
             (13, &[7, 6], None),             // crossed and down again within the interval …
-            (16, &[], raised(7, 1)),         // … is told all the same
+            (16, &[], raised(7, 1)),         // … is reported anyway
             (30, &[], cleared),              // and cleared after
             (60, &[7, 0], raised(7, 1)),
         ]

@@ -1,11 +1,11 @@
-//! What happened that somebody should be told: a short list, drained by the owner each turn.
+//! Events for operators: a short list, drained by the owner each iteration.
 //!
-//! Rule: the list is bounded: past [`MAX_PENDING`] the newest are counted, not kept. Losses of
-//! no-drop frames have places of their own: as many, and beyond them one for each place and reason,
-//! where they add up, so that none goes unreported. An event has a name for programs, a
-//! severity, the place it belongs to, its numbers, and one line of text for people: all in
-//! [`Event::describe`] (`event/description.rs`), and nowhere else.
-//! Source: docs/events.md.
+//! Rule: the list is bounded. Beyond [`MAX_PENDING`] further events are counted, not kept. Losses
+//! of no-drop frames have as many entries to themselves, and beyond these one entry for each
+//! place and reason, in which they add up, so that none goes unreported. An event has a name for
+//! programs, a severity, the place it belongs to, its numbers, and one line of text for people. All
+//! of these are defined in [`Event::describe`] (`monitor/event_text.rs`), and only there. Source:
+//! docs/events.md.
 
 use crate::frame::meta::FloodType;
 use crate::monitor::counters::{DropReason, FrameCount};
@@ -16,82 +16,82 @@ use serde::{Deserialize, Serialize};
 /// Events kept between two drains.
 pub const MAX_PENDING: usize = 256;
 
-/// Something that happened.
+/// An event, with the port and the numbers that belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// The peer of `port` is told to stop `priority`.
+    /// XOFF for `priority` was advertised to the peer of `port`.
     XoffBegan {
         /// Port number.
         port: usize,
         /// 802.1p priority.
         priority: usize,
     },
-    /// … and may go on.
+    /// XOFF for `priority` ended: the peer may send again.
     XoffEnded {
         /// Port number.
         port: usize,
         /// 802.1p priority.
         priority: usize,
     },
-    /// A no-drop frame was lost because headroom was exhausted (one event an episode; the counters
-    /// have the rest).
+    /// A no-drop frame was lost because headroom was exhausted. There is one event per episode; the
+    /// counters have every loss.
     NoDropLost {
         /// Port number.
         port: usize,
         /// 802.1p priority.
         priority: usize,
     },
-    /// The kernel, or the NIC below it, had nowhere to put frames that came in. Their priorities
-    /// nobody knows.
+    /// The kernel, or the NIC below it, had no buffer for received frames. Their priorities are
+    /// unknown.
     KernelDropped {
         /// Port number.
         port: usize,
         /// Frames since the last such event.
         frames: u64,
     },
-    /// The kernel took frames to send and lost them (one event a second at most).
+    /// The kernel took frames to send and lost them (at most one event a second).
     KernelLost {
-        /// Port number: where they were to leave.
+        /// Port number of the output port.
         port: usize,
         /// Data frames since the last such event.
         frames: u64,
-        /// Those of no-drop priorities among them.
+        /// Frames of no-drop priorities among them.
         no_drop_frames: u64,
         /// PFC and PAUSE frames since the last such event.
         pfc_frames: u64,
     },
-    /// The kernel gave frames back that the port had not given it, or gave them back twice: a fault
-    /// of the kernel or a driver. They were ignored.
+    /// The kernel returned frames that the port had not passed to it, or returned them twice: a
+    /// fault of the kernel or a driver. They were ignored.
     StrayFrames {
         /// Port number.
         port: usize,
         /// Frames since the last such event.
         frames: u64,
     },
-    /// Frames were dropped that are longer than the port's interface can send (one event a second
-    /// at most).
+    /// Frames were dropped that are longer than the port's interface can send (at most one event a
+    /// second).
     MtuExceeded {
         /// Port number.
         port: usize,
         /// Frames since the last such event.
         frames: u64,
     },
-    /// The port has as many addresses in the bridge table as it may have: its next ones are not
-    /// learned (one event an episode; the counters have the rest).
+    /// The port has reached its limit of addresses in the FDB, so further ones are not learned.
+    /// There is one event per episode; the counters have every frame.
     AddressLimit {
         /// Port number.
         port: usize,
     },
-    /// More frames of a kind that is flooded came in than the port's limit allows, and were dropped
-    /// (one event a second at most).
+    /// Flooded frames of a type exceeded the port's limit and were dropped (at most one event a
+    /// second).
     FloodLimit {
         /// Port number.
         port: usize,
-        /// The kind.
+        /// Type of the flooded frames.
         cast: FloodType,
         /// Frames dropped since the last such event.
         frames: u64,
-        /// Those of no-drop priorities among them.
+        /// Frames of no-drop priorities among them.
         no_drop_frames: u64,
     },
     /// A priority of a port is stormed: the watchdog acts.
@@ -101,14 +101,14 @@ pub enum Event {
         /// 802.1p priority.
         priority: usize,
     },
-    /// … and is as any other again.
+    /// A stormed priority was restored.
     StormEnded {
         /// Port number.
         port: usize,
         /// 802.1p priority.
         priority: usize,
     },
-    /// … which somebody must restore by hand.
+    /// A stormed priority must be restored by hand.
     RecoveryPending {
         /// Port number.
         port: usize,
@@ -126,24 +126,24 @@ pub enum Event {
         /// Storms in the period.
         times: u32,
     },
-    /// As many PFC frames of a priority a second as the early warning says, or more.
+    /// PFC frames of a priority reached the rate of the early warning.
     EarlyWarning {
         /// Port number.
         port: usize,
         /// 802.1p priority.
         priority: usize,
-        /// They were sent; otherwise received.
+        /// True if the frames were sent, false if they were received.
         sent: bool,
         /// Frames in a second.
         pps: u64,
     },
-    /// … and clearly fewer again.
+    /// PFC frames of a priority fell clearly below the rate of the early warning.
     EarlyWarningCleared {
         /// Port number.
         port: usize,
         /// 802.1p priority.
         priority: usize,
-        /// They were sent; otherwise received.
+        /// True if the frames were sent, false if they were received.
         sent: bool,
         /// Frames in a second.
         pps: u64,
@@ -153,39 +153,38 @@ pub enum Event {
         /// Port number.
         port: usize,
     },
-    /// … and carries them again.
+    /// The port carries frames again.
     PortUp {
         /// Port number.
         port: usize,
     },
-    /// The use of a place came to its alarm threshold, or is down again.
+    /// The use of a source reached its alarm threshold, or is below it again.
     Alarm {
-        /// Where.
+        /// Source of the alarm.
         place: AlarmSource,
-        /// What there is to say.
+        /// Contents of the report.
         telling: AlarmReport,
     },
-    /// Frames were dropped, and somebody wants to know.
+    /// Frames were dropped, and a drop alarm is enabled.
     DropAlarm {
-        /// Where: at ingress or egress.
+        /// Source of the alarm, at ingress or egress.
         place: AlarmSource,
-        /// What was dropped since the last alarm.
+        /// Frames dropped since the last alarm.
         dropped: FrameCount,
     },
-    /// Sources of frames were not learned, since the bridge table is full (one event a second at
-    /// most).
+    /// Source addresses were not learned, since the FDB is full (at most one event a second).
     BridgeFull {
         /// Frames since the last such event.
         frames: u64,
     },
-    /// No-drop frames were lost for another reason than want of room at ingress (one event a second
-    /// at most).
+    /// No-drop frames were lost for another reason than want of room at ingress (at most one event
+    /// a second).
     NoDropDropped {
-        /// Port number: where they were counted.
+        /// Port number of the port that counted them.
         port: usize,
         /// 802.1p priority.
         priority: usize,
-        /// Why.
+        /// Reason of the drops.
         reason: DropReason,
         /// Frames since the last such event.
         frames: u64,
@@ -193,9 +192,9 @@ pub enum Event {
 }
 
 impl Event {
-    /// The promise is broken, or may be: no-drop frames were lost, or frames whose priorities
-    /// nobody knows. What a limit of the operator's drops is no such loss. It freezes the
-    /// flight recorder (docs/recorder.md).
+    /// True if no-drop frames were lost, or may have been: the priorities of some lost frames are
+    /// unknown. Drops by a limit that the operator set do not count. Such a loss freezes the flight
+    /// recorder (docs/recorder.md).
     pub fn is_no_drop_loss(&self) -> bool {
         match *self {
             Self::NoDropLost { .. } | Self::NoDropDropped { .. } | Self::KernelDropped { .. } => true,
@@ -204,7 +203,7 @@ impl Event {
         }
     }
 
-    /// Adds a later loss at the same place, for the same reason. False: it is another.
+    /// Adds a later loss at the same place, for the same reason. Returns false for any other event.
     fn add(&mut self, later: &Self) -> bool {
         match (self, *later) {
             (same @ Self::NoDropLost { .. }, _) => *same == *later,
@@ -235,43 +234,43 @@ impl Event {
     }
 }
 
-/// What an alarm is about.
+/// Part of a port, or pool, that an alarm is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AlarmSource {
     /// A part of a port: a priority (at ingress, in headroom) or a queue (at egress).
     Port {
         /// Port number.
         port: usize,
-        /// The side of it.
+        /// Kind of the alarm, which gives the side of the port.
         kind: AlarmKind,
-        /// The priority, or the queue.
+        /// Number of the priority or queue.
         number: usize,
     },
     /// A pool.
     Pool {
-        /// The side that it is seen from.
+        /// Kind of the alarm, which gives the side of the pool.
         kind: AlarmKind,
-        /// Its number.
+        /// Number of the pool.
         number: usize,
     },
 }
 
-/// The events not yet drained.
+/// Events not drained yet.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Events {
     pending: Vec<(Instant, Event)>,
-    /// Losses of no-drop frames among them.
+    /// Number of losses of no-drop frames among them.
     losses: usize,
     lost: u64,
 }
 
 impl Events {
-    /// An empty list, allocated whole.
+    /// Makes an empty list with its full capacity allocated.
     pub fn new() -> Self {
         Self { pending: Vec::with_capacity(2 * MAX_PENDING), losses: 0, lost: 0 }
     }
 
-    /// Notes an event.
+    /// Appends an event.
     pub fn push(&mut self, at: Instant, event: Event) {
         if event.is_no_drop_loss() {
             self.push_loss(at, event);
@@ -292,12 +291,12 @@ impl Events {
         self.losses += 1;
     }
 
-    /// Events that came when the list was full.
+    /// Returns the number of events that arrived when the list was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// There is none.
+    /// True if there is no event.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
@@ -310,16 +309,16 @@ impl Events {
     }
 }
 
-/// What an alarm says of a place.
+/// Report of a usage alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlarmReport {
-    /// Use came to the threshold; false: it is down again.
+    /// True if use reached the threshold, false if it is below it again.
     pub raised: bool,
-    /// The most cells in use, and how many were allowed then.
+    /// Peak in cells, and the limit at that time.
     pub most: (u32, u32),
     /// Crossings since the last alarm.
     pub crossings: u32,
-    /// The threshold, in percent of what is allowed.
+    /// Threshold, in percent of the limit.
     pub percent: u8,
 }
 

@@ -1,5 +1,4 @@
-//! How each event reads: its name for programs, how much it matters, where it belongs, its numbers,
-//! and a line for people.
+//! Event descriptions: name for programs, severity, place, numbers, and a line of text for people.
 //!
 //! Source: docs/events.md; the lines of the watchdog are those of docs/references.md, "H3C
 //! reference" (PFC deadlock detection).
@@ -10,27 +9,27 @@ use crate::monitor::event::{AlarmSource, Event};
 use crate::settings::AlarmKind;
 use serde::{Deserialize, Serialize};
 
-/// Stands in a message for the name of the event's port, which the switch's owner knows.
+/// Placeholder in a message for the name of the event's port, which the switch's owner knows.
 pub const PORT: &str = "{port}";
 
-/// How much an event matters to somebody who watches.
+/// Severity of an event for an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
-    /// The switch does what it is there for.
+    /// Normal operation.
     Debug,
-    /// Something changed.
+    /// A change of state.
     Info,
-    /// Somebody should look.
+    /// A condition that an operator should check.
     Warning,
-    /// A promise is broken.
+    /// A violation of what the switch guarantees.
     Error,
 }
 
 impl Severity {
-    /// All, the least first.
+    /// All severities, in ascending order.
     pub const ALL: [Self; 4] = [Self::Debug, Self::Info, Self::Warning, Self::Error];
 
-    /// Its name in output.
+    /// Returns the name in output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -41,27 +40,27 @@ impl Severity {
     }
 }
 
-/// How an event reads.
+/// Description of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRecord {
-    /// Its name for programs.
+    /// Name for programs.
     pub kind: &'static str,
-    /// How much it matters.
+    /// Importance of the event for an operator.
     pub severity: Severity,
-    /// The port it belongs to.
+    /// Port that the event belongs to.
     pub port: Option<usize>,
-    /// The 802.1p priority.
+    /// 802.1p priority.
     pub priority: Option<usize>,
-    /// The queue.
+    /// Number of the egress queue.
     pub queue: Option<usize>,
-    /// Numbers that come with it, by name.
+    /// Numbers of the event, by name.
     pub values: Vec<(&'static str, u64)>,
-    /// A line for people, which does not name the port, unless by [`PORT`].
+    /// Line of text for people, which does not name the port, except by [`PORT`].
     pub message: String,
 }
 
 impl EventRecord {
-    /// Of an event that belongs to no port.
+    /// Makes the description of an event that belongs to no port.
     pub fn new(kind: &'static str, severity: Severity, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -74,17 +73,17 @@ impl EventRecord {
         }
     }
 
-    /// It belongs to `port`.
+    /// Sets the port that the event belongs to.
     pub fn of_port(self, port: usize) -> Self {
         Self { port: Some(port), ..self }
     }
 
-    /// … and there to `priority`.
+    /// Sets the priority that the event belongs to.
     pub fn of_priority(self, priority: usize) -> Self {
         Self { priority: Some(priority), ..self }
     }
 
-    /// A number comes with it.
+    /// Adds a named number.
     pub fn with(mut self, name: &'static str, value: u64) -> Self {
         self.values.push((name, value));
         self
@@ -92,7 +91,7 @@ impl EventRecord {
 }
 
 impl Event {
-    /// How it reads.
+    /// Returns the description of the event.
     pub fn describe(self) -> EventRecord {
         match self {
             Event::XoffBegan { port, priority } => EventRecord::new(
@@ -280,7 +279,7 @@ fn describe_alarm(place: AlarmSource, telling: AlarmReport) -> EventRecord {
 }
 
 impl AlarmSource {
-    /// In words, which do not name the port.
+    /// Returns the source in words that do not name the port.
     fn words(self) -> String {
         match self {
             Self::Port { kind: AlarmKind::Egress, number, .. } => format!("queue {number}"),
@@ -292,7 +291,7 @@ impl AlarmSource {
         }
     }
 
-    /// The beginning of a description.
+    /// Makes the initial description.
     fn describe(self, kind: &'static str, severity: Severity, message: String) -> EventRecord {
         let event = EventRecord::new(kind, severity, message);
         match self {
@@ -304,7 +303,7 @@ impl AlarmSource {
         }
     }
 
-    /// The side that it is on, as a number that programs know: docs/events.md.
+    /// Returns the side of the source as the number that programs use: docs/events.md.
     fn side(self) -> u64 {
         let (Self::Port { kind, .. } | Self::Pool { kind, .. }) = self;
         match kind {

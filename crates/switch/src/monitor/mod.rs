@@ -1,6 +1,6 @@
-//! What operators read: counters, events, alarms, watermarks.
+//! Counters, events, alarms and watermarks for operators.
 //!
-//! Nothing here decides what happens to a frame.
+//! This module does not decide what happens to a frame.
 
 pub mod alarm;
 pub mod counters;

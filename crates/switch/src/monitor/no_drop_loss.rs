@@ -1,10 +1,11 @@
 //! No-drop frames that are lost for another reason than want of room at ingress.
 //!
-//! Rule: whatever drops a frame of a no-drop priority, that is an event of its port, priority and
-//! reason: within the turn, then once a second at most while it lasts, with all frames since. What
-//! has no room at ingress has an event of its own (`pipeline::drops`), and so has what the
-//! kernel loses ([`crate::monitor::kernel_tx_loss`]). What a flood limit drops is no loss: the
-//! operator asked for it. Source: docs/behavior.md, "Drops"; docs/events.md, `no_drop_dropped`.
+//! Rule: every drop of a frame of a no-drop priority is an event of its port, priority and reason:
+//! within the iteration, then at most once a second while it lasts, with all frames since. A frame
+//! that has no room at ingress has a separate event (`pipeline::drops`), and so has a frame that
+//! the kernel loses ([`crate::monitor::kernel_tx_loss`]). A drop by a flood limit does not count:
+//! the operator configured it. Source: docs/behavior.md, "Drops"; docs/events.md,
+//! `no_drop_dropped`.
 
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::{Event, Events};
@@ -12,17 +13,17 @@ use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Events of one port, priority and reason are no closer together.
+/// Minimum interval between events of one port, priority and reason.
 const EVENT_NS: Nanos = 1_000_000_000;
 
-/// Where frames are lost, and why: the port at which that is counted, the priority, the reason.
+/// Key of a loss: the port at which it is counted, the priority, the reason.
 type LossKey = (u8, u8, DropReason);
 
-/// What was lost lately. Without losses it holds nothing.
+/// Recent losses. Empty without losses.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct NoDropLosses {
     places: BTreeMap<LossKey, Loss>,
-    /// When there is something to report, or to forget.
+    /// Time at which a loss must be reported, or forgotten.
     due_at: Instant,
 }
 
@@ -40,13 +41,13 @@ impl NoDropLosses {
         self.due_at = self.due_at.min(loss.next_event);
     }
 
-    /// Whether there is something to report, or to forget.
+    /// True if a loss must be reported, or forgotten.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         !self.places.is_empty() && now >= self.due_at
     }
 
-    /// Reports what it is time for, and forgets what is over.
+    /// Reports losses that are due, and forgets episodes that are over.
     #[cold]
     pub(crate) fn report(&mut self, now: Instant, events: &mut Events) {
         self.due_at = Instant::NEVER;

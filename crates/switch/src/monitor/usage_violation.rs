@@ -1,17 +1,17 @@
 //! Usage-threshold violations: how often a queue or group used more of its buffer than the
 //! threshold.
 //!
-//! Rule: when use rises above `percent` of what is allowed (reserved or guaranteed cells and the
-//! shared threshold as it stands), one violation is counted; the next one only after use has come
-//! down to the threshold again. Headroom is no part of either. A queue without maximum is allowed
-//! the pool that it is in. Judged when the cells of the queue or group itself change: a rise can
-//! only come with an arrival. Source: docs/behavior.md, "Usage violations"; docs/references.md,
-//! "H3C reference" (Setting the per-interface buffer usage threshold; the fields Total,
-//! Threshold(%) and Violations of display buffer usage interface).
+//! Rule: when use rises above `percent` of the limit (reserved or guaranteed cells plus the present
+//! shared threshold), one violation is counted. The next one is counted only after use has fallen
+//! to the threshold again. Headroom is part of neither. The limit of a queue without maximum is its
+//! pool. The check runs when the cells of the queue or group itself change: use can rise only with
+//! an arrival. Source: docs/behavior.md, "Usage violations"; docs/references.md, "H3C reference"
+//! (Setting the per-interface buffer usage threshold; the fields Total, Threshold(%) and Violations
+//! of display buffer usage interface).
 
 use serde::{Deserialize, Serialize};
 
-/// The violations of one queue or group.
+/// Violations of one queue or group.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct UsageViolations {
     percent: u8,
@@ -20,41 +20,40 @@ pub struct UsageViolations {
 }
 
 impl UsageViolations {
-    /// No violation yet; `percent` from 1 to 100.
+    /// Makes a counter without violations; `percent` is from 1 to 100.
     pub fn new(percent: u8) -> Self {
         Self { percent, above: false, violations: 0 }
     }
 
-    /// Another threshold, from the next change of use on.
+    /// Sets another threshold, from the next change of use on.
     pub fn set_percent(&mut self, percent: u8) {
         self.percent = percent;
     }
 
-    /// Use is above the threshold: it must be noted when it falls, too.
+    /// True if use is above the threshold, so that its fall must be recorded, too.
     pub fn is_above(&self) -> bool {
         self.above
     }
 
-    /// Of `own` cells, reserved or guaranteed, as many as may be in use with nothing to note,
-    /// whatever the threshold: what is allowed is never less than they are. None while use is
-    /// above.
+    /// Returns up to which use, of `own` reserved or guaranteed cells, nothing has to be recorded,
+    /// whatever the threshold: the limit is never below `own`. 0 while use is above the threshold.
     pub fn alarm_floor(&self, own: u32) -> u32 {
         if self.above { 0 } else { (u64::from(own) * u64::from(self.percent) / 100) as u32 }
     }
 
-    /// `used` of `allowed` cells are in use now.
+    /// Records that `used` of `allowed` cells are in use now.
     pub fn note(&mut self, used: u32, allowed: u32) {
         let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);
         self.violations += u32::from(above && !self.above);
         self.above = above;
     }
 
-    /// Use above this many percent of what is allowed is a violation.
+    /// Returns the threshold in percent of the limit.
     pub fn percent(&self) -> u8 {
         self.percent
     }
 
-    /// Violations so far.
+    /// Returns the violations so far.
     pub fn violations(&self) -> u64 {
         u64::from(self.violations)
     }

@@ -1,52 +1,52 @@
-//! Watermarks: the most cells that there were since the last read, since a user cleared them, and
-//! since the start.
+//! Watermarks: the peaks of a level in cells since the last read, since the last clear, and since
+//! the start.
 //!
-//! Rule: every change of a level lifts its peak, so no peak is ever missed. A mark (a read, or a
-//! clear) begins its own watermark again at the level of that instant and leaves the two others as
-//! they are. Source: docs/behavior.md, "Watermarks"; docs/references.md, "H3C reference" (display
-//! buffer usage interface: UsedPeak and HeadroomPeak, between two executions of the command) and
-//! "SONiC" (periodic, user and persistent watermarks).
+//! Rule: every change of a level lifts its peak, so no peak is ever missed. A reset (a read, or a
+//! clear) restarts its own watermark at the present level and leaves the two others unchanged.
+//! Source: docs/behavior.md, "Watermarks"; docs/references.md, "H3C reference" (display buffer
+//! usage interface: UsedPeak and HeadroomPeak, between two executions of the command) and "SONiC"
+//! (periodic, user and persistent watermarks).
 //!
-//! The frame path keeps one peak, the one since the last mark of any kind; a mark folds it into the
-//! three watermarks.
+//! The frame path keeps one peak, the one since the last reset of any kind. A reset folds it into
+//! the three watermarks.
 
 use serde::{Deserialize, Serialize};
 
-/// The most cells since the last mark of any kind.
+/// Peak in cells since the last reset of any kind.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Peak(u32);
 
 impl Peak {
-    /// There are so many cells now.
+    /// Raises the peak to the present level of `cells`.
     #[inline]
     pub fn lift(&mut self, cells: u32) {
         self.0 = self.0.max(cells);
     }
 }
 
-/// Where a watermark begins again.
+/// Watermark that restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WatermarkReset {
-    /// Somebody has read the watermarks.
+    /// The watermarks were read.
     Read,
-    /// A user has cleared them.
+    /// A user has cleared the watermarks.
     Clear,
 }
 
 /// A level and its watermarks, in cells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Occupancy {
-    /// Now.
+    /// Present level.
     pub cells: u32,
-    /// The most since the last read.
+    /// Peak since the last read.
     pub peak_read_cells: u32,
-    /// The most since the last clear.
+    /// Peak since the last clear.
     pub peak_clear_cells: u32,
-    /// The most since the start.
+    /// Peak since the start.
     pub peak_cells: u32,
 }
 
-/// What the peaks before the last mark leave to the watermarks.
+/// Watermarks up to the last reset.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Watermarks {
     read_cells: u32,
@@ -55,7 +55,7 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// The level `cells` with its watermarks.
+    /// Returns the level `cells` with its watermarks.
     pub fn level(&self, cells: u32, peak: Peak) -> Occupancy {
         Occupancy {
             cells,
@@ -65,7 +65,7 @@ impl Watermarks {
         }
     }
 
-    /// One watermark begins again at the level `cells`.
+    /// Restarts one watermark at the level `cells`.
     pub fn mark(&mut self, mark: WatermarkReset, cells: u32, peak: &mut Peak) {
         let level = self.level(cells, *peak);
         *peak = Peak(cells);
@@ -90,7 +90,7 @@ mod tests {
         Reset(WatermarkReset),
     }
 
-    /// What happens, then the level and the three watermarks (read, clear, start) after it.
+    /// An action, then the level and the three watermarks (read, clear, start) after it.
     #[test]
     fn each_watermark_begins_at_its_own_mark() {
         use Step::{Reset, To};

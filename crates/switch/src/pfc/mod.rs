@@ -1,7 +1,8 @@
 //! Priority flow control (IEEE 802.1Qbb) of one port: sending and honoring pauses, the watchdog
 //! against pause storms, and rates.
 //!
-//! No queue and no cell: what is in XOFF is decided in `ingress`, what is stopped in `egress`.
+//! This module has no queues or cells: `ingress` decides what is in XOFF, `egress` stops what is
+//! paused.
 
 pub mod link_pause;
 pub mod rate_monitor;

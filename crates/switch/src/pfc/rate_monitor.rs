@@ -1,11 +1,11 @@
-//! Rates of PFC frames, and early warnings: a peer, or this switch, that sends more PFC than it
+//! Rates of PFC frames, and early warnings of a peer, or this switch, that sends more PFC than it
 //! should.
 //!
-//! Rule: PFC frames of each priority are counted over whole seconds, those received and those sent
-//! apart. A second with as many as the threshold, or more, is a warning; it is over after a second
-//! with less than four fifths of it. A frame counts for each priority that it pauses or releases.
-//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring the early warning
-//! thresholds for PFC packets).
+//! Rule: PFC frames of each priority are counted over whole seconds, received and sent frames
+//! separately. A second with at least as many as the threshold is a warning. The warning is over
+//! after a second with less than four fifths of the threshold. A frame counts for each priority
+//! that it pauses or releases. Source: docs/watchdog.md; docs/references.md, "H3C reference"
+//! (Configuring the early warning thresholds for PFC packets).
 
 use crate::monitor::counters::{PfcCount, PrioritySnapshot};
 use crate::settings::{EarlyWarningSettings, PRIORITIES};
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) const SECOND: Nanos = 1_000_000_000;
 
-/// The rates of all ports.
+/// PFC rates of all ports.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PfcRates {
-    /// The last whole second ended then.
+    /// End of the last whole second.
     pub(crate) counted_at: Instant,
     pub(crate) ports: Vec<[[Rate; PRIORITIES]; 2]>,
 }
@@ -25,13 +25,13 @@ pub struct PfcRates {
 /// PFC frames of one priority in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rate {
-    /// Frames at the end of the last second.
+    /// Frame count at the end of the last second.
     frames: u64,
     pub(crate) pps: u64,
     pub(crate) warns: bool,
 }
 
-/// What a second made of a rate.
+/// Change of a warning at the end of a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WarningTransition {
     Rising,
@@ -39,7 +39,7 @@ pub(crate) enum WarningTransition {
 }
 
 impl Rate {
-    /// A second, which took `nanos`, is over with this many frames in all.
+    /// Evaluates a second, which took `nanos`, with the frame count at its end.
     pub(crate) fn count(
         &mut self,
         frames: u64,
@@ -60,12 +60,12 @@ impl Rate {
 }
 
 impl PfcRates {
-    /// No frame yet, on any of so many ports.
+    /// Makes the rates of `ports` ports without frames.
     pub fn new(ports: usize) -> Self {
         Self { counted_at: Instant::default(), ports: vec![Default::default(); ports] }
     }
 
-    /// Another port has this place: no frame yet.
+    /// Resets the rates of a slot that another port takes.
     pub(crate) fn reset_port(&mut self, port: usize) {
         if self.ports.len() <= port {
             self.ports.resize(port + 1, Default::default());
@@ -73,7 +73,7 @@ impl PfcRates {
         self.ports[port] = Default::default();
     }
 
-    /// When they must be counted next.
+    /// Returns when the rates must be measured next.
     pub fn due_at(&self) -> Instant {
         self.counted_at + SECOND
     }
@@ -97,7 +97,7 @@ pub(crate) fn threshold(warning: EarlyWarningSettings, sent: bool) -> Option<u32
 mod tests {
     use super::*;
 
-    /// A second each: frames → what it is told as.
+    /// One second per entry: frames → reported change.
     #[test]
     fn a_warning_rises_at_the_threshold_and_clears_well_below_it() {
         let mut rate = Rate::default();

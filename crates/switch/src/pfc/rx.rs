@@ -1,8 +1,8 @@
 //! Received PFC: which priorities of a port the peer has paused, and until when.
 //!
 //! Rule: a non-zero time for a no-drop priority stops its queue until the time ends or time 0 (XON)
-//! comes; a new time replaces the old one. Priorities whose class-enable bit is zero, lossy
-//! priorities, and everything while reception is disabled change nothing, but are counted.
+//! arrives; a new time replaces the old one. Priorities whose class-enable bit is zero, lossy
+//! priorities, and all priorities while reception is disabled are not affected, but are counted.
 //!
 //! ```text
 //!            time ≠ 0                       time ≠ 0: new end
@@ -21,28 +21,29 @@ use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 use wire::pause::Pfc;
 
-/// What `quanta` quanta of 512 bit times last at `speed_bps`, in nanoseconds, rounded up.
+/// Returns the duration of `quanta` quanta of 512 bit times at `speed_bps`, in nanoseconds, rounded
+/// up.
 pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
     let bits = u64::from(quanta) * 512;
     (u128::from(bits) * 1_000_000_000).div_ceil(u128::from(speed_bps)) as Nanos
 }
 
-/// The pauses that a port's peer asked for.
+/// Pauses that a port's peer has requested.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C)]
 pub struct PfcRxState {
-    /// The earliest of `until` among the paused.
+    /// Earliest `until` of the paused priorities.
     next_end: Instant,
     /// Priorities that are paused.
     paused: Set8,
-    /// Priorities that are obeyed: no-drop, and reception enabled.
+    /// Priorities whose pauses are honored: no-drop, and reception enabled.
     honored: Set8,
     speed_bps: u64,
     until: [Instant; PRIORITIES],
     since: [Instant; PRIORITIES],
-    /// When the last pause ended by its own time.
+    /// Time at which the last pause ended by itself.
     ran_out: [Instant; PRIORITIES],
-    /// When the last XOFF came, obeyed or not.
+    /// Time at which the last XOFF arrived, honored or not.
     last_xoff_at: [Instant; PRIORITIES],
     episodes: [u64; PRIORITIES],
     paused_ns: [Nanos; PRIORITIES],
@@ -50,7 +51,8 @@ pub struct PfcRxState {
 }
 
 impl PfcRxState {
-    /// No pause; `honored` priorities may be paused, quanta are counted at `speed_bps`.
+    /// Makes the state without pauses. `honored` priorities may be paused, quanta are counted at
+    /// `speed_bps`.
     pub fn new(honored: Set8, speed_bps: u64) -> Self {
         Self {
             honored,
@@ -67,13 +69,14 @@ impl PfcRxState {
         }
     }
 
-    /// A PFC frame came in, and is read at once.
+    /// Applies a PFC frame that is read as soon as it arrives.
     pub fn apply(&mut self, pfc: &Pfc, now: Instant) {
         self.apply_late(pfc, now, now);
     }
 
-    /// A PFC frame came in. Where a pause ran out since `iterated`, when the loop last served the
-    /// port, a new time continues it, however late it is read: no frame left in between.
+    /// Applies a PFC frame that may be read late. Where a pause ran out since `iterated`, when the
+    /// loop last served the port, a new time continues it, however late it is read: no frame left
+    /// in between.
     pub fn apply_late(&mut self, pfc: &Pfc, now: Instant, iterated: Instant) {
         self.expire(now);
         self.count.frames += 1;
@@ -106,7 +109,7 @@ impl PfcRxState {
         self.find_next_end();
     }
 
-    /// The paused priorities now.
+    /// Returns the priorities that are paused now.
     #[inline]
     pub fn paused(&mut self, now: Instant) -> Set8 {
         if self.next_end <= now {
@@ -115,24 +118,25 @@ impl PfcRxState {
         self.paused
     }
 
-    /// Since when a priority has been paused without a break; `None`: it is not paused now.
+    /// Returns since when a priority has been paused without a break; `None` if it is not paused
+    /// now.
     pub fn paused_since(&mut self, priority: usize, now: Instant) -> Option<Instant> {
         self.paused(now).contains(priority).then_some(self.since[priority])
     }
 
-    /// When the last XOFF for a priority came.
+    /// Returns when the last XOFF for a priority arrived.
     pub fn last_xoff_at(&self, priority: usize) -> Instant {
         self.last_xoff_at[priority]
     }
 
-    /// When the next pause ends by itself; [`Instant::NEVER`] when none is on.
+    /// Returns when the next pause ends by itself; [`Instant::NEVER`] if there is none.
     pub fn next_end(&self) -> Instant {
         self.next_end
     }
 
-    /// Other priorities are obeyed, or at another speed: pauses of those that no longer are end.
+    /// Sets other honored priorities, or another speed. Pauses of priorities no longer honored end.
     pub fn reconfigure(&mut self, honored: Set8, speed_bps: u64, now: Instant) {
-        self.expire(now); // what ended by itself ended then
+        self.expire(now); // pauses that ran out ended at their own time
         for p in Set8::ALL.without(honored) {
             self.end(p, now);
         }
@@ -140,7 +144,7 @@ impl PfcRxState {
         self.find_next_end();
     }
 
-    /// All pauses end, as when the port goes down.
+    /// Ends all pauses, as when the port goes down.
     pub fn clear(&mut self, now: Instant) {
         self.expire(now);
         for p in 0..PRIORITIES {
@@ -150,12 +154,12 @@ impl PfcRxState {
         self.find_next_end();
     }
 
-    /// PFC frames received.
+    /// Returns the PFC frames received.
     pub fn count(&self) -> PfcCount {
         self.count
     }
 
-    /// Pauses begun, and nanoseconds spent paused, by priority.
+    /// Returns the pauses begun, and the nanoseconds spent paused, by priority.
     pub fn history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
         let spent = std::array::from_fn(|p| {
             let running =
@@ -231,8 +235,7 @@ mod tests {
         );
     }
 
-    /// Whatever comes after the end of a pause that nobody has looked at since, it lasted as long
-    /// as it did.
+    /// A pause that ran out keeps its real duration, whatever arrives before its end is noticed.
     #[test]
     fn a_pause_that_ended_by_itself_is_no_longer_for_being_looked_at_late() {
         let late = Instant(1_000_000);
@@ -251,7 +254,7 @@ mod tests {
     }
 
     /// The loop served the port at 1000 and is late; the refresh is read at 9000. XON, or a port
-    /// that went down, ended the pause for good.
+    /// that went down, ends the pause for good.
     #[test]
     fn a_refresh_that_is_read_late_continues_its_pause() {
         type End = fn(&mut PfcRxState);
@@ -272,7 +275,7 @@ mod tests {
             let earlier = if episodes == 1 { 0 } else { 2000 };
             assert_eq!(pauses.history(Instant(10_000)).1[3], 10_000 - since + earlier, "way {number}");
         }
-        // Served at 6000, the port had no pause then.
+        // The port was served at 6000 and had no pause then.
         let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
         pauses.apply(&pfc(1 << 3, 100), Instant(0));
         pauses.apply_late(&pfc(1 << 3, 100), Instant(9000), Instant(6000));

@@ -1,14 +1,14 @@
-//! RX rings as ingress use: frames that wait in the rings of a port and that nobody has looked at
-//! yet.
+//! RX backlog as ingress use: frames that wait in the RX rings of a port and that have not been
+//! parsed yet.
 //!
-//! Rule: a loop that falls behind pauses its peers before the kernel has nowhere left to put their
+//! Rule: a loop that falls behind pauses its peers before the kernel runs out of buffers for their
 //! frames. When, after a batch was taken, [`XOFF_FRAMES`] or more still wait, every no-drop group
-//! of the port is in XOFF, whatever it holds; once no more than [`XON_FRAMES`] wait, its own cells
-//! decide again. Whose frames wait is seen from those that are taken: each time that as many were
-//! taken as waited, the no-drop frames among them say how many of those that wait now are no-drop,
-//! and these alone count from then on. So what waits of lossy frames holds nobody for longer than
-//! that. What the kernel drops all the same, for want of an empty frame, is counted, and is
-//! an event: at once, and then at most one a second while it lasts.
+//! of the port is in XOFF, however much it holds. Once no more than [`XON_FRAMES`] wait, its own
+//! cells decide again. The share of no-drop frames in the backlog is estimated from the frames that
+//! are taken: each time that as many were taken as waited, the no-drop frames among them give the
+//! number of no-drop frames that wait now, and only these count from then on. So a backlog of lossy
+//! frames holds no group longer than that. What the kernel drops anyway, for want of a buffer, is
+//! counted and is an event: at once, and then at most once a second while it lasts.
 //!
 //! ```text
 //!            waiting ≥ XOFF_FRAMES                                no-drop ≤ XON_FRAMES
@@ -23,28 +23,27 @@
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// So many waiting frames are more than a loop that keeps up ever leaves: a millisecond of its
-/// work.
+/// Backlog that a loop which keeps up never leaves: a millisecond of its work.
 pub const XOFF_FRAMES: u32 = 1024;
-/// So few are what comes in between two turns.
+/// Backlog that arrives between two iterations.
 pub const XON_FRAMES: u32 = 256;
-/// In place of a number of waiting frames: senders must be held, whatever waits.
+/// Replaces the number of waiting frames: peers must be held, whatever the backlog.
 pub const HOLD: u32 = u32::MAX;
-/// Events about frames that the kernel dropped are no closer together.
+/// Minimum interval between events about frames that the kernel dropped.
 const EVENT_NS: Nanos = 1_000_000_000;
 
-/// What waits in a port's RX rings, and what never got there.
+/// Backlog of a port's RX rings, and frames that the kernel dropped before them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct RxBacklog {
     is_long: bool,
-    /// The no-drop groups of the port are in XOFF.
+    /// True if the backlog keeps the no-drop groups of the port in XOFF.
     holds: bool,
-    /// Times that it began to hold them.
+    /// Number of times that it began to hold them.
     episodes: u64,
-    /// Frames taken when this sample began, and how many more make a whole one.
+    /// Frames taken when this sample began, and how many more complete it.
     since: Taken,
     sample_frames: u32,
-    /// Frames that the kernel dropped and that no event has told of.
+    /// Frames that the kernel dropped and that no event has reported.
     untold_frames: u64,
     next_event: Instant,
 }
@@ -52,15 +51,15 @@ pub struct RxBacklog {
 /// Frames that were taken from the rings of a port since the start.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub struct Taken {
-    /// All of them.
+    /// Frames of all groups.
     pub frames: u64,
-    /// Those of groups whose peer is told to stop.
+    /// Frames of groups whose peer is paused when they fill.
     pub no_drop_frames: u64,
 }
 
 impl RxBacklog {
-    /// So many frames still wait after a batch was taken; `taken` counts what was taken. True:
-    /// whether that holds the no-drop groups in XOFF has changed.
+    /// Updates the backlog after a batch was taken: `waiting` frames remain, and `taken` returns
+    /// the frames taken so far. Returns true if `holds` has changed.
     #[inline]
     pub fn observe(&mut self, waiting: u32, taken: impl FnOnce() -> Taken) -> bool {
         let is_short = !self.is_long && waiting < XOFF_FRAMES;
@@ -93,19 +92,19 @@ impl RxBacklog {
         changed
     }
 
-    /// The no-drop groups of the port must be in XOFF.
+    /// True if the no-drop groups of the port must be in XOFF.
     #[inline]
     pub fn holds(&self) -> bool {
         self.holds
     }
 
-    /// Times that it became so.
+    /// Returns how often the backlog became long.
     pub fn episodes(&self) -> u64 {
         self.episodes
     }
 
-    /// The kernel dropped `frames` more for want of an empty one. The frames that an event must
-    /// tell of now, if it is time for one.
+    /// Counts `frames` more that the kernel dropped for want of a buffer. Returns the frames that
+    /// an event must report now, if one is due.
     pub fn kernel_dropped(&mut self, frames: u64, now: Instant) -> Option<u64> {
         self.untold_frames += frames;
         if self.untold_frames == 0 || now < self.next_event {
@@ -120,7 +119,7 @@ impl RxBacklog {
 mod tests {
     use super::*;
 
-    /// The whole transition table: (long before, frames that wait) → (long after, a change).
+    /// The whole transition table: (long before, waiting frames) → (long after, a change).
     #[test]
     fn every_state_answers_every_length() {
         for (before, waiting, after) in [

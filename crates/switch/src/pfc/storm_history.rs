@@ -1,15 +1,14 @@
-//! What a switch does about storms: which priorities of a port its watchdogs hold for stormed is
-//! the rule of [`crate::pfc::watchdog`]; here is what follows from it for queues, groups and
-//! pauses, and what is counted.
+//! Actions on storms: what a stormed priority means for queues, groups and pauses, and what is
+//! counted. Which priorities are stormed is the rule of [`crate::pfc::watchdog`].
 //!
 //! Rule, as long as a priority of a port is stormed:
 //! - *forward*: its pauses are ignored;
-//! - *drop*: the queues that its pause stops lose what waits and take nothing more, and its group
-//!   takes nothing that comes in (both counted as `watchdog`); the peer is told nothing of it, but
-//!   for XON if it was in XOFF.
+//! - *drop*: the queues that its pause stops drop their frames and admit no more, and its group
+//!   admits no received frame (both counted as `watchdog`); no PFC for it is sent to the peer,
+//!   except XON if it was in XOFF.
 //!
 //! While PFC is off for it, since there were too many storms, its pauses are ignored and its group
-//! is a lossy one. Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC
+//! is lossy. Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC
 //! deadlock detection) and "Inspur white paper" (3.2.5).
 
 use std::collections::VecDeque;
@@ -21,33 +20,33 @@ use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 
-/// Storms of a port that are remembered.
+/// Number of storms kept per port.
 pub const HISTORY: usize = 16;
 
-/// The watchdogs of a port's priorities, and what they have seen.
+/// Watchdogs of a port's priorities, and the storms that they found.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PortWatchdog {
     pub(crate) priorities: Box<[Priority; PRIORITIES]>,
-    /// Some priority is watched, or something is in force.
+    /// True if some priority is watched, or an action is in force.
     is_on: bool,
     history: VecDeque<StormSnapshot>,
 }
 
-/// A priority's watchdog, and what was counted of its storms.
+/// Watchdog of a priority, and the counters of its storms.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Priority {
     watch: PriorityWatchdog,
     storms: u64,
     restored: u64,
-    /// What had passed when the running storm began.
+    /// Traffic counters at the start of the present storm.
     pub(crate) before: StormTraffic,
-    /// What passed in all storms that are over, and in the last of them.
+    /// Traffic of all storms that are over, and of the last of them.
     pub(crate) total: StormTraffic,
     pub(crate) last: StormTraffic,
 }
 
 impl PortWatchdog {
-    /// The watchdogs of a port with these settings.
+    /// Makes the watchdogs of a port with these settings.
     pub fn new(settings: &PortSettings) -> Self {
         let of = |p| Priority {
             watch: PriorityWatchdog::new(settings.watchdog_of(p)),
@@ -66,7 +65,7 @@ impl PortWatchdog {
         watchdog
     }
 
-    /// Other settings; what they end is noticed at the next look, which must come.
+    /// Applies other settings. What they end is noticed by the next poll, which must follow.
     pub fn reconfigure(&mut self, settings: &PortSettings) {
         for (p, priority) in self.priorities.iter_mut().enumerate() {
             priority.watch.reconfigure(settings.watchdog_of(p));
@@ -74,17 +73,17 @@ impl PortWatchdog {
         self.is_on |= self.priorities.iter().any(|priority| priority.watch.is_on());
     }
 
-    /// Something is to be looked for, or is in force.
+    /// True if a priority is watched, or an action is in force.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// The watchdog of a priority.
+    /// Returns the watchdog of a priority.
     pub fn of(&mut self, priority: usize) -> &mut PriorityWatchdog {
         &mut self.priorities[priority].watch
     }
 
-    /// Priorities whose pauses are ignored, that are dropped, and for which PFC is off.
+    /// Returns the priorities whose pauses are ignored, that are dropped, and for which PFC is off.
     pub fn in_force(&self) -> (Set8, Set8, Set8) {
         let those = |of: &dyn Fn(&PriorityWatchdog) -> bool| -> Set8 {
             (0..PRIORITIES).filter(|&p| of(&self.priorities[p].watch)).collect()
@@ -100,7 +99,7 @@ impl PortWatchdog {
         self.is_on = self.priorities.iter().any(|priority| priority.watch.is_on());
     }
 
-    /// Counts a storm; `passed` is what had passed of the priority until now.
+    /// Counts a storm; `passed` is the traffic of the priority until now.
     pub(crate) fn begin(&mut self, priority: usize, storm: StormSnapshot, passed: StormTraffic) {
         let of = &mut self.priorities[priority];
         of.storms += 1;
@@ -111,7 +110,7 @@ impl PortWatchdog {
         self.history.push_back(storm);
     }
 
-    /// … and its end.
+    /// Counts the end of a storm; `passed` is the traffic of the priority until now.
     pub(crate) fn end(&mut self, priority: usize, passed: StormTraffic, now: Instant) {
         let of = &mut self.priorities[priority];
         of.restored += 1;
@@ -124,7 +123,7 @@ impl PortWatchdog {
         }
     }
 
-    /// Fills in what is known of a priority.
+    /// Fills in the storm counters of a priority.
     pub(crate) fn snapshot(&self, priority: usize, out: &mut PrioritySnapshot) {
         let Priority { watch, storms, restored, .. } = &self.priorities[priority];
         out.watched = watch.is_watched();
@@ -134,7 +133,7 @@ impl PortWatchdog {
         (out.storms, out.storms_restored) = (*storms, *restored);
     }
 
-    /// The last storms.
+    /// Appends the last storms.
     pub(crate) fn history(&self, out: &mut Vec<StormSnapshot>) {
         out.clear();
         out.extend(&self.history);

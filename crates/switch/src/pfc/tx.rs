@@ -1,23 +1,25 @@
-//! PFC sent: what a port tells its peer, and when.
+//! PFC sent: what a port advertises to its peer, and when.
 //!
-//! Rule: a PFC frame carries every priority now in XOFF with the pause time, and time 0 for those
-//! that left XOFF since the last frame; several changes in one turn go in one frame.
+//! Rule: a PFC frame carries every priority now in XOFF with the pause time, and time 0 for
+//! priorities that left XOFF since the last frame. Several changes in one iteration go in one
+//! frame.
 //! - XOFF is repeated, for as long as it lasts, after a third of the pause time: before half of it
-//!   has passed, with room for a loop that comes late. The pause time is reckoned at the fastest
-//!   speed at which the peer may read our quanta: that of the link, or of the port, whichever is
-//!   more.
-//! - XOFF is repeated at once when a frame of a priority in XOFF comes in though the peer must have
-//!   heard long since ([`PortSettings::response_ns`]). If it had been silent before, it reads our
-//!   quanta faster still, and XOFF is repeated from then on after half of the time that the pause
-//!   seems to have lasted. What it taught us is forgotten with the first XON after ten seconds in
-//!   which it taught nothing.
+//!   has passed, with margin for a loop that is late. The pause time is calculated at the fastest
+//!   speed at which the peer may interpret our quanta: that of the link, or of the port, whichever
+//!   is higher.
+//! - XOFF is repeated at once when a frame of a priority in XOFF arrives although the peer must
+//!   have received XOFF long since ([`PortSettings::response_ns`]). If the peer had been silent
+//!   before, it interprets our quanta at a still higher speed, and XOFF is repeated from then on
+//!   after half of the time that the pause seems to have lasted. This learned interval is reset
+//!   with the first XON after ten seconds without such a measurement.
 //! - XON is repeated once, should the first have been lost.
 //! - What the kernel is known to have lost ([`crate::monitor::kernel_tx_loss`]) is repeated 50 µs
-//!   after it was sent: the peer has not heard it.
+//!   after it was sent, as the peer has not received it.
 //! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that
-//!   stands for the link ([`crate::pfc::link_pause`]). When settings change one for the other, what
-//!   was told in the old way is taken back in it first.
-//! - What has not left the port yet is not repeated, so that PFC never fills a slow port.
+//!   represents the link ([`crate::pfc::link_pause`]). When settings change one for the other, what
+//!   was advertised with the old kind of frame is withdrawn with it first.
+//! - A frame is not repeated while it has not left the port yet, so that PFC never fills a slow
+//!   port.
 //!
 //! Source: docs/behavior.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
 
@@ -31,25 +33,25 @@ use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 use wire::pause::{Pause, Pfc};
 
-/// XON is repeated so much later.
+/// Delay after which XON is repeated.
 const XON_AGAIN_NS: Nanos = 1_000_000;
-/// What a peer has taught us of its pauses is kept for so long.
+/// How long a refresh interval learned from the peer is kept.
 const LESSON_NS: Nanos = 10_000_000_000;
-/// However fast a peer reads quanta, and whatever is lost, XOFF is not repeated more often.
+/// Lower bound of the refresh, however fast a peer counts quanta, and whatever is lost.
 const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
-/// What of a port's settings its PFC goes by.
+/// Settings of a port that determine its PFC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcTiming {
     pause_quanta: u16,
-    /// PAUSE, not PFC.
+    /// True for PAUSE, false for PFC.
     of_link: bool,
     refresh_ns: Nanos,
     response_ns: Nanos,
 }
 
 impl PfcTiming {
-    /// The timing of a port with these settings.
+    /// Returns the timing of a port with these settings.
     pub fn of(settings: &PortSettings) -> Self {
         let fastest_bps = settings.pause_speed_bps().max(settings.link_speed_bps.unwrap_or(0));
         Self {
@@ -60,52 +62,52 @@ impl PfcTiming {
         }
     }
 
-    /// How long after a PFC frame the next one is due, as long as something is in XOFF.
+    /// Returns how long after a PFC frame the next one is due while any priority is in XOFF.
     pub fn refresh_ns(&self) -> Nanos {
         self.refresh_ns
     }
 }
 
-/// What a frame that is due says.
+/// Contents of a frame that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PauseFrame {
-    /// Priority by priority.
+    /// Pause of each priority.
     Pfc(Pfc),
-    /// Of the whole link.
+    /// Pause of the whole link.
     Pause(Pause),
 }
 
-/// The PFC, or PAUSE, that one port sends.
+/// PFC, or PAUSE, that one port sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PfcSender {
     timing: PfcTiming,
     /// Priorities that are in XOFF.
     xoff: Set8,
-    /// Those that the peer was last told of.
+    /// Priorities whose XOFF the peer was last sent.
     announced: Set8,
-    /// … by PAUSE, not PFC.
+    /// True if XOFF was advertised by PAUSE, not PFC.
     announced_of_link: bool,
-    /// Those whose XON is to be repeated.
+    /// Priorities whose XON must be repeated.
     xon_again: Set8,
     /// Frames handed out that have not left the port yet.
     in_flight: u8,
     sent_at: Instant,
-    /// When XOFF, or XON, is to be repeated.
+    /// Time at which XOFF, or XON, is repeated.
     repeat_at: Instant,
-    /// As in `timing`, or what the peer has taught us.
+    /// Refresh interval: as in `timing`, or shorter as learned from the peer.
     refresh_ns: Nanos,
-    /// When it did so last.
+    /// Time at which it was last learned.
     taught_at: Instant,
-    /// When a frame last came in spite of XOFF.
+    /// Time at which a frame last arrived in spite of XOFF.
     heard_at: Instant,
     count: PfcCount,
-    /// Frames of `count` that a guard sent for us.
+    /// Frames of `count` that a guard sent for this port.
     guard_frames: u64,
     pause_frames: u64,
 }
 
 impl PfcSender {
-    /// Nothing in XOFF.
+    /// Makes a sender without XOFF.
     pub fn new(timing: PfcTiming) -> Self {
         Self {
             timing,
@@ -125,7 +127,7 @@ impl PfcSender {
         }
     }
 
-    /// Another pause time, or speed; the peer is told at once if it is pausing.
+    /// Applies another pause time, or speed. A peer that is paused is sent it at once.
     pub fn reconfigure(&mut self, timing: PfcTiming) {
         if timing != self.timing && !self.announced.is_empty() {
             self.repeat_at = Instant::default();
@@ -136,27 +138,28 @@ impl PfcSender {
         }
     }
 
-    /// The peer is gone: another has been told nothing, and what is in XOFF is told it at once.
+    /// Forgets the peer. Nothing has been advertised to the next one, so a lasting XOFF is sent at
+    /// once.
     pub fn reset_peer(&mut self) {
         (self.announced, self.xon_again) = (Set8::EMPTY, Set8::EMPTY);
         self.announced_of_link = self.timing.of_link;
         (self.repeat_at, self.refresh_ns) = (Instant::NEVER, self.timing.refresh_ns);
     }
 
-    /// Whole links are paused.
+    /// True if whole links are paused.
     #[inline]
     pub fn is_of_link(&self) -> bool {
         self.timing.of_link
     }
 
-    /// A priority enters or leaves XOFF.
+    /// Sets whether a priority is in XOFF.
     #[inline]
     pub fn set(&mut self, priority: usize, xoff: bool) {
         self.xoff.set(priority, xoff);
     }
 
-    /// A frame of a priority that is in XOFF came in, at this time or later.
-    /// True: the peer must be told again.
+    /// Records a frame of a priority in XOFF that arrived at `at` or later. Returns true if XOFF
+    /// must be sent to the peer again.
     pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
         if !self.announced.contains(priority) {
             return false;
@@ -168,7 +171,8 @@ impl PfcSender {
         if deaf {
             self.repeat_at = self.repeat_at.min(at);
         }
-        // One that is slow to hear goes on sending; one whose pause is over begins again.
+        // A peer that is slow to react keeps sending; one whose pause is over resumes after a
+        // silence.
         if deaf && silence_ns > self.timing.response_ns / 2 {
             self.refresh_ns = self.refresh_ns.min(pause_ns / 2).max(SHORTEST_REFRESH_NS);
             self.taught_at = at;
@@ -176,13 +180,13 @@ impl PfcSender {
         deaf
     }
 
-    /// Somebody else sent these PFC frames for us, the last one at `at`; it may have gone by
-    /// settings that are no longer in force.
+    /// Records PFC frames that a guard sent for this port, the last one at `at`. The guard may have
+    /// used settings that are no longer in force.
     pub fn record_guard_pfc(&mut self, frames: &PfcCount, at: Instant) {
         self.count.add(frames);
         self.guard_frames += frames.frames;
         if self.announced_of_link && self.says_something() {
-            return; // both kinds cannot be taken back at once: this pause passes by itself
+            return; // both kinds cannot be withdrawn at once: this pause runs out
         }
         self.announced_of_link = false;
         let paused = (0..PRIORITIES).filter(|&p| frames.xoff_frames[p] > 0).collect();
@@ -191,32 +195,32 @@ impl PfcSender {
         self.repeat_at = self.repeat_at.min(at + self.refresh_ns);
     }
 
-    /// The peer is paused, or XON is to be repeated.
+    /// True if the peer is paused, or XON must be repeated.
     fn says_something(&self) -> bool {
         !self.announced.is_empty() || !self.xon_again.is_empty()
     }
 
-    /// When the next frame must leave: at once if something has changed, else when XOFF or XON is
-    /// to be repeated; [`Instant::NEVER`]: there is nothing to tell.
+    /// Returns when the next frame must leave: at once if something has changed, else when XOFF or
+    /// XON is repeated. [`Instant::NEVER`] if nothing has to be sent.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         if self.xoff != self.announced { Instant::default() } else { self.repeat_at }
     }
 
-    /// The frame must leave now.
+    /// True if the frame must leave now.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
         self.next_deadline() <= now && !self.is_held_up()
     }
 
-    /// Earlier frames have not left the port yet: a change may follow them at once, a repetition
-    /// may not.
+    /// True if earlier frames have not left the port yet. A change may follow them at once, a
+    /// repetition may not.
     #[inline]
     pub fn is_held_up(&self) -> bool {
         self.in_flight >= if self.xoff != self.announced { MAX_IN_FLIGHT } else { 1 }
     }
 
-    /// The frame that is due: the caller sends it now, and says when it has left.
+    /// Returns the frame that is due. The caller sends it now, and calls `sent` when it has left.
     pub fn send(&mut self, now: Instant) -> PauseFrame {
         if self.announced_of_link != self.timing.of_link {
             return self.take_back(now);
@@ -225,7 +229,8 @@ impl PfcSender {
         self.tell(pfc)
     }
 
-    /// The other kind of frames is sent from now on: what was told by the old kind ends by it.
+    /// Withdraws what was advertised by the other kind of frame, which is no longer sent from now
+    /// on.
     #[cold]
     fn take_back(&mut self, now: Instant) -> PauseFrame {
         let xoff = std::mem::take(&mut self.xoff);
@@ -236,7 +241,7 @@ impl PfcSender {
         told
     }
 
-    /// Counts a frame, and says it in its kind.
+    /// Counts a frame, and returns it as the kind of frame in use.
     fn tell(&mut self, pfc: Pfc) -> PauseFrame {
         if self.announced_of_link {
             self.pause_frames += 1;
@@ -268,13 +273,14 @@ impl PfcSender {
         Pfc { enable: enable.bits(), quanta }
     }
 
-    /// A frame that `send` gave has left the port.
+    /// Records that a frame returned by `send` has left the port.
     pub fn sent(&mut self) {
         debug_assert!(self.in_flight > 0, "a PFC frame left that was not sent");
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// A frame that `send` gave was lost: what it said, if that still holds, is said again.
+    /// Records that a frame returned by `send` was lost. Its contents are sent again if they still
+    /// hold.
     #[cold]
     pub fn lost(&mut self) {
         self.sent();
@@ -283,22 +289,22 @@ impl PfcSender {
         }
     }
 
-    /// PFC frames sent.
+    /// Returns the PFC frames sent.
     pub fn count(&self) -> PfcCount {
         self.count
     }
 
-    /// How long after an XOFF the next one is due, as long as it lasts.
+    /// Returns how long after an XOFF the next one is due, while it lasts.
     pub fn refresh_ns(&self) -> Nanos {
         self.refresh_ns
     }
 
-    /// PFC frames that a guard sent for us; [`count`](Self::count) has them, too.
+    /// Returns the PFC frames that a guard sent; [`count`](Self::count) includes them.
     pub fn guard_frames(&self) -> u64 {
         self.guard_frames
     }
 
-    /// PAUSE frames sent.
+    /// Returns the PAUSE frames sent.
     pub fn pause_frames(&self) -> u64 {
         self.pause_frames
     }

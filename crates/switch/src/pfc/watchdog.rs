@@ -1,29 +1,30 @@
 //! The watchdog (PFC deadlock detection): when a priority of a port counts as stormed, and for how
 //! long.
 //!
-//! Rule: a priority is *stuck* while its peer has it paused without a break and frames wait for it;
-//! since nothing that is paused is sent, it sends none. Stuck for longer than the detection time it
-//! is *stormed*: its action is in force, and nothing is detected, until it is restored. A queue
-//! that is slow, empty, or paused on and off is none of that.
-//! - Restored after a time, at the end of an interval without XOFF, once no XOFF came for a time,
-//!   or by hand ([`Restoration`]). Whatever is still paused then is stuck from that instant on.
-//! - As many storms as the limit says, or more, within its period turn PFC off for the priority,
-//!   until the limit is lifted.
+//! Rule: a priority is *stuck* while its peer has it paused without a break and frames wait for it.
+//! Since no paused frame is sent, it sends none. If it is stuck for longer than the detection time,
+//! it is *stormed*: its action is in force, and nothing is detected, until it is restored. A queue
+//! that is slow, empty, or paused on and off is not stuck.
+//! - Restored after a time, at the end of an interval without XOFF, once no XOFF arrived for a
+//!   time, or by hand ([`Restoration`]). A priority that is still paused then is stuck from that
+//!   instant on.
+//! - As many storms as the limit, or more, within its period turn PFC off for the priority, until
+//!   the limit is lifted.
 //!
 //! ```text
 //!          paused, and frames wait            longer than the detection time
 //!   Calm ───────────────────────────▶ Stuck ─────────────────────────────────▶ Storm
 //!   ▲ ▲ ▲                              │ │                                       │
-//!   │ │ └──────────────────────────────┘ │ … and as many in the period           │ restored, or watched no more
-//!   │ │   the pause ended, or              │   as the limit says                   │
-//!   │ │   nothing waits                    ▼                                       │
+//!   │ │ └──────────────────────────────┘ │ … and as many in the period           │ restored, or
+//!   │ │   the pause ended, or              │   as the limit says                   │ not watched
+//!   │ │   nothing waits                    ▼                                       │ any more
 //!   │ └──────────────────────────────── Off: no PFC                               │
 //!   │     the limit is lifted                                                     │
 //!   └─────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! Times are exact: the owner looks in each turn in which a PFC frame came, each turn while a
-//! paused priority has nothing that waits, and at [`PriorityWatchdog::deadline`], which is a nanosecond after
-//! the time in question, since *longer* is the word.
+//! Times are exact. The owner polls in each iteration in which a PFC frame arrived, in each
+//! iteration while a paused priority has no queued frames, and at [`PriorityWatchdog::deadline`].
+//! That is a nanosecond after the time in question, since the condition is *longer*.
 //!
 //! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC deadlock
 //! detection) and "Inspur white paper" (3.2.5).
@@ -34,32 +35,32 @@ use crate::settings::{PfcWdAction, Restoration, WatchdogSettings};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// What the owner sees of a priority.
+/// State of a priority as the watchdog observes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PauseObservation {
-    /// Since when the peer has had it paused without a break; `None`: it has not.
+    /// Time since which the peer has had it paused without a break; `None` if it is not paused.
     pub paused_since: Option<Instant>,
-    /// Frames wait for it.
+    /// True if frames wait for it.
     pub waits: bool,
-    /// When the last XOFF for it came.
+    /// Time at which its last XOFF arrived.
     pub heard_at: Instant,
 }
 
-/// What has changed.
+/// Change that a poll found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// A storm: it had been stuck for so long.
+    /// A storm began.
     Began {
-        /// More than the detection time.
+        /// Time stuck, more than the detection time.
         stuck_ns: Nanos,
     },
-    /// It is restored.
+    /// The priority was restored.
     Ended,
-    /// A storm that was one too many: PFC is off for the priority.
+    /// A storm reached the limit: PFC is off for the priority.
     LimitReached {
-        /// More than the detection time.
+        /// Time stuck, more than the detection time.
         stuck_ns: Nanos,
-        /// Storms in the period, this one too.
+        /// Storms in the period, including this one.
         times: u32,
     },
 }
@@ -67,12 +68,12 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum State {
     Calm,
-    /// Since `since`, by a pause that began at `pause`.
+    /// Stuck since `since`, by a pause that began at `pause`.
     Stuck {
         pause: Instant,
         since: Instant,
     },
-    /// `interval` is when the running interval without XOFF began.
+    /// Stormed; `interval` is the start of the present interval without XOFF.
     Storm {
         began: Instant,
         interval: Instant,
@@ -80,26 +81,26 @@ enum State {
     Off,
 }
 
-/// The watchdog of one priority of a port.
+/// Watchdog of one priority of a port.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PriorityWatchdog {
-    /// `None`: it is not watched.
+    /// Settings; `None` if the priority is not watched.
     settings: Option<WatchdogSettings>,
     state: State,
-    /// When the last storms began, as many as the limit counts.
+    /// Start times of the last storms, as many as the limit counts.
     begins: VecDeque<Instant>,
 }
 
 impl PriorityWatchdog {
-    /// Calm.
+    /// Makes a calm watchdog.
     pub fn new(settings: Option<WatchdogSettings>) -> Self {
         let mut watch = Self { settings: None, state: State::Calm, begins: VecDeque::new() };
         watch.reconfigure(settings);
         watch
     }
 
-    /// Other settings. A storm goes on by them, or ends at the next look if it is watched no more;
-    /// without a limit PFC is not off.
+    /// Applies other settings. A storm continues by them, or ends at the next poll if the priority
+    /// is no longer watched. Without a limit PFC is not off.
     pub fn reconfigure(&mut self, settings: Option<WatchdogSettings>) {
         let limit = settings.and_then(|settings| settings.limit);
         if limit != self.settings.and_then(|settings| settings.limit) {
@@ -111,42 +112,43 @@ impl PriorityWatchdog {
         self.settings = settings;
     }
 
-    /// It is watched, or something is in force.
+    /// True if the priority is watched, or an action is in force.
     pub fn is_on(&self) -> bool {
         self.settings.is_some() || self.state != State::Calm
     }
 
-    /// It is watched.
+    /// True if the priority is watched.
     pub fn is_watched(&self) -> bool {
         self.settings.is_some()
     }
 
-    /// What is in force because it is stormed.
+    /// Returns the action in force because of a storm.
     pub fn action(&self) -> Option<PfcWdAction> {
         matches!(self.state, State::Storm { .. }).then_some(self.settings?.action)
     }
 
-    /// It is stormed.
+    /// True if the priority is stormed.
     pub fn is_stormed(&self) -> bool {
         matches!(self.state, State::Storm { .. })
     }
 
-    /// It is stormed until somebody restores it.
+    /// True if the priority is stormed until it is restored by hand.
     pub fn needs_manual_recovery(&self) -> bool {
         self.is_stormed() && self.settings.is_some_and(|settings| settings.restore == Restoration::ByHand)
     }
 
-    /// PFC is off, since there were too many storms.
+    /// True if PFC is off, since there were too many storms.
     pub fn is_off(&self) -> bool {
         self.state == State::Off
     }
 
-    /// The owner must look each turn: what is paused is stuck as soon as something waits.
+    /// True if the owner must poll each iteration: a paused priority is stuck as soon as a frame
+    /// waits.
     pub fn awaits(&self, seen: PauseObservation) -> bool {
         self.settings.is_some() && self.state == State::Calm && seen.paused_since.is_some()
     }
 
-    /// When the owner must look if no pause begins before; [`Instant::NEVER`]: it need not.
+    /// Returns when the owner must poll if no pause begins before; [`Instant::NEVER`] if never.
     pub fn deadline(&self, heard_at: Instant) -> Instant {
         let Some(settings) = self.settings else {
             return if self.is_stormed() { Instant::default() } else { Instant::NEVER };
@@ -163,7 +165,7 @@ impl PriorityWatchdog {
         }
     }
 
-    /// Looks at what is there at `now`.
+    /// Polls the watchdog with the observation at `now`.
     pub fn look(&mut self, seen: PauseObservation, now: Instant) -> Option<Change> {
         let Some(settings) = self.settings else {
             let was_stormed = self.is_stormed();
@@ -192,7 +194,7 @@ impl PriorityWatchdog {
         None
     }
 
-    /// Restores it by hand, if that is what it waits for.
+    /// Restores the priority by hand, if it waits for that.
     pub fn recover(&mut self, seen: PauseObservation, now: Instant) -> Option<Change> {
         let waited = self.needs_manual_recovery();
         if waited {
@@ -201,7 +203,7 @@ impl PriorityWatchdog {
         waited.then_some(Change::Ended)
     }
 
-    /// PFC is no longer off, and storms are counted again. False: it was not off.
+    /// Turns PFC on again and restarts the count of storms. Returns false if PFC was not off.
     pub fn lift(&mut self, seen: PauseObservation, now: Instant) -> bool {
         let was_off = self.is_off();
         if was_off {
@@ -211,7 +213,7 @@ impl PriorityWatchdog {
         was_off
     }
 
-    /// Calm, or stuck from now on.
+    /// Returns the state without a storm: calm, or stuck from now on.
     fn unstormed(seen: PauseObservation, now: Instant) -> State {
         match seen {
             PauseObservation { paused_since: Some(pause), waits: true, .. } => {
@@ -237,8 +239,8 @@ impl PriorityWatchdog {
         Change::LimitReached { stuck_ns, times }
     }
 
-    /// When the interval began that is running, or that has just ended without XOFF: those before
-    /// it had some.
+    /// Returns the start of the present interval, or of the one that has just ended without XOFF.
+    /// Earlier intervals had some.
     fn running_interval(&self, every: Nanos, heard_at: Instant, now: Instant) -> Instant {
         let State::Storm { mut interval, .. } = self.state else { return now };
         while now >= past(interval, every) && heard_at > interval {
@@ -248,7 +250,7 @@ impl PriorityWatchdog {
     }
 }
 
-/// The first instant that is more than `nanos` after `from`.
+/// Returns the first instant that is more than `nanos` after `from`.
 fn past(from: Instant, nanos: Nanos) -> Instant {
     from + nanos + 1
 }

@@ -1,10 +1,10 @@
-//! Whether a frame has room.
+//! Admission: whether a frame fits the MTU, its priority group and its queue.
 //!
-//! Rule: it must fit the line that it is to leave by, its group at ingress and its queue at egress.
-//! Both ends decide before either is charged: what one of them refuses leaves no trace in the
-//! other's watermarks, and only what ingress refuses triggers PFC. Who refuses is whose drop it is.
-//! Source: docs/behavior.md, "Priority groups", "Egress queues" and "MTUs"; where a refusal is
-//! counted: [`crate::pipeline::drops`].
+//! Rule: a frame must fit the link of its output port, its group at ingress and its queue at
+//! egress. Both halves decide before either is charged, so a frame that one half rejects leaves no
+//! trace in the watermarks of the other. Only a rejection at ingress triggers PFC. The drop is
+//! counted at the half that rejected the frame. Source: docs/behavior.md, "Priority groups",
+//! "Egress queues" and "MTUs"; where a rejected frame is counted: [`crate::pipeline::drops`].
 
 use crate::buffer::pool::Pools;
 use crate::egress::Egress;
@@ -13,8 +13,8 @@ use crate::ingress::Ingress;
 use crate::ingress::priority_group::BufferRegion;
 use crate::monitor::counters::DropReason;
 
-/// Whether a frame fits the line that it is to leave by and has room at both ends, and which area
-/// of ingress takes it.
+/// Checks a frame against the MTU of its output port and the buffer limits of both halves. Returns
+/// the ingress region to charge.
 #[inline]
 pub(crate) fn admit(
     ingress: &Ingress,
@@ -28,7 +28,7 @@ pub(crate) fn admit(
     admit_cells(ingress, egress, charge, pools)
 }
 
-/// Whether a frame has room at both ends, and which area of ingress takes it.
+/// Checks a frame against the buffer limits of both halves. Returns the ingress region to charge.
 #[inline(always)] // a part of `admit`
 pub(crate) fn admit_cells(
     ingress: &Ingress,

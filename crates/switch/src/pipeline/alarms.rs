@@ -1,4 +1,4 @@
-//! Alarms of a whole switch: their thresholds, and the regular check.
+//! Alarms of a whole switch: their thresholds and the periodic check.
 //!
 //! The rule of one alarm is in [`crate::monitor::alarm`].
 
@@ -9,8 +9,8 @@ use crate::settings::AlarmKind;
 use crate::time::Instant;
 
 impl Switch {
-    /// Gives every place its alarm threshold. Alarms that are off, or that were, tell of nothing
-    /// that has been.
+    /// Sets the alarm thresholds of every port, group and queue. Alarms that are off, or that were
+    /// off until now, do not report what happened before.
     pub(crate) fn set_alarms(&mut self) {
         let alarms = &self.settings.alarms;
         for (pools, percents, kind) in [
@@ -31,7 +31,7 @@ impl Switch {
         self.next_alarms = if is_on { Instant(0) } else { Instant::NEVER };
     }
 
-    /// Looks for what there is to tell.
+    /// Polls all alarms and reports those that have changed.
     #[cold]
     pub(crate) fn poll_alarms(&mut self, now: Instant) {
         self.next_alarms = now + LOOK_NS;

@@ -1,10 +1,11 @@
-//! Frames that a switch does not forward: where each is counted, and who is told.
+//! Frames that a switch does not forward: where each is counted, and which events report it.
 //!
-//! Rule: a loss is counted where it happens and where an operator looks for it. What the output
-//! port had no room for, or cannot send, is its own, and its queue's; what ingress had no room for
-//! is the input port's and its group's. The first no-drop frame that finds no room at ingress in an
-//! episode is an event, and so are frames that are too long; other losses of no-drop frames are
-//! reported by [`crate::monitor::no_drop_loss`]. Source: docs/behavior.md, "Drops".
+//! Rule: a loss is counted where it happens and where an operator looks for it. A frame that the
+//! output port has no room for, or cannot send, is counted at that port and its queue. A frame that
+//! ingress has no room for is counted at the input port and its group. The first no-drop frame of
+//! an episode that finds no room at ingress is an event, and so are frames that are too long. Other
+//! losses of no-drop frames are reported by [`crate::monitor::no_drop_loss`]. Source:
+//! docs/behavior.md, "Drops".
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::FrameId;
@@ -17,8 +18,8 @@ use crate::time::Instant;
 use wire::bitset::Set64;
 
 impl Switch {
-    /// A frame whose destination is where it came from, or on a port that is down: addresses
-    /// learned there are forgotten with it, static ones are not.
+    /// Drops a frame whose destination is on its input port, or on a port that is down. Addresses
+    /// learned on a port that is down are forgotten with it; static ones are not.
     #[cold]
     pub(crate) fn filter<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, memory: &mut M) {
         let (port, len) = (arrival.charge.port(), arrival.charge.len);
@@ -45,8 +46,7 @@ impl Switch {
         memory.free(frame);
     }
 
-    /// Counts a frame that was not admitted where an operator looks for it: at the queue that was
-    /// full, or else at the group.
+    /// Counts a frame that was not admitted: at the queue that was full, or else at the group.
     pub(crate) fn count_refusal(&mut self, charge: &FrameMeta, out: usize, reason: DropReason, now: Instant) {
         let (port, priority) = (charge.port(), charge.priority());
         let at_egress = match reason {
@@ -73,7 +73,7 @@ impl Switch {
         }
     }
 
-    /// The kernel is done with a frame that `transmit` gave out for `port`, and has lost it.
+    /// Handles a frame that `transmit` returned for `port` and that the kernel completed but lost.
     #[cold]
     pub fn kernel_lost<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         if let Some(charge) = self.store.complete(&frame) {
@@ -83,14 +83,13 @@ impl Switch {
         } else {
             self.ingress[port].pfc_lost();
             self.egress[port].kernel_lost_pfc();
-            self.mark_pfc_pending(self.up.and(Set64::of(port))); // it is told again
+            self.mark_pfc_pending(self.up.and(Set64::of(port))); // the lost PFC frame is sent again
         }
         memory.free(frame);
         self.unreported_drops.set(port, true);
     }
 
-    /// A frame was dropped, which counts at `port`: if its priority is no-drop, that is to be
-    /// reported.
+    /// Records a drop that counts at `port`, if the priority is no-drop, so that it is reported.
     #[cold]
     pub(crate) fn note_loss(&mut self, port: usize, reason: DropReason, charge: &FrameMeta) {
         let priority = charge.priority();

@@ -1,11 +1,11 @@
-//! Flooding: a frame whose destination is not known, or is a group address, goes to every other
-//! port that is up.
+//! Flooding: a frame to an unknown destination or a group address goes to every other port that is
+//! up.
 //!
-//! Rule: it is counted by kind, and dropped if a limit is in the way. It goes to the ports of its
-//! VLAN, where ports have any, and has a queue by a map of its own, where there is one. Each port
-//! but the last gets a copy, which is charged cells of its own; nothing is copied for a port that
-//! has no room, and what one port refuses the others get all the same. Source: IEEE 802.1Q-2022
-//! 8.6.1, 8.8; docs/behavior.md, "Bridging" and "Flood limits".
+//! Rule: a flooded frame is counted by type, and dropped if it exceeds a flood limit. It goes to
+//! the ports of its VLAN, where ports have VLANs. Its queue comes from a separate map, where one is
+//! configured. Each port except the last gets a copy, which is charged its own cells. No copy is
+//! made for a port that has no room, and a drop at one port does not affect the others. Source:
+//! IEEE 802.1Q-2022 8.6.1, 8.8; docs/behavior.md, "Bridging" and "Flood limits".
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::header_edit::VlanAction;
@@ -18,7 +18,8 @@ use crate::time::Instant;
 use wire::bitset::Set64;
 
 impl Switch {
-    /// To every other port that is up, if no limit is in the way; each but the last gets a copy.
+    /// Floods a frame to every other port that is up, unless it exceeds a flood limit. Each port
+    /// except the last gets a copy.
     #[cold]
     pub(crate) fn flood<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
@@ -42,8 +43,8 @@ impl Switch {
         let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
-            // Nothing is copied for a port that has no room. How long it will be there with its VLAN's tag is
-            // seen once it has it.
+            // No copy is made for a port that has no room. The copy's length with its VLAN tag is
+            // known, and checked, only once the tag is set.
             let (ingress, egress) = (&self.ingress[port], &self.egress[out]);
             let fits = if self.vlans.is_some() { admit_cells } else { admit };
             let room = fits(ingress, egress, &arrival.charge, &self.pools);
@@ -65,7 +66,7 @@ impl Switch {
         self.forward_one(arrival, last, now, memory);
     }
 
-    /// To one port with the tag that its VLAN has there, or as it is where there are no VLANs.
+    /// Forwards a frame to one port, tagged as its VLAN requires there; unchanged without VLANs.
     #[cold]
     pub(crate) fn forward_one<M: FrameMemory>(
         &mut self,

@@ -1,17 +1,17 @@
-//! The switch: frames and time go in, decisions and PFC come out. It composes the rules of the
-//! other files and adds none of its own but their order:
+//! The switch: frames and time go in, decisions and PFC come out. This module composes the rules of
+//! the other modules and adds only their order:
 //!
-//! look → learn and look up → admit (cells at ingress and egress) → judge (WRED) → charge → queue ‖
+//! look → learn and look up → admit (cells at ingress and egress) → WRED → charge → queue ‖
 //! schedule → send → release.
 //!
-//! Where ports have VLANs, a frame enters its VLAN before the look-up, and after it is decided with
-//! which tag it leaves. Marks, tags and what is rewritten go out with the frame that leaves, as an
-//! edit of its bytes that whoever serves the port makes ([`crate::frame::header_edit`]).
+//! Where ports have VLANs, a frame is classified to its VLAN before the FDB lookup, and its egress
+//! tag is decided after it. ECN marks, tags and remarking leave with the frame as a header edit,
+//! which the loop that serves the port applies to its bytes ([`crate::frame::header_edit`]).
 //!
-//! Source: docs/architecture.md, "The way of a frame". The owner looks at each frame that comes in
-//! ([`Switch::look`]) and hands what it found to [`Switch::receive_all`], calls
-//! [`Switch::transmit`] for each port that may have something to send, [`Switch::complete`] for
-//! each frame that has left, and [`Switch::tick`] once a turn.
+//! Source: docs/architecture.md, "The way of a frame". The owner parses each received frame
+//! ([`Switch::look`]) and passes the results to [`Switch::receive_all`]. It calls
+//! [`Switch::transmit`] for each port that may have frames to transmit, [`Switch::complete`] for
+//! each frame that has left, and [`Switch::tick`] once per iteration.
 
 mod admission;
 mod alarms;
@@ -48,7 +48,7 @@ use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set64;
 
-/// A switch.
+/// State of one switch: ports, FDB, pools, frame metadata and timers. It does no I/O.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Switch {
     pub(crate) ingress: Vec<Ingress>,
@@ -57,60 +57,59 @@ pub struct Switch {
     pub(crate) store: FrameQueues,
     pub(crate) cell: CellSize,
     pub(crate) bridge: Fdb,
-    /// Which VLANs the ports have, if any.
+    /// VLANs of the ports; `None` if no port has any.
     pub(crate) vlans: Option<Box<VlanTable>>,
-    /// What memory has room for.
+    /// Longest frame that fits the memory.
     pub(crate) max_frame: MaxFrame,
     /// Queues of unicast frames to unknown destinations, by priority.
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
-    /// … and of frames to group addresses.
+    /// Queues of frames to group addresses, by priority.
     pub(crate) multicast_to_queue: Option<[u8; PRIORITIES]>,
     /// Ports that carry frames.
     pub(crate) up: Set64,
-    /// Ports that may have something to send: frames that wait, or PFC.
+    /// Ports that may have frames to transmit: queued frames, or PFC.
     pub(crate) tx_pending: Set64,
     /// Ports that may have PFC to send.
     pub(crate) pfc_pending: Set64,
-    /// Ports whose work was added to since the owner last asked.
+    /// Ports that became pending since the owner last asked.
     pub(crate) newly_pending: Set64,
-    /// Ports some group of which must be examined each turn.
+    /// Ports with a group that must be examined each iteration.
     pub(crate) pfc_recheck: Set64,
     pub(crate) events: Events,
-    /// NoDropLosses of no-drop frames that are yet to be reported.
+    /// Losses of no-drop frames that have not been reported yet.
     pub(crate) losses: NoDropLosses,
-    /// When alarms are looked at next.
+    /// Time of the next check of the alarms.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
-    /// Ports of which there is something to tell: drops by flood limits, frames that the kernel
-    /// lost.
+    /// Ports with unreported drops: by flood limits, or in the kernel.
     pub(crate) unreported_drops: Set64,
-    /// When a watchdog must look, or PFC frames are counted up.
+    /// Time of the next watchdog poll, or of the next PFC rate measurement.
     pub(crate) next_timer: Instant,
-    /// Ports whose watchdog must look each turn.
+    /// Ports whose watchdog must be polled each iteration.
     pub(crate) watchdog_pending: Set64,
     pub(crate) pfc_rates: PfcRates,
-    /// When this turn began, and the one before; nothing where nobody says so, and frames come in
-    /// when they are received.
+    /// Start of this iteration and of the one before. `None` where the owner does not report
+    /// iterations; frames then arrive at the time they are received.
     pub(crate) iteration_starts: [Option<Instant>; 2],
-    /// What ports counted whose place others have now.
+    /// Counters of removed ports, whose slots may have been reused.
     pub(crate) removed: RemovedPorts,
-    /// What is set now.
+    /// Settings in force.
     pub(crate) settings: SwitchSettings,
 }
 
 impl Switch {
-    /// Looks at a frame that came in on `port`: the only time that its headers are read.
+    /// Parses a frame received on `port`. Its headers are read only here.
     #[inline]
     pub fn look(&self, port: usize, received: RxDesc, bytes: &[u8]) -> RxFrame {
         RxFrame::look(received, bytes, port, self.ingress[port].classifier(), self.cell)
     }
 
-    /// What a look at the frames of `port` needs, until other settings are in force.
+    /// Returns the parser for frames of `port`. It is valid until the settings change.
     pub fn looker(&self, port: usize) -> FrameParser {
         FrameParser { port, classifier: self.ingress[port].classifier().clone(), cell: self.cell }
     }
 
-    /// A frame came in on `port`: looked at and received at once.
+    /// Parses and processes one frame received on `port`.
     #[inline]
     pub fn receive<M: FrameMemory>(&mut self, port: usize, received: RxDesc, now: Instant, memory: &mut M) {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
@@ -119,13 +118,14 @@ impl Switch {
         self.take(&mut arrival, now, memory);
     }
 
-    /// Frames came in, in this order. Each is queued, flooded, obeyed (PFC) or dropped; nothing is
-    /// left to the caller. The ways of all are found first: what one look-up waits for does not
-    /// hold up the next.
+    /// Processes received frames in order. Each is queued, flooded, honored (PFC) or dropped; none
+    /// is left to the caller. All frames are resolved before the first is processed, so that a
+    /// cache miss of one lookup does not delay the next.
     #[inline(never)] // a stage of its own, with all registers
     pub fn receive_all<M: FrameMemory>(&mut self, arrivals: &mut Vec<RxFrame>, now: Instant, memory: &mut M) {
         self.resolve_batch(arrivals, now);
-        // Where they are: moved, each would be put together and read again before it is written.
+        // Updated in place: a frame that is moved would be assembled and read back before it is
+        // stored.
         for arrival in &mut *arrivals {
             self.take(arrival, now, memory);
         }
@@ -145,7 +145,7 @@ impl Switch {
         }
     }
 
-    /// Counts a data frame, learns where it came from, and looks up where it goes.
+    /// Counts a data frame, learns its source address, and looks up its destination.
     #[inline]
     fn resolve(&mut self, arrival: &mut RxFrame, now: Instant) {
         if arrival.kind != Disposition::Data {
@@ -188,8 +188,8 @@ impl Switch {
         }
     }
 
-    /// To one port. Where both ends have cells of their own for it, and its queue no WRED, nothing
-    /// is left to decide.
+    /// Forwards a frame to one port. Where both halves have reserved cells for it, and its queue
+    /// has no WRED, there is nothing left to decide.
     #[inline(always)] // the end of `take`
     fn forward<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, now: Instant, memory: &mut M) {
         let charge = &arrival.charge;
@@ -206,8 +206,8 @@ impl Switch {
         }
     }
 
-    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused, and
-    /// false.
+    /// Forwards a frame to one port: admits it at both halves, applies WRED, charges and queues it.
+    /// Returns false if the frame was dropped.
     #[inline(never)]
     pub(crate) fn forward_by_pools<M: FrameMemory>(
         &mut self,
@@ -220,8 +220,8 @@ impl Switch {
         let charge = &mut arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
-        // Both ends decide before either is charged: what is refused leaves no trace in a watermark and
-        // triggers no PFC.
+        // Both halves decide before either is charged: a rejected frame leaves no trace in a
+        // watermark and triggers no PFC.
         let area = match admit(ingress, egress, charge, &self.pools) {
             Ok(area) => area,
             Err(reason) => {
@@ -246,8 +246,8 @@ impl Switch {
         true
     }
 
-    /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due
-    /// first, then data. True: some of them are to be edited before they are sent
+    /// Appends the frames to transmit on `port` now to `out`, at most `room`: a PFC frame that is
+    /// due first, then data. Returns true if some of them must be edited before they are sent
     /// ([`TxDesc::edit`]).
     #[inline(never)]
     pub fn transmit<M: FrameMemory>(
@@ -271,14 +271,14 @@ impl Switch {
         has_edits
     }
 
-    /// A frame that `transmit` gave out for `port` has left. (If the kernel lost it:
-    /// [`Switch::kernel_lost`].)
+    /// Completes a frame that `transmit` returned for `port` and that has left. For a frame that
+    /// the kernel lost, see [`Switch::kernel_lost`].
     #[inline]
     pub fn complete<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         self.complete_all(port, std::iter::once(frame), now, memory);
     }
 
-    /// Frames that `transmit` gave out for `port` have left, in this order.
+    /// Completes frames that `transmit` returned for `port` and that have left, in this order.
     #[inline(never)]
     pub fn complete_all<M: FrameMemory>(
         &mut self,
@@ -287,14 +287,14 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        // Where it is: an iterator that was just put together word by word and is moved in larger pieces
-        // waits for its stores.
+        // Iterated in place: moving an iterator that was just built would stall on store
+        // forwarding, as it is written by words and read in larger pieces.
         while let Some(charge) = self.complete_some(port, &mut frames, memory) {
             self.update_xoff(charge.port(), charge.priority(), now);
         }
     }
 
-    /// Completes frames up to one whose group must be examined: that is given.
+    /// Completes frames up to the first whose group must be examined, and returns that one.
     #[inline]
     fn complete_some<M: FrameMemory>(
         &mut self,
@@ -318,11 +318,11 @@ impl Switch {
         None
     }
 
-    /// Gives a frame's cells back to its group; its queue has given back its own.
+    /// Releases a frame's cells at its group; its queue has already released its own.
     #[inline]
     pub(crate) fn release(&mut self, charge: &FrameMeta, now: Instant) {
         let port = charge.port();
-        // Thresholds that others have lowered meanwhile are the tick's.
+        // Thresholds that other groups have lowered meanwhile are examined by the tick.
         if self.ingress[port].release(charge, &mut self.pools) {
             self.update_xoff(port, charge.priority(), now);
         }

@@ -1,11 +1,11 @@
-//! XOFF, from a group's use to the frame that tells of it.
+//! XOFF and XON, from a group's buffer use to the PFC frame that advertises its state.
 //!
-//! Rule: a no-drop group is examined when its own use has changed, when what waits in its port's RX
-//! rings has become long or short, and, as long as others can move its threshold, each turn. A
-//! change between XOFF and XON is an event, and is work for its port: it is told before any data
-//! leave. The frame that tells it lies in memory of the switch's own, and is charged no cells.
-//! Source: docs/behavior.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of
-//! [`crate::ingress::priority_group`], when the peer is told that of [`crate::pfc::tx`].
+//! Rule: a no-drop group is examined when its own use changes, when the RX backlog of its port
+//! becomes long or short, and each iteration while other groups can move its threshold. A change
+//! between XOFF and XON is an event and makes PFC pending on the port; the PFC frame leaves before
+//! any data. That frame uses memory of the switch and is charged no cells. Source:
+//! docs/behavior.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of
+//! [`crate::ingress::priority_group`], when a PFC frame is sent that of [`crate::pfc::tx`].
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::header_edit::TxDesc;
@@ -32,7 +32,7 @@ impl Switch {
         }
     }
 
-    /// A frame was refused at ingress for want of room: its sender must stop, whatever its group
+    /// Handles a frame that ingress had no room for: its sender must stop, however much its group
     /// holds.
     #[cold]
     pub(crate) fn starve(&mut self, charge: &FrameMeta, now: Instant) {
@@ -53,8 +53,8 @@ impl Switch {
         self.events.push(now, event);
     }
 
-    /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is
-    /// ingress use, too.
+    /// Updates the RX backlog of `port` after a batch was taken: `waiting` frames remain in the RX
+    /// rings, which is ingress use, too.
     #[inline]
     pub fn observe_rx_backlog(&mut self, port: usize, waiting: u32, now: Instant) {
         if self.ingress[port].observe_rx_rings(waiting) {
@@ -62,7 +62,7 @@ impl Switch {
         }
     }
 
-    /// Whether `port` has, or will have, PFC to send if nothing else happens.
+    /// True if `port` has PFC to send now, or will have if nothing else happens.
     #[inline]
     pub(crate) fn has_pfc_pending(&mut self, port: usize) -> bool {
         if self.pfc_pending.contains(port) && self.ingress[port].pfc_deadline() == Instant::NEVER {
@@ -71,7 +71,7 @@ impl Switch {
         self.pfc_pending.contains(port)
     }
 
-    /// The PFC frame that `port` must send now, if there is one, appended to `out`.
+    /// Appends the PFC frame that `port` must send now, if any, to `out`.
     #[cold]
     pub fn transmit_pfc<M: FrameMemory>(
         &mut self,
@@ -83,7 +83,8 @@ impl Switch {
         if !self.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
             return;
         }
-        // Without memory, which the reserve of `frames_needed` rules out, it stays due.
+        // Without a free chunk, which the reserve of `frames_needed` rules out, the frame stays
+        // due.
         let Some(frame) = memory.alloc() else { return };
         let bytes = memory.bytes_mut(&frame, pause::FRAME_BYTES).first_chunk_mut();
         self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
@@ -91,7 +92,8 @@ impl Switch {
         out.push(TxDesc::new(frame, pause::FRAME_BYTES as u16));
     }
 
-    /// A frame came in spite of XOFF. It may have come as soon as the turn before began.
+    /// Handles a frame received in spite of XOFF. It may have arrived as early as the start of the
+    /// previous iteration.
     #[cold]
     pub(crate) fn resend_xoff(&mut self, port: usize, priority: usize, now: Instant) {
         if self.ingress[port].insist(priority, self.iteration_starts[1].unwrap_or(now)) {
@@ -99,21 +101,23 @@ impl Switch {
         }
     }
 
-    /// How soon some peer must be told again of an XOFF that lasts.
+    /// Returns the shortest refresh interval of any port: how soon a lasting XOFF must be sent
+    /// again.
     pub fn shortest_refresh_ns(&self) -> Nanos {
         let told = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
         told.min().unwrap_or(Nanos::MAX)
     }
 
-    /// A guard sent these PFC frames for `port` while this switch stood still, the last one at
-    /// `at`: what they said is now what its peer was told, whether or not they would be sent by
-    /// today's settings.
+    /// Records PFC frames that a guard sent for `port` while the loop was stalled, the last one at
+    /// `at`. Their contents count as what was advertised to the peer, whether or not the present
+    /// settings would send them.
     pub fn record_guard_pfc(&mut self, port: usize, frames: &PfcCount, at: Instant) {
         self.ingress[port].record_guard_pfc(frames, at);
         self.mark_pfc_pending(self.up.and(Set64::of(port)));
     }
 
-    /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
+    /// Processes a MAC control frame (PFC, PAUSE). Such a frame is never bridged or counted as
+    /// data.
     #[cold]
     pub(crate) fn honor<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
@@ -123,7 +127,7 @@ impl Switch {
             self.mark_pfc_pending(Set64::of(port));
         }
         memory.free(arrival.take_frame());
-        // The tick looks, once for all frames of the turn.
+        // The tick polls the watchdog, once for all frames of the iteration.
         let is_watched = self.egress[port].watchdog().is_on();
         self.watchdog_pending.set(port, is_watched);
     }

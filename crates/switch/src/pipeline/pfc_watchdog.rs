@@ -1,5 +1,5 @@
-//! PFC watchdogs of a whole switch: when each port's is polled, what its verdict changes at both
-//! halves of the port, and the PFC rates that are measured with it.
+//! PFC watchdogs of a whole switch: when each port's watchdog is polled, how its state is applied
+//! to both halves of the port, and the PFC rates that are measured with it.
 //!
 //! The state machine of one priority is in [`crate::pfc::watchdog`], the storms it found in
 //! [`crate::pfc::storm_history`].
@@ -16,8 +16,8 @@ use crate::time::Instant;
 use wire::bitset::{Set8, Set64};
 
 impl Switch {
-    /// Lets all watchdogs look that have something to look at, and counts PFC frames up, if it is
-    /// time.
+    /// Polls all watchdogs that are pending, and measures the PFC rates when their interval is
+    /// over.
     #[cold]
     pub(crate) fn poll_watchdogs<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
         for port in self.watchdog_pending {
@@ -33,7 +33,7 @@ impl Switch {
         }
     }
 
-    /// Lets the watchdog of a port look, and does what it says.
+    /// Polls the watchdog of a port and acts on the result.
     pub(crate) fn watch<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         if !self.egress[port].watchdog().is_on() {
             return;
@@ -46,7 +46,7 @@ impl Switch {
         self.apply_watchdog(port, now, memory);
     }
 
-    /// What the watchdog of a port wants is so from now on.
+    /// Applies the state that the watchdog of a port requires.
     fn apply_watchdog<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         let (in_force, changed) = self.egress[port].apply_watchdog();
         let (settings, percent) = (&self.settings.ports[port], self.settings.usage_percent);
@@ -67,7 +67,7 @@ impl Switch {
         self.next_timer = self.next_timer.min(self.egress[port].watchdog_deadline());
     }
 
-    /// Counts what the watchdog has found, and tells of it.
+    /// Counts a change that the watchdog found, and reports it as an event.
     fn record_storm(&mut self, port: usize, priority: usize, change: Change, now: Instant) {
         let passed = self.storm_traffic(port, priority);
         let action = self.settings.ports[port].watchdog_of(priority).map(|settings| settings.action);
@@ -104,14 +104,14 @@ impl Switch {
         }
     }
 
-    /// What has passed of a priority of a port since the start.
+    /// Returns the traffic of a priority of a port since the start.
     fn storm_traffic(&self, port: usize, priority: usize) -> StormTraffic {
         let (tx_frames, tx_dropped_frames) = self.egress[port].storm_traffic(priority);
         let (rx_frames, rx_dropped_frames) = self.ingress[port].storm_traffic(priority);
         StormTraffic { tx_frames, tx_dropped_frames, rx_frames, rx_dropped_frames }
     }
 
-    /// Restores by hand what waits for it on a port. Gives how many priorities that were.
+    /// Restores priorities of a port that wait for manual recovery. Returns how many there were.
     pub fn recover_storms<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) -> usize {
         let mut recovered = 0;
         for priority in 0..PRIORITIES {
@@ -125,7 +125,7 @@ impl Switch {
         recovered
     }
 
-    /// Turns PFC on again for priorities of a port that had too many storms. Gives how many those
+    /// Enables PFC again for priorities of a port that had too many storms. Returns how many there
     /// were.
     pub fn lift_storm_limit<M: FrameMemory>(
         &mut self,
@@ -143,12 +143,12 @@ impl Switch {
         lifted
     }
 
-    /// The first port of which a storm waits to be restored by hand, and whose watchdog would be
-    /// another by these settings: that may not be before it is restored.
+    /// Returns the first port with a storm that waits for manual recovery and whose watchdog these
+    /// settings would change. Such a change is not allowed before recovery.
     pub fn pending_recovery(&mut self, settings: &SwitchSettings) -> Option<usize> {
         (0..settings.ports.len()).find(|&port| {
             if self.is_vacant(port) || settings.ports[port].is_vacant() {
-                return false; // nobody waits for a port that is not there
+                return false; // a removed port needs no recovery
             }
             let changes = self.settings.ports[port].watchdog != settings.ports[port].watchdog;
             let watchdog = self.egress[port].watchdog();
@@ -156,7 +156,7 @@ impl Switch {
         })
     }
 
-    /// Fills in what both halves of a port know of its storms, and the rates of its PFC frames.
+    /// Fills in what both halves of a port have recorded of its storms, and its PFC rates.
     pub(crate) fn snapshot_storms(&mut self, port: usize, out: &mut PortSnapshot) {
         for (priority, out) in out.priorities.iter_mut().enumerate() {
             let now = self.storm_traffic(port, priority);
@@ -173,7 +173,7 @@ impl Switch {
         }
     }
 
-    /// Counts PFC frames up, if a second is over.
+    /// Measures the PFC rates once a second is over.
     pub(crate) fn count_pfc(&mut self, now: Instant) {
         let nanos = now.since(self.pfc_rates.counted_at);
         if nanos < SECOND {

@@ -1,12 +1,12 @@
-//! The places of ports: a port keeps its place, which is its number, for as long as it is there.
+//! Port slots: a port keeps its slot, which is its number, for as long as it exists.
 //!
-//! Rule: ports come and go with the settings. One that is removed leaves its place vacant, and the
-//! others keep theirs; a port that is added takes a vacant place, or a new one at the end, and is
-//! down until its owner brings it up. It begins with counters, watermarks and averages of its own.
-//! Frames that came in on the port before it and still wait elsewhere stay charged where
-//! they are: until they have left they count as use of the group that has the place now, so that
-//! what every pool holds stays exact. What ports counted that are there no more is kept in one sum,
-//! and conservation goes on holding with it.
+//! Rule: the settings add and remove ports. A removed port leaves its slot vacant, and the others
+//! keep theirs. An added port takes a vacant slot, or a new one at the end, and is down until its
+//! owner brings it up. It starts with its own counters, watermarks and averages. Frames that were
+//! received on the previous port and still wait elsewhere stay charged where they are. Until they
+//! have left they count as use of the group that has the slot now, so that what every pool holds
+//! stays exact. Counters of removed ports are kept in one sum, so that frame conservation still
+//! holds.
 //!
 //! ```text
 //!              settings name a port                 its owner brings it up
@@ -26,29 +26,29 @@ use crate::time::Instant;
 use wire::mac::MacAddr;
 
 impl Switch {
-    /// Places of ports, vacant or not.
+    /// Returns the number of port slots, vacant or not.
     pub fn places(&self) -> usize {
         self.ingress.len()
     }
 
-    /// There is no port at this place.
+    /// True if this slot has no port.
     pub fn is_vacant(&self, port: usize) -> bool {
         self.settings.ports.get(port).is_none_or(|settings| settings.is_vacant())
     }
 
-    /// Ports that these settings have and the switch has not: places that are vacant, or not there
-    /// yet.
+    /// Returns ports of `settings` that the switch does not have: their slots are vacant, or do not
+    /// exist yet.
     pub fn added_by<'s>(&'s self, settings: &'s SwitchSettings) -> impl Iterator<Item = usize> + 's {
         (0..settings.ports.len()).filter(|&port| !settings.ports[port].is_vacant() && self.is_vacant(port))
     }
 
-    /// Ports that the switch has and these settings have not.
+    /// Returns ports that the switch has and `settings` does not.
     pub fn removed_by<'s>(&'s self, settings: &'s SwitchSettings) -> impl Iterator<Item = usize> + 's {
         (0..self.places()).filter(|&port| !self.is_vacant(port) && settings.ports[port].is_vacant())
     }
 
-    /// Puts the ports at their places that settings add. What groups and queues hold of the pools
-    /// has been withdrawn.
+    /// Assigns slots to the ports that `settings` adds. The shared cells of groups and queues have
+    /// already been withdrawn from the pools.
     pub(crate) fn assign_slots(&mut self, settings: &SwitchSettings, now: Instant) {
         let removed = self.removed_by(settings).find(|&port| self.up.contains(port));
         assert!(removed.is_none(), "a port goes down before it is removed: {removed:?}");
@@ -72,7 +72,7 @@ impl Switch {
         }
     }
 
-    /// Notes what the port counted that has left this place.
+    /// Adds the counters of the port that left this slot to the sum of removed ports.
     fn archive_counters(&mut self, port: usize, now: Instant) {
         assert!(self.egress[port].is_empty(), "a place is taken once nothing waits there");
         let mut counted = PortSnapshot::default();
@@ -83,7 +83,7 @@ impl Switch {
 }
 
 impl RemovedPorts {
-    /// One port more, which has counted this.
+    /// Adds the counters of one more removed port.
     pub(crate) fn add(&mut self, counted: &PortSnapshot) {
         self.ports += 1;
         self.received = self.received + counted.received;

@@ -1,10 +1,10 @@
-//! The line of a port: what becomes of frames when it goes down, and when they are not sent.
+//! Link state of a port: what happens to frames when it goes down, and when they are not sent.
 //!
 //! Rule: a port that goes down forgets the addresses learned on it, the pauses of its peer, and
-//! what its peer was told; what waits for it is dropped and counted, and so is what it was given
-//! and did not send. Cells go back as if the frames had left. Whoever is there when it comes up
-//! again is told what is in XOFF. Source: docs/behavior.md, "Invariants", 5;
-//! docs/kernel-behavior.md.
+//! what it advertised to its peer. Frames queued for it are dropped and counted, and so are frames
+//! that were handed to it and not sent. Cells are released as if the frames had left. When the port
+//! comes up, the XOFF state is advertised to the new peer. Source: docs/behavior.md, "Invariants",
+//! 5; docs/kernel-behavior.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
@@ -18,8 +18,7 @@ use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl Switch {
-    /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are
-    /// forgotten.
+    /// Takes a port down: drops and counts the frames queued for it, and forgets its addresses.
     pub fn port_down<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         if !self.up.contains(port) {
             return;
@@ -36,7 +35,7 @@ impl Switch {
         self.events.push(now, Event::PortDown { port });
     }
 
-    /// The port carries frames again, and sends PFC from `mac` from now on (`None`: as before).
+    /// Brings a port up. It sends PFC from `mac` from now on (`None`: as before).
     pub fn port_up(&mut self, port: usize, mac: Option<MacAddr>, now: Instant) {
         if self.up.contains(port) || self.is_vacant(port) {
             return;
@@ -45,16 +44,16 @@ impl Switch {
         if let Some(mac) = mac {
             self.ingress[port].set_mac(mac);
         }
-        self.mark_pfc_pending(Set64::of(port)); // PFC to tell
+        self.mark_pfc_pending(Set64::of(port)); // advertise the XOFF state
         self.events.push(now, Event::PortUp { port });
     }
 
-    /// Drops what waits for a port.
+    /// Drops all frames queued for a port.
     pub fn flush<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         self.flush_queues(port, (FifoSet::ALL, DropReason::PortDown), now, memory);
     }
 
-    /// Drops what waits in some FIFOs of a port.
+    /// Drops the frames in some FIFOs of a port.
     pub(crate) fn flush_queues<M: FrameMemory>(
         &mut self,
         port: usize,
@@ -72,21 +71,22 @@ impl Switch {
         }
     }
 
-    /// The kernel gave back `frames` frames that it did not have, or gave them back twice; the port
-    /// has ignored them.
+    /// Counts `frames` completions of frames that the kernel did not have, or returned twice. The
+    /// port has ignored them.
     pub fn stray_frames(&mut self, port: usize, frames: u64, now: Instant) {
         self.events.push(now, Event::StrayFrames { port, frames });
     }
 
-    /// The kernel or the NIC dropped `frames` more that came in on `port`, having nowhere to put
-    /// them. Told of 0 now and then, too, it makes an event of what none has told of yet.
+    /// Counts `frames` more received frames on `port` that the kernel or the NIC dropped for want
+    /// of a buffer. A call with 0 now and then makes an event of drops not reported yet.
     pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
         if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
             self.events.push(now, Event::KernelDropped { port, frames });
         }
     }
 
-    /// A frame that `transmit` gave out for `port` will never leave: the port was closed.
+    /// Drops a frame that `transmit` returned for `port` and that will never leave, as the port was
+    /// closed.
     pub fn unsent<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         if let Some(charge) = self.store.complete(&frame) {
             self.egress[port].unsent(&charge, &mut self.pools);
@@ -98,8 +98,8 @@ impl Switch {
         memory.free(frame);
     }
 
-    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since
-    /// what peers would send after an XON nobody would forward.
+    /// Prepares the switch to end: every no-drop priority is in XOFF from now on, permanently,
+    /// since frames that peers sent after an XON would not be forwarded.
     pub fn stop(&mut self) {
         for port in self.up {
             self.ingress[port].stop();
@@ -107,8 +107,8 @@ impl Switch {
         }
     }
 
-    /// The switch is about to end: of the frames that came in only control frames are obeyed, data
-    /// are dropped and counted.
+    /// Handles received frames while the switch ends: control frames are honored, data frames are
+    /// dropped and counted.
     pub fn drain_control<M: FrameMemory>(
         &mut self,
         arrivals: &mut Vec<RxFrame>,

@@ -1,14 +1,14 @@
-//! Settings: those that a switch begins with, and others applied while it runs, all together.
+//! Settings: the initial ones, and later ones that are applied atomically while the switch runs.
 //!
-//! Rule: nothing that the switch holds is dropped or moves to another queue. Cells stay charged;
-//! what is reserved, shared or guaranteed of them is worked out again from the new sizes, so a
-//! group or a queue may be over its limit until enough has left. A group that is no longer no-drop
-//! lets its headroom drain and is out of XOFF; pauses of priorities that are no longer no-drop end.
-//! Watermarks and counters go on, and so does whatever has the settings that it had: a port's round
-//! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change
-//! of the maps later frames of their flow may overtake them. Where ports have other VLANs than
-//! before, all learned addresses are forgotten; frames that wait leave with the tags that they were
-//! given. Ports that are new, or no longer there, are [`crate::pipeline::port_slots`]' matter.
+//! Rule: no frame that the switch holds is dropped or moves to another queue. Cells stay charged,
+//! and their division into reserved, guaranteed and shared is computed again from the new sizes. A
+//! group or a queue may therefore be over its limit until enough frames have left. A group that is
+//! no longer no-drop lets its headroom drain and leaves XOFF; pauses of priorities that are no
+//! longer no-drop end. Watermarks and counters go on, and so does all state whose settings did not
+//! change: the round of a port's scheduler, the rate of a queue. Queued frames stay in their queue,
+//! so after a change of the maps later frames of their flow may overtake them. Where the VLANs of
+//! ports change, all learned addresses are forgotten; queued frames leave with the tags that they
+//! were given. Ports that are added or removed are handled by [`crate::pipeline::port_slots`].
 //! Source: docs/behavior.md, "Reload"; docs/references.md, "H3C reference" (Managing data buffers:
 //! `buffer apply`).
 
@@ -32,8 +32,8 @@ use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl Switch {
-    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of
-    /// a memory that grows, those at the start). Port i sends PFC from `macs[i]`.
+    /// Makes a switch whose ports are all up, with `memory_frames` frames of memory, numbered from
+    /// 0 (of a memory that grows, the initial ones). Port i sends PFC from `macs[i]`.
     ///
     /// # Panics
     /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the
@@ -80,23 +80,22 @@ impl Switch {
         switch
     }
 
-    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit
-    /// with it.
+    /// Sets the longest frame that fits the memory. A frame must fit with the tag that it gets.
     pub fn set_frame_room(&mut self, room: MaxFrame) {
         self.max_frame = room;
     }
 
-    /// What memory has room for.
+    /// Returns the longest frame that fits the memory.
     pub fn frame_room(&self) -> MaxFrame {
         self.max_frame
     }
 
-    /// Other settings from now on.
+    /// Applies other settings.
     ///
     /// # Panics
-    /// If there are fewer places of ports than there were, or more than [`MAX_PORTS`], if one that
-    /// becomes vacant is still up, or if cells are of another size than those that the switch
-    /// was made with. The bridge table keeps the size that it was made with.
+    /// If there are fewer port slots than before, or more than [`MAX_PORTS`], if a port whose slot
+    /// becomes vacant is still up, or if the cell size differs from the one that the switch was
+    /// made with. The FDB keeps its initial size.
     pub fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
         let places = settings.ports.len();
         assert!((self.ingress.len()..=MAX_PORTS).contains(&places), "a switch keeps its places of ports");
@@ -126,15 +125,16 @@ impl Switch {
             || self.settings.alarms != settings.alarms
             || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
         self.settings.clone_from(settings);
-        self.next_timer = Instant::default(); // watchdogs look at what they are told now
+        self.next_timer = Instant::default(); // watchdogs read their new settings now
         if other_alarms {
             self.set_alarms();
         }
-        // PFC to tell, or a pause that has ended
+        // PFC may have to be sent, or a pause may have ended.
         (self.tx_pending, self.pfc_pending) = (self.tx_pending.with(self.up), self.pfc_pending.with(self.up));
     }
 
-    /// Where a port has other VLANs than before, what was learned was of those it had.
+    /// Forgets what was learned where the VLANs of a port change, since it belonged to the old
+    /// VLANs.
     fn apply_vlans(&mut self, ports: &[PortSettings]) {
         self.vlans = VlanTable::of(ports);
         self.make_room_for_tags();
@@ -145,7 +145,7 @@ impl Switch {
         }
     }
 
-    /// Where ports have VLANs, it is remembered what becomes of the tags of frames that wait.
+    /// Makes room for the tag edits of queued frames, where ports have VLANs.
     fn make_room_for_tags(&mut self) {
         if self.vlans.is_some() {
             self.store.make_room_for_tags();

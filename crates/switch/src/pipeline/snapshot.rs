@@ -1,5 +1,5 @@
-//! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, which
-//! port has something to do.
+//! Queries of the owner of a switch beside the frame path: snapshots, watermarks, and the ports
+//! that have work.
 
 use crate::buffer::pool::Pool;
 use crate::frame::meta::FdbKey;
@@ -13,34 +13,33 @@ use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl Switch {
-    /// Ports that may have something to send, as a mask.
+    /// Returns the ports that may have frames to transmit, as a mask.
     #[inline]
     pub fn ports_with_work(&self) -> u64 {
         self.tx_pending.bits()
     }
 
-    /// Ports that must send a PFC frame now.
+    /// Returns the ports that must send a PFC frame now.
     #[inline]
     pub fn ports_with_pfc(&self, now: Instant) -> Set64 {
         let is_due = |port: &usize| self.ingress[*port].pfc_is_due(now);
         self.tx_pending.and(self.pfc_pending).into_iter().filter(is_due).collect()
     }
 
-    /// Ports, as a mask, whose work was added to since the last call: only these have anything to
-    /// send that they had not before, unless a time has come that [`Switch::deadline_of`] gave.
+    /// Returns the ports, as a mask, that became pending since the last call. Only these have new
+    /// frames to transmit, unless a time has come that [`Switch::deadline_of`] gave.
     #[inline]
     pub fn take_newly_pending(&mut self) -> u64 {
         std::mem::take(&mut self.newly_pending).bits()
     }
 
-    /// An entry of the bridge table that stays as it is, whatever is learned, and however long it
-    /// is not seen.
+    /// Adds a static entry to the FDB. Learning does not change it and it does not age out.
     pub fn set_static(&mut self, address: impl Into<StaticAddress>, port: usize) {
         self.bridge.set_static(entry_of(&address.into()), port);
     }
 
-    /// The static entries that the settings of `ports` ask for, and none that only those in force
-    /// until now did.
+    /// Sets the static entries that the settings of `ports` require, and removes entries that only
+    /// the previous settings required.
     pub(crate) fn set_static_addresses(&mut self, ports: &[PortSettings]) {
         for address in self.settings.ports.iter().flat_map(|port| &port.static_addresses) {
             self.bridge.forget_static(entry_of(address));
@@ -50,43 +49,44 @@ impl Switch {
         }
     }
 
-    /// An entry of the bridge table as if a frame from `mac` had come in on `port` at `now`.
+    /// Adds an entry to the FDB as if a frame from `mac` had been received on `port` at `now`.
     pub fn set_learned(&mut self, mac: MacAddr, port: usize, now: Instant) {
         self.bridge.learn(FdbKey::of(mac), port, now);
     }
 
-    /// The settings that are in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> &SwitchSettings {
         &self.settings
     }
 
-    /// The port carries frames.
+    /// True if the port carries frames.
     pub fn is_up(&self, port: usize) -> bool {
         self.up.contains(port)
     }
 
-    /// Holds a port's transmission, or lets it go on: nothing but PFC leaves a port on hold. For
-    /// tests.
+    /// Holds a port's transmission, or releases it: a port on hold sends only PFC. For tests.
     pub fn hold(&mut self, port: usize, on_hold: bool) {
         self.egress[port].hold(on_hold);
     }
 
-    /// Frames that the switch holds: queued, or handed out and not completed (checks only: slow).
+    /// Returns the number of frames that the switch holds: queued, or handed out and not completed.
+    /// For checks only, as it is slow.
     pub fn frames_held(&self) -> usize {
         self.store.count()
     }
 
-    /// Frames of the memory, free or not.
+    /// Returns the number of frames of the memory, free or not.
     pub fn memory_frames(&self) -> usize {
         self.store.memory_frames()
     }
 
-    /// Whether the switch has frame number `index`: queued, or handed out and not completed.
+    /// True if the switch holds frame number `index`: queued, or handed out and not completed.
     pub fn has_frame(&self, index: usize) -> bool {
         self.store.has(index)
     }
 
-    /// Bytes of the data frame of number `index`, without FCS; 0 if the switch has none.
+    /// Returns the bytes of data frame number `index`, without FCS; 0 if the switch does not hold
+    /// it.
     pub fn frame_len(&self, index: usize) -> u16 {
         self.store.len_of(index)
     }
@@ -96,26 +96,28 @@ impl Switch {
         self.events.drain()
     }
 
-    /// One watermark of every group, queue and pool begins again.
+    /// Resets one watermark of every group, queue and pool.
     pub fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.ingress.iter_mut().for_each(|ingress| ingress.mark_watermarks(mark));
         self.egress.iter_mut().for_each(|egress| egress.mark_watermarks(mark));
         self.pools.mark(mark);
     }
 
-    /// What a priority group holds and has counted; its peaks since it was last read begin again.
+    /// Returns the levels and counters of a priority group, and resets its peaks since the last
+    /// read.
     pub fn read_group(&mut self, port: usize, priority: usize) -> GroupSnapshot {
         let snapshot = self.ingress[port].group(priority, &self.pools);
         self.ingress[port].mark_group(priority);
         snapshot
     }
 
-    /// Free cells of each service pool at ingress: what dynamic thresholds of groups are a part of.
+    /// Returns the free cells of each ingress service pool, which dynamic thresholds of groups are
+    /// a fraction of.
     pub fn free_cells(&self) -> [u32; POOLS] {
         self.pools.ingress.each_ref().map(Pool::free_cells)
     }
 
-    /// Fills `snapshot` with all that the switch counts; reuses its memory, so that a second call
+    /// Fills `snapshot` with all counters and levels. Its memory is reused, so that a second call
     /// allocates nothing.
     pub fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
         snapshot.at_ns = now.0;
@@ -148,7 +150,7 @@ impl Switch {
     }
 }
 
-/// What VLANs a port has. Nothing is done for one without.
+/// Fills in the VLANs of a port. Does nothing for a port without any.
 fn snapshot_vlans(vlan: &VlanSettings, out: &mut PortSnapshot) {
     out.pvid = vlan.pvid().map(u32::from);
     out.vlan_mode.clear();
@@ -159,7 +161,7 @@ fn snapshot_vlans(vlan: &VlanSettings, out: &mut PortSnapshot) {
     }
 }
 
-/// What the bridge table calls an address.
+/// Returns the FDB key of a static address.
 fn entry_of(address: &StaticAddress) -> FdbKey {
     FdbKey::of(address.mac).in_vlan(address.vid)
 }

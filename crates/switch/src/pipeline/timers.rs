@@ -1,9 +1,9 @@
-//! What is due though no frame moves, and when.
+//! Timers: what is due without a frame moving, and when.
 //!
-//! Rule: once a turn the owner calls [`Switch::tick`]; an owner that would sleep asks when it must
-//! be back. Due are PFC frames, the end of a pause, a line or a rate that is free again, watchdogs,
-//! thresholds that others moved, aging, alarms, and events that were held back. Source: docs/
-//! architecture.md, "The way of a frame".
+//! Rule: the owner calls [`Switch::tick`] once per iteration. Before it sleeps, it asks for the
+//! next deadline. Deadlines are those of PFC frames, the end of a pause, a link or a rate limiter
+//! that is free again, watchdogs, thresholds that other groups moved, aging, alarms, and events
+//! that were deferred. Source: docs/architecture.md, "The way of a frame".
 
 use crate::frame::memory::FrameMemory;
 use crate::monitor::event::Event;
@@ -12,14 +12,14 @@ use crate::time::Instant;
 use wire::bitset::Set64;
 
 impl Switch {
-    /// Frames wait for a port.
+    /// Marks a port that has queued frames.
     #[inline]
     pub(crate) fn mark_data_pending(&mut self, port: usize) {
         self.tx_pending = self.tx_pending.with(Set64::of(port));
         self.newly_pending = self.newly_pending.with(Set64::of(port));
     }
 
-    /// Ports have PFC to send, or what waits for them has been set free.
+    /// Marks ports that have PFC to send, or whose queued frames may leave again.
     #[inline]
     pub(crate) fn mark_pfc_pending(&mut self, ports: Set64) {
         self.tx_pending = self.tx_pending.with(ports);
@@ -27,14 +27,14 @@ impl Switch {
         self.pfc_pending = self.pfc_pending.with(ports);
     }
 
-    /// A turn begins, in which everything is taken that has come in.
+    /// Begins an iteration, in which all received frames are taken.
     #[inline]
     pub fn begin_turn(&mut self, now: Instant) {
         self.iteration_starts = [Some(now), self.iteration_starts[0]];
     }
 
-    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs,
-    /// aging. Once a turn.
+    /// Does what is due at `now` without a frame moving: dynamic thresholds that other groups
+    /// moved, watchdogs, aging. Called once per iteration.
     pub fn tick<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
         if now >= self.next_timer || !self.watchdog_pending.is_empty() {
             self.poll_watchdogs(now, memory);
@@ -64,28 +64,28 @@ impl Switch {
         }
     }
 
-    /// Whether [`Switch::tick`] has something to look at when frames move: thresholds that move
-    /// with what others hold, paused queues that a watchdog waits for.
+    /// True if [`Switch::tick`] has something to check when frames move: thresholds that depend on
+    /// what other groups hold, or paused queues that a watchdog observes.
     pub fn is_watching(&self) -> bool {
         !self.pfc_recheck.is_empty() || !self.watchdog_pending.is_empty()
     }
 
-    /// When `transmit` or `tick` next has something to do if no frame moves before;
-    /// [`Instant::NEVER`]: nothing.
+    /// Returns when `transmit` or `tick` next has work if no frame moves before; [`Instant::NEVER`]
+    /// if never.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
         let of_ports = self.tx_pending.into_iter().map(|port| self.deadline_of(port, now)).min();
         of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
     }
 
-    /// When PFC next must leave some port if nothing happens before: an XOFF that lasts is
-    /// repeated, or an XON. [`Instant::NEVER`]: none is in force.
+    /// Returns when PFC must next leave some port if nothing happens before: an XOFF that lasts is
+    /// repeated, or an XON. [`Instant::NEVER`] if none is in force.
     pub fn next_pfc_deadline(&self) -> Instant {
         let deadlines = self.tx_pending.into_iter().map(|port| self.ingress[port].pfc_wake_at());
         deadlines.min().unwrap_or(Instant::NEVER)
     }
 
-    /// When `transmit` next has something to do for `port` if no frame moves before;
-    /// [`Instant::NEVER`]: nothing.
+    /// Returns when `transmit` next has work for `port` if no frame moves before;
+    /// [`Instant::NEVER`] if never.
     pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {
         if !self.tx_pending.contains(port) {
             return Instant::NEVER;
@@ -93,8 +93,7 @@ impl Switch {
         self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
     }
 
-    /// When [`Switch::tick`] has something to do though no frame moves; [`Instant::NEVER`]:
-    /// nothing.
+    /// Returns when [`Switch::tick`] has work without a frame moving; [`Instant::NEVER`] if never.
     pub fn due_at(&self) -> Instant {
         if self.settings.wants_waking() { self.next_timer } else { Instant::NEVER }
     }

@@ -4,11 +4,11 @@ use super::limits::{POOLS, PRIORITIES};
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// How far apart alarms of one place are at the least unless something else is set:
-/// docs/references.md, "H3C reference" (Configuring alarm thresholds).
+/// Default minimum interval between alarms of one source: docs/references.md, "H3C reference"
+/// (Configuring alarm thresholds).
 pub const ALARM_INTERVAL_NS: Nanos = 5_000_000_000;
 
-/// What there are alarms of.
+/// Buffer region or drops that an alarm watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AlarmKind {
     /// Use of priority groups outside headroom, and of the pools at ingress.
@@ -17,21 +17,20 @@ pub enum AlarmKind {
     Egress,
     /// Use of headroom, of groups and its pool.
     Headroom,
-    /// Frames that were dropped.
+    /// Dropped frames.
     Drop,
 }
 
 /// Alarms of the whole switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlarmSettings {
-    /// By [`AlarmKind`]: how far apart alarms of one place are at the least; `None`: there are
-    /// none.
+    /// Minimum interval between alarms of one source, by [`AlarmKind`]; `None` if the kind is off.
     pub interval_ns: [Option<Nanos>; 4],
-    /// Percent of each service pool as ingress sees it.
+    /// Thresholds of the service pools at ingress, in percent.
     pub ingress_pool_percent: [u8; POOLS],
-    /// … as egress sees it.
+    /// Thresholds of the service pools at egress, in percent.
     pub egress_pool_percent: [u8; POOLS],
-    /// Percent of the headroom pool.
+    /// Threshold of the headroom area, in percent of its size.
     pub headroom_pool_percent: u8,
 }
 
@@ -47,25 +46,25 @@ impl Default for AlarmSettings {
 }
 
 impl AlarmSettings {
-    /// How far apart the alarms of a kind are at the least; `None`: there are none.
+    /// Returns the minimum interval between alarms of a kind; `None` if the kind is off.
     pub fn interval_ns(&self, kind: AlarmKind) -> Option<Nanos> {
         self.interval_ns[kind as usize]
     }
 
-    /// `percent` if there are alarms of this kind, else none.
+    /// Returns `percent` if this kind is on, else 0.
     pub(crate) fn percent(&self, kind: AlarmKind, percent: u8) -> u8 {
         if self.interval_ns(kind).is_some() { percent } else { 0 }
     }
 }
 
-/// Alarm thresholds of a port, in percent of what each place is allowed.
+/// Alarm thresholds of a port, in percent of the limit of each source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortAlarmSettings {
-    /// Of each priority group, outside headroom.
+    /// Thresholds of each priority group, outside headroom.
     pub ingress_percent: [u8; PRIORITIES],
-    /// Of the headroom of each priority group.
+    /// Thresholds of the headroom of each priority group.
     pub headroom_percent: [u8; PRIORITIES],
-    /// Of each queue.
+    /// Thresholds of each queue.
     pub egress_percent: [u8; PRIORITIES],
 }
 

@@ -1,4 +1,4 @@
-//! The buffer memory: areas, service pools, thresholds of groups, and what a queue owns.
+//! Buffer settings: areas, service pools, thresholds of groups, and guaranteed cells of queues.
 
 use super::limits::POOLS;
 use serde::{Deserialize, Serialize};
@@ -8,48 +8,48 @@ use serde::{Deserialize, Serialize};
 pub struct BufferSettings {
     /// Bytes of one cell; real chips have 208, 254 or 256.
     pub cell_bytes: u32,
-    /// All cells.
+    /// Size of the whole buffer memory.
     pub total_cells: u32,
     /// Cells set aside for what is reserved (ingress) and guaranteed (egress).
     pub fixed_cells: u32,
-    /// The headroom pool.
+    /// Size of the headroom pool.
     pub headroom_cells: u32,
-    /// Share of each service pool in the shared area as ingress sees it, in percent.
+    /// Share of each service pool at ingress in the shared area, in percent.
     pub ingress_pool_percent: [u8; POOLS],
-    /// … and as egress sees it.
+    /// Share of each service pool at egress in the shared area, in percent.
     pub egress_pool_percent: [u8; POOLS],
-    /// Sizes of service pools at ingress that are so many cells, whatever the share.
+    /// Sizes in cells of service pools at ingress; they override the share.
     pub ingress_pool_cells: [Option<u32>; POOLS],
-    /// … and at egress, where they may be more than the shared area: what ingress holds elsewhere
-    /// waits in queues, too.
+    /// Sizes in cells of service pools at egress, which may exceed the shared area: frames that
+    /// ingress charged to other areas are also in queues.
     pub egress_pool_cells: [Option<u32>; POOLS],
-    /// Use of each pool at ingress from which on its no-drop groups are in XOFF.
+    /// Pause threshold of each pool at ingress: use at which its no-drop groups are in XOFF.
     pub pause_cells: [Option<u32>; POOLS],
 }
 
-/// All of the shared area in pool 0, the default: docs/references.md, "H3C reference" (Managing
-/// data buffers).
+/// The whole shared area in pool 0, the default: docs/references.md, "H3C reference" (Managing data
+/// buffers).
 pub const ALL_IN_POOL_0: [u8; POOLS] = [100, 0, 0, 0];
 
 impl BufferSettings {
-    /// Cells that all groups and queues compete for.
+    /// Returns the cells that all groups and queues compete for.
     pub fn shared_cells(&self) -> u32 {
         self.total_cells.saturating_sub(self.fixed_cells).saturating_sub(self.headroom_cells)
     }
 
-    /// The sizes of the service pools at ingress.
+    /// Returns the sizes of the service pools at ingress.
     pub fn ingress_pools(&self) -> [u32; POOLS] {
         self.pools(self.ingress_pool_percent, self.ingress_pool_cells)
     }
 
-    /// The sizes of the service pools at egress.
+    /// Returns the sizes of the service pools at egress.
     pub fn egress_pools(&self) -> [u32; POOLS] {
         self.pools(self.egress_pool_percent, self.egress_pool_cells)
     }
 
-    /// The shared area divided into pools by `percent`, but for those that have `sizes`; what
-    /// rounding leaves over is pool 0's, if it has any, and it has no more than the others
-    /// leave.
+    /// Divides the shared area into pools by `percent`, except pools with an entry in `sizes`. The
+    /// rounding remainder goes to pool 0, if that has a share, and is limited to what the other
+    /// pools leave.
     fn pools(&self, percent: [u8; POOLS], sizes: [Option<u32>; POOLS]) -> [u32; POOLS] {
         let shared = u64::from(self.shared_cells());
         let part = |percent: u64| (shared * percent / 100) as u32;
@@ -68,8 +68,8 @@ impl BufferSettings {
 }
 
 impl Default for BufferSettings {
-    /// 128 Ki cells of 256 bytes and a headroom pool of 12288, as an H3C S6850 has them; an eighth
-    /// of the memory fixed: docs/behavior.md, "Areas and pools".
+    /// Returns 128 Ki cells of 256 bytes and a headroom pool of 12288, as in an H3C S6850; an
+    /// eighth of the memory is fixed: docs/behavior.md, "Areas and pools".
     fn default() -> Self {
         Self {
             cell_bytes: 256,
@@ -85,27 +85,28 @@ impl Default for BufferSettings {
     }
 }
 
-/// Thresholds of one priority group (port, 802.1p priority), in cells. What every frame needs comes
-/// first.
+/// Thresholds of one priority group (port, 802.1p priority), in cells. Fields that every frame
+/// needs come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)]
 pub struct GroupSettings {
-    /// When the peer is told to stop; for a lossy group, when frames drop.
+    /// XOFF threshold of a no-drop group; drop threshold of a lossy group.
     pub xoff: Threshold,
-    /// Cells that are the group's own.
+    /// Cells reserved for the group.
     pub reserved_cells: u32,
     /// Service pool of its shared cells.
     pub pool: u8,
-    /// XON once shared use has come down by this much below the XOFF threshold …
+    /// XON once shared use is this much below the XOFF threshold, or down to `resume_cells`.
     pub xon_offset_cells: u32,
-    /// … or to this, whichever is more.
+    /// Shared use that also permits XON; the higher of the two limits counts.
     pub resume_cells: u32,
-    /// Most cells of the headroom pool; only no-drop groups use them.
+    /// Maximum cells of the headroom pool; only no-drop groups use them.
     pub headroom_cells: u32,
 }
 
 impl GroupSettings {
-    /// The defaults by speed of docs/references.md, "H3C reference" (table 7, R6616 and later).
+    /// Returns the defaults by speed of docs/references.md, "H3C reference" (table 7, R6616 and
+    /// later).
     pub fn default_for(speed_bps: u64) -> Self {
         let headroom_cells = match speed_bps {
             0..=10_000_000_000 => 100,
@@ -124,7 +125,7 @@ impl GroupSettings {
         }
     }
 
-    /// A group that is not no-drop: nothing reserved, and all that its pool has left.
+    /// Returns the thresholds of a lossy group: nothing reserved, and all free cells of its pool.
     pub fn lossy() -> Self {
         Self {
             pool: 0,
@@ -140,21 +141,21 @@ impl GroupSettings {
 /// A limit on the shared cells of a group or a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Threshold {
-    /// So many cells.
+    /// A fixed number of cells.
     Static(u32),
-    /// alpha × the free cells of the shared pool.
+    /// A ratio, alpha, of the free cells of the shared pool.
     Dynamic(Alpha),
 }
 
-/// The ratio of a dynamic threshold: 2^exponent, from 1/128 to 8.
+/// Ratio of a dynamic threshold: 2^exponent, from 1/128 to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alpha {
     exponent: i8,
 }
 
 impl Alpha {
-    /// The alpha of a percentage of docs/references.md, "H3C reference" (table 6). Above 100 counts
-    /// as 100.
+    /// Returns the alpha of a percentage of docs/references.md, "H3C reference" (table 6). Values
+    /// above 100 count as 100.
     pub fn from_percent(percent: u8) -> Self {
         let exponent = match percent {
             0 => -7,
@@ -172,14 +173,14 @@ impl Alpha {
         Self { exponent }
     }
 
-    /// 2^`exponent`, from 1/128 to 8 (SONiC's `dynamic_th`); `None`: there is no such alpha.
+    /// Returns 2^`exponent`, from 1/128 to 8 (SONiC's `dynamic_th`); `None` out of range.
     pub fn from_exponent(exponent: i8) -> Option<Self> {
         (-7..=3).contains(&exponent).then_some(Self { exponent })
     }
 
-    /// What each of `groups` groups with this alpha settles at when all compete for a pool of
-    /// `total_cells`, rounded down: total · α / (1 + groups · α); docs/references.md, "H3C
-    /// reference" (Back pressure frame triggering threshold).
+    /// Returns the cells at which each of `groups` groups with this alpha settles when all compete
+    /// for a pool of `total_cells`, rounded down: total · α / (1 + groups · α); docs/references.md,
+    /// "H3C reference" (Back pressure frame triggering threshold).
     pub fn settles_at(self, total_cells: u32, groups: u32) -> u32 {
         // With α = a / 128 the share is a / (128 + groups · a).
         let a = 1_u64 << (self.exponent + 7);
@@ -189,7 +190,7 @@ impl Alpha {
     /// The largest alpha: 8.
     pub const MAX: Alpha = Alpha { exponent: 3 };
 
-    /// alpha × `free_cells`, rounded down.
+    /// Returns alpha × `free_cells`, rounded down.
     #[inline]
     pub fn of(self, free_cells: u32) -> u32 {
         if self.exponent >= 0 {
@@ -201,7 +202,7 @@ impl Alpha {
 }
 
 impl Threshold {
-    /// The limit in cells, in a pool that has so many free ones.
+    /// Returns the limit in cells, in a pool with `free_cells` free.
     #[inline]
     pub fn cells(self, free_cells: u32) -> u32 {
         match self {
@@ -211,12 +212,12 @@ impl Threshold {
     }
 }
 
-/// The cells of the fixed area that are a queue's own.
+/// Cells of the fixed area that are guaranteed to a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Guaranteed {
-    /// This share of the fixed area, which all ports' queues of this number divide evenly, in
-    /// percent (13 by default).
+    /// Share of the fixed area, which all ports' queues of this number divide evenly, in percent
+    /// (13 by default).
     Percent(u8),
-    /// So many.
+    /// A number of cells.
     Cells(u32),
 }

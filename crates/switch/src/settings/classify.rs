@@ -1,4 +1,4 @@
-//! What received frames are treated as, and what frames that leave are marked with.
+//! Classification of received frames, and remarking of frames that leave.
 
 use super::limits::{DSCPS, PRIORITIES};
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,12 @@ pub const DEFAULT_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [2, 0, 1, 3, 4, 5, 6, 7];
 /// The map of docs/references.md, "Huawei DCB" (table 10-10): one to one.
 pub const HUAWEI_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// What received frames are treated as: see [`crate::forwarding::classifier`].
+/// Classification of received frames: see [`crate::forwarding::classifier`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifySettings {
-    /// Which priority of a frame counts.
+    /// Field of a frame that gives its priority.
     pub trust: Trust,
-    /// 802.1p priority of frames without the field that is trusted, and of all frames where nothing
-    /// is.
+    /// 802.1p priority of frames without the trusted field, and of all frames without trust.
     pub port_priority: u8,
     /// 802.1p priority → local precedence, which is the queue.
     pub dot1p_to_queue: [u8; PRIORITIES],
@@ -33,7 +32,7 @@ pub struct ClassifySettings {
     /// Drop level of a tagged frame whose drop eligible indicator is set, if that is higher than
     /// the map's.
     pub dei_drop_level: DropLevel,
-    /// The policy: 802.1p priority in the frame's tag → local precedence. It wins over the maps.
+    /// The policy: 802.1p priority in the frame's tag → local precedence. It overrides the maps.
     pub policy: [Option<u8>; PRIORITIES],
 }
 
@@ -55,12 +54,12 @@ impl Default for ClassifySettings {
     }
 }
 
-/// Which priority of a received frame counts.
+/// Field of a received frame that gives its priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trust {
-    /// The 802.1p priority of the outermost tag; the port priority when there is none.
+    /// The 802.1p priority of the outermost tag; the port priority for untagged frames.
     Dot1p,
-    /// The DSCP of IPv4 and IPv6 packets; the port priority for all else.
+    /// The DSCP of IPv4 and IPv6 packets; the port priority for all other frames.
     Dscp,
     /// The 802.1p priority of the frame inside a VXLAN packet, where that has a tag; else as
     /// `Dot1p`.
@@ -69,30 +68,30 @@ pub enum Trust {
     None,
 }
 
-/// How readily a frame is dropped (drop level, or color). WRED tells them apart.
+/// Drop level, or color: the precedence of drops, which selects the WRED curve.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum DropLevel {
-    /// Level 0: last.
+    /// Level 0, dropped last.
     #[default]
     Green,
     /// Level 1.
     Yellow,
-    /// Level 2: first.
+    /// Level 2, dropped first.
     Red,
 }
 
 impl DropLevel {
-    /// The level of a number from 0 to 2.
+    /// Returns the level of a number from 0 to 2.
     pub fn from_number(number: u8) -> Option<Self> {
         [DropLevel::Green, DropLevel::Yellow, DropLevel::Red].get(usize::from(number)).copied()
     }
 }
 
-/// What frames that leave are marked with; by default they leave as they came.
+/// Remarking of frames that leave; by default they leave unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RewriteSettings {
-    /// Local precedence → 802.1p priority of the outermost tag; frames without tag get none.
+    /// Local precedence → 802.1p priority of the outermost tag; untagged frames stay untagged.
     pub dot1p: Option<[u8; PRIORITIES]>,
     /// Local precedence → DSCP of IPv4 and IPv6 packets.
     pub dscp: Option<[u8; PRIORITIES]>,

@@ -1,5 +1,4 @@
-//! What leaves, when, and how congestion is told: WRED and ECN, rates, and how the queues of a port
-//! share it.
+//! Congestion settings of egress: WRED and ECN, rate limits, and how the queues of a port share it.
 
 use super::limits::PRIORITIES;
 use serde::{Deserialize, Serialize};
@@ -11,15 +10,16 @@ pub const DEFAULT_WEIGHTS: [u8; PRIORITIES] = [1, 2, 3, 4, 5, 9, 13, 15];
 /// docs/behavior.md, "WRED and ECN".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WredSettings {
-    /// The average moves by 1 / 2^exponent of the way to the length (0–15); 0: it is the length.
+    /// Weight of the average: each update moves it by 1 / 2^exponent of the difference (0–15); 0
+    /// disables averaging.
     pub exponent: u8,
-    /// ECN-capable frames are marked instead of dropped.
+    /// True if ECN-capable frames are marked instead of dropped.
     pub ecn: bool,
-    /// When they are.
+    /// Point at which frames are marked.
     pub mark_at: EcnMarkPoint,
-    /// On a no-drop queue with ECN, frames that are not capable drop.
+    /// True if Not-ECT frames are dropped on a no-drop queue with ECN.
     pub drop_not_ect: bool,
-    /// By drop level: green, yellow, red.
+    /// Curves by drop level: green, yellow, red.
     pub curves: [WredProfile; 3],
 }
 
@@ -36,32 +36,32 @@ impl Default for WredSettings {
     }
 }
 
-/// When a frame is marked.
+/// Point at which a frame is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EcnMarkPoint {
-    /// When it joins the queue.
+    /// On entering the queue.
     Enqueue,
-    /// When it leaves it.
+    /// On leaving the queue.
     Dequeue,
 }
 
-/// The line by which frames of one drop level are picked.
+/// WRED curve of one drop level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WredProfile {
-    /// Up to here none.
+    /// Average length up to which no frame is picked.
     pub low_cells: u32,
-    /// Above this all; at least `low_cells`.
+    /// Average length above which every frame is picked; at least `low_cells`.
     pub high_cells: u32,
-    /// Share that is picked at `high_cells`.
+    /// Share of frames picked at `high_cells`.
     pub probability_percent: u8,
 }
 
-/// A rate that a queue or a scheduler group keeps.
+/// Rate limit of a port, a queue or a scheduler group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
-    /// Bit/s of the line.
+    /// Rate on the wire, in bit/s.
     pub bps: u64,
-    /// Bytes that may leave at once after idle time; `None`: what the rate carries in 4 ms.
+    /// Bytes that may leave at once after idle time; `None` for what the rate carries in 4 ms.
     pub burst_bytes: Option<u64>,
 }
 
@@ -75,46 +75,46 @@ pub struct ScheduleSettings {
 /// Queues that are scheduled together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulerGroup {
-    /// What the group is called.
+    /// Group name.
     pub name: String,
-    /// Bit q: queue q.
+    /// Queues as a mask: bit q for queue q.
     pub queues: u8,
     /// Groups of a lower number go first.
     pub rank: u8,
     /// Share among the groups of the rank; at least 1.
     pub weight: u32,
-    /// How its queues share what it gets.
+    /// Discipline among its queues.
     pub inside: GroupDiscipline,
-    /// The rate that it keeps; `None`: no limit of its own.
+    /// Rate limit of the group; `None` if unlimited.
     pub rate: Option<Rate>,
 }
 
-/// How the queues of a group share what it gets; weights are by queue and at least 1.
+/// Discipline among the queues of a group; weights are by queue and at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupDiscipline {
-    /// The highest number first.
+    /// Strict priority: the highest queue number first.
     Strict,
     /// In proportion to the weights, counted in bytes.
     WeightedByBytes([u8; PRIORITIES]),
-    /// … counted in frames.
+    /// In proportion to the weights, counted in frames.
     WeightedByFrames([u8; PRIORITIES]),
 }
 
 impl SchedulerGroup {
-    /// A group without queues yet, and without a rate.
+    /// Makes a group without queues and without a rate limit.
     pub fn new(name: impl Into<String>, rank: u8, weight: u32, inside: GroupDiscipline) -> Self {
         Self { name: name.into(), queues: 0, rank, weight, inside, rate: None }
     }
 
-    /// … with these queues.
+    /// Sets the queues of the group.
     pub fn of(self, queues: u8) -> Self {
         Self { queues, ..self }
     }
 }
 
 impl ScheduleSettings {
-    /// The SP group before WRR group 1 before WRR group 2, by masks of queues; a group without
-    /// queues is left out.
+    /// Makes the SP group before WRR group 1 before WRR group 2, by masks of queues. A group
+    /// without queues is omitted.
     pub fn sp_wrr(sp: u8, wrr1: u8, wrr2: u8, weighted: GroupDiscipline) -> Self {
         let groups = [
             SchedulerGroup::new("sp", 0, 1, GroupDiscipline::Strict).of(sp),
@@ -124,9 +124,9 @@ impl ScheduleSettings {
         Self { groups: groups.into_iter().filter(|group| group.queues != 0).collect() }
     }
 
-    /// The ETS of docs/references.md, "Huawei DCB" (table 10-12): group 0 (LAN) of queues 0, 1, 2,
-    /// 4, 5 and group 1 (SAN) of queue 3 with half of the bandwidth each; group 15 (IPC) of
-    /// queues 6 and 7 before both.
+    /// Returns the ETS of docs/references.md, "Huawei DCB" (table 10-12): group 0 (LAN) of queues
+    /// 0, 1, 2, 4, 5 and group 1 (SAN) of queue 3 with half of the bandwidth each; group 15 (IPC)
+    /// of queues 6 and 7 before both.
     pub fn default_ets() -> Self {
         let weighted = GroupDiscipline::WeightedByBytes([1; PRIORITIES]);
         Self {
@@ -140,7 +140,7 @@ impl ScheduleSettings {
 }
 
 impl Default for ScheduleSettings {
-    /// All queues in WRR group 1, by bytes, with [`DEFAULT_WEIGHTS`].
+    /// Returns all queues in WRR group 1, by bytes, with [`DEFAULT_WEIGHTS`].
     fn default() -> Self {
         Self::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(DEFAULT_WEIGHTS))
     }

@@ -1,5 +1,5 @@
-//! What can be set: plain values that the `config` crate fills in and the simulator can write by
-//! hand. Defaults are those of docs/behavior.md, and there is no other place for them.
+//! Settings: plain values that the `config` crate fills in and the simulator can write by hand.
+//! Defaults are those of docs/behavior.md, and are defined only here.
 
 mod alarm;
 mod buffer;
@@ -20,34 +20,35 @@ pub use watchdog::*;
 
 use crate::time::Nanos;
 
-/// Bytes of an Ethernet header and an 802.1Q tag, which no MTU counts.
+/// Bytes of an Ethernet header and an 802.1Q tag, which no MTU includes.
 const LINK_BYTES: u32 = 14 + 4;
 
-/// The whole switch.
+/// Settings of the whole switch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SwitchSettings {
-    /// The buffer memory.
+    /// Buffer memory.
     pub buffer: BufferSettings,
-    /// The bridge table.
+    /// FDB.
     pub bridge: BridgeSettings,
-    /// A queue or group whose use rises above this share of what it is allowed, in percent, is a
-    /// violation (1–100).
+    /// Usage threshold in percent (1–100): use of a queue or group above this share of its limit is
+    /// a violation.
     pub usage_percent: u8,
-    /// Alarms.
+    /// Intervals and thresholds of the pools' alarms.
     pub alarms: AlarmSettings,
-    /// Where random numbers (WRED) begin.
+    /// Seed of random numbers (WRED).
     pub seed: u64,
-    /// The ports; a port's number is its place here, and some places may be vacant.
+    /// Port slots, indexed by port number. Some slots may be vacant.
     pub ports: Vec<PortSettings>,
 }
 
 impl SwitchSettings {
-    /// Ports there are: places that are not vacant.
+    /// Returns the number of ports, without vacant slots.
     pub fn port_count(&self) -> usize {
         self.ports.iter().filter(|port| !port.is_vacant()).count()
     }
 
-    /// Time alone may make the switch act: some priority has a watchdog, or an early warning.
+    /// True if the switch may have to act on time alone: some priority has a watchdog, or an early
+    /// warning.
     pub fn wants_waking(&self) -> bool {
         let none = EarlyWarningSettings::default();
         self.ports.iter().any(|port| {
@@ -56,8 +57,8 @@ impl SwitchSettings {
         })
     }
 
-    /// The same with PFC off on every port: what was no-drop is treated as any lossy priority; it
-    /// keeps what it reserves.
+    /// Returns these settings with PFC off on every port. Groups that were no-drop are treated as
+    /// lossy; they keep their reserved cells.
     pub fn without_pfc(&self) -> Self {
         let mut settings = self.clone();
         for port in &mut settings.ports {
@@ -71,28 +72,28 @@ impl SwitchSettings {
     }
 }
 
-/// The bridge table.
+/// Settings of the FDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeSettings {
-    /// Most addresses that are remembered.
+    /// Maximum number of addresses.
     pub max_entries: usize,
-    /// Most addresses that are learned on one port.
+    /// Maximum number of addresses learned on one port.
     pub max_entries_per_port: usize,
-    /// Decides which addresses share a place in the table; the daemon draws it at random, so that
-    /// nobody can know them. It holds from the start on.
+    /// Key that determines which addresses share a slot of the table. The daemon draws it at
+    /// random, so that it is unpredictable. It applies from the start on.
     pub key: u64,
-    /// An address not seen for this long is forgotten (IEEE 802.1Q-2022 8.8.3: 300 s).
+    /// Aging time of an address (IEEE 802.1Q-2022 8.8.3: 300 s).
     pub aging_ns: Nanos,
-    /// 802.1p priority → queue of unicast frames whose destination is unknown; `None`: as all
-    /// others.
+    /// 802.1p priority → queue of unicast frames whose destination is unknown; `None` for the same
+    /// map as all other frames.
     pub unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
-    /// 802.1p priority → queue of frames to group addresses (multicast, broadcast); `None`: as all
-    /// others.
+    /// 802.1p priority → queue of frames to group addresses (multicast, broadcast); `None` for the
+    /// same map as all other frames.
     pub multicast_to_queue: Option<[u8; PRIORITIES]>,
 }
 
 impl BridgeSettings {
-    /// The maps of frames that are flooded.
+    /// Returns the maps of flooded frames.
     pub fn flood_maps(&self) -> Vec<[u8; PRIORITIES]> {
         self.unknown_unicast_to_queue.into_iter().chain(self.multicast_to_queue).collect()
     }
@@ -115,64 +116,62 @@ impl Default for BridgeSettings {
 }
 
 impl BridgeSettings {
-    /// What a port may learn of so many entries unless told otherwise: half, so that one port alone
-    /// cannot fill the table, and one behind which nearly all addresses are has plenty.
+    /// Returns the default of `max_entries_per_port`: half, so that one port alone cannot fill the
+    /// table, and a port behind which nearly all addresses are has enough.
     pub fn share_of_a_port(max_entries: usize) -> usize {
         max_entries.div_ceil(2)
     }
 }
 
-/// One port.
+/// Settings of one port.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortSettings {
-    /// What the port is called everywhere.
+    /// Port name.
     pub name: String,
-    /// The line rate that the port keeps, in bit/s; `None`: as fast as the interface takes frames.
+    /// Rate limit of the port, in bit/s; `None` for the speed of the interface.
     pub speed_bps: Option<u64>,
-    /// Speed of the link itself, in bit/s, as its interface reports it; `None`: it does not say.
+    /// Speed of the link itself, in bit/s, as its interface reports it; `None` if it reports none.
     pub link_speed_bps: Option<u64>,
-    /// MTU of the interface, in bytes, as it reports it; `None`: whatever comes may leave.
+    /// MTU of the interface, in bytes, as it reports it; `None` for no limit.
     pub mtu_bytes: Option<u32>,
-    /// So long after an XOFF has left, frames of its priority may still come in.
+    /// Time after an XOFF has left in which frames of its priority may still arrive.
     pub response_ns: Nanos,
-    /// The port itself keeps that rate; false: its cable does, as in the simulator.
+    /// True if the port itself limits the rate; false if its cable does, as in the simulator.
     pub keeps_rate: bool,
     /// Alarm thresholds.
     pub alarms: PortAlarmSettings,
-    /// What received frames are treated as.
+    /// Classification of received frames.
     pub classify: ClassifySettings,
-    /// What frames that leave are marked with.
+    /// Remarking of frames that leave.
     pub rewrite: RewriteSettings,
     /// Priority flow control.
     pub pfc: PfcSettings,
     /// 802.3x PAUSE; not together with PFC.
     pub flow_control: FlowControl,
-    /// The watchdog of each priority; `None`: it is not watched.
+    /// Watchdog of each priority; `None` if the priority is not watched.
     pub watchdog: [Option<WatchdogSettings>; PRIORITIES],
-    /// Rates of PFC frames of each priority that are told of.
+    /// Rates of PFC frames of each priority that cause an early warning.
     pub early_warning: [EarlyWarningSettings; PRIORITIES],
     /// Buffer thresholds of each priority group.
     pub groups: [GroupSettings; PRIORITIES],
-    /// The egress queues.
+    /// Egress queues.
     pub queues: [QueueSettings; PRIORITIES],
     /// How the queues share the port.
     pub schedule: ScheduleSettings,
-    /// The most frames a second that come in and are flooded, by kind: see
-    /// [`crate::forwarding::storm_control`].
+    /// Maximum of flooded frames a second, by type: see [`crate::forwarding::storm_control`].
     pub flood_limits_pps: FloodLimits,
-    /// Addresses that are always behind this port: static entries of the bridge table, of which no
-    /// other port has any.
+    /// Static entries of the FDB: addresses that are always behind this port, and behind no other.
     pub static_addresses: Vec<StaticAddress>,
-    /// The VLANs that it has.
+    /// VLANs of the port.
     pub vlan: VlanSettings,
-    /// Bytes of a line that it may catch up with after it was idle, or its owner late; `None`: 4 ms
-    /// of line time.
+    /// Burst: bytes on the wire with which the port may catch up after it was idle, or its owner
+    /// late; `None` for 4 ms of wire time.
     pub burst_bytes: Option<u64>,
-    /// Bytes of the line that each frame takes beyond its own: [`WIRE_OVERHEAD_BYTES`] on an
+    /// Bytes on the wire that each frame takes beyond its own: [`WIRE_OVERHEAD_BYTES`] on an
     /// emulated wire.
     pub overhead_bytes: u16,
-    /// Most bytes handed to the kernel and not yet completed: what still leaves after a pause has
-    /// come.
+    /// Maximum bytes handed to the kernel and not yet completed, which still leave after a pause
+    /// has arrived.
     pub in_flight_bytes: u32,
 }
 
@@ -180,12 +179,12 @@ pub struct PortSettings {
 /// reports).
 pub const ASSUMED_SPEED_BPS: u64 = 10_000_000_000;
 
-/// The peer's response to XOFF and what is on its way meanwhile, in software; a cable of kilometres
-/// comes on top.
+/// The peer's response to XOFF and the frames in flight meanwhile, in software; a cable of
+/// kilometers adds to it.
 pub const RESPONSE_NS: Nanos = 300_000;
 
 impl PortSettings {
-    /// A port with every default: no PFC, all queues in the WRR group.
+    /// Makes a port with every default: no PFC, all queues in the WRR group.
     pub fn new(name: impl Into<String>, speed_bps: Option<u64>) -> Self {
         let speed = speed_bps.unwrap_or(ASSUMED_SPEED_BPS);
         Self {
@@ -214,14 +213,14 @@ impl PortSettings {
         }
     }
 
-    /// The longest frame that may leave, in bytes without FCS: on top of the MTU, the Ethernet
-    /// header and an 802.1Q tag, as the kernel's own bridge has it (`is_skb_forwardable`).
+    /// Returns the longest frame that may leave, in bytes without FCS: the MTU plus the Ethernet
+    /// header and an 802.1Q tag, as in the kernel's own bridge (`is_skb_forwardable`).
     pub fn longest_frame_bytes(&self) -> u16 {
         let bytes = self.mtu_bytes.map_or(u32::MAX, |mtu| mtu.saturating_add(LINK_BYTES));
         u16::try_from(bytes).unwrap_or(u16::MAX)
     }
 
-    /// A place without a port: nothing is reserved there, nor guaranteed.
+    /// Makes a vacant slot, without reserved or guaranteed cells.
     pub fn vacant() -> Self {
         let queue = QueueSettings { guaranteed: Guaranteed::Cells(0), ..QueueSettings::default() };
         Self {
@@ -231,41 +230,41 @@ impl PortSettings {
         }
     }
 
-    /// There is no port here: every port has a name.
+    /// True for a vacant slot: every port has a name.
     pub fn is_vacant(&self) -> bool {
         self.name.is_empty()
     }
 
-    /// The watchdog of a priority: of none that is not no-drop, or whose pauses are not obeyed
-    /// anyway.
+    /// Returns the watchdog of a priority; `None` if the priority is not no-drop, or its pauses are
+    /// not honored anyway.
     pub fn watchdog_of(&self, priority: usize) -> Option<WatchdogSettings> {
         let obeys = self.pfc.rx && self.pfc.no_drop & 1 << priority != 0;
         self.watchdog[priority].filter(|_| obeys)
     }
 
-    /// Speed for pause quanta: what is set for them, or the port's own, or its link's, or what is
-    /// assumed without any.
+    /// Returns the speed of pause quanta: the setting for them, or the port's speed, or its link's,
+    /// or the assumed speed.
     pub fn pause_speed_bps(&self) -> u64 {
         self.pfc.pause_speed_bps.or(self.speed_bps).or(self.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS)
     }
 }
 
-/// 802.3x PAUSE, which stops all that a link carries: see [`crate::pfc::link_pause`].
+/// 802.3x PAUSE, which stops all frames of a link: see [`crate::pfc::link_pause`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FlowControl {
-    /// PAUSE frames are counted, neither obeyed nor sent.
+    /// PAUSE frames are counted, but neither honored nor sent.
     #[default]
     Off,
-    /// They are obeyed.
+    /// PAUSE frames are honored.
     Receive,
-    /// They are sent.
+    /// PAUSE frames are sent.
     Send,
-    /// Both.
+    /// PAUSE frames are honored and sent.
     Both,
 }
 
 impl FlowControl {
-    /// All of them, with their names in the configuration.
+    /// All modes, with their names in the configuration.
     pub const ALL: [(&'static str, FlowControl); 4] = [
         ("off", FlowControl::Off),
         ("receive", FlowControl::Receive),
@@ -273,17 +272,17 @@ impl FlowControl {
         ("both", FlowControl::Both),
     ];
 
-    /// Received PAUSE frames are obeyed.
+    /// True if received PAUSE frames are honored.
     pub fn obeys(self) -> bool {
         matches!(self, FlowControl::Receive | FlowControl::Both)
     }
 
-    /// PAUSE frames are sent.
+    /// True if PAUSE frames are sent.
     pub fn sends(self) -> bool {
         matches!(self, FlowControl::Send | FlowControl::Both)
     }
 
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].0
     }
@@ -292,15 +291,15 @@ impl FlowControl {
 /// Priority flow control of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcSettings {
-    /// Received PFC frames are honored.
+    /// True if received PFC frames are honored.
     pub rx: bool,
-    /// PFC frames are sent.
+    /// True if PFC frames are sent.
     pub tx: bool,
-    /// Bit i: priority i is no-drop.
+    /// No-drop priorities as a mask: bit i for priority i.
     pub no_drop: u8,
     /// Pause time in PFC frames, in quanta of 512 bit times.
     pub pause_quanta: u16,
-    /// Speed whose bit times these are, in bit/s; `None`: see [`PortSettings::pause_speed_bps`].
+    /// Speed that defines these bit times, in bit/s; `None`: see [`PortSettings::pause_speed_bps`].
     pub pause_speed_bps: Option<u64>,
 }
 
@@ -315,14 +314,14 @@ impl Default for PfcSettings {
 pub struct QueueSettings {
     /// Service pool of its shared cells.
     pub pool: u8,
-    /// Cells that are the queue's own.
+    /// Cells guaranteed to the queue.
     pub guaranteed: Guaranteed,
-    /// Most shared cells; more is tail-dropped. `None`: 20 % through the alpha table for a lossy
-    /// queue, no limit for a no-drop queue.
+    /// Maximum of shared cells; frames beyond it are tail-dropped. `None` for 20 % through the
+    /// alpha table for a lossy queue, no limit for a no-drop queue.
     pub shared: Option<Threshold>,
-    /// Early drops and marks; `None`: tail drop only.
+    /// Early drops and marks; `None` for tail drop only.
     pub wred: Option<WredSettings>,
-    /// The rate that it keeps; `None`: no limit of its own.
+    /// Rate limit of the queue; `None` if unlimited.
     pub rate: Option<Rate>,
 }
 
@@ -332,5 +331,6 @@ impl Default for QueueSettings {
     }
 }
 
-/// The most frames a second of each kind that a port accepts, by `FloodType::place`; `None`: no limit.
+/// Maximum frames a second of each type that a port accepts, by `FloodType::place`; `None` if
+/// unlimited.
 pub type FloodLimits = [Option<u32>; 3];

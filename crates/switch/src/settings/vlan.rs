@@ -1,4 +1,4 @@
-//! The VLANs of a port.
+//! VLAN settings of a port, and static addresses.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,31 +6,31 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
 
-/// The numbers of VLANs (IEEE 802.1Q-2022 table 9-2): 0 is a priority tag's, 4095 is reserved.
+/// VIDs of VLANs (IEEE 802.1Q-2022 table 9-2): 0 is a priority tag's, 4095 is reserved.
 pub const VLANS: RangeInclusive<u16> = 1..=4094;
 
 /// The VLANs of a port: see [`crate::forwarding::vlan`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VlanSettings {
-    /// It knows none, as no port of the switch does: tags are only looked at for their priority.
+    /// The port has no VLANs, like every port of the switch: tags are read only for their priority.
     #[default]
     Transparent,
-    /// One VLAN, without tags.
+    /// One VLAN, untagged.
     Access {
-        /// The VLAN.
+        /// VLAN of the port.
         pvid: u16,
     },
-    /// Several, with tags.
+    /// Several VLANs, tagged.
     Trunk {
-        /// The VLAN of frames without tag, one of `allowed`; `None`: none is taken in.
+        /// VLAN of untagged frames, one of `allowed`; `None` if untagged frames are not accepted.
         pvid: Option<u16>,
-        /// The VLANs.
+        /// VLANs of the port.
         allowed: VlanList,
     },
 }
 
 impl VlanSettings {
-    /// The VLAN of frames without tag.
+    /// Returns the VLAN of untagged frames.
     pub fn pvid(&self) -> Option<u16> {
         match self {
             VlanSettings::Transparent => None,
@@ -39,7 +39,7 @@ impl VlanSettings {
         }
     }
 
-    /// All its VLANs.
+    /// Returns all VLANs that the port is a member of.
     pub fn vlans(&self) -> VlanList {
         match self {
             VlanSettings::Transparent => VlanList::default(),
@@ -48,7 +48,7 @@ impl VlanSettings {
         }
     }
 
-    /// What kind of port it is, in the configuration; empty without VLANs.
+    /// Returns the port type in the configuration; empty without VLANs.
     pub fn mode(&self) -> &'static str {
         match self {
             VlanSettings::Transparent => "",
@@ -63,7 +63,7 @@ impl VlanSettings {
 pub struct VlanList(Vec<RangeInclusive<u16>>);
 
 impl VlanList {
-    /// The VLANs of these ranges.
+    /// Makes the list of the VLANs of these ranges.
     pub fn of(ranges: impl IntoIterator<Item = RangeInclusive<u16>>) -> Self {
         let mut sorted: Vec<RangeInclusive<u16>> =
             ranges.into_iter().filter(|range| !range.is_empty()).collect();
@@ -80,17 +80,17 @@ impl VlanList {
         Self(list)
     }
 
-    /// Every VLAN there is.
+    /// Returns every VLAN that exists.
     pub fn all() -> Self {
         Self::of([VLANS])
     }
 
-    /// Whether it has this VLAN.
+    /// True if the list has this VLAN.
     pub fn contains(&self, vid: u16) -> bool {
         self.0.iter().any(|range| range.contains(&vid))
     }
 
-    /// Each of them, in order.
+    /// Returns each VLAN, in order.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         self.0.iter().cloned().flatten()
     }
@@ -112,14 +112,14 @@ impl fmt::Display for VlanList {
 /// An address that is always behind one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StaticAddress {
-    /// The address.
+    /// MAC address of the station.
     pub mac: MacAddr,
     /// Its VLAN; 0 where ports have none.
     pub vid: u16,
 }
 
 impl From<MacAddr> for StaticAddress {
-    /// Without VLAN.
+    /// Makes the address without VLAN.
     fn from(mac: MacAddr) -> Self {
         Self { mac, vid: 0 }
     }

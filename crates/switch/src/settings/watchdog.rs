@@ -1,60 +1,60 @@
-//! The watchdog's settings, and the thresholds of early warnings.
+//! Settings of the watchdog and of early warnings.
 
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// What is done about a priority that is stormed.
+/// Action on a stormed priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PfcWdAction {
-    /// Its pauses are ignored, so that what waits leaves.
+    /// Its pauses are ignored, so that its queued frames leave.
     Forward,
-    /// What waits is dropped, and so is what comes for its queue or from its group; no PFC is sent
-    /// for it.
+    /// Its queued frames are dropped, and so are new frames for its queue or from its group; no PFC
+    /// is sent for it.
     Drop,
 }
 
-/// When that ends.
+/// End of a storm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Restoration {
-    /// After so many nanoseconds, whether or not XOFF still comes.
+    /// After this time, whether or not XOFF still arrives.
     After(Nanos),
-    /// At the end of the first of intervals, each as long as the detection time, in which no XOFF
-    /// came.
+    /// At the end of the first interval without XOFF; each interval is as long as the detection
+    /// time.
     QuietInterval,
-    /// Once no XOFF has come for so many nanoseconds.
+    /// After this time without XOFF.
     Quiet(Nanos),
-    /// When somebody says so.
+    /// By hand.
     ByHand,
 }
 
-/// How many storms are too many.
+/// Limit on the number of storms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StormLimit {
-    /// The time in which they are counted.
+    /// Period in which storms are counted.
     pub period_ns: Nanos,
-    /// So many, or more, turn PFC off for the priority.
+    /// Number of storms at which PFC is turned off for the priority.
     pub count: u16,
 }
 
-/// The watchdog of a port's priority.
+/// Watchdog of a port's priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchdogSettings {
-    /// A priority that is stuck for longer is stormed.
+    /// Detection time: a priority that is stuck for longer is stormed.
     pub detection_ns: Nanos,
-    /// What is done then.
+    /// Action on a storm.
     pub action: PfcWdAction,
-    /// When it ends.
+    /// End of a storm.
     pub restore: Restoration,
-    /// How often that may happen; `None`: as often as it does.
+    /// Limit on the number of storms; `None` if unlimited.
     pub limit: Option<StormLimit>,
 }
 
-/// Rates of PFC frames of a priority that somebody should be told of, in frames a second; `None`:
-/// none.
+/// Rates of PFC frames of a priority that cause an early warning, in frames a second; `None` for no
+/// warning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlyWarningSettings {
-    /// Of those received.
+    /// Rate of received frames.
     pub in_pps: Option<u32>,
-    /// Of those sent.
+    /// Rate of sent frames.
     pub out_pps: Option<u32>,
 }

@@ -46,7 +46,7 @@ fn static_entries_stay() {
     assert_eq!((ports, bridge.counts().0), ([None, Some(5), Some(4)], 2), "what was learned is none");
 }
 
-/// Counts the table's slots again: entries, and learned entries of each port. Every entry is found.
+/// Recounts the table's slots: entries, and learned entries of each port. Every entry is found.
 fn recount(fdb: &Fdb) -> (u64, Vec<u64>) {
     let used = || fdb.slots.iter().filter(|entry| !entry.address.is_empty());
     for entry in used() {
@@ -98,8 +98,8 @@ fn a_full_table_learns_no_more_and_counts_it() {
 }
 
 /// Addresses that all had one home slot under the constant that hashes were multiplied by before
-/// there was a key, and those that have one under another key: under a key that nobody knew they
-/// are learned nearly all.
+/// there was a key, and addresses that have one under another key. Under an unknown key nearly all
+/// of them are learned.
 #[test]
 fn addresses_made_up_for_one_key_are_scattered_by_another() {
     let settings = |key| BridgeSettings { max_entries: 1024, key, ..BridgeSettings::default() };
@@ -113,9 +113,9 @@ fn addresses_made_up_for_one_key_are_scattered_by_another() {
     }
 }
 
-/// Peers number their addresses in a row, or in their upper bytes, or by a stride: none may meet
-/// much more than chance has it. Half of the slots' count in addresses leaves 1 − e^-0.5 of the
-/// slots as homes (39 %).
+/// Peers number their addresses consecutively, or in their upper bytes, or by a stride: collisions
+/// must be no more frequent than by chance. Half of the slots' count in addresses leaves 1 − e^-0.5
+/// of the slots as homes (39 %).
 #[test]
 fn whatever_the_key_regular_addresses_spread_evenly() {
     for key in [0, 1, 0x5555_5555_5555_5555, u64::MAX, 0x0123_4567_89ab_cdef] {
@@ -171,14 +171,14 @@ fn a_port_with_all_its_addresses_learns_no_more_and_others_do() {
     }
     assert_eq!([0, 1, 2].map(|port| bridge.port_counts(port)), [(16, 4), (16, 4), (0, 0)]);
     assert_eq!((bridge.counts(), bridge.take_limited()), ((32, 0, 0), Set64::of(0).with(Set64::of(1))));
-    // Told once, until a port had room again.
+    // The limit is reported once, until the port had room again.
     bridge.learn(mac(20), 0, Instant(0));
     assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 5), Set64::EMPTY));
-    // An address that comes from a port that may have no more is on neither from then on.
+    // An address that moves to a port at its limit is on neither port afterwards.
     bridge.learn(mac(100), 0, Instant(0));
     assert_eq!(bridge.look_up(mac(100), Instant(0)), None);
     assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(16, 6), (15, 4)]);
-    // One that moves gives its place back; static ones are in nobody's way.
+    // An address that moves frees its entry; static entries do not count.
     bridge.learn(mac(0), 1, Instant(0));
     (1..4).for_each(|n| bridge.set_static(mac(n), 0));
     assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(12, 6), (16, 4)]);
@@ -217,8 +217,8 @@ proptest! {
     }
 
     /// Random learning, static entries made, moved and forgotten, and ports going down, in tables
-    /// so small that they are full and chains are long: counts are right, and no static entry is
-    /// refused.
+    /// so small that they are full and chains are long: counts are right, and every static entry is
+    /// accepted.
     #[test]
     fn counts_are_those_of_the_slots(
         steps in proptest::collection::vec((0_u32..300, 0_usize..8, 0_u8..40), 1..1000),
@@ -252,7 +252,8 @@ proptest! {
         }
     }
 
-    /// Random learning, moves and ports going down under a limit a port, against a plain map; nothing ages.
+    /// Random learning, moves and ports going down under a limit per port, against a plain map.
+    /// Nothing ages.
     #[test]
     fn agrees_with_a_map_under_a_limit_a_port(
         steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..40), 1..2000),

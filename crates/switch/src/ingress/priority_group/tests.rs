@@ -52,7 +52,7 @@ const STATIC: GroupSettings = GroupSettings {
     headroom_cells: 4,
 };
 
-/// A no-drop group from empty to its first drop and back, a cell a step.
+/// Fills a no-drop group from empty to its first drop and drains it, one cell per step.
 #[test]
 fn up_to_the_drop_and_down_again() {
     let mut lab = Lab::new(STATIC, true, 50);
@@ -67,7 +67,7 @@ fn up_to_the_drop_and_down_again() {
         (Some(BufferRegion::Headroom), None),
         (Some(BufferRegion::Headroom), None),
         (Some(BufferRegion::Headroom), None), // headroom 4 = its limit
-        (None, None),                         // a broken promise
+        (None, None),                         // no room: a no-drop loss
     ];
     for (step, expected) in expected.into_iter().enumerate() {
         assert_eq!(lab.arrive(1), expected, "arrival {}", step + 1);
@@ -94,7 +94,7 @@ fn while_headroom_is_in_use_every_arrival_goes_there() {
     lab.group.release(1, &mut lab.pools); // headroom is empty again …
     lab.arrive(1); // … T is reached, so headroom again
     assert_eq!(lab.group.headroom_cells, 1);
-    // A cell of shared would fit after a larger release, but headroom takes its own back first.
+    // A larger release would make room for a shared cell, but headroom is released first.
     lab.arrive(2);
     lab.leave(1);
     assert_eq!(lab.group.headroom_cells, 2);

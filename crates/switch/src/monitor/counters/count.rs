@@ -1,4 +1,4 @@
-//! What is counted: frames and bytes, PFC frames, and why frames are dropped.
+//! Counter types: frames and bytes, PFC frames, and the reasons of drops.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,39 +8,40 @@ use crate::settings::PRIORITIES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum DropReason {
-    /// Shorter than an Ethernet header, or with a tag that is cut off.
+    /// The frame is shorter than an Ethernet header, or its tag is truncated.
     Malformed,
     /// The source address is a group address, or all zero.
     BadSource,
-    /// For a destination 01-80-C2-00-00-0x, which no bridge forwards, and not for us either.
+    /// The destination is 01-80-C2-00-00-0x, which no bridge forwards, and the frame is not for
+    /// this switch either.
     Reserved,
     /// The destination is on the port the frame came from, or no other port is up.
     Filtered,
-    /// More broadcast frames came in than the port's limit allows.
+    /// Broadcast frames exceeded the port's limit.
     BroadcastLimit,
-    /// More frames to other group addresses.
+    /// Frames to other group addresses exceeded the port's limit.
     MulticastLimit,
-    /// More unicast frames whose destination is not known.
+    /// Unicast frames to unknown destinations exceeded the port's limit.
     UnknownUnicastLimit,
-    /// Its VLAN, or its tag, is none that the port it came in on takes in.
+    /// The input port does not accept the frame's VLAN, or its tag.
     VlanFiltered,
     /// A lossy group's ingress threshold, or the shared pool, had no room.
     IngressLossy,
-    /// A no-drop group's headroom, or the headroom pool, was exhausted: a broken promise.
+    /// A no-drop group's headroom, or the headroom pool, was exhausted: a no-drop loss.
     IngressNoDrop,
     /// The egress queue's threshold was reached (tail drop).
     TailDrop,
-    /// WRED dropped it from a queue that grows.
+    /// WRED dropped the frame from a queue that grows.
     Wred,
-    /// Its queue, or its group, was stormed, and the watchdog was told to drop.
+    /// The queue, or the group, was stormed, and the watchdog's action is to drop.
     Watchdog,
-    /// No memory for the copy of a flooded frame.
+    /// There was no memory for the copy of a flooded frame.
     NoCopy,
     /// The port that the frame was queued on went down, or the switch stopped before it could
     /// leave.
     PortDown,
-    /// With the tag that it would leave with it is longer than the interface can send, or than
-    /// memory has room for.
+    /// With its egress tag the frame is longer than the interface can send, or than fits the
+    /// memory.
     MtuExceeded,
 }
 
@@ -65,7 +66,7 @@ impl DropReason {
         DropReason::MtuExceeded,
     ];
 
-    /// The name in outputs.
+    /// Returns the name in outputs.
     pub fn name(self) -> &'static str {
         match self {
             DropReason::Malformed => "malformed",
@@ -91,21 +92,21 @@ impl DropReason {
 /// Frames and their bytes (without FCS).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameCount {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Bytes.
+    /// Total length of the frames, without FCS.
     pub bytes: u64,
 }
 
 impl FrameCount {
-    /// One more frame.
+    /// Counts one more frame.
     #[inline]
     pub fn add(&mut self, len: u16) {
         self.frames += 1;
         self.bytes += u64::from(len);
     }
 
-    /// All of these together.
+    /// Returns the sum of `counts`.
     pub fn sum(counts: &[FrameCount]) -> FrameCount {
         counts.iter().fold(FrameCount::default(), |sum, &count| sum + count)
     }
@@ -122,7 +123,7 @@ impl std::ops::Add for FrameCount {
 /// PFC frames of a port, in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcCount {
-    /// PFC frames in all.
+    /// All PFC frames.
     pub frames: u64,
     /// Frames that paused (time not 0) this priority.
     pub xoff_frames: [u64; PRIORITIES],
@@ -131,7 +132,7 @@ pub struct PfcCount {
 }
 
 impl PfcCount {
-    /// Counts these, too.
+    /// Adds the counts of `more`.
     pub fn add(&mut self, more: &Self) {
         self.frames += more.frames;
         for p in 0..PRIORITIES {

@@ -1,8 +1,10 @@
-//! What the kernel counts below a port.
+//! Counters of the kernel below a port.
+//!
+//! Source: docs/kernel-behavior.md.
 //!
 //! Source: docs/kernel-behavior.md.
 
-/// What the kernel counts of one interface. All since the start, however often the port was closed
+/// Kernel counters of one interface. All count since the start, however often the port was closed
 /// and opened since.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelCounters {
@@ -12,21 +14,21 @@ pub struct KernelCounters {
     pub rx_ring_full_frames: u64,
     /// Frames that the kernel dropped on receipt for another reason.
     pub rx_dropped_frames: u64,
-    /// Frames that the NIC had nowhere to put, and dropped before the kernel saw them.
+    /// Frames that the NIC had no buffer for, and dropped before the kernel saw them.
     pub rx_missed_frames: u64,
-    /// Descriptors for receipt that the kernel refused.
+    /// Receive descriptors that the kernel rejected.
     pub rx_invalid_frames: u64,
-    /// Descriptors to transmit that the kernel refused.
+    /// Transmit descriptors that the kernel rejected.
     pub tx_invalid_frames: u64,
     /// `sendto` calls.
     pub tx_kicks: u64,
-    /// … that said EAGAIN: the frames wait.
+    /// `sendto` calls that returned EAGAIN: the frames wait.
     pub tx_again: u64,
-    /// … that said EBUSY: one frame lost each.
+    /// `sendto` calls that returned EBUSY: one frame lost each.
     pub tx_busy: u64,
-    /// … that said ENOBUFS: the frames wait.
+    /// `sendto` calls that returned ENOBUFS: the frames wait.
     pub tx_no_buffers: u64,
-    /// … that said ENETDOWN or ENXIO.
+    /// `sendto` calls that returned ENETDOWN or ENXIO.
     pub tx_down: u64,
     /// Completions of frames that the port had not sent, or that were completed before: ignored.
     pub tx_stray_frames: u64,
@@ -35,8 +37,8 @@ pub struct KernelCounters {
     pub rx_stray_frames: u64,
     /// Frames that waited in an RX ring when it was closed, as the port went down.
     pub rx_closed_frames: u64,
-    /// Frames longer than 9238 bytes, which no port takes in: several that were merged, or one that
-    /// was to be segmented.
+    /// Frames longer than 9238 bytes, which no port accepts: several merged frames, or one to be
+    /// segmented.
     pub rx_too_long_frames: u64,
 }
 

@@ -1,11 +1,11 @@
-//! What the switch counts, and the snapshot in which it hands the counts out. Every drop is counted
-//! where it happens, with its reason; nothing is sampled.
+//! Counters of the switch, and the snapshot that contains them. Every drop is counted where it
+//! happens, with its reason; nothing is sampled.
 //!
 //! A new counter is a field here (or in `counters/`), a field of the same name in
-//! `proto/sluice/v1/control.proto` with a comment that says what it counts, and wherever people
-//! should see it a column of `sluice show`. The conversion between the two, the JSON (of
-//! the simulator too), the help and `sluice show counters` follow by themselves; the compiler says
-//! if either is missing.
+//! `proto/sluice/v1/control.proto` with a comment that describes it, and, where people should see
+//! it, a column of `sluice show`. The conversion between the two, the JSON (also of the simulator),
+//! the help and `sluice show counters` need no change; the compiler reports if either field is
+//! missing.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,65 +28,65 @@ pub use storm::{StormSnapshot, StormTraffic};
 pub struct PoolSnapshot {
     /// Cells in use.
     pub level: Occupancy,
-    /// All its cells.
+    /// Size of the pool.
     pub size_cells: u32,
     /// Frames of no-drop queues that took cells beyond its size.
     pub excess_frames: u64,
-    /// Those cells.
+    /// Cells that those frames took beyond its size.
     pub excess_cells: u64,
-    /// Use from which on its no-drop groups are paused; `None`: there is no such use.
+    /// Use at which its no-drop groups are paused; `None` if there is no pause threshold.
     pub pause_threshold_cells: Option<u32>,
 }
 
-/// All of the switch at one instant.
+/// All counters and levels of the switch at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// When it was taken: the switch's [`crate::Instant`], in nanoseconds.
+    /// Time of the snapshot: the switch's [`crate::Instant`], in nanoseconds.
     pub at_ns: Nanos,
-    /// The places of ports, in their order; a vacant one has no name.
+    /// Port slots, in their order; a vacant one has no name.
     pub ports: Vec<PortSnapshot>,
-    /// What ports counted that are there no more.
+    /// Counters of ports that were removed.
     pub removed_ports: RemovedPorts,
-    /// The service pools of the shared area as ingress sees them.
+    /// Service pools of the shared area at ingress.
     pub ingress_pools: [PoolSnapshot; POOLS],
-    /// … and as egress sees them.
+    /// Service pools of the shared area at egress.
     pub egress_pools: [PoolSnapshot; POOLS],
     /// The headroom pool.
     pub headroom: PoolSnapshot,
-    /// Bytes of a cell.
+    /// Size of a cell.
     pub cell_bytes: u32,
-    /// Addresses in the bridge table.
+    /// Addresses in the FDB.
     pub bridge_entries: u64,
     /// Addresses that moved from one port to another.
     pub bridge_moves: u64,
-    /// Frames whose source was not learned because the table was full.
+    /// Frames whose source was not learned because the FDB was full.
     pub bridge_full_frames: u64,
     /// Copies made of flooded frames, beyond the frame itself.
     pub flood_copies: u64,
-    /// Frames of the memory, in all.
+    /// Frames of the memory, free or not.
     pub memory_frames: u64,
-    /// Frames of the memory that nobody holds.
+    /// Frames of the memory without an owner.
     pub memory_free_frames: u64,
-    /// Frames of the memory in the ports' rings: fill, received and not taken, with the kernel to
-    /// be sent.
+    /// Frames of the memory in the ports' rings: in fill rings, received and not taken, or with the
+    /// kernel to be sent.
     pub memory_in_rings_frames: u64,
-    /// Events that nobody was told: more than [`crate::monitor::event::MAX_PENDING`] in one turn,
-    /// or more than the daemon took.
+    /// Events that were not delivered: more than [`crate::monitor::event::MAX_PENDING`] in one
+    /// iteration, or more than the daemon took.
     pub events_lost: u64,
-    /// Turns of the loop since the start.
+    /// Iterations of the loop since the start.
     pub loop_turns: u64,
-    /// The longest time between two turns of the loop in which the loop was not asleep, since the
+    /// Longest time between two iterations of the loop in which the loop was not asleep, since the
     /// start.
     pub loop_worst_stall_ns: u64,
-    /// The time between turns, sleep apart, in all.
+    /// Total time between iterations, without sleep.
     pub loop_awake_ns: u64,
-    /// Turns by the time from the turn before, sleep apart: [`turn_time`] says which.
+    /// Iterations by the time since the one before, without sleep: [`turn_time`] gives the index.
     pub loop_turns_by_time: [u64; TURN_TIMES],
 }
 
 impl Snapshot {
-    /// Without what the loop adds of itself, its turns and where memory is: what two loops of one
-    /// switch agree on.
+    /// Returns the snapshot without the loop's own counters, its iterations and where memory is.
+    /// Two loops of one switch agree on the result.
     pub fn without_loop(self) -> Self {
         Self {
             memory_free_frames: 0,
@@ -100,19 +100,18 @@ impl Snapshot {
     }
 }
 
-/// Times that turns of a loop are told apart by.
+/// Number of classes of iteration time.
 pub const TURN_TIMES: usize = 24;
 
-/// The place of a turn that began so long after the one before: 0 for less than 1 µs, 1 for less
-/// than 2 µs, 2 for less than 4 µs, and so on; the last for 4.2 s and more.
+/// Returns the index of an iteration that began `nanos` after the one before: 0 for less than 1 µs,
+/// 1 for less than 2 µs, 2 for less than 4 µs, and so on; the last for 4.2 s and more.
 #[inline]
 pub fn turn_time(nanos: Nanos) -> usize {
     let micros = nanos / 1000;
     ((u64::BITS - micros.leading_zeros()) as usize).min(TURN_TIMES - 1)
 }
 
-/// What ports counted that are there no more, so that what passed through them stays in the
-/// account.
+/// Counters of ports that were removed, so that their traffic stays in the conservation check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedPorts {
     /// Ports that were removed.
@@ -125,6 +124,6 @@ pub struct RemovedPorts {
     pub drops: [FrameCount; DropReason::ALL.len()],
     /// Data frames that the kernel took and lost.
     pub kernel_lost_frames: u64,
-    /// Frames that the kernel had nowhere to put, or that waited in an RX ring when it was closed.
+    /// Frames that the kernel had no buffer for, or that waited in an RX ring when it was closed.
     pub kernel_dropped_frames: u64,
 }

@@ -1,4 +1,4 @@
-//! What is counted of a port: of itself, its priorities, its priority groups and its queues.
+//! Counters of a port, its priorities, its priority groups and its queues.
 //!
 //! Source: docs/behavior.md, "Invariants", 5, and "Watermarks".
 
@@ -11,110 +11,109 @@ use serde::{Serialize, Serializer};
 
 /// One port.
 ///
-/// Conservation (docs/behavior.md, "Invariants", 5), over all ports, those that were removed
-/// included, once idle: Σ received + flood copies = Σ transmitted + Σ drops
-/// + Σ lost by the kernel. Frames that the kernel lost count where they were to leave, and so do
-///   drops for `PortDown`.
+/// Conservation (docs/behavior.md, "Invariants", 5), over all ports, including removed ones, once
+/// idle: Σ received + flood copies = Σ transmitted + Σ drops + Σ lost by the kernel. Frames that
+/// the kernel lost are counted at their output port, and so are drops for `PortDown`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortSnapshot {
     /// The port's name.
     pub name: String,
-    /// Its number, from 1, for as long as it is there; a later port may have it again.
+    /// Number of the port, from 1, for as long as it exists; a later port may reuse it.
     pub number: u16,
-    /// Carries frames.
+    /// True if the port carries frames.
     pub up: bool,
-    /// Its transmission is held (for tests).
+    /// True if its transmission is held (for tests).
     pub held: bool,
-    /// The rate it keeps, in bit/s; 0: none.
+    /// Rate limit, in bit/s; 0 if unlimited.
     pub speed_bps: u64,
-    /// What a frame takes of the line beyond its own bytes.
+    /// Bytes on the wire that a frame takes beyond its own.
     pub overhead_bytes: u16,
-    /// What kind of port it is by its VLANs: access, trunk; empty where ports have none.
+    /// VLAN mode of the port: access, trunk; empty where ports have no VLANs.
     pub vlan_mode: String,
-    /// The VLAN of frames without tag.
+    /// VLAN of untagged frames.
     pub pvid: Option<u32>,
-    /// Its VLANs, as "1-100,200".
+    /// VLANs of the port, as "1-100,200".
     pub vlans: String,
-    /// Data frames taken from the interface; PFC and PAUSE frames are counted apart.
+    /// Data frames taken from the interface; PFC and PAUSE frames are counted separately.
     pub received: FrameCount,
-    /// … of drop level 1 (yellow).
+    /// Received frames of drop level 1 (yellow).
     pub received_yellow_frames: u64,
-    /// … of drop level 2 (red).
+    /// Received frames of drop level 2 (red).
     pub received_red_frames: u64,
-    /// … to the broadcast address.
+    /// Received frames to the broadcast address.
     pub received_broadcast_frames: u64,
-    /// … to another group address.
+    /// Received frames to another group address.
     pub received_multicast_frames: u64,
-    /// … to a station whose port was not known.
+    /// Received frames to an unknown unicast destination.
     pub received_unknown_unicast_frames: u64,
     /// Data frames that have left.
     pub transmitted: FrameCount,
-    /// … to the broadcast address.
+    /// Transmitted frames to the broadcast address.
     pub transmitted_broadcast_frames: u64,
-    /// … to another group address.
+    /// Transmitted frames to another group address.
     pub transmitted_multicast_frames: u64,
-    /// … to a station whose port was not known when they came in.
+    /// Transmitted frames whose unicast destination was unknown when they were received.
     pub transmitted_unknown_unicast_frames: u64,
     /// Dropped frames by [`DropReason`].
     #[serde(serialize_with = "by_reason")]
     pub drops: [FrameCount; DropReason::ALL.len()],
-    /// Of these the frames that came in here and were dropped before they had a place in any queue.
+    /// Dropped frames that were received here and dropped before they were queued.
     pub input_dropped: FrameCount,
-    /// … and those that were to leave here: tail drops, WRED, too long ones, and what waited for a
-    /// port that went down.
+    /// Dropped frames that were to leave here: tail drops, WRED, too long ones, and frames queued
+    /// for a port that went down.
     pub output_dropped: FrameCount,
-    /// Data frames that the kernel took and lost (`sendto` said EBUSY).
+    /// Data frames that the kernel took and lost (`sendto` returned EBUSY).
     pub kernel_lost_frames: u64,
-    /// … of no-drop priorities: a broken promise.
+    /// Frames of no-drop priorities that the kernel took and lost: no-drop losses.
     pub kernel_lost_no_drop_frames: u64,
-    /// PFC and PAUSE frames that it took and lost: they count as sent, and the peer has not heard
-    /// them.
+    /// PFC and PAUSE frames that the kernel took and lost. They count as sent, but the peer has not
+    /// received them.
     pub kernel_lost_pfc_frames: u64,
-    /// Most bytes that were with the kernel at once.
+    /// Peak of the bytes with the kernel.
     pub in_flight_peak_bytes: u64,
-    /// PFC frames that came in.
+    /// Received PFC frames.
     pub pfc_received: PfcCount,
-    /// PFC frames that went out.
+    /// Sent PFC frames.
     pub pfc_sent: PfcCount,
-    /// Frames of ethertype 0x8808 that are no PFC or PAUSE (another destination, wrong opcode, too
+    /// Frames of ethertype 0x8808 that are not PFC or PAUSE (another destination, wrong opcode, too
     /// short).
     pub pfc_malformed_frames: u64,
-    /// 802.3x PAUSE frames that came in; obeyed where `flow_control` says so.
+    /// Received 802.3x PAUSE frames; honored where `flow_control` enables it.
     pub pause_received_frames: u64,
-    /// Of `pfc_sent`, the frames that the guard sent while the loop stood still.
+    /// Frames of `pfc_sent` that the guard sent while the loop was stalled.
     pub pfc_guard_frames: u64,
-    /// 802.3x PAUSE frames that went out.
+    /// Sent 802.3x PAUSE frames.
     pub pause_sent_frames: u64,
-    /// The peer has paused the whole link by 802.3x PAUSE.
+    /// True if the peer has paused the whole link by 802.3x PAUSE.
     pub link_paused: bool,
-    /// Times that a pause of the whole link began.
+    /// Number of pauses of the whole link.
     pub link_pauses: u64,
-    /// Nanoseconds that the whole link was paused, in all.
+    /// Total nanoseconds that the whole link was paused.
     pub link_paused_ns: u64,
-    /// Times that frames piled up in the RX rings, so that every no-drop priority was in XOFF.
+    /// Times that the RX backlog became long, so that every no-drop priority was in XOFF.
     pub rx_ring_episodes: u64,
     /// Addresses learned on this port.
     pub bridge_entries: u64,
-    /// Frames whose source was not learned because the port has as many addresses as it may have.
+    /// Frames whose source was not learned because the port has reached its limit of addresses.
     pub bridge_limit_frames: u64,
-    /// The last storms, oldest first: as many as are remembered.
+    /// The last storms, oldest first: as many as are kept.
     #[serde(skip)]
     pub storms: Vec<StormSnapshot>,
     /// PFC of each priority.
     #[serde(skip)]
     pub priorities: [PrioritySnapshot; PRIORITIES],
-    /// The priority groups. In JSON they are a list of their own, and so are the queues.
+    /// Priority groups. In JSON they are a separate list, and so are the queues.
     #[serde(skip)]
     pub groups: [GroupSnapshot; PRIORITIES],
-    /// The egress queues.
+    /// Egress queues.
     #[serde(skip)]
     pub queues: [QueueSnapshot; PRIORITIES],
-    /// What the kernel counts; a simulated port has none below it.
+    /// Kernel counters; a simulated port has none.
     #[serde(skip)]
     pub kernel: KernelCounters,
 }
 
-/// Drops under the names of their reasons.
+/// Serializes drops under the names of their reasons.
 fn by_reason<S: Serializer>(
     drops: &[FrameCount; DropReason::ALL.len()],
     serializer: S,
@@ -122,7 +121,7 @@ fn by_reason<S: Serializer>(
     serializer.collect_map(DropReason::ALL.map(|reason| (reason.name(), drops[reason as usize])))
 }
 
-/// What is counted by drop level, under the names of its colors.
+/// Serializes counts by drop level under the names of the colors.
 fn by_drop_level<S: Serializer>(counts: &[FrameCount; 3], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(["green", "yellow", "red"].into_iter().zip(counts))
 }
@@ -130,35 +129,35 @@ fn by_drop_level<S: Serializer>(counts: &[FrameCount; 3], serializer: S) -> Resu
 /// One priority group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct GroupSnapshot {
-    /// PFC protects it.
+    /// True if PFC protects the group.
     pub no_drop: bool,
     /// Service pool of its shared cells.
     pub pool: u8,
-    /// Its peer is told to stop.
+    /// True if the peer is paused for the group.
     pub xoff: bool,
     /// Times that XOFF began.
     pub xoff_episodes: u64,
-    /// Cells of its reservation in use.
+    /// Reserved cells in use.
     pub reserved_cells: u32,
-    /// Its reservation.
+    /// Size of the reservation.
     pub reserved_size_cells: u32,
     /// Shared cells.
     pub shared: Occupancy,
     /// Headroom cells.
     pub headroom: Occupancy,
-    /// The most headroom cells that it may use.
+    /// Maximum of headroom cells.
     pub headroom_size_cells: u32,
     /// All cells: reserved, shared, headroom.
     pub total: Occupancy,
-    /// The XOFF threshold as it stands now, in shared cells.
+    /// Present XOFF threshold, in shared cells.
     pub threshold_cells: u32,
-    /// The threshold moves with the free cells of the pool.
+    /// True if the threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
     /// The usage threshold, in percent of the reservation and the XOFF threshold together.
     pub usage_percent: u8,
     /// Times that use outside headroom rose above the usage threshold.
     pub violations: u64,
-    /// Times that headroom use came to its alarm threshold (100 %: full), be there alarms or not.
+    /// Times that headroom use reached its alarm threshold (100 %: full), with or without alarms.
     pub headroom_violations: u64,
     /// Received frames.
     pub received: FrameCount,
@@ -166,74 +165,75 @@ pub struct GroupSnapshot {
     pub dropped: FrameCount,
     /// Frames that the watchdog dropped.
     pub storm_dropped: FrameCount,
-    /// Frames that a limit of what is flooded dropped.
+    /// Frames that a flood limit dropped.
     pub flood_limited: FrameCount,
 }
 
-/// What PFC did to one priority of a port, and its watchdog.
+/// PFC and watchdog state of one priority of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PrioritySnapshot {
-    /// The local precedence that it has on this port.
+    /// Local precedence of the priority on this port.
     pub local_precedence: u8,
-    /// The peer has paused it.
+    /// True if the peer has paused the priority.
     pub paused: bool,
     /// Times that a pause began.
     pub pauses: u64,
-    /// Nanoseconds spent paused, in all.
+    /// Total nanoseconds spent paused.
     pub paused_ns: u64,
-    /// PFC frames for it that came in, each second: those of the last whole one.
+    /// Received PFC frames per second for the priority, over the last whole second.
     pub received_pps: u64,
-    /// … that went out.
+    /// Sent PFC frames per second for the priority, over the last whole second.
     pub sent_pps: u64,
-    /// More PFC frames come in than its early warning allows.
+    /// True if received PFC frames exceed the early warning.
     pub received_warning: bool,
-    /// … go out.
+    /// True if sent PFC frames exceed the early warning.
     pub sent_warning: bool,
-    /// Storms are looked for.
+    /// True if the watchdog looks for storms.
     pub watched: bool,
-    /// It is stormed now.
+    /// True if the priority is stormed now.
     pub stormed: bool,
-    /// … until somebody restores it.
+    /// True if the priority is stormed until it is restored by hand.
     pub recovery_pending: bool,
-    /// There were too many storms: PFC is off for it.
+    /// True if there were too many storms: PFC is off for the priority.
     pub limit_reached: bool,
     /// Storms that began.
     pub storms: u64,
     /// Storms that ended.
     pub storms_restored: u64,
-    /// What passed during all storms.
+    /// Traffic during all storms.
     pub storm_traffic: StormTraffic,
-    /// What passed during the last one.
+    /// Traffic during the last storm.
     pub last_storm_traffic: StormTraffic,
 }
 
 /// One egress queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct QueueSnapshot {
-    /// Its peer has paused it; for flooded frames with a map of their own see `flooded_paused`.
+    /// True if the peer has paused the queue; for flooded frames with a separate map see
+    /// `flooded_paused`.
     pub paused: bool,
-    /// Its peer has paused the flooded frames in it.
+    /// True if the peer has paused the flooded frames in the queue.
     pub flooded_paused: bool,
     /// Times that a pause began.
     pub pauses: u64,
-    /// Nanoseconds spent paused, in all.
+    /// Total nanoseconds spent paused.
     pub paused_ns: u64,
     /// Service pool of its shared cells.
     pub pool: u8,
-    /// Cells held, frames with the kernel included.
+    /// Cells in use, including frames with the kernel.
     pub level: Occupancy,
-    /// Cells that are its own.
+    /// Cells guaranteed to the queue.
     pub guaranteed_cells: u32,
-    /// Frames waiting.
+    /// Queued frames.
     pub waiting_frames: u64,
-    /// … of them flooded ones that a map of their own put there.
+    /// Queued flooded frames that a separate map put there.
     pub flooded_frames: u64,
-    /// The tail-drop threshold as it stands now, in shared cells; `None`: no limit.
+    /// Present tail-drop threshold, in shared cells; `None` if unlimited.
     pub threshold_cells: Option<u32>,
-    /// The threshold moves with the free cells of the pool.
+    /// True if the threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
-    /// What 100 % of its use is: the guaranteed cells and the tail-drop threshold together; without
-    /// a threshold, or with a static one that is more than the pool, the guaranteed cells and
+    /// Cells that are 100 % of the queue's use: the guaranteed cells plus the tail-drop threshold.
+    /// Without a threshold, or with a static one above the pool's size: the guaranteed cells plus
     /// the pool.
     pub allowed_cells: u32,
     /// The usage threshold, in percent of `allowed_cells`.
@@ -248,11 +248,11 @@ pub struct QueueSnapshot {
     pub dropped: FrameCount,
     /// Frames that the watchdog dropped.
     pub storm_dropped: FrameCount,
-    /// Frames marked as having met congestion (CE).
+    /// Frames with an ECN mark (CE).
     pub marked: FrameCount,
     /// Frames that WRED dropped, by drop level.
     #[serde(serialize_with = "by_drop_level")]
     pub wred_dropped: [FrameCount; 3],
-    /// The average length that WRED goes by, in cells; `None`: no WRED.
+    /// Average length used by WRED, in cells; `None` without WRED.
     pub average_cells: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! What is counted of storms.
+//! Counters of storms.
 //!
 //! Source: docs/watchdog.md.
 
@@ -12,14 +12,14 @@ pub struct StormTraffic {
     pub tx_frames: u64,
     /// Frames for its queue that the watchdog dropped.
     pub tx_dropped_frames: u64,
-    /// Frames of its group that came in and found room.
+    /// Received frames of its group that were admitted.
     pub rx_frames: u64,
     /// Frames of its group that the watchdog dropped.
     pub rx_dropped_frames: u64,
 }
 
 impl StormTraffic {
-    /// What came since `earlier`.
+    /// Returns the traffic since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             tx_frames: self.tx_frames.saturating_sub(earlier.tx_frames),
@@ -46,18 +46,18 @@ impl std::ops::Add for StormTraffic {
 /// One storm of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StormSnapshot {
-    /// The priority.
+    /// Stormed 802.1p priority.
     pub priority: u8,
-    /// When it was found, in nanoseconds as [`Snapshot::at_ns`].
+    /// Time of detection, in nanoseconds as [`Snapshot::at_ns`].
     pub began_ns: Nanos,
-    /// For how long the priority had been stuck then.
+    /// How long the priority had been stuck at that time.
     pub stuck_ns: Nanos,
-    /// When it was restored; `None`: it is not.
+    /// Time of restoration; `None` while it lasts.
     pub ended_ns: Option<Nanos>,
-    /// Its frames were dropped; otherwise its pauses were ignored.
+    /// True if its frames were dropped, false if its pauses were ignored.
     pub drops: bool,
-    /// It was one too many, and PFC was turned off.
+    /// True if it reached the limit, so that PFC was turned off.
     pub limit_reached: bool,
-    /// What passed.
+    /// Traffic during the storm.
     pub traffic: StormTraffic,
 }

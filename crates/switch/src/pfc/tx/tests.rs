@@ -16,7 +16,7 @@ fn refreshed_for_the_fastest_reading() {
     for (speed, link, refresh_us) in [
         (None, None, 1118), // 10G is assumed
         (Some(1), None, 11_184),
-        (Some(1), Some(10), 1118), // the peer may go by its link
+        (Some(1), Some(10), 1118), // the peer may use its link speed
         (None, Some(40), 279),
         (None, Some(100), 111),
         (Some(100), Some(10), 111),
@@ -27,7 +27,7 @@ fn refreshed_for_the_fastest_reading() {
     }
 }
 
-/// XOFF that was lost is told again soon, but not at once, and so is XON, which is repeated once in
+/// XOFF that was lost is sent again soon, but not at once, and so is XON, which is repeated once in
 /// any case.
 #[test]
 fn what_was_lost_is_told_again() {
@@ -53,7 +53,7 @@ fn what_was_lost_is_told_again() {
     }
 }
 
-/// The peer reads our quanta faster than we: its frames come back in the middle of a pause.
+/// The peer counts our quanta faster than we do: its frames resume in the middle of a pause.
 #[test]
 fn frames_that_come_in_spite_of_xoff_are_answered_with_xoff() {
     let mut sender = PfcSender::new(timing(10_000_000));
@@ -88,7 +88,8 @@ fn frames_that_come_in_spite_of_xoff_are_answered_with_xoff() {
     assert!(send(&mut sender, again + 10_000_000));
 }
 
-/// A peer that is slow to hear sends on without a pause, which says nothing of how it reads quanta.
+/// A peer that is slow to react sends on without a pause, which says nothing about how it counts
+/// quanta.
 #[test]
 fn a_peer_that_is_slow_to_hear_teaches_nothing() {
     let mut sender = PfcSender::new(timing(10_000_000));
@@ -107,7 +108,7 @@ fn a_peer_that_is_slow_to_hear_teaches_nothing() {
     assert!(sender.refresh_ns() < 1_000_000);
 }
 
-/// The old peer was paused; the new one is told at once of what lasts, and nothing of what is over.
+/// The old peer was paused. The new one is sent what lasts at once, and nothing of what is over.
 #[test]
 fn a_new_peer_is_told_anew() {
     let mut sender = PfcSender::new(timing(1_000_000));
@@ -144,8 +145,7 @@ fn what_has_not_left_is_not_repeated() {
     assert!(sender.is_due(Instant(2000)));
 }
 
-/// A guard has paused the peer while nobody was at home; now XON is due, or XOFF goes on being
-/// refreshed.
+/// A guard has paused the peer during a stall. Now XON is due, or XOFF is refreshed further.
 #[test]
 fn what_a_guard_told_counts_as_told() {
     let mut sender = PfcSender::new(timing(100));
@@ -187,8 +187,8 @@ fn a_link_is_told_as_a_priority_is() {
     assert_eq!((sender.pause_frames(), sender.count()), (4, PfcCount::default()));
 }
 
-/// Settings that change PFC for PAUSE, or back: what the peer was told in one way ends in it,
-/// before the other begins.
+/// Settings change PFC for PAUSE, or back: what was advertised by one kind of frame is withdrawn by
+/// it before the other begins.
 #[test]
 fn what_was_told_in_one_way_is_taken_back_in_it() {
     for (of_link, old, new) in [
@@ -213,7 +213,7 @@ fn what_was_told_in_one_way_is_taken_back_in_it() {
     }
 }
 
-/// A life of two priorities: (time, change) → the frame sent at that time, if one is due.
+/// Two priorities over time: (time, change) → the frame sent at that time, if one is due.
 #[test]
 fn changes_are_told_at_once_and_refreshed_before_half_the_time() {
     let mut sender = PfcSender::new(timing(100));

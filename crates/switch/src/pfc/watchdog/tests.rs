@@ -1,5 +1,5 @@
-//! The state machine alone: its transition table, its times, storms that must be found, and all
-//! that is none.
+//! The state machine alone: its transition table, its times, storms that must be found, and
+//! conditions that are no storm.
 
 use super::*;
 use crate::settings::StormLimit;
@@ -23,13 +23,13 @@ const STUCK: PauseObservation =
 /// Another pause, which began at 50 ms.
 const AGAIN: PauseObservation = PauseObservation { paused_since: Some(Instant(50 * MS)), ..STUCK };
 
-/// What may happen to a watch.
+/// Input of a watchdog.
 #[derive(Debug, Clone, Copy)]
 enum Input {
     Look(PauseObservation, u64),
     Recover(PauseObservation),
     Lift(PauseObservation),
-    /// Other settings, then a look.
+    /// Other settings, then a poll.
     Settings(Option<WatchdogSettings>),
 }
 use Input::{Lift, Look, Recover, Settings};
@@ -50,7 +50,7 @@ fn give(watch: &mut PriorityWatchdog, input: Input) -> Option<Change> {
     }
 }
 
-/// The whole transition table, a row a line: state, input, state, what is told.
+/// The whole transition table, one row per line: state, input, state, reported change.
 #[test]
 fn every_state_answers_every_input() {
     use State::{Calm, Off};
@@ -177,8 +177,8 @@ impl Random {
     }
 }
 
-/// A thousand storms after some ordinary pauses, at both precisions and in Inspur's manner, with an
-/// owner that looks at random times, but never later than a tick: none is missed, and each is
+/// A thousand storms after some ordinary pauses, at both precisions and in Inspur's style, with an
+/// owner that polls at random times, but never later than a tick. None is missed, and each is
 /// found, and restored, in more than its time and no more than a tick.
 #[test]
 fn no_storm_is_missed() {
@@ -234,7 +234,7 @@ fn no_storm_is_missed() {
     }
 }
 
-/// An owner that comes when it is told to is not a nanosecond late.
+/// An owner that polls at the deadline is not a nanosecond late.
 #[test]
 fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
     let mut watch = PriorityWatchdog::new(Some(settings(50, Restoration::After(700 * MS))));
@@ -245,10 +245,9 @@ fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
     assert_eq!(watch.look(STUCK, deadline), Some(Change::Began { stuck_ns: 50 * MS + 1 }));
 }
 
-/// Ten million steps in the life of priorities that are no storm, however bad they look: pauses
-/// without anything that waits, for hours; pauses a nanosecond shorter than the detection time;
-/// pauses on and off all the time, with a queue that drains frame by frame in between; looks at any
-/// time. No alarm.
+/// Ten million steps of priorities that are not stormed, however bad they look: pauses without
+/// queued frames, for hours; pauses a nanosecond shorter than the detection time; pauses on and off
+/// all the time, with a queue that drains frame by frame in between; polls at any time. No alarm.
 #[test]
 fn what_moves_is_no_storm() {
     const STEPS: u64 = 10_000_000;
@@ -264,7 +263,7 @@ fn what_moves_is_no_storm() {
         for _ in 0..1000 {
             let pause = now;
             let never_waits = random.below(4) == 0;
-            // How long it lasts: anything without frames, at most the detection time with them.
+            // Duration: unlimited without frames, at most the detection time with them.
             let lasts = match random.below(4) {
                 _ if never_waits => random.below(100 * detection_ns),
                 0 => detection_ns,
@@ -283,7 +282,8 @@ fn what_moves_is_no_storm() {
             }
             now = pause + lasts;
             look(seen, now);
-            // It goes on: at once, by an end that nobody saw, or after a while in which frames leave.
+            // It goes on: at once, by an end that was not observed, or after a while in which
+            // frames leave.
             match random.below(3) {
                 0 => now = now + 1,
                 1 => look(FREE, now),
