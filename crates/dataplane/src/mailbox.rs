@@ -39,9 +39,9 @@ pub enum LoopCommand {
         /// True to hold, false to release.
         held: bool,
     },
-    /// Apply other settings. The previous settings, or the rejected ones, come back in
-    /// [`Reply::Applied`] or [`Reply::NotApplied`], so that the loop frees nothing. Ports that the
-    /// settings remove are closed. Ports that they add are down until `PortUp`.
+    /// Apply other settings. They come back in [`Reply::Applied`] or [`Reply::NotApplied`], so that
+    /// the loop frees nothing. Ports that they remove are closed. Ports that they add are down
+    /// until `PortUp`.
     Apply(Box<Settings>),
     /// Restore the stormed priorities of this port that need manual recovery.
     RecoverStorms(usize),

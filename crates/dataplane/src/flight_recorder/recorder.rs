@@ -63,7 +63,7 @@ pub(crate) enum EntryKind {
     Waiting,
     /// Port, frames u64 that the kernel dropped.
     KernelDropped,
-    /// The timers that have expired at the time of the iteration ran.
+    /// Expired timers were run, at the time of the iteration.
     Tick,
     /// Port, free frames u32, count u16, frame number u32 and length u16 of the PFC frame.
     Pfc,

@@ -3,7 +3,6 @@
 //!
 //! Rule: only the loop writes, once per iteration. A concurrent reader may see one number newer
 //! than another. Source: docs/architecture.md, "The way of a frame".
-//! number newer than another. Source: docs/architecture.md, "The way of a frame".
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
