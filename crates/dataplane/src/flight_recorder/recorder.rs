@@ -46,7 +46,7 @@ const SEGMENT_NS: Nanos = 1_000_000_000;
 /// iteration.
 const MAX_ENTRY_BYTES: usize = 16 * 1024;
 
-/// The kind of an entry.
+/// The tag of an entry: which call of the switch it records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EntryKind {

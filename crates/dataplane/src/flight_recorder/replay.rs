@@ -24,7 +24,7 @@ use crate::flight_recorder::player::Player;
 pub struct Totals {
     /// Iterations of the loop.
     pub turns: u64,
-    /// Received frames.
+    /// Frames received on all ports.
     pub received_frames: u64,
     /// Frames passed to the ports for transmission, PFC included.
     pub sent_frames: u64,

@@ -90,7 +90,7 @@ pub(crate) enum PortReply {
     Report(PortStatus),
 }
 
-/// The status of a port.
+/// The counters and frames of a port, as its I/O loop reports them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PortStatus {
     /// The kernel's counters.

@@ -18,9 +18,9 @@ pub struct InterfaceInfo {
     pub mtu_bytes: u32,
     /// The interface accepts frames for other addresses, too.
     pub promiscuous: bool,
-    /// RX queues.
+    /// The number of queues that receive.
     pub rx_queues: u32,
-    /// TX queues.
+    /// The number of queues that transmit.
     pub tx_queues: u32,
     /// The names of the features that are on, as `ethtool --json -k` prints them.
     pub features: BTreeSet<String>,
