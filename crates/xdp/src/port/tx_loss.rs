@@ -152,7 +152,7 @@ mod tests {
         // whose progress includes the previous one.
         let calls = [(4, false), (2, true), (2, true), (0, false)];
         assert_eq!(walk(&mut losses, &calls), [vec![], vec![13], vec![14], vec![]]);
-        // Round the ring: all are lost at once, and the progress of one is reported late.
+        // Round the ring: all are lost, each at once, and the reported progress is one entry late.
         (20..28).for_each(|index| losses.note_entries(index, 1));
         let calls: Vec<_> = (0..8).map(|_| (8, true)).collect();
         let lost: Vec<_> = (20..28).map(|index| vec![index]).collect();
