@@ -1,4 +1,4 @@
-//! Compiles the BPF programs: the one every port runs, and the one a test needs.
+//! Compiles the BPF programs: the one that every port runs, and one for a test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,8 +14,8 @@ fn main() {
     compile("tests/vlan_push.bpf.c", "VLAN_PUSH_BPF");
 }
 
-/// Compiles `source` and puts the object's path in the environment variable `name` of the
-/// compilation.
+/// Compiles `source` and passes the object's path to the compilation in the environment variable
+/// `name`.
 fn compile(source: &str, name: &str) {
     println!("cargo:rerun-if-changed={source}");
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

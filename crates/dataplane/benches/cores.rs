@@ -1,13 +1,14 @@
-//! Two cores against one: frames a second over ports in memory that cost what a kernel costs
+//! Two cores against one: frames per second over ports in memory that cost what a kernel costs
 //! (docs/multi-core.md).
 //!
-//! `cargo bench -p dataplane --bench cores` (as root: the memory is a UMEM). Each of the ports
-//! always has a batch of frames for the next one, as long as few are under way, and works for
-//! [`COST_NS`] at each frame that comes in, and again at each that leaves. One loop serves
-//! them all, and then two, half each, in turn. The ratio of their rates is of use only where the
-//! first two cores are free; how much of its core the switching loop had says whether they were.
-//! Beside it, wherever it runs: the CPU time a frame that each loop spends in turns
-//! that move something, and the ratio that follows where no loop waits for the other.
+//! `cargo bench -p dataplane --bench cores` (as root: the memory is a UMEM). Each port always has a
+//! batch of frames for the next port, as long as few are in flight. It works for [`COST_NS`] on
+//! each received frame, and again on each transmitted one. One loop serves all ports, and
+//! alternately two loops serve half of them each. The ratio of the rates is meaningful only if the
+//! first two cores are free. The share of its core that the switching loop had shows whether they
+//! were. The bench also prints the CPU time per frame that each loop spends in iterations that move
+//! something, and the ratio that follows if no loop waits for the other; these figures are
+//! meaningful on any machine.
 
 #![allow(missing_docs)]
 
@@ -28,28 +29,27 @@ use xdp::Umem;
 const PORTS: usize = 8;
 const FRAMES: usize = 1 << 17;
 const BATCH: usize = 64;
-/// Bytes of one: not those of a PFC frame.
+/// The length of a frame, which differs from that of a PFC frame.
 const LEN: u16 = 64;
-/// Frames of a port that are under way at most: they never meet a threshold.
+/// The limit of a port's frames in flight, which is below every threshold.
 const UNDER_WAY: usize = 256;
-/// What a frame's way through the kernel costs at each end (docs/performance.md: some 0.5 µs in
-/// all).
+/// The kernel's cost of a frame at each end (docs/performance.md: some 0.5 µs in all).
 const COST_NS: f64 = 250.0;
 /// Frames of a run.
 const RUN: u64 = 2_000_000;
 const REPEATS: usize = 5;
 
-/// A port that is never without frames.
+/// A port that always has received frames.
 struct Busy {
     number: usize,
     left: Vec<FrameId>,
     rounds: u64,
     sent: Arc<AtomicU64>,
-    /// Frames that came in on each port and have not left yet.
+    /// Frames received on each port and not transmitted yet.
     under_way: Arc<[AtomicUsize; PORTS]>,
 }
 
-/// So many rounds of work that nothing can leave out.
+/// Works for `rounds` rounds that the compiler cannot remove.
 fn work(rounds: u64) {
     let mut value = black_box(1_u64);
     for _ in 0..rounds {
@@ -57,7 +57,7 @@ fn work(rounds: u64) {
     }
 }
 
-/// Rounds that take [`COST_NS`] here.
+/// Returns how many rounds take [`COST_NS`] on this machine.
 fn rounds_of_cost() -> u64 {
     const ROUNDS: u64 = 10_000_000;
     let start = cpu_ns();
@@ -136,17 +136,17 @@ fn main() {
     println!("median ratios {:.2} (rates), {:.2} (CPU time)", median(|run| run.0), median(|run| run.1));
 }
 
-/// What a run took.
+/// The results of a run.
 struct Measured {
     frames_a_second: f64,
-    /// The part of its core that the switching loop had.
+    /// The share of its core that the switching loop had.
     share: f64,
-    /// CPU time a frame in turns that moved something.
+    /// CPU time per frame in iterations that moved something.
     core_ns: f64,
     line_ns: f64,
 }
 
-/// CPU time of the turns that move something.
+/// CPU time of the iterations that move something.
 #[derive(Default)]
 struct Busyness(f64);
 
@@ -159,7 +159,7 @@ impl Busyness {
     }
 }
 
-/// Sends frames through a switch of so many loops.
+/// Sends frames through a switch of `loops` loops.
 fn measure(loops: usize, rounds: u64) -> Measured {
     let memory = Umem::new(FRAMES, 2048).expect("memory, and the right to register it");
     let of_line = memory.share();
@@ -235,7 +235,7 @@ fn core_of(ports: Vec<LoopPort<Busy>>, memory: Umem) -> PollLoop<LoopPort<Busy>>
     };
     let macs: Vec<_> = (0..PORTS).map(mac).collect();
     let (handle, mailbox) = mailbox(Waker::noop().clone());
-    std::mem::forget(handle); // nobody gives orders
+    std::mem::forget(handle); // no commands are sent
     let of_core = PollLoopSettings { finish_checksums: vec![true; PORTS], ..PollLoopSettings::default() };
     PollLoop::new(Switch::new(&settings, &macs, FRAMES), ports, memory, FRAMES, mailbox, of_core)
 }

@@ -1,9 +1,9 @@
-//! What a dequeue decision costs: pick the queue, take the frame, keep the rates. It should not
-//! depend on the number of ports, and little on the number of queues that hold frames.
+//! The cost of a dequeue decision: pick the queue, take the frame, keep the rates. It should not
+//! depend on the number of ports, and only a little on the number of queues that hold frames.
 //!
-//! `cargo bench -p dataplane --bench dequeue` prints nanoseconds a frame; arrivals and completions
-//! are not in them. All features are on: weighted queues, a port speed that is never reached, WRED
-//! with ECN on every queue.
+//! `cargo bench -p dataplane --bench dequeue` prints nanoseconds per frame, without reception and
+//! completion. All features are on: weighted queues, a port speed that is never reached, WRED with
+//! ECN on every queue.
 
 #![allow(missing_docs)]
 
@@ -15,7 +15,7 @@ use switch::{FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, frames_ne
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 
-/// Frames that wait on each port when the clock starts.
+/// Frames queued on each port when the measurement starts.
 const FRAMES: usize = 64;
 const ROUNDS: usize = 3_000;
 const REPEATS: usize = 5;
@@ -63,7 +63,7 @@ fn one(ports: usize, busy_queues: usize, schedule: &ScheduleSettings) -> f64 {
     let mut memory = HeapMemory::new(frames, 64);
     let mut out: Vec<TxDesc> = Vec::with_capacity(FRAMES);
     for port in 0..ports {
-        // To itself: the bridge learns the host and forwards nothing.
+        // To itself: the FDB learns the host and nothing is forwarded.
         let frame = memory.alloc().expect("memory for every cell");
         write_header(memory.bytes_mut(&frame, 64), mac(port), mac(port), None, EXPERIMENTAL);
         switch.receive(port, RxDesc { frame, len: 64 }, Instant(1_000_000_000), &mut memory);
@@ -95,7 +95,7 @@ fn one(ports: usize, busy_queues: usize, schedule: &ScheduleSettings) -> f64 {
     spent / sent as f64
 }
 
-/// CPU time of this thread: what other processes take meanwhile does not count.
+/// Returns the CPU time of this thread, so that other processes do not count.
 fn cpu_ns() -> f64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock exists");
     time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64

@@ -1,9 +1,9 @@
-//! What the switch alone costs: parse, classify, learn, look up, admit, queue, schedule, release;
-//! memory to memory.
+//! The cost of the switch alone, memory to memory: parse, classify, learn, look up, admit, queue,
+//! schedule, release.
 //!
-//! `cargo bench -p dataplane` prints nanoseconds a frame at 2, 8 and 64 ports, and beside them what
-//! a loop costs that does nothing with the same frames but read their headers and hand them on:
-//! quote the ratio too, the machine may be busy. Times are CPU times of the thread.
+//! `cargo bench -p dataplane` prints nanoseconds per frame at 2, 8 and 64 ports. Beside them it
+//! prints the cost of a loop that only reads the headers of the same frames and passes them on.
+//! Quote the ratio too, as the machine may be busy. Times are CPU times of the thread.
 
 #![allow(missing_docs)]
 
@@ -16,7 +16,7 @@ use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
 use wire::mac::MacAddr;
 
 const BATCH: usize = 64;
-/// Frames that the loop looks ahead.
+/// How many frames ahead the loop prefetches.
 const AHEAD: usize = 6;
 const ROUNDS: usize = 20_000;
 const REPEATS: usize = 7;
@@ -48,7 +48,7 @@ fn main() {
     }
 }
 
-/// CPU time of this thread: what other processes take meanwhile does not count.
+/// Returns the CPU time of this thread, so that other processes do not count.
 fn cpu_ns() -> f64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock exists");
     time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64
@@ -59,7 +59,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Memory on the heap that fetches headers ahead as a UMEM does.
+/// Heap memory that prefetches headers like a UMEM.
 struct Fetching(HeapMemory);
 
 impl FrameMemory for Fetching {
@@ -89,12 +89,12 @@ impl FrameMemory for Fetching {
     }
 }
 
-/// A switch, and frames that go round in a ring as they do through a fill ring.
+/// A switch, and frames that circulate in a ring as they do through a fill ring.
 struct Lab {
     switch: Switch,
     memory: Fetching,
     ring: VecDeque<FrameId>,
-    /// The port that each frame comes in on.
+    /// The port on which each frame is received.
     port_of: Vec<u8>,
 }
 
@@ -111,14 +111,15 @@ impl Lab {
         let macs: Vec<_> = (0..ports).map(mac).collect();
         let mut memory = Fetching(HeapMemory::new(frames, 2048));
         let mut ring: Vec<FrameId> = std::iter::from_fn(|| memory.alloc()).collect();
-        // Frame n comes in on port n mod ports, goes to another, and has one of the eight priorities.
+        // Frame n is received on port n mod ports, goes to another, and has one of the eight
+        // priorities.
         for frame in &ring {
             let n = frame.index();
             let to = (n % ports + 1 + (n / ports) % (ports - 1)) % ports;
             let tag = Tag::priority((n / 3 % 8) as u8);
             write_header(memory.bytes_mut(frame, 64), mac(to), mac(n % ports), Some(tag), EXPERIMENTAL);
         }
-        // Not in the order of their addresses: frames that come back from many ports are not either.
+        // Not in the order of their addresses: frames that return from many ports are not either.
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
         for i in (1..ring.len()).rev() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -140,9 +141,9 @@ fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 1, n as u8])
 }
 
-/// All that the switch does, in turns of [`BATCH`] frames, handed over as the daemon's loop does: a
-/// batch is looked at, each header fetched [`AHEAD`] frames before, then received; each port's
-/// frames that have left are completed together.
+/// Measures the whole switch, in iterations of [`BATCH`] frames that are passed as the daemon's
+/// loop does. A batch is parsed, with each header prefetched [`AHEAD`] frames before, then
+/// received. The transmitted frames of each port are completed together.
 fn whole(lab: &mut Lab, rounds: usize) -> f64 {
     let mut arrivals: Vec<RxFrame> = Vec::with_capacity(BATCH);
     let mut out = Vec::with_capacity(BATCH);
@@ -152,7 +153,7 @@ fn whole(lab: &mut Lab, rounds: usize) -> f64 {
     for _ in 0..rounds {
         now += 2_000;
         for _ in 0..BATCH {
-            lab.memory.prefetch(&lab.ring[AHEAD.min(lab.ring.len() - 1)]); // as the loop does
+            lab.memory.prefetch(&lab.ring[AHEAD.min(lab.ring.len() - 1)]); // like the loop
             let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
             let port = usize::from(lab.port_of[frame.index()]);
             let bytes = lab.memory.bytes(&frame, 64);
@@ -169,7 +170,7 @@ fn whole(lab: &mut Lab, rounds: usize) -> f64 {
             let left = out.drain(..).map(|outgoing| outgoing.frame);
             lab.switch.complete_all(port, left, Instant(now), &mut lab.memory);
         }
-        // What was flooded while addresses were unknown, and freed frames, go back to the ring.
+        // Frames flooded while addresses were unknown, and freed frames, go back to the ring.
         while let Some(frame) = lab.memory.alloc() {
             lab.ring.push_back(frame);
         }
@@ -178,7 +179,7 @@ fn whole(lab: &mut Lab, rounds: usize) -> f64 {
     (cpu_ns() - start) / (rounds * BATCH) as f64
 }
 
-/// The least that a forwarder could do with the same frames: read the header, hand the frame on.
+/// Measures the minimum of a forwarder on the same frames: read the header, pass the frame on.
 fn bare(lab: &mut Lab, rounds: usize) -> f64 {
     let mut out = Vec::with_capacity(BATCH);
     let start = cpu_ns();

@@ -1,10 +1,10 @@
-//! What the flight recorder takes of a loop: nanoseconds a frame with it and without, in turn, over
+//! The cost of the flight recorder: nanoseconds per frame with and without it, alternately, over
 //! ports in memory.
 //!
-//! `cargo bench -p dataplane --bench recording`. Ports in memory cost next to nothing: a share of
-//! the forwarding rate is the difference over what a frame costs on real ports
-//! (docs/performance.md). Times are CPU times of the thread. With two arguments, `with`
-//! or `without` and a number of turns, it runs once, for callgrind to count the instructions.
+//! `cargo bench -p dataplane --bench recording`. Ports in memory cost almost nothing, so the effect
+//! on the forwarding rate is the difference divided by the cost of a frame on real ports
+//! (docs/performance.md). Times are CPU times of the thread. With two arguments, `with` or
+//! `without` and a number of iterations, it runs once, for callgrind to count the instructions.
 
 #![allow(missing_docs)]
 
@@ -21,15 +21,15 @@ use wire::mac::MacAddr;
 
 const PORTS: usize = 2;
 const FRAMES: usize = 4096;
-/// Frames that come in on a port in a turn.
+/// Frames received on a port per iteration.
 const BATCH: usize = 64;
 const TURNS: usize = 20_000;
 const REPEATS: usize = 15;
-/// What a frame is taken to cost on real ports: virtual time goes on by so much, and a recording
-/// begins again every second of it.
+/// The assumed cost of a frame on real ports. Virtual time advances by this per frame, and a
+/// recording starts again every second of it.
 const FRAME_NS: u64 = 600;
 
-/// A port that always has a batch of frames for the next one, and whose line takes no time.
+/// A port that always has a batch of frames for the next one, on a link without delay.
 struct Busy {
     number: usize,
     left: Vec<FrameId>,
@@ -86,7 +86,7 @@ fn main() {
     );
 }
 
-/// CPU time of a frame's way through the loop.
+/// Returns the CPU time of a frame through the loop.
 fn frame_ns(records: bool, turns: usize) -> f64 {
     let (mut core, mut handle) = core();
     let mut now = Instant(1_000_000);

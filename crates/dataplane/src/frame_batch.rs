@@ -1,5 +1,5 @@
-//! Batches of frames, as whichever loop serves their port handles them: headers are parsed and
-//! transport checksums finished on receipt, edits made before transmission.
+//! Operations on batches of frames that do not depend on which loop serves the port: headers are
+//! parsed and transport checksums completed on receipt, and edits are made before transmission.
 //!
 //! Source: docs/architecture.md, "The way of a frame"; docs/multi-core.md, "Who does what".
 
@@ -7,11 +7,11 @@ use switch::{FrameMemory, RxDesc, RxFrame, TxDesc};
 use wire::checksum;
 use wire::ip::DsField;
 
-/// Headers are fetched into the cache so many frames before they are read.
+/// How many frames ahead headers are prefetched into the cache.
 pub(crate) const LOOK_AHEAD: usize = 6;
 
-/// Looks at all of `received`, in order, by `look`, and appends what it found to `arrivals`.
-/// Transport checksums that a Linux host left open are finished where that is wanted.
+/// Parses all frames of `received` in order with `look`, and appends the results to `arrivals`.
+/// Completes transport checksums that a Linux host left to offload, where requested.
 #[inline]
 pub(crate) fn parse_batch<M: FrameMemory>(
     received: &mut Vec<RxDesc>,
@@ -40,7 +40,7 @@ pub(crate) fn parse_batch<M: FrameMemory>(
     }
 }
 
-/// Finishes the transport checksum of a frame whose bytes do not all lie together.
+/// Completes the transport checksum of a frame that spans several chunks.
 #[cold]
 fn finish_long<M: FrameMemory>(memory: &mut M, arrival: &RxFrame, field: DsField) {
     memory.whole(&arrival.frame, usize::from(arrival.charge.len), |bytes| {
@@ -48,7 +48,7 @@ fn finish_long<M: FrameMemory>(memory: &mut M, arrival: &RxFrame, field: DsField
     });
 }
 
-/// Makes all edits of `frames`, in order: those that have none are not touched.
+/// Makes all edits of `frames`, in order. Frames without edits are not touched.
 pub(crate) fn make_edits<M: FrameMemory>(frames: &[TxDesc], memory: &mut M) {
     for (place, TxDesc { frame, len, edit }) in frames.iter().enumerate() {
         if let Some(ahead) = frames.get(place + LOOK_AHEAD)

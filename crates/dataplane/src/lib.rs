@@ -1,15 +1,15 @@
 //! The poll loop of one core: rings in, switch, rings out. It owns its ports, its switch and its
-//! memory, never blocks but where it sleeps, never allocates after the start, never locks and logs
-//! nothing; the rest of the daemon talks to it through a [`Handle`].
+//! memory. It blocks only when it sleeps, allocates nothing after the start, takes no lock and
+//! writes no log. The rest of the daemon communicates with it through a [`Handle`].
 //!
 //! ```text
-//! Core ─▶ Turn ─▶ Port: xdp::XdpPort, MemoryPort, the simulator's lines
-//!   │      └────▶ switch::Switch
-//!   ├───▶ Mailbox ◀─▶ Handle: the daemon
-//!   └───▶ Wait: xdp::Waiter
+//! PollLoop ─▶ Iteration ─▶ Port: xdp::XdpPort, LoopbackPort, the simulator's links
+//!   │           └────────▶ switch::Switch
+//!   ├───────▶ Mailbox ◀─▶ Handle: the daemon
+//!   └───────▶ Sleeper: xdp::Waiter
 //! ```
-//! Pure: what a port and a sleep are made of is behind [`Port`] and [`Sleeper`], time is a parameter,
-//! and a simulated software switch takes the very same [`Iteration`].
+//! Pure: the implementations of a port and of a sleep are behind [`Port`] and [`Sleeper`], and time
+//! is a parameter. A simulated software switch runs the same [`Iteration`].
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -39,7 +39,7 @@ pub use poll_loop::stats::LoopTimes;
 pub use port::{Port, PortFault};
 pub use sleeper::Sleeper;
 
-/// What the doorbell is made of. Its test tries the same file with atomics of another make.
+/// The atomics of the doorbell. Its test compiles the same file with the atomics of `loom`.
 mod atomics {
     pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
 }

@@ -1,9 +1,9 @@
-//! A port without a kernel, for tests: frames come from and go to a [`Wire`], which can also
-//! misbehave: refuse room, hold completions back, lose frames the way `sendto` does, go down.
+//! A port without a kernel, for tests. Frames come from and go to a [`Wire`], which can inject
+//! faults: refuse room, withhold completions, lose frames the way `sendto` does, go down.
 //!
 //! The bytes of a sent frame are copied to the wire when the port next sees the memory, that is, in
-//! `receive` or `close`; until then the frame does not complete. So a frame sent in one turn of a
-//! loop is on the wire in the next.
+//! `receive` or `close`. Until then the frame does not complete. So a frame that a loop sends in
+//! one iteration is on the wire in the next.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ pub struct LoopbackPort<M = HeapMemory> {
     memory: PhantomData<fn(&mut M)>,
 }
 
-/// The test's end.
+/// The test's end of a wire in memory.
 #[derive(Debug, Clone)]
 pub struct Wire {
     shared: Rc<RefCell<Shared>>,
@@ -30,16 +30,17 @@ pub struct Wire {
 
 #[derive(Debug)]
 struct Shared {
-    /// Injected, not yet received.
+    /// Frames injected and not yet received.
     incoming: VecDeque<Vec<u8>>,
-    /// In the TX ring.
+    /// Frames in the TX ring.
     ring: VecDeque<TxDesc>,
-    /// Sent, their bytes not yet copied.
+    /// Frames sent whose bytes are not yet copied.
     leaving: VecDeque<TxDesc>,
-    /// Done with, not yet given back; and those that were lost.
+    /// Frames completed and not yet returned.
     completed: VecDeque<FrameId>,
+    /// Frames lost and not yet returned.
     lost: Vec<FrameId>,
-    /// On the wire.
+    /// Frames on the wire.
     sent: Vec<Vec<u8>>,
     room: usize,
     hold_completions: bool,
@@ -48,36 +49,37 @@ struct Shared {
     up: bool,
     trouble: Option<PortFault>,
     min_posted: u32,
-    /// Dropped by the "kernel", and not yet told.
+    /// Frames that the "kernel" dropped and that are not yet reported.
     kernel_drops: u64,
-    /// Given back twice, and not yet told.
+    /// Frames completed twice and not yet reported.
     stray: u64,
     counters: KernelCounters,
-    /// Another "thread" closes and opens the port: what it has to do.
+    /// State of the rings if another "thread" closes and opens the port.
     keeper: Option<Kept>,
-    /// Where transmissions are noted, and under which number.
+    /// Where transmissions are noted.
     calls: Option<Calls>,
+    /// The number of this port in `calls`.
     number: usize,
 }
 
 /// Where the rings of a port are that another thread closes and opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// In the port.
+    /// Attached to the port.
     Here,
-    /// Let go, to be closed.
+    /// Detached, to be closed.
     Away,
     /// Opened again, to be taken.
     Ready,
 }
 
-/// The order in which the ports of a test were given something to transmit.
+/// The order in which a test's ports were given frames to transmit.
 #[derive(Debug, Clone, Default)]
 pub struct Calls(Rc<RefCell<Vec<(usize, bool)>>>);
 
 impl Calls {
-    /// Which port, by the number that it got from [`Wire::note_calls`], and whether it was a single
-    /// frame of 60 bytes.
+    /// Returns the ports, by the numbers given to [`Wire::note_calls`], and whether each
+    /// transmission was a single frame of 60 bytes.
     pub fn taken(&self) -> Vec<(usize, bool)> {
         self.0.borrow().clone()
     }
@@ -88,7 +90,7 @@ impl Shared {
         self.ring.len() + self.leaving.len() + self.completed.len() + self.lost.len()
     }
 
-    /// Puts what was sent on the wire.
+    /// Copies sent frames to the wire.
     fn copy_leaving(&mut self, memory: &impl FrameMemory) {
         while let Some(TxDesc { frame, len, .. }) = self.leaving.pop_front() {
             self.sent.push(memory.bytes(&frame, len.into()).to_vec());
@@ -98,7 +100,7 @@ impl Shared {
 }
 
 impl<M> LoopbackPort<M> {
-    /// A port and the wire on it, with room for 2048 frames to transmit.
+    /// Creates a port and its wire, with room for 2048 frames to transmit.
     pub fn new() -> (Self, Wire) {
         let shared = Rc::new(RefCell::new(Shared {
             incoming: VecDeque::new(),
@@ -130,90 +132,90 @@ impl<M> LoopbackPort<M> {
 }
 
 impl Wire {
-    /// What the system says of an interface that is gone.
+    /// The error number of an interface that does not exist.
     pub const ENODEV: i32 = 19;
 
     fn shared(&self) -> RefMut<'_, Shared> {
         self.shared.borrow_mut()
     }
 
-    /// A frame arrives. It waits until the port takes it.
+    /// Lets a frame arrive. It waits until the port receives it.
     pub fn inject(&self, bytes: impl Into<Vec<u8>>) {
         self.shared().incoming.push_back(bytes.into());
     }
 
-    /// Frames injected and not yet received.
+    /// Returns the number of frames injected and not yet received.
     pub fn waiting(&self) -> usize {
         self.shared().incoming.len()
     }
 
-    /// The frames that left since the last call, in order.
+    /// Takes the frames sent since the last call, in order.
     pub fn take_sent(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.shared().sent)
     }
 
-    /// What the loop last said of the frames to be posted for receipt; 0: nothing.
+    /// Returns the minimum number of posted chunks that the loop last set; 0 if it set none.
     pub fn min_posted(&self) -> u32 {
         self.shared().min_posted
     }
 
-    /// At most so many frames may be outstanding.
+    /// Limits the outstanding frames to `frames`.
     pub fn set_transmit_room(&self, frames: usize) {
         self.shared().room = frames;
     }
 
-    /// While true, no frame completes.
+    /// Withholds completions while true.
     pub fn hold_completions(&self, hold: bool) {
         self.shared().hold_completions = hold;
     }
 
-    /// While true, every kick says EAGAIN and frames stay in the TX ring.
+    /// While true, every kick fails with EAGAIN and frames stay in the TX ring.
     pub fn block(&self, block: bool) {
         self.shared().blocked = block;
     }
 
-    /// The next `frames` frames are lost the way EBUSY loses them.
+    /// Loses the next `frames` frames the way EBUSY does.
     pub fn lose(&self, frames: u32) {
         self.shared().lose = frames;
     }
 
-    /// Notes from now on in `calls` what this port, number `number` there, is given to transmit.
+    /// Records in `calls`, from now on, what this port is given to transmit, as port `number`.
     pub fn note_calls(&self, calls: &Calls, number: usize) {
         let mut shared = self.shared();
         (shared.calls, shared.number) = (Some(calls.clone()), number);
     }
 
-    /// The kernel has nowhere to put `frames` frames that arrive.
+    /// Lets the kernel drop `frames` arriving frames for lack of posted chunks.
     pub fn drop_for_want_of_frames(&self, frames: u64) {
         let mut shared = self.shared();
         shared.kernel_drops += frames;
         shared.counters.rx_fill_ring_empty_frames += frames;
     }
 
-    /// The kernel completes `frames` frames a second time; a token is one, so the port can only say
-    /// so.
+    /// Lets the kernel complete `frames` frames a second time. A token exists once, so the port can
+    /// only report that.
     pub fn complete_twice(&self, frames: u64) {
         let mut shared = self.shared();
         shared.stray += frames;
         shared.counters.tx_stray_frames += frames;
     }
 
-    /// From now on the port's rings are closed and opened elsewhere: by the test.
+    /// Leaves closing and opening of the port's rings to the test.
     pub fn keep(&self) {
         self.shared().keeper = Some(Kept::Here);
     }
 
-    /// The port has let its rings go.
+    /// True if the port has detached its rings.
     pub fn is_let_go(&self) -> bool {
         self.shared().keeper == Some(Kept::Away)
     }
 
-    /// The rings are open again, on an interface that is up.
+    /// Opens the rings again, on an interface that is up.
     pub fn open_again(&self) {
         self.shared().keeper = Some(Kept::Ready);
     }
 
-    /// The interface is gone.
+    /// Removes the interface.
     pub fn go_down(&self) {
         let mut shared = self.shared();
         shared.up = false;

@@ -1,5 +1,5 @@
-//! How the rest of the daemon talks to a loop: two bounded rings, so that neither side ever waits
-//! for the other.
+//! The communication between a loop and the rest of the daemon: two bounded rings, so that neither
+//! side ever waits for the other.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,102 +15,99 @@ use crate::port::PortFault;
 
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
-/// Places among the replies that events leave free, for the answers to commands: whoever asked
-/// waits for them.
+/// Reply entries that events leave free for the replies to commands, as the daemon waits for these.
 const ANSWERS: usize = 64;
-/// Places that events leave free for losses of no-drop frames, which nothing else may crowd out.
+/// Reply entries that other events leave free for losses of no-drop frames.
 const LOSSES: usize = 256;
 
-/// What a loop is told. Each but `PortDown` and `PortClosed` is answered.
+/// A command to a loop. Each except `PortDown` and `PortClosed` is answered.
 #[derive(Debug)]
 pub enum LoopCommand {
     /// Fill this snapshot and send it back.
     Snapshot {
-        /// To be filled.
+        /// The snapshot to fill.
         snapshot: Box<Snapshot>,
-        /// The watermarks since the last read begin again right after it.
+        /// Reset the watermarks since the last read, right after the snapshot.
         read_watermarks: bool,
     },
-    /// The watermarks since the last clear begin again.
+    /// Reset the watermarks since the last clear.
     ClearWatermarks,
-    /// Hold a port's transmission, or let it go on; for tests.
+    /// Hold a port's transmission or release it, for tests.
     Hold {
         /// Port number.
         port: usize,
-        /// Hold it.
+        /// True to hold, false to release.
         held: bool,
     },
-    /// Other settings from now on; they come back in [`Reply::Applied`] or [`Reply::NotApplied`],
-    /// so that the loop frees nothing. Ports that they remove are closed; those that they add
-    /// are down until `PortUp`.
+    /// Apply other settings. They come back in [`Reply::Applied`] or [`Reply::NotApplied`], so that
+    /// the loop frees nothing. Ports that they remove are closed. Ports that they add are down
+    /// until `PortUp`.
     Apply(Box<Settings>),
-    /// End the storms of this port that wait to be ended by hand.
+    /// Restore the stormed priorities of this port that need manual recovery.
     RecoverStorms(usize),
-    /// Turn PFC on again for these priorities of a port, if it is off because there were too many
-    /// storms.
+    /// Enable PFC again for these priorities of a port, where too many storms have disabled it.
     LiftStormLimit {
         /// Port number.
         port: usize,
-        /// The priorities.
+        /// The priorities to enable.
         priorities: Set8,
     },
-    /// Record from the next turn on; what was recorded before ends. Nothing: do not record any
-    /// more.
+    /// Record from the next iteration on; the current recording ends. `None` stops recording.
     Record(Option<Box<Recorder>>),
-    /// The interface of this port is gone, or has no carrier any more.
+    /// The interface of this port has disappeared or has lost its carrier.
     PortDown(usize),
-    /// What this port was made of is closed: its frames can be taken back.
+    /// The detached rings of this port are closed: its frames can be reclaimed.
     PortClosed(usize),
-    /// What this port is made of is open again, for it to take.
+    /// The rings of this port are open again, ready to be taken.
     PortUp {
         /// Port number.
         port: usize,
-        /// Address of the interface: another one, if it was made again.
+        /// Address of the interface. It differs if the interface was created again.
         mac: MacAddr,
-        /// Transport checksums that a Linux host left open are finished.
+        /// Complete transport checksums that a Linux host left to offload.
         finish_checksums: bool,
     },
-    /// Take no more frames, let the queues drain, end. The snapshot comes back in
-    /// [`Reply::Stopped`].
+    /// Stop receiving, drain the queues and end. The snapshot comes back in [`Reply::Stopped`].
     Stop(Box<Snapshot>),
 }
 
-/// What can be set on a running loop.
+/// The settings of a running loop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// The switch: as many places of ports as it has, or more, with cells of the same size.
+    /// The settings of the switch, with at least as many port slots as it has, and the same cell
+    /// size.
     pub switch: SwitchSettings,
-    /// For each port, the fewest frames posted for receipt.
+    /// For each port, the minimum number of posted chunks.
     pub min_posted: Vec<u32>,
 }
 
-/// What a loop says.
+/// A message of a loop to the daemon: a reply or an event.
 #[derive(Debug)]
 pub enum Reply {
-    /// As asked for.
+    /// The requested snapshot.
     Snapshot(Box<Snapshot>),
-    /// Watermarks are cleared, a port is held or released, storms are ended, or their limit is
-    /// lifted.
+    /// The command was executed: watermarks are cleared, a port is held or released, stormed
+    /// priorities are restored, or PFC is enabled again.
     Done,
-    /// The port of this number is open again, and has frames posted; or, if false, there was
-    /// nothing for it to take.
+    /// The port of this number is open again and has chunks posted. If false, no opened port was
+    /// available.
     PortUp(usize, bool),
-    /// Something is wrong with the port of this number.
+    /// A fault of the port of this number.
     Trouble(usize, PortFault),
     /// These settings are in force.
     Applied(Box<Settings>),
-    /// They are not: they change the watchdog of the port of this number, of which a storm waits to
-    /// be ended by hand.
+    /// These settings were rejected: they change the watchdog of the port of this number, on which
+    /// a stormed priority needs manual recovery.
     NotApplied(Box<Settings>, usize),
-    /// The recorder of until now, if there was one; all that it wrote has been handed over.
+    /// The previous recorder, if there was one. All that it wrote has been handed over.
     Recorded(Option<Box<Recorder>>),
-    /// Something happened.
+    /// An event and its time.
     Event(Instant, Event),
-    /// The loop has ended; these are the totals.
+    /// The loop has ended, with these totals.
     Stopped(Box<Snapshot>),
 }
 
-/// The daemon's end.
+/// The daemon's end of the mailbox.
 #[derive(Debug)]
 pub struct Handle {
     commands: Arc<ArrayQueue<LoopCommand>>,
@@ -118,18 +115,18 @@ pub struct Handle {
     waker: Waker,
 }
 
-/// The loop's end.
+/// The loop's end of the mailbox.
 #[derive(Debug)]
 pub struct Mailbox {
     commands: Arc<ArrayQueue<LoopCommand>>,
     replies: Arc<ArrayQueue<Reply>>,
-    /// Events that found the ring full.
+    /// Events dropped because the ring was full.
     pub(crate) lost: u64,
-    /// Losses of no-drop frames that found it full: they are kept until there is room.
+    /// Losses of no-drop frames that found the ring full, kept until there is room.
     undelivered: Events,
 }
 
-/// The two ends of a new mailbox. `waker` wakes the loop when it sleeps.
+/// Creates a mailbox and returns its two ends. `waker` wakes a sleeping loop.
 pub fn mailbox(waker: Waker) -> (Handle, Mailbox) {
     let commands = Arc::new(ArrayQueue::new(COMMANDS));
     let replies = Arc::new(ArrayQueue::new(REPLIES));
@@ -140,14 +137,14 @@ pub fn mailbox(waker: Waker) -> (Handle, Mailbox) {
 }
 
 impl Handle {
-    /// Tells the loop something and wakes it; gives the command back if the ring is full.
+    /// Sends a command and wakes the loop. Returns the command if the ring is full.
     pub fn send(&mut self, command: LoopCommand) -> Result<(), LoopCommand> {
         self.commands.push(command)?;
         self.waker.wake_by_ref();
         Ok(())
     }
 
-    /// The next thing that the loop said, if there is one.
+    /// Takes the next message of the loop, if there is one.
     pub fn receive(&mut self) -> Option<Reply> {
         self.replies.pop()
     }
@@ -158,14 +155,14 @@ impl Mailbox {
         self.commands.pop()
     }
 
-    /// Answers a command. There is room as long as no more than [`ANSWERS`] commands at a time wait
-    /// for theirs.
+    /// Replies to a command. There is room as long as at most [`ANSWERS`] commands wait for their
+    /// replies.
     pub(crate) fn answer(&mut self, reply: Reply) {
         let pushed = self.replies.push(reply);
         debug_assert!(pushed.is_ok(), "no room for an answer");
     }
 
-    /// Tells of something that nobody asked for, if there is room.
+    /// Sends an unsolicited message, if there is room.
     pub(crate) fn tell(&mut self, reply: Reply) {
         if self.room() <= ANSWERS + LOSSES || self.replies.push(reply).is_err() {
             self.lost += 1;
@@ -184,7 +181,7 @@ impl Mailbox {
         }
     }
 
-    /// Reports what was kept, as far as there is room; none overtakes an earlier one.
+    /// Reports kept losses as far as there is room, in their order.
     #[inline]
     pub(crate) fn report_undelivered(&mut self) {
         if !self.undelivered.is_empty() && self.room() > ANSWERS {
@@ -202,7 +199,7 @@ impl Mailbox {
 mod tests {
     use super::*;
 
-    /// Nobody receives; XOFF and XON fill the ring, and losses go on.
+    /// The daemon takes no messages: XOFF and XON events fill the ring, and losses continue.
     #[test]
     fn losses_wait_for_room() {
         let (mut handle, mut mailbox) = mailbox(Waker::noop().clone());

@@ -1,5 +1,5 @@
-//! How a loop sleeps, whatever puts it to sleep: the kernel, or a test in virtual time. Another
-//! thread wakes it by a [`std::task::Waker`], which whoever implements this hands out.
+//! The interface by which a loop sleeps, in the kernel or in the virtual time of a test. Another
+//! thread wakes the loop by a [`std::task::Waker`], which the implementation provides.
 
 use std::io;
 
@@ -7,16 +7,16 @@ use switch::Nanos;
 
 use crate::port::Port;
 
-/// Sleep until a port has frames, somebody calls, or time is up.
+/// A sleep that ends when a port has frames, another thread wakes the loop, or the time is up.
 pub trait Sleeper {
-    /// From now on these ports end its sleep, and no others.
+    /// Sets the ports that end the sleep; others no longer do.
     fn watch<'a, P: Port + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>);
 
-    /// From now on the loop is to have the highest weight on its core, or an ordinary one.
+    /// Sets the loop's scheduling weight on its core to the highest, or to the ordinary one.
     fn set_weight(&mut self, _highest: bool) {}
 
-    /// For how long other threads had the loop's core, though the loop wanted it, since this was
-    /// last asked; as long as can be where that is not known.
+    /// Returns how long other threads had the loop's core while the loop was runnable, since the
+    /// last call. Returns the maximum where that is not known.
     fn core_taken_ns(&mut self) -> Nanos {
         Nanos::MAX
     }
@@ -24,6 +24,6 @@ pub trait Sleeper {
     /// Sleeps for at most `timeout_ns`. True if a port or a waker ended the sleep.
     ///
     /// # Errors
-    /// There is no sleeping: the kernel has no memory for it.
+    /// The kernel has no memory for the sleep.
     fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool>;
 }

@@ -1,5 +1,5 @@
-//! The loop over ports in memory, told something: to hold a port, to stop, to go by other settings,
-//! to begin watermarks again.
+//! Commands to the loop over ports in memory: hold a port, stop, apply other settings, reset
+//! watermarks.
 
 mod lab;
 
@@ -9,8 +9,8 @@ use switch::Snapshot;
 use switch::monitor::counters::DropReason;
 use switch::settings::Threshold;
 
-/// Told to stop while a port is paused and its peer in XOFF: what can leave leaves, the rest is
-/// counted, no XON is told for what would not be received, every frame is given back.
+/// A stop while a port is paused and its peer is in XOFF: frames that can leave do, the rest is
+/// counted, no XON is sent for data that would not be received, and every frame is freed.
 #[test]
 fn a_stop_drains_tells_no_xon_and_says_the_totals() {
     let mut lab = Lab::new();
@@ -33,7 +33,7 @@ fn a_stop_drains_tells_no_xon_and_says_the_totals() {
     assert_eq!((snapshot.memory_free_frames, snapshot.ingress_pools[0].level.cells), (FRAMES as u64, 0));
 }
 
-/// Nothing but PFC leaves a held port: frames for it stay, and whoever sends them is told to stop.
+/// Only PFC leaves a held port: its data frames stay queued, and their senders are paused.
 #[test]
 fn a_held_port_keeps_its_frames_and_a_released_one_sends_them_in_order() {
     let mut lab = Lab::new();
@@ -61,7 +61,7 @@ fn a_held_port_keeps_its_frames_and_a_released_one_sends_them_in_order() {
     conserved(&lab.snapshot());
 }
 
-/// A port that tells its peer to stop tells it so, and XON later, though it is held itself.
+/// A held port still sends XOFF to its peer, and XON later.
 #[test]
 fn a_held_port_still_sends_pfc() {
     let mut lab = Lab::new();
@@ -113,10 +113,10 @@ fn other_thresholds_take_effect_on_a_full_switch_and_lose_nothing() {
     more(&mut lab, 10);
     assert_eq!((lab.seen(0), group(&mut lab)), (vec![Ok(xoff_3(65_535))], (4, 4, 6)));
 
-    // Headroom that is in use drains before anything else does.
+    // Headroom in use drains first.
     lab.apply(with_xoff(32));
     assert_eq!(group(&mut lab), (32, 4, 6));
-    lab.wires[1].set_transmit_room(8); // a place is kept for PFC
+    lab.wires[1].set_transmit_room(8); // one entry is reserved for PFC
     lab.wires[1].hold_completions(true);
     lab.hold(1, false);
     lab.turns(2);
@@ -139,7 +139,8 @@ fn other_thresholds_take_effect_on_a_full_switch_and_lose_nothing() {
     conserved(&lab.snapshot());
 }
 
-/// PFC off while the peer is in XOFF: it is told XON, and what is held leaves all the same.
+/// PFC is turned off while the peer is in XOFF: the peer receives XON, and held frames leave
+/// anyway.
 #[test]
 fn pfc_turned_off_tells_xon_and_turned_on_pauses_again() {
     let mut lab = Lab::new();
@@ -159,7 +160,7 @@ fn pfc_turned_off_tells_xon_and_turned_on_pauses_again() {
     conserved(&lab.snapshot());
 }
 
-/// Reading begins one watermark again right after the snapshot, clearing another, and both leave
+/// A read resets one watermark right after the snapshot, a clear resets another, and neither resets
 /// the third.
 #[test]
 fn watermarks_begin_anew_when_read_and_when_cleared() {
@@ -187,7 +188,7 @@ fn watermarks_begin_anew_when_read_and_when_cleared() {
     assert_eq!(peaks(&lab.look(true)), (0, 0, 2, 8));
 }
 
-/// Events that are not received leave slots free: 64 for replies to commands, 256 for losses of
+/// Events that are not received leave entries free: 64 for replies to commands, 256 for losses of
 /// no-drop frames.
 #[test]
 fn events_leave_room_for_answers() {
@@ -204,14 +205,14 @@ fn events_leave_room_for_answers() {
     assert_eq!(snapshot.events_lost, 1200 - (1024 - 64 - 256), "all but those for which there was room");
 }
 
-/// While the loop ends, pauses are obeyed and data are dropped and counted.
+/// While the loop ends, pauses are honored and data is dropped and counted.
 #[test]
 fn a_loop_that_ends_still_obeys() {
     let mut lab = Lab::new();
     lab.hold(1, true);
     (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
     lab.turns(1);
-    // Both come in when the end has begun: a pause for what is to leave, and more data.
+    // Both arrive after the end has begun: a pause for queued frames, and more data.
     let (to_0, to_1) = (lab.wires[0].clone(), lab.wires[1].clone());
     let snapshot = lab.stop_while(|tick| {
         if tick == 3 {

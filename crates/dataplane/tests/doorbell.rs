@@ -1,5 +1,5 @@
-//! The doorbell, in every order of its two sides, as memory models allow: the very file that the
-//! loops use, with atomics of `loom`.
+//! The doorbell, in every interleaving of its two sides that memory models allow: the same file
+//! that the loops use, with atomics of `loom`.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -18,7 +18,7 @@ mod doorbell;
 
 use doorbell::Doorbell;
 
-/// A sleep that a call ends, now or later, as an eventfd does.
+/// A sleep that a wakeup ends, now or later, like an eventfd.
 #[derive(Default)]
 struct Sleep {
     is_called: Mutex<bool>,
@@ -42,9 +42,9 @@ impl Wake for Sleep {
     }
 }
 
-/// With at most so many preemptions, so many threads each leave one thing and ring; the loop takes
-/// them all, and sleeps whenever it finds nothing. If it ever slept beside something, nobody would
-/// wake it, and `loom` would say so.
+/// With at most `preemptions` preemptions, `threads` threads each publish one item and ring. The
+/// loop takes them all, and sleeps whenever it finds none. If it ever slept while an item was
+/// there, no thread would wake it, and `loom` would report that.
 fn all_is_taken(threads: usize, preemptions: Option<usize>) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;
@@ -81,5 +81,5 @@ fn all_is_taken(threads: usize, preemptions: Option<usize>) {
 #[test]
 fn nothing_is_left_beside_a_sleeper() {
     all_is_taken(1, None);
-    all_is_taken(2, Some(2)); // of all orders there are too many
+    all_is_taken(2, Some(2)); // all interleavings are too many
 }

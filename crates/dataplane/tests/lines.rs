@@ -1,6 +1,6 @@
-//! A switch of several cores: the same as with one, and nothing is lost between them, whichever
-//! stands still. All loops are on one thread here and turn when they are told to, so every order of
-//! their turns can be had.
+//! A switch of several cores: it acts as with one core, and no frames are lost between cores when
+//! one stalls. All loops are on one thread here, and the test runs each iteration, so every order
+//! of their iterations is possible.
 
 mod lab;
 
@@ -23,8 +23,8 @@ use wire::pause::{Control, decode};
 
 const PORTS: usize = lab::PORTS;
 
-/// Whatever serves the ports: every frame leaves in the same turn, and counters, watermarks, drops
-/// and events are the same.
+/// For any assignment of ports to loops, every frame leaves in the same iteration, and counters,
+/// watermarks, drops and events are the same.
 #[test]
 fn several_loops_decide_what_one_does() {
     let told = Story::PLAIN.told(&[0, 0, 0]);
@@ -39,8 +39,8 @@ fn several_loops_decide_what_one_does() {
     }
 }
 
-/// Where frames are marked, rewritten, tagged and flooded, too; and where the switching core has no
-/// port of its own it touches no byte of them.
+/// The same holds where frames are marked, rewritten, tagged and flooded. A switching core without
+/// ports of its own touches no byte of them.
 #[test]
 fn several_loops_mark_and_tag_what_one_does() {
     let told = Story::EDITED.told(&[0, 0, 0]);
@@ -67,8 +67,8 @@ fn several_loops_mark_and_tag_what_one_does() {
     }
 }
 
-/// Frames that are on the lane when settings change, looked at by the old ones, are treated by the
-/// new.
+/// Frames on the port channel when settings change were parsed by the old settings, but follow the
+/// new ones.
 #[test]
 fn frames_are_treated_by_the_rules_of_the_turn_that_takes_them() {
     let mut loops = loops(&settings(), &[1, 0, 0]);
@@ -84,9 +84,8 @@ fn frames_are_treated_by_the_rules_of_the_turn_that_takes_them() {
     assert_eq!((groups[5], groups[0]), (batch, 2 * batch + 1), "one batch before, and the announcement");
 }
 
-/// Senders on different loops that obey pauses, into one receiver, while loops turn in any order
-/// and one or the other stands still: nothing is lost, and each sender's frames arrive in their
-/// order.
+/// Senders on different loops honor pauses and send to one receiver, while loops run in any order
+/// and one of them stalls. No frame is lost, and each sender's frames arrive in order.
 fn incast(served_by: [usize; PORTS], schedule: &[(usize, usize)]) {
     let mut settings = settings();
     settings.buffer.total_cells = 4_000;
@@ -123,7 +122,7 @@ fn incast(served_by: [usize; PORTS], schedule: &[(usize, usize)]) {
     };
     for (n, &(at, turns)) in schedule.iter().enumerate() {
         loops.wires[2].block(n % 3 == 0);
-        // One loop alone turns for a while, then all do.
+        // One loop runs alone for a while, then all do.
         (0..turns).for_each(|_| _ = step(&mut loops, Some(at), true));
         (0..20).for_each(|_| _ = step(&mut loops, None, true));
     }
@@ -147,8 +146,8 @@ proptest! {
     }
 }
 
-/// The switching core stands still until the lane is full: what comes then waits in the port, and
-/// as soon as the core turns it pauses the peer. Nothing is lost.
+/// The switching core stalls until the port channel is full. Further frames wait in the port, and
+/// the core pauses the peer in its next iteration. No frame is lost.
 #[test]
 fn a_full_lane_pauses_the_peer() {
     let mut settings = settings();
@@ -179,8 +178,9 @@ fn a_full_lane_pauses_the_peer() {
     loops.conserved();
 }
 
-/// A line that stands still takes nothing to send after a while, so frames stay in their queues and
-/// their senders are paused; PFC still finds room on the lane, and leaves once the line turns.
+/// A stalled I/O loop accepts no more frames to transmit after a while, so they stay in their
+/// queues and their senders are paused. PFC still finds room on the port channel, and leaves once
+/// the I/O loop runs.
 #[test]
 fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
     let mut settings = settings();
@@ -216,15 +216,16 @@ fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
     loops.conserved();
 }
 
-/// A line that stands still sends nothing of what it has, so whoever may send to its ports is
-/// paused, long before cells run out; not for ever, nor where nothing waits. Ports of the line
-/// itself are the guard's.
+/// A stalled I/O loop transmits nothing of what it has, so all senders to its ports are paused long
+/// before cells run out. The pauses end, and there are none where no frames wait. Ports of that I/O
+/// loop are left to the guard.
 #[test]
 fn while_frames_wait_for_a_line_that_stands_still_all_peers_are_paused() {
     let mut loops = loops(&settings(), &[0, 1, 0]);
     let step = |loops: &mut Loops, nanos: u64| {
         loops.now = loops.now + nanos;
-        // One turn finds out, the next one tells, and a wire is read in the turn after.
+        // One iteration detects the stall, the next one sends XOFF, and a wire is read in the one
+        // after.
         (0..3).for_each(|_| _ = loops.turn(0));
         [0, 2].map(|port| loops.pfc(port))
     };
@@ -241,15 +242,15 @@ fn while_frames_wait_for_a_line_that_stands_still_all_peers_are_paused() {
     step(&mut loops, STALL_NS);
     let refreshed = step(&mut loops, GIVE_UP_NS / 2);
     assert_eq!(refreshed, [vec![xoff_3(65_535)], vec![xoff_3(65_535)]]);
-    // A refresh is due, too, before it is found out.
+    // A refresh is also due before the detection.
     let given_up = step(&mut loops, GIVE_UP_NS / 2);
     assert_eq!(given_up.each_ref().map(|pfc| pfc.last().copied()), [Some(xoff_3(0)); 2], "it is dead");
     let later = step(&mut loops, GIVE_UP_NS).concat();
     assert!(later.iter().all(|pfc| *pfc == xoff_3(0)), "and stays so: {later:?}");
 }
 
-/// A port of a line is closed and opened again by another thread, with frames everywhere: in its
-/// rings, on the lane both ways.
+/// Another thread closes a port of an I/O loop and opens it again, with frames in its rings and on
+/// the port channel in both directions.
 #[test]
 fn a_port_of_a_line_comes_and_goes() {
     let mut loops = loops(&settings(), &[0, 1, 2]);
@@ -257,21 +258,21 @@ fn a_port_of_a_line_comes_and_goes() {
     (0..3).for_each(|n| loops.wires[0].inject(numbered(1, 0, 0, n)));
     loops.rounds(2);
     (0..2).for_each(|n| loops.wires[0].inject(numbered(1, 0, 0, n)));
-    loops.turn(0); // two more are on the lane, to be sent
+    loops.turn(0); // two more are on the channel, to be sent
     (0..100).for_each(|n| loops.wires[1].inject(numbered(0, 1, 0, n)));
     loops.turn(1);
-    loops.turn(1); // all are on the lane
+    loops.turn(1); // all are on the channel
     loops.wires[1].go_down();
     loops.turn(1);
     loops.rounds(3);
     assert!(loops.wires[1].is_let_go());
     let reopen = LoopCommand::PortUp { port: 1, mac: mac(201), finish_checksums: true };
-    loops.wires[1].inject(numbered(0, 1, 0, 0)); // nobody takes it any more
+    loops.wires[1].inject(numbered(0, 1, 0, 0)); // never received
     loops.handle.send(LoopCommand::PortClosed(1)).expect("room");
     loops.rounds(3);
     let snapshot = loops.conserved();
     assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 5);
-    let taken = snapshot.ports[1].received.frames - 1; // beside the announcement
+    let taken = snapshot.ports[1].received.frames - 1; // without the announcement
     assert_eq!(
         snapshot.ports[1].kernel.rx_closed_frames,
         101 - taken,
@@ -291,8 +292,8 @@ fn a_port_of_a_line_comes_and_goes() {
     assert_eq!(loops.conserved().ports[1].kernel.rx_closed_frames, 101 - taken);
 }
 
-/// The only port of a line is closed, whose rings held thousands of frames: all but a few are the
-/// switching core's again.
+/// The only port of an I/O loop is closed, whose rings held thousands of frames. All but a few
+/// return to the switching core.
 #[test]
 fn frames_of_a_closed_port_go_back() {
     const POSTED: usize = 8192;
@@ -308,7 +309,7 @@ fn frames_of_a_closed_port_go_back() {
     loops.conserved();
 }
 
-/// Turns, and the longest stall, are those of all loops.
+/// Iterations, and the longest stall, cover all loops.
 #[test]
 fn a_snapshot_knows_how_lines_turn() {
     let mut loops = loops(&settings(), &[0, 1, 2]);
@@ -324,8 +325,8 @@ fn a_snapshot_knows_how_lines_turn() {
     assert_eq!([before, after].map(|snapshot| snapshot.loop_worst_stall_ns), [1_000, 7_000_000]);
 }
 
-/// What memory sets aside for a lane is enough: the most that it ever takes from the switching
-/// core, however long that stands still.
+/// The memory set aside for a port channel is enough: it bounds what the channel takes from the
+/// switching core, however long that stalls.
 #[test]
 fn a_lane_holds_no_more_than_is_set_aside() {
     let mut loops = loops(&settings(), &[1, 0, 0]);

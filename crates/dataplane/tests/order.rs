@@ -1,4 +1,4 @@
-//! Who comes first in a turn: PFC before data, and the ports in turn.
+//! The order of transmission in an iteration: PFC before data, and fairness between ports.
 
 use std::task::Waker;
 
@@ -21,7 +21,7 @@ fn frame(to: usize, from: usize, priority: u8) -> Vec<u8> {
     frame
 }
 
-/// A loop over memory ports; every host's address is known.
+/// Creates a loop over ports in memory; every host's address is known.
 fn lab(ports: Vec<PortSettings>) -> (PollLoop<LoopbackPort>, Vec<Wire>, Instant) {
     let count = ports.len();
     let settings = SwitchSettings {
@@ -41,14 +41,14 @@ fn lab(ports: Vec<PortSettings>) -> (PollLoop<LoopbackPort>, Vec<Wire>, Instant)
     let switch = Switch::new(&settings, &macs, FRAMES);
     let (ports, wires): (Vec<_>, Vec<_>) = (0..count).map(|_| LoopbackPort::new()).unzip();
     let (handle, mailbox) = mailbox(Waker::noop().clone());
-    std::mem::forget(handle); // nobody gives orders
+    std::mem::forget(handle); // no commands are sent
     let core_settings =
         PollLoopSettings { finish_checksums: vec![false; count], ..PollLoopSettings::default() };
     let mut core =
         PollLoop::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, core_settings);
     let mut now = Instant(1_000_000);
     for (n, wire) in wires.iter().enumerate() {
-        wire.inject(frame(n, n, 0)); // to itself: the bridge learns it
+        wire.inject(frame(n, n, 0)); // to itself: the FDB learns it
     }
     for _ in 0..3 {
         now = now + 1000;
@@ -57,8 +57,8 @@ fn lab(ports: Vec<PortSettings>) -> (PollLoop<LoopbackPort>, Vec<Wire>, Instant)
     (core, wires, now)
 }
 
-/// All ports have data to send, and the last one's group has just reached XOFF: its PFC frame is
-/// with the kernel before any data of that turn, whichever port is first.
+/// All ports have data to send, and the last one's group has just reached XOFF. Its PFC frame
+/// reaches the kernel before any data of that iteration, whichever port is first.
 #[test]
 fn xoff_leaves_before_the_data_of_any_port() {
     const PORTS: usize = 16;
@@ -72,7 +72,7 @@ fn xoff_leaves_before_the_data_of_any_port() {
         let (mut core, wires, now) = lab(ports.collect());
         let calls = Calls::default();
         wires.iter().enumerate().for_each(|(n, wire)| wire.note_calls(&calls, n));
-        // Every port gets data to send; one peer's are no-drop and reach XOFF.
+        // Every port gets data to send; one peer's frames are no-drop and reach XOFF.
         for (n, wire) in wires.iter().enumerate() {
             let priority = if n == last { 3 } else { 0 };
             (0..40).for_each(|_| wire.inject(frame((n + 1) % PORTS, n, priority)));
@@ -86,7 +86,7 @@ fn xoff_leaves_before_the_data_of_any_port() {
     }
 }
 
-/// A port whose TX ring is full of data has a place left for PFC.
+/// A port whose TX ring is full of data has an entry left for PFC.
 #[test]
 fn a_full_tx_ring_has_room_for_pfc() {
     let ports = (0..3).map(|n| {
@@ -102,7 +102,7 @@ fn a_full_tx_ring_has_room_for_pfc() {
         now = now + 1000;
         core.turn(now);
     };
-    (0..30).for_each(|_| wires[1].inject(frame(0, 1, 0))); // more than there is room for
+    (0..30).for_each(|_| wires[1].inject(frame(0, 1, 0))); // more than the ring has room for
     turn(&mut core);
     wires[2].set_transmit_room(0);
     (0..30).for_each(|_| wires[0].inject(frame(2, 0, 3))); // XOFF for the peer of the full port
@@ -113,7 +113,8 @@ fn a_full_tx_ring_has_room_for_pfc() {
     assert_eq!((left.len(), pfc), (8, 1));
 }
 
-/// Senders of equal rates into a port that takes half of it: equal shares, whatever their order.
+/// Senders at equal rates to a port of half their total rate get equal shares, whatever their
+/// order.
 #[test]
 fn equal_senders_get_equal_shares() {
     for receiver in [0, 2] {

@@ -1,4 +1,4 @@
-//! What a loop records, the same switch replays: to the same counters, watermarks, events and
+//! The replay of a recorded loop: the same switch reaches the same counters, watermarks, events and
 //! times, whatever happened.
 
 #[path = "lab/recorded.rs"]
@@ -45,7 +45,7 @@ fn an_incast_is_replayed_to_the_nanosecond() {
     assert_eq!(totals.to.since(totals.from), 399 * 5_000 + 1_000_000_000 - 5_000 + 1_400);
 }
 
-/// A port goes down in the midst of an incast, twice, and comes back with another address.
+/// A port goes down during an incast, twice, and comes back with another address.
 #[test]
 fn a_port_that_comes_and_goes_is_replayed() {
     let mut lab = Lab::new(64);
@@ -66,8 +66,8 @@ fn a_port_that_comes_and_goes_is_replayed() {
     assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }
 
-/// A port is removed in the midst of an incast, frames of it still wait, and others take its place,
-/// one after the other.
+/// A port is removed during an incast while its frames still wait, and others use its slot, one
+/// after the other.
 #[test]
 fn ports_that_are_removed_and_added_are_replayed() {
     let mut lab = Lab::new(64);
@@ -91,7 +91,7 @@ fn ports_that_are_removed_and_added_are_replayed() {
     assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }
 
-/// Storms of all kinds, and what ends them: the drops, the events and their times are the same.
+/// Storms of all kinds, and their ends: the drops, the events and their times are the same.
 #[test]
 fn storms_are_replayed() {
     let mut lab = Lab::new(64);
@@ -130,7 +130,7 @@ fn packet(dst: MacAddr, src: MacAddr) -> Vec<u8> {
     packet
 }
 
-/// Ports get VLANs, marks, limits of what is flooded and trust in tunnels, under way.
+/// Ports get VLANs, marks, flood limits and trust in tunnels while running.
 #[test]
 fn vlans_marks_and_flood_limits_are_replayed() {
     let mut lab = Lab::new(64);
@@ -168,7 +168,8 @@ fn vlans_marks_and_flood_limits_are_replayed() {
     assert!(events.iter().any(|(_, event)| matches!(event, Event::FloodLimit { port: 0, .. })));
 }
 
-/// Another watchdog is not for a port whose storm waits to be ended by hand.
+/// Settings that change the watchdog of a port are rejected while a storm there needs manual
+/// recovery.
 #[test]
 fn settings_wait_for_a_storm_that_waits_for_somebody() {
     let mut lab = Lab::new(64);
@@ -185,7 +186,7 @@ fn settings_wait_for_a_storm_that_waits_for_somebody() {
     replay(&recording).expect("no difference");
 }
 
-/// What the replay finds to compare is not nothing: one bit of a length, and it says so.
+/// The replay does compare: it detects a single changed bit of a length.
 #[test]
 fn another_course_of_events_is_noticed() {
     let mut lab = Lab::new(64);
@@ -216,12 +217,12 @@ fn a_recording_cut_anywhere_says_so_or_ends_earlier() {
     assert!(matches!(other, Error::Malformed(_)), "{other}");
 }
 
-/// Nobody empties the reel: the recorder leaves out what has no place, and goes on at the next turn
-/// that has one.
+/// The chunk pool is not emptied: the recorder leaves out entries without room, and continues with
+/// the next iteration for which there is a chunk.
 #[test]
 fn a_full_reel_makes_a_gap_and_nothing_else() {
     let mut lab = Lab::new(3);
-    incast(&mut lab, 60_000); // 5 MB and more
+    incast(&mut lab, 60_000); // 5 MB or more
     let mut first = Vec::new();
     while let Some(chunk) = lab.reel.take() {
         first.extend_from_slice(&chunk.bytes);

@@ -1,5 +1,4 @@
-//! What a loop makes of a core that it has for itself, and of one that others want as well: on a
-//! clock of the test's own.
+//! A loop's idle policy on a core of its own, and on a contended one, with the test's clock.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -13,7 +12,8 @@ use wire::mac::MacAddr;
 const FRAMES: usize = 64;
 const TURN_NS: Nanos = 4_000;
 
-/// Sleeps no longer than a turn takes, and writes down what weight the loop takes, and when.
+/// A sleeper that sleeps no longer than an iteration takes, and records each change of the loop's
+/// weight and its time.
 struct TestSleeper<'a> {
     now: &'a Cell<u64>,
     weights: Vec<(u64, bool)>,

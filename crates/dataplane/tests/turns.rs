@@ -1,5 +1,5 @@
-//! The loop over ports in memory: what goes in and comes out, turn by turn, also when a port
-//! misbehaves.
+//! The loop over ports in memory: received and transmitted frames, iteration by iteration, also
+//! when a port misbehaves.
 
 mod lab;
 
@@ -36,8 +36,8 @@ fn an_unknown_destination_is_flooded_to_all_but_the_sender() {
     conserved(&lab.snapshot());
 }
 
-/// XOFF goes out in the turn in which the threshold is reached, and XON once the queue drains;
-/// nothing is lost.
+/// XOFF is sent in the iteration in which the threshold is reached, and XON once the queue drains.
+/// No frame is lost.
 #[test]
 fn congestion_is_told_in_the_same_turn_and_its_end_too() {
     let mut lab = Lab::new();
@@ -100,8 +100,8 @@ fn a_received_pause_stops_its_priority_and_no_other() {
     conserved(&snapshot);
 }
 
-/// At the queue that it left, in frames and bytes; its cells go back, and an event says how many
-/// were of no-drop priorities.
+/// The loss is counted at the frame's queue, in frames and bytes. Its cells are released, and an
+/// event has the number of no-drop frames.
 #[test]
 fn what_the_kernel_loses_is_counted_where_it_was_to_leave() {
     let mut lab = Lab::new();
@@ -131,7 +131,7 @@ fn what_the_kernel_loses_is_counted_where_it_was_to_leave() {
     conserved(&snapshot);
 }
 
-/// A peer that has not heard an XOFF is told again 50 µs later, and of the end as ever.
+/// A peer whose XOFF was lost gets another one 50 µs later, and XON as usual.
 #[test]
 fn a_pfc_frame_that_the_kernel_loses_is_no_data() {
     let mut lab = Lab::new();
@@ -175,15 +175,15 @@ fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
     lab.wires[2].inject(frame(mac(0), mac(2), 0));
     lab.turns(2);
     assert_eq!(lab.seen(0), [Err(64)]);
-    // Its address is forgotten: a frame for it is flooded to whoever is left.
+    // Its address is removed from the FDB: a frame to it is flooded to the remaining ports.
     lab.wires[0].inject(frame(mac(1), mac(0), 0));
     lab.turns(2);
     assert_eq!(lab.seen(2), [Err(64)]);
 }
 
-/// Another thread closes and opens the port. Until its rings are closed their frames stay where
-/// they are, and nothing is opened; then it carries frames again, with another address, and whoever
-/// is there now is told what is in XOFF.
+/// Another thread closes and opens the port. Until its rings are closed, their frames stay with it
+/// and it is not opened. Then it carries frames again, with another address, and XOFF is sent to
+/// the present peer where it applies.
 #[test]
 fn a_port_that_is_opened_again_begins_anew() {
     let mut lab = Lab::new();
@@ -222,7 +222,7 @@ fn a_port_that_is_opened_again_begins_anew() {
     lab.wires[1].open_again();
     assert_eq!(up(&mut lab), (false, false), "its rings are not closed yet");
     assert_eq!(lab.snapshot().ports[1].drops[DropReason::PortDown as usize].frames, 0, "the kernel has them");
-    lab.wires[1].inject(frame(mac(0), mac(1), 0)); // nobody takes it any more
+    lab.wires[1].inject(frame(mac(0), mac(1), 0)); // never received
 
     lab.handle.send(LoopCommand::PortClosed(1)).unwrap();
     lab.wires[1].block(false);
@@ -255,7 +255,7 @@ fn a_port_that_is_opened_again_begins_anew() {
     assert_eq!(snapshot.memory_free_frames, FRAMES as u64);
 }
 
-/// The Linux way to send UDP over a veth: the checksum field holds the pseudo-header sum only.
+/// Linux sends UDP over a veth with a partial checksum: the field holds only the pseudo-header sum.
 #[test]
 fn an_open_transport_checksum_is_finished() {
     let mut lab = Lab::new();
@@ -275,8 +275,8 @@ fn an_open_transport_checksum_is_finished() {
     assert_eq!(lab.wires[1].take_sent(), [bytes]);
 }
 
-/// Frames come faster than the loop turns, into a port that nothing congests: its peer is paused
-/// all the same, until what waits is little.
+/// Frames arrive faster than the loop runs, for a port without congestion. The sender is paused
+/// anyway, until its RX backlog is short.
 #[test]
 fn what_waits_in_an_rx_ring_pauses_the_peer() {
     let mut lab = Lab::new();
@@ -302,14 +302,15 @@ fn what_waits_in_an_rx_ring_pauses_the_peer() {
     assert_eq!(snapshot.ports[0].drops[DropReason::IngressNoDrop as usize].frames, 0);
 }
 
-/// What the kernel had nowhere to put is an event at once.
+/// Frames that the kernel dropped for lack of a posted chunk are an event at once.
 #[test]
 fn frames_that_the_kernel_dropped_are_an_event() {
     let mut lab = Lab::new();
     lab.wires[1].drop_for_want_of_frames(7);
     lab.turns(1);
     assert!(lab.events().contains(&Event::KernelDropped { port: 1, frames: 7 }));
-    // What follows within a second is told when that is over, though nothing more is dropped then.
+    // Drops within the following second are reported at its end, though nothing more is dropped
+    // then.
     lab.wires[1].drop_for_want_of_frames(5);
     lab.turns(10);
     assert_eq!(lab.events(), []);
@@ -332,7 +333,7 @@ fn a_frame_completed_twice_is_an_event() {
     conserved(&snapshot);
 }
 
-/// Turns are told apart by the time from the one before, as long as the loop does not sleep.
+/// Iterations are counted by the time since the previous one, as long as the loop does not sleep.
 #[test]
 fn turns_are_counted_by_the_time_they_took() {
     let mut lab = Lab::new();
@@ -359,8 +360,8 @@ fn turns_are_counted_by_the_time_they_took() {
     assert_eq!(turns, after.loop_turns - 1, "all but the first");
 }
 
-/// A guard told the peer of port 0 to stop while the loop stood still: at its next turn XON
-/// follows, and what was sent is counted.
+/// A guard paused the peer of port 0 while the loop stalled. XON follows in the next iteration, and
+/// the guard's frames are counted.
 #[test]
 fn what_a_guard_told_is_taken_back() {
     let mut lab = Lab::new();
@@ -373,8 +374,8 @@ fn what_a_guard_told_is_taken_back() {
     assert_eq!(lab.heartbeat.pulse(), LoopState::Turned(lab.now));
 }
 
-/// A guard sends by the settings that it knows: if others are in force when the loop hears of it,
-/// the frames have been sent all the same, and the peer is paused.
+/// A guard uses the settings that it has. If others are in force when the loop takes its report,
+/// the frames have been sent anyway, and the peer is paused.
 #[test]
 fn what_a_guard_told_by_other_settings_is_taken_back_too() {
     for (name, change) in [
@@ -401,9 +402,9 @@ fn what_a_guard_told_by_other_settings_is_taken_back_too() {
     }
 }
 
-/// A peer reads 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them for 3.4 ms: once it
-/// has shown that, the guard knows it, too. Frames that may have come in before the pause show
-/// nothing: the loop stood still.
+/// A peer takes 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them as 3.4 ms. Once the
+/// loop has observed that, the guard uses it, too. Frames that may have arrived before the pause
+/// prove nothing: the loop was stalled.
 #[test]
 fn what_a_peer_teaches_the_loop_the_guard_knows() {
     const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;

@@ -1,17 +1,16 @@
-//! A generator, and a sink: frames as fast as one core can send them, for measuring a forwarder in
-//! between.
+//! A traffic generator and sink: sends as fast as one core can, to measure a forwarder in between.
 //!
 //! `blast [--interface A] [--sink B] [--seconds 10] [--core N] [--bytes 60] [--batch 64] [--budget
 //! 256] [--to N] [--window N] …`
 //!
-//! Sends from A and counts what arrives at B; either alone does, too. 60 bytes are a minimum-size
-//! frame without FCS. Frames go to a group address, or with `--to N` from the station
-//! 02:00:00:00:00:N to 02:00:00:00:01:N, as where several blasts share a switch.
+//! Sends from A and counts what arrives at B; either works alone, too. 60 bytes are a minimum-size
+//! frame without FCS. Frames have a group address, or with `--to N` go from the station
+//! 02:00:00:00:00:N to 02:00:00:00:01:N, for several blasts that share a switch.
 //!
-//! Without end it takes all of a core, and what it sends beyond what the forwarder takes costs that
-//! core as much as what arrives. With `--window N` no more than N frames are on their way to the
-//! sink at any time, and it sleeps while so many are: the rate is then that of the forwarder, and
-//! cores that it shares with blasts are not spent on frames that nobody takes.
+//! Without a window it uses a whole core. Frames beyond the forwarder's capacity cost that core as
+//! much as those that arrive. With `--window N`, at most N frames are in flight to the sink, and it
+//! sleeps while the window is full. The rate is then that of the forwarder, and a core that is
+//! shared with blasts does not waste time on frames that are dropped.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +21,12 @@ use xdp::{Umem, XdpPort};
 mod arguments;
 use arguments::Arguments;
 
-/// How long it sleeps while a window is full: a forwarder has some hundred frames to do meanwhile.
+/// The sleep while a window is full; the forwarder has some hundred frames to process meanwhile.
 const REST: Duration = Duration::from_micros(200);
 /// Frames of a window that have not arrived by now are lost.
 const GONE: Duration = Duration::from_millis(20);
 
-/// To a group address that no bridge keeps to itself, of an ethertype for experiments.
+/// A group address that every bridge forwards, and an experimental ethertype.
 const HEADER: [u8; 14] = [3, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
 
 fn main() {
@@ -94,7 +93,7 @@ fn frames(umem: &mut Umem, count: usize, (header, len): ([u8; 14], u16)) -> Vec<
     (0..count).map(|_| fill(umem)).collect()
 }
 
-/// What may be on its way to the sink.
+/// The frames in flight to the sink.
 struct Window {
     frames: u64,
     on_way: u64,
@@ -124,8 +123,8 @@ impl Window {
     }
 }
 
-/// Sends up to `batch` frames. Returns how many it gave to the kernel, how many completed, and how
-/// many of them were lost.
+/// Sends up to `batch` frames. Returns how many it passed to the kernel, how many completed, and
+/// how many of these were lost.
 fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> (u64, u64, u64) {
     let before = idle.len();
     port.complete(idle);

@@ -1,12 +1,12 @@
-//! The bare forwarder: what the rings cost and nothing else. Moves every frame from each of two
-//! interfaces to the other; the switch is measured beside it.
+//! A bare forwarder, to measure the cost of the rings alone: moves every frame from each of two
+//! interfaces to the other. The switch is measured in comparison with it.
 //!
 //! `forwarder --interface A --interface B [--seconds 10] [--core N] [--batch 64] [--budget 256]
 //! [--posted 8192] [--send-buffer BYTES] [--zero-copy auto|off|emulate]`
 //!
-//! Prints the frames forwarded every second, and at the end what a frame costs in turns that moved
-//! a full batch: the median is what the forwarder can do, even where the generator or other
-//! processes keep it from doing so all the time.
+//! Prints the forwarded frames every second, and at the end the cost of a frame in iterations that
+//! moved a full batch. The median is what the forwarder can do, even if the generator or other
+//! processes slow it down at times.
 
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ fn main() {
     assert_eq!(umem.check().map(|census| census.free), Ok(umem.frames()));
 }
 
-/// Lists that are reused from turn to turn.
+/// Lists that are reused in each iteration.
 #[derive(Default)]
 struct Lists {
     received: Vec<RxDesc>,
@@ -61,7 +61,7 @@ struct Lists {
     done: Vec<FrameId>,
 }
 
-/// One turn, for each port: completions, then the other port's frames, then the kick.
+/// Runs one iteration, for each port: completions, then the other port's frames, then the kick.
 fn forward(
     ports: &mut [XdpPort],
     umem: &mut Umem,
@@ -85,7 +85,7 @@ fn forward(
     forwarded
 }
 
-/// Turns whose cost is kept.
+/// Iterations whose cost is kept.
 const MAX_SAMPLES: usize = 1 << 20;
 
 /// Measures rates and costs.
@@ -93,7 +93,7 @@ const MAX_SAMPLES: usize = 1 << 20;
 struct Meter {
     second_start: switch::Instant,
     frames: u64,
-    /// Nanoseconds a frame, of turns with a full batch.
+    /// Nanoseconds per frame, in iterations with a full batch.
     costs: Vec<f64>,
 }
 

@@ -1,30 +1,29 @@
-//! What can go wrong when memory or a port is set up: each says what is wrong, where, and what
-//! helps.
+//! Errors of setting up memory or a port. Each message states the problem, the place and a remedy.
 
 use std::io;
 
-/// Why a UMEM or a port could not be set up. Nothing is left behind.
+/// The reason why a UMEM or a port could not be set up. No resources are left behind.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No interface of this name in the current network namespace.
     #[error("interface {interface}: there is no such interface here; `ip link` lists those there are")]
     NoInterface {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
     /// The interface is administratively down.
     #[error("interface {interface} is down; `ip link set dev {interface} up` brings it up")]
     Down {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// The interface runs somebody else's XDP program.
+    /// The interface runs the XDP program of another process.
     #[error(
         "interface {interface} already has XDP program {program_id}: stop whatever put it there, or remove it \
          with `ip link set dev {interface} xdp off` if it is stale"
     )]
     HasProgram {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// The program's id, as `bpftool prog` shows it.
         program_id: u32,
@@ -35,7 +34,7 @@ pub enum Error {
          uses this interface"
     )]
     QueueBusy {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// The RX queue.
         queue: u32,
@@ -46,13 +45,13 @@ pub enum Error {
          `ip link set dev {interface} mtu {max_mtu}` lowers it (on a veth, at both ends)"
     )]
     MtuTooLarge {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
-        /// Its MTU in bytes.
+        /// MTU of the interface in bytes.
         mtu: u32,
         /// The largest MTU whose frames, with two 802.1Q tags, fit a frame of the memory.
         max_mtu: u32,
-        /// What would allow more, as a part of the sentence; empty if nothing would.
+        /// What would allow a larger MTU, as a part of the sentence; empty if nothing would.
         because: &'static str,
     },
     /// The peer of a veth may send frames that do not fit a page.
@@ -61,7 +60,7 @@ pub enum Error {
          `ip link set dev PEER mtu {max_mtu}` lowers it"
     )]
     PeerMtuTooLarge {
-        /// The interface's name.
+        /// Name of the interface.
         interface: String,
         /// The largest MTU that the peer can have.
         max_mtu: u32,
@@ -72,28 +71,28 @@ pub enum Error {
          `ethtool -L {interface} rx N` gives it more, `ethtool -L PEER tx N` the peer fewer"
     )]
     TooFewQueues {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// An interface that was made again has more queues than the one before.
+    /// An interface that was created again has more queues than its predecessor.
     #[error(
         "interface {interface} has {queues} RX queues, and memory was set aside for {most}; \
          `ethtool -L {interface} rx {most}` gives it fewer, or restart for more"
     )]
     MoreQueues {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
-        /// The queues that it has.
+        /// Its queues.
         queues: u32,
-        /// Those that there is memory for.
+        /// The queues that memory is set aside for.
         most: u32,
     },
-    /// Zero-copy sockets were opened, and the program that feeds them cannot run in the driver.
+    /// Zero-copy sockets were opened, but the program that feeds them cannot run in the driver.
     #[error(
         "interface {interface}: zero-copy needs native XDP, which its driver refuses; next the kernel copies each frame"
     )]
     NoNativeXdp {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
     /// The process lacks a capability.
@@ -101,52 +100,52 @@ pub enum Error {
         "{action}: not permitted; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_SYS_ADMIN"
     )]
     NotPermitted {
-        /// What was tried.
+        /// The action that was not permitted.
         action: String,
     },
-    /// Not enough memory for the frames.
+    /// There is not enough memory for the frames.
     #[error(
         "no memory for {frames} frames of {frame_bytes} bytes ({} MiB): {reason}; configure fewer cells or \
          larger ones, or give the machine more memory", (*frames as u64 * *frame_bytes as u64) >> 20
     )]
     NoMemory {
-        /// Frames asked for.
+        /// The requested frames.
         frames: usize,
-        /// Bytes of each.
+        /// Bytes of each frame.
         frame_bytes: usize,
-        /// What stood in the way.
+        /// The cause.
         reason: String,
     },
-    /// The memory cannot have this shape.
+    /// The requested shape of the memory is not supported.
     #[error("{frames} frames of {frame_bytes} bytes: {reason}")]
     BadShape {
-        /// Frames asked for.
+        /// The requested frames.
         frames: usize,
-        /// Bytes of each.
+        /// Bytes of each frame.
         frame_bytes: usize,
-        /// The rule that is broken.
+        /// The rule that is violated.
         reason: &'static str,
     },
-    /// A [`crate::PortConfig`] that cannot be.
+    /// An invalid [`crate::PortConfig`].
     #[error("interface {interface}: {reason}")]
     BadSetup {
-        /// The interface's name.
+        /// Name of the interface.
         interface: String,
-        /// The rule that is broken.
+        /// The rule that is violated.
         reason: &'static str,
     },
-    /// Anything else that the kernel refused.
+    /// Any other error of the kernel.
     #[error("{action}: {source}")]
     Kernel {
-        /// What was tried, with the interface where there is one.
+        /// The action that failed, with the interface where there is one.
         action: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// The error of a call that the kernel refused: lacking permission has its own name.
+    /// Returns the error of a failed system call. A lack of permission has its own variant.
     pub(crate) fn kernel(action: impl Into<String>, source: io::Error) -> Error {
         let action = action.into();
         match source.raw_os_error() {

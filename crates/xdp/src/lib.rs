@@ -1,12 +1,12 @@
 //! Ports on Linux interfaces, by AF_XDP sockets. The only crate with `unsafe`.
 //!
-//! [`Umem`] is the memory that all ports share, the switch's; a zero-copy port has one of its own
-//! besides, which nobody else sees. [`XdpPort`] a port on an interface: what `dataplane` asks of a
-//! [`Port`](dataplane::Port). [`PortOpener`] closes and opens one while its loop goes on. [`Waiter`]
-//! lets a loop [`Wait`](dataplane::Sleeper) until a port has something for it.
+//! [`Umem`] is the memory of the switch, which all ports share. A zero-copy port has a private UMEM
+//! in addition. [`XdpPort`] is a port on an interface and implements [`Port`](dataplane::Port) for
+//! `dataplane`. [`PortOpener`] closes and opens a port while its loop continues. [`Waiter`] lets a
+//! loop sleep ([`Sleeper`](dataplane::Sleeper)) until a port has work for it.
 //!
-//! What a loop calls logs nothing, since a log can make it wait: [`dataplane::PortFault`] goes to the
-//! daemon instead.
+//! Functions that a loop calls write no log, since that can block. A [`dataplane::PortFault`] goes
+//! to the daemon instead.
 //!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel-behavior.md.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 //
-// For tests: on the egress of a host's veth, tags every frame with VLAN 5, priority 3, and leaves the tag out of band
-// (in the skb), which is how a VLAN device with tx VLAN offload hands frames to a veth.
+// For tests: on the egress of a host's veth, tags every frame with VLAN 5, priority 3, and leaves
+// the tag out of band (in the skb), as a VLAN device with tx VLAN offload passes frames to a veth.
 
 #include "types.h"
 

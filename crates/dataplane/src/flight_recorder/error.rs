@@ -5,9 +5,9 @@ use bytes::TryGetError;
 /// Why a replay ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// The recording has an end in the middle of an entry, or says what no recorder writes.
+    /// The recording ends in the middle of an entry, or contains what no recorder writes.
     Malformed(String),
-    /// The switch did something else than what was recorded.
+    /// The switch did something other than what was recorded.
     Differs(String),
 }
 

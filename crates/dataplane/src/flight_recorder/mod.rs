@@ -1,4 +1,4 @@
-//! The flight recorder of a switch, and the replay of what it recorded.
+//! The flight recorder of a switch, and the replay of its recordings.
 
 pub mod error;
 pub(crate) mod player;

@@ -1,8 +1,8 @@
-//! Where a replay takes place: the switch of a checkpoint, and memory that runs out where that of
-//! the recording did.
+//! The environment of a replay: the switch of a checkpoint, and a frame memory that runs out when
+//! the recorded one did.
 //!
-//! Rule: a frame has another number here than in the recording; what is not recorded of its bytes
-//! is zero, as the switch does not read it. Source: docs/recorder.md.
+//! Rule: a frame's number in the replay differs from its recorded number. Frame bytes that are not
+//! recorded are zero, as the switch does not read them. Source: docs/recorder.md.
 
 use bytes::Buf;
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, chunks_of};
@@ -10,35 +10,35 @@ use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, 
 use super::error::Error;
 use crate::flight_recorder::recorder::{CONTROL_BYTES, TUNNEL_HEADER_BYTES, header_bytes, is_control};
 
-/// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame
-/// that it writes.
+/// Bytes per frame that the replay stores: those that the switch reads, and a PFC frame that the
+/// switch writes.
 const FRAME_BYTES: usize = 128;
 const _: () = assert!(FRAME_BYTES >= TUNNEL_HEADER_BYTES && FRAME_BYTES >= CONTROL_BYTES);
 
-/// The switch and the memory that its frames lie in.
+/// The switch and the memory of its frames.
 #[derive(Debug)]
 pub(super) struct Player {
     pub(super) switch: Switch,
     pub(super) memory: PlayerMemory,
-    /// By the number that a frame had in the recording: the one that it has here.
+    /// The frame number of the replay, by the number in the recording.
     names: Vec<u32>,
     pub(super) outgoing: Vec<TxDesc>,
 }
 
-/// Memory in which as many frames are free as were free in the recording, so that it runs out where
-/// that did. A long one counts as the pieces that it lay in.
+/// A frame memory with as many free frames as the recorded one, so that it runs out when that did.
+/// A long frame counts as the chunks that it occupied in the recording.
 #[derive(Debug)]
 pub(super) struct PlayerMemory {
     heap: HeapMemory,
     pub(super) free_frames: usize,
-    /// Bytes of a piece in the recording.
+    /// Bytes of a chunk in the recording.
     chunk_bytes: usize,
-    /// By frame: the pieces that it lies in beyond the first.
+    /// By frame: the chunks that it occupies beyond the first.
     more: Vec<u8>,
 }
 
 impl PlayerMemory {
-    /// Takes frame `frame`, of `len` bytes, whose pieces are not counted as free any more.
+    /// Records how many chunks frame `frame` of `len` bytes occupies.
     fn set_len(&mut self, frame: &FrameId, len: usize) {
         if let Some(more) = self.more.get_mut(frame.index()) {
             *more = (chunks_of(len, self.chunk_bytes) - 1) as u8;
@@ -105,7 +105,8 @@ impl Player {
         Self { switch, memory, names: (0..frames as u32).collect(), outgoing: Vec::new() }
     }
 
-    /// The frame that has this number in the recording, and leaves where it was.
+    /// Returns the frame that has this number in the recording; an error if the switch does not
+    /// hold it.
     pub(super) fn frame(&self, recorded: u32) -> Result<FrameId, Error> {
         let name = self.names.get(recorded as usize);
         let name = name.copied().filter(|&name| self.switch.has_frame(name as usize));
@@ -113,7 +114,7 @@ impl Player {
             .ok_or_else(|| Error::Differs(format!("frame {recorded} left twice, or never came")))
     }
 
-    /// From now on the recording's frame is this one.
+    /// Maps the recording's number to this frame.
     fn name(&mut self, recorded: u32, frame: &FrameId) -> Result<(), Error> {
         let name = self.names.get_mut(recorded as usize);
         *name.ok_or_else(|| Error::Malformed(format!("frame number {recorded}")))? = frame.index() as u32;
@@ -171,7 +172,7 @@ impl Player {
         Ok(frames.into())
     }
 
-    /// What the switch has just sent is what the recording says it sent.
+    /// Compares the frames that the switch has just sent with those in the recording.
     pub(super) fn compare_sent(&mut self, port: usize, now: Instant, rest: &mut &[u8]) -> Result<u64, Error> {
         let recorded_frames = usize::from(rest.try_get_u16_le()?);
         let outgoing = std::mem::take(&mut self.outgoing);
@@ -195,8 +196,8 @@ impl Player {
 mod tests {
     use super::*;
 
-    /// A long frame takes and gives back what it took in the recording, and memory is short when
-    /// that was.
+    /// A long frame takes and returns as many chunks as in the recording, and memory runs short
+    /// when it did then.
     #[test]
     fn a_long_frame_counts_as_its_pieces() {
         let heap = HeapMemory::new(8, FRAME_BYTES);

@@ -1,17 +1,18 @@
-//! The flight recorder: writes down all that a loop gives its switch, so that the same switch can
-//! be taken through it again ([`crate::flight_recorder::replay`]).
+//! The flight recorder: records all inputs of a loop's switch, so that the same switch can be
+//! replayed through them ([`crate::flight_recorder::replay`]).
 //!
-//! A recording is one or more segments. A segment begins with a checkpoint, the whole state of the
-//! switch at the beginning of a turn, and goes on with entries in the order in which the switch was
-//! called: a tag, a port number where there is one, then the entry's numbers, little-endian. Of a
-//! frame that came in it keeps the number of its memory, its length and its first [`header_bytes`]
-//! (or [`CONTROL_BYTES`]), which is all that the switch ever reads; of frames that left, numbers
-//! and lengths, which the replay compares.
+//! A recording is one or more segments. A segment starts with a checkpoint, which is the whole
+//! state of the switch at the start of an iteration. Entries follow in the order in which the
+//! switch was called: a tag, a port number where there is one, then the entry's numbers,
+//! little-endian. For a received frame, the entry has its number in the frame memory, its length
+//! and its first [`header_bytes`] (or [`CONTROL_BYTES`]), which is all that the switch ever reads.
+//! For transmitted frames, it has numbers and lengths, which the replay compares.
 //!
 //! Rule: the loop never waits and never allocates for its recorder. It fills chunks that the daemon
-//! hands it by a [`ChunkPool`]; if there is none left, the segment breaks off, and the next one begins
-//! when there is one again. Nothing is recorded of the gap and nothing else suffers. Every second a
-//! new segment begins, so that the oldest can be forgotten. Source: `docs/recorder.md`.
+//! supplies through a [`ChunkPool`]. When the pool has no empty chunk, the segment ends, and the
+//! next one starts when a chunk is available again. Nothing is recorded in the gap, and nothing
+//! else is affected. A new segment starts every second, so that the oldest can be discarded.
+//! Source: `docs/recorder.md`.
 
 use std::sync::Arc;
 
@@ -30,21 +31,22 @@ use wire::tunnel::LONGEST_VXLAN_HEADERS_BYTES;
 
 use crate::frame_batch::LOOK_AHEAD;
 
-/// Bytes of a frame that are kept: the Ethernet header, two tags, and the two bytes of an IP packet
-/// that its DSCP and ECN are in.
+/// Recorded bytes of a frame: the Ethernet header, two tags, and the two bytes of an IP packet that
+/// hold its DSCP and ECN.
 pub const HEADER_BYTES: usize = 24;
-/// The same of a MAC control frame: all of PFC but its padding.
+/// Recorded bytes of a MAC control frame: all of PFC except its padding.
 pub const CONTROL_BYTES: usize = 34;
-/// The same of a frame that comes in where the tag inside a tunnel counts.
+/// Recorded bytes of a frame received on a port that trusts the tag inside a tunnel.
 pub const TUNNEL_HEADER_BYTES: usize = LONGEST_VXLAN_HEADERS_BYTES;
-/// Bytes of a chunk.
+/// The capacity of a chunk, 1 MiB.
 pub const CHUNK_BYTES: usize = 1 << 20;
-/// A new segment begins after so long.
+/// The duration of a segment.
 const SEGMENT_NS: Nanos = 1_000_000_000;
-/// Bytes of the longest entry but checkpoints and settings: a full turn's transmission.
+/// The size limit of an entry other than checkpoints and settings: the transmission of a full
+/// iteration.
 const MAX_ENTRY_BYTES: usize = 16 * 1024;
 
-/// What an entry says.
+/// The tag of an entry: which call of the switch it records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EntryKind {
@@ -54,14 +56,14 @@ pub(crate) enum EntryKind {
     Turn,
     /// Port, count u16, frame numbers u32.
     Completed,
-    /// Port, free frames of the memory u32, count u16, then for each frame its number u32, length
-    /// u16, header.
+    /// Port, free frames of the memory u32, count u16; then the number u32, length u16 and header
+    /// of each frame.
     Received,
-    /// Port, frames u32 that wait in its RX rings.
+    /// Port, frames u32 in its RX backlog.
     Waiting,
     /// Port, frames u64 that the kernel dropped.
     KernelDropped,
-    /// What is due at this time of the turn.
+    /// Expired timers were run, at the time of the iteration.
     Tick,
     /// Port, free frames u32, count u16, frame number u32 and length u16 of the PFC frame.
     Pfc,
@@ -70,11 +72,11 @@ pub(crate) enum EntryKind {
     /// Port, count u16, frame numbers u32, which the kernel lost.
     KernelLost,
     /// Port, frames u64 that the guard sent, those that paused each priority 8 × u64, time u64 of
-    /// the last.
+    /// the last one.
     Guard,
-    /// Somebody asked when something is due, at the time u64.
+    /// A query for the next timer, at the time u64.
     Deadline,
-    /// Somebody asked for a snapshot, at the time u64.
+    /// A snapshot was requested, at the time u64.
     Snapshot,
     /// 0: read, 1: cleared.
     Watermarks,
@@ -86,13 +88,13 @@ pub(crate) enum EntryKind {
     PortDown,
     /// Port, time u64, frame number u32.
     Unsent,
-    /// Data is no longer taken in, and peers are stopped for good.
+    /// Forwarding stops: data is no longer accepted, and peers are paused until the end.
     Stop,
     /// Port, time u64.
     Flush,
     /// Length u32, (time, event).
     Event,
-    /// Port, frames u64 that the kernel gave back and did not have.
+    /// Port, frames u64 that the kernel completed without owning them.
     Stray,
     /// Port, time u64.
     RecoverStorms,
@@ -131,74 +133,74 @@ impl EntryKind {
         EntryKind::PortUp,
     ];
 
-    /// The tag that is written down as this number.
+    /// Returns the kind that is encoded as this number.
     pub(crate) fn of(number: u8) -> Option<EntryKind> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
 
-/// Chunks on their way from a loop to whoever keeps them, and back when they have been emptied.
+/// Chunks on their way from a loop to the thread that stores them, and back once emptied.
 #[derive(Debug)]
 pub struct ChunkPool {
     full: ArrayQueue<Chunk>,
     empty: ArrayQueue<Vec<u8>>,
 }
 
-/// A piece of a recording.
+/// A piece of a recording, of at most [`CHUNK_BYTES`].
 #[derive(Debug)]
 pub struct Chunk {
-    /// A segment begins with it.
+    /// True if a segment starts with this chunk.
     pub begins: bool,
-    /// The entries; an entry may not go beyond its chunk.
+    /// The entries. An entry never crosses the end of its chunk.
     pub bytes: Vec<u8>,
 }
 
 impl ChunkPool {
-    /// A reel with `chunks` empty chunks, whose memory is there already.
+    /// Creates a pool of `chunks` empty chunks, whose memory is already allocated.
     pub fn new(chunks: usize) -> Arc<Self> {
         let reel = Self { full: ArrayQueue::new(chunks), empty: ArrayQueue::new(chunks) };
         for _ in 0..chunks {
-            // Written to once, so that the loop meets no page that is not there.
+            // Written once, so that the loop takes no page fault.
             reel.give_back(vec![1; CHUNK_BYTES]);
         }
         Arc::new(reel)
     }
 
-    /// Hands a full chunk over; gives it back if there are too many already.
+    /// Hands over a full chunk. Returns it if the queue of full chunks is full.
     pub fn put(&self, chunk: Chunk) -> Result<(), Chunk> {
         self.full.push(chunk)
     }
 
-    /// The next full chunk.
+    /// Takes the next full chunk.
     pub fn take(&self) -> Option<Chunk> {
         self.full.pop()
     }
 
-    /// Gives the memory of a chunk back.
+    /// Returns the memory of a chunk to the pool.
     pub fn give_back(&self, mut bytes: Vec<u8>) {
         bytes.clear();
-        let _ = self.empty.push(bytes); // there never are more than places
+        let _ = self.empty.push(bytes); // never more chunks than capacity
     }
 }
 
-/// A loop's recorder.
+/// The recorder of one loop.
 #[derive(Debug)]
 pub struct Recorder {
     reel: Arc<ChunkPool>,
-    /// What is being filled; none in a gap.
+    /// The chunk that is being filled; `None` in a gap.
     chunk: Option<Chunk>,
     segment_ends: Instant,
-    /// By port: frames that waited in the RX rings when that was last written down.
+    /// By port: the RX backlog that was last recorded.
     waiting: Vec<u32>,
 }
 
 impl Recorder {
-    /// A recorder of a loop with so many ports, which begins with the next turn.
+    /// Creates a recorder for a loop with `ports` ports. Recording starts with the next iteration.
     pub fn new(reel: Arc<ChunkPool>, ports: usize) -> Self {
         Self { reel, chunk: None, segment_ends: Instant::default(), waiting: vec![u32::MAX; ports] }
     }
 
-    /// A turn begins: the only place where a segment does.
+    /// Records the start of an iteration, the only point where a segment starts.
     pub fn turn(&mut self, now: Instant, forwards: bool, switch: &Switch) {
         if self.chunk.is_none() || now >= self.segment_ends {
             self.checkpoint(now, forwards, switch);
@@ -207,7 +209,7 @@ impl Recorder {
         self.entry(EntryKind::Turn, |out| out.put_u64_le(now.0));
     }
 
-    /// The recording ends here, with a last checkpoint.
+    /// Ends the recording with a last checkpoint.
     pub fn end(&mut self, now: Instant, forwards: bool, switch: &Switch) {
         if self.chunk.is_some() {
             self.checkpoint(now, forwards, switch);
@@ -229,7 +231,7 @@ impl Recorder {
         debug_assert!(written, "a state of the switch can be written down");
     }
 
-    /// Hands over what is there of a chunk.
+    /// Hands over the chunk, full or not.
     fn pass_on(&mut self) {
         if let Some(chunk) = self.chunk.take()
             && let Err(chunk) = self.reel.put(chunk)
@@ -238,7 +240,7 @@ impl Recorder {
         }
     }
 
-    /// Room for an entry; none in a gap.
+    /// Returns the buffer for an entry; `None` in a gap.
     #[inline]
     fn out(&mut self) -> Option<&mut Vec<u8>> {
         let chunk = self.chunk.as_ref()?;
@@ -279,7 +281,7 @@ impl Recorder {
     }
 
     fn numbers(&mut self, tag: EntryKind, port: usize, frames: &[FrameId]) {
-        // A port may complete two rings' worth at once.
+        // A port may complete two rings of frames at once.
         for frames in frames.chunks(MAX_ENTRY_BYTES / 8) {
             self.of_port(tag, port, |out| {
                 out.put_u16_le(frames.len() as u16);
@@ -291,7 +293,7 @@ impl Recorder {
         }
     }
 
-    #[inline(never)] // nothing of it in the way of a loop that is not recorded
+    #[inline(never)] // keeps a loop that does not record small
     pub(crate) fn received<M: FrameMemory>(
         &mut self,
         port: usize,
@@ -313,8 +315,8 @@ impl Recorder {
 
     #[inline]
     pub(crate) fn waiting(&mut self, port: usize, frames: u32) {
-        // The same small number again changes nothing; of large ones each is looked at together with what
-        // was taken.
+        // A small number that has not changed has no effect. A large one does, as each is evaluated
+        // together with the use of the buffer.
         if self.waiting[port] != frames || frames > XON_FRAMES {
             self.waiting[port] = frames;
             self.of_port(EntryKind::Waiting, port, |out| out.put_u32_le(frames));
@@ -397,7 +399,7 @@ impl Recorder {
     }
 
     pub(crate) fn port_down(&mut self, port: usize, now: Instant) {
-        self.waiting[port] = u32::MAX; // the switch takes it for 0
+        self.waiting[port] = u32::MAX; // the switch takes the backlog to be 0
         self.of_port(EntryKind::PortDown, port, |out| out.put_u64_le(now.0));
     }
 
@@ -420,7 +422,7 @@ impl Recorder {
         self.value(EntryKind::Event, &(at, event));
     }
 
-    /// What is rare and has a form of its own.
+    /// Records a rare entry that has an encoding of its own.
     #[cold]
     fn value(&mut self, tag: EntryKind, value: &impl serde::Serialize) {
         if let Some(out) = self.out() {
@@ -430,7 +432,7 @@ impl Recorder {
     }
 }
 
-/// Bytes that are kept of a frame that comes in on a port of the switch.
+/// Returns how many bytes of a frame received on this port are recorded.
 #[inline]
 pub(crate) fn header_bytes(switch: &Switch, port: usize) -> usize {
     match switch.settings().ports[port].classify.trust {
@@ -439,13 +441,13 @@ pub(crate) fn header_bytes(switch: &Switch, port: usize) -> usize {
     }
 }
 
-/// It is a MAC control frame, of which more is kept.
+/// True for a MAC control frame, of which more bytes are recorded.
 #[inline]
 pub(crate) fn is_control(frame: &[u8]) -> bool {
     frame.get(12..14) == Some(&MAC_CONTROL.to_be_bytes())
 }
 
-/// So many bytes more at the end, to be written.
+/// Appends `bytes` bytes to `out` and returns them to be written.
 #[inline]
 fn more(out: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     let start = out.len();
@@ -459,7 +461,7 @@ fn put_header(out: &mut Vec<u8>, header_bytes: usize, frame: &FrameId, len: u16,
     if let (HEADER_BYTES, false, Some(header)) =
         (header_bytes, is_control, bytes.first_chunk::<HEADER_BYTES>())
     {
-        // Of a length that the compiler knows: a few moves, no call.
+        // The length is a compile-time constant: a few moves instead of a call.
         let mut entry = [0; 6 + HEADER_BYTES];
         entry[6..].copy_from_slice(header);
         put_name(&mut entry, frame, len);
@@ -473,7 +475,7 @@ fn put_header(out: &mut Vec<u8>, header_bytes: usize, frame: &FrameId, len: u16,
     }
 }
 
-/// A frame's number and length.
+/// Writes a frame's number and length.
 #[inline]
 fn put_name(entry: &mut [u8], frame: &FrameId, len: u16) {
     entry[..4].copy_from_slice(&(frame.index() as u32).to_le_bytes());
@@ -487,8 +489,8 @@ fn put_outgoing(out: &mut Vec<u8>, frames: &[TxDesc]) {
     }
 }
 
-/// Appends a tag, a length and that many bytes of a value. False, and nothing is appended, if it
-/// cannot be written.
+/// Appends a tag, a length and a serialized value of that length. Returns false and appends nothing
+/// if the value cannot be serialized.
 fn put_value(out: &mut Vec<u8>, tag: EntryKind, value: &impl serde::Serialize) -> bool {
     let start = out.len();
     out.put_u8(tag as u8);

@@ -1,12 +1,12 @@
-//! Takes a switch through a recording ([`crate::flight_recorder::recorder`]): the same calls with
-//! the same arguments in the same order, so that it comes to the same state, to the cell and the
+//! Replays a recording ([`crate::flight_recorder::recorder`]): the same calls with the same
+//! arguments in the same order, so that the switch reaches the same state, to the cell and the
 //! nanosecond.
 //!
-//! Rule: a replay believes nothing. What the switch sends is compared with what was sent, frame by
-//! frame; its events with those that were told; and at each checkpoint every field of its snapshot
-//! with that of the switch in the checkpoint. The first difference ends it: either this is another
-//! version of the switch, or the switch went by something that the recorder does not know of.
-//! Source: `docs/recorder.md`.
+//! Rule: a replay verifies everything. It compares each frame that the switch sends with the
+//! recorded one, each event with the reported one, and at each checkpoint every field of its
+//! snapshot with the snapshot of the recorded switch. The first difference ends the replay: either
+//! this is another version of the switch, or the switch depended on an input that the recorder does
+//! not record. Source: `docs/recorder.md`.
 
 use bytes::Buf;
 use switch::monitor::counters::PfcCount;
@@ -19,22 +19,22 @@ use crate::flight_recorder::recorder::EntryKind;
 
 use crate::flight_recorder::player::Player;
 
-/// What a replay has come through so far.
+/// The progress of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Turns of the loop.
+    /// Iterations of the loop.
     pub turns: u64,
-    /// Frames that came in.
+    /// Frames received on all ports.
     pub received_frames: u64,
-    /// Frames that were given to the ports, PFC included.
+    /// Frames passed to the ports for transmission, PFC included.
     pub sent_frames: u64,
-    /// Checkpoints at which all was equal.
+    /// Checkpoints at which all fields were equal.
     pub checkpoints: u64,
-    /// Times that the recorder had to leave something out.
+    /// Gaps: the recorder had no chunk and left out entries.
     pub gaps: u64,
     /// Time of the first checkpoint.
     pub from: Instant,
-    /// Time of the last turn or checkpoint.
+    /// Time of the last iteration or checkpoint.
     pub to: Instant,
 }
 
@@ -45,15 +45,16 @@ pub struct Replay<'a> {
     now: Instant,
     forwards: bool,
     stage: Option<Player>,
-    /// What the switch told and the recording has not yet.
+    /// Events that the replayed switch has reported and that have not yet followed in the
+    /// recording.
     events: std::collections::VecDeque<(Instant, Event)>,
-    /// What the switch said when the daemon last asked.
+    /// The last snapshot that the daemon requested.
     asked: Option<Snapshot>,
     totals: Totals,
 }
 
 impl<'a> Replay<'a> {
-    /// A replay of these chunks, one after the other.
+    /// Creates a replay of these concatenated chunks.
     pub fn new(recording: &'a [u8]) -> Self {
         Self {
             rest: recording,
@@ -66,8 +67,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Goes on to the end of the recording, or to the first turn at or after `until`. `told` is
-    /// given each event.
+    /// Continues to the end of the recording, or to the first iteration at or after `until`. Calls
+    /// `told` with each event.
     ///
     /// # Errors
     /// See [`Error`].
@@ -78,13 +79,13 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// What the replay has come through.
+    /// Returns the progress so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// All that the switch counts, at the time of the turn that was replayed last. Nothing before
-    /// the first checkpoint.
+    /// Takes a snapshot of the switch at the time of the last replayed iteration. Returns `None`
+    /// before the first checkpoint.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         let stage = self.stage.as_mut()?;
         let mut snapshot = Snapshot::default();
@@ -92,13 +93,13 @@ impl<'a> Replay<'a> {
         Some(snapshot)
     }
 
-    /// The last snapshot that the daemon asked for, and so what an operator was shown then (but for
-    /// what the loop adds of its own).
+    /// Returns the last snapshot that the daemon requested, which is what an operator was shown
+    /// then, except for the values that the loop adds.
     pub fn asked(&self) -> Option<&Snapshot> {
         self.asked.as_ref()
     }
 
-    /// One entry.
+    /// Replays one entry.
     fn step(&mut self, told: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
         let tag = self.rest.try_get_u8()?;
         let tag = EntryKind::of(tag).ok_or_else(|| Error::Malformed(format!("an entry of kind {tag}")))?;
@@ -149,7 +150,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// An entry of one port.
+    /// Replays an entry of one port.
     fn of_port(&mut self, tag: EntryKind) -> Result<(), Error> {
         let port = usize::from(self.rest.try_get_u8()?);
         let now = self.now;
@@ -252,8 +253,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The switch as it was then: compared with the one that has come so far, if there is one, and
-    /// taken in its place.
+    /// Reads the switch of a checkpoint, compares it with the replayed one if there is one, and
+    /// continues with it.
     fn checkpoint(&mut self) -> Result<(), Error> {
         let (now, forwards, continues, mut switch): (Instant, bool, bool, Switch) = self.value()?;
         let mut recorded = Snapshot::default();
@@ -286,7 +287,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// A value with its length before it.
+    /// Reads a value that is preceded by its length.
     fn value<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Error> {
         let len = self.rest.try_get_u32_le()? as usize;
         let (bytes, rest) = self
@@ -303,7 +304,7 @@ fn no_checkpoint() -> Error {
     Error::Malformed("it does not begin with a checkpoint".into())
 }
 
-/// How two snapshots differ: the first field that does, with both values. Nothing if they are
+/// Returns the first field in which two snapshots differ, with both values; `None` if they are
 /// equal.
 pub fn difference(recorded: &Snapshot, replayed: &Snapshot) -> Option<String> {
     if recorded == replayed {

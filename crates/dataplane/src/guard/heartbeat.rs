@@ -1,10 +1,11 @@
-//! What a loop and its guard tell each other: that the loop turns, and what the guard did while it
-//! did not.
+//! The state that a loop shares with its guard: the time of the loop's last iteration, and the PFC
+//! that the guard sent during a stall.
 //!
-//! Rule: the loop says at each turn what time it is, and says so before it goes to sleep. The guard
-//! only reads that. What it told the peers in the loop's place it leaves here, and the loop takes
-//! it at its next turn, so that the switch's refresh, XON and counters stay true. Neither waits for
-//! the other. Source: docs/behavior.md, "A loop that stands still".
+//! Rule: the loop publishes the time of each iteration, and publishes that it is about to sleep.
+//! The guard only reads that. The guard leaves here what it sent to the peers on behalf of the
+//! loop, and the loop takes it in its next iteration, so that the switch's refresh, XON and
+//! counters stay correct. Neither waits for the other. Source: docs/behavior.md, "A loop that
+//! stands still".
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -18,53 +19,53 @@ use wire::bitset::{Set8, Set64};
 
 use crate::poll_loop::stats::{LoopStats, LoopTimes};
 
-/// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
+/// Replaces the time of an iteration: the loop sleeps, and any received frame wakes it.
 const ASLEEP: u64 = u64::MAX;
-/// … or has ended.
+/// Replaces the time of an iteration: the loop has ended.
 const ENDED: u64 = u64::MAX - 1;
 
-/// What the loop last said of itself.
+/// The state that the loop last published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoopState {
-    /// It began a turn then.
+    /// The loop is awake; its last iteration started at this time.
     Turned(Instant),
-    /// It sleeps.
+    /// The loop sleeps.
     Asleep {
-        /// When it must repeat an XOFF that lasts; [`Instant::NEVER`]: none lasts.
+        /// When the loop must refresh an XOFF that is in force; [`Instant::NEVER`] if none is.
         refresh_at: Instant,
     },
-    /// It has ended.
+    /// The loop has ended.
     Ended,
 }
 
-/// The place where both leave what they say.
+/// The memory that a loop and its guard share.
 #[derive(Debug)]
 pub struct Heartbeat {
     pulse: AtomicU64,
-    /// When a loop that sleeps must repeat an XOFF.
+    /// When a sleeping loop must refresh an XOFF.
     refresh_at: AtomicU64,
     pub(crate) times: LoopStats,
-    /// Bit n: frames have come in on port n.
+    /// Bit n is set once a frame has been received on port n.
     heard: AtomicU64,
-    /// How soon some peer must be told again of an XOFF that lasts.
+    /// The shortest refresh interval of an XOFF over all ports.
     refresh_ns: AtomicU64,
-    /// The guard has left something.
+    /// The guard has left a report that the loop has not taken.
     has_news: AtomicBool,
     ports: [GuardReport; MAX_PORTS],
 }
 
-/// What the guard told the peer of a port since the loop last asked.
+/// The PFC frames that the guard sent on a port since the loop last took the report.
 #[derive(Debug, Default)]
 struct GuardReport {
     frames: AtomicU64,
-    /// Of them, those that paused this priority.
+    /// The frames that paused each priority.
     xoff_frames: [AtomicU64; PRIORITIES],
-    /// When the last of them left.
+    /// When the last PFC frame was sent.
     at_ns: AtomicU64,
 }
 
 impl Default for Heartbeat {
-    /// Of a loop that does not turn yet, which nobody need stand in for.
+    /// A heartbeat of a loop that has not started, which needs no guard.
     fn default() -> Self {
         Self {
             pulse: AtomicU64::new(ASLEEP),
@@ -79,47 +80,48 @@ impl Default for Heartbeat {
 }
 
 impl Heartbeat {
-    /// The loop begins a turn.
+    /// Publishes the start of an iteration.
     #[inline]
     pub fn beat(&self, now: Instant) {
         self.pulse.store(now.0, Relaxed);
     }
 
-    /// Frames have come in on these ports so far.
+    /// Publishes the ports on which frames have been received so far.
     #[inline]
     pub(crate) fn hear(&self, ports: Set64) {
         self.heard.store(ports.bits(), Relaxed);
     }
 
-    /// XOFF is repeated after so long: as settings have it, or as peers have taught the loop.
+    /// Publishes the refresh interval of XOFF: configured, or shortened by what peers were observed
+    /// to need.
     pub(crate) fn leave_refresh(&self, nanos: Nanos) {
         self.refresh_ns.store(nanos, Relaxed);
     }
 
-    /// XOFF is repeated after so long, or sooner where settings that the loop does not know yet say
-    /// so.
+    /// Returns the refresh interval of XOFF. It may be shorter where settings that the loop does
+    /// not have yet require that.
     pub fn refresh_ns(&self) -> Nanos {
         self.refresh_ns.load(Relaxed)
     }
 
-    /// Frames have come in on this port: it has a peer.
+    /// True if a frame has been received on this port, so that it has a peer.
     pub fn has_heard(&self, port: usize) -> bool {
         self.heard.load(Relaxed) & 1 << port != 0
     }
 
-    /// The loop goes to sleep, and must repeat an XOFF at `refresh_at`. Should it oversleep, the
-    /// guard does that.
+    /// Publishes that the loop goes to sleep and must refresh an XOFF at `refresh_at`. If it
+    /// oversleeps, the guard refreshes the XOFF.
     pub fn sleep(&self, refresh_at: Instant) {
         self.refresh_at.store(refresh_at.0, Relaxed);
         self.pulse.store(ASLEEP, Release);
     }
 
-    /// The loop ends.
+    /// Publishes that the loop has ended.
     pub fn end(&self) {
         self.pulse.store(ENDED, Relaxed);
     }
 
-    /// What the loop last said of itself.
+    /// Returns the state that the loop last published.
     pub fn pulse(&self) -> LoopState {
         match self.pulse.load(Acquire) {
             ASLEEP => LoopState::Asleep { refresh_at: Instant(self.refresh_at.load(Relaxed)) },
@@ -128,17 +130,17 @@ impl Heartbeat {
         }
     }
 
-    /// The loop has begun a turn lately.
+    /// True if the loop has started an iteration within the last [`STALL_NS`].
     pub(crate) fn turns(&self, now: Instant) -> bool {
         matches!(self.pulse(), LoopState::Turned(at) if now.since(at) < STALL_NS)
     }
 
-    /// How the loop has turned so far.
+    /// Returns the iteration times so far.
     pub fn times(&self) -> LoopTimes {
         self.times.read()
     }
 
-    /// The guard has sent an XOFF for these priorities out of a port.
+    /// Records that the guard has sent an XOFF for these priorities on a port.
     pub fn leave(&self, port: usize, priorities: Set8, at: Instant) {
         let told = &self.ports[port];
         told.at_ns.store(at.0, Relaxed);
@@ -147,8 +149,8 @@ impl Heartbeat {
         self.has_news.store(true, Release);
     }
 
-    /// Takes what the guard has left; the loop calls it once a turn. `told` is given a port's
-    /// number, the frames that the guard sent for it, and when the last of them left.
+    /// Takes what the guard has recorded; called once per iteration. Calls `told` with a port's
+    /// number, the frames that the guard sent on it, and the time of the last one.
     #[inline]
     pub(crate) fn take(&self, told: impl FnMut(usize, PfcCount, Instant)) {
         if self.has_news.load(Relaxed) {
@@ -163,7 +165,7 @@ impl Heartbeat {
             let take = |count: &AtomicU64| if count.load(Relaxed) == 0 { 0 } else { count.swap(0, Relaxed) };
             let xoff_frames = std::array::from_fn(|p| take(&told.xoff_frames[p]));
             let frames = PfcCount { frames: take(&told.frames), xoff_frames, ..PfcCount::default() };
-            // The guard may be in the midst of leaving one: it has news again then.
+            // The guard may be in the middle of recording one. It sets `has_news` again afterwards.
             if frames != PfcCount::default() {
                 tell(number, frames, Instant(told.at_ns.load(Relaxed)));
             }
@@ -171,6 +173,7 @@ impl Heartbeat {
     }
 }
 
-/// A loop that keeps up turns a thousand times in this time. What the peers send meanwhile must fit
-/// the posted frames.
+/// The age of the last iteration at which a loop counts as stalled. A loop that keeps up runs a
+/// thousand iterations in this time. The frames that peers send meanwhile must fit into the posted
+/// chunks.
 pub const STALL_NS: Nanos = 1_000_000;

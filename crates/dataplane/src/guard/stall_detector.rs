@@ -1,19 +1,19 @@
-//! The guard's judgement: does the loop stand still, and must its peers be told to stop?
+//! The guard's decision: is the loop stalled, and must its peers be paused?
 //!
-//! Rule: a loop that began its last turn more than [`STALL_NS`] ago stands still, and so does one
-//! that sleeps while frames have waited for it that long, or that long past the refresh of an XOFF;
-//! less where a pause that the loop would
-//! have refreshed by then is over sooner. While it does, the no-drop priorities of all peers are
-//! paused, and paused again before the pause has passed, in the loop's place; once the loop turns,
-//! it is the loop that says XON. After [`GIVE_UP_NS`] the loop is taken for dead, and peers are
-//! left alone: a pause without end would be a storm.
+//! Rule: a loop is stalled if its last iteration started more than [`STALL_NS`] ago. So is a
+//! sleeping loop whose received frames have waited for that long, or that is that late for the
+//! refresh of an XOFF. The time is shorter where a pause that the loop would have refreshed by then
+//! ends sooner. During a stall the guard pauses the no-drop priorities of all peers on behalf of
+//! the loop, and repeats that before the pause expires. Once the loop runs again, the loop itself
+//! sends XON. After [`GIVE_UP_NS`] the loop is considered dead, and the guard stops pausing peers:
+//! an endless pause would be a storm.
 //!
 //! ```text
-//!             turned > STALL_NS or refresh_ns ago, or asleep with frames that long
-//!   Quiet ──────────────────────────────────────────────────────▶ Standing in: XOFF now, and each refresh_ns
-//!     ◀───────────────────────────────────────────────────────────  │ GIVE_UP_NS
-//!             the loop turned                                        ▼
-//!     ◀──────────────────────────────────────────────────────────── Given up
+//!             iteration > STALL_NS or refresh_ns ago, or asleep with frames that long
+//!   Quiet ─────────────────────────────────────────▶ Acting: XOFF now, and each refresh_ns
+//!     ◀─────────────────────────────────────────────── │ GIVE_UP_NS
+//!             the loop runs again                      ▼
+//!     ◀─────────────────────────────────────────────── Given up
 //! ```
 //! Source: docs/behavior.md, "A loop that stands still".
 
@@ -21,38 +21,38 @@ use switch::{Instant, Nanos};
 
 use crate::guard::heartbeat::{LoopState, STALL_NS};
 
-/// A loop that has stood still for this long is dead.
+/// A loop that has stalled for this long is considered dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
-/// How often to look while the loop is awake, or frames wait for it; as often as a pause is
-/// refreshed, if that is more often …
+/// The check interval while the loop is awake or frames wait for it. It is shorter where a pause
+/// must be refreshed more often, but at least [`SHORTEST_LOOK_NS`].
 const LOOK_NS: Nanos = 1_000_000;
-/// … but no more often than this.
+/// The minimum of the check interval.
 const SHORTEST_LOOK_NS: Nanos = 100_000;
 
-/// When to look again, the sooner the less.
+/// When the guard must check the loop again; the earlier, the less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NextCheck {
-    /// After so long.
+    /// After this time.
     After(Nanos),
-    /// When a frame comes in: the loop sleeps, and nothing waits for it.
+    /// When a frame is received: the loop sleeps, and no frame waits for it.
     WithFrames,
 }
 
-/// What the guard knows.
+/// The guard's state for one loop.
 #[derive(Debug, Default)]
 pub struct StallDetector {
-    /// Frames wait for a loop that sleeps, as seen first at that time.
+    /// When frames were first seen to wait for a sleeping loop.
     waiting_since: Option<Instant>,
-    /// The loop stands still since then, and the peers were last told at the second.
+    /// The start of the current stall, and when the peers were last paused.
     standing_in: Option<(Instant, Instant)>,
     stalls: u64,
     longest_ns: Nanos,
 }
 
 impl StallDetector {
-    /// Looks at the loop. True: tell the peers now. `frames_wait` says whether frames have come in
-    /// that nobody took; it is only asked while the loop sleeps. XOFF lasts for some
-    /// `refresh_ns` at least.
+    /// Checks the loop. True if the guard must pause the peers now. `frames_wait` returns whether
+    /// received frames are waiting in the rings; it is called only while the loop sleeps. An XOFF
+    /// lasts for at least `refresh_ns`.
     pub fn look(
         &mut self,
         pulse: LoopState,
@@ -86,7 +86,7 @@ impl StallDetector {
         due
     }
 
-    /// When to look again, after a look at this.
+    /// Returns when to check again, after a check that saw this state.
     pub fn next_look(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
         match (pulse, self.waiting_since) {
             (LoopState::Asleep { refresh_at: Instant::NEVER }, None) => NextCheck::WithFrames,
@@ -94,7 +94,7 @@ impl StallDetector {
         }
     }
 
-    /// Times that the loop stood still, and the longest that it was seen to.
+    /// Returns the number of stalls and the longest one observed.
     pub fn stalls(&self) -> (u64, Nanos) {
         (self.stalls, self.longest_ns)
     }
@@ -107,8 +107,9 @@ mod tests {
     const MS: u64 = 1_000_000;
     const ASLEEP: LoopState = LoopState::Asleep { refresh_at: Instant::NEVER };
 
-    /// What the loop says, and whether frames wait, at each half millisecond from `start_ms` on;
-    /// when the peers are told, in half milliseconds. They are told again after 2 ms.
+    /// Runs the detector on the loop's state, and whether frames wait, at each half millisecond
+    /// from `start_ms` on. Returns when the peers are paused, in half milliseconds. XOFF is
+    /// refreshed after 2 ms.
     fn told(pulses: &[(LoopState, bool)]) -> Vec<usize> {
         let mut vigil = StallDetector::default();
         let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_stands_still_is_stood_in_for_until_it_turns() {
-        let mut pulses = vec![turned(0); 12]; // it turned at 0, and never since
+        let mut pulses = vec![turned(0); 12]; // one iteration at 0, and none since
         pulses.extend((12..20).map(turned));
         assert_eq!(told(&pulses), [2, 6, 10], "after 1 ms, and each 2 ms from then on");
     }
@@ -144,8 +145,8 @@ mod tests {
         assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
     }
 
-    /// A peer at 100 Gbit/s hears a pause of 335 µs: the loop refreshes it after 112, and so must
-    /// the guard.
+    /// A pause of 335 µs, received by a peer at 100 Gbit/s: the loop refreshes it after 112 µs, and
+    /// so must the guard.
     #[test]
     fn a_short_pause_is_guarded_more_closely() {
         let mut vigil = StallDetector::default();
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(vigil.next_look(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
     }
 
-    /// XOFF lasts, nothing moves, and the loop sleeps past the refresh that was due at 2 ms.
+    /// XOFF is in force, no frame moves, and the loop sleeps past the refresh that was due at 2 ms.
     #[test]
     fn the_xoff_of_a_loop_that_oversleeps_is_refreshed() {
         let asleep = LoopState::Asleep { refresh_at: Instant(12 * MS) };

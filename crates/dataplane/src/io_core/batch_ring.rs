@@ -1,27 +1,25 @@
-//! A belt between two loops: things go from one to the other in batches, without either ever
-//! waiting.
+//! A bounded ring of batches between two loops, on which neither side ever waits.
 //!
-//! Rule: one side puts batches on, the other takes them off, in the same order. There are as many
-//! batches as at the start, full or empty, so a belt is bounded and nothing is allocated; where
-//! none is empty, whoever wants to put something on keeps it, and tries again later. Source:
-//! docs/multi-core.md, "Belts".
+//! Rule: one side pushes batches and the other pops them, in the same order. The number of batches,
+//! full or empty, never changes, so the ring is bounded and nothing is allocated. When no batch is
+//! empty, the producer keeps its items and tries again later. Source: docs/multi-core.md, "Belts".
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crossbeam::queue::ArrayQueue;
 
-/// A belt for things of one kind. Each batch has a note, for what is to be said of all in it.
+/// A ring of batches of one type of item. Each batch has a note, which applies to all its items.
 #[derive(Debug)]
 pub(crate) struct BatchRing<T> {
     full: ArrayQueue<(u32, Vec<T>)>,
     empty: ArrayQueue<Vec<T>>,
-    /// Things on it.
+    /// Items on the ring.
     things: AtomicUsize,
     of_a_batch: usize,
 }
 
 impl<T> BatchRing<T> {
-    /// A belt of `batches` batches, each with room for `of_a_batch` things.
+    /// Creates a ring of `batches` batches, each with room for `of_a_batch` items.
     pub(crate) fn new(batches: usize, of_a_batch: usize) -> Self {
         let belt = Self {
             full: ArrayQueue::new(batches),
@@ -35,31 +33,31 @@ impl<T> BatchRing<T> {
         belt
     }
 
-    /// Batches that can be put on now.
+    /// Returns how many batches can be pushed now.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.empty.len()
     }
 
-    /// Batches on it.
+    /// Returns the number of batches on the ring.
     pub(crate) fn batches(&self) -> usize {
         self.full.len()
     }
 
-    /// Nothing is on it.
+    /// True if the ring holds no batch.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.full.is_empty()
     }
 
-    /// Things on it.
+    /// Returns the number of items on the ring.
     #[inline]
     pub(crate) fn things(&self) -> usize {
         self.things.load(Relaxed)
     }
 
-    /// Puts on the first of `things`, as many as one batch holds, or none, with a note. False, and
-    /// nothing has changed: no batch is empty.
+    /// Pushes the first of `things`, at most one batch and possibly none, with a note. Returns
+    /// false and changes nothing if no batch is empty.
     #[inline]
     pub(crate) fn put(&self, note: u32, things: &mut Vec<T>) -> bool {
         let Some(mut batch) = self.empty.pop() else { return false };
@@ -68,14 +66,14 @@ impl<T> BatchRing<T> {
         } else {
             batch.extend(things.drain(..self.of_a_batch));
         }
-        // Before they can be taken off, so that there are never less than none.
+        // Counted before the consumer can pop them, so that the count never falls below zero.
         self.things.fetch_add(batch.len(), Relaxed);
         let put = self.full.push((note, batch));
         debug_assert!(put.is_ok(), "there is a place for each batch");
         true
     }
 
-    /// Takes the next batch off, its things appended to `out`; its note.
+    /// Pops the next batch and appends its items to `out`. Returns the batch's note.
     #[inline]
     pub(crate) fn take(&self, out: &mut Vec<T>) -> Option<u32> {
         let (note, mut batch) = self.full.pop()?;
@@ -110,7 +108,7 @@ mod tests {
         assert_eq!((belt.things(), belt.room(), belt.is_empty()), (0, 2, true));
     }
 
-    /// A note may go alone.
+    /// A batch can consist of its note alone.
     #[test]
     fn a_batch_may_be_empty() {
         let belt = BatchRing::<u8>::new(1, 3);

@@ -1,11 +1,11 @@
-//! A doorbell: wakes a loop that sleeps, and costs next to nothing while it is awake.
+//! A doorbell: wakes a loop that sleeps, and costs almost nothing while the loop is awake.
 //!
-//! Rule: the sleeper says that it lies down, looks once more whether something has been left for
-//! it, and only then sleeps. Whoever leaves something does so first, and then looks whether the
-//! sleeper lies. In between both have a fence: of two who each write and then read what the other
-//! writes, at least one sees the other's (Dekker), so nothing is left lying beside a sleeper.
+//! Rule: the sleeper sets a flag, checks once more for work, and only then sleeps. The producer
+//! publishes its work first, and then reads the flag. Both have a fence in between: of two threads
+//! that each write and then read what the other writes, at least one sees the other's write
+//! (Dekker). So no work is left for a sleeper.
 //!
-//! `tests/doorbell.rs` tries all orders of both, with `loom`.
+//! `tests/doorbell.rs` tries all interleavings of both with `loom`.
 
 use crate::atomics::{AtomicBool, Ordering, fence};
 use std::task::Waker;
@@ -18,23 +18,23 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// The doorbell of a loop that is awake, and is woken by `waker`, now or when it next sleeps.
+    /// Creates the doorbell of a loop that is awake. `waker` wakes it, now or when it next sleeps.
     pub fn new(waker: Waker) -> Self {
         Self { lies: AtomicBool::new(false), waker }
     }
 
-    /// The loop lies down. It must look once more before it sleeps.
+    /// Announces that the loop goes to sleep. It must check for work once more before it sleeps.
     pub fn prepare_sleep(&self) {
         self.lies.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The loop is awake.
+    /// Announces that the loop is awake.
     pub fn cancel_sleep(&self) {
         self.lies.store(false, Ordering::Relaxed);
     }
 
-    /// Something has been left for the loop: wakes it if it lies.
+    /// Announces work for the loop, and wakes it if it sleeps.
     #[inline]
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
@@ -52,7 +52,7 @@ impl Doorbell {
 }
 
 impl Default for Doorbell {
-    /// Of a loop that nobody need wake.
+    /// A doorbell of a loop that never needs waking.
     fn default() -> Self {
         Self::new(Waker::noop().clone())
     }

@@ -1,10 +1,11 @@
-//! A line: the loop of a core that serves ports and does not switch. It takes frames in, looks at
-//! them and hands them to the switching core; it sends what that core gives it, with the marks and
-//! tags that it says. The other end of each port is a [`RemotePort`].
+//! The I/O loop: the loop of a core that serves ports and does not switch. It receives frames,
+//! parses them and hands them to the switching core. It transmits the frames that the switching
+//! core gives it, with the marks and tags that the core specifies. The other end of each port is a
+//! [`RemotePort`].
 //!
-//! Rule: a turn is, for each port: what it is told; what is to be sent, at once; what has left;
-//! what came in, as long as the lane has room. A port that is not to take more in still posts
-//! frames, and says how many wait. A line knows nothing of cells, queues and pauses. Source:
+//! Rule: an iteration does, for each port: commands; transmission, at once; completions; reception,
+//! as long as the port channel has room. A port that must not receive more still posts chunks, and
+//! reports its RX backlog. An I/O loop knows nothing of cells, queues and pauses. Source:
 //! docs/multi-core.md; docs/architecture.md, "The way of a frame".
 
 use std::io;
@@ -27,12 +28,12 @@ use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
 use crate::port::Port;
 use crate::sleeper::Sleeper;
 
-/// A report is given after so many turns at the latest, though frames are moving.
+/// A requested status is reported after at most this number of iterations, even while frames move.
 const REPORT_TURNS: u8 = 8;
-/// No sleep is longer: an interface that went away is found out when the loop turns.
+/// The longest sleep: an interface that has disappeared is detected only in an iteration.
 const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 
-/// The loop of a line core, with its ports.
+/// The loop of an I/O core, with its ports.
 #[derive(Debug)]
 pub struct IoLoop<P: Port> {
     ports: Vec<IoPort<P>>,
@@ -40,42 +41,46 @@ pub struct IoLoop<P: Port> {
     heartbeat: Arc<Heartbeat>,
     last_turn: Option<Instant>,
     rest: IdlePolicy,
-    /// It has few free frames, and wants more.
+    /// The loop has few free frames and takes more.
     is_short: bool,
-    /// Free frames have come or gone in this turn.
+    /// Free frames were exchanged in this iteration.
     exchanged: bool,
-    // Otherwise empty, and kept to allocate nothing.
+    // Empty between uses; kept so that nothing is allocated.
     received: Vec<RxDesc>,
     arrivals: Vec<RxFrame>,
     frames: Vec<FrameId>,
 }
 
-/// A port and the line's end of its lane.
+/// A port and the I/O loop's end of its channel.
 #[derive(Debug)]
 pub struct IoPort<P: Port> {
     port: P,
     lane: Arc<PortChannel>,
     is_open: bool,
-    /// How frames are looked at and whether checksums are finished, by rules of this number.
+    /// The port's parser, and whether checksums are completed.
     looker: Option<Box<(FrameParser, bool)>>,
+    /// The number of the rule set that `looker` implements.
     rules: u32,
-    /// Taken off the lane, and not yet transmitted.
+    /// Frames taken off the channel and not yet transmitted.
     outgoing: Vec<TxDesc>,
-    /// What fits of it.
+    /// The part of `outgoing` that fits into the TX ring.
     fitting: Vec<TxDesc>,
-    /// Come back, and not yet on the lane; and those that the kernel lost.
+    /// Completed frames that are not yet on the channel.
     completed: Vec<FrameId>,
+    /// Frames that the kernel lost and that are not yet on the channel.
     lost: Vec<FrameId>,
-    /// Never sent, as the port was closed.
+    /// Frames that were never sent, as the port was closed.
     unsent: Vec<FrameId>,
-    /// Where to say so, once all that did leave is on the lane.
+    /// The buffer for the reply to a close, which follows once all completed frames are on the
+    /// channel.
     closing: Option<Vec<FrameId>>,
-    /// A report is to be given, at the end of a turn; within so many turns.
+    /// Iterations until a requested status must be reported, at the end of an iteration.
     report_within: u8,
 }
 
-/// Hands a port to a line, which says that it turns in `heartbeat`: the switching core's end, and
-/// the line's. Each wakes the other by these doorbells, the switching core's first.
+/// Splits a port into its two ends: the switching core's and the I/O loop's, which publishes its
+/// iterations in `heartbeat`. Each end wakes the other by these doorbells, the switching core's
+/// first.
 pub fn remote<P: Port>(
     port: P,
     core: &Arc<Doorbell>,
@@ -103,7 +108,8 @@ pub fn remote<P: Port>(
 }
 
 impl<P: Port> IoLoop<P> {
-    /// A line with these ports, which is woken by `bell` and says in `heartbeat` that it turns.
+    /// Creates an I/O loop with these ports. `bell` wakes it, and it publishes its iterations in
+    /// `heartbeat`.
     pub fn new(ports: Vec<IoPort<P>>, bell: Arc<Doorbell>, heartbeat: Arc<Heartbeat>) -> Self {
         Self {
             ports,
@@ -119,11 +125,11 @@ impl<P: Port> IoLoop<P> {
         }
     }
 
-    /// Turns until `ends` is set, sleeping in `waiter` when nothing moves. `memory` is where the
-    /// ports' frames lie; the free ones in it are this line's.
+    /// Runs until `ends` is set, sleeping in `waiter` when nothing moves. `memory` holds the ports'
+    /// frames, and its free frames belong to this I/O loop.
     ///
     /// # Errors
-    /// `waiter` cannot let it sleep.
+    /// `waiter` cannot sleep.
     pub fn run(
         &mut self,
         memory: &mut P::Memory,
@@ -163,7 +169,7 @@ impl<P: Port> IoLoop<P> {
         Ok(())
     }
 
-    /// One turn. True if anything moved.
+    /// Runs one iteration. True if anything moved.
     pub fn turn(&mut self, memory: &mut P::Memory, now: Instant) -> bool {
         self.heartbeat.beat(now);
         let after = self.last_turn.replace(now).map(|last| now.since(last));
@@ -214,7 +220,7 @@ impl<P: Port> IoLoop<P> {
         has_news
     }
 
-    /// Takes free frames from the switching core, or gives some back. True if there were any.
+    /// Takes free frames from the switching core, or returns some. True if any were exchanged.
     #[inline]
     fn exchange(&mut self, number: usize, memory: &mut P::Memory) -> bool {
         let IoPort { lane, is_open, closing, .. } = &self.ports[number];
@@ -223,8 +229,8 @@ impl<P: Port> IoLoop<P> {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
             moved = true;
         }
-        // The switching core takes nothing off the lane of a port that is closed; of one that is closing it
-        // takes what the rings held.
+        // The switching core takes nothing off the channel of a closed port. While it closes a
+        // port, it takes what the rings held.
         let is_taken = *is_open || closing.is_some();
         while is_taken && memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
             self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
@@ -236,8 +242,8 @@ impl<P: Port> IoLoop<P> {
         moved
     }
 
-    /// Takes in what the lane has room for, and says what waits, and what the port has noticed.
-    /// True if there is anything new.
+    /// Receives as many frames as the channel has room for. Reports the RX backlog and what the
+    /// port has observed. True if there is anything new.
     fn receive(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
         let IoPort { port, lane, looker, rules, .. } = &mut self.ports[number];
         let max = if lane.arrivals.room() > 0 && looker.is_some() { RX_BATCH } else { 0 };
@@ -277,7 +283,7 @@ impl<P: Port> IoLoop<P> {
         (0..self.ports.len()).filter(|&number| self.ports[number].is_open).collect()
     }
 
-    /// Nothing moved lately, and the kernel has no frames of ours.
+    /// True if nothing has moved recently and the kernel holds no frames of this loop.
     fn may_sleep(&mut self, now: Instant) -> bool {
         let is_done = |port: &IoPort<P>| {
             let is_closing = port.closing.is_some();
@@ -294,8 +300,7 @@ impl<P: Port> IoLoop<P> {
 }
 
 impl<P: Port> IoPort<P> {
-    /// Transmits what the switching core gave, and what there was no room for before. True if there
-    /// was any.
+    /// Transmits what the switching core gave, and what did not fit before. True if there was any.
     fn send(&mut self, memory: &mut P::Memory) -> bool {
         let mut moved = false;
         while !self.outgoing.is_empty() || self.take_outgoing(memory) {
@@ -317,7 +322,7 @@ impl<P: Port> IoPort<P> {
         moved
     }
 
-    /// Takes the next batch that the switching core gave, and makes its edits. False: there is
+    /// Takes the next batch from the switching core and makes its edits. Returns false if there is
     /// none.
     fn take_outgoing(&mut self, memory: &mut P::Memory) -> bool {
         let is_there = self.lane.outgoing.take(&mut self.outgoing).is_some();
@@ -325,7 +330,7 @@ impl<P: Port> IoPort<P> {
         is_there
     }
 
-    /// Puts what has left on the lane. True if there was any.
+    /// Puts completed frames on the channel. True if there were any.
     fn put_completed(&mut self) -> bool {
         let mut moved = false;
         for (note, frames) in [(LEFT, &mut self.completed), (LOST, &mut self.lost)] {
@@ -336,12 +341,12 @@ impl<P: Port> IoPort<P> {
         moved
     }
 
-    /// All that came back from the kernel is on the lane.
+    /// True if all frames that the kernel returned are on the channel.
     fn has_told_all(&self) -> bool {
         self.completed.is_empty() && self.lost.is_empty()
     }
 
-    /// Takes what the kernel is done with.
+    /// Takes frames that the kernel has completed.
     fn complete(&mut self) {
         self.port.complete(&mut self.completed);
         self.port.take_lost(&mut self.lost);
@@ -376,7 +381,7 @@ impl<P: Port> IoPort<P> {
         }
     }
 
-    /// Neither takes in nor sends any more.
+    /// Stops reception and transmission.
     fn stop(&mut self) {
         if self.is_open {
             self.complete();
@@ -385,7 +390,7 @@ impl<P: Port> IoPort<P> {
         self.lane.waiting.store(0, Relaxed);
     }
 
-    /// The port is closed, and all that left it is on the lane.
+    /// Replies that the port is closed. All frames that were sent are on the channel by now.
     #[cold]
     fn answer_closed(&mut self, mut unsent: Vec<FrameId>) {
         unsent.append(&mut self.unsent);
@@ -396,8 +401,8 @@ impl<P: Port> IoPort<P> {
         self.lane.answer(PortReply::Closed(unsent, report));
     }
 
-    /// Says how the port stands, once free frames have come to rest or it has been asked for long
-    /// enough: then they are counted once.
+    /// Reports the port's status once free frames have settled, or at the latest when
+    /// `report_within` has passed, so that each free frame is counted once.
     #[cold]
     fn say_report(&mut self, exchanged: bool, free: usize) {
         self.report_within -= 1;

@@ -1,20 +1,20 @@
-//! The lane of a port that another core serves: all that the switching core and the port's line say
-//! to each other.
+//! The channel of a port that another core serves: all communication between the switching core and
+//! the port's I/O loop.
 //!
 //! ```text
-//!   line                                   lane                          switching core
-//!   looks at what comes in ──────────────▶ arrivals ────────────────────▶ RemotePort: takes them
-//!   transmits, kicks       ◀────────────── outgoing ◀──────────────────── gives what may leave
+//!   I/O loop                               channel                       switching core
+//!   parses received frames ──────────────▶ arrivals ────────────────────▶ RemotePort: takes them
+//!   transmits, kicks       ◀────────────── outgoing ◀──────────────────── frames to transmit
 //!   takes completions      ──────────────▶ completed ───────────────────▶ releases their cells
 //!   posts frames           ◀────────────── fresh ◀─────────────────────── free frames
 //!   has more than it needs ──────────────▶ spare ───────────────────────▶
-//!   obeys                  ◀────────────── orders ◀────────────────────── settings, close, open
-//!   answers                ──────────────▶ answers, what it noticed ────▶
+//!   executes               ◀────────────── orders ◀────────────────────── settings, close, open
+//!   replies                ──────────────▶ answers, observations ───────▶
 //! ```
 //!
-//! Rule: nobody waits. What finds no room stays where it is: frames that come in stay in the RX
-//! ring, and count as waiting there, as do those on the lane. Whoever leaves something rings the
-//! other's doorbell. Source: docs/multi-core.md.
+//! Rule: neither side waits. What finds no room stays where it is: received frames stay in the RX
+//! ring and count as RX backlog there, as do frames on the channel. The producer rings the other
+//! side's doorbell. Source: docs/multi-core.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -28,85 +28,85 @@ use crate::io_core::doorbell::Doorbell;
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
 use crate::port::PortFault;
 
-/// Batches of arrivals on a lane: together as many frames as make an RX ring long.
+/// Batches of received frames on a channel: together as many frames as a long RX ring holds.
 const ARRIVALS: usize = 16;
-/// Batches to be sent, one or two of them a turn of the switching core.
+/// Batches to transmit; the switching core pushes one or two per iteration.
 const OUTGOING: usize = 32;
-/// Batches that have left.
+/// Batches of completed frames.
 const COMPLETED: usize = 16;
-/// Batches of free frames each way.
+/// Batches of free frames in each direction.
 const FREE: usize = 8;
 /// Free frames in a batch.
 pub(crate) const FREE_BATCH: usize = 64;
-/// A line that has fewer free frames takes more.
+/// An I/O loop with fewer free frames takes more.
 pub(crate) const FEW_FREE: usize = 512;
-/// One that has more gives some back.
+/// An I/O loop with more free frames returns some.
 pub(crate) const MANY_FREE: usize = 2048;
-/// The switching core keeps so many for itself, for PFC.
+/// Free frames that the switching core keeps for itself, for PFC.
 pub(crate) const KEPT_FREE: usize = 1024;
-/// Orders that may wait, settings apart.
+/// Commands that may wait, settings not included.
 const ORDERS: usize = 16;
 
-/// Frames of memory that a lane may hold beyond those that a port's rings and the switch do, its
-/// part of what its line keeps included.
+/// Frames of memory that a channel may hold beyond those in the port's rings and in the switch,
+/// including the port's part of the free frames that its I/O loop keeps.
 pub const LANE_FRAMES: usize =
     ARRIVALS * RX_BATCH + RX_BATCH + 2 * FREE * FREE_BATCH + MANY_FREE + FREE_BATCH + KEPT_FREE;
 
-/// The frames of a batch have left.
+/// Note of a batch: its frames have been transmitted.
 pub(crate) const LEFT: u32 = 0;
-/// The kernel took and lost them.
+/// Note of a batch: the kernel took and lost its frames.
 pub(crate) const LOST: u32 = 1;
 
-/// What the line is told.
+/// A command of the switching core to an I/O loop.
 #[derive(Debug)]
 pub(crate) enum PortCommand {
-    /// Look at frames so from now on, and say with each batch that it was by these rules.
+    /// Parse frames like this from now on, and note this number of the rule set with each batch.
     Rules(u32, Box<(FrameParser, bool)>),
-    /// At least so many frames are to be posted.
+    /// Post at least this number of chunks.
     MinPosted(u32),
-    /// Let the port go; or close it, where there is no other thread that does.
+    /// Detach the port. Where no other thread can close it, close it.
     LetGo,
-    /// The port is closed elsewhere: say which frames it never sent. Answered.
+    /// The port has been closed elsewhere: report the frames that it never sent. Answered.
     Reclaim(Vec<FrameId>),
-    /// Close the port, and say the same. Answered.
+    /// Close the port and report the frames that it never sent. Answered.
     Close(Vec<FrameId>),
-    /// Begin again. Answered.
+    /// Take the port that has been opened again. Answered.
     Reopen,
-    /// The place is another port's from now on.
+    /// The slot belongs to another port from now on: reset the counters.
     CountAnew,
-    /// Say how the port stands. Answered.
+    /// Report the port's status. Answered.
     Report,
 }
 
-/// What it answers.
+/// A reply of an I/O loop.
 #[derive(Debug)]
 pub(crate) enum PortReply {
     /// The port is closed, and these frames were never sent.
     Closed(Vec<FrameId>, PortStatus),
-    /// It is open, with room for so many frames to transmit; or there was nothing for it to begin
-    /// with.
+    /// The port is open, with room for this number of frames to transmit. `None`: no opened port
+    /// was available.
     Reopened(Option<usize>),
-    /// As it stands.
+    /// The current status.
     Report(PortStatus),
 }
 
-/// How a port stands.
+/// The counters and frames of a port, as its I/O loop reports them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PortStatus {
-    /// What the kernel counted.
+    /// The kernel's counters.
     pub(crate) kernel: KernelCounters,
-    /// Frames in the port's rings, and on their way to the lane or from it.
+    /// Frames in the port's rings, and on their way to or from the channel.
     pub(crate) held: usize,
-    /// Free frames that the line keeps, if this is its first port.
+    /// Free frames that the I/O loop keeps; reported by its first port only.
     pub(crate) free: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct PortChannel {
-    /// Noted with each batch: the rules that it was looked at by.
+    /// Received frames. The note of a batch is the rule set by which it was parsed.
     pub(crate) arrivals: BatchRing<RxFrame>,
     pub(crate) outgoing: BatchRing<TxDesc>,
-    /// Noted with each batch: [`LEFT`] or [`LOST`].
+    /// Completed frames. The note of a batch is [`LEFT`] or [`LOST`].
     pub(crate) completed: BatchRing<FrameId>,
     pub(crate) fresh: BatchRing<FrameId>,
     pub(crate) spare: BatchRing<FrameId>,
@@ -115,26 +115,29 @@ pub(crate) struct PortChannel {
     pub(crate) troubles: ArrayQueue<PortFault>,
     /// Frames in the port's own RX rings.
     pub(crate) waiting: AtomicU32,
-    /// The port has looked for frames that the kernel dropped, and there were so many.
+    /// The port has updated `dropped`.
     pub(crate) has_looked: AtomicBool,
+    /// Frames that the kernel dropped.
     pub(crate) dropped: AtomicU64,
-    /// Frames that the kernel gave back and did not have.
+    /// Frames that the kernel completed without owning them.
     pub(crate) stray: AtomicU64,
     /// The port went down by itself.
     pub(crate) is_down: AtomicBool,
-    /// The doorbell of the switching core, and that of the line.
+    /// The doorbell of the switching core.
     pub(crate) core: Arc<Doorbell>,
+    /// The doorbell of the I/O loop.
     pub(crate) line: Arc<Doorbell>,
-    /// Where the line says that it turns.
+    /// Where the I/O loop publishes its iterations.
     pub(crate) heartbeat: Arc<Heartbeat>,
 }
 
-/// Tells whether something is on a lane for the switching core, for whoever watches that it turns.
+/// A view of a port channel for the guard, which checks whether something waits there for the
+/// switching core.
 #[derive(Debug, Clone)]
 pub struct ChannelMonitor(pub(crate) Arc<PortChannel>);
 
 impl ChannelMonitor {
-    /// There is something that the switching core has not taken yet.
+    /// True if the channel holds something that the switching core has not taken.
     pub fn is_there(&self) -> bool {
         self.0.has_news()
     }
@@ -162,25 +165,25 @@ impl PortChannel {
         })
     }
 
-    /// There is room for another order that can wait.
+    /// True if there is room for another command that can wait.
     pub(crate) fn has_room_for_settings(&self) -> bool {
         self.orders.len() < ORDERS / 4
     }
 
-    /// Gives the line an order.
+    /// Sends a command to the I/O loop.
     pub(crate) fn order(&self, order: PortCommand) {
         let pushed = self.orders.push(order);
         debug_assert!(pushed.is_ok(), "settings leave room for all others");
         self.line.ring();
     }
 
-    /// Answers the switching core.
+    /// Replies to the switching core.
     pub(crate) fn answer(&self, answer: PortReply) {
         let pushed = self.answers.push(answer);
         debug_assert!(pushed.is_ok(), "no more answers than orders");
     }
 
-    /// There is something here for the switching core.
+    /// True if something waits for the switching core.
     pub(crate) fn has_news(&self) -> bool {
         !self.arrivals.is_empty()
             || !self.completed.is_empty()
@@ -190,7 +193,7 @@ impl PortChannel {
             || self.stray.load(Relaxed) > 0
     }
 
-    /// There is something here for the line.
+    /// True if something waits for the I/O loop.
     pub(crate) fn has_work(&self) -> bool {
         !self.outgoing.is_empty() || !self.orders.is_empty()
     }

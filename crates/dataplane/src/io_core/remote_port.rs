@@ -1,10 +1,10 @@
-//! A port that another core serves, as the switching core sees it. The other end is
+//! The switching core's view of a port that another core serves. The other end is
 //! [`crate::io_core::io_loop`].
 //!
-//! Rule: what comes in has been looked at, and by the rules that are in force: what was looked at
-//! before they changed is looked at once more, so that each frame is treated by the rules of the
-//! turn that takes it, as with one core. Frames on the lane wait as those in an RX ring do. Source:
-//! docs/multi-core.md.
+//! Rule: received frames have been parsed, by the rules that are in force. Frames that were parsed
+//! before a change of the rules are parsed again, so that each frame follows the rules of the
+//! iteration that takes it, as with one core. Frames on the channel wait like those in an RX ring.
+//! Source: docs/multi-core.md.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::io_core::port_channel::{
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
 use crate::port::{Port, PortFault};
 
-/// What the line was asked and has not answered.
+/// A request to the I/O loop and its reply.
 #[derive(Debug, Default)]
 enum PendingRequest<T> {
     #[default]
@@ -30,7 +30,7 @@ enum PendingRequest<T> {
 }
 
 impl<T> PendingRequest<T> {
-    /// Whether it must be asked now: it is not open.
+    /// Starts a request. True if it must be sent now, as none is pending.
     fn begin(&mut self) -> bool {
         let is_new = matches!(self, PendingRequest::None);
         if is_new {
@@ -39,7 +39,7 @@ impl<T> PendingRequest<T> {
         is_new
     }
 
-    /// The answer, if it has come; then it can be asked again.
+    /// Takes the reply, if it has arrived. A new request is possible afterwards.
     fn take(&mut self) -> Option<T> {
         match std::mem::take(self) {
             PendingRequest::Answered(answer) => Some(answer),
@@ -51,50 +51,55 @@ impl<T> PendingRequest<T> {
     }
 }
 
-/// The switching core's end of a lane.
+/// The switching core's end of a port channel.
 #[derive(Debug)]
 pub struct RemotePort<M> {
     lane: Arc<PortChannel>,
     is_up: bool,
-    /// How frames are looked at, under which number, and whether the line has still to be told.
+    /// The port's parser, and whether checksums are completed.
     looker: Option<Box<(FrameParser, bool)>>,
+    /// The number of the rule set that `looker` implements.
     rules: u32,
+    /// The I/O loop has yet to be sent the rule set.
     is_untold: bool,
-    /// The fewest frames to be posted, if the line has still to be told.
+    /// The minimum number of posted chunks, if it has yet to be sent to the I/O loop.
     min_posted: Option<u32>,
-    /// The batch that is being taken, and the rules that it was looked at by.
+    /// The batch of received frames that is being taken.
     arrivals: Vec<RxFrame>,
+    /// The rule set by which that batch was parsed.
     looked_at_by: u32,
     /// Frames that the port has room for when none is outstanding.
     room: usize,
-    /// Frames given to the line that have not come back.
+    /// Frames passed to the I/O loop that have not returned.
     outstanding: usize,
-    /// Batches given to the line so far; how many of them it has taken, and since when no more
-    /// while some wait.
+    /// Batches passed to the I/O loop so far.
     given: u64,
+    /// The number of batches that the I/O loop has taken, and since when it has taken no more while
+    /// some wait.
     waits: Option<(u64, Instant)>,
     is_stuck: bool,
     /// Frames that the kernel lost, not yet taken.
     lost: Vec<FrameId>,
-    /// There were more free frames than the line had room for.
+    /// There were more free frames than the I/O loop had room for.
     has_frames: bool,
-    /// As the line last said; and frames that were on the lane when the port was closed.
+    /// The status that the I/O loop last reported.
     report: PortStatus,
+    /// Frames that were on the channel when the port was closed.
     closed_frames: u64,
     closing: PendingRequest<Vec<FrameId>>,
     opening: PendingRequest<Option<usize>>,
     reporting: PendingRequest<()>,
-    /// Where the line says which frames were never sent.
+    /// The buffer in which the I/O loop reports the frames that were never sent.
     unsent: Vec<FrameId>,
-    // Otherwise empty, and kept to allocate nothing.
+    // Empty between uses; kept so that nothing is allocated.
     frames: Vec<FrameId>,
     again: Vec<RxFrame>,
     memory: PhantomData<fn(&mut M)>,
 }
 
 impl<M: FrameMemory> RemotePort<M> {
-    /// The end of a lane, of a port that is open with room for so many frames to transmit, or
-    /// closed.
+    /// Creates this end of a channel for a port that is open with room for `room` frames to
+    /// transmit, or closed.
     pub(crate) fn new(lane: Arc<PortChannel>, is_up: bool, room: usize) -> Self {
         Self {
             lane,
@@ -124,12 +129,12 @@ impl<M: FrameMemory> RemotePort<M> {
         }
     }
 
-    /// Whether something is on the lane, for whoever watches that the switching core turns.
+    /// Returns a view of the channel for the guard of the switching core.
     pub fn news(&self) -> ChannelMonitor {
         ChannelMonitor(Arc::clone(&self.lane))
     }
 
-    /// Tells the line what can wait, if there is room.
+    /// Sends the I/O loop what can wait, if there is room.
     #[inline]
     fn tell(&mut self) {
         if (self.is_untold || self.min_posted.is_some()) && self.lane.has_room_for_settings() {
@@ -148,7 +153,7 @@ impl<M: FrameMemory> RemotePort<M> {
         }
     }
 
-    /// Hears what the line has answered.
+    /// Takes the replies of the I/O loop.
     fn hear(&mut self) {
         while let Some(answer) = self.lane.answers.pop() {
             match answer {
@@ -165,7 +170,7 @@ impl<M: FrameMemory> RemotePort<M> {
         }
     }
 
-    /// Exchanges free frames: as many go to the line as the lane has room for.
+    /// Exchanges free frames. The I/O loop gets as many as the channel has room for.
     #[inline]
     fn exchange(&mut self, memory: &mut M) {
         while self.lane.spare.take(&mut self.frames).is_some() {
@@ -183,7 +188,7 @@ impl<M: FrameMemory> RemotePort<M> {
         }
     }
 
-    /// Finds out whether what the line was given waits for a line that stands still.
+    /// Checks whether frames passed to the I/O loop are waiting because that loop stalls.
     #[inline]
     fn watch_line(&mut self, now: Instant) {
         if self.lane.outgoing.is_empty() {
@@ -200,7 +205,7 @@ impl<M: FrameMemory> RemotePort<M> {
         self.is_stuck = is_long && !self.lane.heartbeat.turns(now);
     }
 
-    /// Looks once more at the batch that is being taken.
+    /// Parses the batch that is being taken again.
     #[cold]
     fn look_again(&mut self, memory: &M) {
         let Some(looker) = &self.looker else { return };
@@ -212,8 +217,8 @@ impl<M: FrameMemory> RemotePort<M> {
         self.looked_at_by = self.rules;
     }
 
-    /// The line's port is closed, once it says so: what is left on the lane comes back. Until then
-    /// so does what its rings held.
+    /// Returns what is left on the channel, and, until the I/O loop confirms that the port is
+    /// closed, what its rings held.
     fn take_back(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.exchange(memory);
         self.hear();
@@ -288,7 +293,7 @@ impl<M: FrameMemory> Port for RemotePort<M> {
         let frames = self.room.saturating_sub(self.outstanding);
         match self.lane.outgoing.room() {
             _ if !self.is_up => 0,
-            // The last batch is for PFC.
+            // The last batch is reserved for PFC.
             batches @ 0..=1 => frames.min(batches),
             _ => frames,
         }
@@ -304,11 +309,11 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     }
 
     fn makes_edits(&self) -> bool {
-        true // the line does
+        true // the I/O loop does
     }
 
     fn needs_kick(&self) -> bool {
-        false // the line does
+        false // the I/O loop does
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {

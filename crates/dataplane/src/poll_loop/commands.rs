@@ -1,9 +1,10 @@
-//! What the daemon tells the loop to do, between two turns.
+//! Execution of the daemon's commands, between two iterations.
 //!
-//! Rule: commands are carried out in their order. One whose answer needs a line's (what its ports
-//! count, what a closed port never sent) is tried again each turn until that has come; the turns go
-//! on meanwhile. Whatever changes the switch is recorded first, so that a replay does
-//! the same. Source: docs/architecture.md, "The way of a frame"; docs/multi-core.md.
+//! Rule: commands are executed in their order. A command whose reply needs an I/O loop (the
+//! counters of its ports, the frames that a closed port never sent) is tried again each iteration
+//! until the I/O loop has replied; iterations continue meanwhile. Every change of the switch is
+//! recorded first, so that a replay does the same. Source: docs/architecture.md, "The way of a
+//! frame"; docs/multi-core.md.
 
 use crate::mailbox::{LoopCommand, Reply};
 use crate::poll_loop::PollLoop;
@@ -12,7 +13,8 @@ use switch::{FrameMemory, Instant, KernelCounters, Snapshot, SwitchSettings, Wat
 use wire::bitset::Set64;
 
 impl<P: Port> PollLoop<P> {
-    /// Carries out a command. Given back, it is to be tried again: a line has still to do its part.
+    /// Executes a command. Returns the command if it must be tried again, as an I/O loop is not
+    /// done with its part.
     pub(super) fn obey(&mut self, command: LoopCommand, now: Instant) -> Option<LoopCommand> {
         match command {
             LoopCommand::Snapshot { .. } if !self.hear_reports() => return Some(command),
@@ -82,7 +84,8 @@ impl<P: Port> PollLoop<P> {
         None
     }
 
-    /// Hears how each port stands that a line serves. False: some line has still to say.
+    /// Collects the status of each port that an I/O loop serves. Returns false if a reply is
+    /// missing.
     pub(super) fn hear_reports(&mut self) -> bool {
         for (number, port) in self.ports.iter_mut().enumerate() {
             let has_reported = self.reported.contains(number) || port.report();
@@ -91,8 +94,8 @@ impl<P: Port> PollLoop<P> {
         self.reported == Set64::first_of(self.ports.len())
     }
 
-    /// Closes the ports that these settings remove, and lets those count again whose place others
-    /// will have.
+    /// Closes the ports that these settings remove, and resets the counters of ports whose slots
+    /// are reused.
     pub(super) fn make_places(&mut self, settings: &SwitchSettings, now: Instant) {
         for port in Set64::first_of(self.switch.places()) {
             if settings.ports[port].is_vacant() {
@@ -152,8 +155,8 @@ impl<P: Port> PollLoop<P> {
     }
 }
 
-/// Frames that the kernel had nowhere to put, that waited in an RX ring when it was closed, or that
-/// no port takes in.
+/// Returns the frames that the kernel dropped: for lack of a posted chunk, in an RX ring when it
+/// was closed, or because no port accepts them.
 fn dropped(kernel: &KernelCounters) -> u64 {
     kernel.rx_fill_ring_empty_frames
         + kernel.rx_ring_full_frames

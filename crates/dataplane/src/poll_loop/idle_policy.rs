@@ -1,81 +1,84 @@
-//! When a loop that has nothing to do goes to sleep, and how it shares its core.
+//! When an idle loop goes to sleep, and how it shares its core.
 //!
-//! Rule: it goes on looking for 20 µs after something moved last, and has the highest weight on its
-//! core: on a busy one a sleeper is woken at once, where one that looks on must wait for its share,
-//! and a loop with much to do is not held up by others. If most pauses lately were longer than
-//! that, it does not look on at all: it would find nothing, and whoever shares its core may be the
-//! one that is about to send something.
+//! Rule: an idle loop keeps polling for 20 µs after the last frame moved, and has the highest
+//! scheduling weight on its core. On a busy core a sleeper is woken at once, where a polling thread
+//! must wait for its share, and other threads do not delay a loop that has much to do. If most
+//! pauses lately were longer than 20 µs, the loop does not poll at all when idle: it would find
+//! nothing, and the thread that shares its core may be the one that is about to send.
 //!
-//! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks
-//! for 1 ms instead: being woken would delay each frame by some 30 µs, where a sleeping core is one
-//! that the host of a virtual machine must wake. Then it has an ordinary weight, since whoever
+//! If the core is the loop's own, the loop is mostly idle, and frames move 10 to 100 µs apart, it
+//! polls for 1 ms instead. A wakeup would delay each frame by some 30 µs, as the host of a virtual
+//! machine must wake a sleeping core. The loop then has an ordinary weight, since a thread that
 //! wants the core may carry its frames.
 //!
-//! That the core is its own it takes from its turns: where turns that began late took more than a
-//! quarter of 20 ms, and other threads had the core for as long, they want it, and for the next 200
-//! ms it is as on a busy one; for twice as long each time that they want it again once it looks for
-//! long. Where nobody had it the machine itself stood still, and a weight changes nothing. One turn
-//! that began late says nothing either: a loop that sleeps lets the kernel put others on its core,
-//! whom it then meets there. (The guard has a core for some microseconds of each millisecond, or of
-//! each two.) Source: docs/performance.md, "Latency"; sched(7).
+//! The loop infers from its iterations whether the core is its own. Other threads want the core if
+//! late iterations took more than a quarter of 20 ms and other threads ran on the core for as long.
+//! For the next 200 ms the loop then acts as on a busy core. The time doubles each time that this
+//! happens again soon after the loop returned to long polling. If no other thread ran on the core,
+//! the machine itself stalled, and a weight changes nothing. A single late iteration is not
+//! evidence either: while a loop sleeps, the kernel moves other threads to its core, and the loop
+//! meets them there. (The guard uses a core for some microseconds of each millisecond, or of each
+//! two.) Source: docs/performance.md, "Latency"; sched(7).
 
 use switch::{Instant, Nanos};
 
-/// A loop that has had nothing to do for this long sleeps …
+/// How long an idle loop polls before it sleeps.
 const LOOK_NS: Nanos = 20_000;
-/// … or for this long.
+/// How long an idle loop polls before it sleeps while extended polling is on.
 const LONG_LOOK_NS: Nanos = 1_000_000;
-/// It looks for long where turns that move something are this far apart, at the least …
+/// The minimum average time between iterations that move frames, for extended polling.
 const BUSY_NS: Nanos = 10_000;
-/// … and at the most.
+/// The limit of that average: at or above it, frames are too rare for extended polling.
 const RARE_NS: Nanos = 100_000;
-/// It does little but look where pauses are at least one part in so many of the time: turns full of
-/// frames are far apart, too.
+/// The minimum part of the time that pauses must take for extended polling, as a divisor:
+/// iterations full of frames are far apart, too.
 const PAUSED_PART: u64 = 4;
-/// How far apart they are is counted up in so long.
+/// The period over which moves and pauses are counted.
 const PERIOD_NS: Nanos = 10_000_000;
-/// A turn that begins later after the last one was held up.
+/// An iteration that starts later than this after the previous one was delayed.
 const LATE_NS: Nanos = 200_000;
-/// How long turns were late is counted up in so long …
+/// The window over which late iterations are summed.
 const WINDOW_NS: Nanos = 20_000_000;
-/// … and this part of it is more than there is where nobody wants the core.
+/// More lateness than this in a window is contention: other threads want the core.
 const MOST_LATE_NS: Nanos = WINDOW_NS / 4;
-/// A loop that was not held up for this long has its core for itself …
+/// How long a loop must run without contention to count as alone on its core.
 const ALONE_NS: Nanos = 200_000_000;
-/// … or for this long, where it was wrong about that again and again.
+/// The longest such time, where the assumption was wrong repeatedly.
 const MAX_ALONE_NS: Nanos = 16 * ALONE_NS;
 
-/// What a loop knows of its rest.
+/// The state of a loop's idle policy.
 #[derive(Debug)]
 pub struct IdlePolicy {
-    /// Something moved then for the last time.
+    /// When a frame last moved.
     moved_at: Instant,
-    /// Since the window began: how long turns took that were late, and for how long others had the
-    /// core.
+    /// The duration of late iterations since the window started.
     late_ns: Nanos,
+    /// For how long other threads had the core since the window started.
     taken_ns: Nanos,
     window_began: Instant,
-    /// Others wanted the core, the last time.
+    /// When other threads last wanted the core.
     last_contention: Instant,
-    /// Turns that moved something since the period began.
+    /// Iterations that moved frames since the period started.
     moves: u64,
     period_began: Instant,
-    /// Nothing has moved since the turn that began then.
+    /// The start of the first idle iteration since a frame moved.
     idle_since: Option<Instant>,
-    /// For how long nothing has moved since the period began, in pauses that are over …
+    /// The duration of completed pauses since the period started.
     paused_ns: Nanos,
-    /// … of which so many were no longer than [`LOOK_NS`], and so many were.
+    /// Completed pauses of at most [`LOOK_NS`].
     short_pauses: u64,
+    /// Completed pauses longer than [`LOOK_NS`].
     long_pauses: u64,
-    /// It looks on at all.
+    /// Whether the loop polls at all when idle.
     looks: bool,
+    /// Whether the loop polls for [`LONG_LOOK_NS`].
     looks_long: bool,
-    /// A loop that was not held up for so long is taken to be alone.
+    /// A loop without contention for this long counts as alone on its core.
     alone_ns: Nanos,
 }
 
 impl IdlePolicy {
-    /// Of a loop that begins, and does not know yet whether it is alone.
+    /// Creates the policy of a loop that starts, and that cannot know yet whether it is alone.
     pub fn new(now: Instant) -> Self {
         Self {
             moved_at: now,
@@ -95,7 +98,7 @@ impl IdlePolicy {
         }
     }
 
-    /// So much time lay between this turn and the last, awake.
+    /// Records the time between this iteration and the previous one, without sleep.
     #[inline]
     pub fn note_turn(&mut self, nanos: Nanos) {
         if nanos > LATE_NS {
@@ -103,13 +106,13 @@ impl IdlePolicy {
         }
     }
 
-    /// It wants to know for how long others had the core since it last asked: now and then.
+    /// True if the policy needs a sample of how long others have had the core; once per period.
     #[inline]
     pub fn sample_due(&self, now: Instant) -> bool {
         now.since(self.period_began) >= PERIOD_NS
     }
 
-    /// The answer.
+    /// Records that sample: how long others had the core since the previous one.
     #[cold]
     pub fn note_core(&mut self, now: Instant, taken_ns: Nanos) {
         self.taken_ns = self.taken_ns.saturating_add(taken_ns);
@@ -122,7 +125,7 @@ impl IdlePolicy {
         self.end_period(now);
     }
 
-    /// Others want the core.
+    /// Records that other threads want the core.
     fn on_contention(&mut self, now: Instant) {
         let left_alone_ns = now.since(self.last_contention);
         if left_alone_ns > self.alone_ns {
@@ -145,7 +148,7 @@ impl IdlePolicy {
         (self.short_pauses, self.long_pauses) = (0, 0);
     }
 
-    /// This turn moved something.
+    /// Records an iteration that moved a frame.
     #[inline]
     pub fn note_move(&mut self, now: Instant) {
         self.moved_at = now;
@@ -157,13 +160,14 @@ impl IdlePolicy {
         }
     }
 
-    /// It looks for long, and has no more weight than others.
+    /// True if the loop polls for long. It then has an ordinary weight.
     #[inline]
     pub fn extended_poll(&self) -> bool {
         self.looks_long
     }
 
-    /// This turn moved nothing. True: nor has any for long enough.
+    /// Records an iteration that moved nothing. True if no frame has moved for long enough to
+    /// sleep.
     #[inline]
     pub fn note_idle(&mut self, now: Instant) -> bool {
         self.idle_since.get_or_insert(now);
@@ -183,7 +187,7 @@ mod tests {
     /// Single frames this far apart are neither many nor rare.
     const APART_NS: Nanos = 20_000;
 
-    /// A turn that began so long after the last; others had the core meanwhile.
+    /// An iteration `nanos` after the previous one; others had the core meanwhile.
     fn turn(rest: &mut IdlePolicy, now: Instant, nanos: Nanos) {
         rest.note_turn(nanos);
         if rest.sample_due(now) {
@@ -191,18 +195,18 @@ mod tests {
         }
     }
 
-    /// Something moves every `apart` until `until`.
+    /// A frame moves every `apart` until `until`.
     fn move_on(rest: &mut IdlePolicy, now: &mut Instant, until: Instant, apart: Nanos) {
         while *now < until {
             *now = *now + apart;
             rest.note_move(*now);
             rest.note_idle(*now);
-            turn(rest, *now, apart.min(LATE_NS)); // of longer ones it slept
+            turn(rest, *now, apart.min(LATE_NS)); // a longer time contains sleep
         }
     }
 
-    /// One turn is late by so much, for part of which others had the core; the others are not,
-    /// until the window is over.
+    /// One iteration is late by `late_ns`, and others had the core for `taken_ns`. The following
+    /// ones are on time until the window is over.
     fn hold_up(rest: &mut IdlePolicy, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
         *now = *now + late_ns;
         rest.note_turn(late_ns);
@@ -211,7 +215,7 @@ mod tests {
         move_on(rest, now, next, APART_NS);
     }
 
-    /// Turns of 64 frames, one after the other, are as far apart as single frames that are rare.
+    /// Successive iterations of 64 frames are as far apart as single rare frames.
     #[test]
     fn a_loop_with_much_to_do_keeps_its_weight() {
         let mut now = Instant(0);
@@ -224,7 +228,7 @@ mod tests {
         }
     }
 
-    /// How long it looks on when nothing moves any more.
+    /// Returns how long the loop polls once nothing moves any more.
     fn look_ns(rest: &mut IdlePolicy, now: Instant) -> Nanos {
         (0..).map(|step| step * 1_000).find(|&nanos| rest.note_idle(now + nanos)).expect("it sleeps at last")
     }
@@ -235,7 +239,7 @@ mod tests {
             (1_000, LOOK_NS),
             (9_900, LOOK_NS),
             (10_100, LONG_LOOK_NS),
-            (12_800, LONG_LOOK_NS), // 39,000 frames a second, each of which moves when it comes and when it has left
+            (12_800, LONG_LOOK_NS), // 39,000 frames/s; each moves on receipt and on completion
             (99_000, LONG_LOOK_NS),
             (110_000, 0),
             (10_000_000, 0),
@@ -254,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Pauses of both kinds by turns: it does as most of them were.
+    /// Short and long pauses alternate: the majority of the last period decides.
     #[test]
     fn a_loop_does_not_look_where_it_would_find_nothing() {
         for (short, long, looks) in [(2, 1, true), (1, 2, false), (1, 0, true), (0, 1, false)] {
@@ -275,7 +279,7 @@ mod tests {
         move_on(&mut rest, &mut now, Instant(3 * ALONE_NS), APART_NS);
         for (late_ns, taken_ns, looks_long) in [
             (MOST_LATE_NS, MOST_LATE_NS, true),
-            (10 * WINDOW_NS, MOST_LATE_NS / 2, true), // the machine stood still, and nobody else wanted the core
+            (10 * WINDOW_NS, MOST_LATE_NS / 2, true), // the machine stalled, without contention
             (LATE_NS, WINDOW_NS, true),               // others had it while the loop was not late
             (MOST_LATE_NS + 1, WINDOW_NS, false),
         ] {
@@ -290,8 +294,8 @@ mod tests {
         assert!(rest.extended_poll());
     }
 
-    /// A hog that shares the core by turns is found within two windows, though no turn is late by
-    /// much.
+    /// A busy thread that shares the core alternately is detected within two windows, though no
+    /// iteration is very late.
     #[test]
     fn a_loop_that_shares_its_core_is_not_alone() {
         let mut now = Instant(0);
@@ -310,8 +314,8 @@ mod tests {
         assert!(now.since(began) <= 2 * WINDOW_NS, "{} ns", now.since(began));
     }
 
-    /// Held up whenever it looks for long, it waits for longer and longer; left alone for as long,
-    /// it begins again.
+    /// Contention after each return to long polling doubles the wait. Without contention for as
+    /// long, the wait starts from its minimum again.
     #[test]
     fn a_loop_that_is_held_up_again_and_again_tries_less_often() {
         let mut now = Instant(0);

@@ -1,13 +1,13 @@
-//! A turn of a loop, one breath: for each port take what has left and what came in; do what is due;
-//! for each port send.
+//! An iteration of a loop: take completions and received frames of each port, run expired timers,
+//! transmit on each port.
 //!
-//! The daemon takes turns as fast as its core lets it ([`crate::PollLoop`]), a simulated software
-//! switch once in so many microseconds of virtual time (`sim`): the same turn, over ports of
-//! another make. Nothing here reads a clock; `now` is the time of the whole turn.
+//! The daemon iterates as fast as its core allows ([`crate::PollLoop`]), and a simulated software
+//! switch iterates at an interval of virtual time (`sim`). Both run the same iteration over
+//! different ports. Nothing here reads a clock; `now` is the time of the whole iteration.
 //!
-//! Rule: the ports take turns at being first, in what comes in and in what leaves, so that equal
-//! senders get equal shares. A PFC frame that is due leaves every port before any data does, and a
-//! place in the TX ring is kept for it.
+//! Rule: the order of the ports varies, on reception and on transmission, so that equal senders get
+//! equal shares. A pending PFC frame is sent on every port before any data, and an entry of the TX
+//! ring is reserved for it.
 //!
 //! Source: `docs/architecture.md`, "The way of a frame".
 
@@ -21,34 +21,34 @@ use crate::frame_batch::make_edits;
 use crate::frame_batch::parse_batch;
 use crate::port::Port;
 
-/// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only
-/// for these.
+/// Frames received per port and iteration. The limit is low, as a PFC frame that becomes due waits
+/// for all of them.
 pub const RX_BATCH: usize = 64;
-/// Frames given to a port in one turn.
+/// Frames transmitted per port and iteration.
 pub const TX_BATCH: usize = 256;
-/// Places in a TX ring that data leave to PFC.
+/// TX ring entries that data leaves free for PFC.
 const PFC_ROOM: usize = 1;
-/// Completions for which there is room from the start: two full TX rings.
+/// Initial capacity for completions: two full TX rings.
 const COMPLETIONS: usize = 4096;
 
-/// What a loop keeps from one turn to the next.
+/// The state that a loop keeps between iterations.
 #[derive(Debug)]
 pub struct Iteration {
     open: Set64,
     order: Order,
-    /// For each port: transport checksums that a Linux host left open are finished.
+    /// For each port, whether transport checksums that a Linux host left to offload are completed.
     finish_checksums: Vec<bool>,
-    /// Ports that frames have come in on.
+    /// Ports on which frames have been received.
     heard: Set64,
-    /// Data is taken in; once it is not, control frames still are.
+    /// Data frames are forwarded. Once this is false, only control frames are accepted.
     forwards: bool,
-    /// What waits in RX rings is ingress use.
+    /// The RX backlog counts as ingress use.
     watches_rings: bool,
-    /// A line stands still, so what waits for its ports cannot leave.
+    /// An I/O loop stalls, so frames that wait for its ports cannot be transmitted.
     holds_back: bool,
-    /// Writes down what the switch is given, while somebody wants that.
+    /// Records the switch's inputs while a recording is requested.
     recorder: Option<Box<Recorder>>,
-    // A port's frames; each is empty between two ports, and kept to allocate nothing.
+    // The frames of one port. Empty between two ports; kept so that nothing is allocated.
     received: Vec<RxDesc>,
     arrivals: Vec<RxFrame>,
     completed: Vec<FrameId>,
@@ -57,8 +57,8 @@ pub struct Iteration {
 }
 
 impl Iteration {
-    /// The first turn, with these ports open; for each port, whether transport checksums that a
-    /// Linux host left open are finished.
+    /// Creates the state before the first iteration, with these ports open. For each port, the flag
+    /// says whether transport checksums that a Linux host left to offload are completed.
     pub fn new(finish_checksums: Vec<bool>) -> Self {
         Self {
             open: Set64::first_of(finish_checksums.len()),
@@ -77,59 +77,60 @@ impl Iteration {
         }
     }
 
-    /// The ports that are open.
+    /// Returns the ports that are open.
     pub fn open_ports(&self) -> Set64 {
         self.open
     }
 
-    /// Transport checksums of a port are finished.
+    /// True if the transport checksums of this port are completed.
     pub(crate) fn finishes_checksums(&self, port: usize) -> bool {
         self.finish_checksums[port]
     }
 
-    /// The ports that frames have come in on: the others have no peer that could be told anything.
+    /// Returns the ports on which frames have been received. The others have no known peer to send
+    /// PFC to.
     pub fn heard_ports(&self) -> Set64 {
         self.heard
     }
 
-    /// Whether what waits in RX rings is ingress use, as it is unless somebody wants to see what
-    /// would be without.
+    /// Sets whether the RX backlog counts as ingress use. It does by default; false is for
+    /// comparisons.
     pub fn watch_rings(&mut self, watches_rings: bool) {
         self.watches_rings = watches_rings;
     }
 
-    /// Whether all peers are paused as if too much waited in their RX rings.
+    /// Sets whether all peers are paused as if their RX backlog were too long.
     #[inline]
     pub(crate) fn hold_back(&mut self, holds_back: bool) {
         self.holds_back = holds_back;
     }
 
-    /// … which they are now.
+    /// True if all peers are paused as if their RX backlog were too long.
     pub(crate) fn holds_back(&self) -> bool {
         self.holds_back
     }
 
-    /// Where what the switch is given is written down, if anywhere.
+    /// Returns the recorder of the switch's inputs, if there is one.
     #[inline]
     pub(crate) fn recorder(&mut self) -> &mut Option<Box<Recorder>> {
         &mut self.recorder
     }
 
-    /// Whether data is taken in.
+    /// True if data frames are forwarded.
     pub(crate) fn forwards(&self) -> bool {
         self.forwards
     }
 
-    /// Leaves a port out from now on. False if it was closed before.
+    /// Closes a port: iterations skip it. Returns false if it was closed already.
     pub fn close(&mut self, port: usize) -> bool {
         let was_open = self.open.contains(port);
         self.open.set(port, false);
-        self.heard.set(port, false); // another peer will have to be heard of first
+        self.heard.set(port, false); // a new peer is unknown until a frame arrives
         was_open
     }
 
-    /// Takes a port in, again or for the first time, on an interface whose checksums are finished
-    /// or not.
+    /// Opens a port, again or for the first time. The flag says whether its checksums are
+    /// completed.
     pub fn open(&mut self, port: usize, finish_checksums: bool) {
         if self.finish_checksums.len() <= port {
             self.finish_checksums.resize(port + 1, false);
@@ -139,14 +140,15 @@ impl Iteration {
         self.finish_checksums[port] = finish_checksums;
     }
 
-    /// Takes in no more data: what is held may leave. What comes in is dropped and counted, but
-    /// control frames are obeyed.
+    /// Stops forwarding: queued frames may leave. Received data is dropped and counted, but control
+    /// frames are still honored.
     pub fn stop_forwarding(&mut self) {
         self.forwards = false;
     }
 
-    /// Takes the turn of `now`: `ports` are the switch's, in their order, and perhaps some that it
-    /// may have later; `memory` is where their frames lie. True if anything moved.
+    /// Runs the iteration of time `now`. `ports` are the switch's ports in their order, possibly
+    /// followed by ports that the switch may have later; `memory` holds their frames. True if
+    /// anything moved.
     pub fn run<P: Port>(
         &mut self,
         switch: &mut Switch,
@@ -182,8 +184,8 @@ impl Iteration {
         moved
     }
 
-    /// Releases the frames of a port that have left, and those that the kernel lost. True if there
-    /// were any.
+    /// Releases the frames of a port that have been transmitted and those that the kernel lost.
+    /// True if there were any.
     #[inline]
     pub fn complete<P: Port>(
         &mut self,
@@ -210,7 +212,7 @@ impl Iteration {
         true
     }
 
-    /// Looks at a batch of received frames and puts them through the switch.
+    /// Parses a batch of received frames and passes them through the switch.
     #[inline]
     fn receive<P: Port>(
         &mut self,
@@ -258,7 +260,7 @@ impl Iteration {
         moved
     }
 
-    /// Makes a port send the PFC frame that is due.
+    /// Sends the PFC frame that is due on a port.
     fn send_pfc<P: Port>(
         &mut self,
         number: usize,
@@ -283,7 +285,8 @@ impl Iteration {
         moved
     }
 
-    /// Gives a port what may leave now, and makes it send that and what it did not take before.
+    /// Transmits what may leave a port now, and kicks it for that and for frames that are still in
+    /// its ring.
     #[inline]
     fn send<P: Port>(
         &mut self,
@@ -316,9 +319,9 @@ impl Iteration {
     }
 }
 
-/// The order of the ports in a turn: round the ring from any port, in either direction, by chance,
-/// so that each of two ports comes before the other in half of the turns, wherever they are. A
-/// regular order would fall into step with the traffic.
+/// The order of the ports in an iteration: a ring from a random port in a random direction. Each of
+/// two ports comes before the other in half of the iterations, whatever their numbers. A regular
+/// order would synchronize with the traffic.
 #[derive(Debug)]
 struct Order {
     first: usize,
@@ -332,14 +335,14 @@ impl Order {
         Self { first: 0, forwards: true, ports, random: Random::new(0) }
     }
 
-    /// The port at a place from 0.
+    /// Returns the port at an index of the order.
     #[inline]
     fn at(&self, place: usize) -> usize {
         let number = if self.forwards { self.first + place } else { self.first + self.ports - place };
         if number >= self.ports { number - self.ports } else { number }
     }
 
-    /// The next turn's.
+    /// Draws the order of the next iteration.
     fn next(&mut self) {
         let draw = u64::from(self.random.draw());
         self.forwards = draw & 1 != 0;
@@ -351,8 +354,8 @@ impl Order {
 mod tests {
     use super::*;
 
-    /// Of four ports: each comes before each other in half of the turns, within four standard
-    /// deviations.
+    /// With four ports, each comes before each other in half of the iterations, within four
+    /// standard deviations.
     #[test]
     fn each_port_comes_before_each_other_equally_often() {
         const TURNS: u32 = 10_000;

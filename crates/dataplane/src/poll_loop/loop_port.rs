@@ -1,4 +1,4 @@
-//! A port of the switching core: one that it serves itself, or one that a line serves for it.
+//! A port of the switching core, served by the core itself or by an I/O loop.
 
 use std::os::fd::RawFd;
 
@@ -7,12 +7,12 @@ use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc,
 use crate::io_core::remote_port::RemotePort;
 use crate::port::{Port, PortFault};
 
-/// A port, wherever it is served.
+/// A port, local or remote.
 #[derive(Debug)]
 pub enum LoopPort<P: Port> {
-    /// By the switching core.
+    /// A port that the switching core serves.
     Own(P),
-    /// By a line.
+    /// A port that an I/O loop serves.
     Remote(Box<RemotePort<P::Memory>>),
 }
 

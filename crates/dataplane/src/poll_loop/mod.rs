@@ -1,6 +1,6 @@
-//! One core's loop: it reads the clock, takes a turn ([`Iteration`]), answers the daemon, and sleeps
-//! when nothing has moved for a while; told to stop, it drains. Source: `docs/architecture.md`,
-//! "The way of a frame".
+//! The poll loop of one core: reads the clock, runs an iteration ([`Iteration`]), executes commands
+//! of the daemon, and sleeps when nothing has moved for a while. On a stop command it drains.
+//! Source: `docs/architecture.md`, "The way of a frame".
 
 mod commands;
 pub(crate) mod idle_policy;
@@ -22,32 +22,32 @@ use crate::sleeper::Sleeper;
 use switch::{FrameId, Instant, KernelCounters, MaxFrame, Nanos, Snapshot, Switch};
 use wire::bitset::Set64;
 
-/// No sleep is shorter: what would be due sooner is worth waiting for awake.
+/// The shortest sleep. The loop stays awake for a timer that expires sooner.
 const SHORTEST_SLEEP_NS: Nanos = 5_000;
-/// No sleep is longer, so that nothing is ever forgotten for long.
+/// The longest sleep, a bound on how late anything missed is noticed.
 const LONGEST_SLEEP_NS: Nanos = 100_000_000;
-/// The guard is told each so many turns what peers have taught the loop: within milliseconds.
+/// Iterations between two updates of the refresh interval that the guard reads: a few milliseconds.
 const REFRESH_TURNS: u64 = 256;
-/// How long a stopping loop lets its queues drain, and then again its last PFC frames.
+/// How long a stopping loop lets its queues drain, and then its last PFC frames.
 const DRAIN_NS: Nanos = 1_000_000_000;
 
-/// What a loop is told at its start.
+/// The settings of a loop at its start.
 #[derive(Debug, Clone, Default)]
 pub struct PollLoopSettings {
-    /// Where it says that it turns.
+    /// Where the loop publishes its iterations.
     pub heartbeat: Arc<Heartbeat>,
-    /// What lines wake it by.
+    /// The doorbell by which I/O loops wake this loop.
     pub bell: Arc<Doorbell>,
-    /// Where lines say how they turn.
+    /// Where the I/O loops publish their iterations.
     pub lines: Vec<Arc<Heartbeat>>,
-    /// What waits in RX rings is ingress use, so that a loop that falls behind pauses its peers.
+    /// Counts the RX backlog as ingress use, so that a loop that falls behind pauses its peers.
     pub watches_rings: bool,
-    /// For each port: transport checksums that a Linux host left open are finished (virtual
-    /// interfaces).
+    /// For each port, whether transport checksums that a Linux host left to offload are completed
+    /// (virtual interfaces).
     pub finish_checksums: Vec<bool>,
 }
 
-/// A loop with all that it owns.
+/// A poll loop with its switch, ports and memory.
 #[derive(Debug)]
 pub struct PollLoop<P: Port> {
     switch: Switch,
@@ -59,27 +59,26 @@ pub struct PollLoop<P: Port> {
     heartbeat: Arc<Heartbeat>,
     bell: Arc<Doorbell>,
     lines: Vec<Arc<Heartbeat>>,
-    /// A command that could not be carried out yet, since a line has still to answer: the others
-    /// wait behind it.
+    /// A command that waits for the reply of an I/O loop; later commands wait behind it.
     unfinished: Option<LoopCommand>,
     stop: Option<Box<Snapshot>>,
-    /// Ports whose rings are being closed elsewhere.
+    /// Ports whose rings are being closed by another thread.
     let_go: Set64,
-    /// Ports that are being closed by their lines.
+    /// Ports that are being closed by their I/O loops.
     closing: Set64,
-    /// Ports that have said how they stand, for the snapshot that is to be made.
+    /// Ports that have reported their status for the pending snapshot.
     reported: Set64,
-    /// What the kernel counted for ports whose place others have now.
+    /// The kernel's counters of removed ports whose slots are reused.
     removed: KernelCounters,
-    /// Frames of a port that closes; otherwise empty.
+    /// Frames of a port that closes; empty otherwise.
     unsent: Vec<FrameId>,
     last_turn: Option<Instant>,
     rest: IdlePolicy,
 }
 
 impl<P: Port> PollLoop<P> {
-    /// A loop over `ports`, which are the switch's ports in order, and closed ones for ports that
-    /// it may have later; `memory_frames` is the number of frames in all.
+    /// Creates a loop over `ports`: the switch's ports in order, followed by closed ports for later
+    /// use. `memory_frames` is the total number of frames.
     pub fn new(
         mut switch: Switch,
         ports: Vec<P>,
@@ -117,7 +116,7 @@ impl<P: Port> PollLoop<P> {
         core
     }
 
-    /// Says how frames of these ports are looked at, to whoever else does.
+    /// Passes the parsers of these ports to the I/O loops that use them.
     fn push_parser(&mut self, ports: Set64) {
         for port in ports {
             let finishes = self.turn.finishes_checksums(port);
@@ -125,16 +124,16 @@ impl<P: Port> PollLoop<P> {
         }
     }
 
-    /// Its memory, for lines that take their turns on the same thread.
+    /// Returns the frame memory, for I/O loops that run on the same thread.
     pub fn memory(&mut self) -> &mut P::Memory {
         &mut self.memory
     }
 
-    /// Turns until told to stop, sleeping in `waiter` when nothing moves; then drains, closes the
-    /// ports and says the totals.
+    /// Runs until a stop command, sleeping in `waiter` when nothing moves. Then drains, closes the
+    /// ports and reports the totals.
     ///
     /// # Errors
-    /// `waiter` cannot let it sleep.
+    /// `waiter` cannot sleep.
     pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Sleeper) -> io::Result<()> {
         self.rest = IdlePolicy::new(clock());
         let (mut watched, mut looks_long) = (Set64::EMPTY, false);
@@ -171,7 +170,7 @@ impl<P: Port> PollLoop<P> {
         Ok(())
     }
 
-    /// One turn, and what the daemon wants of it. True if anything moved.
+    /// Runs one iteration and executes commands of the daemon. True if anything moved.
     pub fn turn(&mut self, now: Instant) -> bool {
         self.note_turn(now);
         let forwards = self.turn.forwards();
@@ -191,7 +190,7 @@ impl<P: Port> PollLoop<P> {
         self.answer(now) || moved
     }
 
-    /// Tells the switch what the guard told the peers in its place.
+    /// Passes the PFC that the guard sent on behalf of the loop to the switch.
     #[inline]
     fn merge_guard_pfc(&mut self) {
         let Self { heartbeat, turn, switch, .. } = self;
@@ -203,7 +202,7 @@ impl<P: Port> PollLoop<P> {
         });
     }
 
-    /// Commands from the daemon, events to it, and ports that went away by themselves.
+    /// Executes commands, reports events, and closes ports that went down by themselves.
     fn answer(&mut self, now: Instant) -> bool {
         let mut moved = false;
         while let Some(command) = self.unfinished.take().or_else(|| self.mailbox.next_command()) {
@@ -234,8 +233,8 @@ impl<P: Port> PollLoop<P> {
         moved
     }
 
-    /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still
-    /// has frames of ours.
+    /// Returns how long the loop may sleep now. `None` if a frame moved recently or the kernel
+    /// still holds frames of the loop.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
         let is_needed = of_switch.iter().any(Port::needs_kick) || self.turn.holds_back();
@@ -249,8 +248,9 @@ impl<P: Port> PollLoop<P> {
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
     }
 
-    /// The end: no more data in, but peers' pauses obeyed, and ours go on; held ports released,
-    /// queues out, what cannot leave dropped and counted, ports closed.
+    /// Drains the loop at its end. Data is no longer accepted, peers' pauses are honored, and own
+    /// pauses are refreshed. Held ports are released and the queues drain. Frames that cannot leave
+    /// are dropped and counted, and ports are closed.
     fn drain(&mut self, clock: impl Fn() -> Instant) {
         self.turn.stop_forwarding();
         if let Some(recorder) = self.turn.recorder() {
@@ -268,7 +268,7 @@ impl<P: Port> PollLoop<P> {
         }
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);
         for port in 0..self.ports.len() {
-            // That it is down now is no event.
+            // A port that goes down now is no event.
             if self.turn.close(port) {
                 self.close_rings(port, clock());
             }
@@ -292,8 +292,8 @@ impl<P: Port> PollLoop<P> {
         loop {
             let now = clock();
             let moved = self.turn(now);
-            // A PFC frame may still have been due in the turn that emptied the switch: one more turn without
-            // it.
+            // A PFC frame may have been due in the iteration that emptied the switch, so one more
+            // iteration without one is required.
             if now >= end || (!moved && done(self)) {
                 return;
             }

@@ -1,9 +1,9 @@
-//! Ports that close and open while the loop turns.
+//! Closing and opening of ports while the loop runs.
 //!
-//! Rule: what a port had sent is counted as sent, and what it had not is dropped and counted, once
-//! either is known: where a line serves the port, or another thread closes its rings, some turns
-//! later. A port is opened again only after that. Source: docs/behavior.md, "Ports that come and
-//! go".
+//! Rule: frames that a port has sent count as sent, and frames that it has not sent are dropped and
+//! counted, once that is known. Where an I/O loop serves the port or another thread closes its
+//! rings, that takes some iterations. A port is opened again only afterwards. Source:
+//! docs/behavior.md, "Ports that come and go".
 
 use crate::mailbox::Reply;
 use crate::poll_loop::PollLoop;
@@ -13,8 +13,8 @@ use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl<P: Port> PollLoop<P> {
-    /// Closes a port; what it held is dropped and counted. Its rings are closed elsewhere, where
-    /// there is somebody for that.
+    /// Closes a port. Its frames are dropped and counted. Another thread closes its rings, where
+    /// there is one for that.
     pub(super) fn close(&mut self, port: usize, now: Instant) {
         if port >= self.ports.len() || !self.turn.close(port) {
             return;
@@ -32,7 +32,7 @@ impl<P: Port> PollLoop<P> {
         }
     }
 
-    /// Closes what a closed port is made of; what it had not sent is counted, once that is known.
+    /// Closes the rings of a closed port. Unsent frames are counted once they are known.
     pub(super) fn close_rings(&mut self, port: usize, now: Instant) {
         let is_closed = self.ports[port].close(&mut self.memory, &mut self.unsent);
         self.closing.set(port, !is_closed);
@@ -40,8 +40,8 @@ impl<P: Port> PollLoop<P> {
         self.tell_troubles(port);
     }
 
-    /// What a port was made of has been closed elsewhere. False: its line has still to say what it
-    /// had not sent.
+    /// Reclaims the frames of a port whose rings were closed elsewhere. Returns false if its I/O
+    /// loop has not reported the unsent frames yet.
     pub(super) fn reclaim(&mut self, port: usize, now: Instant) -> bool {
         if port >= self.ports.len() || !self.let_go.contains(port) {
             return true;
@@ -52,8 +52,8 @@ impl<P: Port> PollLoop<P> {
         is_done
     }
 
-    /// A closed port begins again. False if there is nothing for it to begin with; nothing where
-    /// its line has still to say.
+    /// Opens a closed port again. Returns false if no opened rings are available, and `None` if its
+    /// I/O loop has not replied yet.
     pub(super) fn reopen(
         &mut self,
         port: usize,
@@ -77,7 +77,7 @@ impl<P: Port> PollLoop<P> {
         Some(true)
     }
 
-    /// Counts what a closed port had sent after all, and counts and drops what it had not.
+    /// Counts the frames that a closed port had sent, and drops and counts the unsent ones.
     pub(super) fn take_back(&mut self, port: usize, now: Instant) {
         self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
         for frame in self.unsent.drain(..) {

@@ -1,8 +1,8 @@
-//! How a loop turns: how often, how long after the turn before, and for how long it stood still at
-//! most.
+//! Iteration statistics of a loop: the number of iterations, the times between them, and the
+//! longest stall.
 //!
-//! Rule: the loop writes, once a turn, and nobody else does; whoever reads meanwhile may see one
-//! number newer than another. Source: docs/architecture.md, "The way of a frame".
+//! Rule: only the loop writes, once per iteration. A concurrent reader may see one number newer
+//! than another. Source: docs/architecture.md, "The way of a frame".
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use switch::Nanos;
 use switch::monitor::counters::{TURN_TIMES, turn_time};
 
-/// Where a loop leaves its times.
+/// Iteration times as the loop publishes them.
 #[derive(Debug, Default)]
 pub(crate) struct LoopStats {
     turns: AtomicU64,
@@ -19,21 +19,21 @@ pub(crate) struct LoopStats {
     turns_by_time: [AtomicU64; TURN_TIMES],
 }
 
-/// The times of a loop, or of several together.
+/// The iteration times of one loop, or the sum over several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoopTimes {
-    /// Turns since the start.
+    /// Iterations since the start.
     pub turns: u64,
-    /// The longest time between two turns, sleep apart, in nanoseconds.
+    /// The longest time between two iterations, without sleep, in nanoseconds.
     pub worst_stall_ns: Nanos,
-    /// Nanoseconds between turns, sleep apart, in all.
+    /// The total time between iterations, without sleep, in nanoseconds.
     pub awake_ns: Nanos,
-    /// Turns by the time from the turn before, sleep apart: [`turn_time`] says which.
+    /// Iterations by the time since the previous one, without sleep; bounds are in [`turn_time`].
     pub turns_by_time: [u64; TURN_TIMES],
 }
 
 impl LoopStats {
-    /// Another turn; so long after the one before, unless the loop slept meanwhile.
+    /// Records an iteration, and the time since the previous one unless the loop slept in between.
     #[inline]
     pub(crate) fn note_turn(&self, after: Option<Nanos>) {
         add(&self.turns, 1);
@@ -46,7 +46,7 @@ impl LoopStats {
         }
     }
 
-    /// Turns so far.
+    /// Returns the iterations so far.
     #[inline]
     pub(crate) fn turns(&self) -> u64 {
         self.turns.load(Relaxed)
@@ -62,14 +62,14 @@ impl LoopStats {
     }
 }
 
-/// Adds to what nobody else writes.
+/// Adds to a number that has no other writer.
 #[inline]
 fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Relaxed) + more, Relaxed);
 }
 
 impl AddAssign for LoopTimes {
-    /// The turns of both, and the longer stall.
+    /// Adds the iterations of both, and keeps the longer stall.
     fn add_assign(&mut self, other: Self) {
         self.turns += other.turns;
         self.worst_stall_ns = self.worst_stall_ns.max(other.worst_stall_ns);

@@ -1,4 +1,4 @@
-//! A switching core with lines, all on one thread: each turns when it is told to.
+//! A switching core with I/O loops, all on one thread; the test runs each iteration.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,22 +12,22 @@ use wire::ethernet::MAC_CONTROL;
 use wire::mac::MacAddr;
 use wire::pause::{Control, Pfc, decode};
 
-/// Memory that several loops share: the bytes are common, the free frames are each loop's own.
+/// Memory that several loops share: the bytes are common, the free frames belong to each loop.
 #[derive(Debug)]
 pub struct Shared {
     heap: HeapMemory,
     free: Vec<Vec<FrameId>>,
-    /// The loop whose turn it is: 0 is the switching core.
+    /// The loop whose iteration runs: 0 is the switching core.
     pub turn_of: usize,
-    /// The switching core must not look at a byte of data, nor write any; it copies what is
-    /// flooded, makes PFC and reads that.
+    /// Checks that the switching core neither reads nor writes data bytes. It copies flooded
+    /// frames, builds PFC frames and reads those.
     pub is_guarded: bool,
     /// By frame: it has no content yet.
     is_blank: Vec<bool>,
 }
 
 impl Shared {
-    /// All frames are free, and the switching core's.
+    /// Creates a memory in which all frames are free and belong to the switching core.
     pub fn new(frames: usize, frame_bytes: usize, lines: usize) -> Self {
         let mut heap = HeapMemory::new(frames, frame_bytes);
         let mut free = vec![std::iter::from_fn(|| heap.alloc()).collect::<Vec<_>>()];
@@ -36,7 +36,7 @@ impl Shared {
         Self { heap, free, turn_of: 0, is_guarded: false, is_blank: vec![true; frames] }
     }
 
-    /// The bytes of a frame are about to be touched.
+    /// Checks an access to the bytes of a frame.
     fn guard(&self, frame: &FrameId) {
         if self.is_guarded && self.turn_of == 0 && !self.is_blank[frame.index()] {
             let ethertype = &self.heap.bytes(frame, 14)[12..];
@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// Gives so many free frames of the switching core to loop `at`, as if its port had held them
+    /// Moves `frames` free frames of the switching core to loop `at`, as if its port had held them
     /// in its rings.
     pub fn hand_over(&mut self, frames: usize, at: usize) {
         let rest = self.free[0].len() - frames;
@@ -99,8 +99,8 @@ pub struct Loops {
 }
 
 impl Loops {
-    /// Of so many frames of memory; port n is served by loop `served_by[n]`, of which 0 is the
-    /// switching core. Ports are closed and opened by the test.
+    /// Creates loops with `frames` frames of memory. Port n is served by loop `served_by[n]`, of
+    /// which 0 is the switching core. The test closes and opens ports.
     pub fn new(settings: &SwitchSettings, macs: &[MacAddr], frames: usize, served_by: &[usize]) -> Self {
         let count = served_by.iter().max().map_or(0, |&last| last);
         let bell = Arc::new(Doorbell::default());
@@ -145,7 +145,7 @@ impl Loops {
         }
     }
 
-    /// Loop number `at` takes a turn; 0 is the switching core.
+    /// Runs an iteration of loop number `at`; 0 is the switching core.
     pub fn turn(&mut self, at: usize) -> bool {
         match at.checked_sub(1) {
             None => self.core.turn(self.now),
@@ -158,13 +158,13 @@ impl Loops {
         }
     }
 
-    /// All lines take a turn, then the switching core does.
+    /// Runs an iteration of all I/O loops, then one of the switching core, `rounds` times.
     pub fn rounds(&mut self, rounds: usize) {
         (0..rounds).for_each(|_| self.round(|_| {}));
     }
 
-    /// The same once. In `between` what wires do to frames that leave may change: those that leave
-    /// now, whichever loop sends them, meet the change.
+    /// Runs one such round. `between` may change what the wires do to transmitted frames: frames
+    /// that leave now meet the change, whichever loop sends them.
     pub fn round(&mut self, between: impl FnOnce(&[Wire])) {
         self.now = self.now + 1000;
         (1..=self.lines.len()).for_each(|line| _ = self.turn(line));
@@ -172,7 +172,7 @@ impl Loops {
         self.turn(0);
     }
 
-    /// What the switching core answers, once all loops have done their part.
+    /// Returns the switching core's reply, once all loops have done their part.
     pub fn tell(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
         for _ in 0..10 {
@@ -184,7 +184,7 @@ impl Loops {
         panic!("no answer");
     }
 
-    /// An answer, if there is one; events on the way are kept.
+    /// Takes a reply, if there is one; events before it are kept.
     pub fn hear(&mut self) -> Option<Reply> {
         while let Some(reply) = self.handle.receive() {
             match reply {
@@ -209,8 +209,8 @@ impl Loops {
         }
     }
 
-    /// Every frame of the memory is somewhere, and every one that came in has gone somewhere; the
-    /// snapshot that says so.
+    /// Checks that every frame of the memory and every received frame is accounted for. Returns the
+    /// snapshot.
     pub fn conserved(&mut self) -> Snapshot {
         let snapshot = self.snapshot();
         super::balanced(&snapshot);
@@ -219,12 +219,12 @@ impl Loops {
         snapshot
     }
 
-    /// Data frames that left a wire.
+    /// Takes the data frames that left a wire.
     pub fn data(&self, port: usize) -> Vec<Vec<u8>> {
         self.wires[port].take_sent().into_iter().filter(|bytes| decode(bytes).is_err()).collect()
     }
 
-    /// PFC frames that left a wire.
+    /// Takes the PFC frames that left a wire.
     pub fn pfc(&self, port: usize) -> Vec<Pfc> {
         let sent = self.wires[port].take_sent();
         let pfc = |bytes: &Vec<u8>| if let Ok(Control::Pfc(pfc)) = decode(bytes) { Some(pfc) } else { None };

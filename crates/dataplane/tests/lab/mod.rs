@@ -89,7 +89,7 @@ impl Lab {
         }
     }
 
-    /// Has a command obeyed in a turn; its answer. Events that came before are lost.
+    /// Runs a command in an iteration and returns its reply. Earlier events are discarded.
     pub fn tell(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
         self.turns(1);
@@ -112,7 +112,7 @@ impl Lab {
         assert!(matches!(self.tell(LoopCommand::Hold { port, held }), Reply::Done));
     }
 
-    /// Puts settings in force, which come back.
+    /// Applies settings, and checks that they come back.
     pub fn apply(&mut self, settings: SwitchSettings) {
         let settings = Settings { switch: settings, min_posted: vec![1, 2, 3] };
         match self.tell(LoopCommand::Apply(Box::new(settings.clone()))) {
@@ -121,12 +121,12 @@ impl Lab {
         }
     }
 
-    /// Runs the loop on a clock of its own until it has stopped; the totals.
+    /// Runs the loop on a clock of its own until it has stopped. Returns the totals.
     pub fn stop(&mut self) -> Snapshot {
         self.stop_while(|_| {})
     }
 
-    /// The same; `meanwhile` is called with the number of each reading of the clock.
+    /// Stops the loop. Calls `meanwhile` with the number of each reading of the clock.
     pub fn stop_while(&mut self, meanwhile: impl Fn(u64)) -> Snapshot {
         self.handle.send(LoopCommand::Stop(Box::default())).expect("room for a command");
         let (start, ticks) = (self.now.0, std::cell::Cell::new(0));
@@ -148,7 +148,7 @@ impl Lab {
             .collect()
     }
 
-    /// What arrived on a wire: PFC frames decoded, of data frames their length.
+    /// Takes the frames that arrived on a wire: decoded PFC frames, and the lengths of data frames.
     pub fn seen(&mut self, port: usize) -> Vec<Result<Pfc, usize>> {
         let sent = self.wires[port].take_sent();
         sent.iter()
@@ -157,7 +157,7 @@ impl Lab {
     }
 }
 
-/// Whoever waits goes on at once.
+/// A sleeper that returns at once.
 struct Sleepless;
 
 impl Sleeper for Sleepless {
@@ -183,7 +183,7 @@ pub fn conserved(snapshot: &Snapshot) {
     assert_eq!(snapshot.memory_free_frames + snapshot.memory_in_rings_frames, FRAMES as u64, "{snapshot:#?}");
 }
 
-/// Frames that came in have left, were dropped or were lost.
+/// Checks that received frames were transmitted, dropped or lost.
 pub fn balanced(snapshot: &Snapshot) {
     let received: u64 = snapshot.ports.iter().map(|port| port.received.frames).sum();
     let transmitted: u64 = snapshot.ports.iter().map(|port| port.transmitted.frames).sum();

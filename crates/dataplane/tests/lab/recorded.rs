@@ -1,5 +1,4 @@
-//! A loop that is recorded while everything happens to it that can happen, and the replay of what
-//! was recorded.
+//! A loop that is recorded through every kind of event, and the replay of the recording.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -22,15 +21,15 @@ use wire::mac::MacAddr;
 use wire::pause::{Pause, Pfc};
 
 pub const PORTS: usize = 3;
-/// Few enough that flooding runs out of them.
+/// A small number, so that flooding uses all of them.
 pub const FRAMES: usize = 96;
 
 pub fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 9, n as u8])
 }
 
-/// Priority 3 is no-drop and has a watchdog, another one on each port; port 2 is slow; port 1 has
-/// PAUSE in place of all that.
+/// Priority 3 is no-drop and has a watchdog, which differs by port. Port 2 is slow. Port 1 has
+/// PAUSE instead of PFC and watchdog.
 pub fn settings(xoff_cells: u32) -> SwitchSettings {
     let ports = (0..PORTS).map(|n| {
         let mut port = PortSettings::new(format!("p{n}"), (n == 2).then_some(1_000_000_000));
@@ -57,7 +56,7 @@ pub fn settings(xoff_cells: u32) -> SwitchSettings {
     }
 }
 
-/// Another one on each port.
+/// Returns a watchdog that differs by port.
 pub fn watchdog(port: usize) -> WatchdogSettings {
     WatchdogSettings {
         detection_ns: 20_000,
@@ -131,18 +130,18 @@ pub enum Step {
     Down {
         port: usize,
     },
-    /// What a port that is down was made of is closed.
+    /// The detached rings of a port that is down are closed.
     Closed {
         port: usize,
     },
-    /// … and opened again, with another address.
+    /// The rings of that port are opened again, with another address.
     Up {
         port: usize,
         address: usize,
     },
-    /// Port 0 is removed by other settings.
+    /// Other settings remove port 0.
     Remove,
-    /// … and another one takes its place.
+    /// Other settings put another port in the slot of port 0.
     Add {
         address: usize,
     },
@@ -174,7 +173,7 @@ pub fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A loop over ports in memory, recorded from its second turn on.
+/// A loop over ports in memory, recorded from its second iteration on.
 pub struct Lab {
     pub core: PollLoop<LoopPort<LoopbackPort>>,
     pub lines: Vec<IoLoop<LoopbackPort>>,
@@ -184,9 +183,9 @@ pub struct Lab {
     pub reel: Arc<ChunkPool>,
     pub now: Instant,
     pub events: Vec<(Instant, Event)>,
-    /// What kind of pauses each port's peer sends.
+    /// The type of pauses that each port's peer sends.
     pub settings: SwitchSettings,
-    /// There is no port 0.
+    /// Port 0 is removed.
     pub removed: bool,
 }
 
@@ -195,8 +194,8 @@ impl Lab {
         Self::with_lines(chunks, [false; PORTS])
     }
 
-    /// Where `of_line` says so, a port is served by a line of its own, which takes its turn before
-    /// the switching core.
+    /// Creates a loop. Where `of_line` is true, an I/O loop of its own serves the port; its
+    /// iteration runs before the switching core's.
     pub fn with_lines(chunks: usize, of_line: [bool; PORTS]) -> Self {
         let heartbeat = Arc::new(Heartbeat::default());
         let switch = Switch::new(&settings(6), &[mac(10), mac(11), mac(12)], FRAMES);
@@ -235,7 +234,7 @@ impl Lab {
             removed: false,
         };
         lab.wires[0].keep();
-        // Addresses and frames under way from before the recording.
+        // Addresses are known and frames are in flight before the recording starts.
         (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
         lab.turns(2, 1000);
         let recorder = Recorder::new(Arc::clone(&lab.reel), PORTS);
@@ -335,7 +334,7 @@ impl Lab {
         }
     }
 
-    /// Ends the recording: the recording, the switch's part of a last snapshot and all events.
+    /// Ends the recording. Returns it with the switch's part of a last snapshot and all events.
     pub fn end(mut self) -> (Vec<u8>, Snapshot, Events) {
         let last = self.look(false);
         assert!(matches!(self.tell(LoopCommand::Record(None)), Reply::Recorded(Some(_))));
@@ -345,7 +344,7 @@ impl Lab {
     }
 }
 
-/// Without what the loop adds.
+/// Removes the values that the loop adds.
 pub fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
     snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
     snapshot.removed_ports.kernel_dropped_frames = 0;
@@ -355,7 +354,7 @@ pub fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
 /// Events with their times.
 pub type Events = Vec<(Instant, Event)>;
 
-/// Replays all of a recording: how far it came, the last snapshot that was asked for, its events.
+/// Replays a whole recording. Returns the totals, the last requested snapshot, and the events.
 pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
     let mut replay = Replay::new(recording);
     let mut events = Vec::new();
@@ -364,8 +363,8 @@ pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
     Ok((replay.totals().clone(), snapshot, events))
 }
 
-/// Ends it: the replay must have come to the same in every field, with the same events. How far it
-/// came, the last snapshot, the events.
+/// Ends the recording and checks that the replay matches in every field and event. Returns the
+/// totals, the last snapshot and the events.
 pub fn ends_as_replayed(lab: Lab) -> (Totals, Snapshot, Events) {
     let (recording, last, events) = lab.end();
     let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");
@@ -374,7 +373,7 @@ pub fn ends_as_replayed(lab: Lab) -> (Totals, Snapshot, Events) {
     (totals, last, events)
 }
 
-/// An incast of `turns` turns, with a checkpoint in the middle.
+/// Runs an incast of `turns` iterations, with a checkpoint in the middle.
 pub fn incast(lab: &mut Lab, turns: usize) {
     for turn in 0..turns {
         for port in 0..2 {

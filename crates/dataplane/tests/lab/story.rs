@@ -1,5 +1,5 @@
-//! Stories: the same arrivals, turn by turn, whichever loops serve the ports, and all that came of
-//! them.
+//! Stories: the same received frames, iteration by iteration, for any assignment of ports to loops,
+//! and all their results.
 
 use dataplane::flight_recorder::replay::difference;
 use switch::settings::{
@@ -13,25 +13,26 @@ use wire::pause::{Pfc, decode};
 use super::lines::Loops;
 use super::{PORTS, frame, mac, settings};
 
-/// More than all that loops keep for themselves.
+/// More than all frames that the loops keep for themselves.
 pub const FRAMES: usize = 16_384;
-/// Turns until settings change, and then so many until nothing waits on lanes any more that was
-/// looked at by those before.
+/// Iterations until settings change.
 const CHAPTER: u64 = 500;
+/// Iterations after that until no frames that were parsed by the previous settings wait on port
+/// channels.
 const LOOKED_AT_AGAIN: u64 = 40;
 
-/// Loops whose hosts are known to the bridge.
+/// Creates loops whose hosts are in the FDB.
 pub fn loops(settings: &SwitchSettings, served_by: &[usize; PORTS]) -> Loops {
     let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
     let mut loops = Loops::new(settings, &macs, FRAMES, served_by);
-    loops.rounds(2); // so that lines have free frames, and take in what comes
+    loops.rounds(2); // I/O loops get free frames and receive
     (0..PORTS).for_each(|n| loops.wires[n].inject(frame(MacAddr::BROADCAST, mac(n), 0)));
     loops.rounds(4);
     loops.wires.iter().for_each(|wire| drop(wire.take_sent()));
     loops
 }
 
-/// A frame whose last bytes are a number.
+/// Builds a frame whose last bytes are a number.
 pub fn numbered(to: usize, from: usize, priority: u8, number: u64) -> Vec<u8> {
     let mut bytes = frame(mac(to), mac(from), priority);
     let at = bytes.len() - 8;
@@ -39,7 +40,7 @@ pub fn numbered(to: usize, from: usize, priority: u8, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// What is random here, the same in each run.
+/// A random number generator with the same sequence in each run.
 struct Random(u64);
 
 impl Random {
@@ -49,44 +50,44 @@ impl Random {
     }
 }
 
-/// A frame to one port from another, of a priority and a number.
+/// Builds a frame to one port from another, with a priority and a number.
 type MakeFrame = fn(&mut Random, (usize, usize), u8, u64) -> Vec<u8>;
 
-/// What happens: overload, pauses both ways, floods, losses in the kernel, ports that are blocked,
-/// settings that change.
+/// The events of a story: overload, pauses in both directions, floods, losses in the kernel,
+/// blocked ports, and changed settings.
 pub struct Story {
-    /// Those of the beginning, then two by turns.
+    /// The initial settings, then two that alternate.
     settings: [fn() -> SwitchSettings; 3],
     frame: MakeFrame,
 }
 
-/// What came of it.
+/// The results of a story.
 pub struct Told {
-    /// What left each port in each turn.
+    /// The frames that left each port in each iteration.
     pub left: Vec<Vec<Vec<u8>>>,
     pub events: Vec<Event>,
     pub snapshot: Snapshot,
 }
 
-/// What happens to frames that leave.
+/// The fate of frames that leave.
 enum Leaving {
     Lost,
     Blocked(bool),
 }
 
 impl Story {
-    /// Frames that leave as they came.
+    /// Frames that leave unchanged.
     pub const PLAIN: Story = Story {
         settings: [settings, || changed(true), || changed(false)],
         frame: |_, (to, from), priority, number| numbered(to, from, priority, number),
     };
 
-    /// Frames that are marked, rewritten and tagged, other ones after settings have changed.
+    /// Frames that are marked, rewritten and tagged, differently after settings have changed.
     pub const EDITED: Story =
         Story { settings: [|| edited(false), || edited(true), || edited(false)], frame: tagged };
 
-    /// Plays it; port n is served by loop `served_by[n]`. Where none is by the switching core, that
-    /// must not touch the bytes of data.
+    /// Runs the story; port n is served by loop `served_by[n]`. If the switching core serves no
+    /// port, it must not touch the bytes of data frames.
     pub fn told(&self, served_by: &[usize; PORTS]) -> Told {
         let mut loops = loops(&(self.settings[0])(), served_by);
         let mut random = Random(7);
@@ -104,7 +105,7 @@ impl Story {
                 disturb(&mut loops, port, &mut random, &mut leaving);
             }
             if round % CHAPTER == CHAPTER - 1 {
-                // In force in the turns that follow, whatever was looked at before.
+                // In force from the next iteration on, also for frames that were parsed before.
                 loops.core.memory().is_guarded = false;
                 let other = round % (2 * CHAPTER) == CHAPTER - 1;
                 (0..200).for_each(|_| loops.wires[0].inject(numbered(1, 0, 3, round)));
@@ -128,7 +129,7 @@ impl Story {
 }
 
 impl Told {
-    /// The same came of it there.
+    /// Checks that the results are the same.
     pub fn is_as(&self, there: &Told, served_by: [usize; PORTS]) {
         let differs = self.left.iter().zip(&there.left).position(|(here, there)| here != there);
         assert_eq!(differs, None, "of wire and turn, served by {served_by:?}");
@@ -136,7 +137,7 @@ impl Told {
         assert_eq!(difference(&self.snapshot, &there.snapshot), None, "served by {served_by:?}");
     }
 
-    /// Data frames that left a port of which this is true.
+    /// Counts data frames that left a port and satisfy `is`.
     pub fn count(&self, port: usize, is: impl Fn(&[u8], &Header) -> bool) -> usize {
         let of_port = self.left.iter().skip(port).step_by(PORTS).flatten();
         let is = |bytes: &&Vec<u8>| Header::parse(bytes).is_ok_and(|header| is(bytes, &header));
@@ -144,7 +145,7 @@ impl Told {
     }
 }
 
-/// What a host does beside sending data, and what happens to its wire.
+/// Simulates what a host does besides sending data, and what happens to its wire.
 fn disturb(loops: &mut Loops, port: usize, random: &mut Random, leaving: &mut Vec<(usize, Leaving)>) {
     if random.below(40) == 0 {
         let mut bytes = [0; 60];
@@ -164,7 +165,7 @@ fn disturb(loops: &mut Loops, port: usize, random: &mut Random, leaving: &mut Ve
     }
 }
 
-/// Settings that change how frames are looked at, and when peers are paused.
+/// Returns settings that change how frames are parsed, and when peers are paused.
 fn changed(other: bool) -> SwitchSettings {
     let mut settings = settings();
     settings.ports[0].classify.trust = if other { Trust::None } else { Trust::Dot1p };
@@ -173,8 +174,8 @@ fn changed(other: bool) -> SwitchSettings {
     settings
 }
 
-/// Port 0 marks at enqueue, port 2 at dequeue and rewrites tags, port 1 rewrites packets; each has
-/// VLANs. By turns one of them does without.
+/// Port 0 marks at enqueue, port 2 marks at dequeue and rewrites tags, port 1 rewrites packets.
+/// Each has VLANs. Alternately one of them does without.
 fn edited(other: bool) -> SwitchSettings {
     let mut settings = changed(other);
     let curve = WredProfile { low_cells: 1, high_cells: 6, probability_percent: 60 };
@@ -193,7 +194,7 @@ fn edited(other: bool) -> SwitchSettings {
     settings
 }
 
-/// A packet with any of the tags that ports know, of any ECN field.
+/// Builds a packet with any of the tags that ports know, and any ECN field.
 fn tagged(random: &mut Random, (to, from): (usize, usize), priority: u8, number: u64) -> Vec<u8> {
     let vid = [None, Some(0), Some(10), Some(20)][random.below(4) as usize];
     let tag = vid.map(|vid| Tag { tpid: VLAN, pcp: priority, dei: false, vid });
@@ -205,7 +206,7 @@ fn tagged(random: &mut Random, (to, from): (usize, usize), priority: u8, number:
     bytes
 }
 
-/// Without what is a loop's and not the switch's, and how often the kernel was called.
+/// Removes the values that belong to a loop, not to the switch, and the number of system calls.
 fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
     snapshot.ports.iter_mut().for_each(|port| (port.kernel.tx_kicks, port.kernel.tx_again) = (0, 0));
     Snapshot { at_ns: 0, ..snapshot.without_loop() }

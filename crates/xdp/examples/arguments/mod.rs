@@ -1,4 +1,4 @@
-//! `--name value` pairs.
+//! Parser of `--name value` pairs.
 
 use xdp::{PortConfig, ZeroCopy};
 

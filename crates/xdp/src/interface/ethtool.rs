@@ -1,5 +1,5 @@
-//! What the driver of an interface says of it by `SIOCETHTOOL`: its name, its queues, and its PAUSE
-//! frames.
+//! Properties of an interface that its driver reports by `SIOCETHTOOL`: its name, its queues, and
+//! its handling of PAUSE frames.
 //!
 //! Source: `linux/ethtool.h`.
 
@@ -51,35 +51,35 @@ struct DriverInfo {
     numbers: [u32; 5],
 }
 
-/// Queues of an interface: those that receive and those that send.
+/// The RX and TX queues of an interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Queues {
     pub(crate) rx: u32,
     pub(crate) tx: u32,
 }
 
-/// What a NIC does about 802.3x PAUSE frames by itself.
+/// Which 802.3x PAUSE frames a NIC handles by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pause {
-    /// It obeys them.
+    /// The NIC honors received PAUSE frames.
     pub rx: bool,
-    /// It sends them.
+    /// The NIC sends PAUSE frames.
     pub tx: bool,
 }
 
-/// The queues of an interface; one each where the driver does not say.
+/// Returns the queues of an interface; one of each where the driver reports none.
 pub(crate) fn queues(interface: &str) -> io::Result<Queues> {
     let mut found = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     ask(interface, &mut found)?;
     Ok(Queues { rx: (found.rx + found.combined).max(1), tx: (found.tx + found.combined).max(1) })
 }
 
-/// How many RX queues an interface has; 1 where the driver does not say.
+/// Returns the number of RX queues of an interface; 1 where the driver reports none.
 pub(crate) fn rx_queues(interface: &str) -> io::Result<u32> {
     queues(interface).map(|queues| queues.rx)
 }
 
-/// The driver's name; empty where it does not say.
+/// Returns the driver's name; empty where it reports none.
 pub(crate) fn driver(interface: &str) -> io::Result<String> {
     let mut found = DriverInfo { command: ETHTOOL_GDRVINFO, ..DriverInfo::default() };
     ask(interface, &mut found)?;
@@ -87,15 +87,15 @@ pub(crate) fn driver(interface: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&found.driver[..end]).into_owned())
 }
 
-/// What a NIC does about PAUSE frames; nothing where the driver knows none.
+/// Returns how a NIC handles PAUSE frames; both false where the driver does not support the query.
 pub(crate) fn pause(interface: &str) -> io::Result<Pause> {
     let mut found = PauseParam { command: ETHTOOL_GPAUSEPARAM, ..PauseParam::default() };
     ask(interface, &mut found)?;
     Ok(Pause { rx: found.rx_pause != 0, tx: found.tx_pause != 0 })
 }
 
-/// Has the driver fill `answer`, one of the structures above with the number of its command. Where
-/// the driver does not know the command it stays as it is.
+/// Lets the driver fill `answer`, one of the structures above with its command number. If the
+/// driver does not support the command, `answer` is unchanged.
 fn ask<T>(interface: &str, answer: &mut T) -> io::Result<()> {
     let fd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     // SAFETY: all-zero bytes are a valid `ifreq`.
@@ -104,8 +104,8 @@ fn ask<T>(interface: &str, answer: &mut T) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = std::ptr::from_mut(answer).cast();
-    // SAFETY: SIOCETHTOOL takes an `ifreq` whose data point to the command's structure, which is as
-    // long as the kernel's; any bytes are good in it, and both outlive the call.
+    // SAFETY: SIOCETHTOOL takes an `ifreq` whose data points to the command's structure, which is
+    // as long as the kernel's. Any bytes are valid in it, and both outlive the call.
     let failed = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } < 0;
     match failed.then(io::Error::last_os_error) {
         Some(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => Err(error),
@@ -117,7 +117,8 @@ fn ask<T>(interface: &str, answer: &mut T) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Whoever writes more than a structure has would destroy what lies behind it.
+    /// If a structure were shorter than the kernel's, the kernel would overwrite the memory behind
+    /// it.
     #[test]
     fn structures_are_as_long_as_the_kernels() {
         assert_eq!(size_of::<Channels>(), 9 * 4);

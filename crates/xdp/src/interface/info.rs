@@ -1,4 +1,4 @@
-//! What there is to know of the interface of a port, as far as kernel and driver tell.
+//! Properties of a port's interface, as far as kernel and driver report them.
 
 use std::collections::BTreeSet;
 
@@ -7,44 +7,44 @@ use crate::interface::ethtool::{self, Pause};
 use crate::interface::netlink::{Link, RouteSocket, features, tells_vlan_tags};
 use crate::interface::no_link;
 
-/// An interface.
+/// The properties of an interface that matter to a port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InterfaceInfo {
     /// "veth", "tun", "macvlan", …; empty for hardware.
     pub kind: String,
-    /// The driver's name; empty where it does not say.
+    /// The driver's name; empty where it reports none.
     pub driver: String,
-    /// Its MTU in bytes.
+    /// The MTU in bytes.
     pub mtu_bytes: u32,
-    /// It takes in what is for others, too.
+    /// The interface accepts frames for other addresses, too.
     pub promiscuous: bool,
-    /// Queues that receive.
+    /// The number of queues that receive.
     pub rx_queues: u32,
-    /// Queues that send.
+    /// The number of queues that transmit.
     pub tx_queues: u32,
-    /// The names of its features that are on, as `ethtool --json -k` has them.
+    /// The names of the features that are on, as `ethtool --json -k` prints them.
     pub features: BTreeSet<String>,
-    /// The driver tells XDP of tags that it takes off.
+    /// The driver passes stripped VLAN tags to XDP programs.
     pub tells_vlan_tags: bool,
-    /// What it does about PAUSE frames by itself.
+    /// Which PAUSE frames the interface handles by itself.
     pub pause: Pause,
-    /// Whoever has the other end of this tap hands over headers for segmentation with its frames.
+    /// The process at the other end of this tap attaches segmentation headers to its frames.
     pub takes_segments: bool,
-    /// What a macvlan lies on, if that is in this network namespace.
+    /// The device below a macvlan, if that is in this network namespace.
     pub lower: Option<LowerDevice>,
 }
 
-/// The interface below another.
+/// The device below a macvlan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LowerDevice {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// The names of its features that are on.
+    /// The names of the features that are on.
     pub features: BTreeSet<String>,
 }
 
-/// Looks at an interface of the current network namespace. What its driver does not say is left
-/// empty.
+/// Queries an interface of the current network namespace. Properties that its driver does not
+/// report are left empty.
 ///
 /// # Errors
 /// There is no such interface, or the kernel does not answer.
@@ -67,7 +67,7 @@ pub fn facts(interface: &str) -> Result<InterfaceInfo, Error> {
     })
 }
 
-/// What a macvlan lies on.
+/// Queries the device below a macvlan.
 fn lower(route: &RouteSocket, link: &Link) -> Option<LowerDevice> {
     let index = link.lower.filter(|_| link.kind == "macvlan")?;
     let below = route.link_of_index(index).ok()?;

@@ -1,5 +1,4 @@
-//! The interface that a port is to be opened on: what it must be, and the errors that say why it
-//! cannot.
+//! The checks of an interface before a port is opened on it, and their errors.
 
 pub(crate) mod ethtool;
 pub(crate) mod info;
@@ -14,10 +13,10 @@ use crate::interface::ethtool::rx_queues;
 use crate::interface::netlink::{Link, RouteSocket};
 use crate::umem::area::Frames;
 
-/// RX queues of an interface, and thus sockets of a port on it.
+/// Returns the RX queues of an interface, each of which needs a socket of the port.
 ///
 /// # Errors
-/// The interface cannot be asked.
+/// The interface cannot be queried.
 pub fn queues_of(interface: &str) -> Result<u32, Error> {
     rx_queues(interface).map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => Error::NoInterface { interface: interface.into() },
@@ -25,10 +24,10 @@ pub fn queues_of(interface: &str) -> Result<u32, Error> {
     })
 }
 
-/// Why an MTU is too large where the kernel has no frames of several chunks.
+/// The reason why an MTU is too large on a kernel without multi-buffer frames.
 const NO_MULTI_BUFFER: &str = ", as frames in several pieces need Linux 6.6";
 
-/// Looks the interface up and refuses what cannot become a port.
+/// Looks up the interface and rejects one that cannot be a port.
 pub(crate) fn usable_link(route: &RouteSocket, interface: &str, frames: &Frames) -> Result<Link, Error> {
     let link = route.link(interface).map_err(|error| no_link(interface, error))?;
     let interface = || interface.to_owned();
@@ -46,10 +45,10 @@ pub(crate) fn usable_link(route: &RouteSocket, interface: &str, frames: &Frames)
     Ok(link)
 }
 
-/// The error of a look-up by name.
+/// Returns the error of a failed lookup by name.
 pub(crate) fn no_link(interface: &str, error: io::Error) -> Error {
     match error.raw_os_error() {
-        // ERANGE, EINVAL: longer than any name.
+        // ERANGE, EINVAL: longer than the longest possible name.
         Some(libc::ENODEV | libc::ERANGE | libc::EINVAL) => {
             Error::NoInterface { interface: interface.into() }
         }
@@ -57,7 +56,7 @@ pub(crate) fn no_link(interface: &str, error: io::Error) -> Error {
     }
 }
 
-/// Somebody was quicker: the error that names their program.
+/// Returns the error that names the XDP program of another process, which was attached first.
 pub(crate) fn has_program(interface: &str) -> Error {
     let link = RouteSocket::open().and_then(|route| route.link(interface));
     let program_id = link.ok().and_then(|link| link.xdp_program).unwrap_or(0);

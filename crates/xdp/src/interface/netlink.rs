@@ -1,7 +1,6 @@
-//! The few things a port asks of the kernel about its interface by netlink: what it is
-//! (RTM_GETLINK), whether its driver tells XDP about VLAN tags (NETDEV_CMD_DEV_GET), which features
-//! of it are on (ETHTOOL_MSG_FEATURES_GET), and a real queueing discipline on a veth
-//! (RTM_NEWQDISC).
+//! The netlink requests of a port about its interface: its properties (RTM_GETLINK), whether its
+//! driver passes VLAN tags to XDP (NETDEV_CMD_DEV_GET), the features that are on
+//! (ETHTOOL_MSG_FEATURES_GET), and a real queueing discipline on a veth (RTM_NEWQDISC).
 //!
 //! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`,
 //! `linux/netdev.h`, `linux/genetlink.h`, `linux/ethtool_netlink.h`.
@@ -16,7 +15,7 @@ use nix::sys::socket::{
 
 const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
-/// Room for the kernel's longest answer about one interface.
+/// The size of the kernel's longest reply about one interface.
 const ANSWER_BYTES: usize = 32 * 1024;
 
 // linux/rtnetlink.h, TCA_*: attributes of a qdisc.
@@ -28,10 +27,10 @@ const IFLA_INFO_DATA: u16 = 2;
 const IFLA_TUN_VNET_HDR: u16 = 5;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_HW_PROG_ID: u16 = 7;
-// linux/if_link.h, struct rtnl_link_stats64: where these stand in it.
+// linux/if_link.h, struct rtnl_link_stats64: offsets of these counters.
 const RX_FIFO_ERRORS: usize = 8 * 14;
 const RX_MISSED_ERRORS: usize = 8 * 15;
-/// The place at the root of an interface's tree of qdiscs (linux/pkt_sched.h).
+/// The root of an interface's tree of qdiscs (linux/pkt_sched.h).
 const TC_H_ROOT: u32 = 0xffff_ffff;
 
 // linux/genetlink.h and linux/netdev.h
@@ -55,7 +54,7 @@ const ETHTOOL_A_HEADER_DEV_INDEX: u16 = 1;
 const ETHTOOL_A_BITSET_BITS: u16 = 3;
 const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
 
-/// What the kernel says of an interface.
+/// The kernel's description of an interface.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) index: i32,
@@ -66,19 +65,20 @@ pub(crate) struct Link {
     pub(crate) kind: String,
     /// The root qdisc: "noqueue", "pfifo", "mq", ….
     pub(crate) qdisc: String,
-    /// The XDP program it runs.
+    /// The XDP program that the interface runs.
     pub(crate) xdp_program: Option<u32>,
-    /// It takes in what is for others, too, because somebody wants it.
+    /// The interface accepts frames for other addresses, too, because a process requested that.
     pub(crate) promiscuous: bool,
-    /// The interface of this network namespace that it lies on, of a macvlan for one.
+    /// The interface of this network namespace below this one, for example below a macvlan.
     pub(crate) lower: Option<i32>,
-    /// Whoever has the other end of this tap hands over headers for segmentation with its frames.
+    /// The process at the other end of this tap attaches segmentation headers to its frames.
     pub(crate) takes_segments: bool,
-    /// Frames that the device had nowhere to put ([`crate::port::rx_missed`]), since it is there.
+    /// Frames that the device dropped for lack of a buffer ([`crate::port::rx_missed`]) since it
+    /// was created.
     pub(crate) missed_frames: u64,
 }
 
-/// A socket to the kernel's routing tables, in the network namespace in which it was opened.
+/// A netlink route socket, in the network namespace in which it was opened.
 #[derive(Debug)]
 pub(crate) struct RouteSocket {
     fd: OwnedFd,
@@ -96,7 +96,7 @@ impl RouteSocket {
         self.ask_for_link(&body)
     }
 
-    /// The same by its index.
+    /// Looks up an interface by its index.
     pub(crate) fn link_of_index(&self, index: i32) -> io::Result<Link> {
         let mut body = vec![0; IFINFO_BYTES];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -108,7 +108,8 @@ impl RouteSocket {
         parse_link(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
-    /// Makes a first-in first-out queue of `limit` frames the root qdisc of interface `index`.
+    /// Installs a first-in first-out queue of `limit` frames as the root qdisc of interface
+    /// `index`.
     pub(crate) fn set_pfifo(&self, index: i32, limit: u32) -> io::Result<()> {
         let mut body = root_qdisc(index);
         push_attribute(&mut body, TCA_KIND, b"pfifo\0");
@@ -117,7 +118,7 @@ impl RouteSocket {
         self.request(libc::RTM_NEWQDISC, flags, &body).map(drop)
     }
 
-    /// Removes the root qdisc of interface `index`; the kernel puts its default back.
+    /// Removes the root qdisc of interface `index`; the kernel restores its default.
     pub(crate) fn remove_qdisc(&self, index: i32) -> io::Result<()> {
         self.request(libc::RTM_DELQDISC, libc::NLM_F_ACK, &root_qdisc(index)).map(drop)
     }
@@ -127,8 +128,7 @@ impl RouteSocket {
     }
 }
 
-/// Whether the driver of interface `index` tells XDP programs of VLAN tags that it keeps out of the
-/// frame.
+/// True if the driver of interface `index` passes VLAN tags that it strips to XDP programs.
 pub(crate) fn tells_vlan_tags(index: i32) -> io::Result<bool> {
     let device = netdev(index)?;
     let features = generic_attribute(&device, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES);
@@ -136,17 +136,17 @@ pub(crate) fn tells_vlan_tags(index: i32) -> io::Result<bool> {
     Ok(features & NETDEV_XDP_RX_METADATA_VLAN_TAG != 0)
 }
 
-/// Of how many chunks a frame may be that the driver of interface `index` takes from a zero-copy
-/// socket, or gives it; 0 if it has no such sockets.
+/// Returns the largest number of chunks of a frame that the driver of interface `index` exchanges
+/// with a zero-copy socket; 0 if it does not support zero-copy.
 pub(crate) fn zero_copy_segments(index: i32) -> io::Result<u32> {
     let device = netdev(index)?;
     let number = |kind| generic_attribute(&device, kind).and_then(|value| u32_at(&value, 0));
     let has_zero_copy = number(NETDEV_A_DEV_XDP_FEATURES).unwrap_or(0) & NETDEV_XDP_ACT_XSK_ZEROCOPY != 0;
-    // It is told where there may be several, from Linux 6.6 on.
+    // From Linux 6.6 on, the kernel reports the attribute where there may be several chunks.
     Ok(if has_zero_copy { number(NETDEV_A_DEV_XDP_ZC_MAX_SEGS).unwrap_or(1) } else { 0 })
 }
 
-/// What generic netlink says of interface `index` as a device.
+/// Queries interface `index` as a device by generic netlink.
 fn netdev(index: i32) -> io::Result<Vec<u8>> {
     let fd = netlink(SockProtocol::NetlinkGeneric)?;
     let family = generic_family(&fd, b"netdev\0")?;
@@ -155,7 +155,8 @@ fn netdev(index: i32) -> io::Result<Vec<u8>> {
     request(&fd, family, 0, &body)
 }
 
-/// The names of the features of interface `index` that are on, as `ethtool --json -k` has them.
+/// Returns the names of the features of interface `index` that are on, as `ethtool --json -k`
+/// prints them.
 pub(crate) fn features(index: i32) -> io::Result<BTreeSet<String>> {
     let fd = netlink(SockProtocol::NetlinkGeneric)?;
     let family = generic_family(&fd, b"ethtool\0")?;
@@ -165,7 +166,7 @@ pub(crate) fn features(index: i32) -> io::Result<BTreeSet<String>> {
     push_attribute(&mut body, libc::NLA_F_NESTED as u16 | ETHTOOL_A_FEATURES_HEADER, &header);
     let answer = request(&fd, family, 0, &body)?;
     let active = generic_attribute(&answer, ETHTOOL_A_FEATURES_ACTIVE).unwrap_or_default();
-    // A set without a mask: it has the bits that are on, each with its name.
+    // A bitset without a mask: it lists the bits that are on, each with its name.
     let bits = attributes(&active).find(|(kind, _)| *kind == ETHTOOL_A_BITSET_BITS);
     let bits = attributes(bits.map_or(&[][..], |(_, bits)| bits));
     let name = |bit| {
@@ -174,7 +175,7 @@ pub(crate) fn features(index: i32) -> io::Result<BTreeSet<String>> {
     Ok(bits.filter_map(|(_, bit)| name(bit)).collect())
 }
 
-/// The number of a family of generic netlink.
+/// Returns the number of a generic netlink family.
 fn generic_family(fd: &OwnedFd, name: &[u8]) -> io::Result<u16> {
     let mut body = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
     push_attribute(&mut body, CTRL_ATTR_FAMILY_NAME, name);
@@ -183,7 +184,7 @@ fn generic_family(fd: &OwnedFd, name: &[u8]) -> io::Result<u16> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The value of an attribute in the body of a generic netlink message.
+/// Returns the value of an attribute in the body of a generic netlink message.
 fn generic_attribute(body: &[u8], kind: u16) -> Option<Vec<u8>> {
     attributes(body.get(4..)?).find(|(found, _)| *found == kind).map(|(_, value)| value.to_vec())
 }
@@ -200,7 +201,7 @@ fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u
     message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
     message.extend_from_slice(&kind.to_ne_bytes());
     message.extend_from_slice(&((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
-    message.extend_from_slice(&[0; 8]); // sequence number and sender: one request at a time needs neither
+    message.extend_from_slice(&[0; 8]); // no sequence number or port id: one request at a time
     message.extend_from_slice(body);
     send(fd.as_raw_fd(), &message, MsgFlags::empty())?;
 
@@ -217,7 +218,7 @@ fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u
     Ok(answer)
 }
 
-/// A `struct tcmsg` for the root of interface `index`.
+/// Builds a `struct tcmsg` for the root of interface `index`.
 fn root_qdisc(index: i32) -> Vec<u8> {
     let mut body = vec![0; 4];
     body.extend_from_slice(&index.to_ne_bytes());
@@ -277,7 +278,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
     Some(link)
 }
 
-/// The attributes in `bytes`; ends at the first that is cut off.
+/// Iterates over the attributes in `bytes`; ends at the first truncated one.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes, 0)?);
@@ -300,7 +301,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Text up to the first zero byte.
+/// Returns the text up to the first zero byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
@@ -325,7 +326,7 @@ mod tests {
         push_attribute(&mut body, libc::IFLA_STATS64, &statistics);
         assert_eq!(parse_link(&body).unwrap().missed_frames, 114 + 115);
         body.truncate(IFINFO_BYTES);
-        push_attribute(&mut body, libc::IFLA_STATS64, &statistics[..8 * 15]); // of a kernel that tells less
+        push_attribute(&mut body, libc::IFLA_STATS64, &statistics[..8 * 15]); // an older kernel
         assert_eq!(parse_link(&body).unwrap().missed_frames, 114);
     }
 

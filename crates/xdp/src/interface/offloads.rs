@@ -1,27 +1,27 @@
-//! What the driver of a port's interface does to frames that no switch may do, and how it is
-//! stopped.
+//! Offloads of a port's interface that change frames in a way that a switch must not, and the
+//! commands that disable them.
 //!
-//! Rule: a switch hands on what came in, frame by frame and whole. So nobody below it may merge
-//! received frames (LRO, GRO), take their tags off where XDP is not told of them, hand over
-//! segments for a device that is not there (a tap with vnet headers), or obey and send PAUSE frames
-//! by itself. Source: docs/behavior.md, "What an interface does to frames".
+//! Rule: a switch forwards received frames one by one and unchanged. So nothing below it may merge
+//! received frames (LRO, GRO), strip their tags where XDP does not receive them, pass segments for
+//! a device that does not exist (a tap with vnet headers), or honor and send PAUSE frames by
+//! itself. Source: docs/behavior.md, "What an interface does to frames".
 
 use crate::interface::info::InterfaceInfo;
 use crate::interface::program::XdpMode;
 
-/// Features that merge frames, and what `ethtool -K` calls them.
+/// Features that merge frames, and their names in `ethtool -K`.
 const MERGING: [(&str, &str); 3] = [("rx-lro", "lro"), ("rx-gro-hw", "rx-gro-hw"), ("rx-gro", "gro")];
 /// The driver of NICs that a hypervisor emulates.
 const VIRTIO: &str = "virtio_net";
 
-/// Something about an interface that harms frames.
+/// A property of an interface that harms frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffloadWarning {
-    /// What is to be blamed: a feature as the kernel calls it, or `vnet_hdr`, `pause`, `macvlan`.
+    /// The cause: a feature by its kernel name, or `vnet_hdr`, `pause`, `macvlan`.
     pub setting: String,
-    /// What becomes of frames.
+    /// The effect on frames.
     pub harm: String,
-    /// What helps, a command most often.
+    /// The remedy, most often a command.
     pub cure: String,
 }
 
@@ -31,8 +31,8 @@ impl OffloadWarning {
     }
 }
 
-/// What harms frames on the port on this interface, whose program runs in this mode; `None`: it
-/// does not run yet.
+/// Returns the properties of this interface that harm frames of the port. `mode` is the mode of its
+/// XDP program, `None` before the program runs.
 pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> Vec<OffloadWarning> {
     let mut found = Vec::new();
     for (feature, name) in MERGING {
@@ -93,9 +93,9 @@ pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -
     found
 }
 
-/// Whether a feature merges frames on the port's own interface. The kernel merges none where an XDP
-/// program runs; and virtio's driver lets a native program in only once it has turned merging off,
-/// though its features go on to say that it is on.
+/// True if a feature merges frames on the port's own interface. The kernel merges none where an XDP
+/// program runs. The virtio driver accepts a native program only after it has turned merging off,
+/// though its features still report that merging is on.
 fn is_harmful_here(feature: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> bool {
     feature != "rx-gro" && (facts.driver != VIRTIO || mode == Some(XdpMode::Generic))
 }
@@ -123,7 +123,7 @@ mod tests {
 
     const NO_MACVLAN: &str = "macvlan: eth7 itself as the port's interface, or a veth";
 
-    /// The settings that are blamed, and the cures.
+    /// Returns the reported settings and remedies.
     fn said(facts: &InterfaceInfo) -> Vec<String> {
         let text = |caution: OffloadWarning| format!("{}: {}", caution.setting, caution.cure);
         cautions("eth0", facts, Some(XdpMode::Generic)).into_iter().map(text).collect()

@@ -1,9 +1,10 @@
-//! Loads the XDP program (`bpf/sluice.bpf.c`) and attaches it to an interface by a BPF link, which
-//! the kernel takes away with its last descriptor: a process that dies leaves no program behind.
+//! Loads the XDP program (`bpf/sluice.bpf.c`) and attaches it to an interface by a BPF link. The
+//! kernel removes the link with its last descriptor, so a process that dies leaves no program
+//! behind.
 //!
-//! The best of three ways is taken: natively with VLAN tags put back, where the driver tells them
-//! (the program is then bound to the device), natively without, and in generic mode, where the
-//! driver knows no XDP.
+//! The best of three modes is used. The first is native with VLAN tags restored, where the driver
+//! passes them (the program is then bound to the device). The second is native without them. The
+//! third is generic mode, where the driver does not support XDP.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -14,33 +15,33 @@ use crate::error::Error;
 use crate::interface::has_program;
 use crate::interface::netlink::tells_vlan_tags;
 
-/// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`):
-/// what a page leaves beside the headroom, the kernel's trailer and the Ethernet header.
+/// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`): a
+/// page without the headroom, the kernel's trailer and the Ethernet header.
 const VETH_MAX_MTU: u32 = 4096 - 256 - 320 - 14;
 
 static OBJECT: &[u8] = include_bytes!(env!("SLUICE_BPF"));
 const PLAIN: &str = "sluice_xdp";
 const WITH_VLAN: &str = "sluice_xdp_vlan";
 
-/// How the program runs.
+/// The mode of an XDP program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver, before the kernel builds its own packet.
+    /// In the driver, before the kernel allocates its own packet buffer.
     Native,
-    /// After it: slower, for drivers that know no XDP.
+    /// After that allocation: slower, for drivers without XDP support.
     Generic,
 }
 
-/// A program on an interface; dropping it takes the program off.
+/// A program attached to an interface; dropping it detaches the program.
 #[derive(Debug)]
 pub(crate) struct Attached {
     _link: OwnedFd,
     pub(crate) mode: XdpMode,
-    /// Tags that the sender left out of band are put back.
+    /// VLAN tags that the sender left out of band are restored.
     pub(crate) restores_vlan_tags: bool,
 }
 
-/// Why one way did not work out.
+/// The reason why a mode failed.
 enum Refused {
     Load(libbpf_rs::Error),
     Attach(io::Error),
@@ -55,8 +56,8 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// Puts the program on interface `index`, which then hands the frames of RX queue i to
-/// `sockets[i]`: those of several chunks, too, if the sockets take these.
+/// Attaches the program to interface `index`. It then passes the frames of RX queue i to
+/// `sockets[i]`, including multi-buffer frames if the sockets support these.
 pub(crate) fn attach(
     interface: &str,
     index: i32,
@@ -65,7 +66,7 @@ pub(crate) fn attach(
 ) -> Result<Attached, Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
     let ways = [(WITH_VLAN, XdpMode::Native), (PLAIN, XdpMode::Native), (PLAIN, XdpMode::Generic)];
-    let with_vlan = tells_vlan_tags(index).unwrap_or(false); // an error: a kernel that cannot say so
+    let with_vlan = tells_vlan_tags(index).unwrap_or(false); // error: no such query
     let mut reason = None;
     for (program, mode) in ways.into_iter().skip(usize::from(!with_vlan)) {
         match try_attach((program, mode), index, sockets, multi_buffer) {
@@ -105,7 +106,8 @@ fn last_error(interface: &str, refused: &Refused) -> Error {
     }
 }
 
-/// The error of an attachment that no other way would avoid.
+/// Returns the error of an attachment that would fail in every mode; `None` if another mode may
+/// work.
 fn hopeless(interface: &str, refused: &Refused) -> Option<Error> {
     let Refused::Attach(error) = refused else { return None };
     let interface = interface.to_owned();
@@ -171,7 +173,7 @@ fn create_link(program: BorrowedFd<'_>, index: i32, mode: XdpMode) -> io::Result
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,6 +1,6 @@
-//! What a port puts on its interface, beside its sockets, and takes off again: the XDP program, on
-//! a veth a queueing discipline, and promiscuity, if the port is a switch's: a NIC does not take in
-//! what is for hosts behind other ports.
+//! What a port installs on its interface, beside its sockets, and removes again: the XDP program,
+//! on a veth a queueing discipline, and promiscuous mode, if the port belongs to a switch, since a
+//! NIC otherwise drops frames for hosts behind other ports.
 //!
 //! Source: docs/kernel-behavior.md, "Where frames vanish" (why a veth needs one).
 
@@ -13,23 +13,24 @@ use crate::interface::program::{Attached, XdpMode, attach};
 use crate::packet_socket::Promiscuity;
 use crate::port::sockets::PortContext;
 
-/// Frames that the qdisc on a veth may hold: those of the interface's own stack; ours pass it by.
+/// The limit of the qdisc on a veth. It holds frames of the interface's own stack; AF_XDP bypasses
+/// it.
 const PFIFO_FRAMES: u32 = 1000;
 
-/// What is on an interface for the sake of a port; dropping it takes it off.
+/// What a port has installed on an interface; dropping it removes all of it.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     interface: String,
     index: i32,
     program: Option<Attached>,
-    /// Where to remove the qdisc that we set.
+    /// The socket to remove the qdisc, if the port installed one.
     qdisc: Option<RouteSocket>,
     _promiscuity: Option<Promiscuity>,
 }
 
 impl Attachment {
-    /// The XDP program, which hands the frames of RX queue i to `sockets[i]` from now on, and the
-    /// qdisc; what is for others is taken in, too, if that is wanted.
+    /// Installs the XDP program, which passes the frames of RX queue i to `sockets[i]` from now on,
+    /// and the qdisc. Makes the interface promiscuous if requested.
     pub(crate) fn put_on(
         interface: &str,
         link: &Link,
@@ -57,20 +58,20 @@ impl Attachment {
         Ok(attachment)
     }
 
-    /// How the XDP program runs.
+    /// Returns the mode of the XDP program.
     pub(crate) fn xdp_mode(&self) -> XdpMode {
         self.program.as_ref().map_or(XdpMode::Native, |program| program.mode)
     }
 
-    /// VLAN tags that the sender's stack holds out of band are put back into the frames.
+    /// True if VLAN tags that the sender's stack keeps out of band are restored in the frames.
     pub(crate) fn vlan_tags_restored(&self) -> bool {
         self.program.as_ref().is_some_and(|program| program.restores_vlan_tags)
     }
 
-    /// Takes it all off.
+    /// Removes all that was installed.
     ///
     /// # Errors
-    /// The qdisc was there, and it did not go.
+    /// The installed qdisc could not be removed.
     pub(crate) fn take_off(&mut self) -> io::Result<()> {
         self.program = None;
         match self.qdisc.take().map_or(Ok(()), |route| route.remove_qdisc(self.index)) {

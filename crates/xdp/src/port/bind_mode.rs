@@ -1,47 +1,46 @@
-//! Which way a port's sockets are bound: zero-copy, where the driver reads and writes memory
-//! itself, or copy, where the kernel copies each frame.
+//! How a port's sockets are bound: zero-copy, where the driver accesses the UMEM itself, or copy,
+//! where the kernel copies each frame.
 //!
-//! Rule: zero-copy where it is wanted, the driver has it, and all frames that the interface may
-//! bring fit; otherwise, and should the driver refuse, copy. A driver that reads and writes memory
-//! itself is asked to say when it wants to be woken (`XDP_USE_NEED_WAKEUP`); in copy mode each call
-//! sends, so nothing is asked there. Source: docs/kernel-behavior.md, "Zero-copy".
+//! Rule: zero-copy if it is requested, the driver supports it, and all frames that the interface
+//! may receive fit. Otherwise, and if the driver rejects it, copy. A zero-copy driver is requested
+//! to report when it needs a wakeup (`XDP_USE_NEED_WAKEUP`). In copy mode each call sends, so the
+//! flag is not used there. Source: docs/kernel-behavior.md, "Zero-copy".
 
 use xsk_rs::config::BindFlags;
 
-/// Whether a port's frames are copied by the kernel.
+/// Whether the kernel copies a port's frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ZeroCopy {
-    /// Where the driver can, it reads and writes a memory of the port's own; otherwise the kernel
-    /// copies.
+    /// The driver accesses a UMEM of the port where it supports that; otherwise the kernel copies.
     #[default]
     Auto,
     /// The kernel copies.
     Off,
-    /// The kernel copies, into and out of a memory of the port's own: all else is as with a
-    /// zero-copy port, without a NIC that can be one.
+    /// The kernel copies into and out of a UMEM of the port. Everything else is as with a zero-copy
+    /// port, without a NIC that supports it.
     Emulate,
 }
 
-/// How the frames of a port get to the switch's memory and back.
+/// How the frames of a port reach the switch's memory and leave it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortMode {
-    /// The driver reads and writes memory itself; if not, the kernel copies each frame.
+    /// The driver accesses the UMEM itself; if false, the kernel copies each frame.
     pub zero_copy: bool,
-    /// That memory is the port's own, and each frame is copied between it and the switch's.
+    /// The UMEM belongs to the port, and each frame is copied between it and the switch's memory.
     pub own_memory: bool,
 }
 
-/// What the sockets of a port are.
+/// The mode of a port's sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mode {
-    /// The driver reads and writes the memory. If not, the kernel copies.
+    /// The driver accesses the UMEM. If false, the kernel copies.
     pub(crate) zero_copy: bool,
-    /// The most chunks that a frame may lie in.
+    /// The largest number of chunks of a frame.
     pub(crate) most_chunks: usize,
 }
 
 impl Mode {
-    /// What the first socket on a memory is bound with; those that share it take that over.
+    /// Returns the bind flags of the first socket on a UMEM; sockets that share it inherit them.
     pub(crate) fn bind_flags(self) -> BindFlags {
         let copies = if self.zero_copy {
             BindFlags::XDP_ZEROCOPY | BindFlags::XDP_USE_NEED_WAKEUP
@@ -52,9 +51,9 @@ impl Mode {
     }
 }
 
-/// The modes to try, the best first. The driver takes frames of up to `segments` chunks without
-/// copying them (0: none), the interface brings ones of up to `needed`, and the memory has ones of
-/// up to `most`.
+/// Returns the modes to try, the best first. Without copies, the driver supports frames of up to
+/// `segments` chunks (0: no zero-copy). The interface may receive frames of up to `needed` chunks,
+/// and the memory supports up to `most`.
 pub(crate) fn modes(wanted: ZeroCopy, segments: usize, needed: usize, most: usize) -> Vec<Mode> {
     let zero_copy = |most_chunks| Mode { zero_copy: true, most_chunks };
     let mut modes = vec![zero_copy(segments.min(most)), zero_copy(1)];
@@ -64,8 +63,8 @@ pub(crate) fn modes(wanted: ZeroCopy, segments: usize, needed: usize, most: usiz
     modes
 }
 
-/// Whether an error of a call that wakes a driver says that the interface is down or gone. Whatever
-/// it says, no frame is lost by it.
+/// True if this error of a wakeup call means that the interface is down or does not exist. No frame
+/// is lost by any of these errors.
 pub(crate) fn is_down(errno: i32) -> bool {
     !matches!(errno, libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)
 }
@@ -74,7 +73,7 @@ pub(crate) fn is_down(errno: i32) -> bool {
 mod tests {
     use super::*;
 
-    /// Each as (zero-copy, chunks).
+    /// Returns each mode as (zero-copy, chunks).
     fn tried(wanted: ZeroCopy, segments: usize, needed: usize, most: usize) -> Vec<(bool, usize)> {
         modes(wanted, segments, needed, most)
             .into_iter()
@@ -84,19 +83,19 @@ mod tests {
 
     #[test]
     fn zero_copy_is_tried_where_all_frames_fit() {
-        // A veth, or zero-copy not wanted.
+        // A veth, or zero-copy not requested.
         assert_eq!(tried(ZeroCopy::Auto, 0, 1, 3), [(false, 3)]);
         assert_eq!(tried(ZeroCopy::Off, 8, 1, 3), [(false, 3)]);
         assert_eq!(tried(ZeroCopy::Emulate, 8, 1, 3), [(false, 3)]);
-        // A driver of one chunk a frame: an MTU of 1500, and one of 9000.
+        // A driver with one chunk per frame: an MTU of 1500, and one of 9000.
         assert_eq!(tried(ZeroCopy::Auto, 1, 1, 3), [(true, 1), (false, 3)]);
         assert_eq!(tried(ZeroCopy::Auto, 1, 3, 3), [(false, 3)]);
-        // One of several: should it refuse those, one may do.
+        // A driver with several chunks per frame. If it rejects that, one chunk may be enough.
         assert_eq!(tried(ZeroCopy::Auto, 8, 1, 3), [(true, 3), (true, 1), (false, 3)]);
         assert_eq!(tried(ZeroCopy::Auto, 8, 3, 3), [(true, 3), (false, 3)]);
         assert_eq!(tried(ZeroCopy::Auto, 2, 3, 3), [(false, 3)]);
         assert_eq!(tried(ZeroCopy::Auto, 5, 5, 6), [(true, 5), (false, 6)]);
-        // A kernel without frames of several chunks.
+        // A kernel without multi-buffer frames.
         assert_eq!(tried(ZeroCopy::Auto, 8, 1, 1), [(true, 1), (false, 1)]);
     }
 

@@ -1,31 +1,31 @@
-//! What the user of a port can choose about its rings, and what cannot be chosen.
+//! Configurable and fixed properties of a port's rings.
 
 use crate::port::bind_mode::ZeroCopy;
 use crate::port::fill::FLOOR_FRAMES;
 use crate::umem::MAX_POSTED;
 use crate::umem::register::COMPLETION_RING;
 
-/// How a port uses its rings.
+/// The ring settings of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortConfig {
     /// Entries of the TX ring: a power of two, at most 2048.
     pub tx_ring: u32,
-    /// Frames that one `sendto` may handle; at most `tx_ring`. It holds the loop for about 0.5 µs a
-    /// frame.
+    /// Frames that one `sendto` may process, at most `tx_ring`. The call takes about 0.5 µs per
+    /// frame, during which the loop waits.
     pub tx_budget: u32,
-    /// The most frames posted on an RX queue, at least 1, at most [`MAX_POSTED`]. Fewer are faster
-    /// and stand a shorter stall of the loop.
+    /// The maximum number of chunks posted on an RX queue, from 1 to [`MAX_POSTED`]. Fewer are
+    /// faster but cover a shorter stall of the loop.
     pub max_posted: u32,
-    /// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than
-    /// an eighth of the memory are posted only if this says so.
+    /// The minimum number of chunks posted on an RX queue, regardless of need; at most
+    /// `max_posted`. More than an eighth of the memory is posted only if this setting requires it.
     pub min_posted: u32,
-    /// Half of what the kernel's copies of frames on their way may take, in bytes of its own
-    /// accounting (about 0.8 KB for a small frame); `None`: 64 KiB on a veth, otherwise the
-    /// system's default.
+    /// Half of the limit on the kernel's copies of frames in flight, in bytes of its own accounting
+    /// (about 0.8 KB for a small frame). `None` is 64 KiB on a veth, otherwise the system's
+    /// default.
     pub send_buffer_bytes: Option<u32>,
-    /// The interface takes in what is for others, too, as a switch's must.
+    /// The interface accepts frames for other addresses, too, as a switch's must.
     pub promiscuous: bool,
-    /// Whether the driver reads and writes memory itself.
+    /// Whether the driver accesses the UMEM itself.
     pub zero_copy: ZeroCopy,
 }
 
@@ -44,7 +44,7 @@ impl Default for PortConfig {
 }
 
 impl PortConfig {
-    /// What is wrong with it.
+    /// Returns what is invalid, if anything.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         if !self.tx_ring.is_power_of_two() || self.tx_ring > COMPLETION_RING {
             Some("the TX ring must be a power of two, at most 2048")

@@ -1,29 +1,29 @@
-//! Post by need: how many frames the fill ring of a queue should hold.
+//! The fill policy: how many chunks the fill ring of a queue should hold.
 //!
-//! Rule: what a stalled loop cannot replace, the fill ring must already hold; so hold twice what
-//! arrives, at the highest rate seen lately, during the longest stall seen lately. More costs
-//! speed: the kernel uses the posted frames in turn, so all of them are the cache's working set.
+//! Rule: the fill ring must already hold what a stalled loop cannot replace. So it holds twice the
+//! frames that arrive during the longest recent stall at the highest recent rate. More costs speed:
+//! the kernel uses the posted chunks in turn, so all of them are in the cache's working set.
 //! Source: docs/kernel-behavior.md, "The fill ring".
 //!
 //! Nothing is known at the start: a stall of [`ASSUMED_STALL_NS`] at [`ASSUMED_RATE_PPS`] is
-//! assumed, and forgotten over seconds as measurements take its place.
+//! assumed, and the assumption fades over seconds as measurements replace it.
 
 use switch::{Instant, Nanos};
 
-/// Frames that are posted even where next to nothing arrives, unless the user wants more.
+/// Chunks that are posted even where almost nothing arrives, unless the user configures more.
 pub(crate) const FLOOR_FRAMES: u32 = 512;
-/// Stall assumed at the start.
+/// The assumed stall at the start.
 const ASSUMED_STALL_NS: Nanos = 5_000_000;
-/// Rate assumed at the start, in frames a second.
+/// The assumed rate at the start, in frames per second.
 const ASSUMED_RATE_PPS: u64 = 1_000_000;
-/// Shortest time over which a rate is measured.
+/// The shortest time over which a rate is measured.
 const WINDOW_NS: Nanos = 1_000_000;
-/// What was assumed falls to 1/e in this time …
+/// The time in which an assumed value falls to 1/e.
 const FORGET_ASSUMED_NS: Nanos = 1_000_000_000;
-/// … and what was measured in this one: a stall or a burst is likely to come again.
+/// The time in which a measured value falls to 1/e: a stall or a burst is likely to recur.
 const FORGET_MEASURED_NS: Nanos = 30_000_000_000;
 
-/// Estimates the need of one fill ring.
+/// The estimate of the chunks that one fill ring needs.
 #[derive(Debug)]
 pub(crate) struct FillPolicy {
     floor: u32,
@@ -38,7 +38,7 @@ pub(crate) struct FillPolicy {
     target: u32,
 }
 
-/// The highest value seen lately, next to a first assumption that fades faster.
+/// The highest recent value, next to an initial assumption that fades faster.
 #[derive(Debug)]
 struct Peak {
     assumed: f64,
@@ -61,7 +61,7 @@ impl Peak {
 }
 
 impl FillPolicy {
-    /// For a fill ring that holds `floor` to `ceiling` frames.
+    /// Creates the policy of a fill ring that holds `floor` to `ceiling` chunks.
     pub(crate) fn new(floor: u32, ceiling: u32) -> FillPolicy {
         FillPolicy {
             floor: floor.min(ceiling),
@@ -76,19 +76,19 @@ impl FillPolicy {
         }
     }
 
-    /// From now on it holds `floor` to `ceiling` frames.
+    /// Sets the bounds to `floor` and `ceiling` chunks.
     pub(crate) fn set_bounds(&mut self, floor: u32, ceiling: u32) {
         (self.floor, self.ceiling) = (floor.min(ceiling), ceiling);
         self.target = self.target.clamp(self.floor, self.ceiling);
     }
 
-    /// Frames to hold as things stand.
+    /// Returns the chunks to hold at present.
     pub(crate) fn target(&self) -> u32 {
         self.target
     }
 
-    /// The loop came round at `now`, found `waiting` frames in the RX ring and will take `taken` of
-    /// them.
+    /// Records an iteration at `now` that found `waiting` frames in the RX ring and takes `taken`
+    /// of them.
     #[inline]
     pub(crate) fn observe(&mut self, now: Instant, waiting: u32, taken: u32) {
         let Some(last_call) = self.last_call.replace(now) else {
@@ -98,7 +98,7 @@ impl FillPolicy {
         if self.busy {
             self.stall.see(now.since(last_call) as f64);
         } else if waiting > 0 {
-            // The loop may have slept: only the time that it let frames pile up counts as a stall.
+            // The loop may have slept: only the time in which frames accumulated counts as a stall.
             let piled_up = f64::from(waiting) / self.rate.value() * 1e9;
             self.stall.see(piled_up.min(now.since(last_call) as f64));
         }
@@ -127,7 +127,7 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
-    /// A loop that comes round every `turn` ns for `time` ns and takes `frames` each time.
+    /// Runs a loop with an iteration every `turn` ns for `time` ns, which takes `frames` each time.
     fn run(policy: &mut FillPolicy, start: Instant, time: Nanos, turn: Nanos, frames: u32) -> Instant {
         let mut now = start;
         while now.since(start) < time {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn holds_twice_rate_times_stall() {
-        // 1 Mpps, and a turn of 1 ms, always: 2 × 1e6/s × 1e-3 s = 2000.
+        // 1 Mpps, and always an iteration of 1 ms: 2 × 1e6/s × 1e-3 s = 2000.
         let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
         run(&mut policy, Instant(0), 10 * SECOND, 1_000_000, 1000);
         assert!((1990..=2010).contains(&policy.target()), "{}", policy.target());
@@ -184,10 +184,10 @@ mod tests {
     fn remembers_one_stall_for_a_while() {
         let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
         let now = run(&mut policy, Instant(0), 10 * SECOND, 50_000, 50);
-        // 2 ms late once, at 1 Mpps: 2 × 1e6/s × 2e-3 s = 4000 …
+        // 2 ms late once, at 1 Mpps: 2 × 1e6/s × 2e-3 s = 4000.
         let now = run(&mut policy, now + 2_000_000, 2_000_000, 50_000, 50);
         assert!((3700..=4300).contains(&policy.target()), "{}", policy.target());
-        // … and much less after a minute and a half of quick turns.
+        // Much less after a minute and a half of short iterations.
         run(&mut policy, now, 90 * SECOND, 50_000, 50);
         assert!(policy.target() <= 600, "{}", policy.target());
     }

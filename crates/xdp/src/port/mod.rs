@@ -1,14 +1,14 @@
 //! A port on a Linux interface: one AF_XDP socket per RX queue, the XDP program that feeds them,
 //! and a queueing discipline on a veth.
 //!
-//! One core owns a port; frames move between the ports of one [`Umem`] freely, and complete at the
-//! port that sent them. Sockets ([`crate::port::sockets`]) and what is put on the interface
+//! One core owns a port. Frames move between the ports of one [`Umem`] freely, and complete at the
+//! port that sent them. Sockets ([`crate::port::sockets`]) and what is installed on the interface
 //! ([`crate::port::attachment`]) come and go; the port stays.
 //!
-//! What keeps a veth from losing frames: the frames on their way are bounded by the send buffer, to
-//! fewer than the peer's ring holds; and should the ring be full all the same, then a veth with a
-//! qdisc (hence the pfifo) keeps the frame and says EAGAIN (kernel 6.16 and later), while one
-//! without loses it. Source: docs/kernel-behavior.md, "Where frames vanish".
+//! A veth loses no frames for two reasons. The send buffer bounds the frames in flight to fewer
+//! than the peer's ring holds. If the ring is full anyway, a veth with a qdisc (hence the pfifo)
+//! keeps the frame and returns EAGAIN (kernel 6.16 and later), while one without loses it. Source:
+//! docs/kernel-behavior.md, "Where frames vanish".
 
 pub(crate) mod attachment;
 pub(crate) mod bind_mode;
@@ -45,51 +45,53 @@ use crate::port::sockets::{PortContext, PortSockets};
 use crate::port::tx::Sender;
 use crate::umem::Umem;
 
-/// How often a port looks whether its interface still exists.
+/// How often a port checks whether its interface still exists.
 const LIFE_CHECK_NS: Nanos = 10_000_000;
 
-/// How often a port says at most that frames came in which no port takes in.
+/// The shortest interval between two reports of frames that are too long.
 const TOO_LONG_EVERY_NS: Nanos = 1_000_000_000;
 
 /// A port on an interface.
 pub struct XdpPort {
     place: PortContext,
-    /// Its sockets; none while it is closed.
+    /// The sockets; `None` while the port is closed.
     sockets: Option<PortSockets>,
-    /// What is on the interface, unless a keeper sees to that.
+    /// What is installed on the interface, unless a [`PortOpener`] manages it.
     attachment: Option<Attachment>,
-    /// Where the sockets go and come from, if a keeper closes and opens them.
+    /// Where sockets are exchanged with the [`PortOpener`], if one closes and opens them.
     dock: Option<Arc<SocketHandoff>>,
-    /// Frames in the rings of sockets that were let go.
+    /// Frames in the rings of detached sockets.
     away: usize,
-    /// The queue that `receive` begins with.
+    /// The queue that `receive` starts with.
     first: usize,
     up: bool,
-    /// What went wrong, to be asked for.
+    /// Faults that have not been taken yet.
     troubles: VecDeque<PortFault>,
     next_life_check: Instant,
-    /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not
-    /// yet told, if there was a check since.
+    /// Frames that the kernel dropped for lack of a buffer, in total at the last check.
     kernel_drops: u64,
+    /// Of these, the unreported ones, if there was a check since the last report.
     untold_drops: Option<u64>,
-    /// The same of frames that it gave back and did not have.
+    /// Frames that the kernel completed without owning them, in total at the last check.
     kernel_stray: u64,
+    /// Of these, the unreported ones.
     untold_stray: u64,
-    /// Frames too long for any port: those told of, and when more may be told.
+    /// Frames too long for any port that have been reported.
     told_too_long: u64,
+    /// When more such frames may be reported.
     next_too_long: Instant,
-    /// What we count ourselves, and what sockets had counted that are closed.
+    /// The port's own counters, and those of closed sockets.
     counters: KernelCounters,
-    /// What those had counted that were let go, when they were.
+    /// The counters of detached sockets at the time of detaching.
     let_go: KernelCounters,
 }
 
 impl XdpPort {
-    /// Opens `interface`, of the current network namespace, as a port on `umem`: frames are taken
-    /// from it from now on.
+    /// Opens `interface`, of the current network namespace, as a port on `umem`. Reception starts
+    /// at once.
     ///
     /// # Errors
-    /// See [`Error`]; the interface is then as it was.
+    /// See [`Error`]; the interface is then unchanged.
     pub fn open(umem: &mut Umem, interface: &str, setup: &PortConfig) -> Result<XdpPort, Error> {
         if let Some(reason) = setup.mistake() {
             return Err(Error::BadSetup { interface: interface.into(), reason });
@@ -118,7 +120,7 @@ impl XdpPort {
         }
     }
 
-    /// A closed port on no interface yet: the keeper assigns it one.
+    /// Creates a closed port without an interface; its [`PortOpener`] assigns one.
     pub fn vacant(umem: &mut Umem, setup: &PortConfig) -> XdpPort {
         let (frames, lent) = (umem.shared(), umem.add_port());
         let place = PortContext { interface: String::new(), lent, frames, setup: *setup, must_copy: false };
@@ -127,8 +129,8 @@ impl XdpPort {
         port
     }
 
-    /// From now on the port is closed and opened by the keeper that this gives: it lets its sockets
-    /// go.
+    /// Returns the [`PortOpener`] that closes and opens the port from now on. The port detaches its
+    /// sockets instead of closing them.
     pub fn keeper(&mut self) -> PortOpener {
         let dock = SocketHandoff::new();
         self.dock = Some(Arc::clone(&dock));
@@ -136,27 +138,27 @@ impl XdpPort {
         PortOpener::new(self.place.clone(), dock, self.queues() as u32, (self.attachment.take(), binding))
     }
 
-    /// How the XDP program runs.
+    /// Returns the mode of the XDP program.
     pub fn xdp_mode(&self) -> XdpMode {
         self.attachment.as_ref().map_or(XdpMode::Native, Attachment::xdp_mode)
     }
 
-    /// How its frames get to the switch's memory and back.
+    /// Returns how frames reach the switch's memory and leave it.
     pub fn binding(&self) -> PortMode {
         self.sockets.as_ref().map(PortSockets::binding).unwrap_or_default()
     }
 
-    /// VLAN tags that the sender's stack holds out of band are put back into the frames.
+    /// True if VLAN tags that the sender's stack keeps out of band are restored in the frames.
     pub fn vlan_tags_restored(&self) -> bool {
         self.attachment.as_ref().is_some_and(Attachment::vlan_tags_restored)
     }
 
-    /// The interface's name.
+    /// Returns the name of the interface.
     pub fn interface(&self) -> &str {
         &self.place.interface
     }
 
-    /// RX queues, and thus sockets, of the port.
+    /// Returns the RX queues, and thus sockets, of the port.
     pub fn queues(&self) -> usize {
         self.receivers().len()
     }
@@ -183,8 +185,8 @@ impl XdpPort {
         }
     }
 
-    /// Sockets first, then frames for them, the program last: the first frame that comes finds a
-    /// place.
+    /// Opens the sockets first, posts chunks, and attaches the program last, so that the first
+    /// received frame finds a chunk.
     fn bring_up(
         &mut self,
         umem: &mut Umem,
@@ -199,13 +201,13 @@ impl XdpPort {
         Ok(())
     }
 
-    /// Zero-copy sockets are fed by native XDP alone.
+    /// True if the sockets must be opened in copy mode: only native XDP feeds zero-copy sockets.
     fn needs_to_copy(&self) -> bool {
         self.binding().zero_copy && self.xdp_mode() == XdpMode::Generic
     }
 
-    /// Opens it once more, with the kernel copying each frame, as the driver has taken zero-copy
-    /// sockets and no program.
+    /// Opens the port again in copy mode, as the driver has accepted zero-copy sockets but no
+    /// program.
     fn bring_up_to_copy(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
         tracing::warn!(
             interface = self.place.interface,
@@ -241,8 +243,8 @@ impl XdpPort {
         self.check_drops();
     }
 
-    /// Notes what the kernel or the NIC dropped, for want of an empty frame most often, since the
-    /// last check.
+    /// Records what the kernel or the NIC dropped since the last check, most often for lack of a
+    /// posted chunk.
     fn check_drops(&mut self) {
         self.counters.rx_missed_frames += self.dock.as_ref().map_or(0, |dock| dock.take_missed());
         let counters = self.kernel_counters();
@@ -256,7 +258,7 @@ impl XdpPort {
         self.tell_too_long(counters.rx_too_long_frames);
     }
 
-    /// Notes, once a second at most, what came in that is too long for any port: `frames` in all.
+    /// Records, at most once per second, frames that are too long for any port: `frames` in total.
     fn tell_too_long(&mut self, frames: u64) {
         if frames == self.told_too_long || self.next_life_check < self.next_too_long {
             return;
@@ -271,7 +273,8 @@ impl XdpPort {
         self.troubles.push_back(PortFault::Down(errno));
     }
 
-    /// Takes the program off, closes the sockets, removes the qdisc. False if that was done before.
+    /// Detaches the program, closes the sockets, removes the qdisc. Returns false if that was done
+    /// before.
     fn shut(&mut self) -> bool {
         let was_open = self.sockets.is_some() || self.attachment.is_some();
         if let Some(mut attachment) = self.attachment.take()
@@ -300,7 +303,7 @@ impl Port for XdpPort {
             let at = (first + turn) % queues;
             left -= receivers[at].receive(umem, now, left, out);
         }
-        // Another queue comes first next time, lest a busy one take all there is to take.
+        // Another queue comes first next time, so that a busy one does not use the whole budget.
         self.first = (first + 1) % queues.max(1);
     }
 
@@ -440,8 +443,8 @@ impl fmt::Debug for XdpPort {
 }
 
 impl Drop for XdpPort {
-    // What the loop has closed it has asked, too; this is for ports that never came to one, or were no
-    // daemon's.
+    // The loop has already read the counters of sockets that it closed. This is for ports that
+    // never reached a loop, or that do not belong to a daemon.
     fn drop(&mut self) {
         if self.shut() {
             self.place.frames.abandon(Arc::clone(&self.place.lent));

@@ -1,12 +1,12 @@
-//! Closes and opens what a port is made of, on a thread that may wait for the kernel, while the
-//! port's loop goes on.
+//! Opening and closing of a port's sockets on a thread that may wait for the kernel, while the
+//! port's loop continues.
 //!
 //! ```text
-//!   loop                          dock                          this thread
-//!   lets its sockets go ────────▶ left ───────────────────────▶ takes the program off, closes them
-//!   takes the frames back ◀────── what was counted ◀────────────
-//!   posts frames ◀─────────────── ready ◀────────────────────── opens others
-//!                                                               puts the program on, once frames are posted
+//!   loop                          SocketHandoff                 this thread
+//!   detaches its sockets ───────▶ left ───────────────────────▶ detaches the program, closes them
+//!   reclaims the frames ◀──────── counted ◀────────────────────
+//!   posts chunks ◀─────────────── ready ◀────────────────────── opens others
+//!                                                               attaches the program after that
 //! ```
 
 use std::fmt;
@@ -27,12 +27,12 @@ use crate::port::bind_mode::PortMode;
 use crate::port::rx_missed::RxMissed;
 use crate::port::sockets::{PortContext, PortSockets};
 
-/// Where the sockets of a port wait between its loop and the thread that closes and opens them.
+/// The exchange of a port's sockets between its loop and the thread that closes and opens them.
 pub struct SocketHandoff {
     left: ArrayQueue<PortSockets>,
     counted: ArrayQueue<KernelCounters>,
     ready: ArrayQueue<(String, PortSockets)>,
-    /// Frames that the NIC missed, and of which the loop has not heard.
+    /// Frames that the NIC missed and that the loop has not taken into account.
     missed: AtomicU64,
 }
 
@@ -42,30 +42,30 @@ impl SocketHandoff {
         Arc::new(SocketHandoff { left, counted, ready, missed: AtomicU64::new(0) })
     }
 
-    /// The loop has let the port's sockets go: they want to be closed.
+    /// True if the loop has detached the port's sockets and they are not closed yet.
     pub fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// The loop lets its sockets go, where none are that still want to be closed.
+    /// Detaches the loop's sockets, unless others still wait to be closed.
     pub(crate) fn leave(&self, sockets: PortSockets) {
         let room = self.left.push(sockets).is_ok();
         debug_assert!(room, "a port lets go once between being opened twice");
     }
 
-    /// The sockets that are ready, and the interface that they are on.
+    /// Takes the opened sockets and the name of their interface.
     pub(crate) fn take_ready(&self) -> Option<(String, PortSockets)> {
         self.ready.pop()
     }
 
-    /// The NIC has missed so many frames more.
+    /// Adds `frames` frames that the NIC missed.
     pub fn note_missed(&self, frames: u64) {
         if frames > 0 {
             self.missed.fetch_add(frames, Relaxed);
         }
     }
 
-    /// Frames that the NIC missed since this was last asked.
+    /// Takes the number of frames that the NIC missed since the last call.
     pub(crate) fn take_missed(&self) -> u64 {
         if self.missed.load(Relaxed) == 0 { 0 } else { self.missed.swap(0, Relaxed) }
     }
@@ -81,17 +81,17 @@ impl fmt::Debug for SocketHandoff {
     }
 }
 
-/// What closes and opens a port, on one interface or, while the switch has no such port, on none
-/// yet.
+/// The closing and opening of one port, on an interface, or without one while the switch has no
+/// such port.
 pub struct PortOpener {
     place: PortContext,
     dock: Arc<SocketHandoff>,
-    /// RX queues that memory was set aside for.
+    /// The RX queues that memory is set aside for.
     most_queues: u32,
     attachment: Option<Attachment>,
-    /// Of the sockets that were opened last, until they are attached.
+    /// The link and descriptors of the last opened sockets, until the program is attached.
     opened: Option<(Link, Vec<RawFd>)>,
-    /// How they are bound.
+    /// How the sockets are bound.
     binding: PortMode,
     missed: RxMissed,
 }
@@ -109,7 +109,7 @@ impl PortOpener {
         keeper
     }
 
-    /// Looks what the NIC has missed, and tells the loop.
+    /// Reads how many frames the NIC has missed, and reports them to the loop.
     pub fn look(&mut self) {
         if self.attachment.is_none() {
             return;
@@ -120,18 +120,17 @@ impl PortOpener {
         }
     }
 
-    /// Where the loop and this leave sockets to each other.
+    /// Returns the exchange of sockets with the loop.
     pub fn dock(&self) -> Arc<SocketHandoff> {
         Arc::clone(&self.dock)
     }
 
-    /// The interface's name.
+    /// Returns the name of the interface.
     pub fn interface(&self) -> &str {
         &self.place.interface
     }
 
-    /// From now on this is another port, which is closed: on `interface`, for at most so many RX
-    /// queues.
+    /// Assigns another port, which is closed: on `interface`, with at most `most_queues` RX queues.
     pub fn assign(&mut self, interface: String, most_queues: u32, min_posted: u32) {
         self.close();
         (self.place.interface, self.place.must_copy) = (interface, false);
@@ -139,27 +138,27 @@ impl PortOpener {
         self.most_queues = most_queues;
     }
 
-    /// Closes the sockets that the loop has let go, and those that it never took; the loop may then
-    /// take their frames back.
+    /// Closes detached sockets, and opened ones that the loop never took. The loop can reclaim
+    /// their frames afterwards.
     pub fn close(&mut self) {
         self.look();
         self.missed.forget();
-        self.attachment = None; // before the sockets: nothing comes in any more
+        self.attachment = None; // before the sockets: reception ends here
         self.opened = None;
         if let Some((_, unused)) = self.dock.ready.pop() {
             unused.close();
         }
         if let Some(sockets) = self.dock.left.pop() {
-            // There is one port, and its loop takes what was counted before it lets go again.
+            // There is one port, and its loop takes the counters before it detaches again.
             let _ = self.dock.counted.push(sockets.close());
         }
     }
 
-    /// Opens sockets on the interface of this name that there is now. They are for the loop to
-    /// take, and hold no frames until then; so nothing comes in yet.
+    /// Opens sockets on the interface that has this name now, for the loop to take. Nothing is
+    /// received yet, as they hold no chunks until then.
     ///
     /// # Errors
-    /// As those of [`crate::XdpPort::open`]; the interface is then as it was.
+    /// As those of [`crate::XdpPort::open`]; the interface is then unchanged.
     pub fn open(&mut self) -> Result<(), Error> {
         let interface = &self.place.interface;
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
@@ -180,12 +179,12 @@ impl PortOpener {
         Ok(())
     }
 
-    /// Lets frames in: the loop has taken the sockets that were opened, and posted frames. The
-    /// descriptors that become readable when one comes in.
+    /// Attaches the program and so starts reception: the loop has taken the opened sockets and
+    /// posted chunks. Returns the descriptors that become readable when a frame is received.
     ///
     /// # Errors
-    /// The program cannot be put on the interface; nothing comes in, and the loop should let the
-    /// sockets go.
+    /// The program cannot be attached to the interface. Nothing is received, and the loop should
+    /// detach the sockets.
     pub fn attach(&mut self) -> Result<Vec<RawFd>, Error> {
         let Some((link, fds)) = self.opened.take() else { return Ok(Vec::new()) };
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
@@ -193,7 +192,7 @@ impl PortOpener {
         let attachment = Attachment::put_on(interface, &link, route, (&fds, &self.place))?;
         if self.binding.zero_copy && attachment.xdp_mode() == XdpMode::Generic {
             let error = Error::NoNativeXdp { interface: interface.clone() };
-            self.place.must_copy = true; // when it is opened next
+            self.place.must_copy = true; // for the next opening
             return Err(error);
         }
         self.attachment = Some(attachment);
@@ -201,17 +200,17 @@ impl PortOpener {
         Ok(fds)
     }
 
-    /// How the XDP program runs.
+    /// Returns the mode of the XDP program.
     pub fn xdp_mode(&self) -> XdpMode {
         self.attachment.as_ref().map_or(XdpMode::Native, Attachment::xdp_mode)
     }
 
-    /// How frames get to the switch's memory and back.
+    /// Returns how frames reach the switch's memory and leave it.
     pub fn binding(&self) -> PortMode {
         self.binding
     }
 
-    /// VLAN tags that the sender's stack holds out of band are put back into the frames.
+    /// True if VLAN tags that the sender's stack keeps out of band are restored in the frames.
     pub fn vlan_tags_restored(&self) -> bool {
         self.attachment.as_ref().is_some_and(Attachment::vlan_tags_restored)
     }

@@ -1,6 +1,6 @@
-//! The receiving half of a socket: the fill ring, into which frames are posted, and the RX ring,
-//! out of which they come. Both are of the switch's memory, or of the port's own, out of which what
-//! came in is copied ([`crate::umem::bounce_buffer`]).
+//! The receiving half of a socket: the fill ring, into which chunks are posted, and the RX ring
+//! with the received frames. Chunks of both belong to the switch's memory, or to the port's own
+//! UMEM, from which received frames are copied ([`crate::umem::bounce_buffer`]).
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -19,26 +19,27 @@ use crate::umem::chains::MAX_CHUNKS;
 use crate::umem::register::FILL_RING;
 use crate::umem::ring_ownership::RingOwnership;
 
-/// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before
-/// that is taken.
+/// Entries of each RX ring: it holds what a full fill ring delivers, while as much again is posted
+/// before that is taken.
 pub(crate) const RX_RING: u32 = 2 * FILL_RING;
-/// Descriptors that go through a ring at once.
+/// Descriptors per access to a ring.
 pub(crate) const BATCH: usize = 256;
 
-/// Frames that are taken at a time although memory has no replacement for them. Waiting for memory
-/// alone could be in vain: what frees it may be the XON among these very frames.
+/// Frames taken at a time even if memory has no chunk to replace them. Otherwise the port could
+/// wait indefinitely: the XON that would free memory may be among these very frames.
 const TRICKLE: usize = 32;
-/// One queue posts at most this part of the memory, so that others, and the user, have theirs.
+/// One queue posts at most this part of the memory (as a divisor), which leaves memory to other
+/// queues and to the user.
 const MEMORY_PART: usize = 8;
 
-/// The chunks of a frame that have come so far.
+/// The chunks received so far of a multi-buffer frame.
 struct Partial {
-    /// The first of them.
+    /// The first [`MAX_CHUNKS`] of them.
     chunks: [FrameDesc; MAX_CHUNKS],
-    /// How many have come: more than there is room for, if the frame is too long.
+    /// The number of chunks received, which exceeds [`MAX_CHUNKS`] if the frame is too long.
     count: usize,
     bytes: usize,
-    /// One that is not the last is not full: no such frame can be put together.
+    /// A chunk other than the last is not full. Such a frame cannot be assembled.
     has_gap: bool,
 }
 
@@ -53,30 +54,30 @@ pub(crate) struct Receiver {
     rx: RxQueue,
     fill: FillQueue,
     mode: Mode,
-    /// What it posts, if that is not of the switch's memory.
+    /// The chunks to post, unless they belong to the switch's memory.
     own: Option<BounceBuffers>,
     lent: Arc<RingOwnership>,
     policy: FillPolicy,
-    /// Chunks in the fill ring, in the RX ring, and between the two, and those of a frame that has
-    /// not come whole yet.
+    /// Chunks in the fill ring, in the RX ring and between the two, and chunks of a partially
+    /// received frame.
     held: usize,
     /// Frames that the last call left in the RX ring.
     waiting: u32,
-    /// Received frames that were not posted.
+    /// Received chunks that were not posted.
     stray: u64,
-    /// The frame of several chunks of which the last has not come yet. They are still held, and the
-    /// RX ring's.
+    /// The multi-buffer frame whose last chunk has not been received. Its chunks still count as
+    /// held by the RX ring.
     partial: Partial,
-    /// Received frames longer than any that a port takes in, and the length of the longest since it
-    /// was last asked for.
+    /// Received frames longer than any that a port accepts.
     too_long: u64,
+    /// The length of the longest of these since the last report.
     longest_bytes: u32,
     batch: Box<[FrameDesc; BATCH]>,
 }
 
 impl Receiver {
-    /// The fewest and the most frames that one queue may hold posted, of a memory of `frames`,
-    /// where the user wants `setup`.
+    /// Returns the minimum and maximum number of posted chunks of one queue, for a memory of
+    /// `frames` frames and the settings `setup`.
     pub(crate) fn bounds(frames: usize, setup: &PortConfig) -> (u32, u32) {
         let part = ((frames / MEMORY_PART) as u32).max(1);
         let most =
@@ -84,8 +85,8 @@ impl Receiver {
         (setup.min_posted, most)
     }
 
-    /// The receiving half of a socket, which holds nothing yet and keeps at least and at most so
-    /// many posted; these are `lent`.
+    /// Creates the receiving half of a socket, which holds no chunk yet and keeps between `least`
+    /// and `most` posted. `lent` records their ownership.
     pub(crate) fn new(
         (rx, fill): (RxQueue, FillQueue),
         own: Option<BounceBuffers>,
@@ -110,7 +111,7 @@ impl Receiver {
         }
     }
 
-    /// It keeps so many posted from now on, at least and at most.
+    /// Sets the minimum and maximum number of posted chunks.
     pub(crate) fn set_bounds(&mut self, (least, most): (u32, u32)) {
         self.policy.set_bounds(least, most);
     }
@@ -123,19 +124,21 @@ impl Receiver {
         self.rx.fd().as_raw_fd()
     }
 
-    /// Chunks of the switch's memory in the fill ring, in the RX ring, and between the two.
+    /// Returns the chunks of the switch's memory in the fill ring, in the RX ring, and between the
+    /// two.
     pub(crate) fn held(&self) -> usize {
-        // Of a memory of its own, those of the switch's that the first chunks of a frame were copied into.
+        // With a UMEM of its own, only the chunks of the switch's memory into which the first
+        // chunks of a partial frame were copied.
         if self.own.is_some() { self.partial.count.min(MAX_CHUNKS) } else { self.held }
     }
 
-    /// Posts the frames that the policy wants, before any has come.
+    /// Posts the chunks that the policy requires initially.
     pub(crate) fn post_first(&mut self, umem: &mut Umem) {
         self.post(umem, 0);
     }
 
-    /// Posts frames by need, then takes at most `max` received ones, appended to `out`. Returns how
-    /// many; a frame of several chunks counts as so many, here and in all that is about rings.
+    /// Posts chunks as needed, then takes at most `max` received frames, appended to `out`. Returns
+    /// how many. A multi-buffer frame counts once per chunk, as in everything about rings.
     pub(crate) fn receive(
         &mut self,
         umem: &mut Umem,
@@ -146,7 +149,7 @@ impl Receiver {
         let waiting = self.rx.nb_avail_exact();
         let (posted, memory_short) = self.post(umem, waiting as usize);
         let may_take = match &self.own {
-            Some(_) => max.min(umem.free_frames()), // the rest has a place to wait, the RX ring
+            Some(_) => max.min(umem.free_frames()), // the rest waits in the RX ring
             None if memory_short => max.min(posted.max(TRICKLE)),
             None => max,
         };
@@ -156,8 +159,8 @@ impl Receiver {
         taken
     }
 
-    /// Takes out of the RX ring all that is in it, for its socket is to be closed. How many frames
-    /// these are; their chunks stay the ring's.
+    /// Empties the RX ring of a socket that is about to be closed. Returns the number of frames;
+    /// their chunks still count as held by the ring.
     pub(crate) fn count_in_ring(&mut self) -> u64 {
         let mut frames = 0;
         loop {
@@ -170,33 +173,34 @@ impl Receiver {
         }
     }
 
-    /// Frames longer than any that a port takes in: put back, and counted here.
+    /// Returns the number of received frames longer than any that a port accepts. Their chunks were
+    /// returned to memory.
     pub(crate) fn too_long(&self) -> u64 {
         self.too_long
     }
 
-    /// The length of the longest of them since this was last asked; 0 if there were none.
+    /// Takes the length of the longest of these frames since the last call; 0 if there were none.
     pub(crate) fn take_longest(&mut self) -> u32 {
         std::mem::take(&mut self.longest_bytes)
     }
 
-    /// Frames that the last call of `receive` left in the RX ring.
+    /// Returns the frames that the last call of `receive` left in the RX ring.
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting
     }
 
-    /// Received frames that the port had not posted: ignored, and counted here.
+    /// Returns the number of received frames that the port had not posted. They are ignored.
     pub(crate) fn stray(&self) -> u64 {
         self.stray
     }
 
-    /// Posts frames until the kernel has as many empty ones as the policy wants, given that
-    /// `waiting` of those held are full. Returns how many it posted, and whether memory was
+    /// Posts chunks until the kernel has as many empty ones as the policy requires, given that
+    /// `waiting` of the held ones are full. Returns how many it posted, and whether memory was
     /// short.
     fn post(&mut self, umem: &mut Umem, waiting: usize) -> (usize, bool) {
         let empty = self.held - waiting;
         let want = (self.policy.target() as usize).saturating_sub(empty).min(RX_RING as usize - self.held);
-        // The kernel publishes received frames a moment before it gives back their places in the fill ring.
+        // The kernel publishes received frames a moment before it releases their fill ring entries.
         let want = want.min(self.fill.nb_free(want as u32) as usize);
         let mut posted = 0;
         while posted < want {
@@ -205,8 +209,8 @@ impl Receiver {
                 Some(own) => own.take_for_fill(&mut self.batch[..room]),
                 None => umem.take_for_fill(&self.lent, &mut self.batch[..room]),
             };
-            // SAFETY: the descriptors are of the socket's UMEM, their frames were free until now, and there
-            // is room for them.
+            // SAFETY: the descriptors belong to the socket's UMEM, their chunks were free until
+            // now, and there is room for them.
             let produced = unsafe { self.fill.produce(&self.batch[..taken]) };
             debug_assert_eq!(produced, taken, "the fill ring had no room");
             posted += taken;
@@ -216,12 +220,12 @@ impl Receiver {
         }
         self.held += posted;
         if self.mode.zero_copy && self.held > waiting && self.fill.needs_wakeup() {
-            wake_receiver(self.fd()); // it found nothing posted, and does not look again by itself
+            wake_receiver(self.fd()); // with an empty fill ring, it does not check again by itself
         }
         (posted, posted < want)
     }
 
-    /// Takes `count` frames, which are there, from the RX ring.
+    /// Takes `count` available frames from the RX ring.
     fn take(&mut self, umem: &mut Umem, count: usize, out: &mut Vec<RxDesc>) -> usize {
         let mut taken = 0;
         while taken < count {
@@ -257,7 +261,7 @@ impl Receiver {
         taken
     }
 
-    /// One more chunk of a frame that has several; with the last of them the frame is taken.
+    /// Adds a chunk to a multi-buffer frame. The last chunk completes the frame.
     #[cold]
     fn take_part(&mut self, umem: &mut Umem, desc: FrameDesc, out: &mut Vec<RxDesc>) {
         let is_last = !desc.has_more_frames();
@@ -276,7 +280,7 @@ impl Receiver {
         }
     }
 
-    /// A frame of several chunks, of which all have come.
+    /// Takes a multi-buffer frame of which all chunks have been received.
     fn take_whole(&mut self, umem: &mut Umem, partial: Partial, out: &mut Vec<RxDesc>) {
         let Partial { chunks, count, bytes, has_gap } = partial;
         let chunks = &chunks[..count.min(MAX_CHUNKS)];

@@ -1,28 +1,28 @@
-//! Frames that a NIC missed: it had no empty frame to put them in and no more room of its own, so
-//! the kernel never saw them.
+//! Frames that a NIC missed: it had no posted chunk for them and no more room of its own, so the
+//! kernel never saw them.
 //!
-//! Rule: it is what the interface counts as `rx_missed_errors` and `rx_fifo_errors` (of which
-//! drivers use the one or the other), by how much that rises while a port is open on it. A driver
-//! may have to ask its device, which takes time: so a thread asks that may wait
-//! ([`crate::PortOpener`]), and the port's loop takes what is new.
-//! Source: docs/kernel-behavior.md, "Zero-copy"; linux/if_link.h, `struct rtnl_link_stats64`.
+//! Rule: the count is the increase of the interface's `rx_missed_errors` and `rx_fifo_errors` (a
+//! driver uses one or the other) while a port is open on it. A driver may have to query its device,
+//! which takes time. So a thread that may wait reads the counters ([`crate::PortOpener`]), and the
+//! port's loop takes the increase. Source: docs/kernel-behavior.md, "Zero-copy"; linux/if_link.h,
+//! `struct rtnl_link_stats64`.
 
-/// How far the count of an interface had come when it was last looked at.
+/// The missed-frame counter of an interface at the last check.
 #[derive(Debug, Default)]
 pub(crate) struct RxMissed {
-    /// The interface's index, and its count.
+    /// The interface's index and its counter.
     last: Option<(i32, u64)>,
 }
 
 impl RxMissed {
-    /// The count of interface `index` is `frames` now: by how much it has risen. By nothing, as far
-    /// as anyone knows, if it is looked at for the first time or was set back.
+    /// Records that the counter of interface `index` is `frames` now, and returns the increase. The
+    /// increase is 0 on the first check, or if the counter was reset.
     pub(crate) fn rise(&mut self, index: i32, frames: u64) -> u64 {
         let before = self.last.replace((index, frames)).filter(|(last, _)| *last == index);
         before.map_or(0, |(_, before)| frames.saturating_sub(before))
     }
 
-    /// What rises from now on is not the port's: it is closed.
+    /// Resets the state when the port closes: later increases do not belong to it.
     pub(crate) fn forget(&mut self) {
         self.last = None;
     }

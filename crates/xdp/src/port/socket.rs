@@ -1,5 +1,5 @@
-//! AF_XDP sockets: opening one, and the calls on its descriptor that xsk-rs does not make, or makes
-//! without telling the error.
+//! AF_XDP sockets: opening one, and the system calls that xsk-rs does not make or whose errors it
+//! does not return.
 //!
 //! Source: `linux/if_xdp.h`, `net/xdp/xsk.c`.
 
@@ -20,7 +20,7 @@ use crate::umem::register::{os_error, socket_config};
 const SOL_XDP: i32 = 283;
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// The four rings of a socket, which is closed with the last of them.
+/// The four rings of a socket. The socket closes when the last of them is dropped.
 pub(crate) struct Rings {
     pub(crate) rx: RxQueue,
     pub(crate) fill: FillQueue,
@@ -28,12 +28,12 @@ pub(crate) struct Rings {
     pub(crate) completion: CompQueue,
 }
 
-/// How long a queue that is busy is given: the kernel takes a queue from a closed socket a moment
+/// How long a busy queue is retried: the kernel releases the queue of a closed socket a moment
 /// after the close.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Binds a socket on `umem`, with rings of these sizes, to `queue` of `interface`; in this mode, if
-/// it is the first there.
+/// Binds a socket on `umem`, with rings of these sizes, to `queue` of `interface`. The mode applies
+/// to the first socket on the UMEM.
 pub(crate) fn open(
     umem: &xsk_rs::Umem,
     mode: Mode,
@@ -58,33 +58,33 @@ pub(crate) fn open(
         }
         std::thread::sleep(Duration::from_millis(1));
     };
-    // Without rings of its own it shares those of another socket of this memory on the same queue.
+    // Without its own rings, it shares those of another socket of this memory on the same queue.
     let (fill, completion) = rings.ok_or_else(busy)?;
-    // SAFETY: plain fcntl on a descriptor that is ours.
+    // SAFETY: plain fcntl on a descriptor that this function owns.
     unsafe { libc::fcntl(tx.fd().as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     Ok(Rings { rx, fill, tx, completion })
 }
 
-/// Lets one `sendto` handle up to `frames` descriptors (at most the size of the TX ring); kernel
+/// Lets one `sendto` process up to `frames` descriptors (at most the size of the TX ring); kernel
 /// 6.17.
 pub(crate) fn set_send_budget(fd: RawFd, frames: u32) -> io::Result<()> {
     set_option(fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, frames)
 }
 
-/// Bounds the kernel's copies of frames that are on their way, in bytes of its own accounting.
+/// Bounds the kernel's copies of frames in flight, in bytes of its own accounting.
 pub(crate) fn set_send_buffer(fd: RawFd, bytes: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
 }
 
 fn set_option(fd: RawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
     let len = size_of::<u32>() as libc::socklen_t;
-    // SAFETY: the value is a u32 and the length says so.
+    // SAFETY: the value is a u32 and the length matches.
     let failed = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes the kernel send what is in the TX ring, up to the budget, or wakes the driver that does;
-/// or says the error number.
+/// Makes the kernel send what is in the TX ring, up to the budget, or wakes the driver that sends.
+/// Returns the error number on failure.
 #[inline]
 pub(crate) fn send(fd: RawFd) -> Result<(), i32> {
     // SAFETY: no buffer and no address are passed.
@@ -92,8 +92,8 @@ pub(crate) fn send(fd: RawFd) -> Result<(), i32> {
     if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) }
 }
 
-/// Wakes the driver that receives, so that it sees what was posted. Should it be down, that is told
-/// elsewhere ([`take_error`]).
+/// Wakes the receiving driver, so that it sees the posted chunks. [`take_error`] reports an
+/// interface that is down.
 #[cold]
 pub(crate) fn wake_receiver(fd: RawFd) {
     let nowhere = std::ptr::null_mut();
@@ -101,28 +101,28 @@ pub(crate) fn wake_receiver(fd: RawFd) {
     unsafe { libc::recvfrom(fd, nowhere, 0, libc::MSG_DONTWAIT, std::ptr::null_mut(), std::ptr::null_mut()) };
 }
 
-/// Takes the error that the kernel left on the socket, 0 if none: ENETDOWN once the interface is
-/// gone. Unlike poll(), this sends nothing.
+/// Takes the error that the kernel left on the socket, 0 if none: ENETDOWN if the interface has
+/// disappeared. Unlike poll(), this sends nothing.
 pub(crate) fn take_error(fd: RawFd) -> i32 {
     let mut error = 0i32;
     let mut len = size_of::<i32>() as libc::socklen_t;
     let (value, value_len) = ((&raw mut error).cast(), &raw mut len);
-    // SAFETY: the buffer is an i32 and the length says so.
+    // SAFETY: the buffer is an i32 and the length matches.
     let failed = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, value, value_len) } != 0;
     if failed { libc::EBADF } else { error }
 }
 
-/// Adds what the kernel counted on a socket to `counters`.
+/// Adds the kernel's counters of a socket to `counters`.
 pub(crate) fn add_statistics(fd: &Fd, mode: Mode, counters: &mut KernelCounters) {
     let Ok(statistics) = fd.xdp_statistics() else { return };
     let (dropped, empty) = (statistics.rx_dropped(), statistics.rx_fill_ring_empty_descs());
     if mode.zero_copy {
-        // A driver that found the fill ring empty has other frames to receive into, often enough: that is
-        // no loss.
+        // A driver that found the fill ring empty mostly has other buffers to receive into, so that
+        // is no loss.
         counters.rx_dropped_frames += dropped;
     } else if mode.most_chunks > 1 {
-        // No frame is too long for the socket, so all that was dropped found too few chunks, and not always
-        // none.
+        // No frame is too long for the socket, so all dropped frames found too few chunks, not
+        // necessarily none.
         counters.rx_fill_ring_empty_frames += dropped.max(empty);
     } else {
         // A frame that found the fill ring empty is counted in both.

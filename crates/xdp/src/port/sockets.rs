@@ -1,10 +1,10 @@
-//! What a port is made of: an AF_XDP socket for each RX queue, with its rings. They may go from one
-//! thread to another, since opening and closing them takes the kernel tens of milliseconds, for
-//! which no loop can stand still.
+//! The sockets of a port: an AF_XDP socket per RX queue, with its rings. They can move between
+//! threads, since the kernel takes tens of milliseconds to open and close them, for which no loop
+//! may stall.
 //!
-//! Frames leave by the first queue's socket only, which keeps them in order. Zero-copy sockets are
-//! on a memory of their own ([`crate::umem::bounce_buffer`]), which goes with them: what a driver
-//! that has not let go yet still writes is in nobody's way.
+//! Frames are sent on the first queue's socket only, which keeps them in order. Zero-copy sockets
+//! have a UMEM of their own ([`crate::umem::bounce_buffer`]), which closes with them: a driver that
+//! still writes to it after the close does no harm.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -23,39 +23,39 @@ use crate::umem::area::{Frames, LINK_BYTES};
 use crate::umem::bounce_buffer::BounceUmem;
 use crate::umem::ring_ownership::RingOwnership;
 
-/// Entries of the TX ring of the sockets that only receive; none is ever used.
+/// Entries of the TX ring of sockets that only receive; none is ever used.
 const IDLE_TX_RING: u32 = 64;
-/// Frames that a `sendto` handles unless told otherwise (`TX_BATCH_SIZE`).
+/// Frames that a `sendto` processes by default (`TX_BATCH_SIZE`).
 const DEFAULT_TX_BUDGET: u32 = 32;
-/// Send buffer on a veth: 170 small frames on their way, so that they never fill the peer's ring of
+/// Send buffer on a veth: 170 small frames in flight, so that they never fill the peer's ring of
 /// 256.
 const VETH_SEND_BUFFER_BYTES: u32 = 65_536;
 
-/// The sockets of a port.
+/// The receiving sockets and the sending socket of an open port.
 pub(crate) struct PortSockets {
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) sender: Sender,
     mode: Mode,
-    /// They are on a memory of their own.
+    /// The sockets have a UMEM of their own.
     own_memory: bool,
 }
 
-/// What sockets are opened with, on whatever thread.
+/// The parameters of opening a port's sockets, on any thread.
 #[derive(Clone)]
 pub(crate) struct PortContext {
     pub(crate) interface: String,
-    /// What its rings hold.
+    /// The ownership of the chunks in the port's rings.
     pub(crate) lent: Arc<RingOwnership>,
     pub(crate) frames: Arc<Frames>,
     pub(crate) setup: PortConfig,
-    /// Zero-copy sockets could be had on this interface, and were of no use: the kernel copies.
+    /// Zero-copy sockets could be opened on this interface but not be fed: the kernel must copy.
     pub(crate) must_copy: bool,
 }
 
 impl PortContext {
-    /// Opens `queues` sockets, in the best mode that there is. They hold no frames yet.
+    /// Opens `queues` sockets, in the best available mode. They hold no chunks yet.
     pub(crate) fn open(&self, link: &Link, queues: u32) -> Result<PortSockets, Error> {
-        let segments = zero_copy_segments(link.index).unwrap_or(0); // an error: a kernel that cannot say so
+        let segments = zero_copy_segments(link.index).unwrap_or(0); // error: no such query
         let frames = &self.frames;
         let needed = chunks_of(link.mtu as usize + LINK_BYTES, frames.chunk_bytes());
         let wanted = if self.must_copy { ZeroCopy::Off } else { self.setup.zero_copy };
@@ -73,7 +73,7 @@ impl PortContext {
         self.open_in(copy, wanted == ZeroCopy::Emulate, link, queues)
     }
 
-    /// Opens them in this mode, on the switch's memory or on one of their own.
+    /// Opens the sockets in this mode, on the switch's memory or on a UMEM of their own.
     fn open_in(&self, mode: Mode, own_memory: bool, link: &Link, queues: u32) -> Result<PortSockets, Error> {
         let (frames, queues) = (&self.frames, queues as usize);
         let tx_ring = self.setup.tx_ring as usize;
@@ -99,11 +99,11 @@ impl PortContext {
         Ok(PortSockets { receivers, sender, mode, own_memory })
     }
 
-    /// Bounds what is with the kernel. How many frames one `sendto` handles.
+    /// Bounds the frames in flight in the kernel. Returns how many frames one `sendto` processes.
     fn set_up_sending(&self, tx: &TxQueue, kind: &str, mode: Mode) -> Result<u32, Error> {
         let mut budget = self.setup.tx_budget;
         if mode.zero_copy {
-            return Ok(budget); // neither is asked there
+            return Ok(budget); // neither applies there
         }
         let fd = tx.fd().as_raw_fd();
         if let Err(error) = socket::set_send_budget(fd, budget) {
@@ -120,12 +120,12 @@ impl PortContext {
 }
 
 impl PortSockets {
-    /// The descriptors, by RX queue.
+    /// Returns the descriptors, by RX queue.
     pub(crate) fn fds(&self) -> Vec<RawFd> {
         self.receivers.iter().map(Receiver::fd).collect()
     }
 
-    /// Adds what the kernel counted on the sockets so far.
+    /// Adds the kernel's counters of the sockets so far.
     pub(crate) fn add_counters(&self, counters: &mut KernelCounters) {
         for receiver in &self.receivers {
             add_statistics(receiver.socket(), self.mode, counters);
@@ -135,18 +135,19 @@ impl PortSockets {
         counters.tx_stray_frames += self.sender.stray();
     }
 
-    /// Frames of the switch's memory in all rings; those of several chunks count as so many.
+    /// Returns the frames of the switch's memory in all rings; a multi-buffer frame counts once per
+    /// chunk.
     pub(crate) fn frames_held(&self) -> usize {
         self.receivers.iter().map(Receiver::held).sum::<usize>() + self.sender.outstanding()
     }
 
-    /// How their frames get to the switch's memory and back.
+    /// Returns how frames reach the switch's memory and leave it.
     pub(crate) fn binding(&self) -> PortMode {
         PortMode { zero_copy: self.mode.zero_copy, own_memory: self.own_memory }
     }
 
-    /// Closes the sockets, of which the program has been taken off, so that nothing more comes in.
-    /// What was counted on them; frames that nobody has taken are among it.
+    /// Closes the sockets, whose program has been detached, so that nothing more is received.
+    /// Returns their counters, which include frames that were never taken.
     pub(crate) fn close(mut self) -> KernelCounters {
         let mut counters = KernelCounters::default();
         self.add_counters(&mut counters);
@@ -155,6 +156,6 @@ impl PortSockets {
     }
 }
 
-/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in:
-/// memory has so many for each.
+/// The maximum number of frames that the rings of one RX queue hold, beyond those that the user
+/// passes in. The memory has this number for each queue.
 pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;

@@ -1,15 +1,16 @@
 //! The sending half of a port's first socket: the TX ring, the completion ring, and the `sendto`
 //! that makes the kernel send.
 //!
-//! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has asked
-//! for that, and loses nothing. What the errors mean in copy mode (docs/kernel-behavior.md, "Errors
-//! of sendto"):
+//! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has
+//! requested that, and loses nothing. The errors in copy mode mean (docs/kernel-behavior.md,
+//! "Errors of sendto"):
 //!
 //! ```text
-//! EAGAIN          budget used, or no room in the completion ring, the send buffer, the peer's ring   frames stay
-//! ENOBUFS         no memory for the kernel's copy                                                    frames stay
-//! EBUSY           the interface refused the frame                                                    one frame lost (`losses.rs`)
-//! ENETDOWN ENXIO  the interface is down or gone                                                      frames stay
+//! EAGAIN          budget used, or no room in the completion ring,
+//!                 the send buffer, the peer's ring                   frames stay
+//! ENOBUFS         no memory for the kernel's copy                    frames stay
+//! EBUSY           the interface refused the frame                    one frame lost (`tx_loss.rs`)
+//! ENETDOWN ENXIO  the interface is down or does not exist            frames stay
 //! ```
 
 use std::os::fd::{AsRawFd, RawFd};
@@ -27,37 +28,37 @@ use crate::umem::bounce_buffer::BounceBuffers;
 use crate::umem::chains::MAX_CHUNKS;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
-/// What a port sends through.
+/// The TX ring of a port and its accounting.
 pub(crate) struct Sender {
     tx: TxQueue,
     completion: CompQueue,
     mode: Mode,
-    /// What it sends, if that is not of the switch's memory.
+    /// The chunks to send from, unless they belong to the switch's memory.
     own: Option<BounceBuffers>,
     frames: Arc<Frames>,
     lent: Arc<RingOwnership>,
     /// Entries of the TX ring.
     ring: usize,
-    /// The most entries that a frame takes.
+    /// The largest number of entries of a frame.
     entries_of_a_frame: usize,
-    /// Entries that one `sendto` handles.
+    /// Entries that one `sendto` processes.
     budget: usize,
-    /// Free entries of the TX ring, as last seen.
+    /// Free entries of the TX ring, as last read.
     ring_free: usize,
     /// Entries transmitted and not yet completed: chunks of frames.
     outstanding: usize,
-    /// Completions of what was not outstanding.
+    /// Completions of chunks that were not outstanding.
     stray: u64,
-    /// Which frame each entry of the TX ring was of, and which frames were lost.
+    /// The frame of each entry of the TX ring, and the lost frames.
     losses: TxLossTracker,
-    /// Chunks of frames that lie in more than the socket sends, not given back yet.
+    /// Chunks of frames that have more chunks than the socket sends, not returned yet.
     unsent: Vec<u32>,
     batch: Box<[FrameDesc; BATCH]>,
 }
 
 impl Sender {
-    /// The sending half of a socket, whose `sendto` handles `budget` descriptors; what it sends is
-    /// `lent`.
+    /// Creates the sending half of a socket, whose `sendto` processes `budget` descriptors. `lent`
+    /// records the ownership of the chunks.
     pub(crate) fn new(
         (tx, completion): (TxQueue, CompQueue),
         own: Option<BounceBuffers>,
@@ -89,19 +90,19 @@ impl Sender {
         self.tx.fd().as_raw_fd()
     }
 
-    /// Frames that fit, if each is of the longest: into the TX ring, and, since the completion ring
-    /// is as large, back out. What the kernel has seen of a frame that it then puts back is
-    /// read once more, so no entry of it is free before it has completed.
+    /// Returns the number of frames that fit, if each has the maximum length, into the TX ring and,
+    /// since the completion ring is as large, out of it. The kernel reads an entry again after it
+    /// has put the frame back, so an entry is not free before its frame has completed.
     pub(crate) fn room(&self) -> usize {
         self.ring_free.min(self.ring.saturating_sub(self.outstanding)) / self.entries_of_a_frame
     }
 
-    /// Chunks of frames transmitted and not yet completed.
+    /// Returns the chunks of frames transmitted and not yet completed.
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// Completions of frames that were not outstanding: ignored, and counted here.
+    /// Returns the number of completions of frames that were not outstanding. They are ignored.
     pub(crate) fn stray(&self) -> u64 {
         self.stray
     }
@@ -138,15 +139,15 @@ impl Sender {
         if let Some(own) = &mut self.own {
             self.batch[..count].iter_mut().for_each(|desc| *desc = own.take_out(desc, &self.frames));
         }
-        // SAFETY: the descriptors are of the socket's UMEM, and their frames were given to us, or were free
-        // until now.
+        // SAFETY: the descriptors belong to the socket's UMEM, and the caller owned their frames,
+        // or they were free until now.
         let produced = unsafe { self.tx.produce(&self.batch[..count]) };
         assert_eq!(produced, count, "more frames than the TX ring had room for");
         self.ring_free -= count;
         self.outstanding += count;
     }
 
-    /// A frame that lies in more chunks than the driver takes: it counts as lost, and completes.
+    /// Rejects a frame with more chunks than the driver accepts: it counts as lost, and completes.
     #[cold]
     fn refuse(&mut self, index: usize, len: usize) {
         let mut chunks = [FrameDesc::default(); MAX_CHUNKS];
@@ -157,19 +158,19 @@ impl Sender {
         self.losses.note_lost(index);
     }
 
-    /// Sees to it that what is in the TX ring is sent. The error that says the interface is down or
-    /// gone, if that is so.
+    /// Makes the kernel send what is in the TX ring. Returns the error if the interface is down or
+    /// does not exist.
     pub(crate) fn kick(&mut self, counters: &mut KernelCounters) -> Option<i32> {
         if self.mode.zero_copy { self.wake(counters) } else { self.send_all(counters) }
     }
 
-    /// Wakes the driver, if it has asked for that.
+    /// Wakes the driver, if it has requested that.
     fn wake(&mut self, counters: &mut KernelCounters) -> Option<i32> {
         if self.outstanding > 0 && self.tx.needs_wakeup() {
             counters.tx_kicks += 1;
             match send(self.fd()) {
-                // No carrier, or a device that begins again: who watches the interface knows whether it is
-                // down.
+                // No carrier, or a device that restarts. The link monitor decides whether the
+                // interface is down.
                 Err(libc::ENETDOWN) => counters.tx_down += 1,
                 Err(errno) if is_down(errno) => {
                     counters.tx_down += 1;
@@ -182,7 +183,7 @@ impl Sender {
         None
     }
 
-    /// Calls `sendto` until the TX ring is empty or another call would do no good.
+    /// Calls `sendto` until the TX ring is empty or another call would not help.
     fn send_all(&mut self, counters: &mut KernelCounters) -> Option<i32> {
         let mut waiting = self.waiting();
         // Every call but the last takes at least one entry, so this is a bound, not a goal.
@@ -201,7 +202,7 @@ impl Sender {
                 Err(libc::EAGAIN) => {
                     counters.tx_again += 1;
                     if before - waiting < self.budget {
-                        break; // no room further on: it was not the budget that ended the call
+                        break; // no room downstream: the budget did not end the call
                     }
                 }
                 Err(libc::EBUSY) => counters.tx_busy += 1,
@@ -218,8 +219,8 @@ impl Sender {
         None
     }
 
-    /// Takes the frames that the kernel is done with: those that it lost are for
-    /// [`Sender::take_lost`].
+    /// Takes the frames that the kernel has completed, except those that it lost, which
+    /// [`Sender::take_lost`] returns.
     pub(crate) fn complete(&mut self, out: &mut Vec<FrameId>) {
         let before = out.len();
         for index in self.unsent.drain(..) {
@@ -252,16 +253,16 @@ impl Sender {
                 break;
             }
         }
-        self.waiting(); // a lost frame may have completed before its place in the TX ring was seen to be free
+        self.waiting(); // a lost frame may complete before its TX ring entry is seen free
         self.losses.part(before, out);
     }
 
-    /// Frames that the kernel took and lost, and is done with.
+    /// Takes the frames that the kernel took, lost and completed.
     pub(crate) fn take_lost(&mut self, out: &mut Vec<FrameId>) {
         self.losses.take(out);
     }
 
-    /// Looks how many entries of the TX ring wait for the kernel.
+    /// Returns how many entries of the TX ring wait for the kernel.
     fn waiting(&mut self) -> usize {
         self.ring_free = self.tx.nb_free_exact() as usize;
         self.ring - self.ring_free

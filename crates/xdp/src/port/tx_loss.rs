@@ -1,39 +1,41 @@
-//! Which frames a `sendto` has lost.
+//! Attribution of losses: which frames a `sendto` has lost.
 //!
-//! Rule: the kernel takes entries out of the TX ring in their order, and a call that says EBUSY
-//! ends with the frame that it lost: that one is the last that it took. How far it has come the
-//! ring says after the call, with 6.18. Where it has said nothing new, the lost one is taken for
-//! the first that was there: with 6.12 and 6.1, which say it late, that is a guess among the frames
-//! of the ring, though their number is right. A lost frame completes like others, and is kept apart
-//! from them then. Source: docs/kernel-behavior.md, "Which frame was lost".
+//! Rule: the kernel takes entries from the TX ring in their order, and a call that returns EBUSY
+//! ends with the frame that it lost, so that frame is the last one taken. The ring reports the
+//! kernel's progress after the call, with 6.18. If it reports no progress, the lost frame is
+//! assumed to be the first one in the ring. With 6.12 and 6.1, which report late, that is a guess
+//! among the frames of the ring, though the number of lost frames is right. A lost frame completes
+//! like others, and is then separated from them. Source: docs/kernel-behavior.md, "Which frame was
+//! lost".
 
 use switch::FrameId;
 
-/// The frames of a TX ring, and those of them that were lost.
+/// The frames of a TX ring, and the lost ones among them.
 #[derive(Debug)]
 pub(crate) struct TxLossTracker {
-    /// By their places in the ring.
+    /// The entries, by their index in the ring.
     entries: Box<[Entry]>,
-    /// Entries that were ever put in, and those that the kernel is known to have taken.
+    /// Entries ever put into the ring.
     put: u32,
+    /// Entries that the kernel is known to have taken.
     taken: u32,
-    /// Lost, and not yet completed.
+    /// Frames lost and not yet completed.
     lost: Vec<u32>,
-    /// … and completed.
+    /// Frames lost and completed.
     done: Vec<FrameId>,
 }
 
 /// An entry of a TX ring.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// The frame that it is of.
+    /// The frame of this entry.
     index: u32,
-    /// It is all of it, or the last part.
+    /// The entry is the whole frame or its last part.
     is_last: bool,
 }
 
 impl TxLossTracker {
-    /// Of a ring of `ring` entries, a power of two.
+    /// Creates the tracker of a ring of `ring` entries, a power of two.
     pub(crate) fn new(ring: usize) -> Self {
         debug_assert!(ring.is_power_of_two());
         Self {
@@ -50,7 +52,7 @@ impl TxLossTracker {
         entry as usize & (self.entries.len() - 1)
     }
 
-    /// The next `entries` entries that are put into the ring are frame `index`.
+    /// Records that the next `entries` entries put into the ring are frame `index`.
     #[inline]
     pub(crate) fn note_entries(&mut self, index: usize, entries: usize) {
         for entry in 1..=entries {
@@ -60,9 +62,9 @@ impl TxLossTracker {
         }
     }
 
-    /// A `sendto` has returned, and said whether it lost a frame; `waiting` entries wait in the
-    /// ring by what the kernel says there. Only a frame that is `sending` can be the one:
-    /// others were lost before, by a call that was not ours.
+    /// Records that a `sendto` has returned and whether it lost a frame. `waiting` is the number of
+    /// entries that the ring still reports as waiting. Only a frame that is `sending` can be the
+    /// lost one: others were lost before, by a call that was not ours.
     #[inline]
     pub(crate) fn called(&mut self, waiting: usize, has_lost: bool, sending: impl Fn(usize) -> bool) {
         let said = self.put.wrapping_sub(waiting as u32);
@@ -74,7 +76,7 @@ impl TxLossTracker {
         }
     }
 
-    /// … and it lost a frame; `said` is how far it has come, if it says so.
+    /// Handles a lost frame. `said` is the kernel's progress, if the ring reports it.
     #[cold]
     fn called_and_lost(&mut self, said: Option<u32>, sending: impl Fn(usize) -> bool) {
         let mut entry = said.map_or(self.taken, |said| said.wrapping_sub(1));
@@ -96,14 +98,13 @@ impl TxLossTracker {
         self.entries[self.place(entry)]
     }
 
-    /// Frame `index` is lost, and completes sooner or later.
+    /// Records that frame `index` is lost; it completes eventually.
     #[cold]
     pub(crate) fn note_lost(&mut self, index: usize) {
         self.lost.push(index as u32);
     }
 
-    /// Takes the frames that were lost out of those completed, which are `completed` from place
-    /// `from` on.
+    /// Takes the lost frames out of the completed ones, which are `completed[from..]`.
     #[inline]
     pub(crate) fn part(&mut self, from: usize, completed: &mut Vec<FrameId>) {
         if !self.lost.is_empty() {
@@ -115,12 +116,12 @@ impl TxLossTracker {
     fn part_some(&mut self, from: usize, completed: &mut Vec<FrameId>) {
         let is_lost = |frame: &mut FrameId| {
             let place = self.lost.iter().position(|&lost| lost as usize == frame.index());
-            place.map(|place| self.lost.remove(place)).is_some() // in their order, so that it is among the first
+            place.map(|place| self.lost.remove(place)).is_some() // one of the first: in order
         };
         self.done.extend(completed.extract_if(from.., is_lost));
     }
 
-    /// Lost frames that have completed, appended to `out`.
+    /// Takes lost frames that have completed, appended to `out`.
     #[inline]
     pub(crate) fn take(&mut self, out: &mut Vec<FrameId>) {
         out.append(&mut self.done);
@@ -131,8 +132,8 @@ impl TxLossTracker {
 mod tests {
     use super::*;
 
-    /// What a kernel does with a ring: the frames that are sent and lost, and what it says of how
-    /// far it has come.
+    /// Simulates a kernel on a ring: the frames that are sent and lost, and the progress that the
+    /// ring reports.
     fn walk(losses: &mut TxLossTracker, calls: &[(usize, bool)]) -> Vec<Vec<usize>> {
         calls
             .iter()
@@ -147,11 +148,11 @@ mod tests {
     fn the_last_frame_that_a_call_took_is_the_one_it_lost() {
         let mut losses = TxLossTracker::new(8);
         (10..16).for_each(|index| losses.note_entries(index, 1));
-        // Two sent; one sent, one lost; one lost at once, of which nothing is said; one sent, which is said
-        // with it.
+        // Two sent; one sent and one lost; one lost at once, without reported progress; one sent,
+        // whose progress includes the previous one.
         let calls = [(4, false), (2, true), (2, true), (0, false)];
         assert_eq!(walk(&mut losses, &calls), [vec![], vec![13], vec![14], vec![]]);
-        // Round the ring: all are lost, each at once, and said one late.
+        // Round the ring: all are lost, each at once, and the reported progress is one entry late.
         (20..28).for_each(|index| losses.note_entries(index, 1));
         let calls: Vec<_> = (0..8).map(|_| (8, true)).collect();
         let lost: Vec<_> = (20..28).map(|index| vec![index]).collect();
@@ -163,7 +164,7 @@ mod tests {
     fn a_frame_of_several_entries_is_lost_as_a_whole() {
         for (second, calls, lost) in [
             (8, vec![(6, true), (6, true), (6, true)], vec![[7], [8], [9]]), // each at once
-            (7, vec![(6, true), (6, true), (6, true)], vec![[7], [7], [9]]), // … twice in the same memory
+            (7, vec![(6, true), (6, true), (6, true)], vec![[7], [7], [9]]), // twice in the same memory
             (8, vec![(6, true), (0, true)], vec![[7], [9]]),                 // one sent, one lost
             (8, vec![(3, true), (3, true)], vec![[8], [9]]),
         ] {
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// A look at the socket lost frame 1, and nobody heard of it.
+    /// A poll of the socket lost frame 1, which no call reported.
     #[test]
     fn what_was_lost_before_is_passed_over() {
         let mut losses = TxLossTracker::new(4);

@@ -1,4 +1,4 @@
-//! What a loop's thread asks of the kernel: when it runs, and how it sleeps.
+//! Scheduling and sleep of a loop's thread.
 
 pub(crate) mod sched;
 pub(crate) mod sleep;

@@ -1,7 +1,6 @@
-//! When the kernel lets a thread run: what a poll loop, and the guard beside it, can ask for.
+//! Scheduling classes that a poll loop, and the guard beside it, can request from the kernel.
 //!
-//! Source: sched(7), sched_setattr(2); a slice of one's own for ordinary threads: kernel 6.12
-//! (EEVDF).
+//! Source: sched(7), sched_setattr(2); a custom slice for ordinary threads: kernel 6.12 (EEVDF).
 
 use std::io;
 use std::mem::size_of;
@@ -9,23 +8,23 @@ use std::time::{Duration, Instant};
 
 use switch::Nanos;
 
-/// How a thread is scheduled.
+/// The scheduling of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduling {
-    /// As any other thread.
+    /// The default of an ordinary thread.
     Normal,
-    /// As any other thread, but in short slices: it comes on soon after it was woken.
+    /// An ordinary thread with short slices: it runs soon after a wakeup.
     Modest,
-    /// As an ordinary thread of the highest weight that runs in short slices: it is seldom off its
-    /// core for long, and starves nobody.
+    /// An ordinary thread of the highest weight with short slices: it is seldom off its core for
+    /// long, and does not starve others.
     ShortSlices,
-    /// Real time (SCHED_FIFO) with this priority from 1 to 99: nothing but higher priorities comes
-    /// between. A thread that spins is throttled by the kernel for 50 ms of each second, and
-    /// keeps what else must run on its core from running.
+    /// Real time (SCHED_FIFO) with this priority from 1 to 99: only higher priorities preempt it.
+    /// The kernel throttles a thread that spins for 50 ms of each second, and the thread keeps
+    /// other necessary work off its core.
     Fifo(u32),
 }
 
-/// The slice that a loop asks for: the shortest that the kernel grants.
+/// The slice of a loop: the shortest that the kernel grants.
 const SLICE_NS: Nanos = 100_000;
 /// The highest weight of an ordinary thread.
 const NICE: i32 = -20;
@@ -44,10 +43,10 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Has the calling thread scheduled so from now on.
+/// Sets the scheduling of the calling thread.
 ///
 /// # Errors
-/// This process may not ask for that (CAP_SYS_NICE), or the kernel does not know it.
+/// The process lacks the permission (CAP_SYS_NICE), or the kernel does not support the scheduling.
 pub fn set_scheduling(scheduling: Scheduling) -> io::Result<()> {
     let mut attr = SchedAttr { size: size_of::<SchedAttr>() as u32, ..SchedAttr::default() };
     match scheduling {
@@ -56,14 +55,13 @@ pub fn set_scheduling(scheduling: Scheduling) -> io::Result<()> {
         Scheduling::ShortSlices => (attr.nice, attr.runtime) = (NICE, SLICE_NS),
         Scheduling::Fifo(priority) => (attr.policy, attr.priority) = (libc::SCHED_FIFO as u32, priority),
     }
-    // SAFETY: the structure is of the size that it says, and outlives the call; 0 is the calling
-    // thread.
+    // SAFETY: the structure has the stated size and outlives the call; 0 is the calling thread.
     let failed = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The longest time for which the calling thread is held up, looking at the clock without a pause
-/// for `duration`.
+/// Returns the longest delay of the calling thread, which reads the clock in a busy loop for
+/// `duration`.
 pub fn longest_gap(duration: Duration) -> Duration {
     let start = Instant::now();
     let (mut last, mut longest) = (start, Duration::ZERO);
@@ -75,10 +73,10 @@ pub fn longest_gap(duration: Duration) -> Duration {
     longest
 }
 
-/// Keeps this process's memory from being swapped out, from the first touch on.
+/// Prevents swapping of this process's memory, from the first access on.
 ///
 /// # Errors
-/// This process may not lock so much (CAP_IPC_LOCK, `ulimit -l`).
+/// The process may not lock that much memory (CAP_IPC_LOCK, `ulimit -l`).
 pub fn lock_memory() -> io::Result<()> {
     // SAFETY: plain system call.
     let failed = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) } != 0;
@@ -96,7 +94,7 @@ mod tests {
         assert!(gap > Duration::ZERO && gap <= start.elapsed());
     }
 
-    /// What the kernel then says of a thread: policy, real-time priority, nice value.
+    /// Returns the kernel's view of the thread: policy, real-time priority, nice value.
     fn policy() -> (i32, i32, i32) {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();

@@ -1,7 +1,7 @@
-//! Sleeping until there is something to do, and what else a loop's thread asks of the kernel.
+//! Sleep until there is work, and other thread settings of a loop.
 //!
-//! In copy mode poll() on a socket also sends what is in its TX ring, and says nothing of the
-//! frames it loses by that. So wait only while no port has frames outstanding.
+//! In copy mode poll() on a socket also sends what is in its TX ring, and reports no frames that it
+//! loses. So a loop must sleep only while no port has frames outstanding.
 
 use std::fs::File;
 use std::io;
@@ -21,64 +21,64 @@ use wire::bitset::Set64;
 
 use crate::thread::sched::{Scheduling, set_scheduling};
 
-/// Sleeps until a port has frames, another thread calls, or time is up.
+/// Sleeps until a port has frames, another thread wakes it, or the time is up.
 #[derive(Debug)]
 pub struct Waiter {
     call: Arc<Call>,
-    /// The event's descriptor first, then those of the ports.
+    /// The descriptor of the event, followed by those of the ports.
     fds: Vec<libc::pollfd>,
-    /// How the thread is scheduled with an ordinary weight, and with the highest.
+    /// The thread's scheduling with an ordinary weight, and with the highest.
     scheduling: Option<[Scheduling; 2]>,
-    /// Where the kernel says for how long the thread has waited for its core; opened by that
-    /// thread.
+    /// The kernel's count of how long the thread has waited for its core. That thread opens the
+    /// file.
     waits: Option<File>,
-    /// What that said when it was last asked.
+    /// The count at the last read.
     waited_ns: Nanos,
 }
 
-/// What other threads end a [`Waiter`]'s sleep by.
+/// The means by which other threads end a [`Waiter`]'s sleep.
 #[derive(Debug)]
 struct Call(EventFd);
 
 impl Wake for Call {
-    /// Wakes the loop, now or when it next goes to sleep.
+    /// Wakes the loop, now or when it next sleeps.
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // It fails only if 2^64 - 2 calls went unanswered, and then the loop is awake anyway.
+        // It fails only after 2^64 - 2 unanswered wakeups, and then the loop is awake anyway.
         let _ = self.0.write(1);
     }
 }
 
 impl Waiter {
-    /// A waiter that no port wakes yet.
+    /// Creates a waiter that no port wakes yet.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptor is available.
     pub fn new() -> io::Result<Waiter> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
         Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None, waits: None, waited_ns: 0 })
     }
 
-    /// From now on the loop is scheduled as the first says where it is to have an ordinary weight,
-    /// and as the second says where it is to have the highest.
+    /// Sets the loop's scheduling for an ordinary weight and for the highest weight.
     pub fn schedule(&mut self, ordinary: Scheduling, highest: Scheduling) {
         self.scheduling = Some([ordinary, highest]);
     }
 
-    /// What wakes this waiter from any thread, now or when it next sleeps.
+    /// Returns the waker of this waiter. It works from any thread, now or when the waiter next
+    /// sleeps.
     pub fn waker(&self) -> Waker {
         Arc::clone(&self.call).into()
     }
 }
 
 impl Waiter {
-    /// For how long the thread, ready to run, has waited for its core: the second number of its
-    /// schedstat (Documentation/scheduler/sched-stats.rst). Nothing where the kernel does not
-    /// count it.
+    /// Returns how long the thread, ready to run, has waited for its core: the second number of its
+    /// schedstat (Documentation/scheduler/sched-stats.rst). `None` where the kernel does not count
+    /// that.
     fn waited_ns(&mut self) -> Option<Nanos> {
         if self.waits.is_none() {
             self.waits = File::open("/proc/thread-self/schedstat").ok();
@@ -90,7 +90,7 @@ impl Waiter {
 }
 
 impl Sleeper for Waiter {
-    /// Call it again once a port is closed.
+    /// Must be called again after a port was closed.
     fn watch<'a, P: Port + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>) {
         let mut fds = Vec::new();
         ports.into_iter().for_each(|port| port.poll_fds(&mut fds));
@@ -100,7 +100,7 @@ impl Sleeper for Waiter {
 
     fn set_weight(&mut self, highest: bool) {
         if let Some(scheduling) = self.scheduling {
-            // Refused now, it was refused at the start, and told of then.
+            // A failure here also occurred at the start, and was reported then.
             let _ = set_scheduling(scheduling[usize::from(highest)]);
         }
     }
@@ -110,12 +110,12 @@ impl Sleeper for Waiter {
         waited_ns - std::mem::replace(&mut self.waited_ns, waited_ns)
     }
 
-    /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so
-    /// bound the sleep.
+    /// An interface that disappears does not end the sleep. A port detects that in `receive`, so
+    /// the caller must bound the sleep.
     fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
         let timeout = TimeSpec::from(Duration::from_nanos(timeout_ns));
-        // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile is at
-        // worst answered by POLLNVAL, or wakes us without need.
+        // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile
+        // causes at worst POLLNVAL or an unnecessary wakeup.
         let ready = unsafe {
             libc::ppoll(
                 self.fds.as_mut_ptr(),
@@ -139,37 +139,37 @@ fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Waits for frames in the sockets of ports, on another thread than their loop's.
+/// A wait for frames in the sockets of ports, on another thread than their loop's.
 ///
-/// The kernel knows of it only while it waits. An epoll set would leave an entry in the wait queue
-/// of each socket for good, and each frame that a loop that is awake receives or completes would
-/// run its callback, under a lock.
+/// The kernel knows of it only during the wait. An epoll set would leave an entry in the wait queue
+/// of each socket permanently. Each frame that a running loop receives or completes would then run
+/// its callback, under a lock.
 #[derive(Debug)]
 pub struct RxWatcher {
     call: Arc<Call>,
-    /// The event's descriptor first, then those of the ports.
+    /// The descriptor of the event, followed by those of the ports.
     fds: Vec<libc::pollfd>,
-    /// The port of each descriptor but the first.
+    /// The port of each descriptor except the first.
     ports: Vec<usize>,
 }
 
 impl RxWatcher {
-    /// Of no socket yet.
+    /// Creates a watcher without sockets.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptor is available.
     pub fn new() -> io::Result<Self> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
         Ok(Self { call: Arc::new(Call(event)), fds, ports: Vec::new() })
     }
 
-    /// What ends a wait from any thread, this one or the next.
+    /// Returns the waker that ends a wait from any thread, the current wait or the next one.
     pub fn waker(&self) -> Waker {
         Arc::clone(&self.call).into()
     }
 
-    /// Watches these sockets of these ports, and no others.
+    /// Sets the watched sockets and their ports, and removes all others.
     pub fn watch<'a>(&mut self, ports: impl IntoIterator<Item = (usize, &'a [RawFd])>) {
         self.fds.truncate(1);
         self.ports.clear();
@@ -179,17 +179,17 @@ impl RxWatcher {
         }
     }
 
-    /// Waits until frames wait, for no longer than `longest_ms`: the ports that have some. In copy
-    /// mode the kernel sends what is in a socket's TX ring each time it looks whether the socket
-    /// is readable (docs/kernel-behavior.md, "Errors of sendto"); in zero-copy mode it wakes the
-    /// driver then, which does no harm.
+    /// Waits until frames are available, for at most `longest_ms`. Returns the ports that have
+    /// some. In copy mode the kernel sends what is in a socket's TX ring each time it checks
+    /// whether the socket is readable (docs/kernel-behavior.md, "Errors of sendto"). In zero-copy
+    /// mode it wakes the driver then, which does no harm.
     pub fn wait(&mut self, longest_ms: u8) -> Set64 {
-        // SAFETY: the list outlives the call. A descriptor that was closed meanwhile is at worst answered by
-        // POLLNVAL, or, if its number was given to another, ends the wait without need.
+        // SAFETY: the list outlives the call. A descriptor that was closed meanwhile causes at
+        // worst POLLNVAL, or, if its number was reused, an unnecessary end of the wait.
         let ready =
             unsafe { libc::poll(self.fds.as_mut_ptr(), self.fds.len() as libc::nfds_t, longest_ms.into()) };
         if ready <= 0 {
-            return Set64::EMPTY; // an interruption is no frame
+            return Set64::EMPTY; // an interrupt signals no frame
         }
         if self.fds[0].revents != 0 {
             let _ = self.call.0.read(); // it is readable, and never blocks
@@ -199,7 +199,7 @@ impl RxWatcher {
     }
 }
 
-/// The cores that the calling thread may use.
+/// Returns the cores that the calling thread may use.
 ///
 /// # Errors
 /// None in practice.
@@ -208,8 +208,8 @@ pub fn cores() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::count()).filter(|&core| cores.is_set(core).unwrap_or(false)).collect())
 }
 
-/// Keeps the calling thread, and those that it starts from now on, off `core`, where there is
-/// another for it.
+/// Keeps the calling thread, and threads that it starts from now on, off `core`, where another core
+/// is available.
 ///
 /// # Errors
 /// None in practice.
@@ -222,18 +222,17 @@ pub fn leave_core(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
 }
 
-/// Keeps the calling thread on `core`.
+/// Pins the calling thread to `core`.
 ///
 /// # Errors
-/// There is no such core, or this process may not use it.
+/// The core does not exist, or the process may not use it.
 pub fn set_affinity(core: usize) -> io::Result<()> {
     let mut cores = CpuSet::new();
     cores.set(core)?;
     Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
 }
 
-/// Lets the calling thread's sleeps end this much late at most (the kernel's default is 50 µs); at
-/// least 1.
+/// Limits how late the calling thread's sleeps end (the kernel's default is 50 µs); at least 1.
 ///
 /// # Errors
 /// None in practice.
@@ -260,8 +259,7 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// Two threads on one core, neither of which sleeps: the kernel takes each off it for the
-    /// other.
+    /// Two threads on one core, neither of which sleeps: the kernel preempts each for the other.
     #[test]
     fn a_thread_that_was_taken_off_its_core_knows_it() {
         let is_known = Arc::new(AtomicBool::new(false));

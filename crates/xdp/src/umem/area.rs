@@ -1,4 +1,4 @@
-//! The chunks of a UMEM as ports see them, on whatever core: where each lies, and which are one
+//! The chunks of a UMEM as ports see them, on any core: the position of each, and which ones form a
 //! frame.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 pub(crate) const XDP_HEADROOM: usize = 256;
 /// linux/if_xdp.h: more descriptors of this frame follow.
 const XDP_PKT_CONTD: u32 = 1;
-/// Ethernet header and two 802.1Q tags: what comes on top of the MTU.
+/// Ethernet header and two 802.1Q tags: the bytes of a frame in addition to the MTU.
 pub(crate) const LINK_BYTES: usize = 14 + 2 * 4;
 
 /// The frames as ports see them. Nothing here changes for a frame of one chunk.
@@ -22,16 +22,17 @@ pub(crate) struct Frames {
     pub(crate) umem: xsk_rs::Umem,
     pub(crate) descs: Box<[FrameDesc]>,
     pub(crate) chains: Chains,
-    /// In debug builds: which chunks are on a free stack, on whatever core.
+    /// In debug builds: which chunks are on a free stack of any core.
     is_free: Box<[AtomicBool]>,
     multi_buffer: bool,
     chunk_shift: u32,
-    /// What ports had lent that were dropped without being closed: it waits to be reclaimed.
+    /// The ownership of ports that were dropped without being closed. Their chunks wait to be
+    /// reclaimed.
     abandoned: Mutex<Vec<Arc<RingOwnership>>>,
 }
 
 impl Frames {
-    /// Those of a registered UMEM, all free.
+    /// Creates the frames of a registered UMEM, all free.
     pub(crate) fn new(
         (umem, descs): (xsk_rs::Umem, Box<[FrameDesc]>),
         frame_bytes: usize,
@@ -51,44 +52,45 @@ impl Frames {
         }
     }
 
-    /// Frames may lie in several chunks.
+    /// True if frames may span several chunks.
     pub(crate) fn is_multi_buffer(&self) -> bool {
         self.multi_buffer
     }
 
-    /// Bytes of a chunk, those set apart for XDP included.
+    /// Returns the bytes of a chunk, with the headroom for XDP.
     pub(crate) fn frame_bytes(&self) -> usize {
         1 << self.chunk_shift
     }
 
-    /// Bytes of a frame that lie together.
+    /// Returns the contiguous bytes of a frame.
     pub(crate) fn chunk_bytes(&self) -> usize {
         (1 << self.chunk_shift) - XDP_HEADROOM
     }
 
-    /// The longest frame that there is room for: one that came in may have got a tag.
+    /// Returns the longest frame that fits. It includes a tag that may be pushed on a received
+    /// frame.
     pub(crate) fn max_len(&self) -> usize {
         if self.multi_buffer { LONGEST_BYTES } else { self.chunk_bytes() }
     }
 
-    /// The largest MTU whose frames, with two 802.1Q tags, may come in.
+    /// Returns the largest MTU whose frames, with two 802.1Q tags, can be received.
     pub(crate) fn max_mtu(&self) -> u32 {
         let longest = if self.multi_buffer { LONGEST_RECEIVED_BYTES } else { self.chunk_bytes() };
         (longest - LINK_BYTES) as u32
     }
 
-    /// The most chunks that a frame takes.
+    /// Returns the largest number of chunks of a frame.
     pub(crate) fn most_chunks(&self) -> usize {
         chunks_of(self.max_len(), self.chunk_bytes())
     }
 
-    /// The descriptor of frame `index`; its address is where the frame's bytes begin.
+    /// Returns the descriptor of frame `index`; its address is the start of the frame's bytes.
     #[inline]
     pub(crate) fn desc(&self, index: usize) -> FrameDesc {
         self.descs[index]
     }
 
-    /// The descriptor for sending the first `len` bytes of frame `index`.
+    /// Returns the descriptor for sending the first `len` bytes of frame `index`.
     #[inline]
     pub(crate) fn desc_of_len(&self, index: usize, len: usize) -> FrameDesc {
         let mut desc = self.descs[index];
@@ -98,13 +100,13 @@ impl Frames {
         desc
     }
 
-    /// The frame that holds the address `addr`.
+    /// Returns the frame that contains the address `addr`.
     #[inline]
     pub(crate) fn index_of(&self, addr: usize) -> usize {
         addr >> self.chunk_shift
     }
 
-    /// Debug builds note that a chunk goes on a free stack, or comes off one, and check that it was
+    /// In debug builds, records that a chunk moves to or from a free stack, and checks that it was
     /// not, or was, on one.
     #[inline]
     pub(crate) fn note_free(&self, index: usize, is_free: bool) {
@@ -114,14 +116,14 @@ impl Frames {
         }
     }
 
-    /// Whether frame `index` has more chunks behind its first.
+    /// True if frame `index` has further chunks after its first.
     #[inline]
     pub(crate) fn is_chain(&self, index: usize) -> bool {
         self.chains.is_first(index)
     }
 
-    /// The first `len` bytes of frame `index`, which has several chunks, are lent to be sent, as
-    /// these descriptors. How many they are.
+    /// Passes the first `len` bytes of frame `index`, which has several chunks, to the kernel for
+    /// transmission, as these descriptors. Returns how many there are.
     pub(crate) fn send_chain(
         &self,
         index: usize,
@@ -140,9 +142,9 @@ impl Frames {
         count
     }
 
-    /// The kernel gives chunk `index` back, one of several of a frame that was sent. False: it was
-    /// not lent for that, and nothing has changed. The frame goes to `out` with the last of
-    /// them.
+    /// Records that the kernel returns chunk `index`, one of several of a transmitted frame.
+    /// Returns false and changes nothing if the chunk was not with the kernel for transmission. The
+    /// frame goes to `out` with its last chunk.
     #[cold]
     pub(crate) fn give_part_back(&self, index: usize, lent: &RingOwnership, out: &mut Vec<FrameId>) -> bool {
         let was_there = lent.give_back(index, RingOwner::TransmitPart);
@@ -155,22 +157,22 @@ impl Frames {
         was_there
     }
 
-    /// The registered memory, for binding a socket to it.
+    /// Returns the registered memory, for binding a socket to it.
     pub(crate) fn registered(&self) -> &xsk_rs::Umem {
         &self.umem
     }
 
-    /// All frames.
+    /// Returns the total number of frames.
     pub(crate) fn count(&self) -> usize {
         self.descs.len()
     }
 
-    /// Takes what [`Frames::abandon`] noted.
+    /// Takes what [`Frames::abandon`] recorded.
     pub(crate) fn take_abandoned(&self) -> Vec<Arc<RingOwnership>> {
         std::mem::take(&mut *self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// A port is gone, and nobody has reclaimed what it had lent.
+    /// Records the ownership of a port that was dropped without a reclaim.
     pub(crate) fn abandon(&self, lent: Arc<RingOwnership>) {
         self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(lent);
     }

@@ -1,16 +1,16 @@
-//! Memory of a port's own: where its frames lie while the kernel has them, if its sockets cannot be
-//! on the switch's memory.
+//! A UMEM of a port: it holds the port's frames while the kernel has them, if the sockets cannot
+//! use the switch's memory.
 //!
-//! Rule: a registered memory (UMEM) has one mode, which all sockets on it take over, and the
-//! switch's is copy (docs/kernel-behavior.md, "Zero-copy"). So a zero-copy port has a second one,
-//! as many chunks as its rings take, each as large as the switch's. One stands for one: what came
-//! in is copied into a free chunk of the switch's, which is then as good as received; what is to
-//! leave is copied out of the switch's chunk, which stays the port's until the other has completed.
-//! So all that is counted in the switch's chunks is as with any other port. A chunk that came in is
-//! posted again as soon as it has been copied; where the switch has no free one, it stays in the RX
-//! ring.
+//! Rule: a UMEM has one mode, which all sockets on it inherit, and the switch's UMEM is in copy
+//! mode (docs/kernel-behavior.md, "Zero-copy"). So a zero-copy port has a second UMEM with as many
+//! chunks as its rings have entries, each as large as the switch's. The chunks correspond one to
+//! one. A received frame is copied into a free chunk of the switch's memory, which then counts as
+//! received. A frame to transmit is copied from the switch's chunk, which stays with the port until
+//! the other chunk has completed. So all accounting in the switch's chunks is as with any other
+//! port. A received chunk is posted again as soon as it has been copied. If the switch has no free
+//! chunk, the received one stays in the RX ring.
 //!
-//! Each receiver and the sender have chunks for themselves, so nothing is shared between them.
+//! Each receiver and the sender have chunks of their own, so nothing is shared between them.
 
 use std::num::NonZeroU32;
 
@@ -22,12 +22,12 @@ use crate::umem::area::Frames;
 use crate::umem::register::memory;
 use crate::umem::ring_ownership::RingOwnership;
 
-/// In place of what a chunk stands for: it is not with the kernel.
+/// Replaces the switch's chunk in the table: this chunk is not with the kernel.
 const HERE: u32 = u32::MAX;
-/// It is posted for receipt.
+/// Replaces the switch's chunk in the table: this chunk is posted for reception.
 const POSTED: u32 = u32::MAX - 1;
 
-/// The memory, until all of it has been handed out.
+/// The UMEM of a port, until all its chunks have been handed out.
 pub(crate) struct BounceUmem {
     umem: xsk_rs::Umem,
     descs: Box<[FrameDesc]>,
@@ -36,7 +36,7 @@ pub(crate) struct BounceUmem {
 }
 
 impl BounceUmem {
-    /// Registers memory of `chunks` chunks as long as those of `frames`.
+    /// Registers a UMEM of `chunks` chunks of the same size as those of `frames`.
     pub(crate) fn new(chunks: usize, frames: &Frames) -> Result<BounceUmem, Error> {
         let frame_bytes = frames.frame_bytes();
         let reason = "there must be at least one frame, and less than 2^32";
@@ -46,12 +46,12 @@ impl BounceUmem {
         Ok(BounceUmem { umem, descs, chunk_shift: frame_bytes.trailing_zeros(), handed_out: 0 })
     }
 
-    /// For binding a socket to it.
+    /// Returns the registered memory, for binding a socket to it.
     pub(crate) fn registered(&self) -> &xsk_rs::Umem {
         &self.umem
     }
 
-    /// The next `count` chunks, all free.
+    /// Hands out the next `count` chunks, all free.
     pub(crate) fn hand_out(&mut self, count: usize) -> BounceBuffers {
         let first = self.handed_out;
         self.handed_out += count;
@@ -66,22 +66,22 @@ impl BounceUmem {
     }
 }
 
-/// Chunks that one receiver or sender has.
+/// The chunks of one receiver or sender.
 pub(crate) struct BounceBuffers {
     umem: xsk_rs::Umem,
-    /// Each stands for all bytes of its chunk.
+    /// The descriptors of the chunks, each over all bytes of its chunk.
     descs: Box<[FrameDesc]>,
-    /// The number of the first in the memory.
+    /// The index of the first chunk in the UMEM.
     first: usize,
     chunk_shift: u32,
-    /// Those that are not with the kernel, the one that came back last on top.
+    /// Chunks that are not with the kernel, the last returned one on top.
     free: Vec<u32>,
-    /// By chunk: which of the switch's it is sent for, [`POSTED`] or [`HERE`].
+    /// By chunk: the switch's chunk that it transmits, [`POSTED`] or [`HERE`].
     stands_for: Box<[u32]>,
 }
 
 impl BounceBuffers {
-    /// Takes chunks to post, as many as `descs` has room for and there are. Returns how many.
+    /// Takes free chunks to post, as many as `descs` has room for. Returns how many.
     pub(crate) fn take_for_fill(&mut self, descs: &mut [FrameDesc]) -> usize {
         let taken = descs.len().min(self.free.len());
         for desc in &mut descs[..taken] {
@@ -92,8 +92,9 @@ impl BounceBuffers {
         taken
     }
 
-    /// Copies what came in into a free chunk of the switch's memory, of which there must be one, as
-    /// if that had been posted: its descriptor. Nothing if no such chunk was posted here.
+    /// Copies a received frame into a free chunk of the switch's memory, of which there must be
+    /// one, as if that had been posted. Returns its descriptor; `None` if no such chunk was posted
+    /// here.
     pub(crate) fn bring_in(
         &mut self,
         desc: &FrameDesc,
@@ -102,13 +103,13 @@ impl BounceBuffers {
     ) -> Option<FrameDesc> {
         self.give_back(desc.addr(), |stands_for| stands_for == POSTED)?;
         if desc.lengths().data() > umem.frames.chunk_bytes() {
-            return None; // more than a chunk of the switch's has
+            return None; // larger than a chunk of the switch
         }
         let mut descs = [FrameDesc::default()];
         assert_eq!(umem.take_for_fill(lent, &mut descs), 1, "no more is taken than memory has chunks");
         let index = umem.frames.index_of(descs[0].addr());
-        // SAFETY: the kernel's descriptor is of this memory, and it has just given the chunk back: it is in
-        // nobody's hands but ours.
+        // SAFETY: the kernel's descriptor belongs to this memory, and the kernel has just returned
+        // the chunk, which has no other owner.
         let from = unsafe { self.umem.data(desc) }.contents();
         umem.slice_mut(index, from.len()).copy_from_slice(from);
         let mut brought = umem.frames.desc_of_len(index, from.len());
@@ -116,17 +117,17 @@ impl BounceBuffers {
         Some(brought)
     }
 
-    /// Copies what is to leave, of the switch's memory, into a free chunk: its descriptor. There
-    /// are as many as the TX ring has entries.
+    /// Copies a frame to transmit from the switch's memory into a free chunk and returns its
+    /// descriptor. There are as many chunks as the TX ring has entries.
     pub(crate) fn take_out(&mut self, desc: &FrameDesc, frames: &Frames) -> FrameDesc {
         let index = self.free.pop().expect("as many chunks as the TX ring has entries") as usize;
         self.stands_for[index] = frames.index_of(desc.addr()) as u32;
-        // SAFETY: the descriptor is of the switch's memory, and its chunk was given to this port to
-        // transmit: nobody writes to it.
+        // SAFETY: the descriptor belongs to the switch's memory, and its chunk was passed to this
+        // port for transmission, so it has no writer.
         let from = unsafe { frames.registered().data(desc) }.contents();
         let mut own = self.descs[index];
-        // SAFETY: the descriptor is of this memory, and the chunk was free: it is in nobody's hands but
-        // ours.
+        // SAFETY: the descriptor belongs to this memory, and the chunk was free, so it has no other
+        // owner.
         let mut to = unsafe { self.umem.data_mut(&mut own) };
         to.contents_mut()[..from.len()].copy_from_slice(from);
         to.cursor().set_pos(from.len());
@@ -134,14 +135,14 @@ impl BounceBuffers {
         own
     }
 
-    /// The kernel has sent the chunk that holds this address: the chunk of the switch's memory that
-    /// it stood for. Nothing if it was not sent from here.
+    /// Records that the kernel has sent the chunk that contains this address. Returns the
+    /// corresponding chunk of the switch's memory; `None` if the chunk was not being sent.
     pub(crate) fn complete(&mut self, addr: usize) -> Option<usize> {
         self.give_back(addr, |stands_for| stands_for < POSTED).map(|index| index as usize)
     }
 
-    /// The chunk that holds this address is no more with the kernel: what it stood for. Nothing if
-    /// it was not there for such, and then nothing has changed.
+    /// Takes the chunk that contains this address back from the kernel. Returns its table entry.
+    /// Returns `None` and changes nothing if the entry does not satisfy `is_such`.
     fn give_back(&mut self, addr: usize, is_such: impl Fn(u32) -> bool) -> Option<u32> {
         let index = (addr >> self.chunk_shift).checked_sub(self.first)?;
         let stands_for = self.stands_for.get_mut(index).filter(|stands_for| is_such(**stands_for))?;
@@ -156,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// Memory of its own with eight chunks, half of them for a receiver and half for a sender.
+    /// Returns eight chunks of a separate UMEM, half of them for a receiver and half for a sender.
     fn chunks(umem: &Umem) -> [BounceBuffers; 2] {
         let mut own = BounceUmem::new(8, &umem.frames).unwrap();
         [own.hand_out(4), own.hand_out(4)]
@@ -211,7 +212,7 @@ mod tests {
         let [mut receiver, _] = chunks(&umem);
         let mut posted = [FrameDesc::default()];
         receiver.take_for_fill(&mut posted);
-        // As a driver would say that has put data in front of where they begin.
+        // The descriptor of a driver that has put data in front of the frame's bytes.
         let mut longer = Umem::new(1, 4096).unwrap().frames.desc_of_len(0, 1793);
         longer.set_options(0);
         assert_eq!(longer.addr(), posted[0].addr());

@@ -1,36 +1,34 @@
-//! Frames that lie in several chunks of the UMEM.
+//! Frames that span several chunks of the UMEM.
 //!
-//! Rule: a frame longer than a chunk lies in several, one behind the other; whoever holds the token
-//! of the first has them all. Each is full, but for the last that the frame's bytes reach; behind
-//! that one there may be another, empty. Source: docs/kernel-behavior.md, "Frames in several
-//! chunks".
+//! Rule: a frame longer than a chunk spans a chain of chunks. The owner of the token of the first
+//! chunk owns them all. Each chunk is full except the last one with bytes of the frame; one more
+//! chunk may follow, which is empty. Source: docs/kernel-behavior.md, "Frames in several chunks".
 //!
-//! Which chunk lies behind which is written and read by the owner of the frame alone, so the order
-//! of changes by different cores is that of the rings that hand frames from one to the other. For a
-//! frame of one chunk nothing is looked at but that it is one.
+//! Only the owner of the frame reads and writes its chain. So the rings that pass frames between
+//! cores also order the changes of the chain. For a frame of one chunk, only that fact is read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// Chunks that a frame may have: the longest, with a tag that is put on, in chunks of the small
-/// kind.
+/// The largest number of chunks of a frame: the longest frame, with a pushed tag, in chunks of the
+/// small size.
 pub(crate) const MAX_CHUNKS: usize = 6;
-/// In place of the chunk behind the last.
+/// Replaces the next chunk after the last.
 const NONE: u32 = u32::MAX;
 
-/// The order of the chunks of each frame that has several.
+/// The chains of all frames that span several chunks.
 pub(crate) struct Chains {
     /// By chunk: it is the first of several.
     is_first: Box<[AtomicBool]>,
-    /// By chunk: the one behind it.
+    /// By chunk: the next one of its frame.
     next: Box<[AtomicU32]>,
     /// By chunk: the first of its frame.
     head: Box<[AtomicU32]>,
-    /// By first chunk: how many of the frame's are on their way out.
+    /// By first chunk: how many chunks of the frame are being transmitted.
     leaving: Box<[AtomicU8]>,
 }
 
 impl Chains {
-    /// For a memory of so many chunks; 0 if no frame will have several.
+    /// Creates the table for a memory of `chunks` chunks; 0 if no frame will have several.
     pub(crate) fn new(chunks: usize) -> Self {
         Self {
             is_first: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
@@ -40,18 +38,19 @@ impl Chains {
         }
     }
 
-    /// Chunk `index` is the first of a frame of several, if it is with somebody.
+    /// True if chunk `index` is the first of a frame of several; valid only if the chunk is not
+    /// free.
     #[inline]
     pub(crate) fn is_first(&self, index: usize) -> bool {
         self.is_first.get(index).is_some_and(|is_first| is_first.load(Relaxed))
     }
 
-    /// The chunks of the frame that begins with `head` are single ones again.
+    /// Makes the chunks of the frame that starts with `head` single ones again.
     pub(crate) fn unlink(&self, head: u32) {
         self.is_first[head as usize].store(false, Relaxed);
     }
 
-    /// These chunks are a frame now, in this order.
+    /// Makes these chunks one frame, in this order.
     pub(crate) fn link(&self, chunks: &[u32]) {
         self.is_first[chunks[0] as usize].store(true, Relaxed);
         for (at, &chunk) in chunks.iter().enumerate() {
@@ -62,7 +61,7 @@ impl Chains {
         self.leaving[chunks[0] as usize].store(0, Relaxed);
     }
 
-    /// One more chunk for the frame that begins with `head`, behind all others.
+    /// Appends a chunk to the frame that starts with `head`.
     pub(crate) fn append(&self, head: u32, chunk: u32) {
         let last = self.of(head).last().expect("the first");
         self.next[last as usize].store(chunk, Relaxed);
@@ -70,24 +69,24 @@ impl Chains {
         self.head[chunk as usize].store(head, Relaxed);
     }
 
-    /// The chunks of the frame that begins with `head`, which has several.
+    /// Iterates over the chunks of the frame that starts with `head`, which has several.
     pub(crate) fn of(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
         let behind =
             |&chunk: &u32| Some(self.next[chunk as usize].load(Relaxed)).filter(|&next| next != NONE);
         std::iter::successors(Some(head), behind).take(MAX_CHUNKS)
     }
 
-    /// The first chunk of the frame that `chunk` is of, which has several.
+    /// Returns the first chunk of the frame of `chunk`, which has several.
     pub(crate) fn head_of(&self, chunk: u32) -> u32 {
         self.head[chunk as usize].load(Relaxed)
     }
 
-    /// So many chunks of the frame that begins with `head` are on their way out.
+    /// Records that `chunks` chunks of the frame that starts with `head` are being transmitted.
     pub(crate) fn send(&self, head: u32, chunks: u8) {
         self.leaving[head as usize].store(chunks, Relaxed);
     }
 
-    /// One of them has come back. True: it was the last.
+    /// Records that one of these chunks has completed. True if it was the last.
     pub(crate) fn complete(&self, head: u32) -> bool {
         let leaving = &self.leaving[head as usize];
         let left = leaving.load(Relaxed).saturating_sub(1);
@@ -114,7 +113,7 @@ mod tests {
         chains.append(0, 4);
         assert_eq!((of(&chains, 0), chains.head_of(4)), (vec![0, 1, 4], 0));
         assert_eq!([5, 2, 7, 0, 1].map(|chunk| chains.is_first(chunk)), [true, false, false, true, false]);
-        // The same chunks, another time: nothing is left of what was.
+        // The same chunks are used again: nothing is left of their earlier state.
         [5, 0].into_iter().for_each(|head| chains.unlink(head));
         assert!(!(0..9).any(|chunk| chains.is_first(chunk)));
         chains.link(&[2, 5]);
@@ -123,7 +122,7 @@ mod tests {
         assert_eq!(of(&chains, 7), [7]);
     }
 
-    /// Whatever order the chunks come back in.
+    /// The chunks can return in any order.
     #[test]
     fn a_frame_is_back_with_its_last_chunk() {
         let chains = Chains::new(8);

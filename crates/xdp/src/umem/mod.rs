@@ -2,13 +2,13 @@
 //!
 //! Every frame has exactly one owner at any time (docs/behavior.md, "Invariants", 1): it is free,
 //! with the user, in the fill or RX ring of a port, or in the TX or completion ring of one. Each
-//! port knows what its rings hold ([`crate::umem::ring_ownership`]), and what the kernel gives back
-//! is checked against that: a frame that it gives back twice, or never had, stays with its owner,
-//! is counted and becomes an event. Debug builds check that nothing is freed twice; [`Umem::check`]
-//! counts them all.
+//! port records what its rings hold ([`crate::umem::ring_ownership`]), and frames that the kernel
+//! returns are checked against that. A frame that the kernel returns twice, or never had, stays
+//! with its owner, is counted and becomes an event. Debug builds check that nothing is freed twice;
+//! [`Umem::check`] counts all frames.
 //!
-//! The memory is cut into chunks of less than a page. A longer frame lies in several, where the
-//! kernel has such frames ([`crate::umem::chains`]), and its token is that of the first.
+//! The memory is divided into chunks of less than a page. A longer frame spans several, where the
+//! kernel supports that ([`crate::umem::chains`]), and its token is that of the first.
 
 pub(crate) mod area;
 pub(crate) mod bounce_buffer;
@@ -32,38 +32,39 @@ use crate::umem::prefetch::prefetch;
 use crate::umem::register::{FILL_RING, MultiBuffer, Registered, UmemSocket, register};
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
-/// The most frames that are posted on an RX queue at once: what a memory must have for each, beside
-/// what its user holds. A queue never posts more than an eighth of the memory.
+/// The maximum number of chunks posted on an RX queue. A memory must have this number for each
+/// queue, in addition to what its user holds. A queue never posts more than an eighth of the
+/// memory.
 pub const MAX_POSTED: usize = FILL_RING as usize;
-/// The largest MTU of a port's interface, where the kernel has frames of several chunks.
+/// The largest MTU of a port's interface, where the kernel supports multi-buffer frames.
 pub const MAX_MTU: u32 = (LONGEST_RECEIVED_BYTES - LINK_BYTES) as u32;
-/// Bytes of a frame that lie together at least: chunks are of 2048 bytes or more.
+/// The minimum of contiguous bytes of a frame: chunks have 2048 bytes or more.
 pub const LEAST_CHUNK_BYTES: usize = 2048 - XDP_HEADROOM;
 
-/// How many frames are where.
+/// The number of frames by owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameAccounting {
-    /// On the free stack.
+    /// Frames on the free stack.
     pub free: usize,
-    /// With the user: queued in the switch, say.
+    /// Frames with the user, for example queued in the switch.
     pub user: usize,
-    /// In fill and RX rings.
+    /// Frames in fill and RX rings.
     pub fill: usize,
-    /// In TX and completion rings.
+    /// Frames in TX and completion rings.
     pub transmit: usize,
 }
 
-/// Memory for the frames of all ports, as one loop sees it: the frames are common to all loops,
-/// those that are free are each loop's own.
+/// The memory for the frames of all ports, as one loop sees it: all loops share the frames, and
+/// each loop has its own free frames.
 pub struct Umem {
     pub(crate) frames: Arc<Frames>,
-    /// Indices of free frames, the one freed last on top.
+    /// Indices of free frames, the last freed one on top.
     pub(crate) free: Vec<u32>,
-    /// Where a frame of several chunks is put together.
+    /// The buffer in which a multi-buffer frame is assembled.
     pub(crate) scratch: Box<[u8]>,
-    /// What each port has lent, of those that were opened on this.
+    /// The chunks in the rings of each port that was opened on this.
     ports: Vec<Arc<RingOwnership>>,
-    /// Only kept: the UMEM lives as long.
+    /// Keeps the UMEM's first socket alive.
     anchor: Arc<Mutex<UmemSocket>>,
 }
 
@@ -75,16 +76,17 @@ impl fmt::Debug for Umem {
 
 impl Umem {
     /// Registers memory for `frames` frames of `frame_bytes` bytes each: 2048, or 4096 where a
-    /// port's MTU needs it (see [`frame_bytes_for`]). 256 of these bytes are set apart for XDP.
-    /// Longer frames take several.
+    /// port's MTU needs it (see [`frame_bytes_for`]). 256 of these bytes are reserved for XDP.
+    /// Longer frames span several.
     ///
     /// # Errors
-    /// Not that much memory, not permitted, or another size of frame.
+    /// There is not enough memory, the process lacks the permission, or the frame size is not
+    /// supported.
     pub fn new(frames: usize, frame_bytes: usize) -> Result<Umem, Error> {
         Self::with(frames, frame_bytes, MultiBuffer::IfPossible)
     }
 
-    /// The same, with or without frames that take several.
+    /// Registers memory with or without frames that span several chunks.
     ///
     /// # Errors
     /// As those of [`Umem::new`].
@@ -110,30 +112,30 @@ impl Umem {
         })
     }
 
-    /// The same memory for another loop, with no free frames of its own yet. Frames go from one to
-    /// the other as tokens, over a ring that orders what both do with them. Ports are opened on
-    /// the first.
+    /// Returns a view of the same memory for another loop, with no free frames yet. Loops exchange
+    /// frames as tokens over a ring, which orders their accesses. Ports are opened on the first
+    /// view.
     pub fn share(&self) -> Umem {
         let scratch = vec![0; self.frames.max_len()].into();
         let (frames, anchor) = (Arc::clone(&self.frames), Arc::clone(&self.anchor));
         Umem { frames, free: Vec::with_capacity(self.frames()), scratch, ports: Vec::new(), anchor }
     }
 
-    /// Frames may lie in several chunks, and so be as long as an MTU of [`MAX_MTU`] allows.
+    /// True if frames may span several chunks, and so be as long as an MTU of [`MAX_MTU`] allows.
     pub fn is_multi_buffer(&self) -> bool {
         self.frames.is_multi_buffer()
     }
 
-    /// All frames.
+    /// Returns the total number of frames, free or not.
     pub fn frames(&self) -> usize {
         self.frames.count()
     }
 
-    /// Counts the frames by owner, where one loop has all that are free and all ports were opened
-    /// on this; those of several chunks count as so many.
+    /// Counts the frames by owner, if one loop has all free frames and all ports were opened on
+    /// this. A multi-buffer frame counts once per chunk.
     ///
     /// # Errors
-    /// A frame has two owners: says which.
+    /// A frame has two owners; the message names them.
     pub fn check(&self) -> Result<FrameAccounting, String> {
         let mut census = FrameAccounting { free: self.free.len(), ..FrameAccounting::default() };
         let mut owners = vec!["the user"; self.frames()];
@@ -168,12 +170,12 @@ impl Umem {
         Ok(census)
     }
 
-    /// The frames as a port sees them.
+    /// Returns the frames as a port sees them.
     pub(crate) fn shared(&self) -> Arc<Frames> {
         Arc::clone(&self.frames)
     }
 
-    /// Takes free frames for a fill ring, as many as `descs` has room for and memory has. Returns
+    /// Takes free chunks for a fill ring, as many as `descs` has room for and memory has. Returns
     /// how many.
     #[inline]
     pub(crate) fn take_for_fill(&mut self, lent: &RingOwnership, descs: &mut [FrameDesc]) -> usize {
@@ -186,8 +188,8 @@ impl Umem {
         taken
     }
 
-    /// The frame of a descriptor that the kernel put into an RX ring, now the user's; nothing if
-    /// the port had posted no such frame.
+    /// Takes the frame of a descriptor that the kernel put into an RX ring, for the user. `None` if
+    /// the port had not posted it.
     #[inline]
     pub(crate) fn take_received(&mut self, desc: &FrameDesc, lent: &RingOwnership) -> Option<RxDesc> {
         let index = self.frames.index_of(desc.addr());
@@ -200,7 +202,7 @@ impl Umem {
         Some(RxDesc { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
     }
 
-    /// Takes a free chunk, the one that was freed last.
+    /// Takes a free chunk, the last freed one.
     #[inline]
     pub(crate) fn pop_free(&mut self) -> Option<u32> {
         let chunk = self.free.pop()?;
@@ -208,15 +210,15 @@ impl Umem {
         Some(chunk)
     }
 
-    /// A chunk is free.
+    /// Frees a chunk.
     #[inline]
     pub(crate) fn push_free(&mut self, chunk: u32) {
         self.frames.note_free(chunk as usize, true);
         self.free.push(chunk);
     }
 
-    /// Where a new port is to write down what it lends. What ports had lent that were dropped is
-    /// taken back first.
+    /// Returns the ownership record of a new port. First reclaims the chunks of ports that were
+    /// dropped.
     pub(crate) fn add_port(&mut self) -> Arc<RingOwnership> {
         for lent in self.frames.take_abandoned() {
             let mut unsent = Vec::new();
@@ -228,14 +230,14 @@ impl Umem {
         lent
     }
 
-    /// The sockets of a port are closed: what its fill and RX rings held is freed, and what it had
-    /// to transmit goes to `unsent`.
+    /// Removes a port whose sockets are closed. Frees what its fill and RX rings held, and appends
+    /// frames to transmit to `unsent`.
     pub(crate) fn remove_port(&mut self, lent: &Arc<RingOwnership>, unsent: &mut Vec<FrameId>) {
         self.reclaim(lent, unsent);
         self.ports.retain(|other| !Arc::ptr_eq(other, lent));
     }
 
-    /// The same where the port will have other sockets.
+    /// Reclaims the chunks in the rings of a port that will have other sockets.
     pub(crate) fn reclaim(&mut self, lent: &RingOwnership, unsent: &mut Vec<FrameId>) {
         for index in 0..self.frames() {
             let Some(loan) = lent.of(index) else { continue };
@@ -252,16 +254,16 @@ impl Umem {
         }
     }
 
-    /// Brings the bytes of a received frame to the place where those of all frames begin, should
-    /// the driver have put them elsewhere: `received` is the descriptor it gave back.
+    /// Moves the bytes of a received frame to the regular offset in its chunk, if the driver has
+    /// put them elsewhere. `received` is the descriptor that the driver returned.
     #[cold]
     pub(crate) fn settle(&mut self, received: &FrameDesc) {
         let index = self.frames.index_of(received.addr());
-        // SAFETY: the descriptor is of this UMEM, and its frame is in nobody's hands but ours.
+        // SAFETY: the descriptor belongs to this UMEM, and its frame has no other owner.
         let from = unsafe { self.frames.umem.data(received) }.contents();
         let (from, len) = (from.as_ptr(), from.len());
         let to = self.slice_mut(index, len);
-        // SAFETY: both lie in the same chunk of the UMEM; `copy` allows for the overlap.
+        // SAFETY: both are in the same chunk of the UMEM; `copy` allows the overlap.
         unsafe { std::ptr::copy(from, to.as_mut_ptr(), to.len()) };
     }
 
@@ -270,21 +272,21 @@ impl Umem {
         debug_assert_ne!(from, to);
         let source: *const [u8] = self.slice_mut(from, len);
         let target = self.slice_mut(to, len);
-        // SAFETY: two different chunks, whose tokens the caller holds, so the slices do not overlap; both
-        // are `len` bytes, or as many as any chunk has.
+        // SAFETY: two different chunks, whose tokens the caller holds, so the slices do not
+        // overlap. Both are `len` bytes long, or as long as any chunk.
         unsafe { std::ptr::copy_nonoverlapping(source.cast::<u8>(), target.as_mut_ptr(), target.len()) };
     }
 
     pub(crate) fn slice_mut(&mut self, index: usize, len: usize) -> &mut [u8] {
         let mut desc = self.frames.desc(index);
-        // SAFETY: the descriptor is of this UMEM. The caller holds the frame's token (or is `settle`, on a
-        // frame in nobody's hands), so nobody else writes it, on whatever core, and `&mut self`
-        // keeps this loop's other slices away.
+        // SAFETY: the descriptor belongs to this UMEM. The caller holds the frame's token (or is
+        // `settle`, on a frame without another owner), so no core writes it concurrently. `&mut
+        // self` excludes other slices of this loop.
         let mut data = unsafe { self.frames.umem.data_mut(&mut desc) };
         let contents = data.contents_mut();
         let (start, len) = (contents.as_mut_ptr(), len.min(contents.len()));
-        // SAFETY: the same bytes, borrowed as long as `self` is instead of as long as the descriptor on the
-        // stack.
+        // SAFETY: the same bytes, borrowed as long as `self` instead of as long as the descriptor
+        // on the stack.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 }
@@ -314,8 +316,8 @@ impl FrameMemory for Umem {
 
     #[inline]
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
-        // SAFETY: the descriptor is of this UMEM, and whoever holds the token owns the frame: nobody writes
-        // to it.
+        // SAFETY: the descriptor belongs to this UMEM, and the holder of the token owns the frame,
+        // so it has no writer.
         let contents = unsafe { self.frames.umem.data(&self.frames.descs[frame.index()]) }.contents();
         &contents[..len.min(contents.len())]
     }
@@ -362,8 +364,8 @@ impl FrameMemory for Umem {
     }
 }
 
-/// The bytes that a chunk needs for frames of the MTUs of these interfaces to lie in few: 2048 or
-/// 4096. An MTU that is too large is refused when its port is opened.
+/// Returns the chunk size, 2048 or 4096, with which frames of the MTUs of these interfaces span few
+/// chunks. An MTU that is too large is rejected when its port is opened.
 ///
 /// # Errors
 /// An interface does not exist.

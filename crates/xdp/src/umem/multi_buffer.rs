@@ -1,8 +1,8 @@
-//! Long frames: what a UMEM does with those that lie in several chunks. Nothing here is on the way
-//! of a frame of one chunk.
+//! Long frames: the operations of a UMEM on frames that span several chunks. A frame of one chunk
+//! never reaches this code.
 //!
-//! Rule: [`crate::umem::chains`]. Who reads headers reads the first chunk; who must see all of a
-//! frame's bytes is shown a copy, which is written back if it was changed. Source:
+//! Rule: [`crate::umem::chains`]. Code that reads headers reads the first chunk. Code that needs
+//! all bytes of a frame receives a copy, which is written back if it was changed. Source:
 //! docs/kernel-behavior.md, "Frames in several chunks".
 
 use switch::{FrameId, FrameMemory, RxDesc};
@@ -13,9 +13,9 @@ use crate::umem::chains::MAX_CHUNKS;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 impl Umem {
-    /// The frame that the kernel put into an RX ring in several chunks, `len` bytes in all, now the
-    /// user's; nothing if one of them was not posted, or not twice. Also how many were, which
-    /// the port's rings hold no more.
+    /// Takes the frame that the kernel put into an RX ring in several chunks, `len` bytes in all,
+    /// for the user. `None` if a chunk was not posted, or appears twice. Also returns how many
+    /// chunks were posted, which the port's rings no longer hold.
     #[cold]
     pub(crate) fn take_chain(
         &mut self,
@@ -44,8 +44,8 @@ impl Umem {
         (Some(RxDesc { frame: FrameId::new(chunks[0]), len: len as u16 }), count)
     }
 
-    /// A chunk that the kernel put into an RX ring, and that nobody wants. False: no such chunk was
-    /// posted.
+    /// Frees a chunk that the kernel put into an RX ring and that is not used. Returns false if no
+    /// such chunk was posted.
     #[cold]
     pub(crate) fn drop_received(&mut self, desc: &FrameDesc, lent: &RingOwnership) -> bool {
         let index = self.frames.index_of(desc.addr());
@@ -56,7 +56,7 @@ impl Umem {
         was_there
     }
 
-    /// The chunks of a frame in their order, of which there are so many.
+    /// Returns the chunks of a frame in their order, and their number.
     fn chunks(&self, index: usize) -> ([usize; MAX_CHUNKS], usize) {
         let mut chunks = [index; MAX_CHUNKS];
         if !self.frames.is_chain(index) {
@@ -70,7 +70,7 @@ impl Umem {
         (chunks, count)
     }
 
-    /// Gives back all chunks of a frame.
+    /// Frees all chunks of a frame.
     #[cold]
     pub(crate) fn free_chain(&mut self, index: usize) {
         let (chunks, count) = self.chunks(index);
@@ -92,7 +92,7 @@ impl Umem {
         Some(FrameId::new(chunks[0]))
     }
 
-    /// What [`FrameMemory::make_room`] does where `len` is more than a chunk has.
+    /// Implements [`FrameMemory::make_room`] for a `len` longer than a chunk.
     #[cold]
     pub(crate) fn make_room_in_chain(&mut self, index: usize, len: usize) -> bool {
         let (_, count) = self.chunks(index);
@@ -112,7 +112,7 @@ impl Umem {
         true
     }
 
-    /// What [`FrameMemory::copy`] does where `len` is more than a chunk has.
+    /// Implements [`FrameMemory::copy`] for a `len` longer than a chunk.
     #[cold]
     pub(crate) fn copy_chain(&mut self, from: usize, to: usize, len: usize) {
         let (from, have) = self.chunks(from);
@@ -124,7 +124,7 @@ impl Umem {
         }
     }
 
-    /// What [`FrameMemory::whole`] does where `len` is more than a chunk has.
+    /// Implements [`FrameMemory::whole`] for a `len` longer than a chunk.
     #[cold]
     pub(crate) fn whole_chain(
         &mut self,
@@ -151,9 +151,9 @@ impl Umem {
         changed
     }
 
-    /// Which chunks are of frames of several. It is an error if one is so twice, or of another
-    /// frame than it says, or is where none can be (`may_be`): free, posted or sent as a whole
-    /// frame.
+    /// Returns which chunks belong to multi-buffer frames. It is an error if a chunk belongs to
+    /// two, records the wrong frame, or is where no such chunk can be (`may_be`): free, posted, or
+    /// transmitted as a whole frame.
     pub(crate) fn check_chains(&self, may_be: impl Fn(usize) -> bool) -> Result<Vec<bool>, String> {
         let chains = &self.frames.chains;
         let mut is_part = vec![false; self.frames()];

@@ -1,11 +1,11 @@
-//! Fetching a frame's header into the cache before it is read.
+//! Prefetch of a frame's header into the cache.
 
-/// Fetches the first cache line of `bytes`; returns at once, the line comes when it comes.
+/// Prefetches the first cache line of `bytes`, and returns without waiting for it.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program can see, and faults on no address; SSE is part of
-    // x86_64.
+    // SAFETY: a prefetch has no effect that the program can observe, and faults on no address; SSE
+    // is part of x86_64.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().cast());

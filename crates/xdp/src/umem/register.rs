@@ -1,11 +1,11 @@
 //! Registers a UMEM with the kernel and binds its first socket.
 //!
-//! libxdp keeps the UMEM's own descriptor as the first socket bound on it, and that one stays bound
-//! as long as the UMEM lives. So that no port's interface is held that way, the first socket is
-//! bound to the loopback interface of a network namespace made for it alone; the kernel removes
-//! that with the socket.
+//! libxdp keeps the UMEM's own descriptor as the first socket bound on it, and that socket stays
+//! bound for the lifetime of the UMEM. To keep this from blocking a port's interface, the first
+//! socket is bound to the loopback interface of a network namespace created for it alone. The
+//! kernel removes the namespace with the socket.
 //!
-//! That socket says for all that share the UMEM whether frames of several chunks go through them
+//! That socket decides for all sockets on the UMEM whether they support multi-buffer frames
 //! (`XDP_USE_SG`, kernel 6.6). Source: docs/kernel-behavior.md, "Frames in several chunks".
 
 use std::num::NonZeroU32;
@@ -16,8 +16,8 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue};
 
 use crate::error::Error;
 
-/// Refuses what would not fit: the kernel hands out more shared memory than there is, and then
-/// kills processes.
+/// Rejects a memory that would not fit: the kernel allows more shared memory than there is, and
+/// then kills processes.
 fn check_available(frames: usize, frame_bytes: usize) -> Result<(), Error> {
     let no_memory = |reason| Error::NoMemory { frames, frame_bytes, reason };
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -34,25 +34,25 @@ fn check_available(frames: usize, frame_bytes: usize) -> Result<(), Error> {
     }
 }
 
-/// The first socket on a UMEM; see the top of the file.
+/// The first socket on a UMEM; see the module documentation.
 pub(crate) struct UmemSocket {
     _tx: TxQueue,
     _rx: RxQueue,
     _rings: Option<(FillQueue, CompQueue)>,
 }
 
-/// A UMEM that the kernel knows.
+/// A UMEM that is registered with the kernel.
 pub(crate) struct Registered {
     pub(crate) umem: xsk_rs::Umem,
-    /// Each stands for all bytes of its chunk.
+    /// The descriptors of the chunks, each over all bytes of its chunk.
     pub(crate) descs: Box<[FrameDesc]>,
-    /// Frames of several chunks go through the sockets on it.
+    /// The sockets on it support multi-buffer frames.
     pub(crate) multi_buffer: bool,
     pub(crate) anchor: UmemSocket,
 }
 
-/// Registers a UMEM and binds its first socket, for frames of several chunks if that is wanted and
-/// can be had.
+/// Registers a UMEM and binds its first socket, with multi-buffer frames if requested and
+/// supported.
 pub(crate) fn register(
     chunks: NonZeroU32,
     frame_bytes: usize,
@@ -60,7 +60,7 @@ pub(crate) fn register(
 ) -> Result<Registered, Error> {
     if wanted == MultiBuffer::IfPossible {
         match register_with(chunks, frame_bytes, true) {
-            // What libxdp keeps of a socket that failed is of no use to another: all of it is made again.
+            // What libxdp keeps of a failed socket cannot be reused: all of it is created again.
             Err(Error::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EINVAL) => {}
             registered => return registered,
         }
@@ -68,7 +68,7 @@ pub(crate) fn register(
     register_with(chunks, frame_bytes, false)
 }
 
-/// The same on a thread of its own, for the sake of its network namespace.
+/// Registers on a thread of its own, which can change its network namespace.
 fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> Result<Registered, Error> {
     let work = move || {
         unshare(CloneFlags::CLONE_NEWNET)
@@ -86,8 +86,7 @@ fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> 
     std::thread::spawn(work).join().expect("it does not panic")
 }
 
-/// Registers memory that no socket is bound on yet, and says which descriptor stands for which
-/// chunk.
+/// Registers memory without a socket, and returns the descriptor of each chunk.
 pub(crate) fn memory(
     chunks: NonZeroU32,
     frame_bytes: usize,
@@ -116,7 +115,7 @@ fn not_registered(frames: usize, frame_bytes: usize, error: &xsk_rs::umem::UmemC
     }
 }
 
-/// What the kernel said, from an error of xsk-rs.
+/// Returns the kernel's error from an error of xsk-rs.
 pub(crate) fn os_error(error: &dyn std::error::Error) -> std::io::Error {
     error
         .source()
@@ -136,8 +135,8 @@ fn umem_config(frame_bytes: usize) -> UmemConfig {
         .expect("a power of two with room for the headroom")
 }
 
-/// Settings of a socket whose program is ours to load. Of the flags those of a UMEM's first socket
-/// hold for all that share it.
+/// Returns the settings of a socket whose program this crate loads. The flags of a UMEM's first
+/// socket apply to all that share it.
 pub(crate) fn socket_config(rx_ring: u32, tx_ring: u32, flags: BindFlags) -> SocketConfig {
     SocketConfig::builder()
         .rx_queue_size(QueueSize::new(rx_ring).expect("a power of two"))
@@ -147,11 +146,11 @@ pub(crate) fn socket_config(rx_ring: u32, tx_ring: u32, flags: BindFlags) -> Soc
         .build()
 }
 
-/// The descriptors with the length of the longest frame, so that each stands for all of its frame's
-/// bytes.
+/// Returns the descriptors with the length of the longest frame, so that each covers all bytes of
+/// its frame.
 fn with_full_length(umem: &xsk_rs::Umem, mut descs: Vec<FrameDesc>) -> Box<[FrameDesc]> {
     for desc in &mut descs {
-        // SAFETY: the descriptor is of this UMEM, which nobody else knows yet.
+        // SAFETY: the descriptor belongs to this UMEM, which is not shared yet.
         unsafe { umem.data_mut(desc) }.cursor().set_pos(usize::MAX);
     }
     descs.into()
@@ -163,11 +162,11 @@ pub(crate) const FILL_RING: u32 = 8192;
 /// Entries of each completion ring; no TX ring is larger.
 pub(crate) const COMPLETION_RING: u32 = 2048;
 
-/// Whether frames may lie in several chunks of memory (`XDP_USE_SG`; Linux 6.6).
+/// Whether frames may span several chunks of memory (`XDP_USE_SG`; Linux 6.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MultiBuffer {
-    /// Where the kernel has that.
+    /// If the kernel supports that.
     IfPossible,
-    /// No: frames that are longer than a chunk are refused, as by older kernels.
+    /// Never: frames longer than a chunk are rejected, as on older kernels.
     Never,
 }

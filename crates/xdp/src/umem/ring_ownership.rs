@@ -1,61 +1,60 @@
-//! What a port has lent to the kernel: which chunks of the switch's memory its rings hold, a byte a
-//! chunk.
+//! The chunks of the switch's memory that a port's rings hold, that is, that the kernel owns; one
+//! byte per chunk.
 //!
 //! Rule: every chunk has exactly one owner at any time (docs/behavior.md, "Invariants", 1): it is
-//! free, somebody holds its token, or it is lent by one port. The kernel has no tokens; it names
-//! chunks by their addresses, and what it gives back must be what that port lent. Each port writes
-//! down its own, so cores do not wait for each other where frames go from one to another.
+//! free, its token is held, or it is in the rings of one port. The kernel has no tokens. It names
+//! chunks by their addresses, and what it returns must be what that port passed to it. Each port
+//! has its own record, so cores do not contend for it when frames move between them.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// What a chunk was lent for.
+/// The purpose for which the kernel owns a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RingOwner {
-    /// To be received into: it is in a fill ring or an RX ring, or the kernel has it between the
-    /// two.
+    /// Reception: the chunk is in a fill ring or an RX ring, or the kernel has it between the two.
     Fill = 1,
-    /// To be sent: in the TX ring or the completion ring, or between the two. It is all of the
-    /// frame.
+    /// Transmission: the chunk is in the TX ring or the completion ring, or between the two. It is
+    /// a whole frame.
     Transmit,
-    /// The same; it is one of several chunks ([`crate::umem::chains`]).
+    /// Transmission, of one of several chunks of a frame ([`crate::umem::chains`]).
     TransmitPart,
 }
 
-/// In place of a loan.
+/// Replaces a [`RingOwner`]: the kernel does not own the chunk.
 const NONE: u8 = 0;
 
-/// What one port has lent. Only the core that serves the port changes it.
+/// The chunks in the rings of one port. Only the core that serves the port changes it.
 #[derive(Debug)]
 pub(crate) struct RingOwnership(Box<[AtomicU8]>);
 
 impl RingOwnership {
-    /// Nothing, of a memory of so many chunks.
+    /// Creates an empty record for a memory of `chunks` chunks.
     pub(crate) fn new(chunks: usize) -> Self {
         Self((0..chunks).map(|_| AtomicU8::new(NONE)).collect())
     }
 
-    /// What chunk `index` is lent for, if it is.
+    /// Returns the purpose for which the kernel owns chunk `index`, if it does.
     pub(crate) fn of(&self, index: usize) -> Option<RingOwner> {
         let loans = [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart];
         let tag = self.0[index].load(Relaxed);
         loans.into_iter().find(|&loan| loan as u8 == tag)
     }
 
-    /// Chunk `index` is lent to be sent.
+    /// True if the kernel owns chunk `index` for transmission.
     pub(crate) fn is_sending(&self, index: usize) -> bool {
         matches!(self.of(index), Some(RingOwner::Transmit | RingOwner::TransmitPart))
     }
 
-    /// Lends chunk `index`, which was free or whose token was given for it.
+    /// Passes chunk `index` to the kernel. The chunk was free, or its token was given up for this.
     #[inline]
     pub(crate) fn lend(&self, index: usize, loan: RingOwner) {
         debug_assert_eq!(self.of(index), None, "chunk {index} was to be lent once more");
         self.0[index].store(loan as u8, Relaxed);
     }
 
-    /// The kernel gives chunk `index` back. False: there is no such chunk or it was not lent for
-    /// that, and nothing has changed.
+    /// Records that the kernel returns chunk `index`. Returns false and changes nothing if there is
+    /// no such chunk or the kernel did not own it for that purpose.
     #[inline]
     #[must_use]
     pub(crate) fn give_back(&self, index: usize, loan: RingOwner) -> bool {
@@ -69,8 +68,8 @@ impl RingOwnership {
 mod tests {
     use super::*;
 
-    /// Whoever has a frame keeps it when the kernel gives it back a second time, or to a port that
-    /// it is not from, or when there is no such frame: in release builds as well.
+    /// The owner of a frame keeps it when the kernel returns it a second time, or to the wrong
+    /// port, or when there is no such frame. This holds in release builds as well.
     #[test]
     fn what_the_kernel_gives_back_twice_stays_where_it_is() {
         let [lent, others] = [RingOwnership::new(2), RingOwnership::new(2)];

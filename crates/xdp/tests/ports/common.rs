@@ -10,22 +10,22 @@ use nix::sched::{CloneFlags, setns};
 use switch::{FrameId, FrameMemory, KernelCounters, RxDesc, TxDesc};
 use xdp::{PortConfig, Umem, XdpPort, ZeroCopy};
 
-/// A port on the switch's memory, and one with a memory of its own: nobody but the kernel is to see
-/// the difference.
+/// A port on the switch's memory, and one with a UMEM of its own: only the kernel sees the
+/// difference.
 pub const KINDS: [ZeroCopy; 2] = [ZeroCopy::Auto, ZeroCopy::Emulate];
 
-/// The usual port of this kind.
+/// Returns the default settings of a port of this kind.
 pub fn setup_of(zero_copy: ZeroCopy) -> PortConfig {
     PortConfig { zero_copy, ..PortConfig::default() }
 }
 
-/// A network namespace of our own, removed (and all veths in it) when dropped.
+/// A network namespace of the test, removed with all its veths when dropped.
 pub struct Space {
     pub name: String,
 }
 
 impl Space {
-    /// A namespace whose kernel sends nothing by itself (no IPv6).
+    /// Creates a namespace whose kernel sends nothing by itself (no IPv6).
     pub fn new() -> Space {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -38,14 +38,14 @@ impl Space {
         space
     }
 
-    /// A namespace with veth pairs p0–h0, p1–h1, …, all up.
+    /// Creates a namespace with veth pairs p0–h0, p1–h1, …, all up.
     pub fn with_pairs(pairs: usize) -> Space {
         let space = Space::new();
         (0..pairs).for_each(|i| space.add_pair(&format!("p{i}"), &format!("h{i}"), ""));
         space
     }
 
-    /// A veth pair, both ends up; `options` go to `ip link add` for the first end.
+    /// Adds a veth pair, both ends up; `options` go to `ip link add` for both ends.
     pub fn add_pair(&self, port: &str, host: &str, options: &str) {
         self.ip(&format!("link add {port} {options} type veth peer name {host} {options}"));
         self.ip(&format!("link set {host} up"));
@@ -62,7 +62,7 @@ impl Space {
         run("tc", &format!("-n {} {arguments}", self.name));
     }
 
-    /// What `ip` prints in the namespace.
+    /// Returns the output of `ip` in the namespace.
     pub fn ip_output(&self, arguments: &str) -> String {
         let output = Command::new("ip").args(["-n", &self.name]).args(arguments.split_whitespace()).output();
         String::from_utf8(output.expect("ip runs").stdout).expect("UTF-8")
@@ -104,7 +104,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// On `interface` of the current namespace.
+    /// Opens a host on `interface` of the current namespace.
     pub fn new(interface: &str) -> Host {
         let every_protocol = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: plain system calls; the address is a whole sockaddr_ll.
@@ -134,7 +134,7 @@ impl Host {
         assert_eq!(sent, Ok(frame.len()));
     }
 
-    /// The next frame that another sent to this host, if one is there.
+    /// Takes the next frame that another station sent to this host, if there is one.
     pub fn receive(&self) -> Option<Vec<u8>> {
         let mut frame = vec![0; 16384];
         loop {
@@ -159,7 +159,7 @@ impl Host {
     }
 }
 
-/// Waits for a condition; a minute of it failing is a failure of the test.
+/// Waits for a condition; the test fails after a minute.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -168,7 +168,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Time for the ports, from the system's clock.
+/// Returns the time for the ports, from the system's clock.
 pub fn now() -> switch::Instant {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     switch::Instant(START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
@@ -188,7 +188,7 @@ pub fn receive(port: &mut XdpPort, umem: &mut Umem, count: usize) -> Vec<Vec<u8>
     frames
 }
 
-/// All bytes of a frame.
+/// Returns all bytes of a frame.
 pub fn bytes_of(umem: &mut Umem, frame: &FrameId, len: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     umem.whole(frame, len, |whole| {
@@ -198,7 +198,7 @@ pub fn bytes_of(umem: &mut Umem, frame: &FrameId, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A new frame of these bytes.
+/// Allocates a frame with these bytes.
 pub fn frame_of(umem: &mut Umem, bytes: &[u8]) -> FrameId {
     let frame = umem.alloc_for(bytes.len()).expect("memory");
     umem.whole(&frame, bytes.len(), |whole| {
@@ -215,8 +215,8 @@ pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
     port.transmit(&mut vec![TxDesc::new(frame, bytes.len() as u16)]);
 }
 
-/// Kicks once and frees what the kernel is done with. Returns the first 18 bytes of each frame that
-/// it lost.
+/// Kicks once and frees the completed frames. Returns the first 18 bytes of each frame that the
+/// kernel lost.
 pub fn finish(port: &mut XdpPort, umem: &mut Umem) -> Vec<Vec<u8>> {
     port.kick();
     let (mut done, mut lost) = (Vec::new(), Vec::new());
@@ -228,7 +228,7 @@ pub fn finish(port: &mut XdpPort, umem: &mut Umem) -> Vec<Vec<u8>> {
     begins
 }
 
-/// A frame of `len` bytes, numbered.
+/// Builds a numbered frame of `len` bytes.
 pub fn frame(number: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32 ^ number) as u8).collect();
     bytes[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
@@ -237,7 +237,7 @@ pub fn frame(number: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A frame of the host's comes in unchanged, and leaves again unchanged.
+/// Checks that a frame of the host is received unchanged, and transmitted again unchanged.
 pub fn cross_both_ways(host: &Host, port: &mut XdpPort, umem: &mut Umem, sent: &[u8]) {
     host.send(sent);
     assert_eq!(receive(port, umem, 1), [sent], "{} bytes in", sent.len());
@@ -251,8 +251,8 @@ pub fn cross_both_ways(host: &Host, port: &mut XdpPort, umem: &mut Umem, sent: &
     assert_eq!(arrived.as_deref(), Some(sent), "{} bytes out", sent.len());
 }
 
-/// All that went from one port to the other leaves; then the kernel lost nothing, and all frames
-/// that are not free are posted.
+/// Waits until all frames from one port to the other have left. Checks that the kernel lost none,
+/// and that all frames that are not free are posted.
 pub fn all_leave(from: &XdpPort, to: &mut XdpPort, umem: &mut Umem) {
     until("all complete", || {
         finish(to, umem);

@@ -1,4 +1,4 @@
-//! Each way in which a port cannot be opened: a clear error, and nothing left behind.
+//! Every failure to open a port gives a clear error and leaves nothing behind.
 
 use nix::unistd::Uid;
 use xdp::{Error, MAX_MTU, MultiBuffer, PortConfig, Umem, XdpPort, frame_bytes_for};
@@ -6,8 +6,8 @@ use xsk_rs::config::{BindFlags, LibxdpFlags, SocketConfig, UmemConfig};
 
 use crate::common::Space;
 
-/// Opens p0 in the namespace, which must fail; checks that no frame is missing afterwards, and no
-/// program or qdisc there.
+/// Opens p0 in the namespace, which must fail. Checks that no frame is missing afterwards, and that
+/// the interface has no program and no qdisc.
 fn refusal(space: &Space, interface: &str) -> Error {
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
@@ -18,7 +18,7 @@ fn refusal(space: &Space, interface: &str) -> Error {
     })
 }
 
-/// What `ip link` says of p0, without the part that the test changes itself.
+/// Returns what `ip link` shows of p0, without the part that the test changes itself.
 fn program_and_qdisc(space: &Space) -> (bool, bool) {
     let link = space.ip_output("link show dev p0");
     (link.contains("xdp"), link.contains("qdisc noqueue"))
@@ -88,7 +88,7 @@ fn mtu_too_large() {
             result.inspect_err(|_| assert_eq!(umem.check().unwrap().free, 4096))
         })
     };
-    // Where frames lie in one chunk each: 2048 less 256 for XDP, 14 for the Ethernet header and 8 for
+    // Frames of one chunk each: 2048 bytes less 256 for XDP, 14 for the Ethernet header and 8 for
     // two tags.
     let open = |frame_bytes| open_with(frame_bytes, MultiBuffer::Never);
     set_mtu(1771, 1771);
@@ -114,7 +114,7 @@ fn mtu_too_large() {
          `ip link set dev p0 mtu 3818` lowers it (on a veth, at both ends)"
     );
 
-    // Where they may lie in several.
+    // Multi-buffer frames.
     for frame_bytes in [2048, 4096] {
         set_mtu(MAX_MTU, MAX_MTU);
         assert!(open_with(frame_bytes, MultiBuffer::IfPossible).is_ok());
@@ -170,7 +170,8 @@ fn not_enough_memory() {
     }
 }
 
-/// Becomes nobody, on this thread only (the C library's call would change all threads).
+/// Switches to the user nobody, on this thread only (the C library's call would change all
+/// threads).
 fn drop_privileges() {
     let nobody = 65534;
     // SAFETY: a plain system call.

@@ -1,7 +1,7 @@
-//! Frames that lie in several chunks of memory: through memory, and through a port on a real veth,
-//! both ways.
+//! Frames that span several chunks: in memory, and through a port on a real veth in both
+//! directions.
 //!
-//! On a kernel that has no such frames (before 6.6) these tests fail: they say so.
+//! On a kernel without multi-buffer frames (before 6.6) these tests fail and report that.
 
 use dataplane::{Port, PortFault};
 use switch::{FrameId, FrameMemory, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, TxDesc};
@@ -13,7 +13,7 @@ use crate::common::{
 };
 
 const CHUNKS: usize = 16384;
-/// Sizes of chunks, and what a frame has of each.
+/// Sizes of chunks, and the bytes of a frame in each.
 const SIZES: [(usize, usize); 2] = [(2048, 1792), (4096, 3840)];
 
 fn memory(frame_bytes: usize) -> Umem {
@@ -22,8 +22,8 @@ fn memory(frame_bytes: usize) -> Umem {
     umem
 }
 
-/// A namespace with a veth pair p0–h0 of this MTU; the host's may send a tag more than its own
-/// stack would.
+/// Creates a namespace with a veth pair p0–h0 of this MTU. The host may send one tag more than its
+/// own stack would.
 fn space_of_mtu(mtu: u32) -> Space {
     let space = Space::with_pairs(1);
     space.ip(&format!("link set p0 mtu {mtu}"));
@@ -31,7 +31,7 @@ fn space_of_mtu(mtu: u32) -> Space {
     space
 }
 
-/// Lengths on both sides of each number of chunks of either size, and of each MTU.
+/// Returns lengths around each multiple of either chunk size, and around each MTU.
 fn lengths() -> impl Iterator<Item = usize> {
     let around = |len: usize| len - 5..=len + 5;
     let borders = [1792, 2 * 1792, 5 * 1792, 3840, 2 * 3840].into_iter().flat_map(around);
@@ -55,7 +55,7 @@ fn memory_hands_out_frames_of_as_many_chunks_as_they_need() {
             let b = umem.alloc_for(len).unwrap();
             umem.copy(&a, &b, len);
             assert_eq!(bytes_of(&mut umem, &b, len), sent);
-            // What was changed without saying so is not.
+            // Changes that are not declared are not written back.
             umem.whole(&a, len, |bytes| {
                 bytes.fill(0xff);
                 len <= chunk_bytes
@@ -69,7 +69,7 @@ fn memory_hands_out_frames_of_as_many_chunks_as_they_need() {
     }
 }
 
-/// A tag that is put on may need one more chunk.
+/// A pushed tag may need one more chunk.
 #[test]
 fn room_is_made_for_a_tag() {
     for (frame_bytes, chunk_bytes) in SIZES {
@@ -137,7 +137,7 @@ fn frames_of_several_chunks_pass_unchanged_in_both_directions() {
     });
 }
 
-/// Received whole and sent on as they lie: nothing is copied in between, and a chunk more than the
+/// A frame is received and transmitted in the same chunks, without a copy. One chunk more than the
 /// frame needs does no harm.
 #[test]
 fn a_frame_leaves_as_it_came() {
@@ -175,7 +175,7 @@ fn a_frame_leaves_as_it_came() {
     });
 }
 
-/// However few descriptors are taken at a time, and however few `sendto` handles.
+/// Works with any number of descriptors taken at a time, and any `sendto` budget.
 #[test]
 fn rings_may_be_read_in_the_middle_of_a_frame() {
     let space = space_of_mtu(9000);
@@ -212,7 +212,7 @@ fn rings_may_be_read_in_the_middle_of_a_frame() {
     });
 }
 
-/// As many as there is room for, again and again: the rings go round, in the middle of frames.
+/// As many frames as there is room for, repeatedly: the rings wrap around, in the middle of frames.
 #[test]
 fn thousands_of_frames_keep_their_order_and_their_bytes() {
     const FRAMES: u32 = 3000;
@@ -248,7 +248,7 @@ fn thousands_of_frames_keep_their_order_and_their_bytes() {
     });
 }
 
-/// Frames in all rings, some half taken: closing gives back every chunk.
+/// With frames in all rings, some partially taken, closing returns every chunk.
 #[test]
 fn a_port_closes_with_frames_of_several_chunks_in_its_rings() {
     let space = space_of_mtu(9000);
@@ -290,8 +290,8 @@ fn a_port_closes_with_frames_of_several_chunks_in_its_rings() {
     });
 }
 
-/// A port of MTU 9216, whose peer's is larger: what is longer than any line carries is put back,
-/// counted and told of.
+/// A port of MTU 9216 whose peer's MTU is larger: frames longer than any port accepts are returned
+/// to memory, counted and reported.
 #[test]
 fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
     let space = space_of_mtu(9216);
@@ -330,8 +330,8 @@ fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
     });
 }
 
-/// Where memory is short, all of a frame is dropped or none, and it is counted as any other that
-/// found no place.
+/// Where memory is short, all of a frame is dropped or none, and it is counted like any other frame
+/// without a posted chunk.
 #[test]
 fn a_frame_that_finds_too_few_chunks_is_counted_once() {
     let space = space_of_mtu(9000);
@@ -342,7 +342,7 @@ fn a_frame_that_finds_too_few_chunks_is_counted_once() {
         let host = Host::new("h0");
         let posted = umem.check().unwrap().fill;
         assert_eq!(posted, 8);
-        // Six chunks, then two are left for six.
+        // Six chunks are used; then two are left for a frame of six.
         (0..2).for_each(|number| host.send(&frame(number, 9000)));
         assert_eq!(receive(&mut port, &mut umem, 1), [frame(0, 9000)]);
         let kernel = port.kernel_counters();

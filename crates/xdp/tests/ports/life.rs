@@ -1,4 +1,4 @@
-//! A port's life: what opening it sets and closing it removes, and what becomes of it when its
+//! The life cycle of a port: what opening sets and closing removes, and what happens when its
 //! interface or its process dies.
 
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ fn open(umem: &mut Umem, interface: &str) -> XdpPort {
     XdpPort::open(umem, interface, &PortConfig::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Whether p0 has an XDP program, and its qdisc.
+/// Returns whether p0 has an XDP program, and its qdisc.
 fn state(space: &Space) -> (bool, &'static str) {
     let link = space.ip_output("link show dev p0");
     let qdisc = ["noqueue", "pfifo"].into_iter().find(|qdisc| link.contains(&format!("qdisc {qdisc} ")));
@@ -28,7 +28,7 @@ fn close_leaves_the_interface_as_it_was_and_it_opens_again() {
     let space = Space::with_pairs(2);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
-        // The other port stays open, so the memory's sockets are never all gone.
+        // The other port stays open, so the UMEM always has a socket.
         let mut other = open(&mut umem, "p1");
         for round in 0..3 {
             let mut port = open(&mut umem, "p0");
@@ -135,8 +135,8 @@ fn a_port_that_sends_on_a_deleted_interface_goes_down_at_once() {
     });
 }
 
-/// A switch's port takes in what is for hosts behind other ports, as long as it is open; any other
-/// does not.
+/// A switch's port receives frames for hosts behind other ports, as long as it is open. Any other
+/// port does not.
 #[test]
 fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
     let space = Space::with_pairs(2);
@@ -156,8 +156,8 @@ fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
     assert_eq!(promiscuity("p0"), Some("0".into()));
 }
 
-/// A macvlan that has its interface to itself takes in what is for others, and so can be a switch's
-/// port.
+/// A macvlan with exclusive use of its interface receives frames for others, and so can be a
+/// switch's port.
 #[test]
 fn a_macvlan_carries_what_is_for_others() {
     let space = Space::with_pairs(1);
@@ -168,7 +168,7 @@ fn a_macvlan_carries_what_is_for_others() {
         let setup = PortConfig { promiscuous: true, ..PortConfig::default() };
         let mut port = XdpPort::open(&mut umem, "m0", &setup).unwrap_or_else(|error| panic!("{error}"));
         let host = Host::new("h0");
-        host.send(&frame(9, 100)); // to an address that is nobody's here
+        host.send(&frame(9, 100)); // to an address that no interface has
         assert_eq!(receive(&mut port, &mut umem, 1), [frame(9, 100)]);
         transmit(&mut port, &mut umem, &frame(7, 200));
         finish(&mut port, &mut umem);
@@ -177,8 +177,8 @@ fn a_macvlan_carries_what_is_for_others() {
     });
 }
 
-/// An interface is deleted, made again under the same name and opened again, while its loop only
-/// lets go and takes: the memory comes back each time, and the other port carries frames
+/// An interface is deleted, created again under the same name and opened again, while its loop only
+/// detaches and takes sockets. The memory is recovered each time, and the other port carries frames
 /// throughout.
 #[test]
 fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
@@ -193,7 +193,7 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
             let host = Host::new("h0");
             host.send(&frame(round, 100));
             assert_eq!(receive(&mut port, &mut umem, 1), [frame(round, 100)]);
-            // One more frame comes in that nobody takes, and one cannot leave any more.
+            // One more frame arrives that is never received, and one can no longer leave.
             host.send(&frame(round, 200));
             transmit(&mut port, &mut umem, &frame(round, 300));
             space.ip("link del p0");
@@ -236,8 +236,8 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
     });
 }
 
-/// Not a test by itself: the process that the next one kills. It opens p0 of the namespace named in
-/// its environment, says so, and serves it indefinitely.
+/// Not a test by itself: the process that the next test kills. It opens p0 of the namespace named
+/// in its environment, reports that, and serves it indefinitely.
 #[test]
 #[ignore = "only as a child of the next test"]
 fn child_serves_a_port() {
@@ -288,7 +288,7 @@ fn without_native_support_a_port_works_in_generic_mode() {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut port = open(&mut umem, "lo");
         assert_eq!((port.xdp_mode(), port.vlan_tags_restored()), (XdpMode::Generic, false));
-        // What leaves by the loopback interface comes in on it.
+        // Frames sent on the loopback interface are received on it.
         transmit(&mut port, &mut umem, &frame(5, 300));
         finish(&mut port, &mut umem);
         assert_eq!(receive(&mut port, &mut umem, 1), [frame(5, 300)]);
@@ -307,7 +307,7 @@ fn a_tap_is_served_natively_but_has_no_tags_to_put_back() {
     });
 }
 
-/// Threads can own these.
+/// Checks that threads can own these types.
 const fn assert_send<T: Send>() {}
 const _: () = {
     assert_send::<Umem>();

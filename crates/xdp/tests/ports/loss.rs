@@ -1,5 +1,5 @@
-//! Every frame is accounted for: none lost where there is room, and where there is none the
-//! counters say exactly how many.
+//! Every frame is accounted for: none is lost where there is room, and otherwise the counters have
+//! the exact number.
 
 use dataplane::Port;
 use switch::{FrameMemory, KernelCounters, RxDesc, TxDesc};
@@ -11,7 +11,7 @@ fn open(umem: &mut Umem, interface: &str) -> XdpPort {
     XdpPort::open(umem, interface, &PortConfig::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Moves what has come in on one port to the other, and sends it.
+/// Moves received frames of one port to the other, and sends them.
 fn forward(from: &mut XdpPort, to: &mut XdpPort, umem: &mut Umem) {
     let (mut received, mut done) = (Vec::new(), Vec::new());
     to.complete(&mut done);
@@ -33,7 +33,8 @@ fn a_forwarder_loses_nothing_and_keeps_the_order() {
         let (mut a, mut b) = (open(&mut umem, "p0"), open(&mut umem, "p1"));
         let (from, to) = (Host::new("h0"), Host::new("h1"));
         let mut arrived = 0;
-        // Fewer at a time than a veth's ring holds: what the hosts' own ends lose is not the question here.
+        // Fewer at a time than a veth's ring holds: losses at the hosts' own ends are not tested
+        // here.
         for first in (0..FRAMES).step_by(200) {
             (first..first + 200).for_each(|number| from.send(&frame(number, 60 + number as usize % 1455)));
             until("200 frames arrive", || {
@@ -49,8 +50,7 @@ fn a_forwarder_loses_nothing_and_keeps_the_order() {
     });
 }
 
-/// There is no NIC here that would miss any: what the keeper would have found out is put in its
-/// place.
+/// No NIC here misses frames, so the test writes what the [`xdp::PortOpener`] would have read.
 #[test]
 fn what_a_nic_missed_is_counted_and_told_once() {
     let space = Space::with_pairs(1);
@@ -132,7 +132,7 @@ fn without_memory_frames_still_come_a_few_at_a_time() {
     });
 }
 
-/// Every third is too long for the peer, in one piece of memory or in several.
+/// Every third frame is too long for the peer, in one chunk or in several.
 #[test]
 fn frames_that_the_kernel_takes_and_loses_are_told_apart() {
     for (mtu, too_long) in [(1500, 600), (9000, 5000)] {

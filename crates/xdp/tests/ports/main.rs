@@ -1,4 +1,4 @@
-//! Ports on real veths, in network namespaces that each test makes for itself. Needs root.
+//! Ports on real veths, in network namespaces that each test creates for itself. Needs root.
 
 mod common;
 mod errors;

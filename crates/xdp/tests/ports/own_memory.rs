@@ -1,5 +1,5 @@
-//! Ports with a memory of their own, as zero-copy ones have, beside others: what is particular to
-//! them. What is not is tested with both kinds where it is tested.
+//! Ports with a UMEM of their own, like zero-copy ports, beside others: their particular behavior.
+//! Common behavior is tested with both kinds elsewhere.
 
 use dataplane::Port;
 use switch::{FrameId, FrameMemory, KernelCounters, RxDesc, TxDesc};
@@ -40,8 +40,8 @@ fn what_is_posted_is_none_of_the_switchs() {
     });
 }
 
-/// What the switch has no memory for waits in the RX ring, where it counts as ingress use, and is
-/// lost by nobody.
+/// Frames for which the switch has no memory wait in the RX ring, where they count as ingress use,
+/// and are not lost.
 #[test]
 fn without_memory_frames_wait_in_the_rx_ring() {
     let space = Space::with_pairs(1);
@@ -74,7 +74,8 @@ fn without_memory_frames_wait_in_the_rx_ring() {
     });
 }
 
-/// A long frame of which the switch has memory for a part: that part is held, and the rest follows.
+/// A long frame for which the switch has only part of the memory: that part is held, and the rest
+/// follows.
 #[test]
 fn a_frame_comes_in_as_memory_does() {
     let space = Space::with_pairs(1);
@@ -105,7 +106,7 @@ fn a_frame_comes_in_as_memory_does() {
     });
 }
 
-/// From each kind of port to each other, many more frames than any ring or memory has.
+/// From each kind of port to each other, many more frames than any ring or memory holds.
 #[test]
 fn frames_go_from_one_kind_of_port_to_the_other() {
     const SENT: u32 = 18_000;
@@ -117,8 +118,8 @@ fn frames_go_from_one_kind_of_port_to_the_other() {
             let (from, to) = (Host::new("h0"), Host::new("h1"));
             let len = |number: u32| 60 + number as usize * 7 % 1455;
             let (mut arrived, mut received) = (0, Vec::new());
-            // Fewer at a time than a veth's ring holds: what the hosts' own ends lose is not the question
-            // here.
+            // Fewer at a time than a veth's ring holds: losses at the hosts' own ends are not
+            // tested here.
             for first in (0..SENT).step_by(200) {
                 (first..first + 200).for_each(|number| from.send(&frame(number, len(number))));
                 until("200 frames arrive", || {
@@ -172,7 +173,7 @@ fn every_queue_is_served() {
     });
 }
 
-/// A veth is deleted, made again and opened again, with frames in all rings: nothing of either
+/// A veth is deleted, created again and opened again, with frames in all rings. No frame of either
 /// memory is missing.
 #[test]
 fn a_port_with_a_memory_of_its_own_comes_and_goes() {
@@ -185,8 +186,8 @@ fn a_port_with_a_memory_of_its_own_comes_and_goes() {
             let host = Host::new("h0");
             host.send(&frame(round, 100));
             assert_eq!(receive(&mut port, &mut umem, 1), [frame(round, 100)]);
-            host.send(&frame(round, 200)); // nobody takes it
-            transmit(&mut port, &mut umem, &frame(round, 300)); // it cannot leave any more
+            host.send(&frame(round, 200)); // never received
+            transmit(&mut port, &mut umem, &frame(round, 300)); // it can no longer leave
             space.ip("link del p0");
             until("the port notices", || {
                 port.kick();

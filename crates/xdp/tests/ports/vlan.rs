@@ -1,4 +1,4 @@
-//! A VLAN tag that the sending host's stack holds out of band arrives in the frame.
+//! A VLAN tag that the sending host's stack keeps out of band is received in the frame.
 
 use libbpf_rs::{ObjectBuilder, TC_EGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
@@ -7,7 +7,7 @@ use xdp::{PortConfig, Umem, XdpPort};
 
 use crate::common::{Host, Space, frame, receive};
 
-/// Makes the kernel tag what leaves `interface` with VLAN 5, priority 3, out of band.
+/// Makes the kernel tag frames that leave `interface` with VLAN 5, priority 3, out of band.
 fn tag_out_of_band(interface: &str) {
     let bytes = include_bytes!(env!("VLAN_PUSH_BPF"));
     let object = ObjectBuilder::default().open_memory(bytes).unwrap().load().unwrap();
