@@ -82,7 +82,7 @@ impl Client {
         Ok(Self { socket: socket.to_path_buf(), inner: ControlClient::new(channel) })
     }
 
-    /// Returns the daemon's name and version.
+    /// Returns the identity of the daemon.
     pub async fn info(&mut self) -> Result<v1::Info, ClientError> {
         let socket = self.socket.clone();
         answer(socket, self.inner.get_info(v1::GetInfoRequest {})).await
@@ -228,7 +228,7 @@ impl BlockingClient {
         Ok(Self { client, runtime })
     }
 
-    /// Returns the daemon's name and version.
+    /// Returns the identity of the daemon.
     pub fn info(&mut self) -> Result<v1::Info, ClientError> {
         self.runtime.block_on(self.client.info())
     }

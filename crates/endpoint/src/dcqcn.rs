@@ -26,7 +26,7 @@ const FAST_STEPS: u32 = 5;
 pub struct DcqcnSettings {
     /// Minimum interval between two CNPs of a flow.
     pub cnp_interval_ns: Nanos,
-    /// alpha decays once per interval of this length without a CNP.
+    /// Length of an alpha interval: without a CNP in it, alpha decays once.
     pub alpha_interval_ns: Nanos,
     /// The rate takes one recovery step per interval of this length.
     pub step_interval_ns: Nanos,

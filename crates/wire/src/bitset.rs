@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Set8(u8);
 
 impl Set8 {
-    /// The empty set.
+    /// The set without numbers.
     pub const EMPTY: Set8 = Set8(0);
     /// All eight numbers.
     pub const ALL: Set8 = Set8(0xff);
@@ -93,7 +93,7 @@ impl Set8 {
 pub struct Set64(u64);
 
 impl Set64 {
-    /// The empty set.
+    /// The set without numbers.
     pub const EMPTY: Set64 = Set64(0);
 
     /// Returns the set of the numbers from 0 to `count` − 1.

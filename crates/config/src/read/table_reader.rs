@@ -15,7 +15,7 @@ use crate::read::suggest::{did_you_mean, quoted, quoted_list, shortened};
 /// A value of the file and its position.
 #[derive(Debug, Clone)]
 pub struct Setting<T> {
-    /// The value.
+    /// What the file has for the setting.
     pub value: T,
     /// Position of the setting.
     pub place: SettingSpan,

@@ -46,7 +46,7 @@ impl KindTable {
     }
 }
 
-/// The `alarm` table of a port.
+/// Alarm thresholds in the table of a port, or of the defaults.
 #[derive(Debug, Default)]
 pub(crate) struct PortAlarmTable {
     pub(crate) ingress: Percents,
