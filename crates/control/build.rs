@@ -1,8 +1,8 @@
-//! Compiles the control API with a pure-Rust protobuf compiler, so that no `protoc` need be
-//! installed, and writes what follows from the messages that are structs of `switch` too: the
+//! Compiles the control API with a pure-Rust protobuf compiler, so that `protoc` need not be
+//! installed. Also generates code for the messages that correspond to structs of `switch`: the
 //! conversion, field by field of the same name, and the list of all fields with their comments. So
-//! a counter is named in its struct and in the proto file, and nowhere between; a field that only
-//! one of them has does not compile.
+//! a counter is named only in its struct and in the proto file, and a field that only one of them
+//! has does not compile.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto};
 
-/// The messages, and the structs whose fields they have.
+/// The messages, and the structs that they are converted from.
 const STRUCTS: [(&str, &str); 13] = [
     ("Snapshot", "Snapshot"),
     ("RemovedPorts", "monitor::counters::RemovedPorts"),
@@ -40,7 +40,7 @@ const OF_THE_DAEMON: [&str; 9] = [
     "link",
 ];
 
-/// Lists that `sluice show --json` has rows of, instead of one list inside the other.
+/// Lists that are rows of `sluice show --json`, instead of one list inside the other.
 const ROWS: [&str; 9] = [
     "Snapshot.ports",
     "Snapshot.removed_ports",
@@ -77,14 +77,14 @@ fn main() {
     builder.compile_fds(files).expect("control.proto generates");
 }
 
-/// `impl From<&struct> for message`. The pattern names every field of the message, and the compiler
-/// wants all of the struct's.
+/// Generates `impl From<&struct> for message`. The pattern names every field of the message, and
+/// the compiler requires all fields of the struct.
 fn conversion(file: &FileDescriptorProto, (message, of): &(&str, &str)) -> String {
     let message = file.message_type.iter().find(|found| found.name() == *message).expect("a message");
     let told = || message.field.iter().filter(|field| !OF_THE_DAEMON.contains(&field.name()));
     let names: String = told().map(|field| format!("{}, ", field.name())).collect();
     let values: String = told().map(|field| format!("{}: {}, ", field.name(), value(field))).collect();
-    // Only a message with fields of the daemon has others to fill in.
+    // Only a message with fields of the daemon has further fields to fill in.
     let rest = if told().count() == message.field.len() { "" } else { "..Self::default()" };
     format!(
         "impl From<&switch::{of}> for {name} {{\n\
@@ -97,7 +97,7 @@ fn conversion(file: &FileDescriptorProto, (message, of): &(&str, &str)) -> Strin
     )
 }
 
-/// A field of the message, from the reference to the struct's field.
+/// Generates the value of a message's field from the reference to the struct's field.
 fn value(field: &FieldDescriptorProto) -> String {
     let name = field.name();
     match (field.label(), field.r#type()) {
@@ -110,12 +110,12 @@ fn value(field: &FieldDescriptorProto) -> String {
     }
 }
 
-/// A table of all fields in those messages, with the comments that stand above them in the proto
-/// file.
+/// Generates a table of all fields in these messages, with their comments in the proto file.
 fn fields(file: &FileDescriptorProto) -> String {
     let info = file.source_code_info.as_ref().expect("comments are kept");
     let comment = |message: usize, field: usize| {
-        // The numbers of `message_type` in a file and of `field` in a message: see descriptor.proto.
+        // The numbers of `message_type` in a file and of `field` in a message: see
+        // descriptor.proto.
         let path = [4, message as i32, 2, field as i32];
         let location = info.location.iter().find(|location| location.path == path);
         location
@@ -136,7 +136,7 @@ fn fields(file: &FileDescriptorProto) -> String {
     table + "]\n"
 }
 
-/// The message is part of a snapshot.
+/// Returns true if the message is part of a snapshot.
 fn is_counted(message: &DescriptorProto) -> bool {
     let others = ["ByDropLevel", "Link", "Caution"];
     STRUCTS.iter().any(|(name, _)| *name == message.name()) || others.contains(&message.name())

@@ -1,4 +1,4 @@
-//! Compiles the BPF programs: those of `sluice nic`, and two that let the tests run their parts.
+//! Compiles the BPF programs: those of `sluice nic`, and two for the tests of their parts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +16,7 @@ fn main() {
     compile("tests/ingress.bpf.c", "NIC_INGRESS_BPF");
 }
 
-/// Compiles `source` and puts the object's path in the environment variable `name` of the
-/// compilation.
+/// Compiles `source` and sets the compile-time environment variable `name` to the object's path.
 fn compile(source: &str, name: &str) {
     println!("cargo:rerun-if-changed={source}");
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -25,7 +24,7 @@ fn compile(source: &str, name: &str) {
     SkeletonBuilder::new()
         .source(source)
         .obj(&object)
-        // Version 3 of the instructions has the atomic operations that return a value.
+        // Version 3 of the instruction set has the atomic operations that return a value.
         .clang_args(["-Wall", "-Werror", "-mcpu=v3", "-I../../bpf"])
         .build()
         .unwrap_or_else(|error| panic!("{source} does not compile: {error:?}"));

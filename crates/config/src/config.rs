@@ -1,5 +1,5 @@
-//! The configuration as a whole: the settings of the switch, its ports, and what they must be
-//! together.
+//! The configuration as a whole: the settings of the switch, its ports, and the constraints between
+//! them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,64 +27,62 @@ use crate::validate::buffer;
 use crate::validate::vlan;
 use crate::validate::watchdog;
 
-/// Longest path of a Unix socket: `sun_path` less the final zero.
+/// Longest path of a Unix socket: `sun_path` less the terminating zero.
 const SOCKET_BYTES: usize = 107;
 
-/// A whole configuration.
+/// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The switch's name.
     pub name: String,
-    /// The poll loops.
+    /// Settings of the poll loops.
     pub dataplane: Dataplane,
-    /// The switch; its ports are in the order of the file.
+    /// Settings of the switch; its ports are in the order of the file.
     pub switch: SwitchSettings,
-    /// PFC may work at all. If not, [`SwitchSettings::without_pfc`] of `switch` is what is meant.
+    /// False if PFC is disabled; then [`SwitchSettings::without_pfc`] of `switch` applies.
     pub pfc_enabled: bool,
-    /// The preset of the buffer, by its name.
+    /// Name of the buffer's preset.
     pub preset: Option<&'static str>,
     /// Network interface of each port, by port number.
     pub interfaces: Vec<String>,
-    /// The core that each port is to be served by, by port number; `None`: whichever serves least.
+    /// The configured core of each port, by port number; `None` for the least loaded core.
     pub port_cores: Vec<Option<usize>>,
-    /// What the file says of each port's cable, by port number: for advice about headroom, and
-    /// nothing else.
+    /// The cable of each port as configured, by port number: for advice about headroom only.
     pub links: Vec<Link>,
     /// The flight recorder.
     pub recorder: RecorderSettings,
     /// Path of the Unix socket that the control API listens on.
     pub control_socket: PathBuf,
-    /// What is reported to collectors.
+    /// Subscriptions and their collectors.
     pub telemetry: Telemetry,
-    /// Where metrics are served; `None`: nowhere.
+    /// Where metrics are served; `None` if they are off.
     pub metrics: Option<Metrics>,
-    /// What the file may say but should not: thresholds that cannot be lossless, and the like.
-    /// Often there is nothing.
+    /// Warnings about valid settings, such as thresholds that cannot be lossless. Often empty.
     pub warnings: ConfigErrors,
 }
 
-/// The poll loops.
+/// Settings of the poll loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataplane {
     /// CPU of each loop: the first switches, the others serve ports for it.
     pub cores: Vec<usize>,
-    /// The first serves ports, too.
+    /// True if the first loop serves ports, too.
     pub switch_core_serves: bool,
-    /// How the loop's thread is scheduled.
+    /// Scheduling policy of the loops' threads.
     pub scheduling: Scheduling,
-    /// A loop that falls behind, or stands still, pauses its peers; otherwise the kernel drops what
-    /// it cannot take.
+    /// True if a loop that falls behind, or stalls, pauses its peers. If false, the kernel drops
+    /// what the loop cannot take.
     pub pauses_on_overload: bool,
-    /// RX queues that memory is set aside for beyond those of the ports there are: a port with one
-    /// queue may be added for each, without a restart.
+    /// Number of RX queues with reserved memory beyond those of the configured ports: for each, a
+    /// port with one queue may be added without a restart.
     pub spare_ports: usize,
-    /// Which ports try at the start whether PFC frames get out and in.
+    /// Which ports test at startup whether PFC frames get out and in.
     pub pfc_test: PfcTest,
-    /// Where drivers read and write memory themselves.
+    /// Which drivers access the UMEM themselves.
     pub zero_copy: ZeroCopy,
 }
 
-/// Places for ports that are added later: 32 MiB each.
+/// Default number of slots for ports that are added later: 32 MiB each.
 const SPARE_PORTS: usize = 2;
 
 impl Default for Dataplane {
@@ -104,12 +102,12 @@ impl Default for Dataplane {
 /// The flight recorder (`docs/recorder.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecorderSettings {
-    /// The loop is recorded all the time, and the last of it kept.
+    /// True if the loop is recorded all the time, and the last part kept.
     pub always: bool,
-    /// What is kept stays when a no-drop frame is lost, or the kernel drops frames, until somebody
-    /// fetches it.
+    /// True if the kept recording is frozen when a no-drop frame is lost, or the kernel drops
+    /// frames, until it is fetched.
     pub freeze_on_loss: bool,
-    /// So many bytes are kept at most.
+    /// Maximum bytes of the kept recording.
     pub memory_bytes: usize,
 }
 
@@ -119,21 +117,21 @@ impl Default for RecorderSettings {
     }
 }
 
-/// Which ports try at the start whether PFC frames get out and in.
+/// Which ports test at startup whether PFC frames get out and in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PfcTest {
-    /// None.
+    /// No ports.
     Off,
-    /// Those on NICs: there are some that eat such frames.
+    /// Ports on NICs: some NICs consume such frames.
     Nics,
-    /// All.
+    /// All ports.
     All,
 }
 
 impl PfcTest {
     const ALL: [Self; 3] = [Self::Off, Self::Nics, Self::All];
 
-    /// Its name in the file.
+    /// Returns its name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -143,21 +141,21 @@ impl PfcTest {
     }
 }
 
-/// How the kernel schedules a loop's thread.
+/// Scheduling policy of a loop's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduling {
     /// As any other thread.
     Normal,
-    /// With the highest weight of an ordinary thread, in short slices.
+    /// The highest weight of an ordinary thread, with short slices.
     ShortSlices,
-    /// In real time.
+    /// Real-time.
     Fifo,
 }
 
 impl Scheduling {
     const ALL: [Self; 3] = [Self::Normal, Self::ShortSlices, Self::Fifo];
 
-    /// Its name in the file.
+    /// Returns its name in the file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -167,26 +165,25 @@ impl Scheduling {
     }
 }
 
-/// The name in the file of what a loop does that falls behind.
+/// Returns the name in the file of the behavior of a loop that falls behind.
 pub(crate) fn overload_name(pauses: bool) -> &'static str {
     if pauses { "pause" } else { "drop" }
 }
 
-/// Reads a configuration. `file_name` only serves to name the file in mistakes.
+/// Reads a configuration. `file_name` is only used to name the file in errors.
 ///
 /// # Errors
-/// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined;
-/// the sums over the buffer, and what WRED does on no-drop queues, are only examined once every
-/// single setting is right.
+/// All errors that the text contains. If the text is not TOML, only that is reported. The sums over
+/// the buffer, and WRED on no-drop queues, are only checked once every single setting is valid.
 pub fn parse(file_name: &str, text: &str) -> Result<Config, ConfigErrors> {
     examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
 }
 
-/// Reads a configuration, and what `look` makes of the file if it is right: of its buffer, its
-/// ports, and what comes of both.
+/// Reads a configuration, and what `look` returns for a valid file: it gets the buffer, the ports,
+/// and the settings of the switch.
 ///
 /// # Errors
-/// As [`parse`], and what `look` has noted.
+/// As [`parse`], and the errors that `look` has noted.
 pub(crate) fn examine<T>(
     file_name: &str,
     text: &str,
@@ -197,7 +194,7 @@ pub(crate) fn examine<T>(
     Ok((config, made.expect("a file without mistakes is looked at")))
 }
 
-/// Reads the whole file. What is wrong is noted, and a default taken in its place.
+/// Reads the whole file. An invalid setting is noted, and its default used instead.
 fn read<T>(
     file_name: &str,
     text: &str,
@@ -240,8 +237,8 @@ fn read<T>(
     for share in fixed_area::shares(&ports, buffer.settings.fixed_cells) {
         ports[share.port].settings.groups[share.priority].reserved_cells = share.cells;
     }
-    // What comes of several settings, of which one could not be read, would put the blame in the wrong
-    // place.
+    // A check across several settings, one of which could not be read, would report the wrong
+    // position.
     if report.is_empty() {
         buffer::no_drop_queues(&ports, &bridge, report);
         buffer::pause_times(&ports, report);
@@ -417,8 +414,8 @@ fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
             report.add(&entries.place, what, cure);
         }
     }
-    // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may be in more of a
-    // hurry.
+    // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may want shorter
+    // times.
     if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, report) {
         bridge.aging_ns = aging_s.value * 1_000_000_000;
     }
@@ -429,7 +426,7 @@ fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
     bridge
 }
 
-/// Whether PFC may work, and what watches it on all ports.
+/// Reads whether PFC is enabled, and the watchdog settings for all ports.
 fn read_pfc(file: &mut Section, report: &mut Diagnostics) -> (bool, WatchdogTable, EarlyWarningTable) {
     let Some(mut section) = file.section("pfc", report) else {
         return (true, Default::default(), Default::default());

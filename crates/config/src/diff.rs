@@ -1,8 +1,9 @@
-//! What differs between two configurations, and which of it a running switch can take on.
+//! The differences of two configurations, and which of them a running switch can apply.
 //!
-//! Rule: a port keeps its interface, and the switch its memory and its poll loop; everything else
-//! is applied live, ports that are added or removed included. A change that nobody listed here
-//! cannot be overlooked: every structure is taken apart field by field.
+//! Rule: a port keeps its interface, and the switch its memory and its poll loop; every other
+//! change is applied live, including ports that are added or removed. No change can be overlooked:
+//! every structure is destructured field by field, so a field that is missing here does not
+//! compile.
 
 use std::fmt::{self, Debug, Display};
 
@@ -15,17 +16,17 @@ use switch::{Nanos, SwitchSettings};
 
 use crate::config::{Config, Dataplane, RecorderSettings, overload_name};
 
-/// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
+/// The differences, one readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// What a running switch takes on.
+    /// Changes that a running switch applies.
     pub live: Vec<String>,
-    /// What only a restart changes.
+    /// Changes that need a restart.
     pub restart: Vec<String>,
 }
 
 impl Changes {
-    /// Nothing differs.
+    /// Returns true if there is no difference.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty() && self.restart.is_empty()
     }
@@ -49,9 +50,10 @@ impl Changes {
     }
 }
 
-/// What is different in `new`.
+/// Returns the changes from `old` to `new`.
 pub fn changes(old: &Config, new: &Config) -> Changes {
-    // Links and warnings are advice: the switch does not know them. A preset is known by its numbers.
+    // Links and warnings are for advice: the switch does not have them. A preset is compared by its
+    // numbers.
     let Config {
         name,
         dataplane,
@@ -65,7 +67,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         preset: _,
         links: _,
         warnings: _,
-        // Who serves which port only the daemon knows.
+        // Only the daemon knows which core serves which port.
         port_cores: _,
     } = new;
     let Dataplane {
@@ -103,7 +105,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
     }
     whole_switch(&mut changes, &old.switch, switch);
-    // What is fixed is shared out among the ports.
+    // The fixed area is divided among the ports.
     let shares_change = old.switch.buffer.fixed_cells != new.switch.buffer.fixed_cells
         || old.switch.ports.len() != switch.ports.len();
     for (now, port) in switch.ports.iter().enumerate() {
@@ -117,18 +119,19 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes
 }
 
-/// The place of a port in the file.
+/// Returns the index of a port in the file.
 fn number(ports: &[PortSettings], name: &str) -> Option<usize> {
     ports.iter().position(|port| port.name == name)
 }
 
-/// Ports that are only in one of the two files, or stand elsewhere among the others.
+/// Adds the ports that are in only one of the two files, or in another order.
 fn other_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings]) {
     let mut stay = new.iter().filter(|port| number(old, &port.name).is_some()).map(|port| &port.name);
     for (before, port) in old.iter().enumerate() {
         match number(new, &port.name) {
             None => changes.live.push(format!("port.{}: removed", port.name)),
-            // With ports added or removed the others move up or down: that is no news of its own.
+            // When ports are added or removed the others move up or down, which is no change of its
+            // own.
             Some(now) if stay.next() != Some(&port.name) => {
                 changes.live.push(format!("port.{}: place in the file {before} → {now}", port.name));
             }
@@ -173,7 +176,7 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
 
     changes.restart_value("switch: seed", &old.seed, seed);
 
-    // The key is none of the file's.
+    // The hash key is not in the file.
     let BridgeSettings {
         max_entries,
         max_entries_per_port,
@@ -192,7 +195,7 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     changes.live(what, &old.bridge.multicast_to_queue, multicast_to_queue);
 }
 
-/// What pools have of their own in cells, and "–" where they have nothing.
+/// The sizes of pools in cells, shown as "–" where a pool has none.
 #[derive(PartialEq)]
 struct Cells([Option<u32>; POOLS]);
 
@@ -211,7 +214,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
     let PortSettings {
         name,
         speed_bps,
-        // Not in the language: what the interface, or the simulator, says.
+        // Not in the language: set by the interface, or by the simulator.
         link_speed_bps: _,
         mtu_bytes: _,
         response_ns: _,
@@ -268,7 +271,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         changes.live(of(&what), &old.early_warning[priority], warning);
     }
     for (priority, (old_group, new)) in old.groups.iter().zip(groups).enumerate() {
-        // What lossy groups reserve is their part of the fixed area, whose line says enough.
+        // The reservation of lossy groups is their part of the fixed area, whose line covers it.
         let is_lossy = (old.pfc.no_drop | no_drop) & (1 << priority) == 0;
         let of_new = GroupSettings { reserved_cells: new.reserved_cells, ..*old_group };
         if fixed_area_changes && is_lossy && of_new == *new {
@@ -285,7 +288,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
     }
 }
 
-/// The priorities of a mask.
+/// Returns the priorities of a mask.
 fn priorities(mask: u8) -> Vec<usize> {
     (0..PRIORITIES).filter(|priority| mask & (1 << priority) != 0).collect()
 }

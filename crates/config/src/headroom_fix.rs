@@ -1,11 +1,13 @@
-//! Headroom that holds, written into a file: of each no-drop priority what may still arrive after
-//! XOFF ([`headroom::LinkParams`]), and what software adds ([`headroom::HostDelay`]); of the headroom pool
-//! what all of them together may take; and as many cells in all that none of it is taken from the
-//! shared area. Values that hold already, comments and layout stay as they are.
+//! Writes sufficient headroom into a file.
 //!
-//! A value is raised where the file has it, so that of a default or a profile to the most that a
-//! port needs which uses it. One that the file does not have goes to `[port-defaults]` if all ports
-//! list the priority there and need the same, else to each port's table.
+//! Each no-drop priority needs headroom for the frames that may still arrive after XOFF
+//! ([`headroom::LinkParams`]), and for the delay of software ([`headroom::HostDelay`]). The
+//! headroom pool needs the sum of all headroom. The whole buffer gets as many cells as keep the
+//! shared area unchanged. Values that are sufficient already, comments and layout stay as they are.
+//!
+//! A value is raised where the file has it, so that a value of the defaults or of a profile is
+//! raised to the most that any port with it needs. A new value goes to `[port-defaults]` if all
+//! ports list the priority there and need the same, otherwise to each port's table.
 
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom::{self, HostDelay, worst_case_cells};
@@ -23,47 +25,47 @@ use crate::tables::fixed_area;
 use crate::tables::ports::Port;
 use crate::validate::buffer::fixed_cells_needed;
 
-/// A file whose headroom holds.
+/// A file with sufficient headroom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fix {
-    /// The file's text.
+    /// Text of the file.
     pub text: String,
-    /// What is different, a readable line each, as `port.a.pfc.priority.3.headroom_cells: 100 by
+    /// The changes, one readable line each, as `port.a.pfc.priority.3.headroom_cells: 100 by
     /// default → 4096`.
     pub changes: Vec<String>,
 }
 
-/// A setting that is to have another value.
+/// A setting and its new value.
 struct Edit {
-    /// Its full name.
+    /// Full name of the setting.
     setting: String,
-    /// The file does not have it.
+    /// True if the file does not have it.
     is_new: bool,
-    /// What it comes to now.
+    /// Its present value.
     before_cells: u32,
     cells: u32,
 }
 
 impl Edit {
-    /// Cells as a number of the file, which counts cells or bytes.
+    /// Converts cells to the number in the file, which counts cells or bytes.
     fn number(&self, cells: u32, cell_bytes: u32) -> i64 {
         let unit = if self.setting.ends_with("_bytes") { cell_bytes } else { 1 };
         i64::from(cells) * i64::from(unit)
     }
 }
 
-/// Everything that is to be done, and what the switch will be then.
+/// All edits, and the switch that results.
 struct Plan {
     edits: Vec<Edit>,
     switch: SwitchSettings,
 }
 
-/// The file with headroom for loops, ours and the peers', that stand still for at most `stall_ns`.
-/// Peers are taken for a Sluice with our default of frames in their kernels.
+/// Writes headroom for loops, ours and the peers', that stall for at most `stall_ns`. Each peer is
+/// assumed to be a Sluice with our default of frames in its kernel.
 ///
 /// # Errors
-/// The file is wrong, a port has no speed, no buffer has so many cells, or the file's layout is
-/// beyond this.
+/// The file is wrong, a port has no speed, the cells exceed the largest buffer, or the file's
+/// layout is not supported.
 pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<Fix, ConfigErrors> {
     let (config, plan) = examine(file_name, text, |buffer, ports, settings, report| {
         plan(buffer, ports, settings, stall_ns, report)
@@ -86,7 +88,7 @@ pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<Fix, ConfigErro
         changes.push(format!("{}: {before}{by_default} → {number}", edit.setting));
     }
     let text = if changes.is_empty() { text.to_owned() } else { document.to_string() };
-    // What comes of the new text is what was planned, and nothing else.
+    // The new text must give what was planned, and nothing else.
     match parse(file_name, &text) {
         Ok(config) if config.switch == plan.switch => Ok(Fix { text, changes }),
         _ => Err(beyond()),
@@ -129,7 +131,7 @@ fn plan(
     Plan { edits, switch }
 }
 
-/// Cells that a group needs.
+/// Returns the cells that a group needs.
 fn needed(
     port: &Port,
     priority: usize,
@@ -160,15 +162,15 @@ fn needed(
     cells
 }
 
-/// The setting of a group's headroom, if the file has one.
+/// Returns the setting of a group's headroom, if the file has one.
 fn of_group<'p>(port: &'p Port, priority: usize) -> Option<&'p Setting<u32>> {
     port.tables().group(priority).setting(|table| &table.headroom_cells)
 }
 
-/// The full name of a setting of headroom.
+/// Returns the full name of a headroom setting.
 fn full_name(setting: &Setting<u32>) -> String {
     let name = &setting.place.setting;
-    // A profile that says nothing of headroom has none: what stands for it is the profile.
+    // A profile without a headroom setting has none: the span is then the profile's.
     if name.ends_with("_cells") || name.ends_with("_bytes") {
         name.clone()
     } else {
@@ -176,7 +178,7 @@ fn full_name(setting: &Setting<u32>) -> String {
     }
 }
 
-/// Raises a setting, which others may have raised already.
+/// Raises a setting, which earlier edits may have raised already.
 fn raise(edits: &mut Vec<Edit>, setting: &Setting<u32>, cells: u32) {
     let name = full_name(setting);
     match edits.iter_mut().find(|edit| edit.setting == name) {
@@ -191,7 +193,7 @@ fn new_name(table: &str, priority: usize) -> String {
     format!("{table}.pfc.priority.{priority}.headroom_cells")
 }
 
-/// The name under which a group's headroom is set once these edits are made.
+/// Returns the name under which a group's headroom is set once these edits are made.
 fn name_of(port: &Port, priority: usize, edits: &[Edit]) -> Option<String> {
     if let Some(setting) = of_group(port, priority) {
         return Some(full_name(setting));
@@ -200,7 +202,7 @@ fn name_of(port: &Port, priority: usize, edits: &[Edit]) -> Option<String> {
     names.into_iter().find(|name| edits.iter().any(|edit| edit.setting == *name))
 }
 
-/// Settings that the file does not have. `needs`: port, priority and cells.
+/// Adds the settings that the file does not have. `needs`: port, priority and cells.
 fn add_new(edits: &mut Vec<Edit>, needs: &[(usize, usize, u32)], ports: &[Port]) {
     for priority in 0..PRIORITIES {
         let of_priority: Vec<_> = needs.iter().filter(|(_, p, _)| *p == priority).collect();
@@ -230,7 +232,7 @@ fn add_new(edits: &mut Vec<Edit>, needs: &[(usize, usize, u32)], ports: &[Port])
     }
 }
 
-/// The headroom pool holds what all groups may take, and the shared area stays as large as it is.
+/// Raises the headroom pool to the sum of all headroom; the shared area keeps its size.
 fn enlarge_buffer(
     edits: &mut Vec<Edit>,
     switch: &mut SwitchSettings,
@@ -245,7 +247,7 @@ fn enlarge_buffer(
         return;
     }
     let shared = u64::from(switch.buffer.shared_cells());
-    // A fixed area that the file does not have grows with all.
+    // A fixed area without a setting in the file grows with the buffer.
     let fixed = |total: u64| match &buffer.fixed_cells {
         Some(_) => u64::from(fixed_cells),
         None => (total / 8).max(fixed_cells_needed(ports)),
@@ -283,8 +285,8 @@ fn enlarge_buffer(
     }
 }
 
-/// Gives a setting a number where it stands, or in its table, which is made if there is none;
-/// `None`: the file's layout has no place for it.
+/// Sets a number where the setting is, or in its table, which is created if there is none; `None`
+/// if the file's layout has no room for it.
 fn set(document: &mut DocumentMut, name: &str, number: i64) -> Option<()> {
     let path = Key::parse(name).ok()?;
     let (last, tables) = path.split_last()?;

@@ -1,5 +1,5 @@
-//! Sluice's configuration language: TOML text in, plain values out, or every mistake with its place
-//! and cure.
+//! Sluice's configuration language: reads TOML text into plain values, or reports every error with
+//! its position and cure.
 //!
 //! ```toml
 //! [switch]
@@ -197,44 +197,43 @@
 //! page    = true                   # a live page for browsers there, too; false by default
 //! ```
 //!
-//! A port's own settings win over the defaults one by one, and those over what holds for the whole
-//! switch, in whatever order the file has them. A list is one setting, the policy too, and the
-//! groups of a schedule together; in a map by DSCP each DSCP is one, and in `queue_profile` each
-//! queue. A buffer profile says all thresholds of a priority or queue, so where a port binds one,
-//! nothing is left of the defaults' thresholds.
+//! A port's own settings win over the defaults one by one, and the defaults over the settings of
+//! the whole switch, in whatever order the file has them. A list is one setting, and so are the
+//! policy and all groups of a schedule together. In a map by DSCP each DSCP is one, and in
+//! `queue_profile` each queue. A buffer profile sets all thresholds of a priority or queue, so a
+//! bound profile replaces all thresholds of the defaults.
 //!
-//! A queue has WRED from a table or from a queue profile, not from both. A port that binds a table
-//! leaves nothing of the defaults' table and, for the queues in it, of the defaults' profiles; its
-//! own profiles win over both. On a no-drop queue WRED needs ECN to do anything, and only there may
+//! A queue has WRED from a table or from a queue profile, not from both. A table bound by a port
+//! replaces the defaults' table and, for the queues in it, the defaults' profiles; the port's own
+//! profiles win over both. On a no-drop queue WRED needs ECN to have any effect, and only there may
 //! `drop_not_ect` be true.
 //!
 //! Presets are h3c-s6805, h3c-s6825, h3c-s6850 and h3c-s9850 (131072 cells of 256 bytes, a headroom
-//! pool of 12288; without a preset it is the same), h3c-s9820-64h (208896 of 208, 28672) and
+//! pool of 12288; the same as without a preset), h3c-s9820-64h (208896 of 208, 28672) and
 //! h3c-s9820-8c (264192 of 254, 12288). A no-drop group reserves 17 cells by default, 20 on the
-//! last two or where cells have as many bytes as theirs; its headroom is by speed: 100 cells up to
-//! 10G, 125 up to 25G, 200 up to 40G, 491 up to 100G, else 1000.
+//! last two or where cells have as many bytes as theirs. Its headroom depends on the speed: 100
+//! cells up to 10G, 125 up to 25G, 200 up to 40G, 491 up to 100G, 1000 above.
 //!
 //! A group that is not no-drop reserves an eighth of its port's even part of the fixed area and may
-//! take all the shared cells its pool has, unless `reserved_cells` and `xoff` or a profile say
-//! otherwise; its XOFF threshold is where its frames drop.
+//! use all free shared cells of its pool, unless `reserved_cells` and `xoff` or a profile set other
+//! limits. At its XOFF threshold its frames drop.
 //!
 //! A percentage of `xoff`, `shared` and `shared_percent` is no share of the area: it picks alpha,
-//! and the limit is alpha × what is free in the pool (docs/behavior.md, "Thresholds"), so that a
-//! lone queue with 20 % has 20 % of its pool, with 25 % 33.3 %, with 100 % 88.9 %. Who means a
-//! share writes cells. A lossy queue has 20 % by default; a no-drop queue has no limit, and so
-//! keeps what ingress let in, unless the file gives it one. What of this is meant to differ from
-//! the vendors' switches is in docs/conformance.md, "Differences that are meant".
+//! and the limit is alpha × the free cells of the pool (docs/behavior.md, "Thresholds"). So a
+//! single active queue with 20 % has 20 % of its pool, with 25 % 33.3 %, with 100 % 88.9 %. To set
+//! a share, write cells. A lossy queue has 20 % by default; a no-drop queue has no limit, and so
+//! keeps what ingress admitted, unless the file sets one. The deliberate differences from the
+//! vendors' switches are in docs/conformance.md, "Differences that are meant".
 //!
-//! Profiles that need not be written are those of Inspur's switch: `AZURE_LOSSLESS` (queue profile:
-//! ECN from 104000 to 312000 bytes, 100 %); `ingress_lossless_profile` (reserved_bytes = 2048,
-//! shared.static_bytes = 19456, xoff_bytes = 196608, xon_bytes = 15872, xon_offset_bytes = 3584),
+//! Built-in profiles are those of Inspur's switch: `AZURE_LOSSLESS` (queue profile: ECN from 104000
+//! to 312000 bytes, 100 %); `ingress_lossless_profile` (reserved_bytes = 2048, shared.static_bytes
+//! = 19456, xoff_bytes = 196608, xon_bytes = 15872, xon_offset_bytes = 3584),
 //! `ingress_lossy_profile` (shared.dynamic_th = 3); `egress_lossless_profile` (shared.static_bytes
-//! = 32058368), `egress_lossy_profile` (shared.dynamic_th = 1). One that the file defines takes its
-//! place.
+//! = 32058368), `egress_lossy_profile` (shared.dynamic_th = 1). A profile of the same name in the
+//! file replaces the built-in one.
 //!
-//! Settings that later versions will know
-//! are refused as not working yet. What is right but cannot keep a no-drop priority lossless is
-//! accepted with a warning ([`Config::warnings`]).
+//! Settings of later versions are refused as not working yet. Valid settings that cannot keep a
+//! no-drop priority lossless are accepted with a warning ([`Config::warnings`]).
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

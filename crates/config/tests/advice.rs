@@ -1,4 +1,4 @@
-//! What the reader of a file is warned of, though it is right: in a table that a person can judge.
+//! Warnings about valid files, in a table for review.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use config::Config;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
-/// A file of these lines, with interfaces for its ports; unless they say otherwise there are ports
-/// a and b, whose priority 3 is no-drop.
+/// Returns a file of these lines, with interfaces for its ports. Unless they define ports, there
+/// are ports a and b, whose priority 3 is no-drop.
 fn file(lines: &str) -> String {
     let mut text = format!("{lines}\n");
     if !lines.contains("[port-defaults.pfc]") {
@@ -25,7 +25,7 @@ fn file(lines: &str) -> String {
     text
 }
 
-/// What is warned of, and the file's lines.
+/// Names of the warnings, and the lines of the file.
 const WARNED: &[(&str, &str)] = &[
     (
         "an egress limit below what meets on it: both ports, one place",
@@ -131,7 +131,7 @@ const WARNED: &[(&str, &str)] = &[
     ),
 ];
 
-/// What is just right, or not what it looks like.
+/// Files that are just sufficient, or that only look insufficient.
 const NOTHING_TO_SAY: &[(&str, &str)] = &[
     (
         "the limit is what meets on it",
@@ -205,7 +205,7 @@ fn nothing_to_say() {
     }
 }
 
-/// One cause is one warning, and many ports are counted.
+/// One cause gives one warning, and many ports are counted.
 #[test]
 fn a_default_is_blamed_once() {
     let ports: String = (0..64).map(|n| format!("[port.p{n}]\ninterface = \"veth{n}\"\n")).collect();
@@ -225,7 +225,7 @@ fn a_default_is_blamed_once() {
     assert_eq!(warnings.to_string(), expected.join("\n"));
 }
 
-/// The vendors' examples and our own are as they should be.
+/// The vendors' examples and our own give no warning.
 #[test]
 fn the_examples() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
@@ -239,7 +239,7 @@ fn the_examples() {
     assert!(read >= 7, "{read} files");
 }
 
-/// Warnings are drawn as such.
+/// Warnings are drawn as warnings.
 #[test]
 fn the_picture() {
     let (_, lines) = WARNED[0];

@@ -1,4 +1,4 @@
-//! The buffer's areas, pools, profiles and thresholds, and the settings that come of them.
+//! The buffer's areas, pools, profiles and thresholds, and the settings that result.
 
 use config::Config;
 use switch::PortSettings;
@@ -68,7 +68,7 @@ fn the_profile_of_the_seeds() {
     assert_eq!(port.queues[1], queue);
 }
 
-/// A profile is all thresholds: what it leaves out is 0, not what the defaults say. Single
+/// A profile sets all thresholds: what it leaves out is 0, not the defaults' value. Single
 /// thresholds win one by one.
 #[test]
 fn profiles_and_thresholds() {
@@ -116,7 +116,7 @@ fn profiles_and_thresholds() {
     }
 }
 
-/// What there is is rounded down to whole cells, what is needed up.
+/// Available bytes are rounded down to whole cells, required bytes up.
 #[test]
 fn bytes_become_cells() {
     let config = parse(
@@ -138,7 +138,7 @@ fn bytes_become_cells() {
     assert_eq!(config.switch.ports[0].groups[0], group);
 }
 
-/// Row 157: what a no-drop group reserves unless the file says so, by the cells of the chip; a port
+/// Row 157: the default reservation of a no-drop group depends on the chip's cells, for a port
 /// without speed, too.
 #[test]
 fn reserved_goes_by_the_cells() {
@@ -155,7 +155,7 @@ fn reserved_goes_by_the_cells() {
     }
 }
 
-/// Every threshold and each of its names.
+/// Every threshold under each of its names.
 #[test]
 fn thresholds() {
     for (text, expected) in [
@@ -192,8 +192,8 @@ fn pool_0_has_what_the_others_leave() {
     }
 }
 
-/// Unless the file says, an eighth of the cells is fixed, or as much as the groups reserve or the
-/// queues are guaranteed.
+/// By default an eighth of the cells is fixed, or as much as the groups reserve or the queues are
+/// guaranteed.
 #[test]
 fn fixed_cells_hold_what_is_reserved() {
     let fixed_cells = |text: &str| {

@@ -1,4 +1,4 @@
-//! WRED tables, queue profiles, scheduling and rates, and the settings that come of them.
+//! WRED tables, queue profiles, scheduling and rates, and the settings that result.
 
 use config::Config;
 use switch::PortSettings;
@@ -102,7 +102,7 @@ fn a_file_with_everything() {
         ..defaults
     };
     let drop = WredSettings { exponent: 0, curves: [all; 3], ..defaults };
-    // Queues that the table does not write have the defaults.
+    // Queues that the table does not write have the default values.
     let all =
         [(0, mark), (1, mark), (2, drop), (3, early), (4, defaults), (5, defaults), (6, defaults), (7, late)];
     for (q, wred) in all {
@@ -155,7 +155,7 @@ fn the_queue_profiles_of_the_seeds() {
     assert_eq!(wred, [a, a, a, a, a, None, azure, None]);
 }
 
-/// What the port itself binds wins: queue by queue for profiles, all together for tables.
+/// A port's own bindings win: queue by queue for profiles, all together for tables.
 #[test]
 fn a_ports_own_wred_wins() {
     let config = parse(
@@ -203,14 +203,15 @@ fn a_ports_own_wred_wins() {
         [Some(11), Some(9), Some(5), Some(11), Some(6)],
     ];
     for (exponents, expected) in exponents.zip(expected) {
-        // A table has all eight queues, those that it does not write with the default exponent.
+        // A table configures all eight queues; those that it does not write have the default
+        // exponent.
         assert_eq!((&exponents[..5], &exponents[5..]), (&expected[..], &[Some(9); 3][..]));
     }
 }
 
-/// Row 209: a WRED table has all eight queues, each with the defaults until it says otherwise; a
-/// profile for a queue that the table does not write takes it out again. Without a table there is
-/// tail drop only.
+/// Row 209: a WRED table configures all eight queues, and a queue that it does not write has the
+/// default values. A profile for such a queue excludes it from the table again. Without a table
+/// there is tail drop only.
 #[test]
 fn a_wred_table_has_all_eight_queues() {
     let config = parse(
@@ -240,8 +241,8 @@ fn a_wred_table_has_all_eight_queues() {
     assert_eq!(WredSettings::default().curves, [curve(100, 1000, 10); 3]);
 }
 
-/// Row 223: classifiers and policies with names and descriptions, bound by name; the same rules in
-/// place come to the same.
+/// Row 223: classifiers and policies with names and descriptions, bound by name; the same rules
+/// written inline give the same result.
 #[test]
 fn named_policies() {
     let text = r#"
@@ -326,7 +327,7 @@ fn maps_of_huawei() {
     assert_eq!(config.switch.bridge.unknown_unicast_to_queue, None);
 }
 
-/// What `schedule` says, and the groups that come of it.
+/// Values of `schedule`, and the groups that result.
 #[test]
 fn schedules() {
     let bytes = GroupDiscipline::WeightedByBytes;
@@ -394,7 +395,7 @@ fn a_ports_own_schedule_wins() {
     assert_eq!([plain, groups, mode].map(line), [(Some(9000), 24), (Some(0), 24), (Some(9000), 0)]);
 }
 
-/// Frames are counted as on a wire where the port has a speed, and where it is asked for.
+/// Wire overhead is counted where the port has a speed, and where it is enabled.
 #[test]
 fn wire_overhead() {
     let rate = "schedule.queue.1.rate = \"1M\"";
@@ -412,8 +413,8 @@ fn wire_overhead() {
     }
 }
 
-/// `drop_not_ect` goes with priorities that are listed as no-drop, whatever the mode is just now;
-/// and what the file says of one port counts for the queues of all.
+/// `drop_not_ect` requires priorities that are listed as no-drop, whatever the present mode; and
+/// the settings of one port count for the queues of all.
 #[test]
 fn no_drop_queues() {
     let asked = "[wred.t.queue.3]\necn = true\ndrop_not_ect = true\n";
@@ -425,7 +426,7 @@ fn no_drop_queues() {
     for pfc in ["{ mode = \"on\", no_drop = [3] }", "{ mode = \"off\", no_drop = [3] }"] {
         assert!(parse(&ports(pfc)).switch.ports[0].queues[3].wred.is_some_and(|wred| wred.drop_not_ect));
     }
-    // While PFC is off WRED may drop what PFC would protect.
+    // While PFC is off WRED may drop frames that PFC would protect.
     let off = "[queue-profile.p]\naction = \"wred\"\n[port.a]\ninterface = \"veth0\"\nqueue_profile = { p = [3] }\n\
         pfc = { mode = \"off\", no_drop = [3] }";
     assert!(parse(off).switch.ports[0].queues[3].wred.is_some());

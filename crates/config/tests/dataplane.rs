@@ -27,7 +27,7 @@ fn defaults() {
     }
 }
 
-/// docs/multi-core.md: the first switches, all serve ports; each is named once.
+/// docs/multi-core.md: the first core switches, all serve ports; each is named once.
 #[test]
 fn cores() {
     assert_eq!(parse("[dataplane]\ncores = [2, 0, 1]").dataplane.cores, [2, 0, 1]);
@@ -38,7 +38,7 @@ fn cores() {
     }
 }
 
-/// docs/multi-core.md: a port may be given to one of several cores, and the first may be left to
+/// docs/multi-core.md: a port may be assigned to one of several cores, and the first may be left to
 /// switching.
 #[test]
 fn cores_of_ports() {
@@ -94,7 +94,7 @@ fn pfc_test() {
     }
 }
 
-/// docs/kernel-behavior.md, "Zero-copy": where the driver can, unless the file says otherwise.
+/// docs/kernel-behavior.md, "Zero-copy": used where the driver can, unless the file disables it.
 #[test]
 fn zero_copy() {
     for (name, zero_copy) in
@@ -107,7 +107,7 @@ fn zero_copy() {
 }
 
 /// Quanta are bit times of `pause_speed`, else of the port's `speed`, else of 10G; a port's own
-/// wins over the defaults'.
+/// setting wins over the defaults'.
 #[test]
 fn pause_speed() {
     let pause_speeds = |text: &str| -> Vec<u64> {
@@ -130,8 +130,9 @@ fn pause_speed() {
     }
 }
 
-/// What is refused is a refresh of 0 ns, and nothing above it: a third of the pause, which is 1.28
-/// ns for a quantum at 400G and 5.12 ns at 100G. It is refused only where PFC is sent at all.
+/// A refresh interval of 0 ns is refused, and nothing above it: it is a third of the pause, which
+/// is 1.28 ns for a quantum at 400G and 5.12 ns at 100G. It is refused only where PFC is sent at
+/// all.
 #[test]
 fn the_shortest_pause_time() {
     let port = |text: &str| parse(text).switch.ports.remove(0);
@@ -143,7 +144,7 @@ fn the_shortest_pause_time() {
             "speed = \"400G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = 1, pause_speed = \"100G\" }",
             2,
         ),
-        // Nothing is paused here.
+        // No pause is sent here.
         ("speed = \"400G\"\npfc = { mode = \"on\", no_drop = [3], tx = false, pause_time = 1 }", 0),
         ("speed = \"400G\"\npfc = { mode = \"off\", no_drop = [3], pause_time = 1 }", 0),
         ("speed = \"400G\"\npfc = { mode = \"on\", pause_time = 1 }", 0),

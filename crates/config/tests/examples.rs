@@ -1,5 +1,5 @@
-//! The files that are shown and that come with the project: they work, and say what they are meant
-//! to say.
+//! The example files in the documentation and those that come with the project: they are valid, and
+//! have the intended settings.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// The example at the head of the crate works, all of it.
+/// The complete example at the head of the crate is valid.
 #[test]
 fn the_documented_example() {
     let text: Vec<&str> = include_str!("../src/lib.rs")
@@ -26,7 +26,7 @@ fn the_documented_example() {
     assert_eq!(parse(&text.join("\n")).interfaces, ["veth0", "veth1"]);
 }
 
-/// The files that come with the project work, and say what they are meant to say.
+/// The files that come with the project are valid, and have the intended settings.
 #[test]
 fn every_file_in_config() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
@@ -87,8 +87,8 @@ fn alarms_and_telemetry_of_the_rdma_example() {
     }
 }
 
-/// The vendors' examples as the switch is set by them: every no-drop group, and the queues that are
-/// not as by default.
+/// The vendors' examples as settings of the switch: every no-drop group, and the queues with
+/// settings other than the default.
 #[test]
 fn the_examples_of_the_seeds() {
     let mut table = String::new();
@@ -179,7 +179,8 @@ fn the_incast_file() {
     assert_eq!(config.switch.buffer.headroom_cells, 49_152);
 }
 
-/// ECN acts before PFC: all of the queue is marked well below what pauses one sender.
+/// ECN acts before PFC: all frames of the queue are marked well below the level that pauses one
+/// sender.
 #[test]
 fn the_ecn_file() {
     let ecn = parse(include_str!("../../../config/ecn.toml")).switch;
@@ -187,7 +188,7 @@ fn the_ecn_file() {
     for port in &mut incast.ports {
         let green = WredProfile { low_cells: 256, high_cells: 2048, probability_percent: 20 };
         let [_, yellow, red] = WredSettings::default().curves;
-        // A table has all eight queues (row 209).
+        // A table configures all eight queues (row 209).
         port.queues.iter_mut().for_each(|queue| queue.wred = Some(WredSettings::default()));
         port.queues[3].wred = Some(WredSettings {
             exponent: 0,

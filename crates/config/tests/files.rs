@@ -1,4 +1,4 @@
-//! Files that are right, and what comes of them.
+//! Valid files, and the settings that result.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ fn the_smallest_file() {
     );
 }
 
-/// Every setting but those of congestion, none at its default.
+/// Every setting except those of congestion, none at its default.
 #[test]
 fn every_setting() {
     let config = parse(
@@ -298,7 +298,7 @@ fn a_ports_own_settings_win_one_by_one() {
     assert_eq!(own.queues[2].shared, Some(Threshold::Dynamic(Alpha::from_percent(40))));
     assert_eq!(own.queues[2].guaranteed, Guaranteed::Percent(5));
 
-    // PFC off: priority 3 is a lossy priority like all others. What the file says of its cells stays.
+    // PFC off: priority 3 is a lossy priority like all others. Its cells as set in the file stay.
     assert_eq!(
         off.pfc,
         PfcSettings { rx: false, tx: false, no_drop: 0, pause_quanta: 65_535, pause_speed_bps: None }
@@ -308,8 +308,8 @@ fn a_ports_own_settings_win_one_by_one() {
     assert_eq!((off.groups[3].headroom_cells, off.groups[3].xoff), (0, Threshold::Static(70)));
 }
 
-/// Classification, pools and the cable: what a port does not write it has from the defaults; a map
-/// by DSCP is laid over theirs DSCP by DSCP, lists and the policy are replaced.
+/// Classification, pools and the cable: a port has the defaults for what it does not write. A map
+/// by DSCP overrides theirs DSCP by DSCP; lists and the policy are replaced.
 #[test]
 fn a_ports_own_maps_and_pools_win() {
     let config = parse(
@@ -382,8 +382,8 @@ fn rx_and_tx_follow_the_mode() {
     }
 }
 
-/// Row 288: 802.3x PAUSE. Where it is sent groups have thresholds as no-drop ones do; defaults hold
-/// but for ports of their own.
+/// Row 288: 802.3x PAUSE. Where it is sent, groups have thresholds as no-drop ones do; defaults
+/// apply except on ports with settings of their own.
 #[test]
 fn flow_control_of_the_whole_link() {
     for (name, flow_control) in FlowControl::ALL {
@@ -418,7 +418,7 @@ fn headroom_follows_the_speed() {
     }
 }
 
-/// Sixty-four ports are the most, and their defaults fit together.
+/// Sixty-four ports are the maximum, and their defaults fit together.
 #[test]
 fn sixty_four_ports() {
     let mut text = "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [0, 1, 2, 3, 4, 5, 6, 7]\n".to_owned();

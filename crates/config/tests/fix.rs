@@ -1,18 +1,18 @@
-//! Headroom that holds, written into files: what is changed, what stays, and what is refused.
+//! Sufficient headroom written into files: what is changed, what stays, and what is refused.
 
 use config::fix;
 use config::{Fix, parse};
 use switch::settings::PRIORITIES;
 
-/// A loop that stands still for 100 µs.
+/// Duration of the assumed loop stall: 100 µs.
 const STALL_NS: u64 = 100_000;
 
 fn fixed(text: &str) -> Fix {
     parse("x.toml", text).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"));
     let fixed = fix("x.toml", text, STALL_NS).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"));
     let (before, after) = (parse("x.toml", text).unwrap(), parse("x.toml", &fixed.text).unwrap());
-    // Nothing is lowered, the shared area is as large as before, and all groups can use their headroom
-    // at once.
+    // Nothing is lowered, the shared area is as large as before, and all groups can use their
+    // headroom at once.
     assert!(after.switch.buffer.shared_cells() >= before.switch.buffer.shared_cells());
     let cells: u32 = (0..PRIORITIES)
         .flat_map(|p| after.switch.ports.iter().map(move |port| port.groups[p].headroom_cells))
@@ -24,7 +24,7 @@ fn fixed(text: &str) -> Fix {
         }
     }
     assert!(!after.warnings.to_string().contains("headroom"), "{}", after.warnings);
-    // Once is enough.
+    // A second run changes nothing.
     assert_eq!(
         fix("x.toml", &fixed.text, STALL_NS).unwrap(),
         Fix { text: fixed.text.clone(), changes: vec![] }
@@ -32,8 +32,8 @@ fn fixed(text: &str) -> Fix {
     fixed
 }
 
-/// Cells for 9216 + 1518 + 3840 bytes in transit, those on the cable, those that come while both
-/// loops stand still, and 65536 in the peer's kernel, in frames of 64 bytes.
+/// Cells for 9216 + 1518 + 3840 bytes in transit, the bytes on the cable, the bytes that arrive
+/// while both loops stall, and 65536 in the peer's kernel, in frames of 64 bytes.
 fn cells(cable_bytes: u32, stall_bytes: u32) -> u32 {
     (9216 + 1518 + 3840 + cable_bytes + 2 * stall_bytes + 65_536).div_ceil(64)
 }
@@ -94,7 +94,7 @@ fn what_all_ports_have_by_default_becomes_a_default() {
         format!("{head}\n[port-defaults.pfc.priority.3]\nheadroom_cells = {cells}\n{}", ports(&["1G", "1G"]))
     );
 
-    // Of different needs each port has its own.
+    // With different needs each port has its own value.
     let Fix { text: new, changes } = fixed(&format!("{head}{}", ports(&["1G", "100M"])));
     assert_eq!(changes.len(), 2);
     assert!(
@@ -104,8 +104,8 @@ fn what_all_ports_have_by_default_becomes_a_default() {
     );
 }
 
-/// What several ports share is raised to the most that one of them needs: a default, a profile, and
-/// one that says nothing of headroom.
+/// A value that several ports share is raised to the most that one of them needs: a default, a
+/// profile, and a profile without headroom.
 #[test]
 fn shared_values_are_raised_to_what_the_fastest_needs() {
     let ports = "[port.a]\ninterface = \"a\"\nspeed = \"1G\"\n[port.b]\ninterface = \"b\"\nspeed = \"10G\"\n";
@@ -132,7 +132,8 @@ fn shared_values_are_raised_to_what_the_fastest_needs() {
     }
 }
 
-/// The pool grows to what all may take, and the memory so that the shared area does not shrink.
+/// The pool grows to the sum of all headroom, and the memory so that the shared area does not
+/// shrink.
 #[test]
 fn the_buffer_grows_with_the_headroom() {
     let ports: String =
@@ -147,7 +148,7 @@ fn the_buffer_grows_with_the_headroom() {
     assert_eq!(changes[2], format!("buffer.headroom_cells: 12288 by default → {}", 8 * cells));
     assert!(changes[3].starts_with("buffer.total_cells: 131072 by default → "), "{changes:?}");
 
-    // A fixed area of the file stays, and sizes in bytes are bytes.
+    // A fixed area of the file stays, and sizes in bytes stay in bytes.
     let buffer =
         "[buffer]\ntotal_bytes = 33554432 # 32 MiB\nfixed_bytes = 4194304\nheadroom_bytes = 1048576\n";
     let Fix { text, .. } = fixed(&format!("{buffer}{pfc}{ports}"));
@@ -165,7 +166,7 @@ fn what_holds_is_left_alone() {
     for text in [
         "# nothing is no-drop\n[port.a]\ninterface = \"a\"\n",
         "[port.a]\ninterface = \"a\"\npfc = { mode = \"off\", no_drop = [3] }\n",
-        // No PFC is sent, so no headroom is needed; and no speed either.
+        // No PFC is sent, so no headroom is needed, and no speed either.
         "[port.a]\ninterface = \"a\"\npfc = { mode = \"on\", no_drop = [3], tx = false }\n",
         "[port.a]\ninterface = \"a\"\nspeed = \"1G\"\npfc = { mode = \"on\", no_drop = [3], priority.3.headroom_cells = 4096 }\n",
     ] {
@@ -194,7 +195,7 @@ fn what_cannot_be_done_is_refused() {
         let refused = fix("x.toml", &text, stall_ns).unwrap_err().to_string();
         assert!(refused.starts_with(said), "{refused}");
     }
-    // Each fits, all together do not.
+    // Each fits, but not all together.
     let ports: String =
         (0..64).map(|n| format!("[port.p{n}]\ninterface = \"v{n}\"\nspeed = \"10G\"\n")).collect();
     let text = format!("[port-defaults.pfc]\nmode = \"on\"\nno_drop = [0, 1, 2, 3, 4, 5, 6, 7]\n{ports}");

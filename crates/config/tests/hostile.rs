@@ -1,5 +1,4 @@
-//! Text that nobody would write: nothing panics, and what is refused is refused with a place inside
-//! the file.
+//! Malformed and hostile text: nothing panics, and every error has a position inside the file.
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
@@ -87,7 +86,7 @@ proptest! {
         examine(&text);
     }
 
-    /// Text made of TOML's own pieces gets farther than letters do.
+    /// Text made of TOML's own tokens gets farther than random letters do.
     #[test]
     fn any_toml(pieces in prop::collection::vec(prop::sample::select(vec![
         "[", "]", "{", "}", "=", ".", ",", "\n", "\"", "'", "#", "1", "-", "99999999999999999999", "0x", "1.5", "inf",
@@ -100,7 +99,7 @@ proptest! {
         examine(&pieces.concat());
     }
 
-    /// A good file with a few pieces cut out, doubled or overwritten.
+    /// A valid file with a few pieces cut out, doubled or overwritten.
     #[test]
     fn mutated_files(edits in prop::collection::vec((any::<prop::sample::Index>(), 0..30usize, ".{0,6}"), 1..6)) {
         let mut text = GOOD.to_owned();
@@ -114,7 +113,7 @@ proptest! {
     }
 }
 
-/// Nesting does not overflow the stack, and a monstrous file is refused unread.
+/// Nesting does not overflow the stack, and a huge file is refused unread.
 #[test]
 fn deep_and_large() {
     examine(&format!("a = {}", "[".repeat(100_000)));
@@ -124,8 +123,8 @@ fn deep_and_large() {
     assert_eq!(mistakes.to_string(), "file.toml:1:1: the file has 2 MiB; 1 MiB is the most");
 }
 
-/// However many mistakes a file has, on a line each or all on one, a hundred are told and drawn,
-/// and that there are more.
+/// However many errors a file has, on a line each or all on one, a hundred are reported and drawn,
+/// with a note that there are more.
 #[test]
 fn many_mistakes_are_told_in_a_hundred_lines() {
     let joined = |count: usize, of: &dyn Fn(usize) -> String, between: &str| {

@@ -1,4 +1,4 @@
-//! `[metrics]`: what is right and what comes of it, and each mistake with its cure.
+//! `[metrics]`: valid settings and their results, and each error with its cure.
 
 use config::{Config, Metrics};
 

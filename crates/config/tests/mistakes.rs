@@ -1,5 +1,5 @@
-//! What the reader of a wrong file is told, in a table that a person can judge: each file, and what
-//! is said of it.
+//! The errors of wrong files as the user sees them, in a table for review: each file, and its
+//! errors.
 
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ const WRONG_PORTS: &[&str] = &[
     "speed = \"0G\"",
     "speed = -5",
     "speed = 0",
-    // what a wrong setting leads to is not its peers' mistake
+    // an error is not also reported for the settings that depend on it
     "burst_bytes = 1000\nspeed = \"0\"",
     "wire_overhead = true\nspeed = \"1000000G\"",
     "schedule.queue.1 = { burst_bytes = 5, rate = \"0\" }",
@@ -173,14 +173,14 @@ const WRONG_PORTS: &[&str] = &[
     "wred = \"table\"",
     "queue_profile = \"gentle\"",
     "queue_profile = { gentle = 3 }",
-    // settings that contradict or need one another
+    // settings that contradict or require one another
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = { static_cells = 5, dynamic_percent = 5 } }",
     "buffer.egress.queue.1 = { shared_percent = 5, shared_cells = 5 }",
     "schedule.queue.1 = { group = \"sp\", weight = 3 }",
     "pfc.rx = true\npfc.tx = false",
     "pfc = { mode = \"off\", tx = true }",
     "pfc.no_drop = [3]",
-    // a link has PFC or PAUSE (row 288)
+    // a link has either PFC or PAUSE (row 288)
     "flow_control = \"tx\"",
     "flow_control = \"both\"\npfc = { mode = \"on\", no_drop = [3] }",
     "flow_control = \"receive\"\npfc.priority.3.headroom_cells = 10",
@@ -209,7 +209,7 @@ const WRONG_FILES: &[&str] = &[
     "[bridge]\nmax_entries = 1\n[port.a]\ninterface = \"veth0\"\nstatic_addresses = [\"02:00:00:00:00:01\", \"02:00:00:00:00:02\"]",
     "[port-defaults]\nstatic_addresses = [\"02:00:00:00:00:01\"]\n[port.a]\ninterface = \"veth0\"",
     "[port.a]\ninterface = \"veth0\"\nbroadcast_limit_pps = 0\nmulticast_limit_pps = \"none\"\nunknown_unicast_limit_pps = true\nbroadcast_limit = 5",
-    // VLANs: what cannot be read, and what contradicts itself.
+    // VLANs: invalid values, and contradictions.
     "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"hybrid\", pvid = 4095, allowed = \"1-5,9-7\", native = 1 }",
     "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"trunk\", allowed = \"1-5,5\" }",
     "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"trunk\", allowed = \"1,x\" }\n[port.b]\ninterface = \"veth1\"\nvlan.allowed = [5]",
@@ -231,7 +231,7 @@ const WRONG_FILES: &[&str] = &[
     "[port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\n[port.c]\ninterface = \"veth0\"",
     "[port-default]\nspeed = \"1G\"\n[port.a]\ninterface = \"veth0\"",
     "[port-defaults]\ninterface = \"veth1\"\n[port.a]\ninterface = \"veth0\"",
-    // Said once, not once a port; and defaults that help one port are right.
+    // Reported once, not once per port; and defaults that have an effect on one port are valid.
     "[port-defaults]\npfc.rx = true\nschedule.queue.1 = { group = \"sp\", weight = 3 }\npfc.priority.3.resume_cells = 9\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
     "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port-defaults.pfc.priority.3]\nheadroom_cells = 13000\n\
@@ -324,24 +324,24 @@ const WRONG_FILES: &[&str] = &[
      s = { action = true, weighting_exponent = -1 }",
     "[port.a]\ninterface = \"veth0\"\n[queue-profile.p]\naction = \"none\"\ngreen = { min_threshold_bytes = 32058369 }\n\
      yellow = { low_cells = 1, max_threshold_bytes = 1, max_threshold_cells = 1 }\nred = { min_threshold_cells = 2, max_threshold_cells = 1 }",
-    // what ports bind
+    // the bindings of ports
     "[wred.first.queue.5]\necn = true\n[wred.second.queue.5]\necn = true\n[queue-profile.gentle]\naction = \"ecn\"\n\
      [port.a]\ninterface = \"veth0\"\nwred = \"frist\"\nqueue_profile = { gentel = [1], first = [2], gentle = [8, \"x\"] }\n\
      [port.b]\ninterface = \"veth1\"\nwred = \"gentle\"",
     "[wred.t.queue.5]\necn = true\n[queue-profile.p]\naction = \"ecn\"\n[queue-profile.q]\naction = \"none\"\n\
      [port.a]\ninterface = \"veth0\"\nwred = \"t\"\nqueue_profile = { p = [1, 2, 2], q = [2, 5] }",
-    // WRED and what must not drop; one port's no-drop priority counts for all, through its map.
+    // WRED on no-drop queues; one port's no-drop priority counts for all, through its map.
     "[wred.t]\nqueue.5 = { ecn = true, drop_not_ect = true }\nqueue.6 = { weighting_exponent = 0 }\n\
      [queue-profile.p]\naction = \"wred\"\n[port-defaults]\nwred = \"t\"\nqueue_profile = { p = [0, 1] }\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\ndot1p_to_queue = [6, 1, 2, 3, 4, 5, 6, 7]\n\
      pfc = { mode = \"on\", no_drop = [0, 1] }",
-    // scheduling of the defaults must help one port
+    // scheduling of the defaults must have an effect on one port
     "[port-defaults]\nburst_bytes = 5\nwire_overhead = true\nschedule.queue.1 = { group = \"sp\", weight = 1, burst_bytes = 1 }\n\
      schedule.group.0 = { queues = [0, 1, 2, 3, 4, 5, 6, 7], bandwidth_percent = 100 }\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
     "[port-defaults]\nschedule.queue.1 = { group = \"sp\", weight = 1 }\n\
      [port.a]\ninterface = \"veth0\"\nschedule.mode = \"ets\"\nschedule.queue.6.weight = 1\n[port.b]\ninterface = \"veth1\"\nspeed = 0",
-    // maps of the defaults must help one port
+    // maps of the defaults must have an effect on one port
     "[port-defaults]\ndscp_to_queue = { 46 = 5 }\ndot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 1]\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
     "[port-defaults]\ntrust = \"none\"\ndscp_to_queue = { 46 = 5 }\ndot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 1]\n\
@@ -369,7 +369,7 @@ fn wrong_files() {
     insta::assert_snapshot!(table);
 }
 
-/// Adds to the table what is said of `text`, of which `shown` is shown.
+/// Adds the errors of `text` to the table, where it appears as `shown`.
 fn explain(table: &mut String, shown: &str, text: &str) {
     let mistakes = match config::parse("x.toml", text) {
         Ok(config) => panic!("accepted:\n{text}\n{config:#?}"),
@@ -390,7 +390,7 @@ fn too_many_ports() {
     assert_eq!(mistakes.to_string(), expected);
 }
 
-/// All mistakes come in one run, in the order of the file, and each is pointed at.
+/// All errors are found in one run, in the order of the file, and each is pointed at.
 #[test]
 fn the_picture() {
     let text =

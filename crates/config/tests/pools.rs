@@ -1,5 +1,5 @@
-//! Service pools with sizes and pause thresholds, what of the fixed area is whose, and profiles
-//! that need not be written. Rows are those of the documents' table.
+//! Service pools with sizes and pause thresholds, reservations in the fixed area, and built-in
+//! profiles. Rows are those of the documents' table.
 
 use config::Config;
 use switch::settings::{Alpha, GroupSettings, Guaranteed, Threshold, WredProfile, WredSettings};
@@ -21,8 +21,8 @@ const INSPUR: &str = "[buffer]\ntotal_bytes = 32058368\nfixed_bytes = 40960\nhea
     [buffer.ingress.pool.0]\nsize_bytes = 28500000\npause_threshold_bytes = 4500000\n\
     [buffer.egress.pool.0]\nsize_bytes = 32058368\n";
 
-/// Rows 333, 334, 345: buffer-size is the size of the pool, pause-threshold its use at which pause
-/// is sent, and the egress pool is larger than the ingress pool.
+/// Rows 333, 334, 345: buffer-size is the size of the pool, pause-threshold its use at which pauses
+/// are sent, and the egress pool is larger than the ingress pool.
 #[test]
 fn rows_333_334_345_the_pools_of_an_inspur_switch() {
     let config = parse(&format!("{INSPUR}{TWO_PORTS}"));
@@ -34,7 +34,7 @@ fn rows_333_334_345_the_pools_of_an_inspur_switch() {
     assert!(config.warnings.to_string().is_empty(), "{}", config.warnings);
 }
 
-/// Pool 0 has what pools of either kind leave; a size takes the place of a share.
+/// Pool 0 has what the other pools leave, whether set by size or by share; a size replaces a share.
 #[test]
 fn pools_by_size_and_by_share() {
     let buffer = "[buffer]\ntotal_cells = 1200\nfixed_cells = 100\nheadroom_cells = 100\n";
@@ -71,8 +71,8 @@ fn pools_that_cannot_be() {
     insta::assert_snapshot!(table);
 }
 
-/// Row 18: `check` says beforehand where a pool at egress cannot hold what ingress can admit of the
-/// no-drop queues in it, and what size would.
+/// Row 18: `check` warns in advance of an egress pool that cannot hold what ingress can admit of
+/// the no-drop queues in it, and names a sufficient size.
 #[test]
 fn row_18_a_pool_too_small_for_its_no_drop_queues_is_warned_of() {
     let file = |pool: &str, more: &str| {
@@ -89,7 +89,7 @@ fn row_18_a_pool_too_small_for_its_no_drop_queues_is_warned_of() {
         ("egress.pool.1.size_cells = 5760", in_pool_1, false),
         ("egress.pool.1.size_cells = 5759", in_pool_1, true),
         ("", "", false),
-        // A dynamic maximum keeps within its pool, and is warned of by itself.
+        // A dynamic maximum stays within its pool, and has a warning of its own.
         (
             "egress.pool.1.size_cells = 9",
             "[port-defaults.buffer.egress.queue]\n3 = { pool = 1, shared_percent = 100 }\n",
@@ -103,7 +103,7 @@ fn row_18_a_pool_too_small_for_its_no_drop_queues_is_warned_of() {
     insta::assert_snapshot!(warnings);
 }
 
-/// Row 15: a lossy group's share of the fixed area is its own at ingress, too, and all shares fit
+/// Row 15: a lossy group's share of the fixed area is reserved at ingress, too, and all shares fit
 /// into it.
 #[test]
 fn row_15_lossy_groups_share_the_fixed_area() {
@@ -116,7 +116,7 @@ fn row_15_lossy_groups_share_the_fixed_area() {
     let pfc = "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n";
     let with_pfc = [100, 100, 100, 17, 100, 100, 100, 100];
     assert_eq!(reserved(&format!("{fixed}{pfc}")), [with_pfc; 2], "a no-drop group has its own default");
-    // What the file says wins, 0 too, and the others get less where it leaves less.
+    // Values of the file win, 0 too, and the other groups get less where it leaves less.
     let said = "[port-defaults.pfc.priority]\n0.reserved_cells = 0\n1.reserved_cells = 700\n";
     let less = [0, 700, 16, 16, 16, 16, 16, 16]; // (1600 - 1400) / 12
     assert_eq!(reserved(&format!("{fixed}{said}")), [less; 2]);
@@ -125,7 +125,7 @@ fn row_15_lossy_groups_share_the_fixed_area() {
     assert_eq!(reserved(&format!("{fixed}{profile}")), [none_of_it; 2], "a profile says all");
 }
 
-/// Row 28: what "shared ratio" means: not that share of the area, but the alpha of table 6.
+/// Row 28: "shared ratio" is not that share of the area, but the alpha of table 6.
 #[test]
 fn row_28_a_shared_ratio_picks_alpha() {
     for (percent, settles_at) in [(20, 2000), (25, 3333), (100, 8888)] {
@@ -137,7 +137,7 @@ fn row_28_a_shared_ratio_picks_alpha() {
     }
 }
 
-/// Row 355: profiles that an Inspur switch has from the start, each bound with one line.
+/// Row 355: the default profiles of an Inspur switch, each bound with one line.
 #[test]
 fn row_355_profiles_that_need_not_be_written() {
     let config = parse(
@@ -173,8 +173,8 @@ fn row_355_profiles_that_need_not_be_written() {
     assert_eq!((port.queues[3].wred, port.queues[0].wred), (Some(ecn), None));
 }
 
-/// Row 355: what the file defines takes the place of what has the same name, and a misspelt name is
-/// answered with the nearest.
+/// Row 355: a profile of the file replaces the built-in one of the same name, and for a misspelt
+/// name the nearest one is suggested.
 #[test]
 fn row_355_the_file_wins_and_misspelt_names_are_answered() {
     let binding = "[port-defaults]\nbuffer.egress.queue.0.profile = \"egress_lossy_profile\"\n";

@@ -1,4 +1,4 @@
-//! Presets: the buffers of the documents' switches by name.
+//! Presets: the buffers of the switches in the vendor specifications by name.
 
 use config::{Config, PRESETS};
 use switch::settings::{Alpha, Threshold};
@@ -54,7 +54,8 @@ fn as_on_those_switches() {
     assert_eq!(PRESETS.len(), 6);
 }
 
-/// Row 157 of the documents' table: reserved is 20 on cells of 208 and 254, preset or not.
+/// Row 157 of the documents' table: a group reserves 20 cells of 208 or 254 bytes, with or without
+/// a preset.
 #[test]
 fn reserved_cells_follow_the_cell() {
     for (cell_bytes, reserved_cells) in [(208, 20), (254, 20), (256, 17), (64, 17)] {

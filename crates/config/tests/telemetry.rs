@@ -1,4 +1,4 @@
-//! `[telemetry]`: what is right and what comes of it, and each mistake with its cure.
+//! `[telemetry]`: valid settings and their results, and each error with its cure.
 
 use config::{Config, Destination, Sensor, SensorPath, Subscription, Tls, TlsIdentity};
 
@@ -15,7 +15,7 @@ fn mistakes(text: &str) -> String {
     }
 }
 
-/// The example of the H3C reference ("Device A"), but for its alarms, which are warned of.
+/// The example of the H3C reference ("Device A"), except its alarms, which give a warning.
 #[test]
 fn sensors_destinations_and_subscriptions() {
     let config = parse(
@@ -132,7 +132,7 @@ fn other_telemetry_needs_a_restart() {
     assert!(config::changes(&parse(text), &parse(text)).is_empty());
 }
 
-/// Where both kinds of groups are right.
+/// Valid groups of both kinds.
 const GROUPS: &str = "[telemetry.sensor-group.use]\npaths = [\"buffermonitor/bufferusages\"]\n\
                       [telemetry.sensor-group.events]\npaths = [\"sluice/events\"]\n\
                       [telemetry.destination-group.c]\ncollectors = [\"h\"]\n[telemetry.subscription.A]\n";

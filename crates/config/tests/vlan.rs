@@ -1,4 +1,4 @@
-//! VLANs of ports, as files say them.
+//! VLANs of ports in the file.
 
 use config::Config;
 use switch::settings::{Trust, VlanList, VlanSettings};
@@ -8,8 +8,8 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// A port's own part of `vlan` before that of the defaults; a trunk has all VLANs unless told
-/// otherwise; a static address is in its port's PVID's VLAN unless told otherwise.
+/// A port's own part of `vlan` wins over the defaults; a trunk has all VLANs by default; a static
+/// address is in the VLAN of its port's PVID by default.
 #[test]
 fn a_port_before_the_defaults() {
     let config = parse(

@@ -1,4 +1,5 @@
-//! `[pfc.watchdog]` and `[pfc.early-warning]`: what comes of them for each priority of each port.
+//! `[pfc.watchdog]` and `[pfc.early-warning]`: the resulting settings of each priority of each
+//! port.
 
 use config::Config;
 use switch::settings::{EarlyWarningSettings, PfcWdAction, Restoration, StormLimit, WatchdogSettings};
@@ -12,7 +13,7 @@ fn parse(text: &str) -> Config {
 const PORTS: &str = "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 4, 5]\n[port.a]\ninterface = \"veth0\"\n\
                      [port.b]\ninterface = \"veth1\"\n[port.c]\ninterface = \"veth2\"\npfc.no_drop = [4]\n";
 
-/// What is written of `[pfc.watchdog]` → the watchdog of priority 3.
+/// `[pfc.watchdog]` as written → the watchdog of priority 3.
 #[test]
 fn both_manners() {
     let h3c = |detection_ms: u64, restore| WatchdogSettings {

@@ -16,25 +16,25 @@ use crate::command::{Command, ErrorKind};
 use crate::v1;
 use crate::v1::control_client::ControlClient;
 
-/// How long a daemon may take to answer.
+/// How long a daemon may take to reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why the daemon could not be asked.
+/// Why a call to the daemon failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Nothing is there.
+    /// The socket does not exist.
     #[error(
         "no daemon listens on {}: there is no such socket; start one with `sluiced --config FILE` (control.socket in \
          FILE says where it listens)", .0.display()
     )]
     NoSocket(PathBuf),
-    /// A daemon has been there.
+    /// The socket is left over from an earlier daemon.
     #[error(
         "no daemon listens on {}: the socket is left over from one that was killed; start it again with `sluiced \
          --config FILE`", .0.display()
     )]
     Stale(PathBuf),
-    /// Mode 0660: for the owner and the group.
+    /// No access to the socket; its mode is 0660, for the owner and the group.
     #[error("no permission for {}: be root, or in the group of the socket", .0.display())]
     Permission(PathBuf),
     /// Any other failure to connect.
@@ -42,21 +42,21 @@ pub enum ClientError {
     Connect {
         /// The socket.
         socket: PathBuf,
-        /// What the system or the transport said.
+        /// The error of the system or the transport.
         cause: String,
     },
-    /// The daemon did not do what it was told; it says why, and what to do about it.
+    /// The daemon refused the command; the message has the reason and the cure.
     #[error("{0}")]
     Declined(String),
-    /// The daemon could not answer, or went away.
+    /// The daemon returned an error, or the connection broke.
     #[error("the daemon on {} answered: {} ({:?})", socket.display(), status.message(), status.code())]
     Refused {
         /// The socket.
         socket: PathBuf,
-        /// Its answer.
+        /// The status of its reply.
         status: Box<Status>,
     },
-    /// The daemon said nothing for as long as the call may take, and [`PATIENCE`] more.
+    /// The daemon sent nothing for as long as the call may take plus [`PATIENCE`].
     #[error("the daemon on {} does not answer", .0.display())]
     Silent(PathBuf),
 }
@@ -76,24 +76,24 @@ impl Client {
             let path = path.clone();
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         });
-        // The address is not used: the connector knows the socket.
+        // The address is unused: the connector has the socket's path.
         let endpoint = Endpoint::from_static("http://sluiced").connect_timeout(PATIENCE);
         let channel = endpoint.connect_with_connector(connector).await.map_err(|e| refusal(socket, &e))?;
         Ok(Self { socket: socket.to_path_buf(), inner: ControlClient::new(channel) })
     }
 
-    /// Who answers.
+    /// Returns the identity of the daemon.
     pub async fn info(&mut self) -> Result<v1::Info, ClientError> {
         let socket = self.socket.clone();
         answer(socket, self.inner.get_info(v1::GetInfoRequest {})).await
     }
 
-    /// All of the switch now.
+    /// Returns a snapshot of the whole switch.
     pub async fn snapshot(&mut self) -> Result<v1::Snapshot, ClientError> {
         self.get_snapshot(false).await
     }
 
-    /// The same, and the watermarks since the last read begin again.
+    /// Returns a snapshot, and restarts the watermarks since the last read.
     pub async fn read_watermarks(&mut self) -> Result<v1::Snapshot, ClientError> {
         self.get_snapshot(true).await
     }
@@ -103,8 +103,8 @@ impl Client {
         answer(socket, self.inner.get_snapshot(v1::GetSnapshotRequest { read_watermarks })).await
     }
 
-    /// A snapshot every `interval` (50 ms at least), the first at once; each reads the watermarks
-    /// if told so.
+    /// Streams a snapshot every `interval` (50 ms at least), the first at once. With
+    /// `read_watermarks`, each restarts the watermarks since the last read.
     pub async fn watch(&mut self, interval: Duration, read_watermarks: bool) -> Result<Watch, ClientError> {
         let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
         let socket = self.socket.clone();
@@ -113,7 +113,7 @@ impl Client {
         Ok(Watch { socket, stream })
     }
 
-    /// Records the loop for `duration`, or fetches what has been kept if that is nothing.
+    /// Records the loop for `duration`; with a zero duration, fetches the kept recording.
     pub async fn record(&mut self, duration: Duration) -> Result<RecordingStream, ClientError> {
         let socket = self.socket.clone();
         let duration_ms = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
@@ -122,20 +122,21 @@ impl Client {
         Ok(RecordingStream { socket, stream })
     }
 
-    /// The events after number `since`, and what happens from then on if told to `follow`.
+    /// Streams the events after number `since`; with `follow`, also the events that happen from
+    /// then on.
     pub async fn events(&mut self, since: u64, follow: bool) -> Result<EventBatches, ClientError> {
         let socket = self.socket.clone();
         let stream = answer(socket.clone(), self.inner.events(v1::EventsRequest { since, follow })).await?;
         Ok(EventBatches { socket, stream })
     }
 
-    /// What is reported to collectors, and how that goes.
+    /// Returns the sensor paths reported to collectors, and the state of their delivery.
     pub async fn telemetry(&mut self) -> Result<v1::Telemetry, ClientError> {
         let socket = self.socket.clone();
         answer(socket, self.inner.get_telemetry(v1::GetTelemetryRequest {})).await
     }
 
-    /// Has an order carried out; what changed, where that is worth a line.
+    /// Sends a command; returns the changes that are worth a line.
     pub async fn order(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
         let socket = self.socket.clone();
         let inner = &mut self.inner;
@@ -166,7 +167,7 @@ impl Client {
     }
 }
 
-/// A recording as it comes.
+/// A recording, received in pieces.
 #[derive(Debug)]
 pub struct RecordingStream {
     socket: PathBuf,
@@ -174,14 +175,14 @@ pub struct RecordingStream {
 }
 
 impl RecordingStream {
-    /// The next piece; `None` after the last.
+    /// Returns the next piece; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
         let piece = self.stream.message().await.map_err(|status| no(self.socket.clone(), status))?;
         Ok(piece.map(|piece| piece.bytes))
     }
 }
 
-/// Events as they come.
+/// A stream of events.
 #[derive(Debug)]
 pub struct EventBatches {
     socket: PathBuf,
@@ -189,13 +190,13 @@ pub struct EventBatches {
 }
 
 impl EventBatches {
-    /// The next events; `None` when there are no more, or the daemon has ended.
+    /// Returns the next events; `None` at the end, or when the daemon has stopped.
     pub async fn next(&mut self) -> Result<Option<v1::EventBatch>, ClientError> {
         self.stream.message().await.map_err(|status| no(self.socket.clone(), status))
     }
 }
 
-/// Snapshots as they come.
+/// A stream of snapshots.
 #[derive(Debug)]
 pub struct Watch {
     socket: PathBuf,
@@ -203,13 +204,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The next snapshot; `None` when the daemon has ended the stream.
+    /// Returns the next snapshot; `None` when the daemon has ended the stream.
     pub async fn next(&mut self) -> Result<Option<v1::Snapshot>, ClientError> {
         self.stream.message().await.map_err(|status| no(self.socket.clone(), status))
     }
 }
 
-/// The same client for code that is not asynchronous: tests and the demo.
+/// A blocking client for code that is not asynchronous: tests and the demo.
 #[derive(Debug)]
 pub struct BlockingClient {
     client: Client,
@@ -227,22 +228,22 @@ impl BlockingClient {
         Ok(Self { client, runtime })
     }
 
-    /// Who answers.
+    /// Returns the identity of the daemon.
     pub fn info(&mut self) -> Result<v1::Info, ClientError> {
         self.runtime.block_on(self.client.info())
     }
 
-    /// All of the switch now.
+    /// Returns a snapshot of the whole switch.
     pub fn snapshot(&mut self) -> Result<v1::Snapshot, ClientError> {
         self.runtime.block_on(self.client.snapshot())
     }
 
-    /// The same, and the watermarks since the last read begin again.
+    /// Returns a snapshot, and restarts the watermarks since the last read.
     pub fn read_watermarks(&mut self) -> Result<v1::Snapshot, ClientError> {
         self.runtime.block_on(self.client.read_watermarks())
     }
 
-    /// The events after number `since` that are kept.
+    /// Returns the kept events after number `since`.
     pub fn events(&mut self, since: u64) -> Result<Vec<v1::Event>, ClientError> {
         self.runtime.block_on(async {
             let mut batches = self.client.events(since, false).await?;
@@ -254,8 +255,8 @@ impl BlockingClient {
         })
     }
 
-    /// Records the loop for `duration`, or fetches what has been kept if that is nothing; the whole
-    /// recording.
+    /// Records the loop for `duration`; with a zero duration, fetches the kept recording. Returns
+    /// the whole recording.
     pub fn record(&mut self, duration: Duration) -> Result<Vec<u8>, ClientError> {
         self.runtime.block_on(async {
             let mut pieces = self.client.record(duration).await?;
@@ -267,18 +268,18 @@ impl BlockingClient {
         })
     }
 
-    /// What is reported to collectors, and how that goes.
+    /// Returns the sensor paths reported to collectors, and the state of their delivery.
     pub fn telemetry(&mut self) -> Result<v1::Telemetry, ClientError> {
         self.runtime.block_on(self.client.telemetry())
     }
 
-    /// Has an order carried out; what changed, where that is worth a line.
+    /// Sends a command; returns the changes that are worth a line.
     pub fn order(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
         self.runtime.block_on(self.client.order(order))
     }
 }
 
-/// Waits for an answer, but not indefinitely.
+/// Waits for a reply with a time limit.
 async fn answer<T>(
     socket: PathBuf,
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
@@ -306,7 +307,7 @@ fn no(socket: PathBuf, status: Status) -> ClientError {
     }
 }
 
-/// What a failed connection means: the system's own error lies somewhere below the transport's.
+/// Translates a failed connection. The system's own error is a source of the transport's.
 fn refusal(socket: &Path, error: &tonic::transport::Error) -> ClientError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut last = error.to_string();

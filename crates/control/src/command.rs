@@ -1,37 +1,37 @@
-//! What clients can tell a running daemon to do, and why it may say no.
+//! Commands that clients send to a running daemon, and the errors of a command that was refused.
 
 use std::fmt;
 use std::time::Duration;
 
 use tonic::{Code, Status};
 
-/// Something to do.
+/// A command to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// The watermark since the last clear begins again.
+    /// Restart the watermark since the last clear.
     ClearWatermarks,
-    /// Hold a port's transmission, or let it go on; for tests.
+    /// Hold a port's transmission, or release it; for tests.
     HoldPort {
         /// Name of the port.
         port: String,
-        /// Hold it.
+        /// True to hold, false to release.
         held: bool,
     },
-    /// PFC off on all ports, or on again as configured.
+    /// Disable PFC on all ports, or enable it again as configured.
     SetPfc {
-        /// On.
+        /// True to enable.
         enabled: bool,
     },
-    /// End the storms of a port that wait for that.
+    /// End the storms of a port that wait for manual recovery.
     RecoverStorms {
         /// Name of the port.
         port: String,
     },
-    /// Turn PFC on again where there were too many storms.
+    /// Enable PFC again where too many storms disabled it.
     LiftStormLimit {
         /// Name of the port.
         port: String,
-        /// Only this priority.
+        /// Limits the command to this priority.
         priority: Option<u8>,
     },
     /// Read the configuration file again and apply it.
@@ -39,38 +39,38 @@ pub enum Command {
 }
 
 impl Command {
-    /// How long the daemon may take to carry it out. A turn of the loop does for most; a reload
-    /// opens interfaces, and the driver of a NIC takes its time.
+    /// Returns how long the daemon may take. One iteration of the loop is enough for most commands;
+    /// a reload opens interfaces, and a NIC driver is slow at that.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs(if *self == Command::Reload { 30 } else { 2 })
     }
 }
 
-/// What became of an order: the changes that are worth a line, or why nothing was done.
+/// Result of a command: the changes that are worth a line, or why the command was refused.
 pub type Outcome = Result<Vec<String>, CommandError>;
 
-/// Why an order was not carried out; nothing has changed.
+/// Why a command was refused. A refused command changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandError {
-    /// What kind of reason.
+    /// Kind of the error.
     pub reason: ErrorKind,
-    /// What is wrong and the cure, in whole lines.
+    /// The error and its cure, in whole lines.
     pub message: String,
 }
 
-/// Kinds of reasons.
+/// Kinds of command errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// What is meant is not there.
+    /// The port or priority of the command does not exist.
     NotFound,
-    /// What was said, in the request or the file, is wrong.
+    /// The request or the configuration file is invalid.
     Invalid,
-    /// It cannot be done as things stand.
+    /// The present state does not allow the command.
     Precondition,
 }
 
 impl ErrorKind {
-    /// The code of the API.
+    /// Returns the status code of the API.
     fn code(self) -> Code {
         match self {
             ErrorKind::NotFound => Code::NotFound,
@@ -79,7 +79,7 @@ impl ErrorKind {
         }
     }
 
-    /// True if a daemon that could be reached said no, with a message made for people.
+    /// Returns true if a reachable daemon refused with a message meant for users.
     pub(crate) fn explains(code: Code) -> bool {
         [ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Precondition]
             .iter()
@@ -99,11 +99,11 @@ impl From<CommandError> for Status {
     }
 }
 
-/// Longest message: it travels in a header, where each byte may become three, and clients take 16
-/// KiB of headers.
+/// Maximum length of a message. It is carried in a header, where each byte may become three, and
+/// clients accept 16 KiB of headers.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// As many whole lines as fit, and how many do not.
+/// Returns as many whole lines as fit, and the number of lines left out.
 fn shortened(message: &str) -> String {
     if message.len() <= MAX_MESSAGE_BYTES {
         return message.to_owned();
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(short.lines().count(), 41, "{short}");
         assert!(short.ends_with("x\n… and 10 more"), "{short}");
         assert_eq!(shortened("a\nb"), "a\nb");
-        // One endless line of characters of three bytes each.
+        // One very long line of characters of three bytes each.
         assert!(shortened(&"…".repeat(5000)).len() < MAX_MESSAGE_BYTES + 32);
     }
 }

@@ -1,12 +1,12 @@
-//! Who is connected to the control API: so many clients, and none of them indefinitely at the
-//! expense of others.
+//! Limit on the connections to the control API, so that no client occupies a slot indefinitely at
+//! the expense of others.
 //!
-//! Rule: there are so many places. A client that comes when all are taken gets that of one that was
-//! silent for too long: for [`SILENCE`], in which it has not even answered the server's pings, as
-//! every client that lives does by itself, or for [`HELLO`] since it came without a word. If there
-//! is none it waits for [`PATIENCE`], and is turned away then. So those that connect and
-//! say nothing, or take nothing, or stand still, lock nobody out.
-//! Source: docs/behavior.md, "Invariants", 7.
+//! Rule: the number of slots is fixed. A client that connects when all slots are taken evicts the
+//! client that was silent for too long: for [`SILENCE`], in which it has not even replied to the
+//! server's pings, as every live client does by itself, or for [`HELLO`] since it connected without
+//! sending anything. If there is no such client, the new one waits for [`PATIENCE`] and is then
+//! turned away. So clients that connect and send nothing, or take nothing, or stall, lock nobody
+//! out. Source: docs/behavior.md, "Invariants", 7.
 
 use std::io;
 use std::net::Shutdown;
@@ -23,29 +23,29 @@ use tokio::net::unix::UCred;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::server::Connected;
 
-/// A client that was not heard of for so long may lose its place.
+/// A client that was silent for this long may be evicted.
 pub(crate) const SILENCE: Duration = Duration::from_secs(3);
-/// … and one that has yet to say its first word.
+/// A client that has never sent anything may be evicted after this time.
 const HELLO: Duration = Duration::from_millis(500);
-/// How long a client waits for a place; less than it takes it to lose patience.
+/// How long a client waits for a slot; less than the client's own time limit.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// How often it is looked for one.
+/// Interval at which a free slot is looked for.
 const PACE: Duration = Duration::from_millis(50);
 
-/// The places, and who has them.
+/// The slots and their clients.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimiter {
     free: Arc<Semaphore>,
     seats: Vec<Weak<ClientConn>>,
 }
 
-/// A client as the others see it.
+/// A client's connection as the limiter accesses it.
 #[derive(Debug)]
 struct ClientConn {
-    /// To hang up: another handle of its socket.
+    /// Another handle of its socket, to close the connection.
     socket: Socket,
     came: Instant,
-    /// When it was last heard of, in nanoseconds since it came; 0: never.
+    /// When it last sent something, in nanoseconds since it connected; 0 if never.
     heard_ns: AtomicU64,
 }
 
@@ -54,7 +54,7 @@ impl ClientConn {
         self.heard_ns.store(self.came.elapsed().as_nanos() as u64, Relaxed);
     }
 
-    /// How much longer it was silent than it may be, if it was.
+    /// Returns by how much the client exceeded its allowed silence, if it did.
     fn excess(&self) -> Option<Duration> {
         let heard_ns = self.heard_ns.load(Relaxed);
         let silence = self.came.elapsed().saturating_sub(Duration::from_nanos(heard_ns));
@@ -63,15 +63,15 @@ impl ClientConn {
 }
 
 impl ConnectionLimiter {
-    /// So many places, all free.
+    /// Returns a limiter with `places` slots, all free.
     pub(crate) fn new(places: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(places)), seats: Vec::new() }
     }
 
-    /// A place for a client that has just come; `None`: there is none.
+    /// Finds a slot for a new client; `None` if there is none.
     pub(crate) async fn seat(&mut self, stream: UnixStream) -> Option<Connection> {
         let place = self.place().await?;
-        // Without descriptors for it the client is turned away.
+        // Without file descriptors for it the client is turned away.
         let stream = stream.into_std().ok()?;
         let socket = stream.try_clone().ok()?;
         let stream = UnixStream::from_std(stream).ok()?;
@@ -96,8 +96,8 @@ impl ConnectionLimiter {
         None
     }
 
-    /// Ends the connection of the client that was silent for too long, and the most so, if there is
-    /// one.
+    /// Closes the connection of the client that exceeded its allowed silence the most. Returns true
+    /// if there was one.
     fn hang_up(&mut self) -> bool {
         let seats = self.seats.iter().filter_map(Weak::upgrade);
         let silent = seats.filter_map(|seat| Some((seat.excess()?, seat)));
@@ -108,7 +108,7 @@ impl ConnectionLimiter {
     }
 }
 
-/// A client's connection and its place.
+/// A client's connection and its slot.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: UnixStream,

@@ -1,37 +1,37 @@
-//! The conservation of frames (docs/behavior.md, "Invariants", 5): everything that came in, and
-//! every copy of it, has left, been dropped with a reason, been lost by the kernel that was to send
-//! it, or waits.
+//! The conservation of frames (docs/behavior.md, "Invariants", 5): every received frame, and every
+//! copy of it, was transmitted, was dropped with a reason, was lost by the kernel during
+//! transmission, or waits.
 //!
 //! ```text
 //! received + flood copies = transmitted + dropped + lost by the kernel + waiting
 //! ```
 //!
-//! It holds to the frame once no frame is on its way out (frames that the kernel has, not yet
-//! completed, are in none of these counts), so it is asked of a switch that is idle or stopped.
+//! It holds exactly once no frame is in flight: frames that the kernel has not yet completed are in
+//! none of these counts. So it is checked on a switch that is idle or stopped.
 
 use std::fmt;
 
 use crate::v1;
 
-/// Both sides of the equation, in frames, over all ports, those that were removed included.
+/// Both sides of the equation, in frames, over all ports, including removed ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameBalance {
-    /// Data frames taken from the interfaces.
+    /// Data frames received from the interfaces.
     pub received: u64,
-    /// Copies made of flooded frames.
+    /// Copies of flooded frames.
     pub flood_copies: u64,
-    /// Data frames that left.
+    /// Data frames transmitted.
     pub transmitted: u64,
-    /// Frames dropped, for whatever reason.
+    /// Frames dropped for any reason.
     pub dropped: u64,
-    /// Frames that the kernel took to send and lost.
+    /// Frames that the kernel accepted for transmission and lost.
     pub kernel_lost: u64,
     /// Frames that wait in queues.
     pub waiting: u64,
 }
 
 impl FrameBalance {
-    /// The balance of a snapshot.
+    /// Returns the balance of a snapshot.
     pub fn of(snapshot: &v1::Snapshot) -> Self {
         let mut balance = Self { flood_copies: snapshot.flood_copies, ..Self::default() };
         for port in &snapshot.ports {
@@ -50,7 +50,7 @@ impl FrameBalance {
         balance
     }
 
-    /// Every frame is accounted for.
+    /// Returns true if every frame is accounted for.
     pub fn holds(&self) -> bool {
         self.received + self.flood_copies == self.transmitted + self.dropped + self.kernel_lost + self.waiting
     }
@@ -80,7 +80,8 @@ fn frames(count: Option<v1::Count>) -> u64 {
 mod tests {
     use super::*;
 
-    /// Two ports: 10 in on one, of which 2 are dropped and 1 flooded to a third place, and so on.
+    /// Two ports: 10 frames received on one, of which 2 are dropped and 1 is flooded to a third
+    /// port, and so on.
     fn snapshot() -> v1::Snapshot {
         let count = |frames| Some(v1::Count { frames, bytes: frames * 64 });
         let drops = |reason: &str, frames| (reason.to_owned(), v1::Count { frames, bytes: frames * 64 });

@@ -1,5 +1,5 @@
-//! From the switch's own snapshot to the message of the API: the same fields under the same names
-//! (build.rs writes the conversion), and what the daemon adds.
+//! Conversion of the switch's snapshot to the message of the API: the same fields under the same
+//! names (build.rs writes the conversion), and the fields that the daemon adds.
 
 use std::collections::BTreeMap;
 
@@ -8,42 +8,42 @@ use switch::{DropReason, Snapshot};
 
 use crate::v1;
 
-/// What the switch does not know of a port, because it belongs to the interface below.
+/// Properties of a port that the switch does not know, because they belong to the interface below.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PortFacts {
-    /// Linux interface.
+    /// Name of the Linux interface.
     pub interface: String,
     /// How the XDP program is attached: `native` or `generic`.
     pub xdp_mode: String,
-    /// Tags that the host holds out of band are put back into received frames.
+    /// True if VLAN tags that the host keeps in metadata are restored in received frames.
     pub vlan_tags_restored: bool,
-    /// Its MTU in bytes.
+    /// MTU of the interface in bytes.
     pub mtu_bytes: u32,
-    /// What else there is to know of it.
+    /// Link state of the interface.
     pub link: v1::Link,
 }
 
-/// What the switch does not know of the daemon around it.
+/// State of the daemon that the switch does not know.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DaemonFacts {
-    /// PFC is not off on all ports.
+    /// False if PFC is disabled on all ports.
     pub pfc_enabled: bool,
-    /// What its log lacks.
+    /// Counters of lines missing from its log.
     pub log: LogCounts,
-    /// Its poll loops, the switching core's first.
+    /// The poll loops, the switching core's first.
     pub loops: Vec<v1::Loop>,
 }
 
-/// Lines of the daemon's log that nobody can read.
+/// Lines missing from the daemon's log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogCounts {
     /// Lines that could not be written.
     pub lost: u64,
-    /// Lines left out because there were many like them.
+    /// Lines left out by the rate limit of similar lines.
     pub left_out: u64,
 }
 
-/// The message of a snapshot, with all places of ports, vacant ones too.
+/// Returns the message of a snapshot, with all port slots, vacant ones too.
 pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
     v1::Snapshot {
         pfc_enabled: daemon.pfc_enabled,
@@ -54,8 +54,8 @@ pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
     }
 }
 
-/// Leaves the ports at these places in the message, in this order, with what is known of their
-/// interfaces.
+/// Keeps only the ports in these slots in the message, in this order, and adds what is known of
+/// their interfaces.
 pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item = (usize, &'f PortFacts)>) {
     let mut places = std::mem::take(&mut message.ports);
     for (place, PortFacts { interface, xdp_mode, vlan_tags_restored, mtu_bytes, link }) in ports {
@@ -83,7 +83,7 @@ impl From<&[FrameCount; 3]> for v1::ByDropLevel {
     }
 }
 
-/// `impl From<&struct of the switch> for message`, for all of them.
+/// `impl From<&struct of the switch> for message`, for each of the structs.
 #[allow(clippy::useless_conversion, reason = "generated: not all fields are of other types there")]
 mod written {
     use crate::v1::*;

@@ -1,23 +1,23 @@
-//! What the fields of a snapshot are called and mean, as the proto file says it: for help texts.
+//! Names and descriptions of the fields of a snapshot, from the proto file, for help texts.
 
 /// A field of a message in a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Its name, in JSON too.
+    /// Name of the field, in JSON too.
     pub name: &'static str,
-    /// Its message; empty for numbers, text and flags.
+    /// Message type of the field; empty for numbers, text and flags.
     pub of: &'static str,
-    /// What it is.
+    /// Description of the field.
     pub comment: &'static str,
 }
 
-/// The fields of a message, in the order of the proto file.
+/// Returns the fields of a message, in the order of the proto file.
 pub fn of(message: &str) -> impl Iterator<Item = Field> {
     let fields = FIELDS.iter().filter(move |(found, ..)| *found == message);
     fields.map(|&(_, name, of, comment)| Field { name, of, comment })
 }
 
-/// Message, name, message of the field, comment.
+/// Message, field name, message type of the field, comment.
 const FIELDS: &[(&str, &str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/fields.rs"));
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! The events of a switch as clients read them: numbered from 1 in the order they happened, the
-//! last [`KEPT`] of them kept.
+//! The event journal that clients read: events numbered from 1 in the order they happened, of which
+//! the last [`KEPT`] are kept.
 //!
-//! Rule: whoever notes an event never waits for a reader, and a reader that comes too late is told
-//! how many it missed. Each reader has its own place: the number of the last event that it has
-//! seen. XOFF and XON, of which there may be thousands a second, are no part of it: they are
-//! counted, logged at level debug, and in every recording. Source: docs/events.md.
+//! Rule: recording an event never waits for a reader, and a late reader receives the number of
+//! events that it missed. Each reader keeps its own position: the number of the last event that it
+//! has seen. XOFF and XON, of which there may be thousands a second, are no part of the journal:
+//! they are counted, logged at level debug, and in every recording. Source: docs/events.md.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use tokio::sync::watch;
 
 use crate::v1;
 
-/// Events that are kept.
+/// Number of events that are kept.
 pub const KEPT: usize = 4096;
-/// Events in one message to a reader.
+/// Maximum number of events in one message to a reader.
 pub const BATCH: usize = 256;
 
-/// The journal; clones are the same one.
+/// The event journal; clones share it.
 #[derive(Debug, Clone)]
 pub struct Journal(Arc<Inner>);
 
@@ -30,9 +30,9 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Oldest first, their numbers without a gap.
+    /// Oldest first, numbered without a gap.
     events: VecDeque<v1::Event>,
-    /// Number of the last event ever noted.
+    /// Number of the newest event.
     last: u64,
 }
 
@@ -43,7 +43,7 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Notes an event, and gives it the next number.
+    /// Records an event under the next number.
     pub fn note(&self, event: v1::Event) {
         let last = {
             let mut kept = self.kept();
@@ -58,13 +58,13 @@ impl Journal {
         self.0.last.send_replace(last);
     }
 
-    /// Number of the last event; 0: there was none.
+    /// Returns the number of the newest event; 0 if there was none.
     pub fn last(&self) -> u64 {
         self.kept().last
     }
 
-    /// The next events after number `since`, [`BATCH`] at most, and how many before them are no
-    /// longer kept.
+    /// Returns the next events after number `since`, [`BATCH`] at most, and how many before them
+    /// are no longer kept.
     pub fn read(&self, since: u64) -> v1::EventBatch {
         let kept = self.kept();
         let first = kept.last + 1 - kept.events.len() as u64;
@@ -78,12 +78,12 @@ impl Journal {
 
     /// Waits until there is an event after number `since`.
     pub async fn later_than(&self, since: u64) {
-        // The sender is part of the journal, so it cannot be gone.
+        // The journal owns the sender, so it still exists.
         let _ = self.0.last.subscribe().wait_for(|&last| last > since).await;
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // What a panic elsewhere left behind is whole: an event goes in at once.
+        // The state is consistent even after a panic elsewhere: an event is added in one step.
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(journal.last(), KEPT as u64 + 900);
     }
 
-    /// A reader takes batch after batch while others are noted: each event once, in order.
+    /// A reader takes batch after batch while events are being recorded: each event once, in order.
     #[tokio::test]
     async fn a_reader_that_follows_gets_each_event_once() {
         let journal = Journal::default();

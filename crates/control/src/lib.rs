@@ -1,6 +1,6 @@
 //! The control API of the daemon, as `proto/sluice/v1/control.proto` defines it: generated types,
 //! the server that the daemon runs, the client that the command, the tests and the demo use, and
-//! what both sides need to make sense of a snapshot.
+//! what both sides need to interpret a snapshot.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,11 +1,11 @@
-//! The server of the control API. It never touches the switch: it hands each request for a snapshot
-//! and each order to whoever owns the way to the poll loop, and waits for the answer on the
-//! client's behalf.
+//! The server of the control API. It never accesses the switch: it passes each request for a
+//! snapshot and each command to the owner of the poll loop, and waits for the reply on the client's
+//! behalf.
 //!
-//! Rule: whatever clients do, memory stays bounded (docs/behavior.md, "Invariants", 7). So many
-//! connections, so many streams on each, so many watchers and so many bytes in a request; past that
-//! a client is told to come back. A watcher gets its next snapshot only when it has taken the last.
-//! Clients that are mute keep nobody out ([`crate::connection_limit`]).
+//! Rule: whatever clients do, memory stays bounded (docs/behavior.md, "Invariants", 7).
+//! Connections, streams per connection, watchers and the bytes of a request are limited; beyond a
+//! limit a client receives an error and may retry. A watcher gets its next snapshot only when it
+//! has taken the last. Silent clients do not exclude others ([`crate::connection_limit`]).
 
 use std::io;
 use std::path::PathBuf;
@@ -25,75 +25,75 @@ use crate::journal::Journal;
 use crate::v1;
 use crate::v1::control_server::{Control, ControlServer};
 
-/// Clients connected at once.
+/// Maximum number of connected clients.
 pub const MAX_CLIENTS: usize = 32;
-/// Calls at once on one connection.
+/// Maximum number of concurrent calls on one connection.
 pub const MAX_STREAMS: u32 = 8;
-/// `Watch` streams at once, over all connections.
+/// Maximum number of concurrent `Watch` streams, over all connections.
 pub const MAX_WATCHERS: usize = 32;
-/// Readers of events at once, over all connections.
+/// Maximum number of concurrent readers of events, over all connections.
 pub const MAX_EVENT_READERS: usize = 32;
-/// Requests on their way to the owner of the loop.
+/// Maximum number of requests queued for the owner of the loop.
 pub const MAX_REQUESTS: usize = 64;
-/// Bytes of a request; none has more than a port's name and a number in it.
+/// Maximum bytes of a request; none has more than a port's name and a number in it.
 const MAX_REQUEST_BYTES: usize = 1024;
-/// Bytes of a request's headers.
+/// Maximum bytes of a request's headers.
 const MAX_HEADER_BYTES: u32 = 8 * 1024;
 /// Shortest interval of `Watch`.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(50);
-/// How often a client that says nothing is asked whether it lives; well below
+/// Interval of the keepalive pings to a silent client; well below
 /// [`crate::connection_limit::SILENCE`].
 const PING_INTERVAL: Duration = Duration::from_secs(1);
-/// How long it may take to answer if nobody else wants its place.
+/// How long a client may take to reply to a ping if no other client needs its slot.
 const PING_PATIENCE: Duration = Duration::from_secs(30);
-/// How long the owner of the loop may take; the loop itself takes a turn.
+/// How long the owner of the loop may take; the loop itself takes one iteration.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Longest recording.
 pub const MAX_RECORDING: Duration = Duration::from_secs(3600);
-/// Bytes of a piece of a recording in one message.
+/// Bytes of a recording per message.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Who reads watermarks: each sees the peaks since its own last read.
+/// A reader of watermarks. Each reader gets the peaks since its own last read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatermarkReader {
-    /// The clients of the API, all together.
+    /// All clients of the API together.
     Api,
-    /// A sensor group of a subscription, by its place.
+    /// A sensor group of a subscription, by its index.
     Sensor(usize),
-    /// Whoever reads the metrics.
+    /// All readers of the metrics together.
     Metrics,
 }
 
-/// What a client wants of the owner of the loop, and the way back for the answer.
+/// A client's request to the owner of the loop, with the channel for the reply.
 #[derive(Debug)]
 pub enum Request {
-    /// A snapshot, taken after this moment.
+    /// Take a snapshot after this moment.
     Snapshot {
-        /// Whose watermarks "since the last read" are in it.
+        /// The reader whose watermarks "since the last read" are in the snapshot.
         reader: WatermarkReader,
-        /// They begin again right after it.
+        /// True if these watermarks restart right after it.
         read_watermarks: bool,
-        /// Where it goes.
+        /// Channel for the snapshot.
         answer: oneshot::Sender<v1::Snapshot>,
     },
-    /// A recording.
+    /// Make a recording.
     Recording {
-        /// From now on for so long; nothing: what has been kept.
+        /// Length of the recording from now on; zero for the kept recording.
         duration: Duration,
-        /// Where it goes when it has ended, in pieces.
+        /// Channel for the finished recording, in pieces.
         answer: oneshot::Sender<Result<Vec<Vec<u8>>, CommandError>>,
     },
-    /// To do something; the answer comes when it is done.
+    /// Execute a command; the reply is sent when it is done.
     Order {
-        /// What.
+        /// The command.
         order: Command,
-        /// What became of it.
+        /// Channel for the result.
         answer: oneshot::Sender<Outcome>,
     },
 }
 
-/// What the daemon says of itself.
+/// Identity of the daemon.
 #[derive(Debug, Clone)]
 pub struct DaemonInfo {
     /// Name of the switch.
@@ -106,8 +106,8 @@ pub struct DaemonInfo {
     pub started: Instant,
 }
 
-/// Answers clients on `listener` until `stop` is done (`telemetry` says what is reported, and how
-/// that goes); then waits for the calls under way. `Watch` streams end when the receiver of
+/// Serves clients on `listener` until `stop` completes, then waits for the pending calls.
+/// `telemetry` returns the state of the telemetry. `Watch` streams end when the receiver of
 /// `requests` is dropped.
 pub async fn serve(
     listener: UnixListener,
@@ -129,7 +129,7 @@ pub async fn serve(
     tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
-        // A client that lives is heard of, and one that no longer answers gives its place back.
+        // A live client replies to the pings; one that no longer replies gives its slot back.
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_PATIENCE))
         .add_service(service)
@@ -137,7 +137,7 @@ pub async fn serve(
         .await
 }
 
-/// Connections as they come; those for which there is no place are closed.
+/// Accepts connections; those without a free slot are closed.
 fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>> {
     futures::stream::unfold(
         (listener, ConnectionLimiter::new(MAX_CLIENTS)),
@@ -149,8 +149,8 @@ fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>>
                             return Some((Ok(connection), (listener, places)));
                         }
                     }
-                    // Out of descriptors, or a client gone before it was served: neither ends the API, nor
-                    // may it spin.
+                    // Out of descriptors, or the client closed before it was served: neither may
+                    // end the API, and neither may make it spin.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
             }
@@ -158,7 +158,7 @@ fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>>
     )
 }
 
-/// The way to the owner of the loop.
+/// The channel to the owner of the loop.
 #[derive(Clone)]
 struct Owner(mpsc::Sender<Request>);
 
@@ -242,7 +242,7 @@ impl Control for Api {
         let mut ticks = tokio::time::interval(Duration::from_millis(interval_ms.into()).max(MIN_INTERVAL));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watcher = Some((ticks, self.owner.clone(), place));
-        // The stream is asked for its next item when the client has room for it; after an error it is over.
+        // The stream is polled for its next item when the client has room for it; an error ends it.
         let stream = futures::stream::unfold(watcher, move |watcher| async move {
             let (mut ticks, owner, place) = watcher?;
             ticks.tick().await;
@@ -326,7 +326,8 @@ impl Control for Api {
             )));
         }
         let reader = (self.journal.clone(), self.owner.clone(), since, place);
-        // A reader that is slow is asked for no more than it takes: what it misses meanwhile it is told.
+        // A slow reader is sent no more than it takes; the stream reports how many events it
+        // missed.
         let stream = futures::stream::unfold(reader, move |(journal, owner, since, place)| async move {
             if follow {
                 tokio::select! {
@@ -355,7 +356,7 @@ impl Control for Api {
 }
 
 impl Api {
-    /// An order with nothing to say but that it is done.
+    /// Executes a command that returns no text.
     async fn done(&self, order: Command) -> Result<Response<v1::Done>, Status> {
         self.owner.carry_out(order).await.map(|_| Response::new(v1::Done {}))
     }

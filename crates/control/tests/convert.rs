@@ -1,6 +1,6 @@
-//! What the switch counted arrives in the message. That no field is forgotten or exchanged with its
-//! peer the compiler sees (build.rs: both sides name all fields, and the same); here are the kinds
-//! of fields, one of each.
+//! The switch's counters arrive in the message. The compiler checks that no field is forgotten or
+//! mixed up (build.rs: both sides name all fields, and the same ones); these tests cover one field
+//! of each kind.
 
 use control::v1::{self, ByDropLevel};
 use control::{DaemonFacts, LogCounts, PortFacts, convert};
@@ -44,7 +44,7 @@ fn message(left: PortSnapshot, right: PortSnapshot) -> v1::Snapshot {
     message
 }
 
-/// Of three places one is vacant, and the file has the other ports in another order.
+/// One of three slots is vacant, and the file has the other ports in another order.
 #[test]
 fn ports_are_listed_in_the_order_of_the_file_and_vacant_places_are_not() {
     let at = |name: &str, number| PortSnapshot { name: name.into(), number, ..PortSnapshot::default() };

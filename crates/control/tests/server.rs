@@ -14,15 +14,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::Code;
 
-/// A daemon without a switch: its n-th snapshot says `at_ns = n`, and `bridge_entries = 1` if
-/// watermarks were read. It carries out orders as [`carry_out`] has it.
+/// A daemon without a switch: its n-th snapshot has `at_ns = n`, and `bridge_entries = 1` if
+/// watermarks were read. It executes commands by [`carry_out`].
 struct Fake {
     _folder: tempfile::TempDir,
     socket: PathBuf,
     switch: JoinHandle<()>,
     api: JoinHandle<Result<(), tonic::transport::Error>>,
     stop: Option<oneshot::Sender<()>>,
-    /// Snapshots made.
+    /// Number of snapshots made.
     made: Arc<AtomicU64>,
     journal: Journal,
 }
@@ -32,7 +32,7 @@ impl Fake {
         Self::start_with(0)
     }
 
-    /// Its snapshots are `ballast_bytes` large, and a bit.
+    /// Its snapshots are slightly larger than `ballast_bytes`.
     fn start_with(ballast_bytes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("fake.sock");
@@ -78,7 +78,7 @@ impl Fake {
     }
 }
 
-/// Two pieces, one of them longer than a message; nothing is kept.
+/// Two pieces, one of them longer than a message; no recording is kept.
 fn recording(duration: Duration) -> Result<Vec<Vec<u8>>, CommandError> {
     if duration.is_zero() {
         return Err(CommandError { reason: ErrorKind::Precondition, message: "nothing is kept".into() });
@@ -100,12 +100,12 @@ async fn a_recording_arrives_whole_or_says_why_not() {
     assert_eq!(refused.to_string(), "nothing is kept");
 }
 
-/// Notes events of this kind.
+/// Records events of this kind.
 fn note(journal: &Journal, kind: &str, count: usize) {
     (0..count).for_each(|_| journal.note(v1::Event { kind: kind.to_owned(), ..v1::Event::default() }));
 }
 
-/// Kinds and numbers of what comes until there is no more, and how many were missed.
+/// Kinds and numbers of the events up to the end, and how many were missed.
 async fn all(mut batches: control::client::EventBatches) -> (Vec<(u64, String)>, u64) {
     let (mut events, mut missed) = (Vec::new(), 0);
     while let Some(batch) = batches.next().await.unwrap() {
@@ -135,7 +135,7 @@ async fn each_reader_of_events_has_its_own_place() {
     let unborn = client.events(4, false).await.unwrap_err().to_string();
     assert!(unborn.starts_with("the last event is number 3, not yet 4"), "{unborn}");
 
-    // More than are kept: the reader learns how many are gone.
+    // More than are kept: the reader receives the number of missed events.
     note(&fake.journal, "many", 5000);
     let (events, missed) = all(client.events(2, false).await.unwrap()).await;
     assert_eq!((events[0].0, events.len(), missed), (908, 4096, 905), "3 to 907 are gone");
@@ -151,7 +151,7 @@ async fn a_reader_that_follows_gets_what_happens_and_the_end() {
         let batch = batches.next().await.unwrap().unwrap();
         assert_eq!((batch.events.len(), batch.events[0].number), (1, number));
     }
-    // The readers have so many places, and no more.
+    // The number of readers is limited.
     let mut others = Vec::new();
     for _ in 1..MAX_EVENT_READERS {
         if others.len() % 4 == 0 {
@@ -163,7 +163,7 @@ async fn a_reader_that_follows_gets_what_happens_and_the_end() {
     assert!(refused.to_string().contains("32 clients are reading events already"), "{refused}");
     drop(others);
     until("a place is free again", async || client.events(0, false).await.is_ok()).await;
-    // The switch ends: what happened last still arrives.
+    // The switch ends: the last events still arrive.
     note(&fake.journal, "last", 1);
     fake.switch.abort();
     fake.stop.take().unwrap().send(()).unwrap();
@@ -171,7 +171,7 @@ async fn a_reader_that_follows_gets_what_happens_and_the_end() {
     assert_eq!(rest, (vec![(4, "last".to_owned())], 0));
 }
 
-/// Says back what it was told, or no.
+/// Echoes the command, or refuses it.
 fn carry_out(order: &Command) -> Outcome {
     match order {
         Command::HoldPort { port, .. } if port == "nowhere" => {
@@ -218,15 +218,15 @@ async fn orders_arrive_and_their_outcome_comes_back() {
         assert_eq!(client.order(order).await.unwrap(), nothing);
     }
     assert_eq!(client.order(Command::Reload).await.unwrap(), ["Reload", "and more"]);
-    // What the daemon says no with is said as it is.
+    // The daemon's message is passed on unchanged.
     let no = client.order(hold("nowhere")).await.unwrap_err();
     assert_eq!(no.to_string(), "no such port; there is x");
     let no = client.order(Command::SetPfc { enabled: false }).await.unwrap_err();
     assert!(matches!(&no, ClientError::Declined(message) if message == "first\nsecond"), "{no:?}");
-    // A message that no header could hold is shortened.
+    // A message that is too long for a header is shortened.
     let no = client.order(hold("many")).await.unwrap_err().to_string();
     assert!(no.starts_with("… {\"wörds\"}\n") && no.ends_with(" more"), "{no}");
-    // No request is large.
+    // Large requests are refused.
     let large = client.order(hold(&"x".repeat(2000))).await.unwrap_err();
     assert!(
         matches!(&large, ClientError::Refused { status, .. } if status.code() == Code::OutOfRange),
@@ -267,8 +267,8 @@ async fn a_watcher_gets_one_snapshot_after_the_other_no_faster_than_the_least_in
     assert!(began.elapsed() >= 3 * server::MIN_INTERVAL, "{:?}", began.elapsed());
 }
 
-/// A watcher that takes nothing costs a bounded amount: the next snapshot is made when there is
-/// room for it.
+/// A watcher that takes nothing has a bounded cost: the next snapshot is made when there is room
+/// for it.
 #[tokio::test]
 async fn a_watcher_that_takes_nothing_piles_nothing_up() {
     let fake = Fake::start_with(4 << 20); // each snapshot alone is more than the client's window
@@ -304,7 +304,7 @@ async fn watchers_are_bounded_and_a_place_given_back_is_free_again() {
     until("a place is free", async || one_more.watch(Duration::from_secs(60), false).await.is_ok()).await;
 }
 
-/// As many clients as there are places, all of which live.
+/// As many live clients as there are slots.
 #[tokio::test]
 async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
     let fake = Fake::start();
@@ -332,9 +332,9 @@ async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
     .await;
 }
 
-/// Clients that connect and say nothing, and one that watches and takes nothing, for nobody runs
-/// it: twice as many as there are places. One that lives is answered at its first try, and those
-/// that live already keep their places.
+/// Twice as many clients as there are slots connect and send nothing, and one watches and takes
+/// nothing, since its runtime does not run. A live client is served at its first try, and live
+/// clients keep their slots.
 #[tokio::test]
 async fn mute_clients_lock_nobody_out() {
     let fake = Fake::start_with(1 << 20);
@@ -361,7 +361,7 @@ async fn mute_clients_lock_nobody_out() {
     std::mem::forget(_deaf); // a runtime must not be dropped inside another
 }
 
-/// Rubbish on the socket ends that connection alone.
+/// Invalid bytes on the socket end only that connection.
 #[tokio::test]
 async fn rubbish_does_not_disturb_other_clients() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -374,7 +374,7 @@ async fn rubbish_does_not_disturb_other_clients() {
     assert_eq!(client.snapshot().await.unwrap().at_ns, 1);
 }
 
-/// The switch is gone (it is stopping): clients are told, and the server ends when asked.
+/// When the switch stops, clients receive an error, and the server ends when asked.
 #[tokio::test]
 async fn when_the_switch_stops_clients_are_told_and_the_server_ends() {
     let mut fake = Fake::start();
@@ -391,7 +391,7 @@ async fn when_the_switch_stops_clients_are_told_and_the_server_ends() {
     (&mut fake.api).await.unwrap().unwrap();
 }
 
-/// What a stream ends with.
+/// The error that ends a stream.
 async fn last(mut watch: control::client::Watch) -> ClientError {
     loop {
         match watch.next().await {
@@ -418,7 +418,7 @@ async fn nobody_there_is_said_with_the_cure() {
     assert!(stale.contains("dead.sock: the socket is left over from one that was killed"), "{stale}");
 }
 
-/// Waits for a condition, not for a time; the time only ends a test that has failed.
+/// Waits for a condition, not for a time; the time limit only ends a test that has failed.
 async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !condition().await {

@@ -1,16 +1,16 @@
-//! How a flow's rate follows congestion marks: the reaction point of DCQCN.
+//! Rate control of a flow by congestion marks: the reaction point of DCQCN.
 //!
-//! Rule: a CNP says that a frame of the flow came marked. It cuts the rate by the part alpha/2, and
-//! the rate before becomes the target. alpha estimates how often marks come: each CNP moves it
-//! towards 1, each alpha interval without one towards 0. The rate comes back in steps, one for each
-//! step interval and one for each `step_bytes` of the flow:
+//! Rule: a CNP reports that a frame of the flow arrived marked. It cuts the rate by the fraction
+//! alpha/2, and the rate before the cut becomes the target. alpha estimates how often marks arrive:
+//! each CNP moves it towards 1, each alpha interval without a CNP towards 0. The rate recovers in
+//! steps, one for each step interval and one for each `step_bytes` of the flow:
 //!
 //! ```text
 //!            CNP: target = rate, rate ·= 1 − alpha/2, steps = 0
 //!      ┌────────────────────────────────────────────────────────────┐
 //!      ▼                       5 steps of a kind                    │
 //!   Fast recovery ─────────────▶ Additive ─────────────▶ Hyper ─────┘
-//!   rate → half way to target    target += R_AI          target += R_HAI    (5 steps of both kinds)
+//!   rate → half way to target    target += R_AI          target += R_HAI (5 steps of both kinds)
 //!                                rate → half way         rate → half way
 //! ```
 //! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015),
@@ -18,36 +18,36 @@
 
 use switch::{Instant, Nanos};
 
-/// Steps of fast recovery (F of the paper).
+/// Number of fast recovery steps (F in the paper).
 const FAST_STEPS: u32 = 5;
 
-/// How soon a sender is told of marks, and how strongly it follows them.
+/// How soon a sender learns of marks, and how strongly it reacts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DcqcnSettings {
-    /// A receiver sends at most one CNP a flow in this time.
+    /// Minimum interval between two CNPs of a flow.
     pub cnp_interval_ns: Nanos,
-    /// Without a CNP, alpha decays each time that this passes.
+    /// Length of an alpha interval: without a CNP in it, alpha decays once.
     pub alpha_interval_ns: Nanos,
-    /// The rate takes a step back up each time that this passes …
+    /// The rate takes one recovery step per interval of this length.
     pub step_interval_ns: Nanos,
-    /// … and each time that the flow has sent this many bytes.
+    /// The rate also takes one recovery step each time that the flow has sent this many bytes.
     pub step_bytes: u64,
     /// Weight in alpha of the newest interval, with a CNP or without (g), from 0 to 1.
     pub gain: f64,
-    /// What an additive step adds to the target (R_AI), in bit/s.
+    /// Increase of the target per additive step (R_AI), in bit/s.
     pub additive_bps: f64,
-    /// What a hyper step adds to the target (R_HAI), in bit/s.
+    /// Increase of the target per hyper step (R_HAI), in bit/s.
     pub hyper_bps: f64,
-    /// No flow becomes slower, in bit/s.
+    /// Minimum rate of a flow, in bit/s.
     pub least_bps: f64,
-    /// A sender that comes late catches up with what its rate carries in this time; 0: each frame
-    /// keeps its distance to the one before.
+    /// A late sender catches up with what its rate carries in this time. With 0, each frame keeps
+    /// its distance to the one before.
     pub burst_ns: Nanos,
 }
 
 impl DcqcnSettings {
-    /// The values of the paper, for NICs of 40 Gbit/s. For two it has no figure: R_HAI is ten times
-    /// R_AI, as in its forerunner QCN, and no flow becomes slower than R_AI.
+    /// The values of the paper, for NICs of 40 Gbit/s. The paper has no figure for two of them:
+    /// R_HAI is ten times R_AI, as in its predecessor QCN, and the minimum rate is R_AI.
     pub const PAPER: Self = Self {
         cnp_interval_ns: 50_000,
         alpha_interval_ns: 55_000,
@@ -60,10 +60,10 @@ impl DcqcnSettings {
         burst_ns: 0,
     };
 
-    /// The paper's, twenty times slower and for flows of about 1 Gbit/s: for a software loop that
-    /// looks every few hundred microseconds, and may be kept from looking for tens of
-    /// milliseconds on a busy machine. So it catches up with that much, and its steps up are
-    /// twice what a fortieth of the rate would make them.
+    /// The paper's values, twenty times slower and for flows of about 1 Gbit/s: for a software loop
+    /// that polls every few hundred microseconds, and may be preempted for tens of milliseconds on
+    /// a busy machine. So it catches up with that much, and its recovery steps are twice what a
+    /// fortieth of the rate would make them.
     pub const SOFTWARE_LOOP: Self = Self {
         cnp_interval_ns: 1_000_000,
         alpha_interval_ns: 1_100_000,
@@ -77,7 +77,7 @@ impl DcqcnSettings {
     };
 }
 
-/// One flow's rate.
+/// Rate state of one flow.
 #[derive(Debug, Clone)]
 pub struct Dcqcn {
     settings: DcqcnSettings,
@@ -91,13 +91,13 @@ pub struct Dcqcn {
     time_steps: u32,
     byte_steps: u32,
     bytes: u64,
-    /// When the next frame may leave.
+    /// Earliest time of the next frame.
     free_at: Instant,
     cnps: u64,
 }
 
 impl Dcqcn {
-    /// A flow that has met no congestion: it sends at `most_bps`.
+    /// Returns a flow that has met no congestion: it sends at `most_bps`.
     pub fn new(settings: DcqcnSettings, most_bps: u64, now: Instant) -> Self {
         let most_bps = most_bps as f64;
         Self {
@@ -117,7 +117,7 @@ impl Dcqcn {
         }
     }
 
-    /// A CNP came.
+    /// Cuts the rate because a CNP arrived.
     pub fn cut(&mut self, now: Instant) {
         self.advance(now);
         self.cnps += 1;
@@ -131,7 +131,7 @@ impl Dcqcn {
         (self.time_steps, self.byte_steps, self.bytes) = (0, 0, 0);
     }
 
-    /// Time has come to `now`: alpha decays, the rate comes back.
+    /// Advances the time to `now`: alpha decays, the rate recovers.
     pub fn advance(&mut self, now: Instant) {
         while self.alpha_at <= now {
             self.alpha *= 1.0 - self.settings.gain;
@@ -148,7 +148,7 @@ impl Dcqcn {
         }
     }
 
-    /// A frame of `bytes` leaves at `now`.
+    /// Accounts a frame of `bytes` that leaves at `now`.
     pub fn take(&mut self, bytes: u16, now: Instant) {
         let gap_ns = (f64::from(bytes) * 8e9 / self.rate_bps) as Nanos;
         self.free_at = self.free_at.max(now - self.settings.burst_ns) + gap_ns;
@@ -174,27 +174,27 @@ impl Dcqcn {
         }
     }
 
-    /// Congestion leaves it its whole rate.
+    /// Returns true if congestion does not limit the rate.
     fn is_at_full_rate(&self) -> bool {
         self.rate_bps >= self.most_bps
     }
 
-    /// When the next frame may leave.
+    /// Returns the earliest time of the next frame.
     pub fn free_at(&self) -> Instant {
         self.free_at
     }
 
-    /// The rate that congestion leaves it, in bit/s.
+    /// Returns the current rate under congestion control, in bit/s.
     pub fn rate_bps(&self) -> u64 {
         self.rate_bps as u64
     }
 
-    /// The lowest rate that it had, in bit/s.
+    /// Returns the lowest rate so far, in bit/s.
     pub fn lowest_bps(&self) -> u64 {
         self.lowest_bps as u64
     }
 
-    /// The CNPs that came.
+    /// Returns the number of CNPs received.
     pub fn cnps(&self) -> u64 {
         self.cnps
     }
@@ -211,7 +211,7 @@ mod tests {
         ((flow.rate_bps / 1e6).round() as u64, (flow.target_bps / 1e6).round() as u64)
     }
 
-    /// The life of a flow of 600 Mbit/s, by the formulas: rate and target in Mbit/s.
+    /// Rate and target of a flow of 600 Mbit/s over time, computed by the formulas, in Mbit/s.
     #[test]
     fn a_cnp_cuts_the_rate_and_it_comes_back_in_three_ways() {
         let mut flow = Dcqcn::new(SETTINGS, 600_000_000, Instant(0));
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((flow.lowest_bps(), flow.cnps()), (300_000_000, 2));
     }
 
-    /// alpha after this many decays from 1.
+    /// The value of alpha after this many decays from 1.
     fn flow_alpha(decays: i32) -> f64 {
         (1.0 - SETTINGS.gain).powi(decays)
     }
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!((mbps(&flow), flow.byte_steps), ((600, 800), 1));
     }
 
-    /// Who comes late catches up with the burst, and no more.
+    /// A late sender catches up with the burst, and no more.
     #[test]
     fn a_late_sender_catches_up_with_the_burst() {
         let mut flow = Dcqcn::new(SETTINGS, 800_000_000, Instant(0));
@@ -281,8 +281,8 @@ mod tests {
         assert_eq!(frames, SETTINGS.burst_ns / 10_000 + 1, "10 µs each, and the one that is due");
     }
 
-    /// A line that marks what leaves it: nothing below `low_bytes` of queue, all above
-    /// `high_bytes`, and in between linearly up to `most`.
+    /// A link that marks the frames that leave it: none below `low_bytes` of queue, all above
+    /// `high_bytes`, and linearly up to `most` in between.
     struct Line {
         bps: f64,
         low_bytes: f64,
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// What two flows made of a line in the second half of the time.
+    /// Throughput of two flows on a link in the second half of the time.
     #[derive(Debug)]
     struct Outcome {
         busy: f64,
@@ -308,7 +308,7 @@ mod tests {
         first_share: f64,
     }
 
-    /// Two flows into one line for `turns`; CNPs arrive in the turn after the mark.
+    /// Runs two flows into one link for `turns`; CNPs arrive in the turn after the mark.
     fn two_flows(settings: DcqcnSettings, most_bps: u64, line: &Line, turn_ns: Nanos, turns: u64) -> Outcome {
         let mut flows = [(); 2].map(|()| Dcqcn::new(settings, most_bps, Instant(0)));
         let (mut told_at, mut sent) = ([Instant(0); 2], [0.0; 2]);
@@ -335,7 +335,7 @@ mod tests {
                 };
                 room_bytes -= 1000.0;
                 sent[index] += if settled { 1000.0 } else { 0.0 };
-                // Knuth's linear congruential generator (MMIX); its upper bits are good enough.
+                // Knuth's linear congruential generator (MMIX); its upper bits are random enough.
                 random =
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let marked = (random >> 40) as f64 / (1 << 24) as f64;
@@ -350,9 +350,9 @@ mod tests {
         Outcome { busy, peak_bytes, first_share: sent[0] / carried }
     }
 
-    /// Two flows of 600 Mbit/s into a line of 500 that marks from 1 to 8 ms of queue, as
-    /// config/ecn.toml: the line is busy, the queue stays well below where all is marked, both
-    /// get half; whether the loop looks often or seldom.
+    /// Two flows of 600 Mbit/s into a link of 500 that marks from 1 to 8 ms of queue, as
+    /// config/ecn.toml: the link is busy, the queue stays well below the length where all frames
+    /// are marked, and both get half, whether the loop polls often or seldom.
     #[test]
     fn two_flows_of_a_software_loop_share_a_line() {
         let line = Line { bps: 500e6, low_bytes: 64e3, high_bytes: 512e3, most: 0.2 };
@@ -364,8 +364,8 @@ mod tests {
         }
     }
 
-    /// Two NICs of 40 Gbit/s into one line of the same, with the paper's thresholds (5 kB, 200 kB,
-    /// 1 %).
+    /// Two NICs of 40 Gbit/s into one link of the same speed, with the paper's thresholds (5 kB,
+    /// 200 kB, 1 %).
     #[test]
     fn two_flows_of_the_paper_share_a_line() {
         let line = Line { bps: 40e9, low_bytes: 5e3, high_bytes: 200e3, most: 0.01 };

@@ -1,9 +1,9 @@
-//! A priority's received pause: when the host must not send frames of it.
+//! PFC reception state of one priority: when the host must not send its frames.
 //!
 //! Rule: a time other than 0 stops the priority `reaction_delay_ns` after it was read, until that
-//! time has passed since it was read; a later time replaces it, longer or shorter. Time 0 ends it
-//! at once. Source: docs/behavior.md, "PFC received"; IEEE 802.1Q-2022 clause 36 (802.1Qbb), timers
-//! of 512 bit times; the delay stands for the time that a NIC needs to react (36.1.3.3).
+//! time has passed since it was read. A later time replaces it, longer or shorter. Time 0 ends the
+//! pause at once. Source: docs/behavior.md, "PFC received"; IEEE 802.1Q-2022 clause 36 (802.1Qbb),
+//! timers of 512 bit times; the delay is the time that a NIC needs to react (36.1.3.3).
 //!
 //! ```text
 //!             XOFF                     stop_at passed
@@ -30,12 +30,12 @@ pub struct PauseTimer {
 }
 
 impl PauseTimer {
-    /// An open priority that stops `reaction_delay_ns` after an XOFF was read.
+    /// Returns an open priority that stops `reaction_delay_ns` after an XOFF was read.
     pub fn new(reaction_delay_ns: Nanos) -> Self {
         Self { reaction_delay_ns, state: State::Open, paused_ns: 0 }
     }
 
-    /// An XOFF was read at `now`: a pause of `time_ns`, or, with 0, an XON.
+    /// Processes a time that was read at `now`: an XOFF of `time_ns`, or an XON if 0.
     pub fn receive(&mut self, time_ns: Nanos, now: Instant) {
         self.expire(now);
         if time_ns == 0 {
@@ -51,10 +51,10 @@ impl PauseTimer {
         self.expire(now);
     }
 
-    /// Time has come to `now`.
+    /// Advances the time to `now`.
     pub fn expire(&mut self, now: Instant) {
         match self.state {
-            // A pause that is over before the host reacts never begins.
+            // A pause that ends before the host reacts never begins.
             State::Reacting { stop_at, until } if until <= stop_at && now >= until => {
                 self.state = State::Open
             }
@@ -67,12 +67,12 @@ impl PauseTimer {
         }
     }
 
-    /// Nothing of this priority may leave. As of the last `receive` or `expire`.
+    /// Returns true if no frame of this priority may leave, as of the last `receive` or `expire`.
     pub fn is_paused(&self) -> bool {
         matches!(self.state, State::Paused { .. })
     }
 
-    /// When a pause now in effect ends by itself.
+    /// Returns when the current pause ends by itself.
     pub fn ends_at(&self) -> Option<Instant> {
         match self.state {
             State::Paused { until, .. } => Some(until),
@@ -80,7 +80,7 @@ impl PauseTimer {
         }
     }
 
-    /// Nanoseconds spent paused up to `now`.
+    /// Returns the nanoseconds spent paused up to `now`.
     pub fn paused_ns(&self, now: Instant) -> Nanos {
         match self.state {
             State::Paused { since, until } => self.paused_ns + now.min(until).since(since),
@@ -106,7 +106,7 @@ mod tests {
         PauseTimer { reaction_delay_ns: DELAY, state, paused_ns: 0 }
     }
 
-    /// The whole transition table, a row a line. Everything happens at 50.
+    /// The whole transition table, one row per line. Every input arrives at 50.
     #[test]
     fn every_state_answers_every_input() {
         #[derive(Debug, Clone, Copy)]
@@ -125,7 +125,7 @@ mod tests {
             (Open, Xoff(5), Reacting { stop_at: at(60), until: at(55) }, 0),
             (Open, Xon, Open, 0),
             (Open, Time, Open, 0),
-            // A refresh renews the end and not the delay.
+            // A refresh extends the end and not the delay.
             (reacting, Xoff(70), Reacting { stop_at: at(55), until: at(120) }, 0),
             (reacting, Xoff(2), Reacting { stop_at: at(55), until: at(52) }, 0),
             (reacting, Xon, Open, 0),
@@ -140,7 +140,8 @@ mod tests {
             (paused, Time, paused, 10),
             (Paused { since: at(40), until: at(50) }, Time, Open, 10),
             (Paused { since: at(40), until: at(47) }, Time, Open, 7),
-            // The timer ended before the refresh was read: the host had been free, and reacts again.
+            // The pause ended before the refresh was read: the priority had been open, and reacts
+            // again.
             (
                 Paused { since: at(40), until: at(47) },
                 Xoff(30),

@@ -1,5 +1,5 @@
-//! Structures of the BPF programs as bytes: fields in order, in the machine's byte order, each in
-//! its natural place.
+//! Structures of the BPF programs as bytes: fields in order, in native byte order, each naturally
+//! aligned.
 
 /// Appends fields.
 #[derive(Debug, Default)]
@@ -19,14 +19,14 @@ impl Writer {
         self
     }
 
-    /// All of it, up to a multiple of 8 as the compiler has it.
+    /// Returns the structure, padded to a multiple of 8 as the compiler pads it.
     pub(crate) fn done(mut self) -> Vec<u8> {
         self.0.resize(self.0.len().next_multiple_of(8), 0);
         self.0
     }
 }
 
-/// Takes fields off the front; `None` when there are no more.
+/// Takes fields off the front; `None` at the end.
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 

@@ -1,11 +1,11 @@
-//! An interface is made to obey PFC, and made to stop.
+//! Attaches PFC to an interface, and detaches it.
 //!
 //! ```text
 //! load ─▶ clsact and program at ingress ─▶ register the kind ─▶ root qdisc ─▶ unregister
 //! ```
 //! The qdisc comes last: an attachment that is killed half-way leaves at most a program that
-//! swallows PFC frames, which the kernel would have ignored, and the next attach or detach takes
-//! its place. The kernel takes back a registration whose process is gone.
+//! consumes PFC frames, which the kernel would have ignored, and the next attach or detach replaces
+//! it. The kernel revokes a registration whose process has ended.
 
 use crate::bpf_object::{Loaded, hanging, remove_clsact, unhang, value_of};
 use crate::error::Error;
@@ -13,20 +13,20 @@ use crate::kernel_support::missing;
 use crate::netlink::{Links, RootQdisc};
 use crate::settings::Settings;
 
-/// What was attached.
+/// The result of an attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {
-    /// The interface's number.
+    /// Interface index.
     pub ifindex: u32,
-    /// What it had before: ours, or a kind that somebody chose.
+    /// The root qdisc that was replaced: ours, or a kind that an administrator configured.
     pub replaced: RootQdisc,
 }
 
-/// Makes `device` obey PFC.
+/// Makes `device` honor PFC.
 ///
 /// # Errors
-/// There is no such interface; it has a root qdisc that somebody chose, or ours, and `replace` is
-/// false; the kernel cannot do it, or does not let us.
+/// There is no such interface; it has a root qdisc that an administrator configured, or ours, and
+/// `replace` is false; the kernel lacks support, or permission is denied.
 pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attached, Error> {
     settings.check()?;
     let links = Links::connect()?;
@@ -37,7 +37,7 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
         RootQdisc::Foreign(kind) if !replace => {
             return Err(Error::ForeignQdisc { device: device.to_owned(), kind: kind.clone() });
         }
-        // Half of ours is no reason to stop: it is what a killed attachment left.
+        // A partial attachment of ours is no reason to stop: a killed attachment leaves one.
         RootQdisc::Ours if !replace && before.is_some() => {
             return Err(Error::AlreadyAttached { device: device.to_owned() });
         }
@@ -58,8 +58,8 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
         added
     });
     if let Err(error) = done {
-        // As it was, as far as it goes: the program of an earlier attachment is gone, so its qdisc goes
-        // too.
+        // Restore the earlier state as far as possible: the program of an earlier attachment has
+        // been replaced, so its qdisc is removed too.
         if qdiscs.root == RootQdisc::Ours {
             let _ = links.remove_root(ifindex);
         }
@@ -69,10 +69,11 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
     Ok(Attached { ifindex, replaced: qdiscs.root })
 }
 
-/// Takes everything of ours off `device`. The kernel drops the frames that the qdisc still holds.
+/// Removes our qdisc and program from `device`. The kernel drops the frames that the qdisc still
+/// holds.
 ///
 /// # Errors
-/// There is no such interface, or nothing of ours on it, or no right to take it off.
+/// There is no such interface, or it has nothing of ours, or removal is not permitted.
 pub fn detach(device: &str) -> Result<(), Error> {
     let links = Links::connect()?;
     let ifindex = links.find(device)?.index;
@@ -81,8 +82,8 @@ pub fn detach(device: &str) -> Result<(), Error> {
     if !is_ours && program.is_none() {
         return Err(Error::NotAttached { device: device.to_owned() });
     }
-    // The program keeps listening until the qdisc is gone: what is sent until then is sent as it should
-    // be.
+    // The program keeps running until the qdisc has been removed, so that frames sent until then
+    // still honor PFC.
     if is_ours {
         links.remove_root(ifindex)?;
     }
@@ -92,9 +93,9 @@ pub fn detach(device: &str) -> Result<(), Error> {
     }
 }
 
-/// Takes the program off, and clsact if we made it and nobody else uses it.
+/// Removes the program, and clsact if we created it and nobody else uses it.
 fn clean(links: &Links, ifindex: u32, made_clsact: bool) -> Result<(), Error> {
-    // In one call, so that nobody who is killed in between leaves a clsact that nothing hangs at.
+    // In one call, so that a process killed in between does not leave a clsact without a filter.
     if made_clsact && links.others(ifindex)? == 0 { remove_clsact(ifindex) } else { unhang(ifindex) }
 }
 

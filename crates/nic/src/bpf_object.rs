@@ -1,5 +1,5 @@
-//! The BPF object (`bpf/nic.bpf.c`): loaded for one interface, its qdisc registered for as long as
-//! it takes to use it, its program hung at ingress, and found there again.
+//! The BPF object (`bpf/nic.bpf.c`): loaded for one interface, its qdisc kind registered only while
+//! it is being attached, its program attached at ingress and found there again.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,16 +21,16 @@ static OBJECT: &[u8] = include_bytes!(env!("NIC_BPF"));
 const OPERATIONS: &str = "sluice_nic";
 const PROGRAM: &str = "sluice_nic_pfc";
 
-/// How long a registration of another process is waited for.
+/// How long to wait while another process has registered the kind.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Programs and maps of one interface, loaded.
+/// The loaded programs and maps of one interface.
 pub(crate) struct Loaded {
     object: Object,
 }
 
 impl Loaded {
-    /// Loads them with these settings.
+    /// Loads the object with these settings.
     pub(crate) fn new(settings: &Settings, ifindex: u32, made_clsact: bool) -> Result<Self, Error> {
         log_what_libbpf_says();
         let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(|error| refusal(&error))?;
@@ -46,8 +46,8 @@ impl Loaded {
         Ok(Self { object })
     }
 
-    /// Makes the qdisc's kind known to the kernel until the answer is dropped. One process at a
-    /// time can.
+    /// Registers the qdisc kind with the kernel until the returned link is dropped. Only one
+    /// process at a time can register it.
     pub(crate) fn register(&mut self) -> Result<Link, Error> {
         let until = Instant::now() + PATIENCE;
         let mut operations =
@@ -62,7 +62,7 @@ impl Loaded {
         }
     }
 
-    /// Hangs the program at ingress of an interface, in the place of an earlier one of ours; makes
+    /// Attaches the program at ingress of an interface, in place of an earlier one of ours; creates
     /// clsact too if `with_clsact`.
     pub(crate) fn hang(&self, ifindex: u32, with_clsact: bool) -> Result<(), Error> {
         let program = self.object.progs().find(|program| program.name() == PROGRAM).expect("in the object");
@@ -74,14 +74,14 @@ impl Loaded {
     }
 }
 
-/// Takes the program off.
+/// Detaches the program.
 pub(crate) fn unhang(ifindex: u32) -> Result<(), Error> {
     let nothing = io::stdin(); // a descriptor that is not used: what hangs is known by its numbers
     let failed = |error| Error::system("taking the program off", error);
     builder(nothing.as_fd(), ifindex).hook(TC_INGRESS).detach().map_err(failed)
 }
 
-/// Removes clsact with all that hangs there.
+/// Removes clsact with everything attached to it.
 pub(crate) fn remove_clsact(ifindex: u32) -> Result<(), Error> {
     let nothing = io::stdin();
     let mut clsact = TcHook::new(nothing.as_fd());
@@ -89,7 +89,7 @@ pub(crate) fn remove_clsact(ifindex: u32) -> Result<(), Error> {
     clsact.destroy().map_err(|error| Error::system("removing clsact", error))
 }
 
-/// The program that hangs at ingress, if it is ours.
+/// Returns the program at ingress, if it is ours.
 pub(crate) fn hanging(ifindex: u32) -> Option<ProgramInfo> {
     let nothing = io::stdin();
     let id = builder(nothing.as_fd(), ifindex).hook(TC_INGRESS).query().ok()?;
@@ -98,7 +98,7 @@ pub(crate) fn hanging(ifindex: u32) -> Option<ProgramInfo> {
     all.find(|program| program.id == id && program.name.to_bytes() == PROGRAM.as_bytes())
 }
 
-/// The one value of the map `name` of a program.
+/// Returns the only value of the map `name` of a program.
 pub(crate) fn value_of(program: &ProgramInfo, name: &str) -> Result<Vec<u8>, Error> {
     let failed = |error: libbpf_rs::Error| match error.kind() {
         ErrorKind::PermissionDenied => Error::NotPermitted { action: "reading what is counted".to_owned() },
@@ -122,7 +122,7 @@ fn builder(fd: std::os::fd::BorrowedFd<'_>, ifindex: u32) -> TcHookBuilder<'_> {
     builder
 }
 
-/// What libbpf's error means to a person.
+/// Translates an error of libbpf.
 fn refusal(error: &libbpf_rs::Error) -> Error {
     match error.kind() {
         ErrorKind::PermissionDenied => Error::NotPermitted { action: "loading the BPF programs".to_owned() },
@@ -130,8 +130,8 @@ fn refusal(error: &libbpf_rs::Error) -> Error {
     }
 }
 
-/// It would write to standard error, also of what is no mistake here: that nothing hangs at an
-/// interface.
+/// Suppresses libbpf's log. libbpf would write to standard error, also about conditions that are no
+/// error here, such as an interface without a program.
 fn log_what_libbpf_says() {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
 }

@@ -1,5 +1,5 @@
-//! Can this kernel do it? First what it is made of, then a trial: an interface in a network
-//! namespace that is made for it is attached, looked at and detached.
+//! Checks whether this kernel supports the qdisc: first its features, then a trial that attaches,
+//! reads and detaches an interface in a new network namespace.
 
 use crate::attach::{attach, detach};
 use crate::error::Error;
@@ -8,24 +8,23 @@ use crate::netns;
 use crate::settings::Settings;
 use crate::status::status;
 
-/// Everything that was looked at.
+/// Result of all checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The kernel's release.
     pub release: String,
-    /// In the order in which they were looked at; after one that is not good nothing more was
-    /// tried.
+    /// Findings in the order of the checks; no check runs after the first one that failed.
     pub findings: Vec<Finding>,
 }
 
 impl Check {
-    /// `sluice nic attach` will work.
+    /// Returns true if `sluice nic attach` will work.
     pub fn is_good(&self) -> bool {
         self.findings.iter().all(|finding| finding.is_good)
     }
 }
 
-/// Looks at everything.
+/// Runs all checks.
 pub fn check() -> Check {
     let mut findings = Vec::new();
     for finding in [kernel(), btf(), qdiscs()] {
@@ -39,7 +38,7 @@ pub fn check() -> Check {
     Check { release: release(), findings }
 }
 
-/// Attaches to the loopback interface of a new namespace.
+/// Attaches PFC to the loopback interface of a new namespace.
 fn trial() -> Finding {
     let tried = netns::fresh(|| {
         attach("lo", &Settings::new(1_000_000_000), false)?;
@@ -74,8 +73,8 @@ mod tests {
         }
     }
 
-    /// Whatever this kernel is, the answer is whole: after the first finding that is not good
-    /// nothing more is tried, and it comes with a cure.
+    /// On any kernel the result is complete: no check runs after the first finding that is not
+    /// good, and that finding has a cure.
     #[test]
     fn a_check_ends_with_what_is_missing() {
         let check = check();

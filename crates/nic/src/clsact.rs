@@ -1,9 +1,9 @@
-//! The program's place at ingress: clsact, and a filter of kind `bpf` in it, both asked for in one
-//! call.
+//! The program's attachment point at ingress: clsact and a filter of kind `bpf` in it, both
+//! requested in one call.
 //!
-//! Rule: the kernel ends a call before it ends a process, so whoever is killed while attaching
-//! leaves both or neither. A clsact that nothing hangs at would be taken for somebody else's, and
-//! stay indefinitely.
+//! Rule: the kernel completes a system call before it ends the process, so a process that is killed
+//! while attaching leaves both or neither. A clsact without a filter would be taken for another
+//! owner's, and stay indefinitely.
 //!
 //! Source: netlink(7), tc-bpf(8); linux/pkt_sched.h, linux/pkt_cls.h.
 
@@ -18,8 +18,8 @@ use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-/// Where the program hangs among others at ingress: before them, since what it takes is for nobody
-/// else.
+/// Priority of the program among the filters at ingress: before all others, since the frames that
+/// it consumes are for none of them.
 pub(crate) const FILTER_PRIORITY: u32 = 1;
 pub(crate) const FILTER_HANDLE: u32 = 0x5c1ce;
 
@@ -35,8 +35,8 @@ const ETH_P_ALL: u16 = 3;
 
 type Request = NetlinkMessage<RouteNetlinkMessage>;
 
-/// Hangs `program` at ingress of an interface, in the place of an earlier one of ours;
-/// `with_clsact` if there is none yet.
+/// Attaches `program` at ingress of an interface, in place of an earlier one of ours. Creates
+/// clsact too if `with_clsact`, for an interface that has none yet.
 pub(crate) fn hang(ifindex: u32, program: BorrowedFd<'_>, name: &str, with_clsact: bool) -> io::Result<()> {
     let mut requests = Vec::new();
     if with_clsact {
@@ -46,14 +46,14 @@ pub(crate) fn hang(ifindex: u32, program: BorrowedFd<'_>, name: &str, with_clsac
     let mut answers = ask(requests)?;
     let hung = answers.pop().unwrap_or(Ok(()));
     match answers.pop() {
-        // Somebody else was first.
+        // Another process created clsact first.
         Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => hung,
     }
 }
 
-/// It is a program of ours that this message of a filter at ingress tells of, or the head of a list
-/// with nothing but it.
+/// Returns true if this message describes a filter at ingress that is our program, or the head of a
+/// list that holds only our program.
 pub(crate) fn is_ours(filter: &TcMessage) -> bool {
     let handle = u32::from(filter.header.handle);
     filter.header.info >> 16 == FILTER_PRIORITY && (handle == FILTER_HANDLE || handle == 0)
@@ -84,7 +84,7 @@ fn filter(ifindex: u32, program: BorrowedFd<'_>, name: &str) -> Request {
     request
 }
 
-/// An attribute as it lies in a message: length, kind, value, filled up to four bytes.
+/// Returns an attribute as it is in a message: length, kind, value, padded to four bytes.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let len = 4 + value.len();
     let mut bytes = [&(len as u16).to_ne_bytes(), &kind.to_ne_bytes(), value].concat();
@@ -92,7 +92,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sends all requests in one call; the answer to each.
+/// Sends all requests in one call; returns the reply to each.
 fn ask(requests: Vec<Request>) -> io::Result<Vec<io::Result<()>>> {
     let count = requests.len();
     let mut bytes = Vec::new();
@@ -133,8 +133,8 @@ mod tests {
     use crate::netlink::Links;
     use crate::netns;
 
-    /// On the loopback interface of a new namespace, by the ingress program without its qdisc,
-    /// which any kernel takes.
+    /// Runs on the loopback interface of a new namespace, with the ingress program without its
+    /// qdisc, which any kernel accepts.
     #[test]
     fn clsact_and_program_come_together_and_go_together() {
         static OBJECT: &[u8] = include_bytes!(env!("NIC_INGRESS_BPF"));

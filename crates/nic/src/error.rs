@@ -1,19 +1,19 @@
-//! What can go wrong, and what to do about it.
+//! Errors, each with its cure.
 
 use thiserror::Error;
 
-/// Why an interface does not obey PFC, or does not stop to.
+/// Why PFC could not be attached to an interface, or not detached.
 #[derive(Debug, Error)]
 pub enum Error {
     /// No such interface.
     #[error("there is no interface `{device}` here; there {}", those(.others))]
     NoInterface {
-        /// The name that was given.
+        /// The requested name.
         device: String,
-        /// Those that there are.
+        /// The interfaces that exist.
         others: Vec<String>,
     },
-    /// Somebody chose the root qdisc.
+    /// The interface has a root qdisc that an administrator configured.
     #[error(
         "{device} has a root qdisc already, `{kind}`, which somebody chose: --replace puts ours in its place (`tc qdisc \
          show dev {device}` shows it)"
@@ -24,33 +24,33 @@ pub enum Error {
         /// The kind of its root qdisc.
         kind: String,
     },
-    /// It is ours already.
+    /// Our qdisc is attached already.
     #[error("{device} obeys PFC already: `sluice nic show` says how; --replace attaches it again")]
     AlreadyAttached {
         /// The interface.
         device: String,
     },
-    /// It is not ours.
+    /// Our qdisc is not attached.
     #[error("{device} has nothing of `sluice nic` to take off")]
     NotAttached {
         /// The interface.
         device: String,
     },
-    /// The kernel cannot do it.
+    /// The kernel lacks a feature.
     #[error("this kernel cannot do it: {missing}. {cure}")]
     Kernel {
-        /// What it lacks.
+        /// The missing feature.
         missing: String,
         /// What to do about it.
         cure: String,
     },
-    /// Not allowed.
+    /// Permission denied.
     #[error(
         "{action}: not permitted. It needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN in the first user namespace: run it as \
          root, and for a container from outside it, with --netns NAME or --netns PID"
     )]
     NotPermitted {
-        /// What was tried.
+        /// The attempted action.
         action: String,
     },
     /// The kernel did not load the programs.
@@ -59,34 +59,34 @@ pub enum Error {
     /// Another process is attaching.
     #[error("another `sluice nic attach` has not come to its end for {seconds} s: try again")]
     Busy {
-        /// How long was waited.
+        /// How long the call waited, in seconds.
         seconds: u64,
     },
-    /// A namespace that is not there.
+    /// The network namespace does not exist.
     #[error(
         "no network namespace `{name}`: {cause}. Give a name that `ip netns` knows, or the PID of a process in it"
     )]
     Namespace {
-        /// What was given.
+        /// The requested name.
         name: String,
-        /// What the system says.
+        /// The system's error.
         cause: String,
     },
-    /// A setting that makes no sense.
+    /// An invalid setting.
     #[error("{0}")]
     Setting(String),
     /// Any other failure.
     #[error("{action}: {cause}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
 }
 
 impl Error {
-    /// An error of the system while trying to do `action`.
+    /// Returns an error of the system during `action`.
     pub(crate) fn system(action: impl Into<String>, cause: impl std::fmt::Display) -> Self {
         Error::System { action: action.into(), cause: cause.to_string() }
     }

@@ -1,5 +1,5 @@
-//! The program at ingress by itself (BPF_PROG_TEST_RUN): what it takes from the stack, what it
-//! leaves, what it writes down. The qdisc is left out, so that any kernel with BPF can run it.
+//! Tests of the ingress program alone (BPF_PROG_TEST_RUN): which frames it consumes, which it
+//! passes on, what it records. The qdisc is left out, so that any kernel with BPF can run them.
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use wire::MacAddr;
@@ -8,7 +8,7 @@ use wire::pause::{FRAME_BYTES, Pause, Pfc};
 use crate::abi::Reader;
 use crate::settings::Settings;
 
-/// What the stack gets to see (linux/pkt_cls.h).
+/// The verdict that passes a frame on to the stack (linux/pkt_cls.h).
 const LEFT: u32 = 0;
 const TAKEN: u32 = 2;
 
@@ -24,7 +24,7 @@ impl Ingress {
         Self(object)
     }
 
-    /// What becomes of a frame; and how long the program took, in the mean of `times`.
+    /// Returns the verdict on a frame, and the mean run time of the program over `times` runs.
     fn run(&self, frame: &[u8], times: u32) -> (u32, u64) {
         let program = self.0.progs_mut().find(|program| program.name() == "sluice_nic_pfc").unwrap();
         let input = ProgramInput { data_in: Some(frame), repeat: times, ..ProgramInput::default() };
@@ -39,12 +39,12 @@ impl Ingress {
         std::iter::from_fn(|| from.u64()).collect()
     }
 
-    /// PFC, PAUSE, malformed, kicks.
+    /// The counters of PFC, PAUSE, malformed frames and kicks.
     fn heard(&self) -> Vec<u64> {
         self.words("nic_heard")
     }
 
-    /// (until, since, paused, episodes, XOFF, XON) of a priority.
+    /// The pause state of a priority: (until, since, paused, episodes, XOFF, XON).
     fn pause(&self, priority: usize) -> [u64; 6] {
         self.words("nic_pauses")[1 + 6 * priority..][..6].try_into().unwrap()
     }
@@ -83,11 +83,11 @@ fn control_frames_are_taken_and_others_left() {
     let [until, since, paused, episodes, xoff, xon] = ingress.pause(3);
     assert_eq!((episodes, xoff, xon), (1, 2, 0));
     assert!(until > since && paused == 0, "1000 quanta of the second frame, {until} {since}");
-    // Priority 4 is lossy here: counted, and nothing else.
+    // Priority 4 is lossy here: its XOFFs are only counted.
     assert_eq!(ingress.pause(4), [0, 0, 0, 0, 2, 0]);
 }
 
-/// 1000 quanta at 1 Gbit/s end 512 µs after they were heard, and XON ends them at once.
+/// 1000 quanta at 1 Gbit/s end 512 µs after reception, and an XON ends them at once.
 #[test]
 fn a_pause_lasts_as_long_as_it_says() {
     let ingress = Ingress::load(&Settings::new(1_000_000_000));
@@ -100,7 +100,7 @@ fn a_pause_lasts_as_long_as_it_says() {
     assert!(paused > 0 && paused <= 33_553_920, "{since} {paused}");
 }
 
-/// What a storm costs, in the mean of a million frames; every one of them is counted.
+/// Cost of a pause storm, as the mean of a million frames; every frame is counted.
 #[test]
 fn a_million_frames_are_heard() {
     let ingress = Ingress::load(&Settings::new(1_000_000_000));

@@ -1,25 +1,25 @@
-//! What a kernel must have for BPF qdiscs: its release, BTF, and the kind of program.
+//! Kernel requirements of BPF qdiscs: the release, BTF, and the program type.
 
 use libbpf_rs::btf::{Btf, types};
 
-/// Linux that first had BPF qdiscs.
+/// First Linux release with BPF qdiscs.
 const FIRST: (u32, u32) = (6, 16);
 
 /// The kernel's BTF.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is.
+    /// What was checked.
     pub what: String,
-    /// It is as it must be.
+    /// True if the requirement is met.
     pub is_good: bool,
-    /// What to do about it, if it is not.
+    /// What to do about it if not.
     pub cure: String,
 }
 
-/// The first of the kernel's own properties that is not as it must be.
+/// Returns the first kernel requirement that is not met.
 pub(crate) fn missing() -> Option<Finding> {
     [kernel, btf, qdiscs].into_iter().map(|look| look()).find(|finding| !finding.is_good)
 }

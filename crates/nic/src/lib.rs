@@ -1,13 +1,13 @@
-//! A Linux host that obeys PFC: a BPF qdisc on the host's end of a veth holds back the priorities
-//! that the switch has paused, so that any socket behind it is lossless. A program at tc ingress
-//! hears the PFC frames.
+//! PFC for a Linux host: a BPF qdisc on the host's end of a veth holds back the priorities that the
+//! switch has paused, so that any socket behind it is lossless. A program at tc ingress receives
+//! the PFC frames.
 //!
-//! Everything happens in the network namespace of the calling thread; [`netns::enter`] runs a
+//! All operations act in the network namespace of the calling thread; [`netns::enter`] runs a
 //! closure in another one. No process stays and nothing is pinned: the kernel keeps the qdisc and
-//! the program as long as the interface has them, and what they count is found through the program
-//! ([`status`]).
+//! the program as long as they are attached to the interface, and their counters are found through
+//! the program ([`status`]).
 //!
-//! The rules are in `bpf/nic_rules.h`, the programs in `bpf/nic.bpf.c`, the whole story in
+//! The rules are in `bpf/nic_rules.h`, the programs in `bpf/nic.bpf.c`, the full description in
 //! `docs/nic.md`.
 #![forbid(unsafe_code)]
 

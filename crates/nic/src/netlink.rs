@@ -1,4 +1,4 @@
-//! What rtnetlink says of interfaces and their qdiscs, and the root qdisc made and removed.
+//! rtnetlink: interfaces and their qdiscs, creation and removal of the root qdisc.
 
 use futures::{StreamExt, TryStreamExt};
 use rtnetlink::packet_core::{
@@ -13,49 +13,49 @@ use crate::clsact;
 use crate::error::Error;
 use crate::settings::KIND;
 
-/// A connection to the kernel's tables, in the network namespace of the thread that made it.
+/// A netlink connection in the network namespace of the thread that opened it.
 pub struct Links {
     runtime: Runtime,
     handle: rtnetlink::Handle,
 }
 
-/// An interface.
+/// A Linux network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Interface name.
     pub name: String,
-    /// Its number in its namespace.
+    /// Interface index in its namespace.
     pub index: u32,
-    /// The number of the other end of a veth, in the namespace of that.
+    /// Interface index of the other end of a veth, in the namespace of that end.
     pub peer: Option<u32>,
 }
 
 /// The root qdisc of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootQdisc {
-    /// What the kernel gave it.
+    /// The kernel's default.
     Default,
-    /// Ours.
+    /// A qdisc of our kind.
     Ours,
-    /// One that somebody chose, of this kind.
+    /// A qdisc of this kind that an administrator configured.
     Foreign(String),
 }
 
-/// What of traffic control an interface has.
+/// Traffic control of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Qdiscs {
     pub(crate) root: RootQdisc,
-    /// It has a place for programs at ingress.
+    /// True if the interface has clsact, which can hold programs at ingress.
     pub(crate) has_clsact: bool,
-    /// A number (the major half of a handle) that none of its qdiscs has.
+    /// A number (the major half of a handle) that no qdisc of the interface has.
     pub(crate) free_number: u16,
 }
 
-/// The first number that is tried for our qdisc.
+/// First number that is tried for our qdisc.
 const FIRST_NUMBER: u16 = 0x5c1c;
 
 impl Links {
-    /// Connects.
+    /// Opens a connection.
     ///
     /// # Errors
     /// The system refuses a socket.
@@ -68,10 +68,10 @@ impl Links {
         Ok(Self { runtime, handle })
     }
 
-    /// All interfaces.
+    /// Returns all interfaces.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel refuses the request.
     pub fn all(&self) -> Result<Vec<Interface>, Error> {
         let links = self.runtime.block_on(self.handle.link().get().execute().try_collect::<Vec<_>>());
         let links = links.map_err(|error| Error::system("listing interfaces", error))?;
@@ -89,10 +89,10 @@ impl Links {
         Ok(links.into_iter().filter_map(interface).collect())
     }
 
-    /// The interface of this name.
+    /// Returns the interface of this name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such interface.
     pub fn find(&self, device: &str) -> Result<Interface, Error> {
         let all = self.all()?;
         if let Some(found) = all.iter().find(|interface| interface.name == device) {
@@ -115,7 +115,7 @@ impl Links {
             let kind = kind(qdisc);
             match qdisc.header.parent {
                 TcHandle::ROOT if kind == KIND => qdiscs.root = RootQdisc::Ours,
-                // What the kernel chose by itself has no number.
+                // A default qdisc has no number.
                 TcHandle::ROOT if qdisc.header.handle.major != 0 => {
                     qdiscs.root = RootQdisc::Foreign(kind.to_owned());
                 }
@@ -126,7 +126,7 @@ impl Links {
         Ok(qdiscs)
     }
 
-    /// How many programs and filters of others hang at clsact, at both ends.
+    /// Counts the programs and filters of others in clsact, in both directions.
     pub(crate) fn others(&self, index: u32) -> Result<usize, Error> {
         let mut count = 0;
         let at = || self.handle.traffic_filter(index as i32).get();
@@ -138,9 +138,9 @@ impl Links {
         Ok(count)
     }
 
-    /// Puts a qdisc of our kind, which must be registered, in the place of the root qdisc, whatever
-    /// that is. `number` is one that no qdisc of the interface has: a qdisc of the same kind
-    /// would else be changed, which cannot be done.
+    /// Replaces the root qdisc, of any kind, by one of our kind, which must be registered. `number`
+    /// must be one that no qdisc of the interface has: otherwise the kernel would change a qdisc of
+    /// the same kind, which our kind does not support.
     pub(crate) fn set_root(&self, index: u32, number: u16) -> Result<(), Error> {
         let mut message = TcMessage::with_index(index as i32);
         message.header.parent = TcHandle::ROOT;
@@ -166,7 +166,7 @@ impl Links {
         })
     }
 
-    /// Removes the root qdisc; the kernel puts its default back.
+    /// Removes the root qdisc; the kernel restores its default.
     pub(crate) fn remove_root(&self, index: u32) -> Result<(), Error> {
         let mut request = self.handle.qdisc().del(index as i32);
         request.message_mut().header.parent = TcHandle::ROOT;

@@ -1,4 +1,4 @@
-//! Another network namespace, by the name that `ip netns` knows or by a process in it.
+//! Entering another network namespace, by a name known to `ip netns` or by a process in it.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -9,14 +9,14 @@ use nix::sys::socket::{getsockopt, sockopt};
 
 use crate::error::Error;
 
-/// Where `ip netns` keeps its names.
+/// Directory of the names of `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 
-/// Calls `inside` in the namespace of this name, or of the process of this number, on a thread of
-/// its own; without a name right here.
+/// Calls `inside` in the namespace of this name or PID, on a new thread; without a name, on the
+/// calling thread.
 ///
 /// # Errors
-/// There is no such namespace, or no right to enter it.
+/// There is no such namespace, or entering it is not permitted.
 pub fn enter<T: Send>(
     name: Option<&str>,
     inside: impl FnOnce() -> Result<T, Error> + Send,
@@ -34,10 +34,10 @@ pub fn enter<T: Send>(
     })
 }
 
-/// The process that listens on a Unix socket, for [`enter`].
+/// Returns the process that listens on a Unix socket, for [`enter`].
 ///
 /// # Errors
-/// Nobody listens there.
+/// No process listens on it.
 pub fn listener(socket: &std::path::Path) -> Result<String, Error> {
     let failed = |cause: String| Error::system(format!("asking who listens on {}", socket.display()), cause);
     let stream = UnixStream::connect(socket).map_err(|error| failed(error.to_string()))?;
@@ -45,7 +45,7 @@ pub fn listener(socket: &std::path::Path) -> Result<String, Error> {
     Ok(peer.pid().to_string())
 }
 
-/// Calls `inside` in a new namespace, which goes away with everything in it.
+/// Calls `inside` in a new namespace, which is removed with its interfaces afterwards.
 pub(crate) fn fresh<T: Send>(inside: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     on_a_thread(move || {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
@@ -56,14 +56,14 @@ pub(crate) fn fresh<T: Send>(inside: impl FnOnce() -> Result<T, Error> + Send) -
     })
 }
 
-/// A thread may change its namespace, and takes it along when it ends.
+/// Runs `call` on a new thread, which may change its namespace; the change ends with the thread.
 fn on_a_thread<T: Send>(call: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         scope.spawn(call).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// The file of a namespace. A number is a process, unless a namespace has it for a name.
+/// Returns the file of a namespace. A number is a PID, unless a namespace has it as its name.
 fn path(name: &str) -> Option<PathBuf> {
     if name.is_empty() || name.contains('/') || name == "." || name == ".." {
         return None;

@@ -1,5 +1,5 @@
-//! The rules of `bpf/nic_rules.h`, each run by itself in the kernel (BPF_PROG_TEST_RUN) and held
-//! against the switch's own.
+//! Tests of the rules of `bpf/nic_rules.h`: each runs alone in the kernel (BPF_PROG_TEST_RUN) and
+//! is compared with the switch's own.
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use switch::Instant;
@@ -71,7 +71,7 @@ impl World {
         out.done()
     }
 
-    /// What a rule may have changed.
+    /// Takes over the fields that a rule may have changed.
     fn update(&mut self, bytes: &[u8]) -> Option<()> {
         let mut from = Reader::new(bytes);
         from.skip(112)?;
@@ -109,7 +109,7 @@ impl Rules {
         )
     }
 
-    /// Runs the rule `name` on `world`; its result.
+    /// Runs the rule `name` on `world`; returns its result.
     fn run(&self, name: &str, world: &mut World) -> i64 {
         let map = self.0.maps().find(|map| map.name() == "world").unwrap();
         map.update(&0u32.to_ne_bytes(), &world.to_bytes(), MapFlags::ANY).unwrap();
@@ -130,8 +130,8 @@ fn world() -> World {
     World::new(Settings::new(SPEED))
 }
 
-/// Every frame that the switch's own decoder writes is read as it reads it; cut off at every
-/// length, too.
+/// Every frame that the switch's decoder reads is read with the same result, also cut off at every
+/// length.
 #[test]
 fn control_frames_are_read_as_the_switch_reads_them() {
     let rules = Rules::load();
@@ -159,15 +159,15 @@ fn control_frames_are_read_as_the_switch_reads_them() {
             assert_eq!(said, expected, "{len} bytes of {frame:02x?}");
         }
     }
-    // The switch hears any address on its port; a host only the one of MAC control.
+    // The switch accepts any address on its port; a host only the one of MAC control.
     let mut foreign = World { bytes: 34, ..world() };
     foreign.frame[..34].copy_from_slice(&of_pfc[..34]);
     foreign.frame[5] = 2;
     assert_eq!(rules.run("control", &mut foreign), MALFORMED);
 }
 
-/// A thousand XOFF and XON at random times: pauses, their ends, what they last and how often, as
-/// the switch has them.
+/// XOFF and XON at a thousand random times give the same pauses, ends, durations and counts as in
+/// the switch.
 #[test]
 fn pauses_are_those_of_the_switch() {
     let rules = Rules::load();
@@ -215,7 +215,7 @@ fn pauses_are_those_of_the_switch() {
     }
 }
 
-/// The head of a frame: tags, outermost first, then an ethertype and the first two bytes behind it.
+/// The start of a frame: tags, outermost first, then an ethertype and the first two bytes after it.
 fn head(tags: &[(u16, u16)], ethertype: u16, ip: [u8; 2]) -> [u8; 40] {
     let mut frame = [0; 40];
     let mut at = 12;
@@ -229,8 +229,8 @@ fn head(tags: &[(u16, u16)], ethertype: u16, ip: [u8; 2]) -> [u8; 40] {
     frame
 }
 
-/// Every DSCP and PCP behind no, one and two tags, of which the outermost may be held beside the
-/// frame, is classified as the switch classifies the frame that it gets.
+/// Every DSCP and PCP after no, one and two tags is classified as the switch classifies the frame
+/// that it receives. The outermost tag may be in the metadata of the frame.
 #[test]
 fn priorities_are_those_of_the_switch() {
     use switch::buffer::cell::CellSize;
@@ -283,8 +283,8 @@ fn the_priority_of_a_socket_counts_up_to_7() {
     }
 }
 
-/// Serves `ready` queues, all of which always have frames of these sizes, until they have sent some
-/// megabytes; the bytes of each.
+/// Serves `ready` queues, which always have frames of these sizes, until they have sent some
+/// megabytes; returns the bytes of each.
 fn serve(rules: &Rules, world: &mut World, sizes: [u32; 8], frames: usize) -> [u64; 8] {
     let mut sent = [0; 8];
     for _ in 0..frames {
@@ -297,8 +297,8 @@ fn serve(rules: &Rules, world: &mut World, sizes: [u32; 8], frames: usize) -> [u
     sent
 }
 
-/// Whatever their frames are, 64 bytes or 64 kB, each queue gets the same bytes: they differ by a
-/// quantum and the longest frame at most.
+/// With frames of 64 bytes or 64 kB, each queue gets the same bytes: the difference is at most a
+/// quantum and the longest frame.
 #[test]
 fn round_robin_is_fair_in_bytes() {
     let rules = Rules::load();
@@ -314,7 +314,7 @@ fn round_robin_is_fair_in_bytes() {
     }
 }
 
-/// A queue that could not send for a while has saved nothing up.
+/// A queue that could not send for a while has accumulated no deficit credit.
 #[test]
 fn a_paused_queue_saves_no_turns_up() {
     let rules = Rules::load();
@@ -348,9 +348,9 @@ fn strict_takes_the_highest_priority_that_may_send() {
     }
 }
 
-/// The line carries its speed to the nanosecond, overhead included; what it missed it makes up for
-/// up to the burst. Frame of 1000 bytes at 1 Gbit/s: 8192 ns with its 24 bytes of overhead. 3000
-/// bytes in three segments: 3 × 24.
+/// The paced rate equals the port speed to the nanosecond, overhead included, and a late sender
+/// catches up by at most the burst. A frame of 1000 bytes at 1 Gbit/s takes 8192 ns with its 24
+/// bytes of overhead. 3000 bytes in three segments: 3 × 24.
 #[test]
 fn the_line_has_the_speed_of_the_port() {
     let rules = Rules::load();

@@ -1,77 +1,77 @@
-//! What an interface obeys, and how fast it may send.
+//! Which PFC an interface honors, and how fast it may send.
 
 use std::time::Duration;
 
 use crate::abi::{Reader, Writer};
 use crate::error::Error;
 
-/// Eight priorities.
+/// Number of priorities.
 pub const PRIORITIES: usize = 8;
 
-/// What a frame takes of the line beyond its own bytes: FCS, preamble, gap between frames (IEEE
+/// What a frame occupies on the link beyond its own bytes: FCS, preamble, inter-frame gap (IEEE
 /// 802.3).
 pub const OVERHEAD_BYTES: u32 = 24;
 
-/// What one turn of a queue is worth: the longest ordinary frame.
+/// DRR quantum of a queue: the longest ordinary frame.
 const QUANTUM_BYTES: u32 = 1518;
 
-/// A line that nobody served in time makes up for as much: the kernel's timer is some microseconds
-/// late each time.
+/// Most delay that the pacing makes up for: the kernel's timer is some microseconds late each time.
 const BURST: Duration = Duration::from_micros(64);
 
-/// …and for two frames at least, where a frame takes longer than that.
+/// Number of frames that the pacing may make up for at least, where a frame takes longer than
+/// [`BURST`].
 const BURST_FRAMES: u64 = 2;
 
-/// The least kernel memory that a frame of any size takes (a small `sk_buff` with its data).
+/// Minimum kernel memory that a frame of any size takes (a small `sk_buff` with its data).
 const FRAME_MEMORY_BYTES: u64 = 768;
 
-/// The bounds of `limit_bytes`: one GSO frame, and what the rings can be made for.
+/// Bounds of `limit_bytes`: one GSO frame, and the largest possible rings.
 const LIMIT_BYTES: std::ops::RangeInclusive<u64> = 256 * 1024..=64 * 1024 * 1024;
 
-/// Where the priority of a frame stands.
+/// Which field of a frame gives its priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// In the PCP of its outermost VLAN tag.
+    /// The PCP of its outermost VLAN tag.
     Dot1p,
-    /// In its DSCP, through the map.
+    /// Its DSCP, through the map.
     Dscp,
-    /// With its socket (SO_PRIORITY): 0 to 7.
+    /// The priority of its socket (SO_PRIORITY), 0 to 7.
     Priority,
 }
 
 /// Which queue is served next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QdiscDiscipline {
-    /// Deficit round robin, all alike.
+    /// Deficit round robin, all queues with the same quantum.
     Drr,
-    /// The highest priority first.
+    /// Strict priority, the highest first.
     Strict,
 }
 
-/// How an interface obeys PFC.
+/// How an interface honors PFC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Speed of the switch's port, in bit/s: the pace of what is sent, and the length of a quantum
+    /// Speed of the switch's port, in bit/s: the pacing rate, and the length of a pause quantum
     /// (512 bit times).
     pub speed_bps: u64,
-    /// Bit p: pauses of priority p are obeyed.
+    /// Bit p: pauses of priority p are honored.
     pub no_drop: u8,
-    /// Where priorities stand.
+    /// Which field gives the priority.
     pub trust: Trust,
     /// The priority of frames without the trusted field.
     pub port_priority: u8,
     /// Priority by DSCP.
     pub dscp_to_dot1p: [u8; 64],
-    /// Among queues that may send.
+    /// Order among the queues that may send.
     pub order: QdiscDiscipline,
-    /// Kernel memory that the frames of one priority may hold before more are dropped, counted as
-    /// sockets count it.
+    /// Kernel memory that the frames of one priority may hold before further ones are dropped,
+    /// counted as sockets count it.
     pub limit_bytes: u64,
 }
 
 impl Settings {
-    /// The settings of a switch's port of this speed, with everything else as the switch has it by
-    /// default.
+    /// Returns the settings for a switch port of this speed, with the switch's defaults for
+    /// everything else.
     pub fn new(speed_bps: u64) -> Self {
         Self {
             speed_bps,
@@ -84,7 +84,7 @@ impl Settings {
         }
     }
 
-    /// What is wrong with them.
+    /// Checks the settings.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(1_000_000..=1_000_000_000_000).contains(&self.speed_bps) {
             return Err(Error::Setting(format!("the speed is 1M to 1T, not {} bit/s", self.speed_bps)));
@@ -103,19 +103,20 @@ impl Settings {
         Ok(())
     }
 
-    /// Frames that one priority can hold: as many as the limit has room for, a power of two.
+    /// Returns how many frames one priority can hold: as many as the limit has room for, a power of
+    /// two.
     pub(crate) fn slots(&self) -> u32 {
         (self.limit_bytes / FRAME_MEMORY_BYTES).next_power_of_two() as u32
     }
 
-    /// How far the line may lag behind its speed and make up for it, in nanoseconds.
+    /// Returns how far the pacing may lag behind the link speed and still catch up, in nanoseconds.
     pub fn burst_ns(&self) -> u64 {
         let frames_bits = BURST_FRAMES * 8 * u64::from(QUANTUM_BYTES + OVERHEAD_BYTES);
         let frames_ns = u128::from(frames_bits) * 1_000_000_000 / u128::from(self.speed_bps);
         (frames_ns as u64).max(BURST.as_nanos() as u64)
     }
 
-    /// As `struct settings` of bpf/nic_rules.h has them.
+    /// Encodes the settings as `struct settings` of bpf/nic_rules.h.
     pub(crate) fn to_bytes(&self, ifindex: u32, made_clsact: bool) -> Vec<u8> {
         let mut out = Writer::default();
         out.u64(self.speed_bps).u64(self.burst_ns()).u64(self.limit_bytes);
@@ -134,7 +135,8 @@ impl Settings {
         out.done()
     }
 
-    /// The same back, and whether the clsact qdisc is ours; `None` if the bytes are not ours.
+    /// Decodes the settings, and whether the clsact qdisc is ours; `None` if the bytes are not
+    /// ours.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<(Self, bool)> {
         let mut from = Reader::new(bytes);
         let speed_bps = from.u64()?;
@@ -158,7 +160,7 @@ impl Settings {
     }
 }
 
-/// What `tc qdisc show` calls the qdisc. The kernel allows letters, digits, `_` and `.` in it.
+/// The kind of the qdisc in `tc qdisc show`. The kernel allows letters, digits, `_` and `.` in it.
 pub const KIND: &str = "sluice_nic";
 
 #[cfg(test)]
@@ -182,7 +184,8 @@ mod tests {
         assert_eq!(Settings::from_bytes(&[0; 60]), None);
     }
 
-    /// 64 µs, or two frames where they take longer: 2 × 1542 bytes are 246.72 µs at 100 Mbit/s.
+    /// The burst is 64 µs, or two frames where they take longer: 2 × 1542 bytes are 246.72 µs at
+    /// 100 Mbit/s.
     #[test]
     fn the_line_makes_up_for_little() {
         for (speed_bps, ns) in [(100_000_000, 246_720), (1_000_000_000, 64_000), (100_000_000_000, 64_000)] {

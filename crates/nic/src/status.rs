@@ -1,4 +1,4 @@
-//! What an interface that obeys PFC has counted. It is read from the maps of the program at its
+//! Counters of an interface that honors PFC. They are read from the maps of the program at its
 //! ingress: nothing is pinned.
 
 use nix::time::{ClockId, clock_gettime};
@@ -9,73 +9,74 @@ use crate::error::Error;
 use crate::netlink::{Links, RootQdisc};
 use crate::settings::{PRIORITIES, Settings};
 
-/// One priority of an interface.
+/// Counters of one priority of an interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Priority {
-    /// Frames that went to the interface (GSO: before they are cut up).
+    /// Frames that were sent to the interface (GSO: before segmentation).
     pub sent_frames: u64,
-    /// Their bytes on the line, without FCS.
+    /// Bytes of these frames on the link, without FCS.
     pub sent_bytes: u64,
     /// Frames held now.
     pub held_frames: u64,
-    /// Their bytes on the line.
+    /// Bytes of the held frames on the link.
     pub held_bytes: u64,
-    /// The kernel memory that they take.
+    /// Kernel memory of the held frames.
     pub held_memory_bytes: u64,
-    /// The most kernel memory that was ever held.
+    /// Peak of the kernel memory of held frames.
     pub held_peak_memory_bytes: u64,
     /// Frames dropped because the limit was reached.
     pub dropped_frames: u64,
-    /// Their bytes.
+    /// Bytes of the dropped frames.
     pub dropped_bytes: u64,
-    /// Paused at this moment.
+    /// True if the priority is paused at the moment.
     pub is_paused: bool,
-    /// How long it is still paused if nothing more is heard.
+    /// Remaining pause time if no further PFC frame arrives.
     pub pause_left_ns: u64,
-    /// How long it was paused in all, the present pause included.
+    /// Total time paused, the present pause included.
     pub paused_ns: u64,
     /// Pauses begun.
     pub episodes: u64,
-    /// XOFF heard, refreshes included.
+    /// XOFFs received, refreshes included.
     pub xoff_frames: u64,
-    /// XON heard.
+    /// XONs received.
     pub xon_frames: u64,
 }
 
-/// MAC control frames that came in.
+/// Received MAC control frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PfcRxCounters {
-    /// PFC.
+    /// Valid PFC frames.
     pub pfc_frames: u64,
-    /// PAUSE of the whole link, which is not obeyed.
+    /// PAUSE frames for the whole link, which are not honored.
     pub pause_frames: u64,
-    /// For another address, of another opcode, or too short.
+    /// Frames for another address, with another opcode, or too short.
     pub malformed_frames: u64,
     /// Times the qdisc had to be woken because a pause ended early.
     pub kicks: u64,
 }
 
-/// An interface that obeys PFC.
+/// State of an interface that honors PFC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Its name.
+    /// Name of the interface.
     pub device: String,
-    /// The qdisc is in place; without it nothing is obeyed, and `sluice nic attach` mends it.
+    /// True if the qdisc is in place. Without it no pause is honored, and `sluice nic attach`
+    /// repairs it.
     pub has_qdisc: bool,
-    /// How it was attached.
+    /// The settings that it was attached with.
     pub settings: Settings,
-    /// When this was read, CLOCK_MONOTONIC.
+    /// When the counters were read, CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// What it heard.
+    /// Received MAC control frames.
     pub heard: PfcRxCounters,
-    /// By priority.
+    /// Counters by priority.
     pub priorities: [Priority; PRIORITIES],
 }
 
-/// The interfaces of this namespace that have something of ours.
+/// Returns the interfaces of this namespace that have our program or qdisc.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel refuses the request.
 pub fn attached() -> Result<Vec<String>, Error> {
     let links = Links::connect()?;
     let mut found = Vec::new();
@@ -87,10 +88,10 @@ pub fn attached() -> Result<Vec<String>, Error> {
     Ok(found)
 }
 
-/// What `device` has counted.
+/// Returns the counters of `device`.
 ///
 /// # Errors
-/// There is no such interface, or it has nothing of ours, or no right to look.
+/// There is no such interface, or it has no program of ours, or reading is not permitted.
 pub fn status(device: &str) -> Result<Status, Error> {
     let links = Links::connect()?;
     let ifindex = links.find(device)?.index;
@@ -108,14 +109,14 @@ pub fn status(device: &str) -> Result<Status, Error> {
     Ok(Status { device: device.to_owned(), has_qdisc, settings, at_ns, heard, priorities })
 }
 
-/// The clock that the programs read.
+/// Returns the time of the clock that the programs read.
 fn now_ns() -> Result<u64, Error> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
     let now = now.map_err(|error| Error::system("reading the clock", error))?;
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-/// `struct heard_frames`.
+/// Decodes `struct heard_frames`.
 fn read_heard(bytes: &[u8]) -> Option<PfcRxCounters> {
     let mut from = Reader::new(bytes);
     Some(PfcRxCounters {
@@ -126,7 +127,7 @@ fn read_heard(bytes: &[u8]) -> Option<PfcRxCounters> {
     })
 }
 
-/// `struct state` and `struct pauses`.
+/// Decodes `struct state` and `struct pauses`.
 fn read_priorities(state: &[u8], pauses: &[u8], now_ns: u64) -> Option<[Priority; PRIORITIES]> {
     let (mut state, mut pauses) = (Reader::new(state), Reader::new(pauses));
     pauses.skip(8)?; // the lock
@@ -145,7 +146,7 @@ fn read_priorities(state: &[u8], pauses: &[u8], now_ns: u64) -> Option<[Priority
         let (until_ns, since_ns) = (pauses.u64()?, pauses.u64()?);
         priority.paused_ns = pauses.u64()?;
         if until_ns != 0 {
-            // Nobody writes down the end of a pause that ends by itself, until the next frame is heard.
+            // The end of a pause that expires is not recorded until the next PFC frame is received.
             priority.paused_ns += now_ns.min(until_ns).saturating_sub(since_ns);
             priority.pause_left_ns = until_ns.saturating_sub(now_ns);
             priority.is_paused = until_ns > now_ns;
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
     use crate::abi::Writer;
 
-    /// Priority p: 10 p frames sent and so on; priority 3 is paused until 1000, priority 4 was
+    /// Priority p has sent 10 p frames, and so on; priority 3 is paused until 1000, priority 4 was
     /// until 400.
     #[test]
     fn every_counter_has_its_place() {

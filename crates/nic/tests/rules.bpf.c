@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 //
-// Runs each rule of nic_rules.h by itself, on what the test has put into the map `world`, where the outcome is left.
+// Runs each rule of nic_rules.h alone, on the state that the test has written to the map `world`.
+// The result is written back to the map.
 
 #include "types.h"
 

@@ -1,9 +1,9 @@
-//! The reference collector: takes what switches report, puts chunks together, and hands the
-//! messages out.
+//! The reference collector: receives reports of switches, reassembles chunks, and passes the
+//! messages on.
 //!
-//! Rule: it serves both spellings of the service and answers the end of a stream as the documents'
-//! example does, once all its messages have been taken. Whatever clients send, memory stays
-//! bounded: a client waits while its message is taken. Source: docs/telemetry.md.
+//! Rule: it serves both spellings of the service. It replies to the end of a stream as the example
+//! in the vendor specifications does, once all its messages have been taken. Whatever clients send,
+//! memory stays bounded: a client waits while its message is taken. Source: docs/telemetry.md.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,31 +19,31 @@ use crate::dialout::g_rpc_dialout_server::{GRpcDialout, GRpcDialoutServer};
 use crate::dialout::grpc_dialout_server::{GrpcDialout, GrpcDialoutServer};
 use crate::dialout::{DeviceInfo, DialoutMsg, DialoutResponse};
 
-/// Streams at once on one connection.
+/// Maximum number of concurrent streams on one connection.
 const MAX_STREAMS: u32 = 16;
-/// Bytes of a message that was put together.
+/// Maximum bytes of a reassembled message.
 const MOST_BYTES: usize = 64 << 20;
-/// What the documents' collector answers.
+/// The reply of the collector in the vendor specifications.
 const ANSWER: &str = "test";
 
-/// A message, whole.
+/// A reassembled message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Received {
-    /// From where.
+    /// Address of the sender.
     pub peer: Option<SocketAddr>,
-    /// From whom.
+    /// Identity of the sender.
     pub device: DeviceInfo,
     /// The sensor path.
     pub path: String,
-    /// What it says, as it came.
+    /// The JSON as received.
     pub json: String,
 }
 
-/// Gives what comes to `listener`, encrypted if there is `tls`, to `take` until `stop` is done.
-/// What `take` refuses is not confirmed.
+/// Passes each message that arrives at `listener`, encrypted if `tls` is given, to `take` until
+/// `stop` completes. A message that `take` refuses is not confirmed.
 ///
 /// # Errors
-/// The transport's.
+/// Errors of the transport.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<ServerTlsConfig>,
@@ -63,7 +63,7 @@ pub async fn serve(
         .await
 }
 
-/// Connections as they come; out of descriptors is no reason to end.
+/// Accepts connections; running out of descriptors does not end the server.
 fn connections(listener: TcpListener) -> impl Stream<Item = std::io::Result<tokio::net::TcpStream>> {
     futures::stream::unfold(listener, |listener| async move {
         loop {
@@ -114,8 +114,8 @@ impl GRpcDialout for Service {
     }
 }
 
-/// Device, path and JSON of a message, once all its chunks are here; `parts` are those before this
-/// one.
+/// Returns device, path and JSON of a message once all its chunks have arrived; `parts` holds the
+/// earlier chunks.
 fn whole(message: DialoutMsg, parts: &mut String) -> Result<Option<(DeviceInfo, String, String)>, Status> {
     let DialoutMsg { device_msg, sensor_path, json_data, chunk_msg } = message;
     let Some(chunk) = chunk_msg else { return Ok(Some((device_msg, sensor_path, json_data))) };
@@ -135,26 +135,26 @@ fn whole(message: DialoutMsg, parts: &mut String) -> Result<Option<(DeviceInfo, 
     Ok(Some((device_msg, sensor_path, std::mem::take(parts))))
 }
 
-/// How a message's number follows those before it.
+/// The position of a message's number in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SequenceCheck {
-    /// It is the next, or the first.
+    /// The next number, or the first.
     Next,
-    /// It has been here: it was not confirmed in time.
+    /// A number that was received before: it was not confirmed in time.
     Again,
-    /// So many before it have not been here.
+    /// This many numbers before it were not received.
     After(u64),
 }
 
-/// The numbers that came from each device in each of its sessions.
+/// The last number of each device in each of its sessions.
 #[derive(Debug, Default)]
 pub struct SequenceState(BTreeMap<(String, String), u64>);
 
-/// Sessions that are followed.
+/// Maximum number of sessions that are tracked.
 const MOST_SESSIONS: usize = 1000;
 
 impl SequenceState {
-    /// Notes number `number` of a session of `device`.
+    /// Records number `number` of a session of `device`.
     pub fn note(&mut self, device: &str, session: &str, number: u64) -> SequenceCheck {
         let key = (device.to_owned(), session.to_owned());
         let Some(last) = self.0.get_mut(&key) else {

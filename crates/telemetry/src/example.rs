@@ -1,4 +1,4 @@
-//! An example of what each path reports, for `sluice telemetry paths` and for tests.
+//! An example of each path's report, for `sluice telemetry paths` and for tests.
 
 use config::SensorPath;
 use control::v1::{ByDropLevel, Count, Event, Group, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot};
@@ -7,7 +7,7 @@ use crate::dial_out::event;
 use crate::dial_out::message::{Device, Label, Payload};
 use crate::dial_out::sample;
 
-/// `jsonData` as the path's messages have it.
+/// Returns `jsonData` as in the path's messages.
 pub fn example(path: SensorPath) -> String {
     let alarm = if path == SensorPath::PortQueDropEvent { drop_alarm() } else { use_alarm() };
     let member = event::report(path, &alarm)
@@ -20,7 +20,7 @@ pub fn example(path: SensorPath) -> String {
     payload.messages(&device, label, 4 << 20).remove(0).json_data
 }
 
-/// An alarm of use.
+/// An event of buffer use above its threshold.
 pub(crate) fn use_alarm() -> Event {
     alarm(
         "use_alarm",
@@ -28,7 +28,7 @@ pub(crate) fn use_alarm() -> Event {
     )
 }
 
-/// An alarm of drops.
+/// An event of drops above their threshold.
 pub(crate) fn drop_alarm() -> Event {
     alarm("drop_alarm", &[("alarm_type", 1), ("frames", 12), ("bytes", 12_000)])
 }
@@ -57,7 +57,7 @@ fn count(frames: u64) -> Option<Count> {
     Some(Count { frames, bytes: frames * 1000 })
 }
 
-/// A switch of two ports, with another number in every place.
+/// A switch of two ports, with a different number in every field.
 pub(crate) fn sample() -> Snapshot {
     let ports = [("server1", 1), ("server2", 2)].map(|(name, number)| port(name, number)).to_vec();
     let pool = |size_cells| Pool { level: level(10), size_cells, ..Pool::default() };
@@ -72,7 +72,7 @@ pub(crate) fn sample() -> Snapshot {
     }
 }
 
-/// The same two seconds later: PFC has gone on.
+/// The same switch two seconds later: more PFC frames have been counted.
 pub(crate) fn later() -> Snapshot {
     let mut now = sample();
     now.at_ns = 3_000_000_000;

@@ -1,5 +1,5 @@
-//! What a switch reports, and to whom: samples and events as the JSON that collectors expect,
-//! dial-out to them over gRPC with a bounded backlog each, and the reference collector. Source:
+//! Telemetry reports of a switch: samples and events as the JSON that collectors expect, gRPC
+//! dial-out to collectors with a bounded backlog each, and the reference collector. Source:
 //! docs/telemetry.md.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Telemetry of a running switch, on a thread of its own.
+//! Telemetry of a running switch, on a separate thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use crate::dial_out::status::Shared;
 use crate::dial_out::tls::{self, FileError};
 use crate::metrics::server;
 
-/// How long collectors may take for what is left when the switch stops.
+/// How long collectors may take for the backlog when the switch stops.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Why it could not start.
+/// Why telemetry could not start.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// `vpn_instance` names no network namespace.
@@ -33,21 +33,21 @@ pub enum StartError {
          {cause}); make it with `ip netns add {name}`, or leave the setting out"
     )]
     Namespace {
-        /// The destination group.
+        /// Name of the destination group.
         group: String,
-        /// The namespace.
+        /// Name of the namespace.
         name: String,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
     /// A file of `tls` cannot be used.
     #[error("telemetry.destination-group.{group}.tls.{setting}: {cause}")]
     Tls {
-        /// The destination group.
+        /// Name of the destination group.
         group: String,
         /// The setting that names it.
         setting: &'static str,
-        /// What is wrong.
+        /// What is wrong with the file.
         cause: FileError,
     },
     /// The address of the metrics is in use, or not of this machine.
@@ -55,36 +55,36 @@ pub enum StartError {
         "metrics.listen: cannot listen on {address}: {cause}; write another address or port, or leave [metrics] out"
     )]
     Listen {
-        /// As the file has it.
+        /// The address as configured.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// No thread.
+    /// The thread could not be started.
     #[error("telemetry: cannot start a thread: {0}")]
     Thread(#[from] io::Error),
 }
 
-/// What the configuration says of it.
+/// The telemetry part of the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'c> {
-    /// What is reported to collectors.
+    /// Subscriptions and collectors.
     pub telemetry: &'c config::Telemetry,
     /// Where metrics are served.
     pub metrics: Option<config::Metrics>,
-    /// Where the configuration file lies, which names other files.
+    /// Folder of the configuration file, which names other files.
     pub folder: &'c Path,
 }
 
 impl<'c> Settings<'c> {
-    /// Of a configuration in this file.
+    /// Returns the settings of a configuration in this file.
     pub fn of(config: &'c config::Config, file: &'c Path) -> Self {
         let folder = file.parent().unwrap_or(Path::new("."));
         Self { telemetry: &config.telemetry, metrics: config.metrics, folder }
     }
 }
 
-/// Telemetry that runs; it ends with this.
+/// Running telemetry; dropping it stops it.
 #[derive(Debug)]
 pub struct Telemetry {
     shared: Arc<Shared>,
@@ -93,11 +93,11 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts what `settings` say, of a switch that answers `requests` and writes `journal`.
+    /// Starts the telemetry of a switch that replies to `requests` and writes `journal`.
     ///
     /// # Errors
-    /// A network namespace is not there, metrics cannot be served where they should be, or no
-    /// thread can be started.
+    /// A network namespace does not exist, the metrics address cannot be used, or the thread cannot
+    /// be started.
     pub fn start(
         settings: Settings,
         device: Device,
@@ -119,7 +119,7 @@ impl Telemetry {
         let namespaces = settings.destinations.iter().map(namespace).collect::<Result<Vec<_>, _>>()?;
         let listener =
             metrics.map(|metrics| Ok::<_, StartError>((listen(metrics)?, metrics.page))).transpose()?;
-        // The daemon may go to another directory.
+        // The daemon may change its working directory.
         let folder = std::env::current_dir()?.join(folder);
         let shared = Arc::new(shared(settings, &folder));
         let (stop, stopped) = watch::channel(false);
@@ -138,7 +138,7 @@ impl Telemetry {
         Ok(Self { shared, stop, thread: Some(thread) })
     }
 
-    /// What it is doing, whenever asked.
+    /// Returns a function that reports the current state.
     pub fn status(&self) -> impl Fn() -> v1::Telemetry + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.status()
@@ -154,18 +154,18 @@ impl Drop for Telemetry {
     }
 }
 
-/// Whether it could start, as far as that can be told without doing so.
+/// Checks whether the telemetry could start, as far as possible without starting it.
 ///
 /// # Errors
-/// A network namespace is not there, a file of `tls` cannot be used, or metrics cannot be served
-/// where they should be.
+/// A network namespace does not exist, a file of `tls` cannot be used, or the metrics address
+/// cannot be used.
 pub fn check(settings: Settings) -> Result<(), StartError> {
     files(settings)?;
     settings.telemetry.destinations.iter().try_for_each(|destination| namespace(destination).map(drop))?;
     settings.metrics.map(listen).transpose().map(drop)
 }
 
-/// The files of `tls` can be used.
+/// Checks that the files of `tls` can be used.
 fn files(settings: Settings) -> Result<(), StartError> {
     for to in &settings.telemetry.destinations {
         if let Some(Err((setting, cause))) =

@@ -1,5 +1,5 @@
 //! The daemon's side against the reference collector, on loopback in one process; no test depends
-//! on how fast it is.
+//! on timing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use crate::dial_out::destination::Timing;
 use crate::example::sample;
 use crate::{Device, Settings, Telemetry};
 
-/// Ends a test that waits for what never comes; nothing is measured by it.
+/// Time limit that only ends a failed test; nothing is measured by it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Short waits, so that tests are over soon; what they show does not depend on them.
+/// Short waits, so that tests are fast; the results do not depend on them.
 const TIMING: Timing = Timing {
     stream: Duration::from_millis(50),
     patience: Duration::from_secs(1),
@@ -28,7 +28,7 @@ const TIMING: Timing = Timing {
     longest_wait: Duration::from_millis(100),
 };
 
-/// A switch that answers, and its telemetry.
+/// A switch that replies to requests, and its telemetry.
 pub(crate) struct Lab {
     journal: Journal,
     telemetry: Telemetry,
@@ -36,7 +36,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// `more` goes into the destination group, `sensors` are the paths and their interval in ms.
+    /// `more` is added to the destination group, `sensors` are the paths and their interval in ms.
     pub(crate) fn new(port: u16, more: &str, sensors: &[(&str, Option<u64>)]) -> Self {
         let mut text = format!(
             "[port.server1]\ninterface = \"a\"\n[port.server2]\ninterface = \"b\"\n\
@@ -85,7 +85,7 @@ impl Lab {
     }
 }
 
-/// Answers requests for snapshots, as the conductor does.
+/// Replies to requests for snapshots, as the daemon's control loop does.
 fn answer(mut requested: mpsc::Receiver<Request>) {
     while let Some(request) = requested.blocking_recv() {
         if let Request::Snapshot { answer, .. } = request {
@@ -94,7 +94,7 @@ fn answer(mut requested: mpsc::Receiver<Request>) {
     }
 }
 
-/// A collector on a thread of its own; killed when it goes away, with whatever it had under way.
+/// A collector on a separate thread; dropping it kills it, with all pending work.
 pub(crate) struct Collector {
     pub(crate) port: u16,
     end: Option<oneshot::Sender<()>>,
@@ -102,12 +102,12 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// On this port, or any.
+    /// Listens on this port, or on any.
     fn start(port: u16, to: std::sync::mpsc::Sender<Received>) -> Self {
         Self::start_with(port, None, to)
     }
 
-    /// The same, perhaps encrypted.
+    /// Starts a collector, with TLS if given.
     pub(crate) fn start_with(
         port: u16,
         tls: Option<collector::ServerTlsConfig>,
@@ -132,7 +132,7 @@ impl Collector {
     }
 }
 
-/// The port of a collector that was killed may take a moment to be free.
+/// The port of a killed collector may take a moment to become free.
 async fn listen(port: u16) -> TcpListener {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -149,7 +149,7 @@ impl Drop for Collector {
     }
 }
 
-/// A port on which nobody listens.
+/// A port without a listener.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -192,7 +192,7 @@ fn all_periodic_paths_and_events_arrive() {
     }
 }
 
-/// Events come all the time while the collector is killed and restarted again and again.
+/// Events are generated continuously while the collector is killed and restarted repeatedly.
 #[test]
 fn no_event_is_lost_by_a_collector_that_is_killed_under_load() {
     const EVENTS: u64 = 3000;
@@ -237,7 +237,7 @@ fn no_event_is_lost_by_a_collector_that_is_killed_under_load() {
         assert_eq!(message.path, "sluice/events");
         let number: u64 = notification(&message)["Number"].as_str().unwrap().parse().unwrap();
         assert_eq!(event(&message)["Kind"], format!("k{}", number - 1));
-        // In order, but that a stream which was not confirmed begins again.
+        // In order, except that a stream which was not confirmed is repeated.
         assert!(numbers.last().is_none_or(|&last| number <= last + 1), "{number} after {:?}", numbers.last());
         numbers.push(number);
     }
@@ -270,7 +270,7 @@ fn with_room_for_100_of_1000_events_900_are_reported_as_dropped() {
     lab.until("all is confirmed", |to| to.sent == 100 && to.backlog == 0);
 }
 
-/// What a collector does that takes connections and nothing else.
+/// A collector that only accepts connections.
 fn on_connections(does: impl Fn(std::net::TcpStream) + Send + 'static) -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -278,8 +278,8 @@ fn on_connections(does: impl Fn(std::net::TcpStream) + Send + 'static) -> u16 {
     port
 }
 
-/// None of these takes a message; what waits stays within its bound, the rest is counted, and
-/// samples and events go on.
+/// None of these accepts a message; the backlog stays within its bound, the rest is counted as
+/// dropped, and samples and events go on.
 #[test]
 fn collectors_that_hang_refuse_or_answer_rubbish_cost_no_more_than_the_backlog() {
     use std::io::Write;
@@ -303,7 +303,7 @@ fn collectors_that_hang_refuse_or_answer_rubbish_cost_no_more_than_the_backlog()
     }
 }
 
-/// A service that nobody serves is an answer, too.
+/// A collector that does not implement the service replies, too.
 #[test]
 fn the_service_is_a_setting_and_both_spellings_are_served() {
     let (to, received) = std::sync::mpsc::channel();

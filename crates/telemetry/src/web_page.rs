@@ -1,30 +1,31 @@
-//! The live page: what a browser shows of a switch, and what the page asks for twice a second.
+//! The live page: what a browser shows of a switch, and the data that the page requests twice a
+//! second.
 //!
-//! Rule: one document without outside resources, which its own policy forbids (CSP); the numbers
-//! are those of `sluice show --json`, and the events those of `sluice events`. It only reads,
-//! watermarks not even that. Source: docs/metrics.md, "The live page".
+//! Rule: one document without external resources, which its own policy forbids (CSP). The numbers
+//! are those of `sluice show --json`, and the events those of `sluice events`. The page only reads;
+//! it does not restart watermarks. Source: docs/metrics.md, "The live page".
 
 use control::{Journal, v1};
 use serde::Serialize;
 
 use crate::dial_out::message::Device;
 
-/// The document.
+/// The HTML of the page.
 pub const DOCUMENT: &str = include_str!("page.html");
-/// What the document may do: show itself, run its own script, ask the server that it came from.
+/// Content security policy of the page: its own style and script, and requests to its server.
 pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                           base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// Events that are told to a page that has just been opened.
+/// Number of past events that are sent to a page that has just been opened.
 const FIRST_EVENTS: u64 = 100;
 
-/// What the page shows, as one JSON object.
+/// The data that the page shows, as one JSON object.
 #[derive(Debug, Serialize)]
 struct Live<'a> {
     name: &'a str,
-    /// Without its lists.
+    /// The snapshot without its lists.
     switch: &'a v1::Snapshot,
     ports: Vec<LivePort<'a>>,
-    /// Number of the last event that there is.
+    /// Number of the newest event.
     last_event: u64,
     events: Vec<v1::Event>,
 }
@@ -33,7 +34,7 @@ struct Live<'a> {
 struct LivePort<'a> {
     #[serde(flatten)]
     counts: &'a v1::Port,
-    /// By priority.
+    /// State by priority.
     priorities: &'a [v1::Priority],
     groups: &'a [v1::Group],
     queues: &'a [v1::Queue],
@@ -45,8 +46,8 @@ impl<'a> LivePort<'a> {
     }
 }
 
-/// The answer to `GET /live`, or `GET /live?since=N`: the events after number N, or the last of
-/// all.
+/// Returns the response to `GET /live` or `GET /live?since=N`: the events after number N, or the
+/// last ones.
 pub fn live(device: &Device, snapshot: &v1::Snapshot, journal: &Journal, query: Option<&str>) -> String {
     let since = query.and_then(|query| query.strip_prefix("since=")).and_then(|number| number.parse().ok());
     let last_event = journal.last();
@@ -82,8 +83,7 @@ mod tests {
         assert_eq!(ask(Some("since=x")).1.len(), 100);
     }
 
-    /// Nothing of the document is fetched from anywhere, and it asks for nothing but what is served
-    /// here.
+    /// The document loads nothing from elsewhere, and requests only what is served here.
     #[test]
     fn the_document_has_no_outside_resources() {
         for outside in ["http:", "https:", "src=", "@import", "url(", "<link", "//cdn"] {

@@ -1,4 +1,4 @@
-//! What reading a frame costs: nanoseconds for each function that runs once a frame.
+//! Cost of reading a frame: nanoseconds for each function that runs once per frame.
 
 use divan::{Bencher, black_box};
 use wire::ethernet::{self, Header, Tag};
@@ -9,7 +9,7 @@ fn main() {
     divan::main();
 }
 
-/// A TCP segment of `payload` bytes over IPv4, its checksum open as Linux leaves it, or broken so
+/// A TCP segment of `payload` bytes over IPv4. Its checksum is open as Linux leaves it, or wrong so
 /// that it stays.
 fn tcp(tag: Option<Tag>, payload: usize, open: bool) -> Vec<u8> {
     let mut frame = vec![0; 1600];

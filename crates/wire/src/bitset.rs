@@ -1,5 +1,5 @@
-//! Sets of small numbers, as the bits of one: priorities or queues of a port (0–7), ports of a
-//! switch (0–63).
+//! Sets of small numbers as bit masks: priorities or queues of a port (0–7), ports of a switch
+//! (0–63).
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -9,79 +9,79 @@ use serde::{Deserialize, Serialize};
 pub struct Set8(u8);
 
 impl Set8 {
-    /// No number.
+    /// The set without numbers.
     pub const EMPTY: Set8 = Set8(0);
-    /// All eight.
+    /// All eight numbers.
     pub const ALL: Set8 = Set8(0xff);
 
-    /// The set of the numbers n whose bit n is set.
+    /// Returns the set of the numbers n whose bit n is set.
     #[inline]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Bit n: the number n is in the set.
+    /// Returns the bit mask: bit n is set if n is in the set.
     #[inline]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// One number.
+    /// Returns the set of one number.
     #[inline]
     pub const fn of(number: usize) -> Self {
         Self(1 << (number & 7))
     }
 
-    /// The number is in the set.
+    /// Returns true if the number is in the set.
     #[inline]
     pub const fn contains(self, number: usize) -> bool {
         self.0 & 1 << (number & 7) != 0
     }
 
-    /// There is no number in it.
+    /// Returns true if the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many numbers there are.
+    /// Returns the size of the set.
     #[inline]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The smallest number.
+    /// Returns the smallest number.
     #[inline]
     pub const fn first(self) -> Option<usize> {
         if self.0 == 0 { None } else { Some(self.0.trailing_zeros() as usize) }
     }
 
-    /// The largest number.
+    /// Returns the largest number.
     #[inline]
     pub const fn last(self) -> Option<usize> {
         if self.0 == 0 { None } else { Some(7 - self.0.leading_zeros() as usize) }
     }
 
-    /// Puts a number in, or takes it out.
+    /// Adds a number, or removes it.
     #[inline]
     pub const fn set(&mut self, number: usize, member: bool) {
         let bit = 1 << (number & 7);
         self.0 = self.0 & !bit | if member { bit } else { 0 };
     }
 
-    /// What is in either.
+    /// Returns the union.
     #[inline]
     pub const fn with(self, other: Set8) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     #[inline]
     pub const fn and(self, other: Set8) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is not in the other.
+    /// Returns the difference.
     #[inline]
     pub const fn without(self, other: Set8) -> Self {
         Self(self.0 & !other.0)
@@ -93,78 +93,78 @@ impl Set8 {
 pub struct Set64(u64);
 
 impl Set64 {
-    /// No number.
+    /// The set without numbers.
     pub const EMPTY: Set64 = Set64(0);
 
-    /// The numbers from 0 to `count` − 1.
+    /// Returns the set of the numbers from 0 to `count` − 1.
     #[inline]
     pub const fn first_of(count: usize) -> Self {
         Self(if count >= 64 { u64::MAX } else { (1 << count) - 1 })
     }
 
-    /// Bit n: the number n is in the set.
+    /// Returns the bit mask: bit n is set if n is in the set.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// One number.
+    /// Returns the set of one number.
     #[inline]
     pub const fn of(number: usize) -> Self {
         Self(1 << (number & 63))
     }
 
-    /// The largest number.
+    /// Returns the largest number.
     #[inline]
     pub const fn last(self) -> Option<usize> {
         if self.0 == 0 { None } else { Some(63 - self.0.leading_zeros() as usize) }
     }
 
-    /// The number is in the set.
+    /// Returns true if the number is in the set.
     #[inline]
     pub const fn contains(self, number: usize) -> bool {
         self.0 & 1 << (number & 63) != 0
     }
 
-    /// There is no number in it.
+    /// Returns true if the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many numbers there are.
+    /// Returns the size of the set.
     #[inline]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Puts a number in, or takes it out.
+    /// Adds a number, or removes it.
     #[inline]
     pub const fn set(&mut self, number: usize, member: bool) {
         let bit = 1 << (number & 63);
         self.0 = self.0 & !bit | if member { bit } else { 0 };
     }
 
-    /// What is in either.
+    /// Returns the union.
     #[inline]
     pub const fn with(self, other: Set64) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     #[inline]
     pub const fn and(self, other: Set64) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is not in the other.
+    /// Returns the difference.
     #[inline]
     pub const fn without(self, other: Set64) -> Self {
         Self(self.0 & !other.0)
     }
 }
 
-/// The numbers of a set, the smallest first.
+/// Iterator over the numbers of a set, the smallest first.
 #[derive(Debug, Clone)]
 pub struct Members(u64);
 
@@ -214,7 +214,7 @@ impl FromIterator<usize> for Set64 {
     }
 }
 
-/// `3,4`; nothing for no number.
+/// Writes the numbers as `3,4`; writes nothing for an empty set.
 fn list(mut members: Members, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if let Some(first) = members.next() {
         write!(f, "{first}")?;

@@ -1,4 +1,4 @@
-//! The Internet checksum, and finishing the checksums that a Linux sender left open.
+//! The Internet checksum, and completion of the checksums that a Linux sender left open.
 //!
 //! Source: docs/behavior.md, "Checksums and tags"; RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP,
 //! UDP), RFC 8200 8.1 (over IPv6), RFC 9260 6.8 and appendix A (SCTP), RFC 2784 2.2 (GRE); for the
@@ -9,13 +9,13 @@
 //! of the pseudo header, not complemented. Over a veth no device ever finishes it, and XDP loses
 //! the flag that it is open. So a field that equals that sum is taken for open. Where a finished
 //! checksum happens to equal it, nothing is lost: field and pseudo header are then the same number,
-//! so the same checksum comes out again. SCTP and GRE have no pseudo header, so an open field is 0,
-//! and the same holds.
+//! so the same checksum results. SCTP and GRE have no pseudo header, so an open field is 0, and the
+//! same holds.
 //!
-//! Of the checksums of one frame a sender leaves one open. Is that inside a tunnel, then those
-//! around it have been worked out as if it were finished: once it is, they are right. So the
-//! innermost one is finished first. SCTP's CRC is another sum than theirs, so inside a tunnel with
-//! a checksum of its own the kernel never leaves it open.
+//! A sender leaves at most one checksum of a frame open. If that one is inside a tunnel, the outer
+//! checksums were computed as if it were finished, and are right once it is. So the innermost one
+//! is finished first. SCTP's CRC is a different sum, so inside a tunnel with a checksum of its own
+//! the kernel never leaves it open.
 
 use crate::ip::{DsField, Version};
 use crate::ipv4::UDP;
@@ -25,32 +25,33 @@ use crate::{ipv4, ipv6};
 
 const TCP: u8 = 6;
 const SCTP: u8 = 132;
-/// Bytes of SCTP's common header.
+/// Bytes of the SCTP common header.
 const SCTP_HEADER_BYTES: usize = 12;
 
-/// Packets inside packets that are looked into at most; real frames have one or two.
+/// Maximum depth of nested packets that are parsed; real frames have one or two.
 pub const MAX_NESTED: usize = 4;
 
-/// Finishes the checksum of a frame over IPv4 or IPv6 if its sender left it open, and says whether
-/// it did: of TCP, UDP, SCTP or GRE, also inside IP in IP, GRE, VXLAN and GENEVE.
+/// Finishes the checksum of a frame over IPv4 or IPv6 if its sender left it open. Returns true if
+/// it did.
 ///
-/// Left alone: fragments, lengths that contradict each other, other protocols, and what is more
-/// than [`MAX_NESTED`] deep. Padding behind the IP packet does not count.
-/// `field` is where the frame's IP packet was found.
+/// Handles TCP, UDP, SCTP and GRE, also inside IP in IP, GRE, VXLAN and GENEVE. Fragments, packets
+/// whose lengths contradict each other, other protocols, and packets deeper than [`MAX_NESTED`] are
+/// left as they are. Padding behind the IP packet does not count. `field` is where the frame's IP
+/// packet was found.
 #[inline]
 pub fn finish_transport(frame: &mut [u8], field: DsField) -> bool {
     finish_packet(frame, (field.version(), field.packet_at()), &PseudoHeader { checksum: false, depth: 0 })
 }
 
-/// What is around a packet.
+/// What encloses a packet.
 struct PseudoHeader {
-    /// A checksum that covers it.
+    /// True if an outer checksum covers the packet.
     checksum: bool,
-    /// So many packets.
+    /// Number of enclosing packets.
     depth: usize,
 }
 
-/// Finishes what is open in the packet of this version at this place, the innermost first.
+/// Finishes the open checksum in the packet of this version at this offset, the innermost first.
 #[inline]
 fn finish_packet(frame: &mut [u8], (version, at): (Version, usize), around: &PseudoHeader) -> bool {
     let Some(transport) = find_transport(frame, version, at) else { return false };
@@ -67,14 +68,14 @@ fn finish_packet(frame: &mut [u8], (version, at): (Version, usize), around: &Pse
     finish_segment(frame, &transport, around.checksum) | finished_inside
 }
 
-/// The same for a packet inside another, which ends at `end`. Apart, so that the ordinary frame
-/// passes by.
+/// Finishes the open checksum in a packet inside another, which ends at `end`. A separate function,
+/// to keep it off the path of an ordinary frame.
 #[cold]
 fn finish_nested(frame: &mut [u8], packet: (Version, usize), end: usize, around: &PseudoHeader) -> bool {
     frame.get_mut(..end).is_some_and(|frame| finish_packet(frame, packet, around))
 }
 
-/// A tunnel's header of this protocol has a checksum, over all that is inside.
+/// Returns true if the tunnel header of this protocol has a checksum over the whole inner packet.
 fn has_checksum(protocol: u8, segment: &[u8]) -> bool {
     match protocol {
         UDP => segment.get(6..8).is_some_and(|field| field != [0, 0]),
@@ -86,11 +87,11 @@ fn has_checksum(protocol: u8, segment: &[u8]) -> bool {
 /// A packet's transport header and data.
 struct Transport {
     protocol: u8,
-    /// Its place in the frame.
+    /// Offset in the frame.
     start: usize,
     end: usize,
-    /// The sum of the pseudo header, but for protocol and length. `None`: it is not known, since
-    /// the packet's destination is not the final one.
+    /// Sum of the pseudo header, except protocol and length. `None` if it is not known, since the
+    /// packet's destination is not the final one.
     addresses: Option<Sum>,
 }
 
@@ -107,8 +108,8 @@ fn find_transport(frame: &[u8], version: Version, at: usize) -> Option<Transport
         Version::V6 => {
             let ip = ipv6::Packet::parse(packet).ok()?;
             let transport = ip.transport()?;
-            // While a routing header is being worked off, the checksum is for another destination than the
-            // header's.
+            // While a routing header has segments left, the checksum is for another destination
+            // than the header's.
             let addresses = (!transport.routed).then(|| Sum::default().bytes(ip.src()).bytes(ip.dst()));
             let end = at + ipv6::HEADER_BYTES + ip.payload().len();
             let start = end - transport.bytes.len();
@@ -123,7 +124,7 @@ fn finish_segment(frame: &mut [u8], transport: &Transport, is_covered: bool) -> 
     let Some(segment) = frame.get_mut(transport.start..transport.end) else { return false };
     match transport.protocol {
         TCP if segment.len() >= 20 => finish_open(segment, 16, transport),
-        // The datagram's own length must say the same.
+        // The datagram's own length must agree.
         UDP if segment.len() >= 8 && segment[4..6] == (segment.len() as u16).to_be_bytes() => {
             finish_open(segment, 6, transport)
         }
@@ -141,7 +142,7 @@ fn finish_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bo
     if u16::from_be_bytes([segment[field_at], segment[field_at + 1]]) != pseudo {
         return false;
     }
-    // The field holds the pseudo header's sum, so the sum over the segment as it stands is the sum over
+    // The field holds the pseudo header's sum, so the sum over the unchanged segment covers
     // everything.
     let mut checksum = !Sum::default().bytes(segment).fold();
     if transport.protocol == UDP && checksum == 0 {
@@ -151,8 +152,8 @@ fn finish_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bo
     true
 }
 
-/// Finishes SCTP's CRC32c, which is written with its low byte first (RFC 9260, appendix A), if it
-/// is open.
+/// Finishes SCTP's CRC32c if it is open. It is written least significant byte first (RFC 9260,
+/// appendix A).
 #[cold]
 fn finish_sctp(packet: &mut [u8]) -> bool {
     if packet.len() < SCTP_HEADER_BYTES || packet[8..12] != [0; 4] {
@@ -163,7 +164,7 @@ fn finish_sctp(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Finishes the checksum of a GRE header, over header and all that is inside, if it has one that is
+/// Finishes the checksum of a GRE header, over the header and its payload, if it has one that is
 /// open.
 #[cold]
 fn finish_gre(packet: &mut [u8]) -> bool {

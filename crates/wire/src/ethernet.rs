@@ -13,11 +13,11 @@
 
 use crate::{Error, MacAddr};
 
-/// IPv4.
+/// Ethertype of IPv4.
 pub const IPV4: u16 = 0x0800;
-/// ARP.
+/// Ethertype of ARP.
 pub const ARP: u16 = 0x0806;
-/// IPv6.
+/// Ethertype of IPv6.
 pub const IPV6: u16 = 0x86dd;
 /// Customer VLAN tag (C-TAG), the usual one.
 pub const VLAN: u16 = 0x8100;
@@ -25,16 +25,16 @@ pub const VLAN: u16 = 0x8100;
 pub const SERVICE_VLAN: u16 = 0x88a8;
 /// MAC control: PAUSE and PFC.
 pub const MAC_CONTROL: u16 = 0x8808;
-/// Local experimental ethertype 1 (IEEE Std 802-2014 clause 9.2.4): our own test traffic.
+/// Local experimental ethertype 1 (IEEE Std 802-2014 clause 9.2.4): Sluice's test traffic.
 pub const EXPERIMENTAL: u16 = 0x88b5;
 
-/// Bytes of a header without tag.
+/// Bytes of a header without a tag.
 pub const HEADER_BYTES: usize = 14;
 /// Bytes that a tag adds.
 pub const TAG_BYTES: usize = 4;
-/// Where the first tag is, behind the addresses.
+/// Offset of the first tag, after the addresses.
 const TAG_AT: usize = 12;
-/// The bits of a tag's control information that are the VID.
+/// VID bits of the tag control information.
 const VID_MASK: u16 = 0x0fff;
 /// Bytes of a header with two tags, the longest.
 const LONGEST_HEADER_BYTES: usize = HEADER_BYTES + 2 * TAG_BYTES;
@@ -48,12 +48,12 @@ pub struct Tag {
     pub pcp: u8,
     /// Drop eligible indicator.
     pub dei: bool,
-    /// VLAN identifier, 0–4095; 0: the tag carries a priority only.
+    /// VLAN identifier, 0–4095; 0 in a tag that carries only a priority.
     pub vid: u16,
 }
 
 impl Tag {
-    /// A tag that carries a priority and no VLAN.
+    /// Returns a tag that carries a priority and no VLAN.
     pub fn priority(pcp: u8) -> Self {
         Self { tpid: VLAN, pcp: pcp & 7, dei: false, vid: 0 }
     }
@@ -63,28 +63,28 @@ impl Tag {
         Self { tpid, pcp: (tci >> 13) as u8, dei: tci & 0x1000 != 0, vid: tci & 0x0fff }
     }
 
-    /// The tag control information; bits that do not fit their field are cut off.
+    /// Returns the tag control information; bits that do not fit their field are cut off.
     #[inline]
     fn tci(self) -> u16 {
         u16::from(self.pcp & 7) << 13 | u16::from(self.dei) << 12 | self.vid & 0x0fff
     }
 }
 
-/// What stands before the payload of a frame.
+/// The header of a frame: everything before the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Destination.
     pub dst: MacAddr,
     /// Source.
     pub src: MacAddr,
-    /// The first tag.
+    /// First tag.
     pub outer: Option<Tag>,
-    /// The tag after it.
+    /// Second tag.
     pub inner: Option<Tag>,
     /// Type of the payload; below 0x0600 it is the length of an 802.3 frame. A third tag is
     /// payload, and its TPID the type.
     pub ethertype: u16,
-    /// Where the payload begins, in bytes from the destination address: 14, 18 or 22.
+    /// Offset of the payload, in bytes from the destination address: 14, 18 or 22.
     pub payload_offset: usize,
 }
 
@@ -116,7 +116,7 @@ impl Header {
     }
 }
 
-/// The tag control information at `offset`, and the type that follows it.
+/// Returns the tag control information at `offset`, and the type that follows it.
 #[inline]
 fn tag_at(frame: &[u8], offset: usize) -> Result<(u16, u16), Error> {
     let rest = frame.get(offset..).and_then(|rest| rest.first_chunk::<TAG_BYTES>());
@@ -124,19 +124,19 @@ fn tag_at(frame: &[u8], offset: usize) -> Result<(u16, u16), Error> {
     Ok((u16::from_be_bytes([tci0, tci1]), u16::from_be_bytes([type0, type1])))
 }
 
-/// Instead of PCP · 2 + DEI: the frame has no tag.
+/// Value in place of PCP · 2 + DEI in a frame without a tag.
 pub const NO_TAG: u8 = 16;
 
-/// The bytes behind the addresses, where a frame has its first tag if it has any, as they are: read
-/// when somebody wants to know.
+/// The unparsed bytes after the addresses, where the first tag of a tagged frame is. They are
+/// parsed on demand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FirstTag([u8; TAG_BYTES]);
 
 impl FirstTag {
-    /// There is none.
+    /// No tag.
     pub const NONE: Self = Self([0; TAG_BYTES]);
 
-    /// The VID of the tag, if that is a C-tag.
+    /// Returns the VID of the tag, if it is a C-tag.
     #[inline]
     pub fn customer_vid(self) -> Option<u16> {
         let [tpid0, tpid1, tci0, tci1] = self.0;
@@ -144,18 +144,18 @@ impl FirstTag {
     }
 }
 
-/// What of the same header the way of a frame through a switch needs, as plain numbers.
+/// The header fields that the switch needs to forward a frame, as plain numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields {
     /// Destination, as [`MacAddr::number`] has it.
     pub dst: u64,
-    /// Source, likewise.
+    /// Source, as [`MacAddr::number`] has it.
     pub src: u64,
     /// Type of the payload, as in [`Header`].
     pub ethertype: u16,
-    /// PCP and DEI of the first tag, as PCP · 2 + DEI; [`NO_TAG`]: there is none.
+    /// PCP and DEI of the first tag, as PCP · 2 + DEI; [`NO_TAG`] if there is none.
     pub pcp_and_dei: u8,
-    /// Where the payload begins, as in [`Header`].
+    /// Offset of the payload, as in [`Header`].
     pub payload_offset: u8,
     /// The first tag, for its VLAN.
     pub first_tag: FirstTag,
@@ -165,7 +165,7 @@ impl Fields {
     /// Reads the header of a frame; errors as in [`Header::parse`].
     #[inline]
     pub fn read(frame: &[u8]) -> Result<Fields, Error> {
-        // Nearly every frame is longer than any header: this is the one check.
+        // Nearly every frame is longer than any header, so this is the only check.
         let padded;
         let header = match frame.first_chunk() {
             Some(header) => header,
@@ -178,7 +178,7 @@ impl Fields {
         if usize::from(fields.payload_offset) > frame.len() { Err(Error::Truncated) } else { Ok(fields) }
     }
 
-    /// Reads a header where there is room for the longest.
+    /// Reads a header from a buffer that has room for the longest.
     #[inline]
     fn read_longest(header: &[u8; LONGEST_HEADER_BYTES]) -> Fields {
         let eight = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -202,7 +202,7 @@ impl Fields {
     }
 }
 
-/// A frame that is shorter than the longest header, with zeros behind it.
+/// Returns a frame that is shorter than the longest header, padded with zeros.
 #[cold]
 fn pad(frame: &[u8]) -> [u8; LONGEST_HEADER_BYTES] {
     let mut padded = [0; LONGEST_HEADER_BYTES];
@@ -227,7 +227,7 @@ pub fn set_outer_pcp(frame: &mut [u8], pcp: u8) -> bool {
     }
 }
 
-/// Sets the VID of the first tag; PCP and DEI stay. Nothing happens if there is no room for a tag.
+/// Sets the VID of the first tag; PCP and DEI stay. No effect if there is no room for a tag.
 pub fn set_outer_vid(frame: &mut [u8], vid: u16) {
     if let Some([_, _, tci0, tci1]) = frame.get_mut(TAG_AT..).and_then(|rest| rest.first_chunk_mut()) {
         let tci = u16::from_be_bytes([*tci0, *tci1]) & !VID_MASK | vid & VID_MASK;
@@ -235,8 +235,8 @@ pub fn set_outer_vid(frame: &mut [u8], vid: u16) {
     }
 }
 
-/// Puts a tag behind the addresses. `frame` has room for it: its last [`TAG_BYTES`] bytes are none
-/// of the frame's so far. Nothing happens to one that is too short for that.
+/// Inserts a tag after the addresses. The last [`TAG_BYTES`] bytes of `frame` are spare room for
+/// it. No effect on a frame that is too short.
 pub fn push_tag(frame: &mut [u8], tag: Tag) {
     let Some(end) = frame.len().checked_sub(TAG_BYTES).filter(|&end| end >= TAG_AT) else { return };
     frame.copy_within(TAG_AT..end, TAG_AT + TAG_BYTES);
@@ -244,8 +244,8 @@ pub fn push_tag(frame: &mut [u8], tag: Tag) {
     frame[TAG_AT + 2..TAG_AT + TAG_BYTES].copy_from_slice(&tag.tci().to_be_bytes());
 }
 
-/// Takes the first tag off: the frame's last [`TAG_BYTES`] bytes are none of its own from then on.
-/// Nothing happens to a frame that is too short to have one.
+/// Removes the first tag: the last [`TAG_BYTES`] bytes of `frame` no longer belong to the frame. No
+/// effect on a frame that is too short to have a tag.
 pub fn pop_tag(frame: &mut [u8]) {
     if frame.len() >= TAG_AT + TAG_BYTES {
         frame.copy_within(TAG_AT + TAG_BYTES.., TAG_AT);

@@ -3,7 +3,8 @@
 //! Source: RFC 2474 (DSCP), RFC 3168 (ECN, the two bits below it), RFC 1624 (incremental checksum).
 //!
 //! ```text
-//! IPv4: version|IHL    DSCP|ECN …             IPv6: version (4) | DSCP (6) | ECN (2) | flow label (20)
+//! IPv4: version|IHL    DSCP|ECN …
+//! IPv6: version (4) | DSCP (6) | ECN (2) | flow label (20)
 //! ```
 
 use crate::ethernet::{Header, IPV4, IPV6};
@@ -15,34 +16,34 @@ use std::num::NonZeroU8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Ecn {
-    /// 00: its sender does not understand marks.
+    /// 00: the sender does not support ECN.
     #[default]
     NotEct,
-    /// 01: it does.
+    /// 01: the sender supports ECN.
     Ect1,
-    /// 10: it does.
+    /// 10: the sender supports ECN.
     Ect0,
-    /// 11: it met congestion.
+    /// 11: congestion experienced.
     Ce,
 }
 
 impl Ecn {
-    /// The codepoint in the lower two bits of `field`.
+    /// Returns the codepoint in the lower two bits of `field`.
     #[inline]
     pub fn of(field: u8) -> Self {
         [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(field & 3)]
     }
 
-    /// The packet may be marked: its sender understands that, and it is not marked yet.
+    /// Returns true if the packet may be marked: its sender supports ECN, and it is not marked yet.
     #[inline]
     pub fn is_markable(self) -> bool {
         matches!(self, Ecn::Ect0 | Ecn::Ect1)
     }
 }
 
-/// Where the differentiated services field of a frame is: found once, it needs no second look at
-/// the headers before it. One byte, also where there may be none: where the packet begins, in bytes
-/// from the destination address, and the highest bit of an IPv6 packet.
+/// Where the differentiated services field of a frame is, so that the headers before it are parsed
+/// only once. One byte, as is an `Option` of it: the offset of the packet from the destination
+/// address, with the highest bit set for IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DsField(NonZeroU8);
 
@@ -58,14 +59,15 @@ pub enum Version {
 impl DsField {
     const V6: u8 = 0x80;
 
-    /// The field of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before
-    /// the field's end.
+    /// Returns the field of the packet in `frame`; `None` if that is neither IPv4 nor IPv6, or ends
+    /// before the end of the field.
     #[inline]
     pub fn find(frame: &[u8], header: &Header) -> Option<Self> {
         Self::find_at(frame, header.ethertype, header.payload_offset as u8)
     }
 
-    /// The same, from the type and the place of the payload, which is within the first 127 bytes.
+    /// Returns the field, given type and offset of the payload, which is within the first 127
+    /// bytes.
     #[inline]
     pub fn find_at(frame: &[u8], ethertype: u16, payload_offset: u8) -> Option<Self> {
         if ethertype != IPV4 && ethertype != IPV6 {
@@ -79,25 +81,25 @@ impl DsField {
         NonZeroU8::new(payload_offset | bit).map(Self)
     }
 
-    /// Version of the packet.
+    /// Returns the IP version of the packet.
     #[inline]
     pub fn version(self) -> Version {
         if self.0.get() & Self::V6 == 0 { Version::V4 } else { Version::V6 }
     }
 
-    /// Where the packet begins, in bytes from the destination address.
+    /// Returns the offset of the packet, in bytes from the destination address.
     #[inline]
     pub fn packet_at(self) -> usize {
         usize::from(self.0.get() & !Self::V6)
     }
 
-    /// The same field after the headers before it became so many bytes longer, or shorter: a tag's.
+    /// Returns the field after the headers before it became `bytes` longer, or shorter, by a tag.
     pub fn moved(self, bytes: i8) -> Self {
         NonZeroU8::new(self.0.get().wrapping_add_signed(bytes)).map_or(self, Self)
     }
 
-    /// All that is written to change the field, an IPv4 header's checksum among it, is in the first
-    /// `len` bytes of the frame.
+    /// Returns true if everything that is written to change the field is in the first `len` bytes
+    /// of the frame, including the checksum of an IPv4 header.
     #[inline]
     pub fn is_whole(self, len: usize) -> bool {
         let needed = match self.version() {
@@ -107,8 +109,8 @@ impl DsField {
         self.packet_at() + needed <= len
     }
 
-    /// DSCP and ECN as the one octet that they share; 0 if `frame` is not the frame that the field
-    /// was found in.
+    /// Returns DSCP and ECN as the one octet that they share; 0 if `frame` is not the frame that
+    /// the field was found in.
     #[inline]
     pub fn octet(self, frame: &[u8]) -> u8 {
         match (frame.get(self.packet_at()..).and_then(|packet| packet.first_chunk::<2>()), self.version()) {
@@ -118,27 +120,27 @@ impl DsField {
         }
     }
 
-    /// Differentiated services code point, 0–63.
+    /// Returns the differentiated services code point, 0–63.
     #[inline]
     pub fn dscp(self, frame: &[u8]) -> u8 {
         self.octet(frame) >> 2
     }
 
-    /// ECN codepoint.
+    /// Returns the ECN codepoint.
     #[inline]
     pub fn ecn(self, frame: &[u8]) -> Ecn {
         Ecn::of(self.octet(frame))
     }
 
     /// Sets the DSCP and corrects the checksum of an IPv4 header; ECN stays. False if the header is
-    /// cut off.
+    /// truncated.
     pub fn set_dscp(self, frame: &mut [u8], dscp: u8) -> bool {
         let octet = self.octet(frame);
         self.set_octet(frame, (dscp & 0x3f) << 2 | octet & 3)
     }
 
     /// Sets the ECN codepoint to CE and corrects the checksum of an IPv4 header. False if the
-    /// header is cut off.
+    /// header is truncated.
     pub fn set_ce(self, frame: &mut [u8]) -> bool {
         let octet = self.octet(frame);
         self.set_octet(frame, octet | 3)
@@ -162,8 +164,8 @@ impl DsField {
     }
 }
 
-/// The DSCP of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before its
-/// end.
+/// Returns the DSCP of the packet in `frame`; `None` if that is neither IPv4 nor IPv6, or ends
+/// before the end of the field.
 #[inline]
 pub fn dscp(frame: &[u8], header: &Header) -> Option<u8> {
     Some(DsField::find(frame, header)?.dscp(frame))
@@ -175,8 +177,8 @@ pub fn set_dscp(frame: &mut [u8], header: &Header, dscp: u8) -> bool {
     DsField::find(frame, header).is_some_and(|field| field.set_dscp(frame, dscp))
 }
 
-/// The ECN field of the packet in `frame`: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE; `None` as for
-/// [`dscp`].
+/// Returns the ECN field of the packet in `frame`: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE; `None` as
+/// for [`dscp`].
 #[inline]
 pub fn ecn(frame: &[u8], header: &Header) -> Option<u8> {
     Some(DsField::find(frame, header)?.octet(frame) & 3)
@@ -188,8 +190,8 @@ pub fn set_ce(frame: &mut [u8], header: &Header) -> bool {
     DsField::find(frame, header).is_some_and(|field| field.set_ce(frame))
 }
 
-/// A checksum after one of the words below it has changed: HC' = ~(~HC + ~m + m') (RFC 1624,
-/// equation 3).
+/// Returns the checksum after one of the words that it covers has changed: HC' = ~(~HC + ~m + m')
+/// (RFC 1624, equation 3).
 fn corrected(checksum: u16, before: u16, after: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
     let sum = (sum >> 16) + (sum & 0xffff);

@@ -12,22 +12,21 @@ pub const UDP_HEADERS_BYTES: usize = HEADER_BYTES + 8;
 /// The UDP port of RoCEv2 (InfiniBand Architecture Specification, annex A17).
 pub const ROCEV2_PORT: u16 = 4791;
 
-/// The UDP source port of a flow's RoCEv2 packets, from 49152 on: each flow keeps its own, so that
-/// whoever spreads flows over paths or queues by their ports can tell them apart. Source:
+/// Returns the UDP source port of a flow's RoCEv2 packets, from 49152 on. Each flow keeps its own,
+/// so that devices that spread flows over paths or queues by port can distinguish them. Source:
 /// InfiniBand Architecture Specification volume 1, annex A17.
 pub fn rocev2_source_port(flow: u32) -> u16 {
     0xc000 | flow as u16 & 0x3fff
 }
 
-/// Time to live of packets that are written here.
+/// Time to live of the packets that are written here.
 const TTL: u8 = 64;
 
-/// Writes the IPv4 and UDP headers of a packet of `length` bytes, these included: not to be
-/// fragmented, from and to these addresses and ports, the checksum of the IPv4 header right, that
-/// of UDP 0: none.
+/// Writes the IPv4 and UDP headers of a packet of `length` bytes, headers included. The
+/// don't-fragment flag is set, the IPv4 header checksum is valid, and the UDP checksum is 0: none.
 ///
 /// # Panics
-/// If `length` is less than the headers'.
+/// If `length` is less than the length of the headers.
 pub fn write_udp(
     headers: &mut [u8; UDP_HEADERS_BYTES],
     length: u16,
@@ -51,7 +50,7 @@ pub fn write_udp(
     headers[24..26].copy_from_slice(&udp_length.to_be_bytes());
 }
 
-/// An IPv4 packet whose lengths have been checked. The header checksum has not.
+/// An IPv4 packet whose lengths have been checked, but not its header checksum.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     fixed: &'a [u8; HEADER_BYTES],
@@ -59,7 +58,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet at the start of `bytes`; what follows its total length (Ethernet padding) is
+    /// Reads a packet at the start of `bytes`; bytes after its total length (Ethernet padding) are
     /// left out.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
@@ -76,50 +75,50 @@ impl<'a> Packet<'a> {
         Ok(Self { fixed, payload })
     }
 
-    /// Bytes of the header, options included.
+    /// Returns the length of the header in bytes, options included.
     #[inline]
     pub fn header_bytes(&self) -> usize {
         usize::from(self.fixed[0] & 0x0f) * 4
     }
 
-    /// Differentiated services code point, 0–63.
+    /// Returns the differentiated services code point, 0–63.
     #[inline]
     pub fn dscp(&self) -> u8 {
         self.fixed[1] >> 2
     }
 
-    /// Explicit congestion notification: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    /// Returns the ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     #[inline]
     pub fn ecn(&self) -> u8 {
         self.fixed[1] & 3
     }
 
-    /// A part of a larger packet, the first one included.
+    /// Returns true for every fragment of a larger packet, the first one included.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         // More-fragments flag or a non-zero offset; the don't-fragment flag does not count.
         u16::from_be_bytes([self.fixed[6], self.fixed[7]]) & 0x3fff != 0
     }
 
-    /// Protocol of the payload.
+    /// Returns the protocol of the payload.
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.fixed[9]
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn src(&self) -> [u8; 4] {
         [self.fixed[12], self.fixed[13], self.fixed[14], self.fixed[15]]
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn dst(&self) -> [u8; 4] {
         [self.fixed[16], self.fixed[17], self.fixed[18], self.fixed[19]]
     }
 
-    /// What follows the header, up to the packet's total length.
+    /// Returns the payload, up to the packet's total length.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload

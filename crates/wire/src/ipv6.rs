@@ -4,7 +4,7 @@ use crate::Error;
 
 /// Bytes of the fixed header.
 pub const HEADER_BYTES: usize = 40;
-/// Extension headers that are walked over at most; real packets have one or two.
+/// Maximum number of extension headers that are parsed; real packets have one or two.
 pub const MAX_EXTENSIONS: usize = 8;
 
 const HOP_BY_HOP: u8 = 0;
@@ -22,21 +22,21 @@ pub struct Packet<'a> {
     payload: &'a [u8],
 }
 
-/// What stands behind the extension headers.
+/// The transport protocol behind the extension headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transport<'a> {
-    /// Its protocol.
+    /// Number of the transport protocol.
     pub protocol: u8,
-    /// Its header and data, up to the end of the packet.
+    /// Transport header and data, up to the end of the packet.
     pub bytes: &'a [u8],
-    /// A routing header still has segments to visit: the packet's destination is not yet the final
+    /// True if a routing header has segments left: the packet's destination is not yet the final
     /// one.
     pub routed: bool,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet at the start of `bytes`; what follows its payload length (Ethernet padding)
-    /// is left out.
+    /// Reads a packet at the start of `bytes`; bytes after its payload length (Ethernet padding)
+    /// are left out.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         let (first, rest) = bytes.split_first_chunk::<8>().ok_or(Error::Truncated)?;
@@ -50,52 +50,52 @@ impl<'a> Packet<'a> {
         Ok(Self { first, src, dst, payload })
     }
 
-    /// Traffic class: DSCP and ECN.
+    /// Returns the traffic class: DSCP and ECN.
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         self.first[0] << 4 | self.first[1] >> 4
     }
 
-    /// Differentiated services code point, 0–63.
+    /// Returns the differentiated services code point, 0–63.
     #[inline]
     pub fn dscp(&self) -> u8 {
         self.traffic_class() >> 2
     }
 
-    /// Explicit congestion notification: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    /// Returns the ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     #[inline]
     pub fn ecn(&self) -> u8 {
         self.traffic_class() & 3
     }
 
-    /// Type of what follows the fixed header: an extension header or the transport protocol.
+    /// Returns the type of the header after the fixed one: an extension header or the transport
+    /// protocol.
     #[inline]
     pub fn next_header(&self) -> u8 {
         self.first[6]
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn src(&self) -> &'a [u8; 16] {
         self.src
     }
 
-    /// Destination address, as it stands in the header.
+    /// Returns the destination address as it is in the header.
     #[inline]
     pub fn dst(&self) -> &'a [u8; 16] {
         self.dst
     }
 
-    /// What follows the fixed header, up to the end of the packet.
+    /// Returns the payload: everything after the fixed header, up to the end of the packet.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Walks over hop-by-hop, routing and destination options to the transport header. `None` for
-    /// fragments, for headers that do not fit in the packet, and past [`MAX_EXTENSIONS`]. A
-    /// protocol that is not known here (also AH and ESP) ends the walk and is returned as it
-    /// is.
+    /// Returns the transport header, after hop-by-hop, routing and destination options. `None` for
+    /// fragments, for headers that do not fit in the packet, and past [`MAX_EXTENSIONS`]. Any other
+    /// protocol (also AH and ESP) is returned as the transport protocol.
     #[inline]
     pub fn transport(&self) -> Option<Transport<'a>> {
         let mut transport = Transport { protocol: self.next_header(), bytes: self.payload, routed: false };

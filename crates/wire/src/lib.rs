@@ -1,8 +1,8 @@
 //! Frame formats: Ethernet with 802.1Q tags, views of IPv4 and IPv6, edits in place, the Internet
 //! checksum, PFC and PAUSE.
 //!
-//! This is the first thing that touches bytes from the network: no byte sequence makes a reader
-//! here panic, and nothing allocates. Readers take slices and return plain values or an [`Error`];
+//! This crate parses bytes from the network before any other code: no byte sequence makes a reader
+//! panic, and nothing allocates. Readers take slices and return plain values or an [`Error`];
 //! writers state how much room they need.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -20,16 +20,16 @@ pub mod tunnel;
 
 pub use mac::MacAddr;
 
-/// Why bytes could not be read as the format asked for.
+/// Why bytes could not be read as the requested format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
-    /// The bytes end before the fields do.
+    /// The bytes end before the last field.
     Truncated,
     /// A length field contradicts the header or the frame.
     BadLength,
-    /// The version or type field is another format's.
+    /// The version or type field belongs to another format.
     WrongType,
-    /// Its destination is not the one that such frames have.
+    /// The destination is not the one that such frames have.
     WrongDestination,
 }
 

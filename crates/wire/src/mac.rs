@@ -9,38 +9,39 @@ use serde::{Deserialize, Serialize};
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// The broadcast address: to everybody.
+    /// The broadcast address.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
-    /// Where PAUSE and PFC frames go: the peer, whoever it is (IEEE 802.3 Annex 31B.1).
+    /// Destination of PAUSE and PFC frames: the peer on the link (IEEE 802.3 Annex 31B.1).
     pub const PAUSE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
 
-    /// The address as a number of 48 bits, the first byte the highest.
+    /// Returns the address as a 48-bit number, the first byte the most significant.
     #[inline]
     pub const fn number(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
     }
 
-    /// The address of a number; bits above the 48th are cut off.
+    /// Returns the address of a number; bits above the 48th are cut off.
     #[inline]
     pub const fn from_number(number: u64) -> Self {
         let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
         MacAddr([a, b, c, d, e, f])
     }
 
-    /// A multicast address or the broadcast address. Never a legal source.
+    /// Returns true for a multicast or the broadcast address, which is never a valid source.
     #[inline]
     pub fn is_group(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// All zero, which belongs to nobody.
+    /// Returns true for the all-zero address, which is never assigned.
     #[inline]
     pub fn is_zero(self) -> bool {
         self.0 == [0; 6]
     }
 
-    /// One of 01-80-C2-00-00-00 to -0F, which no bridge forwards (IEEE 802.1Q-2022 table 8-1).
+    /// Returns true for 01-80-C2-00-00-00 to -0F, which no bridge forwards (IEEE 802.1Q-2022 table
+    /// 8-1).
     #[inline]
     pub fn is_link_local(self) -> bool {
         let [a, b, c, d, e, last] = self.0;
@@ -76,7 +77,7 @@ impl core::error::Error for ParseMacError {}
 impl FromStr for MacAddr {
     type Err = ParseMacError;
 
-    /// Six pairs of hexadecimal digits with colons between them.
+    /// Parses six pairs of hexadecimal digits with colons between them.
     fn from_str(text: &str) -> Result<Self, ParseMacError> {
         let mut pairs = text.split(':');
         let mut bytes = [0; 6];

@@ -2,9 +2,9 @@
 
 /// A running one's complement sum.
 ///
-/// The sum is the same in either byte order but for a swap of the result (RFC 1071 2.B), so words
-/// are added as they lie in memory and swapped once at the end. 64 bits have room for the sum of 16
-/// GiB, so nothing carries on the way.
+/// The sum is the same in either byte order, except that the result is byte-swapped (RFC 1071 2.B).
+/// So words are added in memory order and swapped once at the end. 64 bits have room for the sum of
+/// 16 GiB, so nothing carries on the way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum(u64);
 
@@ -13,7 +13,7 @@ impl Sum {
     #[inline]
     pub fn bytes(self, bytes: &[u8]) -> Self {
         let (blocks, rest) = bytes.as_chunks::<32>();
-        // Halves of words cannot overflow the four lanes, which lets the compiler use vectors.
+        // Half-words cannot overflow the four lanes, so the compiler can vectorize the loop.
         let mut lanes = [0u64; 4];
         for block in blocks {
             for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
@@ -41,7 +41,7 @@ impl Sum {
         Sum(self.0 + u64::from(number.to_be()))
     }
 
-    /// The sum folded to 16 bits, not complemented.
+    /// Returns the sum folded to 16 bits, not complemented.
     #[inline]
     pub fn fold(self) -> u16 {
         let sum = (self.0 >> 32) + (self.0 & 0xffff_ffff); // at most 33 bits

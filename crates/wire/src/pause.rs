@@ -4,14 +4,16 @@
 //! by 802.1Qbb).
 //!
 //! ```text
-//! 0                   6     12       14       16                18        20            34       60
-//! +-------------------+-----+--------+--------+-----------------+---------+--- … -------+--------+
-//! | 01-80-C2-00-00-01 | src | 0x8808 | 0x0101 | class-enable    | time[0] |   … time[7] | zeroes |   PFC
-//! | 01-80-C2-00-00-01 | src | 0x8808 | 0x0001 | time            | zeroes                         |   PAUSE
-//! +-------------------+-----+--------+--------+-----------------+---------+--- … -------+--------+
+//! 0                   6     12       14       16             18        20           34       60
+//! +-------------------+-----+--------+--------+--------------+---------+-- … ------+--------+
+//! PFC:
+//! | 01-80-C2-00-00-01 | src | 0x8808 | 0x0101 | class-enable | time[0] |  … time[7] | zeroes |
+//! PAUSE:
+//! | 01-80-C2-00-00-01 | src | 0x8808 | 0x0001 | time         | zeroes                        |
+//! +-------------------+-----+--------+--------+--------------+---------+-- … ------+--------+
 //! ```
-//! Times are in quanta of 512 bit times of the link; 0 ends a pause. Only what goes to
-//! 01-80-C2-00-00-01 is MAC control.
+//! Times are in quanta of 512 bit times of the link; 0 ends a pause. Only frames to
+//! 01-80-C2-00-00-01 are MAC control.
 
 use crate::ethernet::{self, HEADER_BYTES, MAC_CONTROL};
 use crate::{Error, MacAddr};
@@ -25,7 +27,7 @@ const OPCODE_PFC: u16 = 0x0101;
 /// A priority-based flow control frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pfc {
-    /// Class-enable vector: bit i says that `quanta[i]` is meant.
+    /// Class-enable vector: bit i selects `quanta[i]`.
     pub enable: u8,
     /// Pause time of each priority, in quanta of 512 bit times; 0 ends its pause.
     pub quanta: [u16; 8],
@@ -64,7 +66,7 @@ fn start_frame(src: MacAddr, opcode: u16, out: &mut [u8; FRAME_BYTES]) {
     out[14..16].copy_from_slice(&opcode.to_be_bytes());
 }
 
-/// A MAC control frame that was received.
+/// A received MAC control frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
     /// Priority-based flow control.
@@ -74,16 +76,16 @@ pub enum Control {
         /// Pause time in quanta.
         quanta: u16,
     },
-    /// Something else.
+    /// Another MAC control frame.
     Unknown {
-        /// Its opcode.
+        /// Opcode of the frame.
         opcode: u16,
     },
 }
 
-/// Reads a frame of ethertype [`MAC_CONTROL`]. The padding may be missing; fields may not
-/// ([`Error::Truncated`]). The ethertype must follow the source address at once, since a MAC
-/// control frame bears no tag ([`Error::WrongType`]); and its destination is [`MacAddr::PAUSE`]
+/// Reads a frame of ethertype [`MAC_CONTROL`]. The padding may be missing; a missing field is
+/// [`Error::Truncated`]. A MAC control frame carries no tag, so the ethertype must follow the
+/// source address ([`Error::WrongType`]). The destination must be [`MacAddr::PAUSE`]
 /// ([`Error::WrongDestination`]).
 pub fn decode(frame: &[u8]) -> Result<Control, Error> {
     let (header, body) = frame.split_first_chunk::<HEADER_BYTES>().ok_or(Error::Truncated)?;
@@ -121,7 +123,7 @@ mod tests {
 
     const SRC: MacAddr = MacAddr([0x02, 0x53, 0x4c, 0x55, 0x43, 0x45]);
 
-    /// The header up to the opcode's high byte, common to all.
+    /// The header up to the opcode's high byte, common to all frames.
     const START: [u8; 14] = [0x01, 0x80, 0xc2, 0, 0, 1, 0x02, 0x53, 0x4c, 0x55, 0x43, 0x45, 0x88, 0x08];
 
     fn golden(fields: &[u8]) -> [u8; FRAME_BYTES] {
@@ -163,7 +165,7 @@ mod tests {
         assert_eq!(decode(&frame), Err(Error::WrongType));
     }
 
-    /// Whatever follows, and though it be the receiver's own address.
+    /// Any other destination is refused, even the receiver's own address.
     #[test]
     fn other_destinations_are_refused() {
         for dst in [[0x01, 0x80, 0xc2, 0, 0, 0], [0x01, 0x80, 0xc2, 0, 0, 2], [0xff; 6], [2, 0, 0, 0, 0, 1]] {
@@ -173,7 +175,8 @@ mod tests {
         }
     }
 
-    /// Every length: an error until the last field is there, the frame from then on.
+    /// A frame is an error at every length until the last field is complete, and is read from then
+    /// on.
     #[test]
     fn a_frame_that_is_cut_off_is_refused_at_every_length() {
         for (fields, needed) in [(&[1, 1, 0, 8][..], 34), (&[0, 1, 0, 9], 18), (&[0, 9], 16)] {

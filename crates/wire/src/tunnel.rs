@@ -1,12 +1,13 @@
-//! Where the packet inside a tunnel's packet begins.
+//! Finds the inner packet of a tunnel packet.
 //!
 //! Source: RFC 2003, 2473 and 4213 (IP in IP), RFC 2784 and 2890 (GRE), RFC 7348 (VXLAN),
-//! draft-ietf-nvo3-vxlan-gpe, RFC 8926 (GENEVE); the ports are IANA's, and those that Linux takes
-//! if it is told none.
+//! draft-ietf-nvo3-vxlan-gpe, RFC 8926 (GENEVE); the ports are IANA's and the defaults of Linux.
 //!
 //! ```text
-//! IP in IP:   IP | IP …                        GRE:     IP | GRE | IP … or Ethernet …
-//! VXLAN-GPE:  IP | UDP | VXLAN-GPE | IP … or Ethernet …   GENEVE:  IP | UDP | GENEVE | IP … or Ethernet …
+//! IP in IP:   IP | IP …
+//! GRE:        IP | GRE | IP … or Ethernet …
+//! VXLAN-GPE:  IP | UDP | VXLAN-GPE | IP … or Ethernet …
+//! GENEVE:     IP | UDP | GENEVE | IP … or Ethernet …
 //! VXLAN:      IP | UDP | VXLAN | Ethernet …
 //! ```
 
@@ -23,7 +24,7 @@ pub const GRE: u8 = 47;
 
 /// UDP port of VXLAN.
 pub const VXLAN_PORT: u16 = 4789;
-/// UDP port of VXLAN where Linux is told none: of the time before IANA gave one.
+/// UDP port that Linux uses for VXLAN by default, from the time before IANA assigned one.
 pub const VXLAN_LINUX_PORT: u16 = 8472;
 /// UDP port of VXLAN-GPE.
 pub const VXLAN_GPE_PORT: u16 = 4790;
@@ -34,22 +35,23 @@ pub const GENEVE_PORT: u16 = 6081;
 const ETHERNET: u16 = 0x6558;
 const UDP_HEADER_BYTES: usize = 8;
 const VXLAN_HEADER_BYTES: usize = 8;
-/// Bytes from a frame's destination address to the end of the first tag of the frame in its VXLAN
-/// packet: two tags, IPv4 with options (60; IPv6 has 40), UDP, VXLAN, a header with two tags.
+/// Bytes from a frame's destination address to the end of the first tag of the inner frame in its
+/// VXLAN packet: two tags, IPv4 with options (60; IPv6 has 40), UDP, VXLAN, a header with two tags.
 pub const LONGEST_VXLAN_HEADERS_BYTES: usize = 22 + 60 + UDP_HEADER_BYTES + VXLAN_HEADER_BYTES + 22;
 
 /// An IP packet inside another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InnerPacket {
-    /// Version of the packet, as the header before it says.
+    /// IP version, as the header before the packet states it.
     pub version: Version,
-    /// Where it begins, in bytes from the outer packet's payload.
+    /// Offset of the packet, in bytes from the outer packet's payload.
     pub at: usize,
 }
 
-/// The packet inside the `payload` of an IP packet that carries `protocol`; `None` if that is no
-/// tunnel, or one whose packet is no IP packet or not to be looked into (VXLAN's remote checksum
-/// offload, where the receiver finishes what is inside).
+/// Returns the packet inside the `payload` of an IP packet that carries `protocol`.
+///
+/// `None` if the payload is no tunnel, if the inner packet is not IP, or if it must not be parsed
+/// (VXLAN's remote checksum offload, where the receiver finishes the inner checksum).
 #[inline]
 pub fn inside(protocol: u8, payload: &[u8]) -> Option<InnerPacket> {
     match protocol {
@@ -74,7 +76,7 @@ fn inside_udp(port: u16, payload: &[u8]) -> Option<InnerPacket> {
             let is_version_0 = header[0] >> 6 == 0;
             is_version_0.then(|| carried(payload, u16_at(header, 2)?, at + options_bytes)).flatten()
         }
-        // Flags I (there is a VNI) and P (there is a type of what follows).
+        // Flags I (a VNI is present) and P (a next-protocol field is present).
         VXLAN_GPE_PORT if header[0] & 0x0c == 0x0c => match header[3] {
             1 => Some(InnerPacket { version: Version::V4, at }),
             2 => Some(InnerPacket { version: Version::V6, at }),
@@ -82,7 +84,7 @@ fn inside_udp(port: u16, payload: &[u8]) -> Option<InnerPacket> {
             _ => None,
         },
         VXLAN_GPE_PORT => None,
-        // Flag I, and none of remote checksum offload (draft-herbert-vxlan-rco).
+        // Flag I, and no flag of remote checksum offload (draft-herbert-vxlan-rco).
         _ => {
             (header[0] & 0x08 != 0 && header[1] & 0x20 == 0).then(|| carried(payload, ETHERNET, at)).flatten()
         }
@@ -94,9 +96,9 @@ fn inside_gre(payload: &[u8]) -> Option<InnerPacket> {
     carried(payload, gre.carried, gre.header_bytes)
 }
 
-/// PCP · 2 + DEI of the first tag of the frame inside a VXLAN packet, if it has a tag; `packet` is
-/// the outer IP packet. Nothing if the headers before it are cut off, or the packet is a fragment.
-/// IPv6 extension headers are not looked past.
+/// Returns PCP · 2 + DEI of the first tag of the frame inside a VXLAN packet; `packet` is the outer
+/// IP packet. `None` if the inner frame has no tag, if the headers before it are cut off, or if the
+/// packet is a fragment. IPv6 extension headers are not parsed.
 pub fn vxlan_inner_tag(packet: &[u8], version: Version) -> Option<u8> {
     let datagram = match version {
         Version::V4 => {
@@ -117,16 +119,16 @@ pub fn vxlan_inner_tag(packet: &[u8], version: Version) -> Option<u8> {
 /// The header of a GRE packet of version 0 without routing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gre {
-    /// There is a checksum, in bytes 4 and 5.
+    /// True if bytes 4 and 5 hold a checksum.
     pub has_checksum: bool,
-    /// Type of what is inside.
+    /// Ethertype of the payload.
     carried: u16,
     header_bytes: usize,
 }
 
 impl Gre {
-    /// Reads the header of a GRE packet; `None` for PPTP (version 1), source routing, and one that
-    /// is cut off.
+    /// Reads the header of a GRE packet; `None` for PPTP (version 1), source routing, and a
+    /// truncated header.
     pub fn read(packet: &[u8]) -> Option<Gre> {
         let (flags, carried) = (u16_at(packet, 0)?, u16_at(packet, 2)?);
         // R, and the version.
@@ -140,7 +142,7 @@ impl Gre {
     }
 }
 
-/// The IP packet in `payload` from `at` on, where something of this type begins.
+/// Returns the IP packet in `payload`, where the payload of type `ethertype` begins at `at`.
 fn carried(payload: &[u8], ethertype: u16, at: usize) -> Option<InnerPacket> {
     match ethertype {
         IPV4 => Some(InnerPacket { version: Version::V4, at }),

@@ -1,5 +1,4 @@
-//! The readers and the checksum against etherparse as reference, on random frames and on random
-//! bytes.
+//! The readers and the checksum compared with etherparse, on random frames and on random bytes.
 
 use etherparse::{
     EtherType, Ethernet2Header, IpDscp, IpEcn, IpFragOffset, IpHeaders, IpNumber, Ipv4Header,
@@ -12,7 +11,7 @@ use proptest::prelude::*;
 use wire::ethernet::{self, Header, Tag};
 use wire::{Error, MacAddr, checksum, ip, ipv4, ipv6, ones_complement, pause};
 
-/// A random frame as etherparse wrote it, with what went in.
+/// A random frame as etherparse wrote it, with the values that it was built from.
 #[derive(Debug, Clone)]
 struct Sample {
     dst: [u8; 6],
@@ -170,8 +169,8 @@ fn naive_sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// Where the transport's checksum field lies in the frame, and the pseudo header's sum, as
-/// etherparse sees the frame.
+/// Returns the offset of the transport's checksum field in the frame, and the pseudo header's sum,
+/// as etherparse parses the frame.
 fn transport_field(frame: &[u8], tcp: bool) -> (usize, u16) {
     let sliced = SlicedPacket::from_ethernet(frame).unwrap();
     let (addresses, payload) = match sliced.net.as_ref().unwrap() {
@@ -196,7 +195,8 @@ fn finish(frame: &mut [u8], header: &Header) -> bool {
 }
 
 proptest! {
-    /// DSCP and PCP set in place: the frame that etherparse writes with those values, byte by byte, checksum included.
+    /// Setting DSCP and PCP in place gives the frame that etherparse writes with these values, byte
+    /// by byte, checksum included.
     #[test]
     fn edits_in_place_are_what_etherparse_writes(sample in sample(), dscp in 0_u8..64, pcp in 0_u8..8) {
         let mut bytes = sample.bytes();
@@ -260,8 +260,9 @@ proptest! {
         }
     }
 
-    /// etherparse writes finished checksums: they stay. With the pseudo header's sum in the field instead, as Linux
-    /// leaves it, exactly etherparse's checksum comes out. A fragment is never touched.
+    /// The finished checksums that etherparse writes stay. With the pseudo header's sum in the
+    /// field instead, as Linux leaves it, the result is exactly etherparse's checksum. A fragment
+    /// is never changed.
     #[test]
     fn open_checksums_are_finished_and_others_stay(sample in sample()) {
         let finished = sample.bytes();
@@ -288,8 +289,9 @@ proptest! {
         prop_assert_eq!(sum, naive_sum(&with_number));
     }
 
-    /// Frames of random bytes: the tags are found as etherparse finds them, nothing panics, and a checksum that is not
-    /// open stays. The type is forced to one that is understood, or nearly all frames would be of an unknown type.
+    /// Frames of random bytes: the tags are found as etherparse finds them, nothing panics, and a
+    /// checksum that is not open stays. The type is forced to one that is understood, or nearly all
+    /// frames would be of an unknown type.
     #[test]
     fn random_bytes_do_not_panic(
         mut bytes in vec(any::<u8>(), 0..120),
@@ -373,8 +375,8 @@ fn a_udp_checksum_of_zero_is_sent_as_all_ones_and_none_stays_none() {
     assert_eq!(frame[at..at + 2], [0, 0]);
 }
 
-/// A datagram whose own length contradicts the packet's, and a destination that is not final, are
-/// left alone.
+/// A datagram whose own length contradicts the packet's, and a packet whose destination is not
+/// final, are left as they are.
 #[test]
 fn doubtful_packets_are_left_alone() {
     let v4 = Ip::V4(Ipv4Header::new(0, 64, IpNumber::UDP, [10, 0, 0, 1], [10, 0, 0, 2]).unwrap());

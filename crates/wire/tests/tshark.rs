@@ -1,5 +1,5 @@
-//! Our PFC and PAUSE frames, and the checksums that we finish, as Wireshark's `tshark` decodes
-//! them.
+//! The PFC and PAUSE frames that this crate writes, and the checksums that it finishes, as
+//! Wireshark's `tshark` decodes them.
 
 use std::io::ErrorKind;
 use std::process::{Command, Output};
@@ -25,7 +25,7 @@ fn pcap(frames: &[impl AsRef<[u8]>]) -> Vec<u8> {
     file
 }
 
-/// The named fields of each frame of a capture, a frame a line, separated by blanks.
+/// The named fields of each frame of a capture, one frame per line, separated by blanks.
 fn tshark(capture: &[u8], fields: &[&str]) -> Vec<String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), capture).unwrap();

@@ -1,6 +1,6 @@
-//! Checksums that a Linux sender leaves open inside tunnels, SCTP's and GRE's: frames as etherparse
-//! writes them, whole, must come out again, byte for byte, after the one checksum that a kernel
-//! would leave open was opened.
+//! Checksums that a Linux sender leaves open inside tunnels, and those of SCTP and GRE. Each test
+//! takes a complete frame from etherparse, opens the one checksum that a kernel would leave open,
+//! and expects the original frame again, byte for byte.
 
 use etherparse::{IpNumber, PacketBuilder};
 use wire::checksum;
@@ -17,7 +17,7 @@ fn finish(frame: &mut [u8]) -> bool {
     DsField::find(frame, &header).is_some_and(|field| checksum::finish_transport(frame, field))
 }
 
-/// An IP packet of `version` with TCP (or UDP), checksum and all.
+/// An IP packet of `version` with TCP or UDP, checksum included.
 fn inner(version: u8, tcp: bool) -> Vec<u8> {
     let mut packet = Vec::new();
     let payload: Vec<u8> = (0..99_u8).map(|n| n.wrapping_mul(5)).collect();
@@ -34,7 +34,7 @@ fn inner(version: u8, tcp: bool) -> Vec<u8> {
     packet
 }
 
-/// The place of the checksum in such a packet, and the sum of its pseudo header, in bytes.
+/// Returns the offset of the checksum in such a packet, and the sum of its pseudo header, in bytes.
 fn open_field(packet: &[u8], tcp: bool) -> (usize, [u8; 2]) {
     let (addresses, header_bytes) =
         if packet[0] >> 4 == 4 { (&packet[12..20], 20) } else { (&packet[8..40], 40) };
@@ -119,7 +119,7 @@ fn numbers(packet: &[u8]) -> (u8, u16, u8) {
     if packet[0] >> 4 == 4 { (4, ethernet::IPV4, 1) } else { (41, ethernet::IPV6, 2) }
 }
 
-/// Every way of a packet through every tunnel over IP of this version, with a name.
+/// Every encapsulation of a packet in every tunnel over IP of this version, with a name.
 fn tunnels(version: u8, packet: &[u8]) -> Vec<(String, Vec<u8>)> {
     let (protocol, ethertype, gpe) = numbers(packet);
     let (plain, tagged) = (ethernet(packet, false), ethernet(packet, true));
@@ -146,8 +146,8 @@ fn tunnels(version: u8, packet: &[u8]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// The inner checksum is open and those around it are worked out as if it were not: as a kernel
-/// sends it.
+/// The inner checksum is open and the outer ones are computed as if it were not: as a kernel sends
+/// it.
 #[test]
 fn what_is_open_inside_a_tunnel_is_finished_and_nothing_else_changes() {
     let mut tried = 0;
@@ -170,8 +170,8 @@ fn what_is_open_inside_a_tunnel_is_finished_and_nothing_else_changes() {
     assert_eq!(tried, 5 * (1 + 16 + 14));
 }
 
-/// What is inside needs no device (ARP, ping), so the tunnel's own checksum is the one that is left
-/// open.
+/// The inner packet needs no checksum offload (ARP, ping), so the tunnel's own checksum is the one
+/// that is left open.
 #[test]
 fn the_open_checksum_of_a_tunnel_itself_is_finished() {
     let packet = inner(4, true);
@@ -189,7 +189,7 @@ fn the_open_checksum_of_a_tunnel_itself_is_finished() {
     assert_eq!(frame, whole);
 }
 
-/// A packet of SCTP whose checksum is 0: an INIT's common header and something behind it.
+/// An SCTP packet whose checksum is 0: the common header of an INIT and some bytes behind it.
 fn sctp_open() -> Vec<u8> {
     let mut packet = [&[0x30, 0x39, 0x30, 0x3a, 0, 0, 0, 1, 0, 0, 0, 0][..], &[7; 20]].concat();
     packet[13] = 0;
@@ -225,7 +225,7 @@ fn sctp_is_finished_where_no_other_checksum_covers_it() {
     let mut packet = Vec::new();
     PacketBuilder::ipv4(ADDRESSES.0, ADDRESSES.1, 64).write(&mut packet, IpNumber(132), &open).unwrap();
     for (name, frame) in tunnels(4, &packet) {
-        // Around it, GRE or UDP with a checksum: that one would be wrong afterwards.
+        // A GRE or UDP checksum around it would be wrong afterwards.
         let is_covered = name.contains("checksum true") || name.contains("GRE") && odd(&name);
         let mut finished = frame.clone();
         assert_eq!(finish(&mut finished), !is_covered, "{name}");
@@ -234,7 +234,7 @@ fn sctp_is_finished_where_no_other_checksum_covers_it() {
     }
 }
 
-/// The first number in `name` is odd.
+/// True if the first number in `name` is odd.
 fn odd(name: &str) -> bool {
     name.split(' ').find_map(|word| word.parse::<u32>().ok()).is_some_and(|bits| bits % 2 == 1)
 }
@@ -277,12 +277,12 @@ fn what_is_no_tunnel_or_not_ours_to_finish_is_left_alone() {
         assert!(!finish(&mut finished), "{what}");
         assert_eq!(finished, frame, "{what}");
     }
-    // One less is not too deep.
+    // One level less is not too deep.
     assert!(finish(&mut ethernet(&deep[20..], false)));
 }
 
-/// Each frame cut off at each byte, its lengths corrected or not: nothing panics, and nothing
-/// behind the end is written.
+/// Each frame is cut off at each byte, with its lengths corrected or not: nothing panics, and
+/// nothing behind the end is written.
 #[test]
 fn frames_that_are_cut_off_do_no_harm() {
     for version in [4, 6] {

@@ -22,7 +22,7 @@ fn parse(text: &str) -> Config {
     crate::config::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// What is written in its place, then what can be done live and what cannot.
+/// The replacement text, then the changes that can be applied live and those that cannot.
 #[test]
 fn each_change_is_named_and_judged() {
     let old = parse(FILE);
@@ -38,7 +38,7 @@ fn each_change_is_named_and_judged() {
             &[],
         ),
         ("headroom_cells = 2048", "headroom_cells = 1024", &["buffer: headroom cells 2048 → 1024"], &[]),
-        // On cells of 208 bytes a no-drop group reserves other cells by default.
+        // With cells of 208 bytes a no-drop group reserves a different number of cells by default.
         (
             "[bridge]",
             "cell_bytes = 208\n[bridge]",
@@ -95,7 +95,7 @@ fn each_change_is_named_and_judged() {
             "[port.b]",
             "wred = \"t\"\nqueue_profile = { p = [6] }\n[wred.t.queue.3]\necn = true\n[queue-profile.p]\n\
              action = \"wred\"\n[port.b]",
-            // A table is of all eight queues (row 209).
+            // A table configures all eight queues (row 209).
             &[
                 "port.a: WRED of queue 0",
                 "port.a: WRED of queue 1",
@@ -217,7 +217,7 @@ fn own(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|&line| line.to_owned()).collect()
 }
 
-/// What the language cannot say, or does not say yet.
+/// Settings that the language has no notation for, or none yet.
 #[test]
 fn settings_are_compared_one_by_one() {
     let old = parse(FILE);

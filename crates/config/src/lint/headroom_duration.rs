@@ -1,8 +1,9 @@
-//! For how long headroom lasts: the time in which a peer that has not been told to stop fills it.
+//! How long headroom lasts: the time in which a peer that has not been paused fills it.
 //!
 //! Rule: the bytes that a group's headroom holds in frames of the worst length
-//! ([`worst_case_cells`]), at the port's speed. A loop in software that stands still for longer may
-//! lose frames of the group, however short the cable is. Where a port has no speed, that of its
+//! ([`worst_case_cells`]), at the port's speed. A software loop that stalls for longer may lose
+//! frames of the group, however short the cable is. If a port has no speed, the speed of its link
+//! applies, otherwise the one that thresholds assume. Source: docs/behavior.md, "Headroom needed".
 //! link counts, or else that which thresholds assume. Source: docs/behavior.md, "Headroom needed".
 
 use std::fmt;
@@ -14,18 +15,18 @@ use switch::settings::{ASSUMED_SPEED_BPS, GroupSettings, PRIORITIES, PortSetting
 
 use crate::read::parse::spell_speed;
 
-/// The headroom of a port's no-drop priorities that have equally much.
+/// The no-drop priorities of a port with the same headroom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Headroom {
     /// The port's name.
     pub port: String,
-    /// The priorities.
+    /// The priorities with this headroom.
     pub priorities: Vec<usize>,
-    /// Cells of each.
+    /// Headroom cells of each.
     pub cells: u32,
-    /// Bit/s of the port.
+    /// Speed of the port in bit/s.
     pub speed_bps: u64,
-    /// For how long they last.
+    /// How long the headroom lasts.
     pub duration_ns: u64,
 }
 
@@ -42,7 +43,7 @@ impl fmt::Display for Headroom {
     }
 }
 
-/// The headroom of all no-drop priorities, port by port.
+/// Returns the headroom of all no-drop priorities, port by port.
 pub fn headrooms(settings: &SwitchSettings) -> Vec<Headroom> {
     let cell = CellSize::new(settings.buffer.cell_bytes);
     settings.ports.iter().flat_map(|port| of_port(port, cell)).collect()
@@ -65,7 +66,7 @@ fn of_port(port: &PortSettings, cell: CellSize) -> Vec<Headroom> {
     all
 }
 
-/// The most bytes that take no more than so many cells in the worst case.
+/// Returns the most bytes that take no more than `cells` in the worst case.
 fn worst_case_bytes(cells: u32, cell: CellSize) -> u64 {
     let (mut least, mut most) = (0, u64::from(cells) * u64::from(cell.bytes()));
     while least < most {
@@ -78,7 +79,7 @@ fn worst_case_bytes(cells: u32, cell: CellSize) -> u64 {
     least
 }
 
-/// A time with the unit that suits it, to a tenth: 51.2 µs.
+/// Formats a time with a suitable unit, to a tenth: 51.2 µs.
 pub fn spell_time(ns: u64) -> String {
     let (unit_ns, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
@@ -93,8 +94,9 @@ pub fn spell_time(ns: u64) -> String {
 mod tests {
     use super::*;
 
-    /// 100 frames of 64 bytes at 1G: 51.2 µs; four times as fast, a quarter of it. Priorities with
-    /// equally much are told together, lossy ones and ports that send no PFC are not.
+    /// 100 frames of 64 bytes at 1G last 51.2 µs; at four times the speed, a quarter of it.
+    /// Priorities with the same headroom are reported together; lossy ones and ports that send no
+    /// PFC are left out.
     #[test]
     fn by_port_and_priority() {
         let text = "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 4, 5]\n[port-defaults.pfc.priority.5]\n\
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(lines, expected);
     }
 
-    /// What the headroom formula finds to be enough is so, and one byte more is not.
+    /// The size that the headroom formula requires is sufficient, and one byte more is not.
     #[test]
     fn bytes_are_the_inverse_of_cells() {
         for cell_bytes in [64, 80, 127, 208, 254, 256, 9216] {

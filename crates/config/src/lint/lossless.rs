@@ -1,5 +1,5 @@
-//! Advice: what a file may say, but what cannot keep the promise of a no-drop priority. It warns,
-//! with the numbers and a cure, and never refuses.
+//! Warnings about valid settings that cannot guarantee a no-drop priority, with numbers and a cure.
+//! They never refuse a file.
 //!
 //! - The XOFF thresholds that can meet on one egress queue must not exceed what it may hold, or it
 //!   drops what ingress admitted.
@@ -9,15 +9,15 @@
 //!   ([`switch::buffer::headroom`]).
 //! - PFC needs a trusted field, maps that are the same along the path, and no priority that
 //!   protocols use.
-//! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the
+//! - ECN acts before PFC: its high limit is below the XOFF thresholds of the groups that use the
 //!   queue.
 //! - The XON offset is more than the longest frame.
-//! - What is no-drop on one port is so on all that its frames may pass.
-//! - No cell of the shared area is left without a pool.
+//! - A priority that is no-drop on one port is no-drop on every port that its frames may pass.
+//! - All cells of the shared area belong to a pool.
 //!
 //! Source: docs/behavior.md, "What cannot be lossless"; docs/references.md, "H3C reference"
 //! (Setting PFC thresholds; Configuring PFC).
-//! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is
+//! A setting of `[port-defaults]` or of a profile is reported once, whatever number of ports it is
 //! wrong for.
 
 use switch::SwitchSettings;
@@ -33,15 +33,16 @@ use crate::tables::buffer::{Buffer, PoolTables};
 use crate::tables::congestion::QueueWred;
 use crate::tables::ports::Port;
 
-/// The longest frame without FCS on a link of which the file says nothing else.
+/// Longest frame without FCS on a link without an `mtu`.
 pub(crate) const DEFAULT_MTU_BYTES: u32 = 1518;
-/// Ports that are listed by name; more are counted.
+/// Maximum number of ports that are listed by name; further ones are counted.
 const MOST_NAMES: usize = 4;
 /// Priorities of best effort and of network control: docs/references.md, "H3C reference"
 /// (Configuring PFC).
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
 
-/// Warns of what is right to the letter only. `ports` and `settings` are the same ports.
+/// Warns of settings that are valid but not sufficient. `ports` and `settings` describe the same
+/// ports.
 pub(crate) fn lint(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, report: &mut Diagnostics) {
     let mut advice = Lints::default();
     advice.egress_limits(ports, settings);
@@ -69,7 +70,7 @@ pub(crate) fn lint(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, r
     advice.tell(report);
 }
 
-/// A warning, and for whom it holds.
+/// A warning and the ports and priorities that it concerns.
 struct Warning {
     place: SettingSpan,
     what: String,
@@ -79,12 +80,12 @@ struct Warning {
     priorities: u8,
 }
 
-/// The warnings so far; one cause is one warning.
+/// The warnings so far, merged by cause.
 #[derive(Default)]
 struct Lints(Vec<Warning>);
 
 impl Lints {
-    /// Warns of `what` at `place`, for this port and these priorities of it.
+    /// Warns of `what` at `place`, for these priorities of this port.
     fn warn(&mut self, place: &SettingSpan, what: String, cure: String, port: &Port, priorities: u8) {
         let name = &port.settings.name;
         let same = self
@@ -116,8 +117,8 @@ impl Lints {
         }
     }
 
-    /// Queues with a limit that what meets on them may exceed: for each limit of the file the
-    /// worst.
+    /// Warns of queues whose limit is below the worst-case fill: for each limit of the file the
+    /// worst queue.
     fn egress_limits(&mut self, ports: &[Port], settings: &SwitchSettings) {
         for it in worst_case_fill::excesses(ports, settings) {
             let (what, cure) = (it.what(), it.cure());
@@ -125,7 +126,7 @@ impl Lints {
         }
     }
 
-    /// Pools that have fewer cells than ingress may admit of the no-drop queues in them.
+    /// Warns of pools that have fewer cells than ingress may admit of the no-drop queues in them.
     fn egress_pools(&mut self, buffer: &Buffer, ports: &[Port], settings: &SwitchSettings) {
         for it in worst_case_fill::pool_excesses(buffer, ports, settings) {
             let (what, cure) = (it.what(), it.cure(buffer));
@@ -133,7 +134,8 @@ impl Lints {
         }
     }
 
-    /// Queues that mark all frames only where a group that uses them has been paused already.
+    /// Warns of queues that mark all frames only when a group that uses them has been paused
+    /// already.
     fn ecn_before_pfc(&mut self, ports: &[Port], settings: &SwitchSettings) {
         let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
         let pools = settings.buffer.ingress_pools();
@@ -153,7 +155,7 @@ impl Lints {
                 });
                 let xoff_cells = groups.map(|group| match group.xoff {
                     Threshold::Static(cells) => cells,
-                    // Alone: the most that a group can reach.
+                    // The most that a group can reach alone.
                     Threshold::Dynamic(alpha) => alpha.settles_at(pools[usize::from(group.pool)], 1),
                 });
                 match xoff_cells.min() {
@@ -172,7 +174,7 @@ impl Lints {
         }
     }
 
-    /// All groups use their headroom at once.
+    /// Warns if the headroom pool is too small for all groups to use their headroom at once.
     fn headroom_pool(&mut self, buffer: &Buffer, ports: &[Port]) {
         let pool_cells = u64::from(buffer.settings.headroom_cells);
         let groups = || ports.iter().flat_map(|port| no_drop(port).map(move |priority| (port, priority)));
@@ -180,7 +182,8 @@ impl Lints {
         if cells <= pool_cells {
             return;
         }
-        // The pool's size, else the largest headroom, else the list without which there would be none.
+        // The setting to report: the pool's size, else the largest headroom, else the list without
+        // which there would be none.
         let settings =
             groups().filter_map(|(port, p)| port.tables().group(p).setting(|table| &table.headroom_cells));
         let largest = settings.max_by_key(|cells| cells.value);
@@ -196,8 +199,8 @@ impl Lints {
         groups().for_each(|(port, p)| self.warn(place, what.clone(), cure.clone(), port, 1 << p));
     }
 
-    /// Reserved cells, XON offset and headroom of each no-drop priority against the port's frames
-    /// and cable.
+    /// Checks reserved cells, XON offset and headroom of each no-drop priority against the port's
+    /// frames and cable.
     fn thresholds(&mut self, port: &Port, cell: CellSize) {
         for priority in no_drop(port) {
             self.reserved(port, priority, cell);
@@ -223,7 +226,7 @@ impl Lints {
         self.warn(place, what, cure, port, 1 << priority);
     }
 
-    /// XON after less than a frame has left: the next one brings XOFF again.
+    /// Warns of an XON after less than a frame has left: the next frame causes XOFF again.
     fn xon_offset(&mut self, port: &Port, priority: usize, cell: CellSize) {
         let Some(mtu) = port.tables().setting(|table| &table.mtu_bytes) else { return };
         let offset = port.settings.groups[priority].xon_offset_cells;
@@ -259,8 +262,8 @@ impl Lints {
         self.warn(place, what, cure, port, 1 << priority);
     }
 
-    /// Without a trusted field every frame has the port's priority, and a pause of another one
-    /// stops nothing.
+    /// Warns of a port without a trusted field: every frame has the port's priority, and a pause of
+    /// any other priority has no effect.
     fn trust(&mut self, port: &Port) {
         let trust = port.tables().classify().setting(|table| &table.trust);
         let Some(trust) = trust.filter(|trust| trust.value == Trust::None) else { return };
@@ -303,8 +306,8 @@ impl Lints {
         self.warn(&list.place, what.to_owned(), "take priorities from 1 to 5".to_owned(), port, used);
     }
 
-    /// A frame may come in by any port and leave by any other, so what is no-drop on one is so on
-    /// all, unless a port says itself that PFC is off.
+    /// A frame may be received on any port and leave by any other, so a priority that is no-drop on
+    /// one port must be so on all, unless a port explicitly disables PFC.
     fn same_no_drop(&mut self, ports: &[Port], priority: usize) {
         let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
         let Some(first) = ports.iter().find(protects) else { return };
@@ -313,7 +316,7 @@ impl Lints {
             let pfc = port.tables().pfc();
             let list = pfc.setting(|table| &table.no_drop).map(|list| &list.place);
             let mode = pfc.setting(|table| &table.on).map(|mode| &mode.place);
-            // Where PFC is off, the list does nothing.
+            // With PFC off, the list has no effect.
             let place = if pfc.is_on() { list.or(mode) } else { mode.or(list) };
             let what = format!(
                 "not no-drop here, but on port {}: frames that come in here may drop, and pauses that come in here are \
@@ -326,7 +329,7 @@ impl Lints {
         }
     }
 
-    /// Ports that must not lose `priority` have the same maps.
+    /// Checks that the ports that must not lose `priority` have the same maps.
     fn maps(&mut self, ports: &[Port], priority: usize) {
         let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
         let protecting: Vec<&Port> = ports.iter().filter(protects).collect();
@@ -345,10 +348,10 @@ impl Lints {
         self.same("dscp_to_dot1p", &to_dot1p.collect::<Vec<_>>(), priority);
     }
 
-    /// All maps are as most of them are; of two, as the one that nobody wrote.
+    /// Warns of maps that differ from the most common one; of two, from the default one.
     fn same(&mut self, name: &str, maps: &[Map], priority: usize) {
         let alike = |map: &Map| maps.iter().filter(|other| other.values == map.values).count();
-        // `max_by_key` takes the last of equals.
+        // `max_by_key` returns the last of equal elements.
         let Some(usual) = maps.iter().rev().max_by_key(|map| (alike(map), map.place.is_none())) else {
             return;
         };
@@ -367,8 +370,8 @@ impl Lints {
     }
 }
 
-/// Why so many cells of headroom are too few for a link, and what to do; `None`: they hold what may
-/// still arrive after XOFF. What software adds to that is not in it.
+/// Explains why `cells` of headroom are too few for a link, and what to do; `None` if they hold
+/// what may still arrive after XOFF. Software delay is not included.
 pub fn headroom_shortage(link: headroom::LinkParams, cell: CellSize, cells: u32) -> Option<(String, String)> {
     let bytes = link.in_transit().total_bytes();
     let needed = headroom::worst_case_cells(bytes, cell);
@@ -389,7 +392,7 @@ pub fn headroom_shortage(link: headroom::LinkParams, cell: CellSize, cells: u32)
     Some((what, cure))
 }
 
-/// Cells that nobody can use. Left out, pool 0 has them.
+/// Warns of cells that belong to no pool. If its share were left out, pool 0 would have them.
 fn pools(shares: &PoolTables, percent: [u8; POOLS], unused_cells: u32, report: &mut Diagnostics) {
     if let Some(size) = &shares[0].size_cells {
         if unused_cells > 0 {
@@ -412,32 +415,32 @@ fn pools(shares: &PoolTables, percent: [u8; POOLS], unused_cells: u32, report: &
     report.add(&pool_0.place, what, cure);
 }
 
-/// A port's map.
+/// A map of a port.
 struct Map<'p> {
     port: &'p Port<'p>,
     values: &'p [u8],
-    /// Where the file has it.
+    /// Where the map is in the file.
     place: Option<&'p SettingSpan>,
 }
 
-/// The no-drop priorities of a port.
+/// Returns the no-drop priorities of a port.
 fn no_drop(port: &Port) -> impl Iterator<Item = usize> + use<> {
     members(port.settings.pfc.no_drop)
 }
 
-/// The priorities whose bits are set.
+/// Returns the priorities whose bits are set.
 fn members(bits: u8) -> impl Iterator<Item = usize> {
     (0..PRIORITIES).filter(move |priority| bits & 1 << priority != 0)
 }
 
-/// "priority 3", "priorities 3, 4".
+/// Formats "priority 3", "priorities 3, 4".
 fn priorities(bits: u8) -> String {
     let list: Vec<String> = members(bits).map(|priority| priority.to_string()).collect();
     let noun = if list.len() == 1 { "priority" } else { "priorities" };
     format!("{noun} {}", list.join(", "))
 }
 
-/// "port a", "ports a, b", "12 ports".
+/// Formats "port a", "ports a, b", "12 ports".
 fn names(ports: &[String]) -> String {
     match ports {
         [port] => format!("port {port}"),

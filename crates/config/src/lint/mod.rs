@@ -1,5 +1,5 @@
-//! Warnings about files that are valid but cannot keep the promise of a no-drop priority, with
-//! numbers and a cure.
+//! Warnings about files that are valid but cannot guarantee a no-drop priority, with numbers and a
+//! cure.
 
 pub(crate) mod headroom_duration;
 pub(crate) mod lossless;

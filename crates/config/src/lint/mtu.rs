@@ -1,12 +1,12 @@
-//! Whether what comes in on one port fits the others.
+//! Checks whether the frames received on one port fit the others.
 //!
-//! Rule: ports of one switch have one MTU. A frame that is longer than the interface can send that
-//! it is to leave by is dropped there (`mtu_exceeded`), whatever its priority. So MTUs are
-//! compared, and a warning names those that differ.
+//! Rule: the ports of one switch have one MTU. A frame longer than its egress interface can send is
+//! dropped there (`mtu_exceeded`), whatever its priority. So MTUs are compared, and a warning names
+//! those that differ.
 //!
-//! Headroom is reckoned for frames as long as `mtu` of the port says: one that is begun when XOFF
-//! goes out is sent whole. So an interface with no-drop priorities that carries longer ones is
-//! warned of, too. Source: docs/behavior.md, "MTUs", "Headroom needed".
+//! Headroom is sized for frames as long as the port's `mtu`: a frame that has begun when XOFF is
+//! sent is transmitted whole. So there is a warning about an interface with no-drop priorities that
+//! carries longer frames, too. Source: docs/behavior.md, "MTUs", "Headroom needed".
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,11 @@ use switch::PortSettings;
 use crate::lint::lossless::DEFAULT_MTU_BYTES;
 use crate::tables::ports::{Link, MTU_BYTES};
 
-/// Ethernet header and a tag, which come on top of an interface's MTU.
+/// Ethernet header and a tag, which are added to an interface's MTU.
 const LINK_BYTES: u32 = 14 + 4;
 
-/// What is to be said of ports with these names and MTUs in bytes; nothing if all are the same.
+/// Returns a warning about ports with these names and MTUs in bytes; `None` if all MTUs are the
+/// same.
 pub fn mtu_warning<'a>(ports: impl IntoIterator<Item = (&'a str, u32)>) -> Option<String> {
     let mut by_mtu: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for (port, mtu) in ports {
@@ -36,8 +37,8 @@ pub fn mtu_warning<'a>(ports: impl IntoIterator<Item = (&'a str, u32)>) -> Optio
     ))
 }
 
-/// What is to be said of a no-drop port whose interface has this MTU in bytes; nothing if headroom
-/// is reckoned for its frames.
+/// Returns a warning about a no-drop port whose interface has this MTU in bytes; `None` if headroom
+/// is sized for its frames.
 pub fn headroom_mtu_warning(port: &PortSettings, link: &Link, interface_mtu_bytes: u32) -> Option<String> {
     let reckoned = link.mtu_bytes.unwrap_or(DEFAULT_MTU_BYTES);
     let longest = interface_mtu_bytes.saturating_add(LINK_BYTES).min(*MTU_BYTES.end());

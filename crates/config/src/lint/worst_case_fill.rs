@@ -1,12 +1,12 @@
-//! What may meet on an egress queue, and what the queue may hold.
+//! The worst-case fill of an egress queue, compared with what the queue may hold.
 //!
-//! Rule: of all ports but the queue's own, each no-drop group whose frames may go to the queue may
-//! fill it with its reserved cells, those up to its XOFF threshold, and its headroom, before all
-//! senders have stopped. A limit of the file below that sum drops what ingress has admitted.
-//! A pool holds what its no-drop queues hold beyond what they are guaranteed, and nothing of that
-//! is dropped for want of cells in it: all such groups together, less the least that a queue is
-//! guaranteed, since they may all but wait in one. Source: docs/behavior.md, "What cannot be
-//! lossless".
+//! Rule: of all ports except the queue's own, each no-drop group whose frames may go to the queue
+//! may fill it with its reserved cells, the cells up to its XOFF threshold, and its headroom,
+//! before all senders have stopped. A limit of the file below that sum drops frames that ingress
+//! has admitted. A pool holds what its no-drop queues hold beyond their guaranteed cells, and none
+//! of that may be dropped for lack of cells in the pool. That is the sum of all such groups, less
+//! the smallest guarantee of a queue, since almost all frames may wait in one queue. Source:
+//! docs/behavior.md, "What cannot be lossless".
 
 use switch::SwitchSettings;
 use switch::egress::queue::QueueLimits;
@@ -17,7 +17,7 @@ use crate::read::diagnostics::SettingSpan;
 use crate::tables::buffer::Buffer;
 use crate::tables::ports::Port;
 
-/// For each limit of the file that what meets may exceed the worst such queue.
+/// Returns the worst queue for each limit of the file that the worst-case fill may exceed.
 pub(crate) fn excesses<'p>(ports: &'p [Port], settings: &SwitchSettings) -> Vec<Excess<'p>> {
     let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
     let mut excesses: Vec<Excess> = Vec::new();
@@ -50,7 +50,8 @@ struct WorstCaseFill {
 }
 
 impl WorstCaseFill {
-    /// Of all ports but the queue's own: a frame never leaves by the port that it came in by.
+    /// Counts all ports except the queue's own: a frame never leaves by the port that it came in
+    /// by.
     fn on(egress: usize, queue: usize, limits: &[EgressLimits], settings: &SwitchSettings) -> Self {
         Self::of(groups(limits, settings, |from, to| from != egress && to == queue), settings)
     }
@@ -80,7 +81,7 @@ impl WorstCaseFill {
         self.reserved_cells + self.xoff_cells + self.headroom_cells
     }
 
-    /// How it comes to so many cells.
+    /// Formats how the cells add up.
     fn terms(&self) -> String {
         let Self { reserved_cells, xoff_cells, headroom_cells, .. } = self;
         format!("{reserved_cells} reserved + {xoff_cells} XOFF + {headroom_cells} headroom")
@@ -91,7 +92,8 @@ impl WorstCaseFill {
     }
 }
 
-/// The no-drop groups some of whose frames go where `goes` says, from a port to a queue number.
+/// Returns the no-drop groups some of whose frames go where `goes` says, from a port to a queue
+/// number.
 fn groups(
     limits: &[EgressLimits],
     settings: &SwitchSettings,
@@ -114,7 +116,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// `None`: there is no limit.
+    /// Returns the limit of a queue; `None` if it has none.
     fn of(limits: &QueueLimits, settings: &SwitchSettings) -> Option<Self> {
         let pools = settings.buffer.egress_pools();
         let shared_cells = match limits.maximum? {
@@ -132,7 +134,7 @@ impl Limit {
     }
 }
 
-/// A limit of the file that what meets exceeds, on these ports; the numbers are the worst.
+/// A limit of the file below the worst-case fill on these ports; the numbers are the worst.
 pub(crate) struct Excess<'p> {
     pub(crate) place: &'p SettingSpan,
     pub(crate) ports: Vec<&'p Port<'p>>,
@@ -179,7 +181,7 @@ impl<'p> Excess<'p> {
 /// A pool at egress with fewer cells than ingress can admit of the no-drop queues in it.
 pub(crate) struct PoolExcess<'p> {
     pub(crate) place: &'p SettingSpan,
-    /// Those with such queues.
+    /// The ports with such queues.
     pub(crate) ports: Vec<&'p Port<'p>>,
     pool: usize,
     size_cells: u64,
@@ -187,8 +189,8 @@ pub(crate) struct PoolExcess<'p> {
     meeting: WorstCaseFill,
 }
 
-/// For each pool at egress whether what ingress can admit of its no-drop queues may exceed it. But
-/// for a frame, a queue with a dynamic maximum keeps within its pool by itself.
+/// Returns the egress pools that may be too small for what ingress can admit of their no-drop
+/// queues. Except for one frame, a queue with a dynamic maximum stays within its pool by itself.
 pub(crate) fn pool_excesses<'p>(
     buffer: &'p Buffer,
     ports: &'p [Port],
@@ -216,7 +218,7 @@ impl<'p> PoolExcess<'p> {
         let there = |to: usize, queue: usize| is_in(&limits[to].queues[queue]);
         let goes = |from: usize, queue: usize| (0..ports.len()).any(|to| to != from && there(to, queue));
         let mut meeting = WorstCaseFill::of(groups(limits, settings, goes), settings);
-        // However many groups there are, the shared and the headroom area are all they have.
+        // However many groups there are, they share the shared area and the headroom area.
         let shared: u64 = settings.buffer.ingress_pools().into_iter().map(u64::from).sum();
         meeting.xoff_cells = meeting.xoff_cells.min(shared);
         meeting.headroom_cells = meeting.headroom_cells.min(settings.buffer.headroom_cells.into());

@@ -1,5 +1,4 @@
-//! What is wrong with a file, or not as it should be: every mistake and warning with its place,
-//! what it is, and the cure.
+//! Errors and warnings about a file: each with its position, what is wrong, and the cure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +8,7 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 
 use crate::read::suggest::quoted;
 
-/// Where a setting stands: its full name and its bytes in the file.
+/// The position of a setting: its full name and its bytes in the file.
 #[derive(Debug, Clone)]
 pub struct SettingSpan {
     /// Full name, as `port.server1.speed`; empty for the file.
@@ -18,20 +17,20 @@ pub struct SettingSpan {
     pub span: Range<usize>,
 }
 
-/// Most mistakes of a file that are told, those that come first in it: people correct them and look
-/// again, and a hostile file may have one on each of its lines.
+/// Maximum number of errors of a file that are reported, the first in the file: users correct them
+/// and check again, and a hostile file may have one on each of its lines.
 pub(crate) const MOST: usize = 100;
 
-/// The mistakes, or warnings, that reading a file has come upon so far: of many those that come
-/// first in the file, each once.
+/// The errors, or warnings, found so far while reading a file. Only the first ones in the file are
+/// kept, each once.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
-    /// In the order of the file; at most one more than are told.
+    /// In the order of the file; at most one more than are reported.
     notes: BTreeSet<Note>,
     count: usize,
 }
 
-/// A mistake without its line. A mistake in `[port-defaults]` is noted once for each port.
+/// An error without its line. An error in `[port-defaults]` is noted once for each port.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Note {
     start: usize,
@@ -42,24 +41,24 @@ struct Note {
 }
 
 impl Diagnostics {
-    /// Whether nothing is wrong so far.
+    /// Returns true if no error has been found so far.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How often something was noted so far, the same thing again or not: whether a part of the
-    /// file is right is seen by this number before it is read and after.
+    /// Returns how often something was noted so far, repetitions included. A part of the file is
+    /// valid if this number is the same before it is read and after.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Notes a mistake at `place`: what is wrong, and how to put it right.
+    /// Notes an error at `place`: what is wrong, and how to correct it.
     pub fn add(&mut self, place: &SettingSpan, what: impl Into<String>, cure: impl Into<String>) {
         self.add_lazily(place, || (what.into(), cure.into()));
     }
 
-    /// As [`add`](Self::add), where it takes work to say what is wrong and how to put it right:
-    /// that work is only done for what will be told.
+    /// As [`add`](Self::add), for explanations that are expensive to format: `explain` is only
+    /// called for errors that will be reported.
     pub fn add_lazily(&mut self, place: &SettingSpan, explain: impl FnOnce() -> (String, String)) {
         self.note(place, || {
             let (what, cure) = explain();
@@ -67,8 +66,8 @@ impl Diagnostics {
         });
     }
 
-    /// Notes what the TOML parser said of `text`. It knows no setting and no cure, but for what is
-    /// there twice.
+    /// Notes an error of the TOML parser in `text`. The parser knows no setting, and a cure only
+    /// for a duplicate key.
     pub(crate) fn add_syntax(&mut self, error: &toml::de::Error, text: &str) {
         let place = SettingSpan { setting: String::new(), span: error.span().unwrap_or(0..0) };
         let key = text.get(place.span.clone()).filter(|_| error.message() == "duplicate key");
@@ -96,19 +95,19 @@ impl Diagnostics {
     }
 }
 
-/// Longest line that is drawn, in bytes: it is drawn for each mistake on it.
+/// Longest line that is drawn, in bytes: it is drawn for each error on it.
 const MOST_LINE_BYTES: usize = 1000;
 
-/// One mistake or warning.
+/// One error or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Bytes of the file that are meant.
+    /// The bytes of the file that it concerns.
     pub span: Range<usize>,
-    /// The setting's full name, as `port.server1.speed`; empty where the file is not TOML.
+    /// Full name of the setting, as `port.server1.speed`; empty where the file is not TOML.
     pub setting: String,
     /// What is wrong.
     pub what: String,
@@ -129,8 +128,8 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// The mistakes of a file, or the warnings about one that is right, in the order of the file; of
-/// more than 100 the first, and that there are more. As text one line each:
+/// The errors of a file, or the warnings about a valid one, in the order of the file. If there are
+/// more than 100, the first ones and a note that there are more. As text one line each:
 /// `FILE:LINE:COLUMN: SETTING: what is wrong; the cure`. `miette` draws them with the lines of the
 /// file, as errors or as warnings.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,7 +137,7 @@ pub struct ConfigErrors {
     severity: Severity,
     source: NamedSource<String>,
     list: Vec<ConfigError>,
-    /// The lines of the mistakes are short enough to be drawn.
+    /// True if the lines with errors are short enough to be drawn.
     is_drawn: bool,
 }
 
@@ -147,15 +146,15 @@ impl ConfigErrors {
         Self::of_severity(Severity::Error, file_name, text, report)
     }
 
-    /// Warnings: no reason to refuse the file.
+    /// Returns warnings, which are no reason to refuse the file.
     pub fn warnings(file_name: &str, text: &str, report: Diagnostics) -> Self {
-        // A file that nothing is said of need not be kept.
+        // Without warnings the file's text need not be kept.
         let text = if report.is_empty() { "" } else { text };
         Self::of_severity(Severity::Warning, file_name, text, report)
     }
 
     fn of_severity(severity: Severity, file_name: &str, text: &str, report: Diagnostics) -> Self {
-        // Looked for once, not for each mistake.
+        // Computed once, not for each error.
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines: Vec<usize> = std::iter::once(0).chain(breaks).collect();
         let mut list: Vec<ConfigError> =
@@ -173,14 +172,14 @@ impl ConfigErrors {
         Self { severity, source, list, is_drawn }
     }
 
-    /// Each of them. There is at least one mistake; there may be no warning.
+    /// Returns the list. There is at least one error; there may be no warning.
     pub fn list(&self) -> &[ConfigError] {
         &self.list
     }
 }
 
 impl Note {
-    /// `lines`: where each line of the text begins.
+    /// Converts a note to an error; `lines` has the start of each line of the text.
     fn mistake(self, text: &str, lines: &[usize]) -> ConfigError {
         let mut start = self.start.min(text.len());
         while !text.is_char_boundary(start) {
@@ -198,7 +197,7 @@ impl Note {
     }
 }
 
-/// No warnings, of no file.
+/// No warnings, about no file.
 impl Default for ConfigErrors {
     fn default() -> Self {
         Self::warnings("", "", Diagnostics::default())
@@ -240,8 +239,8 @@ impl Diagnostic for ConfigErrors {
 mod tests {
     use super::*;
 
-    /// Whatever a file has of them, what is told is explained once and no more is, and it is the
-    /// first of the file.
+    /// However many errors a file has, each reported error is explained once, no others are
+    /// explained, and the reported ones are the first of the file.
     #[test]
     fn of_many_mistakes_the_first_are_explained() {
         for backwards in [false, true] {
@@ -261,7 +260,7 @@ mod tests {
             let starts = report.notes.iter().map(|note| note.start);
             let first = usize::from(backwards);
             assert!(starts.eq(first..first + MOST + 1));
-            // Each of the first once more, since the same may be said of it in other words.
+            // Each of the first ones once more, since the same error may be noted in other words.
             assert!(backwards || explained == 2 * (MOST + 1), "{explained} were explained");
         }
     }

@@ -1,8 +1,9 @@
-//! Reading a TOML file with the place of everything in it, so that every mistake can be shown where
-//! it is. The configuration is read by it, and the simulator's scenarios are.
+//! Reads a TOML file with the position of every item, so that each error can be shown where it is.
+//! The configuration and the simulator's scenarios are read by it.
 //!
-//! A reader takes each setting of a [`Section`] by its name, notes in [`Diagnostics`] what is wrong, and
-//! goes on, so that one run finds all mistakes; [`Section::finish`] notes what nobody took.
+//! A reader takes each setting of a [`Section`] by its name, notes errors in [`Diagnostics`], and
+//! continues, so that one run finds all errors; [`Section::finish`] reports the settings that were
+//! not taken.
 
 use toml::de::DeTable;
 
@@ -12,14 +13,14 @@ pub use crate::read::parse::{NAME_CURE, is_name, parse_units, speed};
 pub use crate::read::suggest::{did_you_mean, quoted};
 pub use crate::read::table_reader::{Item, Section, Setting};
 
-/// Bytes of the longest file that is read; a real one has a hundredth of that.
+/// Maximum size of a file in bytes; a real file is about a hundred times smaller.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What `read` makes of a file, of which it gets the outermost table. `file_name` only serves to
-/// name the file in mistakes.
+/// Reads a file by `read`, which gets the outermost table. `file_name` is only used to name the
+/// file in errors.
 ///
 /// # Errors
-/// All mistakes that `read` found. Where the text is not TOML at all, `read` is not called.
+/// All errors that `read` found. If the text is not TOML, `read` is not called.
 pub fn read_file<T>(
     file_name: &str,
     text: &str,
@@ -41,8 +42,8 @@ pub fn read_file<T>(
     if report.is_empty() { Ok(read) } else { Err(ConfigErrors::new(file_name, text, report)) }
 }
 
-/// The mistake of a file with more than [`MAX_FILE_BYTES`], which nobody needs to read; `bytes`:
-/// how many, if that is known.
+/// Returns the error of a file longer than [`MAX_FILE_BYTES`], which need not be read; `bytes` is
+/// its size, if known.
 pub fn too_long(file_name: &str, bytes: Option<u64>) -> ConfigErrors {
     let mut report = Diagnostics::default();
     let most = spell_mib(MAX_FILE_BYTES);
@@ -52,7 +53,7 @@ pub fn too_long(file_name: &str, bytes: Option<u64>) -> ConfigErrors {
     ConfigErrors::new(file_name, "", report)
 }
 
-/// In MiB, rounded up to a tenth.
+/// Formats a size in MiB, rounded up to a tenth.
 fn spell_mib(bytes: u64) -> String {
     let tenths = u128::from(bytes).saturating_mul(10).div_ceil(1 << 20);
     match (tenths / 10, tenths % 10) {

@@ -1,7 +1,7 @@
-//! Reading TOML: tables, values with a spelling of their own, and diagnostics with their place in
-//! the file.
+//! Reading TOML: tables, values with a notation of their own, and diagnostics with their position
+//! in the file.
 //!
-//! No setting is known here.
+//! These modules know no particular setting.
 
 pub(crate) mod diagnostics;
 pub mod document;

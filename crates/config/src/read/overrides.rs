@@ -1,9 +1,9 @@
-//! The one look-up of a port's settings: **its own table wins, then `[port-defaults]`, then what
-//! holds for the whole switch**.
+//! Look-up of a port's settings: **its own table wins, then `[port-defaults]`, then the value for
+//! the whole switch**.
 //!
-//! Both tables have the same settings and are read into the same structs. A setting is looked up
-//! when it is wanted, so that nobody lays tables over one another by hand; what the whole switch
-//! says, or a built-in value, comes as the default.
+//! Both tables have the same settings and are read into the same structs. A setting is looked up on
+//! use, so that tables need not be merged by hand; the value for the whole switch, or a built-in
+//! value, is passed as the default.
 
 use crate::read::table_reader::Setting;
 
@@ -23,22 +23,22 @@ impl<T> Clone for Overrides<'_, T> {
 impl<T> Copy for Overrides<'_, T> {}
 
 impl<'t, T> Overrides<'t, T> {
-    /// A port's table before that of the defaults.
+    /// Returns a port's table with that of the defaults as fallback.
     pub(crate) fn new(own: &'t T, defaults: &'t T) -> Self {
         Self { own, defaults }
     }
 
-    /// A table that has no defaults.
+    /// Returns a table without defaults.
     pub(crate) fn alone(table: &'t T) -> Self {
         Self { own: table, defaults: table }
     }
 
-    /// What `find` finds in the port's own table, or else in the defaults.
+    /// Returns what `find` finds in the port's own table, or else in the defaults.
     pub(crate) fn look_up<V>(self, find: impl Fn(&'t T) -> Option<V>) -> Option<V> {
         find(self.own).or_else(|| find(self.defaults))
     }
 
-    /// A setting, if one of the tables has it.
+    /// Returns a setting, if one of the tables has it.
     pub(crate) fn setting<V: 't>(
         self,
         of: impl Fn(&'t T) -> &'t Option<Setting<V>>,
@@ -46,17 +46,17 @@ impl<'t, T> Overrides<'t, T> {
         self.look_up(|table| of(table).as_ref())
     }
 
-    /// The value of a setting; `default` is what holds for the whole switch.
+    /// Returns the value of a setting; `default` is the value for the whole switch.
     pub(crate) fn value<V: Copy + 't>(self, of: impl Fn(&'t T) -> &'t Option<Setting<V>>, default: V) -> V {
         self.optional(of).unwrap_or(default)
     }
 
-    /// The value of a setting, if one of the tables has it.
+    /// Returns the value of a setting, if one of the tables has it.
     pub(crate) fn optional<V: Copy + 't>(self, of: impl Fn(&'t T) -> &'t Option<Setting<V>>) -> Option<V> {
         self.setting(of).map(|setting| setting.value)
     }
 
-    /// A table inside this one.
+    /// Returns a table inside this one.
     pub(crate) fn part<P>(self, of: impl Fn(&'t T) -> &'t P) -> Overrides<'t, P> {
         Overrides { own: of(self.own), defaults: of(self.defaults) }
     }

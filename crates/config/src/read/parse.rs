@@ -1,4 +1,4 @@
-//! Values with a spelling of their own: speeds and names, and what is called by a name.
+//! Values with a notation of their own: speeds and names, and references by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use crate::read::diagnostics::Diagnostics;
 use crate::read::suggest::{did_you_mean, quoted};
 use crate::read::table_reader::{Item, Section, Setting};
 
-/// The fastest port: what the fastest Ethernet of today carries.
+/// Maximum speed of a port: the fastest Ethernet of today.
 pub(crate) const MAX_SPEED_BPS: u64 = 800_000_000_000;
 
-/// Longest name of an interface: `IFNAMSIZ` of the kernel less the final zero.
+/// Longest name of an interface: `IFNAMSIZ` of the kernel less the terminating zero.
 const INTERFACE_BYTES: usize = 15;
 
 /// Longest name of a switch, a port, a profile or a table.
 const NAME_BYTES: usize = 64;
 
-/// A speed in bit/s: a whole number, or a string as "500M", "2.5G".
+/// Reads a speed in bit/s: a whole number, or a string such as "500M" or "2.5G".
 pub fn speed(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
     const CURE: &str = "write a speed up to \"800G\", as in \"500M\" or \"2.5G\", or a whole number of bit/s";
     let bps = match item.value() {
@@ -39,32 +39,32 @@ fn is_speed(bps: &u64) -> bool {
     (1..=MAX_SPEED_BPS).contains(bps)
 }
 
-/// The speed that a text as "500M" or "2.5G" spells, in bit/s; `None` if it spells none, or one of
-/// no port: those go up to 800G.
+/// Parses a speed such as "500M" or "2.5G", in bit/s; `None` if it is invalid or above the maximum
+/// of a port, 800G.
 pub fn parse_speed(text: &str) -> Option<u64> {
     parse_units(text, &[("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)]).filter(is_speed)
 }
 
-/// The number that a text as "2.5G" spells, where `units` says what "G" and the like stand for;
-/// `None` if it spells none, or no whole one.
+/// Parses a number such as "2.5G" with the multipliers in `units`; `None` if it is invalid or the
+/// result is not whole.
 pub fn parse_units(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     units.iter().find_map(|(name, unit)| multiple(text.strip_suffix(name)?, *unit))
 }
 
-/// `number`, which may have a fraction, times `unit`.
+/// Multiplies `number`, which may have a fraction, by `unit`.
 fn multiple(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let whole = digits(whole)?.checked_mul(unit)?;
     let scale = 10u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let scaled = digits(fraction)?.checked_mul(unit)?;
-    // Less than one, of a bit say, is nobody's intention.
+    // A fraction of one, such as of a bit, is never intended.
     if scaled % scale != 0 {
         return None;
     }
     whole.checked_add(scaled / scale)
 }
 
-/// The spelling of a speed in bit/s, as [`parse_speed`] reads it.
+/// Formats a speed in bit/s as [`parse_speed`] reads it.
 pub fn spell_speed(bps: u64) -> String {
     let (unit, name, places) = match bps {
         1_000_000_000.. => (1_000_000_000, "G", 9),
@@ -75,13 +75,13 @@ pub fn spell_speed(bps: u64) -> String {
     format!("{}{name}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A number of nothing but digits.
+/// Parses a number that consists of digits only.
 pub(crate) fn digits(text: &str) -> Option<u64> {
-    // `parse` alone would take a sign too.
+    // `parse` alone would accept a sign too.
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-/// The name of a network interface.
+/// Reads the name of a network interface.
 pub(crate) fn interface(name: Setting<&str>, report: &mut Diagnostics) -> Option<Setting<String>> {
     let text = name.value;
     if text.len() > INTERFACE_BYTES {
@@ -89,7 +89,7 @@ pub(crate) fn interface(name: Setting<&str>, report: &mut Diagnostics) -> Option
         report.add(&name.place, what, format!("the kernel's names have at most {INTERFACE_BYTES}"));
         return None;
     }
-    // As `dev_valid_name` in the kernel has it.
+    // As `dev_valid_name` of the kernel.
     let legal = !text.is_empty()
         && text != "."
         && text != ".."
@@ -105,18 +105,18 @@ pub(crate) fn interface(name: Setting<&str>, report: &mut Diagnostics) -> Option
     Some(Setting { value: text.to_owned(), place: name.place })
 }
 
-/// Whether a switch, a port, a profile or a table can have this name: it is shown in tables, and a
-/// switch's is part of its socket's path.
+/// Returns true if a switch, a port, a profile or a table can have this name. Names are shown in
+/// tables, and a switch's is part of its socket's path.
 pub fn is_name(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=NAME_BYTES).contains(&text.len()) && text.bytes().all(legal)
 }
 
-/// What to write for a name that [`is_name`] refuses.
+/// Cure for a name that [`is_name`] refuses.
 pub const NAME_CURE: &str = "use up to 64 ASCII letters (a to z, A to Z), digits, '-', '_' and '.'";
 
-/// Takes all tables below `section`, in the order of the file, with their names; those whose name
-/// is none are left out.
+/// Takes all tables below `section`, in the order of the file, with their names; tables with an
+/// invalid name are left out.
 pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> Vec<(String, Section<'d>)> {
     let mut named = Vec::new();
     for (name, section) in section.sections(report) {
@@ -129,8 +129,8 @@ pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> 
     named
 }
 
-/// What `binding` names: one of `known`, each of which is a `what` and written as the example; more
-/// names need not be written.
+/// Returns the item of `known` that `binding` names. Each item is a `what` and written as the
+/// example; `more` lists names that need not be written.
 pub(crate) fn bound<T: Clone>(
     known: &BTreeMap<String, T>,
     binding: &Setting<&str>,
@@ -160,14 +160,14 @@ pub(crate) fn bound<T: Clone>(
     value.cloned()
 }
 
-/// A station: its address, and its VLAN if the file says which.
+/// A station: its address, and its VLAN if the file sets it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Station {
     pub(crate) mac: MacAddr,
     pub(crate) vlan: Option<u16>,
 }
 
-/// A list of MAC addresses of stations, or of tables that say their VLANs, too.
+/// Reads a list of MAC addresses of stations, or of tables that set their VLANs, too.
 pub(crate) fn stations(item: Item, report: &mut Diagnostics) -> Vec<Setting<Station>> {
     const CURE: &str = "write a list of MAC addresses, as in [\"02:00:00:00:00:01\"]";
     let Some(items) = item.list() else {
@@ -209,7 +209,7 @@ fn address(item: &Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<
     }
 }
 
-/// An IPv4 address or a name.
+/// Returns true for an IPv4 address or a host name.
 pub(crate) fn is_host(host: &str) -> bool {
     let numeric = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if numeric {
@@ -219,7 +219,7 @@ pub(crate) fn is_host(host: &str) -> bool {
     }
 }
 
-/// A part of a host's name.
+/// Returns true for a label of a host name.
 fn is_label(label: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=63).contains(&label.len()) && label.bytes().all(legal) && !label.starts_with('-')

@@ -1,4 +1,4 @@
-//! Amounts of buffer, which the file gives in cells or in bytes, and thresholds.
+//! Sizes of buffer parts, which the file gives in cells or in bytes, and thresholds.
 
 use std::ops::RangeInclusive;
 
@@ -7,22 +7,22 @@ use switch::settings::{Alpha, Threshold};
 use crate::read::diagnostics::Diagnostics;
 use crate::read::table_reader::{Section, Setting};
 
-/// Bytes of a cell.
+/// Valid sizes of a cell.
 pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
-/// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would
-/// be 64 GiB.
+/// Maximum cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that
+/// would be 64 GiB.
 pub const MAX_CELLS: u32 = 1 << 24;
 
-/// What becomes of bytes that fill no whole cell.
+/// How bytes that fill no whole cell are rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// They take a cell: what is needed.
+    /// Up, for what is needed.
     Up,
-    /// They are left over: what there is.
+    /// Down, for what is available.
     Down,
 }
 
-/// A setting that is called `cells` when it counts cells, and `bytes` when it counts bytes.
+/// A setting with two names: `cells` when it counts cells, and `bytes` when it counts bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SizeSetting {
     pub(crate) cells: &'static str,
@@ -32,12 +32,12 @@ pub(crate) struct SizeSetting {
 }
 
 impl SizeSetting {
-    /// What a port or a profile needs: from 0, and bytes are rounded up.
+    /// Returns a setting of what a port or a profile needs: from 0, with bytes rounded up.
     pub(crate) const fn needed(cells: &'static str, bytes: &'static str) -> Self {
         Self { cells, bytes, least_cells: 0, rounding: Rounding::Up }
     }
 
-    /// Takes the setting, in cells of `cell_bytes`.
+    /// Reads the setting, in cells of `cell_bytes`.
     pub(crate) fn read(
         self,
         section: &mut Section,
@@ -67,17 +67,17 @@ impl SizeSetting {
                 Rounding::Up => value.div_ceil(cell),
                 Rounding::Down => value / cell,
             };
-            // The range above ends where cells do.
+            // The range above ends at the maximum of cells.
             Some(Setting { value: cells as u32, place })
         })
     }
 }
 
-/// 0 cells would stop everything for good.
+/// With 0 cells nothing would ever pass.
 const STATIC: SizeSetting =
     SizeSetting { cells: "static_cells", bytes: "static_bytes", least_cells: 1, rounding: Rounding::Up };
 
-/// Takes a threshold: a table of one setting, which says how it is meant.
+/// Reads a threshold: a table of one setting, whose name states its kind.
 pub(crate) fn threshold(
     section: &mut Section,
     name: &'static str,
@@ -102,12 +102,12 @@ pub(crate) fn threshold(
     })
 }
 
-/// A threshold of so many cells.
+/// Returns a static threshold of `cells`.
 pub(crate) fn as_static(cells: Setting<u32>) -> Setting<Threshold> {
     Setting { value: Threshold::Static(cells.value), place: cells.place }
 }
 
-/// A threshold that moves with the free cells, by percent.
+/// Returns a dynamic threshold, by percent.
 pub(crate) fn as_dynamic(percent: Setting<u8>) -> Setting<Threshold> {
     Setting { value: Threshold::Dynamic(Alpha::from_percent(percent.value)), place: percent.place }
 }

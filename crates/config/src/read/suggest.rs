@@ -1,12 +1,12 @@
 //! Words in messages: text of the file, quoted on one line, and the known word that was probably
 //! meant.
 
-/// Text from the file in quotes, on one line and not too long.
+/// Quotes text from the file, on one line and shortened.
 pub fn quoted(text: &str) -> String {
     format!("{:?}", shortened(text))
 }
 
-/// The first 60 characters.
+/// Returns the first 60 characters.
 pub(crate) fn shortened(text: &str) -> String {
     const MOST_CHARS: usize = 60;
     match text.char_indices().nth(MOST_CHARS) {
@@ -15,16 +15,16 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// Words in quotes, with `between` between them.
+/// Quotes words, with `between` between them.
 pub(crate) fn quoted_list(words: &[&str], between: &str) -> String {
     words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(between)
 }
 
-/// The known word that was probably meant: one that differs in few letters for its length, or one
-/// or two that begin with what is there (as when the unit was left out). `None` when none or
-/// several would do.
+/// Returns the known word that was probably meant: one that differs in few letters for its length,
+/// or one or two that begin with `word` (as when the unit was left out). `None` if no word or
+/// several words match.
 pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
-    // Comparing takes length × length steps, so a monster is not compared at all.
+    // The comparison takes length × length steps, so a very long word is not compared.
     if word.len() > 64 {
         return None;
     }

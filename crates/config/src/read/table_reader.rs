@@ -1,6 +1,6 @@
-//! Reading a TOML table setting by setting, with the place of everything read. What is of the wrong
-//! type, out of range or unknown is noted as a mistake, and the reader goes on, so that one run
-//! finds all mistakes.
+//! Reads a TOML table setting by setting, with the position of every value. A value of the wrong
+//! type, a value out of range and an unknown setting are noted as errors, and the reader continues,
+//! so that one run finds all errors.
 
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
@@ -12,16 +12,16 @@ use toml::de::{DeTable, DeValue};
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::suggest::{did_you_mean, quoted, quoted_list, shortened};
 
-/// A value of the file and its place.
+/// A value of the file and its position.
 #[derive(Debug, Clone)]
 pub struct Setting<T> {
-    /// What the file says.
+    /// What the file has for the setting.
     pub value: T,
-    /// Where it says so.
+    /// Position of the setting.
     pub place: SettingSpan,
 }
 
-/// The value of a setting, or `default` where the file does not have it.
+/// Returns the value of a setting, or `default` where the file does not have it.
 pub(crate) fn value_or<T: Copy>(setting: &Option<Setting<T>>, default: T) -> T {
     setting.as_ref().map_or(default, |setting| setting.value)
 }
@@ -29,16 +29,16 @@ pub(crate) fn value_or<T: Copy>(setting: &Option<Setting<T>>, default: T) -> T {
 /// A value of the file that has not been read yet.
 pub struct Item<'d> {
     value: &'d DeValue<'d>,
-    /// Where it stands.
+    /// Position of the value.
     pub place: SettingSpan,
 }
 
-/// A table whose settings are read by name; [`Section::finish`] then complains about the others.
+/// A table whose settings are read by name; [`Section::finish`] then reports the remaining ones.
 pub struct Section<'d> {
-    /// Where the table begins.
+    /// Start of the table.
     pub place: SettingSpan,
     entries: Vec<Entry<'d>>,
-    /// The names under which a setting was looked for.
+    /// The names of settings that were looked up.
     known: Vec<&'static str>,
 }
 
@@ -50,42 +50,44 @@ struct Entry<'d> {
 }
 
 impl<'d> Section<'d> {
-    /// The table at `place`, whose `setting` is the table's full name, or empty for the whole file.
+    /// Returns the table at `place`, whose `setting` is the table's full name, or empty for the
+    /// whole file.
     pub(crate) fn new(table: &'d DeTable<'d>, place: SettingSpan) -> Self {
         let mut entries: Vec<Entry> = table
             .iter()
             .map(|(key, value)| Entry { name: key.get_ref(), name_span: key.span(), value, taken: false })
             .collect();
-        // The parser sorts by name; the order of the file gives the ports their numbers.
+        // The parser sorts by name, but the order in the file gives the ports their numbers.
         entries.sort_by_key(|entry| entry.name_span.start);
         Self { place, entries, known: Vec::new() }
     }
 
     fn full_name(&self, name: &str) -> String {
-        // A name that TOML wants in quotes is shown in quotes: it may hold anything, line breaks too.
+        // A name that needs quotes in TOML is shown in quotes: it may contain anything, even line
+        // breaks.
         let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         let plain = name.len() <= 64 && !name.is_empty() && name.bytes().all(bare);
         let name = if plain { name.to_owned() } else { quoted(name) };
         if self.place.setting.is_empty() { name } else { format!("{}.{name}", self.place.setting) }
     }
 
-    /// The place of a setting's name, if the setting is there.
+    /// Returns the position of a setting's name, if the setting is present.
     pub fn place_of(&self, name: &str) -> Option<SettingSpan> {
         let entry = self.entries.iter().find(|entry| entry.name == name)?;
         Some(SettingSpan { setting: self.full_name(name), span: entry.name_span.clone() })
     }
 
-    /// Whether a setting is there, whatever its value.
+    /// Returns true if a setting is present, whatever its value.
     pub fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.name == name)
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if the table is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Takes a setting as it is.
+    /// Takes a setting without reading its value.
     pub fn item(&mut self, name: &'static str) -> Option<Item<'d>> {
         self.known.push(name);
         let setting = self.full_name(name);
@@ -130,7 +132,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// Takes one of a few words; those in `later` are known but do not work yet.
+    /// Takes one of a few words; words in `later` are known but do not work yet.
     pub fn choice<T: Copy>(
         &mut self,
         name: &'static str,
@@ -186,7 +188,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// Takes a list of tables; `cure` says what to write instead of anything else.
+    /// Takes a list of tables; `cure` says what to write instead of any other value.
     pub fn list_of_sections(
         &mut self,
         name: &'static str,
@@ -205,8 +207,8 @@ impl<'d> Section<'d> {
         item.section(place, &cure, report)
     }
 
-    /// Takes all settings whatever they are called, in the order of the file: name, the name's
-    /// place, value.
+    /// Takes all settings, whatever their names, in the order of the file: name, position of the
+    /// name, value.
     pub(crate) fn entries(&mut self) -> Vec<(&'d str, SettingSpan, Item<'d>)> {
         self.entries.iter_mut().for_each(|entry| entry.taken = true);
         let placed = |entry: &Entry<'d>| {
@@ -241,7 +243,7 @@ impl<'d> Section<'d> {
         let Some(mut table) = self.section(name, report) else { return Vec::new() };
         let mut numbered = Vec::new();
         for (text, section) in table.sections(report) {
-            // Spelt as we would, so that no number is there twice.
+            // Only the canonical notation is accepted, so that no number occurs twice.
             match (0..=last).find(|number| number.to_string() == text) {
                 Some(number) => numbered.push((number, section)),
                 None => report.add(
@@ -254,7 +256,7 @@ impl<'d> Section<'d> {
         numbered
     }
 
-    /// Complains where several of `names` are there, of which each says the same in its own way.
+    /// Reports an error if several of `names` are present, which are alternatives of one setting.
     pub fn at_most_one(&self, names: &[&str], report: &mut Diagnostics) {
         let there: Vec<&str> = names.iter().copied().filter(|name| self.has(name)).collect();
         if let [first @ .., last] = &there[..]
@@ -276,8 +278,7 @@ impl<'d> Section<'d> {
         self.entries.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.taken = true);
     }
 
-    /// Complains about settings that nobody has taken. Those in `later` are known but do not work
-    /// yet.
+    /// Reports the settings that were not taken. Settings in `later` are known but do not work yet.
     pub fn finish(self, later: &[&str], report: &mut Diagnostics) {
         for entry in self.entries.iter().filter(|entry| !entry.taken) {
             let place = SettingSpan { setting: self.full_name(entry.name), span: entry.name_span.clone() };
@@ -301,12 +302,12 @@ impl<'d> Item<'d> {
         None
     }
 
-    /// The value, whose meaning the caller finds out.
+    /// Returns the raw value for the caller to interpret.
     pub fn value(&self) -> &'d DeValue<'d> {
         self.value
     }
 
-    /// The elements, if it is a list. They have its name.
+    /// Returns the elements, if it is a list. They have its name.
     pub fn list(&self) -> Option<Vec<Item<'d>>> {
         let DeValue::Array(list) = self.value else { return None };
         let item = |element: &'d Spanned<DeValue<'d>>| {
@@ -316,7 +317,7 @@ impl<'d> Item<'d> {
         Some(list.iter().map(item).collect())
     }
 
-    /// The elements as tables; `cure` says what to write instead of anything else.
+    /// Returns the elements as tables; `cure` says what to write instead of any other value.
     pub(crate) fn sections(self, cure: &str, report: &mut Diagnostics) -> Option<Setting<Vec<Section<'d>>>> {
         let Some(elements) = self.list() else { return self.wrong(cure, report) };
         let mut sections = Vec::new();
@@ -327,7 +328,7 @@ impl<'d> Item<'d> {
         Some(Setting { value: sections, place: self.place })
     }
 
-    /// The value as a whole number.
+    /// Returns the value as a whole number.
     pub fn number<T>(self, range: RangeInclusive<T>, report: &mut Diagnostics) -> Option<Setting<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
@@ -344,7 +345,7 @@ impl<'d> Item<'d> {
         }
     }
 
-    /// The value as a list of whole numbers.
+    /// Returns the value as a list of whole numbers.
     pub fn numbers<T>(self, range: RangeInclusive<T>, report: &mut Diagnostics) -> Option<Setting<Vec<T>>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
@@ -359,7 +360,7 @@ impl<'d> Item<'d> {
         Some(Setting { value, place: self.place })
     }
 
-    /// The value as a table that is to be shown at `name_place`.
+    /// Returns the value as a table that is shown at `name_place`.
     pub fn section(
         self,
         name_place: SettingSpan,
@@ -373,7 +374,7 @@ impl<'d> Item<'d> {
     }
 }
 
-/// What stands in the file, in words.
+/// Describes a value of the file in words.
 pub(crate) fn describe(value: &DeValue) -> String {
     match value {
         DeValue::String(text) => format!("the string {}", quoted(text)),

@@ -1,8 +1,8 @@
-//! `[alarm]`, and `alarm` of a port: thresholds of buffer use, and of what there are events.
+//! `[alarm]`, and `alarm` of a port: thresholds of buffer use, and which alarms are enabled.
 //!
 //! Rule: a threshold is looked up in the port's own table, then in `[port-defaults]`, then under
-//! its queue or priority in `[alarm]`, then in the percentage of its kind; 100 % if nowhere. A kind
-//! is off unless it is enabled. Source: docs/behavior.md, "Alarms".
+//! its queue or priority in `[alarm]`, then in the percentage of its kind; 100 % if none is set. A
+//! kind is off unless it is enabled. Source: docs/behavior.md, "Alarms".
 
 use std::ops::RangeInclusive;
 
@@ -13,22 +13,22 @@ use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Section, Setting};
 
 const PERCENT: RangeInclusive<u8> = 1..=100;
-/// Seconds between two alarms of one place.
+/// Seconds between two alarms of one queue, group or pool.
 const INTERVAL_S: RangeInclusive<u64> = 1..=3600;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A threshold for each priority or queue, where there is one.
+/// Optional thresholds by priority or queue.
 type Percents = [Option<Setting<u8>>; PRIORITIES];
 
-/// `[alarm]`.
+/// The `[alarm]` table of the file.
 #[derive(Debug, Default)]
 pub(crate) struct AlarmTable {
-    /// `usage_percent`: violations are counted above it, alarms or not.
+    /// `usage_percent`: violations are counted above it, whether alarms are enabled or not.
     pub(crate) usage_percent: Option<Setting<u8>>,
     pub(crate) settings: AlarmSettings,
-    /// By kind: the file says whether there are alarms.
+    /// By kind: true if the file enables or disables the alarms explicitly.
     says_so: [bool; 4],
-    /// By kind: the percentage of all places, and of each.
+    /// By kind: the common percentage, and one by queue or priority.
     ingress: KindTable,
     egress: KindTable,
     headroom: KindTable,
@@ -46,7 +46,7 @@ impl KindTable {
     }
 }
 
-/// `alarm` of a port.
+/// Alarm thresholds in the table of a port, or of the defaults.
 #[derive(Debug, Default)]
 pub(crate) struct PortAlarmTable {
     pub(crate) ingress: Percents,
@@ -96,7 +96,7 @@ impl AlarmTable {
         }
     }
 
-    /// The thresholds of a port whose tables are `port`.
+    /// Returns the thresholds of a port whose tables are `port`.
     pub(crate) fn of_port(&self, port: Overrides<'_, PortAlarmTable>) -> PortAlarmSettings {
         let percents = |of_kind: &KindTable, own: fn(&PortAlarmTable) -> &Percents| {
             std::array::from_fn(|n| {
@@ -111,19 +111,19 @@ impl AlarmTable {
         }
     }
 
-    /// There are alarms of use.
+    /// Returns true if usage alarms are enabled.
     pub(crate) fn is_on(&self) -> bool {
         let kinds = [AlarmKind::Ingress, AlarmKind::Egress, AlarmKind::Headroom];
         kinds.iter().any(|&kind| self.settings.interval_ns(kind).is_some())
     }
 
-    /// There are alarms of drops.
+    /// Returns true if drop alarms are enabled.
     pub(crate) fn tells_of_drops(&self) -> bool {
         self.settings.interval_ns(AlarmKind::Drop).is_some()
     }
 
-    /// Notes thresholds that nothing comes of, since alarms of their kind are off and the file does
-    /// not say that they shall be. Crossings of headroom are counted all the same.
+    /// Warns of thresholds without effect, since alarms of their kind are off and the file does not
+    /// disable them explicitly. Crossings of headroom thresholds are counted even with alarms off.
     pub(crate) fn warn_of_idle<'t>(
         &'t self,
         ports: impl Iterator<Item = &'t PortAlarmTable>,
@@ -179,7 +179,7 @@ const KINDS: [(AlarmKind, &str); 4] = [
     (AlarmKind::Drop, "drop"),
 ];
 
-/// `NAME.N.percent` for each N.
+/// Reads `NAME.N.percent` for each N.
 fn percents(section: &mut Section, name: &'static str, report: &mut Diagnostics) -> Percents {
     let mut percents = Percents::default();
     for (number, mut each) in section.numbered(name, PRIORITIES - 1, report) {

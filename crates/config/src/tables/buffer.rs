@@ -1,8 +1,9 @@
-//! `[buffer]`: the areas of the memory, its service pools, and the profiles that ports bind to
+//! `[buffer]`: the areas of the buffer, its service pools, and the profiles that ports bind to
 //! priorities and queues.
 //!
-//! A profile is read into what a port's own thresholds are read into, all of it: what the profile
-//! leaves out is 0. Where a port binds it, it takes the place of whatever the defaults say.
+//! A profile is read into the same struct as a port's own thresholds, and sets all of them: what
+//! the profile leaves out is 0. Where a port binds a profile, it replaces the thresholds of the
+//! defaults.
 //! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "Inspur white paper" (5.5, 5.6
 //! and 6: profiles, and `qos buffer-pool ingress`: buffer-size is the `size_bytes` of the pool at
 //! ingress, pause-threshold its `pause_threshold_bytes`) and "H3C reference" (Managing data
@@ -48,26 +49,26 @@ const PAUSE: SizeSetting = SizeSetting {
 /// `buffer.ingress.pool.N` and `buffer.egress.pool.N`.
 #[derive(Debug, Default)]
 pub(crate) struct PoolTable {
-    /// Its share of the shared area in percent …
+    /// Share of the shared area in percent. Excludes `size_cells`.
     pub(crate) share: Option<Setting<u8>>,
-    /// … or a size of its own.
+    /// Size in cells. Excludes `share`.
     pub(crate) size_cells: Option<Setting<u32>>,
-    /// At ingress: use from which on its no-drop groups are paused.
+    /// At ingress: use at which the no-drop groups of the pool are paused.
     pub(crate) pause_cells: Option<Setting<u32>>,
 }
 
 impl PoolTable {
-    /// Where the file says how large it is.
+    /// Returns where the file sets its size.
     pub(crate) fn place(&self) -> Option<&SettingSpan> {
         let share = self.share.as_ref().map(|share| &share.place);
         share.or(self.size_cells.as_ref().map(|size| &size.place))
     }
 }
 
-/// Each service pool of a direction.
+/// The service pools of a direction.
 pub(crate) type PoolTables = [PoolTable; POOLS];
 
-/// What the file says of the buffer, and what comes of it.
+/// Buffer settings as written in the file, and the settings that result.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     pub(crate) total_cells: Option<Setting<u32>>,
@@ -84,7 +85,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Reads `[buffer]`. Where the file has no fixed area, it is still the default's.
+    /// Reads `[buffer]`. If the file sets no fixed area, it has its default size here.
     pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> Self {
         let mut buffer = Self::default();
         buffer.reserved_cells = preset::reserved_cells(buffer.settings.cell_bytes);
@@ -106,7 +107,7 @@ impl Buffer {
         buffer
     }
 
-    /// The preset's numbers, which those of the file then take the place of.
+    /// Applies the preset's numbers, which those of the file then override.
     fn read_preset(&mut self, section: &mut Section, report: &mut Diagnostics) {
         let names = PRESETS.map(|preset| (preset.name, preset));
         self.preset = section.choice("preset", &names, &[], report).map(|preset| preset.value);
@@ -157,7 +158,7 @@ impl Buffer {
         egress.finish(&[], report);
     }
 
-    /// The profile of a priority that a port binds: the file's, or one that need not be written.
+    /// Returns the priority profile that a port binds: one of the file, or a built-in one.
     pub(crate) fn ingress_profile(
         &self,
         binding: &Setting<&str>,
@@ -174,7 +175,7 @@ impl Buffer {
         }
     }
 
-    /// The profile of a queue that a port binds.
+    /// Returns the queue profile that a port binds.
     pub(crate) fn egress_profile(
         &self,
         binding: &Setting<&str>,
@@ -191,8 +192,8 @@ impl Buffer {
         }
     }
 
-    /// How to get at least `cells` for an area: by its setting, or else by that called
-    /// `buffer.{cells_name}`.
+    /// Returns how to get at least `cells` for an area: by its setting, or by the one called
+    /// `buffer.{cells_name}` if the file has none.
     pub(crate) fn raise(&self, area: Option<&Setting<u32>>, cells_name: &str, cells: u64) -> String {
         match area {
             Some(area) if area.place.setting.ends_with("_bytes") => {
@@ -238,7 +239,7 @@ fn sizes(pools: &PoolTables) -> [Option<u32>; POOLS] {
     pools.each_ref().map(|pool| pool.size_cells.as_ref().map(|cells| cells.value))
 }
 
-/// The share of each pool; pool 0 has what the others leave unless the file says otherwise.
+/// Returns the share of each pool; pool 0 has what the others leave unless the file sets it.
 fn percentages(pools: &PoolTables, report: &mut Diagnostics) -> [u8; POOLS] {
     let shares: Vec<&Setting<u8>> = pools.iter().filter_map(|pool| pool.share.as_ref()).collect();
     let sum: u32 = shares.iter().map(|percent| u32::from(percent.value)).sum();
@@ -257,7 +258,7 @@ fn percentages(pools: &PoolTables, report: &mut Diagnostics) -> [u8; POOLS] {
     percent
 }
 
-/// The place of the share, or the size, that comes last in the file.
+/// Returns where the share, or the size, is that comes last in the file.
 pub(crate) fn last_share(pools: &PoolTables) -> Option<&SettingSpan> {
     pools.iter().filter_map(PoolTable::place).max_by_key(|place| place.span.start)
 }
@@ -274,7 +275,8 @@ fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Diag
     };
     let mut group = GroupTable {
         reserved_cells: read(RESERVED),
-        // Room for what still arrives after XOFF: the Inspur switch sends XOFF when less than that is left.
+        // Room for frames that still arrive after XOFF: the Inspur switch sends XOFF when less than
+        // that is left.
         headroom_cells: read(XOFF),
         resume_cells: read(XON),
         xon_offset_cells: read(XON_OFFSET),

@@ -1,5 +1,5 @@
-//! Profiles that a file can bind without writing them: those that an Inspur switch has from the
-//! start. One of the same name that the file defines takes its place.
+//! Built-in profiles, which a file can bind without defining them: the default profiles of an
+//! Inspur switch. A profile of the same name in the file replaces the built-in one.
 //! Source: docs/references.md, "Inspur white paper" (6: `show qos queue-profile`, `show qos
 //! buffer-profile`).
 
@@ -9,14 +9,14 @@ use crate::read::diagnostics::SettingSpan;
 use crate::read::table_reader::Setting;
 use crate::tables::port::thresholds::{GroupTable, QueueTable};
 
-/// Names of profiles of priorities.
+/// Names of the profiles of priorities.
 pub(crate) const INGRESS: [&str; 2] = ["ingress_lossless_profile", "ingress_lossy_profile"];
-/// Names of profiles of queues.
+/// Names of the profiles of queues.
 pub(crate) const EGRESS: [&str; 2] = ["egress_lossless_profile", "egress_lossy_profile"];
-/// The queue profile.
+/// Name of the queue profile.
 pub(crate) const QUEUE: &str = "AZURE_LOSSLESS";
 
-/// The profile of a priority that is called so, as if `place` said it.
+/// Returns the priority profile of this name, as if it were written at `place`.
 pub(crate) fn ingress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Option<GroupTable> {
     let (bytes, xoff) = match name {
         "ingress_lossless_profile" => {
@@ -36,7 +36,7 @@ pub(crate) fn ingress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Optio
     })
 }
 
-/// The profile of a queue that is called so, as if `place` said it.
+/// Returns the queue profile of this name, as if it were written at `place`.
 pub(crate) fn egress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Option<QueueTable> {
     let shared = match name {
         "egress_lossless_profile" => Threshold::Static(cells(32_058_368, cell_bytes)),
@@ -50,7 +50,7 @@ pub(crate) fn egress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Option
     })
 }
 
-/// [`QUEUE`]: ECN for all colors alike.
+/// Returns [`QUEUE`]: the same ECN settings for all colors.
 pub(crate) fn azure_lossless(cell_bytes: u32) -> WredSettings {
     let curve = WredProfile {
         low_cells: cells(104_000, cell_bytes),
@@ -60,7 +60,7 @@ pub(crate) fn azure_lossless(cell_bytes: u32) -> WredSettings {
     WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() }
 }
 
-/// What is needed is rounded up.
+/// Converts bytes to cells, rounded up.
 fn cells(bytes: u32, cell_bytes: u32) -> u32 {
     bytes.div_ceil(cell_bytes)
 }

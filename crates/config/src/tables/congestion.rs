@@ -1,12 +1,12 @@
-//! What queues do when they grow: WRED tables and queue profiles, which ports bind. Both are the
+//! Congestion management of queues: WRED tables and queue profiles, which ports bind. Both are the
 //! same mechanism ([`switch::egress::wred`]), so a queue has one of them.
 //!
-//! A WRED table says all eight queues of a port: each has the defaults until the table says
-//! otherwise. So a port that binds one leaves nothing of the defaults' table. A profile is bound
-//! queue by queue, and each queue is a setting of its own. What the port itself binds wins; for a
-//! queue that its table does not write, a profile of the defaults does. Source: docs/behavior.md,
-//! "WRED and ECN"; docs/references.md, "H3C reference" (ECN: tables, and their defaults) and
-//! "Inspur white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
+//! A WRED table configures all eight queues of a port: a queue that it does not write has the
+//! default values. So a table bound by a port replaces the defaults' table completely. A profile is
+//! bound queue by queue, and each queue is a separate setting. A binding of the port itself wins;
+//! for a queue that its table does not write, a profile of the defaults applies. Source:
+//! docs/behavior.md, "WRED and ECN"; docs/references.md, "H3C reference" (ECN: tables, and their
+//! defaults) and "Inspur white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -22,28 +22,28 @@ use crate::read::suggest::quoted;
 use crate::read::table_reader::{Section, Setting, value_or};
 use crate::tables::builtin_profiles;
 
-/// Most WRED tables, and most queue profiles; the Inspur switch has 128.
+/// Maximum number of WRED tables, and of queue profiles; the Inspur switch has 128.
 const MAX_NAMED: usize = 1024;
-/// The range of the exponent.
+/// Valid weighting exponents.
 const EXPONENT: RangeInclusive<u8> = 0..=15;
 
-/// How the limits of a drop level are called, and what they are by default.
+/// Names and default values of the limits of a drop level.
 struct Levels {
     low: SizeSetting,
     high: SizeSetting,
     default: WredProfile,
 }
 
-/// The WRED of each queue that a table writes; the others have the defaults.
+/// WRED of each queue that a table writes; the others have the default values.
 type WredTable = [Option<Setting<WredSettings>>; PRIORITIES];
 
-/// The WRED of a queue.
+/// WRED settings of a queue and where they are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueWred<'t> {
     pub(crate) settings: WredSettings,
-    /// What says it.
+    /// The setting that configures it.
     pub(crate) place: &'t SettingSpan,
-    /// The file writes this queue; else it has the defaults, being in a table.
+    /// True if the file writes this queue; false if it has the default values of a table.
     pub(crate) is_written: bool,
 }
 
@@ -76,7 +76,7 @@ impl Congestion {
     }
 }
 
-/// Complains where there are too many of `what`, and leaves those out.
+/// Reports an error if there are more than the maximum of `what`, and leaves out the rest.
 fn at_most<'d>(
     mut named: Vec<(String, Section<'d>)>,
     what: &str,
@@ -112,7 +112,7 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
     );
     let drop_not_ect = section.boolean("drop_not_ect", report);
     let marks = value_or(&ecn, default.ecn);
-    // An `ecn` that could not be read is no reason to complain of what needs it.
+    // If `ecn` could not be read, settings that depend on it are not reported.
     if !marks && (ecn.is_some() || !section.has("ecn")) {
         let drops = drop_not_ect.as_ref().filter(|drops| drops.value);
         for place in [mark.as_ref().map(|it| &it.place), drops.map(|it| &it.place)].into_iter().flatten() {
@@ -136,8 +136,8 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
     Setting { value: settings, place }
 }
 
-/// Reads `queue-profile.NAME`. The lines of a profile without action are checked all the same: it
-/// may be switched off for a while.
+/// Reads `queue-profile.NAME`. The settings of a profile without action are checked too, since the
+/// action may be disabled only temporarily.
 fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Option<WredSettings> {
     const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
     /// The whole buffer of docs/references.md, "Inspur white paper" (5.2).
@@ -203,7 +203,7 @@ fn read_curve(
     curve
 }
 
-/// What a port binds, or the defaults bind: `wred` and `queue_profile`.
+/// The bindings of a port, or of the defaults: `wred` and `queue_profile`.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct CongestionBinding {
     /// `wred`.
@@ -254,9 +254,9 @@ impl CongestionBinding {
 }
 
 impl<'t> Overrides<'t, CongestionBinding> {
-    /// The WRED of a queue.
+    /// Returns the WRED of a queue.
     pub(crate) fn of_queue(self, q: usize) -> Option<QueueWred<'t>> {
-        // Of two tables one counts: a port that binds one leaves nothing of the defaults'.
+        // Only one table applies: a port that binds one replaces that of the defaults.
         let counts = self.setting(|binding| &binding.table);
         let written = self.look_up(|binding| match &binding.profiles[q] {
             Some(profile) => Some((profile.value, &profile.place)),
@@ -275,7 +275,7 @@ impl<'t> Overrides<'t, CongestionBinding> {
         }
     }
 
-    /// Puts the WRED of queues into `queues`.
+    /// Sets the WRED of the queues in `queues`.
     pub(crate) fn fill(self, queues: &mut [QueueSettings; PRIORITIES]) {
         for (q, queue) in queues.iter_mut().enumerate() {
             queue.wred = self.of_queue(q).map(|wred| wred.settings);

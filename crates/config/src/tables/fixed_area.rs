@@ -1,12 +1,12 @@
-//! What of the fixed area is a lossy group's own, where the file does not say.
+//! Default reservation of lossy groups in the fixed area.
 //!
 //! Rule: the fixed area is divided evenly among the ports, and a port's part among its eight
-//! groups. A lossy group reserves its eighth, so that nobody else can take it, as its queue has its
-//! guaranteed cells at egress; less if the groups whose reservation the file says, and the
-//! protected ones (by PFC or PAUSE), leave less of the area for each. A profile says all, also
-//! where it says 0. Source: docs/behavior.md, "Priority groups"; docs/references.md, "H3C
-//! reference" (Fixed area and shared area: nobody can preempt a queue's share) and "H3C white
-//! paper" (a minimum for each queue of each port).
+//! groups. A lossy group reserves its eighth, so that no other group can take it, as its queue has
+//! its guaranteed cells at egress. It reserves less if the groups with a reservation in the file,
+//! and the protected ones (by PFC or PAUSE), leave less of the area for each. A profile sets every
+//! threshold, also where it sets 0. Source: docs/behavior.md, "Priority groups";
+//! docs/references.md, "H3C reference" (Fixed area and shared area: nobody can preempt a queue's
+//! share) and "H3C white paper" (a minimum for each queue of each port).
 
 use switch::settings::PRIORITIES;
 
@@ -19,8 +19,8 @@ pub(crate) struct Share {
     pub(crate) cells: u32,
 }
 
-/// What each lossy group of which the file says no reservation gets of a fixed area of so many
-/// cells.
+/// Returns the reservation of each lossy group that has none in the file, in a fixed area of
+/// `fixed_cells`.
 pub(crate) fn shares(ports: &[Port], fixed_cells: u32) -> Vec<Share> {
     let mut shares = Vec::new();
     let mut reserved_cells = 0;
@@ -39,7 +39,7 @@ pub(crate) fn shares(ports: &[Port], fixed_cells: u32) -> Vec<Share> {
     let left = u64::from(fixed_cells).saturating_sub(reserved_cells);
     let evenly = u64::from(fixed_cells) / (ports.len() * PRIORITIES).max(1) as u64;
     let cells = evenly.min(left / (shares.len() as u64).max(1));
-    // No more than the fixed area.
+    // At most the fixed area.
     shares.iter_mut().for_each(|share| share.cells = cells as u32);
     shares
 }

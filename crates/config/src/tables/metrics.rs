@@ -1,8 +1,9 @@
-//! `[metrics]`: what a running switch counts, for Prometheus and whoever else reads OpenMetrics,
+//! `[metrics]`: the counters of a running switch, for Prometheus and other readers of OpenMetrics,
 //! and the live page for browsers.
 //!
-//! Rule: nothing is served unless asked for, and then on the loopback address unless told
-//! otherwise: whoever reaches the address reads it, without a password. Source: docs/metrics.md.
+//! Rule: nothing is served unless enabled, and then on the loopback address by default. Every
+//! client that reaches the address can read the metrics, without a password. Source:
+//! docs/metrics.md.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,19 +11,20 @@ use crate::read::diagnostics::Diagnostics;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Section, Setting};
 
-/// Where metrics are served if nothing is said: the port that exporters of OpenTelemetry use, too.
+/// Default address: the port is the one that exporters of OpenTelemetry use, too.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 
-/// Metrics that are served.
+/// Settings of the metrics server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metrics {
     /// Address and TCP port.
     pub listen: SocketAddr,
-    /// The live page is served there, too.
+    /// True if the live page is served there, too.
     pub page: bool,
 }
 
-/// Reads `[metrics]`; `None`: none are served. What is open to the network is noted in `open`.
+/// Reads `[metrics]`; returns `None` if metrics are off. An address open to the network is noted in
+/// `open`.
 pub(crate) fn read(
     file: &mut Section,
     open: &mut Option<Setting<SocketAddr>>,
@@ -66,7 +68,7 @@ pub(crate) fn read(
     Some(metrics)
 }
 
-/// Warns of an address that others may reach.
+/// Warns of an address that other hosts may reach.
 pub(crate) fn warn_of_open(open: Option<Setting<SocketAddr>>, warnings: &mut Diagnostics) {
     if let Some(Setting { value, place }) = open {
         let what =

@@ -1,6 +1,6 @@
 //! The tables of the configuration file, one file each: their settings, ranges and defaults.
 //!
-//! What settings must be together is in `validate`, what they should be in `lint`.
+//! Checks that span several settings are in `validate`, recommendations in `lint`.
 
 pub(crate) mod alarm;
 pub(crate) mod buffer;

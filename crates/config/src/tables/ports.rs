@@ -1,7 +1,7 @@
-//! `[port-defaults]` and `[port.NAME]`: the tables of the file, and the settings that come of them.
+//! `[port-defaults]` and `[port.NAME]`: the tables of the file, and the port settings that result.
 //!
-//! Both have the same settings and are read the same way, into a [`PortTable`]. A [`Port`] looks
-//! each setting up in its own table, then in the defaults ([`Overrides`]).
+//! Both have the same settings and are read the same way, into a [`PortTable`]. A [`Port`] looks up
+//! each setting in its own table, then in the defaults ([`Overrides`]).
 
 use std::ops::RangeInclusive;
 
@@ -23,20 +23,20 @@ use crate::tables::port::thresholds::{GroupTable, QueueTable};
 use crate::tables::port::vlan::VlanTable;
 use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
 
-/// Numbers of cores.
+/// Valid numbers of cores.
 pub(crate) const CORES: RangeInclusive<usize> = 0..=1023;
-/// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send
-/// none.
+/// Bytes that may be in flight in the kernel: at least a full frame with its tag, or the port could
+/// send none.
 const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
-/// Metres of a cable: optics for more do not go with PFC.
+/// Length of a cable in meters: optics for more are not used with PFC.
 pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
 /// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
 pub const MTU_BYTES: RangeInclusive<u32> = 64..=LONGEST_RECEIVED_BYTES as u32;
 
-/// What a port's cable is said to be.
+/// Properties of a port's cable, as configured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Its length in metres.
+    /// Length in meters.
     pub cable_m: Option<u32>,
     /// The longest frame on it in bytes, without FCS.
     pub mtu_bytes: Option<u32>,
@@ -44,13 +44,13 @@ pub struct Link {
 
 /// A port of the file.
 pub(crate) struct Port<'f> {
-    /// Where its table begins.
+    /// Start of its table.
     pub(crate) place: SettingSpan,
     /// Its own table.
     pub(crate) own: PortTable,
     /// `[port-defaults]`.
     pub(crate) defaults: &'f PortTable,
-    /// What comes of both.
+    /// The settings that result from both.
     pub(crate) settings: PortSettings,
 }
 
@@ -79,11 +79,11 @@ pub(crate) struct PortTable {
     pub(crate) schedule: ScheduleTable,
     /// `wred` and `queue_profile`.
     pub(crate) congestion: CongestionBinding,
-    /// A mistake was noted while it was read.
+    /// True if an error was noted while the table was read.
     pub(crate) is_wrong: bool,
 }
 
-/// `pfc` of a port, but for its priorities.
+/// `pfc` of a port, except its priorities.
 #[derive(Debug, Default)]
 pub(crate) struct PfcTable {
     /// `mode`: on or off.
@@ -99,7 +99,7 @@ pub(crate) struct PfcTable {
 }
 
 impl PortTable {
-    /// Reads the settings of a port, or the defaults of all.
+    /// Reads the settings of a port, or the defaults of all ports.
     pub(crate) fn read(
         mut section: Section,
         buffer: &Buffer,
@@ -168,7 +168,8 @@ impl PortTable {
         section.finish(&[], report);
     }
 
-    /// Comes after `read_pfc`, whose thresholds a profile contradicts.
+    /// Reads `buffer`. Must follow `read_pfc`, since a profile excludes the thresholds that it
+    /// read.
     fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Diagnostics) {
         if let Some(mut ingress) = section.section("ingress", report) {
             for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, report) {
@@ -193,7 +194,7 @@ impl PortTable {
 }
 
 impl<'f> Port<'f> {
-    /// A port with this table, whose mistakes have been noted.
+    /// Returns a port with this table, whose errors have been noted.
     pub(crate) fn new(
         name: &str,
         place: SettingSpan,
@@ -211,7 +212,7 @@ impl<'f> Port<'f> {
         Self { place, own, defaults, settings }
     }
 
-    /// Its own table before that of the defaults.
+    /// Returns its own table, with the defaults as fallback.
     pub(crate) fn tables(&self) -> Overrides<'_, PortTable> {
         Overrides::new(&self.own, self.defaults)
     }
@@ -254,7 +255,7 @@ impl<'t> Overrides<'t, PortTable> {
         self.part(|table| &table.congestion)
     }
 
-    /// The settings of a port called `name`.
+    /// Returns the settings of a port called `name`.
     fn settings(self, name: &str, buffer: &Buffer) -> PortSettings {
         let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
         port.groups.iter_mut().for_each(|group| group.reserved_cells = buffer.reserved_cells);
@@ -290,12 +291,12 @@ impl<'t> Overrides<'t, PortTable> {
         port
     }
 
-    /// 802.3x PAUSE.
+    /// Returns the mode of 802.3x PAUSE.
     pub(crate) fn flow_control(self) -> FlowControl {
         self.value(|table| &table.flow_control, FlowControl::Off)
     }
 
-    /// The cable and what it carries.
+    /// Returns the cable and the longest frame on it.
     pub(crate) fn link(self) -> Link {
         Link {
             cable_m: self.optional(|table| &table.cable_m),
@@ -305,18 +306,19 @@ impl<'t> Overrides<'t, PortTable> {
 }
 
 impl Overrides<'_, PfcTable> {
-    /// `mode` is on.
+    /// Returns true if `mode` is on.
     pub(crate) fn is_on(self) -> bool {
         self.value(|table| &table.on, false)
     }
 
-    /// Bit i: `no_drop` lists priority i, whether or not PFC is on.
+    /// Returns the mask of the priorities that `no_drop` lists, whether or not PFC is on.
     pub(crate) fn list(self) -> u8 {
         self.value(|table| &table.no_drop, 0)
     }
 
-    /// Bit i: PFC protects priority i. **With PFC off no priority is no-drop**: `no_drop` and all
-    /// that PFC would need have no effect, and the groups are lossy ones.
+    /// Returns the mask of the priorities that PFC protects. **With PFC off no priority is
+    /// no-drop**: `no_drop` and all settings that depend on PFC have no effect, and the groups are
+    /// lossy ones.
     fn no_drop(self) -> u8 {
         if self.is_on() { self.list() } else { 0 }
     }

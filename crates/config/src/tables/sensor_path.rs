@@ -1,46 +1,46 @@
-//! The sensor paths: what collectors can subscribe to.
+//! The sensor paths that collectors can subscribe to.
 //!
-//! Rule: a path is periodic or an event path, and never both; names are compared without case.
-//! Source: docs/telemetry.md; docs/references.md, "H3C reference" (reporting by gRPC: buffer usage,
-//! PFC, ECN).
+//! Rule: a path is periodic or an event path, never both; names are case-insensitive. Source:
+//! docs/telemetry.md; docs/references.md, "H3C reference" (reporting by gRPC: buffer usage, PFC,
+//! ECN).
 
-/// A sensor path.
+/// One kind of report to collectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SensorPath {
-    /// Use of each port's groups and queues.
+    /// Buffer use of each port's groups and queues.
     BufferUsages,
-    /// Headroom of each port's groups.
+    /// Headroom use of each port's groups.
     HeadroomUsages,
-    /// The newer form of the use, in cells and bytes, with peaks of the interval.
+    /// Buffer use in the newer form, in cells and bytes, with peaks of the interval.
     CommBufferUsages,
-    /// The newer form of headroom.
+    /// Headroom use in the newer form.
     CommHeadroomUsages,
     /// PFC frames.
     PfcStatistics,
-    /// PFC frames a second.
+    /// PFC frames per second.
     PfcSpeeds,
     /// ECN marks and WRED drops.
     EcnAndWredStatistics,
-    /// Drops on receipt.
+    /// Ingress drops.
     IngressDrops,
     /// Drops of egress queues.
     EgressDrops,
-    /// How often use rose above its usage threshold.
+    /// How often buffer use rose above the usage threshold.
     OverLimitCounters,
     /// Use of the whole buffer, by processing engine.
     XpeUsages,
-    /// What each egress queue forwarded and dropped.
+    /// Frames that each egress queue forwarded and dropped.
     QueueStat,
-    /// Event: an alarm of use.
+    /// Event: a buffer usage alarm.
     PortQueOverrunEvent,
-    /// Event: an alarm of drops.
+    /// Event: a drop alarm.
     PortQueDropEvent,
-    /// Event: whatever is in the journal of events.
+    /// Event: every event of the event journal.
     Events,
 }
 
 impl SensorPath {
-    /// All of them, in the order in which they are listed.
+    /// All paths, in the order in which they are listed.
     pub const ALL: [Self; 15] = [
         Self::BufferUsages,
         Self::HeadroomUsages,
@@ -59,7 +59,7 @@ impl SensorPath {
         Self::Events,
     ];
 
-    /// Its name in files and messages.
+    /// Returns its name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::BufferUsages => "buffermonitor/bufferusages",
@@ -80,23 +80,23 @@ impl SensorPath {
         }
     }
 
-    /// The path of this name, in whatever case.
+    /// Returns the path of this name, case-insensitively.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|path| path.name().eq_ignore_ascii_case(name))
     }
 
-    /// It tells what happens when it happens, and takes no interval.
+    /// Returns true if the path reports events when they happen; it takes no interval.
     pub fn is_event(self) -> bool {
         matches!(self, Self::PortQueOverrunEvent | Self::PortQueDropEvent | Self::Events)
     }
 
-    /// Reading it begins the watermark "since the last read" again: its peaks are those of an
-    /// interval.
+    /// Returns true if reading the path restarts the watermark "since the last read": its peaks are
+    /// those of an interval.
     pub fn reads_watermarks(self) -> bool {
         matches!(self, Self::CommBufferUsages | Self::CommHeadroomUsages)
     }
 
-    /// What it reports, in a line.
+    /// Returns a one-line description of the report.
     pub fn summary(self) -> &'static str {
         match self {
             Self::BufferUsages => "cells in use, thresholds and peaks of each port's groups and queues",

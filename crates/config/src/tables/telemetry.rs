@@ -1,7 +1,7 @@
-//! `[telemetry]`: what is reported, to whom, and how often.
+//! `[telemetry]`: sensor groups, collectors and subscriptions.
 //!
 //! Rule: a subscription binds sensor groups to destination groups. A group of periodic paths needs
-//! an interval, a group of event paths takes none; either mistake is refused, as nothing would be
+//! an interval, a group of event paths takes none; either error is refused, as nothing would be
 //! reported. Source: docs/telemetry.md; docs/references.md, "H3C reference" (configuring the device
 //! as a gRPC client).
 
@@ -14,50 +14,50 @@ use crate::read::table_reader::{Item, Section, Setting};
 use crate::tables::sensor_path::SensorPath;
 use crate::tables::tls::{self, Tls};
 
-/// The port of a collector that names none: that of the documents' example.
+/// Default port of a collector: that of the example in the vendor specifications.
 const PORT: u16 = 50050;
-/// Destination groups, sensor groups and subscriptions that a switch can have, of each.
+/// Maximum number of destination groups, of sensor groups and of subscriptions.
 const MOST: usize = 32;
-/// Paths where collectors serve `Dialout`.
+/// HTTP/2 path of `Dialout` on most collectors.
 const SERVICE: &str = "/grpc_dialout.GRPCDialout/Dialout";
-/// What is written for a collector.
+/// How to write a collector.
 const COLLECTOR_CURE: &str = "write an address and a port, as in \"192.168.2.1:50050\", \"[fd00::1]:50050\" or \
                               \"collector.example:50050\"; the port may be left out";
 
-/// What is reported, to whom, and how often. Nothing by default.
+/// Telemetry settings: subscriptions and their collectors. Empty by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Telemetry {
-    /// The collectors, those of each group one after the other.
+    /// The collectors of all groups, group by group.
     pub destinations: Vec<Destination>,
-    /// What each subscription reports.
+    /// The subscriptions and their sensor groups.
     pub subscriptions: Vec<Subscription>,
 }
 
 /// One collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// The destination group.
+    /// Name of its destination group.
     pub group: String,
-    /// Its address, or its name.
+    /// IP address or host name.
     pub host: String,
-    /// Its TCP port.
+    /// TCP port.
     pub port: u16,
-    /// The network namespace from which it is reached; `None`: the daemon's own.
+    /// The network namespace from which it is reached; `None` for the daemon's own.
     pub vpn_instance: Option<String>,
-    /// The HTTP/2 path that it serves.
+    /// HTTP/2 path of the service.
     pub service: String,
-    /// How the connection is encrypted; `None`: it is not.
+    /// Encryption of the connection; `None` for plain text.
     pub tls: Option<Tls>,
-    /// The most messages that wait for it.
+    /// Maximum number of messages in its backlog.
     pub backlog_messages: usize,
-    /// The most bytes that wait for it.
+    /// Maximum bytes of its backlog.
     pub backlog_bytes: usize,
-    /// The longest message that it takes; longer ones go in chunks.
+    /// Maximum bytes of a message that it accepts; longer ones are sent in chunks.
     pub message_bytes: usize,
 }
 
 impl Destination {
-    /// Address and port, as people write them.
+    /// Returns address and port in the usual notation.
     pub fn address(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
@@ -67,36 +67,36 @@ impl Destination {
 /// Sensors bound to destinations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
-    /// Its name.
+    /// Name of the subscription in the file.
     pub name: String,
-    /// What is reported.
+    /// The sensor groups that are reported.
     pub sensors: Vec<Sensor>,
-    /// To whom: places in [`Telemetry::destinations`].
+    /// Indices of the destinations in [`Telemetry::destinations`].
     pub destinations: Vec<usize>,
 }
 
 /// A sensor group in a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sensor {
-    /// The sensor group.
+    /// Name of the group.
     pub group: String,
-    /// Its paths.
+    /// Sensor paths of the group.
     pub paths: Vec<SensorPath>,
-    /// How often they are sampled, in ms; `None`: they are event paths.
+    /// Sampling interval in ms; `None` for event paths.
     pub interval_ms: Option<u64>,
 }
 
-/// A destination group: its place, and its collectors' in the list of all.
+/// A destination group: where it is defined, and the indices of its collectors in the list of all.
 #[derive(Clone)]
 struct Group {
     place: SettingSpan,
     destinations: Vec<usize>,
 }
 
-/// A sensor group.
+/// The sensor paths of a sensor group.
 type Paths = Vec<SensorPath>;
 
-/// A sensor group and where it stands.
+/// A sensor group and where it is defined.
 #[derive(Debug, Clone)]
 struct SensorGroup {
     place: SettingSpan,
@@ -172,7 +172,7 @@ impl Telemetry {
     }
 }
 
-/// The first of them; complains about more.
+/// Returns the first ones up to the maximum; reports an error if there are more.
 fn few<'d>(
     mut found: Vec<(String, Section<'d>)>,
     what: &str,
@@ -257,7 +257,7 @@ fn read_path(name: Setting<&str>, paths: &mut Paths, alarms: &mut Vec<AlarmPath>
     }
 }
 
-/// A group is of one kind: an interval is for all of its paths, or for none.
+/// Reports a group that mixes both kinds: an interval is for all of its paths, or for none.
 fn mixed(place: &SettingSpan, paths: &[SensorPath], report: &mut Diagnostics) {
     let of = |event| paths.iter().find(|path| path.is_event() == event);
     if let (Some(event), Some(periodic)) = (of(true), of(false)) {
@@ -338,8 +338,8 @@ fn is_service(path: &str) -> bool {
     path.len() <= 200 && parts.is_some_and(|(service, method)| legal(service) && legal(method))
 }
 
-/// The host and the port of `text`: an address, an IPv6 address in brackets, or a name, and a port
-/// that may be missing.
+/// Splits `text` into host and port: an address, an IPv6 address in brackets, or a name, and an
+/// optional port.
 fn host_and_port(text: &str) -> Option<(&str, u16)> {
     let port = |text: &str| match text.strip_prefix(':') {
         None => text.is_empty().then_some(PORT),
@@ -432,7 +432,7 @@ fn read_sensor(
     Some(Sensor { group: group.value.to_owned(), paths, interval_ms })
 }
 
-/// Takes a list of strings.
+/// Reads a list of strings.
 fn strings<'d>(
     section: &mut Section<'d>,
     name: &'static str,

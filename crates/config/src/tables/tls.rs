@@ -1,7 +1,8 @@
-//! `tls` of a destination group: connections to its collectors are encrypted, and both ends may
-//! have to say who they are.
+//! `tls` of a destination group: encryption of the connections to its collectors, and optional
+//! authentication of both ends.
 //!
-//! Rule: paths are relative to the file that names them. A certificate of ours goes with its key.
+//! Rule: paths are relative to the file that names them. A client certificate and its key must be
+//! set together.
 //! Source: docs/telemetry.md, "TLS".
 
 use std::net::IpAddr;
@@ -12,28 +13,27 @@ use crate::read::parse::is_host;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Section, Setting};
 
-/// How collectors are to show who they are, and we.
+/// How collectors authenticate, and how the switch does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// Certificates of the authorities that are trusted; `None`: those that the system trusts.
+    /// Certificates of the trusted authorities; `None` for those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// The name that the collectors' certificates must be for; `None`: what they are called in the
-    /// file.
+    /// The expected name in the collectors' certificates; `None` for their host name in the file.
     pub server_name: Option<String>,
-    /// What we show.
+    /// Client certificate of the switch.
     pub identity: Option<TlsIdentity>,
 }
 
 /// A certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsIdentity {
-    /// The certificate, and those between it and its authority.
+    /// The certificate, and the intermediate certificates up to its authority.
     pub certificate: PathBuf,
-    /// Its key.
+    /// File of the private key.
     pub key: PathBuf,
 }
 
-/// Reads `tls`; `None`: there is none.
+/// Reads `tls`; returns `None` if there is none.
 pub(crate) fn read(group: &mut Section, report: &mut Diagnostics) -> Option<Tls> {
     let mut section = group.section("tls", report)?;
     let ca = path(&mut section, "ca", "ca.pem", report);

@@ -1,4 +1,5 @@
-//! What no setting can be judged by alone: the buffer's sums, and settings that need one another.
+//! Checks that involve several settings: the sums over the buffer, and settings that require one
+//! another.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,8 @@ use crate::tables::port::schedule;
 use crate::tables::ports::{Port, PortTable};
 use crate::validate::watchdog;
 
-/// Each static address is behind one port in its VLAN, and the bridge table has room for all.
+/// Checks that each static address is behind one port in its VLAN, and that the bridge table has
+/// room for all.
 pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report: &mut Diagnostics) {
     let mut owners: HashMap<StaticAddress, &SettingSpan> = HashMap::new();
     let entries = |port: &'p Port| port.own.static_addresses.iter().zip(&port.settings.static_addresses);
@@ -32,7 +34,7 @@ pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report
     }
 }
 
-/// Each port has an interface of its own.
+/// Checks that each port has an interface of its own.
 pub(crate) fn interfaces(ports: &[Port], report: &mut Diagnostics) {
     let mut owners: HashMap<&str, &SettingSpan> = HashMap::new();
     for port in ports {
@@ -49,8 +51,8 @@ pub(crate) fn interfaces(ports: &[Port], report: &mut Diagnostics) {
     }
 }
 
-/// A port's core is one of those that serve ports, as the first of them may or may not, and there
-/// is a choice.
+/// Checks that a port's core is one of those that serve ports (the first of them may or may not),
+/// and that there is a choice.
 pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), report: &mut Diagnostics) {
     let serving = if first_serves { cores } else { &cores[1..] };
     let list = serving.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
@@ -74,7 +76,7 @@ pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), rep
     }
 }
 
-/// XOFF can be refreshed before the pause has passed.
+/// Checks that XOFF can be refreshed before the pause has passed.
 pub(crate) fn pause_times(ports: &[Port], report: &mut Diagnostics) {
     let tells = |port: &&Port| {
         port.settings.flow_control.sends() || port.settings.pfc.tx && port.settings.pfc.no_drop != 0
@@ -90,8 +92,8 @@ pub(crate) fn pause_times(ports: &[Port], report: &mut Diagnostics) {
     }
 }
 
-/// A link has PFC or PAUSE: PAUSE would stop priorities that PFC keeps going (IEEE 802.1Q-2022
-/// clause 36 has PFC take its place).
+/// Checks that a link has either PFC or PAUSE: PAUSE would stop priorities that PFC keeps running
+/// (in IEEE 802.1Q-2022 clause 36, PFC replaces PAUSE).
 pub(crate) fn one_flow_control(ports: &[Port], report: &mut Diagnostics) {
     let mut told = Vec::new();
     for port in ports {
@@ -107,9 +109,9 @@ pub(crate) fn one_flow_control(ports: &[Port], report: &mut Diagnostics) {
     }
 }
 
-/// Settings that can have no effect, since a setting that they need is missing. Defaults must have
-/// an effect on one port at least; a single port may well go without. Where a setting could not be
-/// read, what needs it would take the blame.
+/// Reports settings that can have no effect, since a setting that they need is missing. Defaults
+/// must have an effect on at least one port; a single port may well do without. Where a setting
+/// could not be read, the settings that need it are not reported.
 pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Diagnostics) {
     let is_right = |port: &Port| !port.own.is_wrong && !defaults.is_wrong;
     for port in ports {
@@ -124,7 +126,7 @@ pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Dia
     }
 }
 
-/// The settings of `table` have an effect on one of `effective`.
+/// Checks that the settings of `table` have an effect on one of `effective`.
 fn dependences_of(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     needs_pfc(table, effective, report);
     needs_trust(table, effective, report);
@@ -157,7 +159,7 @@ fn needs_pfc(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut
     }
 }
 
-/// A map of a field that is not trusted maps nothing.
+/// Reports maps of a field that is not trusted, which have no effect.
 fn needs_trust(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     let trusts = |trust: Trust| effective.iter().any(|port| port.classify().trust() == trust);
     let classify = &table.classify;
@@ -177,7 +179,8 @@ fn needs_trust(table: &PortTable, effective: &[Overrides<PortTable>], report: &m
     }
 }
 
-/// The port's own burst, and what a wire adds, need something that counts bytes of the line.
+/// Checks that the port's burst, and the wire overhead, have a setting that counts bytes on the
+/// link.
 fn needs_rate(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     let has_speed = |port: &Overrides<PortTable>| port.setting(|table| &table.speed_bps).is_some();
     if let Some(burst) = &table.burst_bytes
@@ -193,10 +196,9 @@ fn needs_rate(table: &PortTable, effective: &[Overrides<PortTable>], report: &mu
     }
 }
 
-/// Headroom and XON exist for no-drop priorities only; a reservation and a threshold any group can
-/// have. What counts is the list, not the mode: PFC can be switched off for a while without
-/// touching its settings. A profile may be bound to lossy priorities too: it says more than they
-/// need.
+/// Headroom and XON exist for no-drop priorities only; a reservation and a threshold are valid for
+/// any group. The list decides, not the mode: PFC can be switched off for a while without changing
+/// its settings. A profile may be bound to lossy priorities too: it sets more than they need.
 fn needs_no_drop(
     table: &PortTable,
     effective: &[Overrides<PortTable>],
@@ -219,10 +221,11 @@ fn needs_no_drop(
     }
 }
 
-/// On a no-drop queue WRED without ECN does nothing, and elsewhere what is not ECT drops without
+/// Reports no-drop queues with WRED but without ECN, which has no effect there, and `drop_not_ect`
+/// elsewhere, where frames that are not ECT drop anyway.
 /// being asked for.
 pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &mut Diagnostics) {
-    // As `pfc` of a port: what is listed counts even while PFC is off, but then nothing is protected.
+    // As `pfc` of a port: the list counts even while PFC is off, but then nothing is protected.
     let listed = queues(ports, bridge, |port| port.tables().pfc().list());
     let protected = queues(ports, bridge, |port| port.settings.pfc.no_drop);
     for port in ports {
@@ -244,7 +247,8 @@ pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &m
     }
 }
 
-/// Queues that carry the priorities of any port's mask: what is no-drop for one port is so on all.
+/// Returns the queues that carry the priorities of any port's mask: a priority that is no-drop for
+/// one port is so on all.
 fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -> u8 {
     let of_port = |port: &Port| {
         let fifos = fifos_of_priorities(&port.settings.classify, &bridge.flood_maps());
@@ -254,18 +258,19 @@ fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -
     ports.iter().fold(0, |all, port| all | of_port(port))
 }
 
-/// Cells that the fixed area must have: the groups' reserved cells and the queues' guaranteed cells
-/// are two views of it.
+/// Returns the cells that the fixed area must have: the groups' reserved cells and the queues'
+/// guaranteed cells are two views of it.
 pub(crate) fn fixed_cells_needed(ports: &[Port]) -> u64 {
     reserved_cells(ports).max(guaranteed_cells(ports))
 }
 
-/// Cells that all groups reserve.
+/// Returns the cells that all groups reserve.
 fn reserved_cells(ports: &[Port]) -> u64 {
     ports.iter().flat_map(|port| &port.settings.groups).map(|group| u64::from(group.reserved_cells)).sum()
 }
 
-/// Cells that all queues are guaranteed by number; shares of the fixed area always fit into it.
+/// Returns the cells that all queues are guaranteed by number; shares of the fixed area always fit
+/// into it.
 fn guaranteed_cells(ports: &[Port]) -> u64 {
     let queues = ports.iter().flat_map(|port| &port.settings.queues);
     let cells = queues.map(|queue| match queue.guaranteed {
@@ -275,7 +280,7 @@ fn guaranteed_cells(ports: &[Port]) -> u64 {
     cells.sum()
 }
 
-/// The setting that takes most of the fixed area.
+/// Returns the setting that takes most of the fixed area.
 fn largest_reservation<'p>(ports: &'p [Port]) -> Option<&'p SettingSpan> {
     let groups = ports.iter().flat_map(|port| (0..PRIORITIES).map(|p| port.tables().group(p)));
     let reserved = groups.filter_map(|group| {
@@ -289,7 +294,8 @@ fn largest_reservation<'p>(ports: &'p [Port]) -> Option<&'p SettingSpan> {
     reserved.chain(guaranteed).max_by_key(|(cells, _)| *cells).map(|(_, place)| place)
 }
 
-/// The parts of the buffer fit into it, and what the ports take of a part fits into that.
+/// Checks that the parts of the buffer fit into it, and that the ports' cells of a part fit into
+/// that.
 pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report: &mut Diagnostics) {
     let BufferSettings { total_cells: total, fixed_cells: fixed, headroom_cells: headroom, .. } =
         buffer.settings;
@@ -325,7 +331,7 @@ pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report
     }
 }
 
-/// A fixed area that the file gives has the `cells` that are taken of it; one that it does not give
+/// Checks that a fixed area set by the file has the `cells` that are taken of it; an unset one
 /// grows with them.
 fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report: &mut Diagnostics) {
     if let Some(fixed) = &buffer.fixed_cells
@@ -337,8 +343,8 @@ fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report:
     }
 }
 
-/// Pools with sizes of their own fit: at ingress into the shared area, at egress into the whole
-/// buffer; a pause threshold can be reached.
+/// Checks that pools with sizes of their own fit: at ingress into the shared area, at egress into
+/// the whole buffer. Also checks that a pause threshold can be reached.
 fn pool_sizes(buffer: &Buffer, report: &mut Diagnostics) {
     let settings = &buffer.settings;
     for (pools, sizes, most, of) in [
@@ -363,7 +369,7 @@ fn pool_sizes(buffer: &Buffer, report: &mut Diagnostics) {
     }
 }
 
-/// A pool that a priority or a queue is mapped to has cells.
+/// Checks that a pool with mapped priorities or queues has cells.
 fn pools(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report: &mut Diagnostics) {
     let settings = &buffer.settings;
     let ingress = Pools {
@@ -395,7 +401,7 @@ fn pools(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report: &mut Diagn
 /// The service pools of one direction.
 struct Pools<'b> {
     direction: &'static str,
-    /// The noun for what is in them.
+    /// The noun for its members.
     member: &'static str,
     percent: [u8; POOLS],
     cells: [u32; POOLS],
@@ -403,7 +409,7 @@ struct Pools<'b> {
 }
 
 impl Pools<'_> {
-    /// The pool of a priority or a queue has cells; without a mapping that is pool 0.
+    /// Checks that the pool of a priority or a queue has cells; without a mapping that is pool 0.
     fn must_have_cells(
         &self,
         mapping: Option<&Setting<u8>>,
@@ -438,7 +444,8 @@ impl Pools<'_> {
     }
 }
 
-/// No group alone may take more headroom than there is. Together they may: not all fill it at once.
+/// Checks that no single group may take more headroom than there is. Together they may: not all
+/// fill it at once.
 fn headroom_fits(port: &Port, buffer: &Buffer, report: &mut Diagnostics) {
     let pool = buffer.settings.headroom_cells;
     for (priority, group) in port.settings.groups.iter().enumerate() {

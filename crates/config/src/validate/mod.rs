@@ -1,4 +1,4 @@
-//! Errors that no setting shows by itself: what the settings of a file must be together.
+//! Errors that involve several settings: the constraints between the settings of a file.
 
 pub(crate) mod buffer;
 pub(crate) mod vlan;

@@ -1,5 +1,5 @@
-//! What the VLANs of all ports must be together: every port has some or none has, an access port
-//! has the one of its PVID, and what a static address says agrees.
+//! VLAN checks across all ports: every port has VLANs or none has, an access port has the VLAN of
+//! its PVID, and static addresses agree.
 
 use switch::settings::VlanSettings;
 
@@ -7,7 +7,7 @@ use crate::read::diagnostics::Diagnostics;
 use crate::tables::port::vlan::{Mode, VlanTable};
 use crate::tables::ports::{Port, PortTable};
 
-/// All ports have VLANs or none has, and no port's settings contradict each other.
+/// Checks that all ports have VLANs or none has, and that no port's settings contradict each other.
 pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Diagnostics) {
     if defaults.is_wrong || ports.iter().any(|port| port.own.is_wrong) {
         return; // what could not be read would make others wrong
@@ -35,7 +35,7 @@ pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Diagnosti
     }
 }
 
-/// What says something about VLANs where there are none.
+/// Reports VLAN settings of a port without VLANs.
 fn needs_mode(table: &VlanTable, report: &mut Diagnostics) {
     let places = [table.pvid.as_ref().map(|it| &it.place), table.allowed.as_ref().map(|it| &it.place)];
     for place in places.into_iter().flatten() {
@@ -75,7 +75,7 @@ fn check_port(port: &Port, mode: Mode, report: &mut Diagnostics) {
     }
 }
 
-/// A static address is in a VLAN that its port has, and the file says which.
+/// Checks that a static address is in a VLAN that its port has, and that the file names the VLAN.
 fn check_static_addresses(port: &Port, report: &mut Diagnostics) {
     let (name, vlan) = (&port.settings.name, &port.settings.vlan);
     for address in &port.own.static_addresses {
@@ -103,7 +103,7 @@ fn check_static_addresses(port: &Port, report: &mut Diagnostics) {
     }
 }
 
-/// An access port whose VLAN no other port has talks to nobody.
+/// Warns of an access port whose VLAN no other port has: it can reach no other port.
 pub(crate) fn warn_of_lonely(ports: &[Port], warnings: &mut Diagnostics) {
     for (number, port) in ports.iter().enumerate() {
         let VlanSettings::Access { pvid } = port.settings.vlan else { continue };

@@ -1,5 +1,5 @@
-//! What the settings of the watchdog ask of other settings: that what is watched is no-drop and
-//! obeyed, and that storms are counted for longer than one takes to be found.
+//! Checks of the watchdog against other settings: a watched priority is no-drop and its pauses are
+//! honored, and the period in which storms are counted is longer than the detection of one.
 //! Source: docs/watchdog.md.
 
 use switch::settings::PRIORITIES;
@@ -12,8 +12,8 @@ use crate::tables::ports::{Port, PortTable};
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
-/// What `table` watches is no-drop, and obeyed, on one of `effective`; and what says how something
-/// is watched has something.
+/// Checks that what `table` watches is no-drop and honored on one of `effective`, and that settings
+/// of how priorities are watched apply to a watched priority.
 pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     let watchdog = &table.pfc.watchdog;
     for (priority, of) in watchdog.priorities.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
     }
 }
 
-/// Storms are counted for longer than one takes to be found.
+/// Checks that the period in which storms are counted is longer than the detection of one.
 pub(crate) fn limits(ports: &[Port], report: &mut Diagnostics) {
     for port in ports {
         for priority in 0..PRIORITIES {

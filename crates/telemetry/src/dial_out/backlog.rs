@@ -1,25 +1,25 @@
-//! What waits for a collector.
+//! Backlog of messages to a collector.
 //!
-//! Rule: every message has a number, from 1, without gaps as long as none is dropped. So many
-//! messages, and so many bytes, wait at most; then the oldest sample is dropped, and if none is
-//! left the oldest event. What was sent stays until the collector has confirmed it, and is sent
-//! again in order, under the same numbers, if it does not. What was dropped is reported to the
-//! collector before anything else. Source: docs/telemetry.md, "Delivery".
+//! Rule: every message has a number, from 1, without gaps as long as none is dropped. The number of
+//! waiting messages and their bytes are limited; beyond a limit the oldest sample is dropped, and
+//! if none is left the oldest event. A sent message stays until the collector has confirmed it; if
+//! it does not, the message is sent again in order, under the same number. Drops are reported to
+//! the collector before anything else. Source: docs/telemetry.md, "Delivery".
 
 use std::collections::VecDeque;
 
 use crate::dial_out::message::Payload;
 
-/// Messages that a collector will never get.
+/// Messages that were dropped before the collector confirmed them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// How many.
+    /// Number of dropped messages.
     pub messages: u64,
-    /// How many of them were events.
+    /// Number of events among them.
     pub events: u64,
-    /// The lowest of their numbers.
+    /// Lowest number of a dropped message.
     pub first: u64,
-    /// The highest.
+    /// Highest number of a dropped message.
     pub last: u64,
 }
 
@@ -35,10 +35,10 @@ impl Dropped {
     }
 }
 
-/// What goes next.
+/// The next item to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// A report of what was dropped.
+    /// A report of dropped messages.
     Dropped(Dropped),
     /// A message and its number.
     Message(u64, Payload),
@@ -55,25 +55,25 @@ struct Item {
 pub struct Backlog {
     most_messages: usize,
     most_bytes: usize,
-    /// Those that wait, oldest first.
+    /// Waiting samples, oldest first.
     samples: VecDeque<Item>,
     events: VecDeque<Item>,
-    /// Sent, not confirmed.
+    /// Messages sent and not confirmed.
     in_flight: Vec<Item>,
-    /// Bytes of all of them.
+    /// Bytes of all messages.
     bytes: usize,
-    /// Number of the last message that there ever was.
+    /// Number of the newest message.
     last: u64,
     sent: u64,
     dropped: u64,
-    /// Dropped, and the collector has not been told.
+    /// Drops that have not been reported to the collector.
     untold: Dropped,
-    /// … has been told, and has not confirmed it.
+    /// Drops that have been reported, and whose report the collector has not confirmed.
     told: Dropped,
 }
 
 impl Backlog {
-    /// With room for so much.
+    /// Returns an empty backlog with these limits.
     pub fn new(most_messages: usize, most_bytes: usize) -> Self {
         Self {
             most_messages,
@@ -90,7 +90,7 @@ impl Backlog {
         }
     }
 
-    /// Takes a message; what does not fit is dropped.
+    /// Adds a message; drops what exceeds the limits.
     pub fn push(&mut self, payload: Payload) {
         self.last += 1;
         let item = Item { number: self.last, payload };
@@ -106,7 +106,7 @@ impl Backlog {
         if item.payload.is_event { self.events.push_back(item) } else { self.samples.push_back(item) }
     }
 
-    /// So many events were gone before they could be taken.
+    /// Counts `events` that were lost before they could be added.
     pub fn miss_events(&mut self, events: u64) {
         let first = self.last + 1;
         self.last += events;
@@ -120,7 +120,7 @@ impl Backlog {
         self.untold.add(Dropped { messages: 1, events, first: item.number, last: item.number });
     }
 
-    /// What to send next; it is in flight from now on.
+    /// Returns the next item to send; it is in flight from now on.
     pub fn take(&mut self) -> Option<Next> {
         if self.untold.messages > 0 {
             let dropped = std::mem::take(&mut self.untold);
@@ -135,7 +135,7 @@ impl Backlog {
         Some(next)
     }
 
-    /// The collector has all that is in flight.
+    /// Removes all that is in flight, which the collector has confirmed.
     pub fn confirm(&mut self) {
         self.sent += self.in_flight.len() as u64;
         for item in self.in_flight.drain(..) {
@@ -144,7 +144,7 @@ impl Backlog {
         self.told = Dropped::default();
     }
 
-    /// It may have none of it: it is to be sent again.
+    /// Requeues all that is in flight, since the collector may have received none of it.
     pub fn retry(&mut self) {
         for item in self.in_flight.drain(..).rev() {
             let queue = if item.payload.is_event { &mut self.events } else { &mut self.samples };
@@ -153,27 +153,27 @@ impl Backlog {
         self.untold.add(std::mem::take(&mut self.told));
     }
 
-    /// There is something to send.
+    /// Returns true if there is something to send.
     pub fn has_next(&self) -> bool {
         self.untold.messages > 0 || !self.samples.is_empty() || !self.events.is_empty()
     }
 
-    /// Messages that wait or are in flight.
+    /// Returns the number of messages that wait or are in flight.
     pub fn len(&self) -> usize {
         self.samples.len() + self.events.len() + self.in_flight.len()
     }
 
-    /// Their bytes.
+    /// Returns the bytes of these messages.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Messages that the collector has confirmed.
+    /// Returns the number of messages that the collector has confirmed.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Messages dropped.
+    /// Returns the number of dropped messages.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -191,7 +191,7 @@ mod tests {
         Backlog::new(messages, 1 << 20)
     }
 
-    /// All that goes, by number; reports as `-MESSAGES/EVENTS FIRST-LAST`.
+    /// All items sent, by number; reports as `-MESSAGES/EVENTS FIRST-LAST`.
     fn taken(backlog: &mut Backlog) -> String {
         let spell = |next| match next {
             Next::Message(number, payload) => format!("{number}{}", if payload.is_event { "!" } else { "" }),
@@ -220,7 +220,7 @@ mod tests {
             backlog.push(payload(is_event));
         }
         assert_eq!(taken(&mut backlog), "-2/0 2-3, 1!, 4!, 5!");
-        // All of them may have arrived: the newcomer is the one that goes.
+        // All of them may have arrived, so the new message is dropped.
         backlog.push(payload(true));
         assert_eq!(taken(&mut backlog), "-1/1 6-6");
         backlog.retry();

@@ -1,12 +1,12 @@
-//! How long a collector is left alone after a failure.
+//! Backoff after failed deliveries to a collector.
 //!
-//! Rule: twice as long after each failure in a row, up to a limit; by chance between half of that
-//! and all of it, so that many switches do not come back to a collector at the same instant.
-//! Source: docs/telemetry.md, "Delivery".
+//! Rule: the delay doubles after each failure in a row, up to a limit. The actual delay is random
+//! between half of that and all of it, so that many switches do not reconnect to a collector at the
+//! same instant. Source: docs/telemetry.md, "Delivery".
 
 use std::time::Duration;
 
-/// The wait after `failures` in a row, 1 or more; `random` is from 0 to 1.
+/// Returns the delay after `failures` in a row, 1 or more; `random` is from 0 to 1.
 pub fn delay(failures: u32, random: f64, first: Duration, most: Duration) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     first.saturating_mul(doubled).min(most).mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)

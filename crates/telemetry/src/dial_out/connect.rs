@@ -1,8 +1,7 @@
 //! A TCP connection to a collector, from the daemon's network namespace or from another.
 //!
-//! A thread enters a network namespace for good, and names are looked up by a call that blocks:
-//! each attempt has a thread of its own, which ends with it. A socket stays in the namespace in
-//! which it was made.
+//! A thread enters a network namespace permanently, and name resolution blocks. So each attempt has
+//! a separate thread, which ends with it. A socket stays in the namespace in which it was created.
 
 use std::fs::File;
 use std::io;
@@ -14,29 +13,29 @@ use std::time::Duration;
 use nix::sched::{CloneFlags, setns};
 use tokio::sync::oneshot;
 
-/// Addresses of a name that are tried.
+/// Maximum number of addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 4;
-/// How long each may take.
+/// Time limit for each address.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where `ip netns` keeps its namespaces.
+/// Directory of the names of `ip netns`.
 const NAMESPACES: &str = "/run/netns";
 
 /// A network namespace.
 pub type Namespace = Arc<File>;
 
-/// The network namespace that `ip netns` knows by this name.
+/// Opens the network namespace that `ip netns` knows by this name.
 ///
 /// # Errors
-/// There is none.
+/// There is no such namespace.
 pub fn namespace(name: &str) -> io::Result<Namespace> {
     File::open(Path::new(NAMESPACES).join(name)).map(Arc::new)
 }
 
-/// Connects.
+/// Connects to a collector.
 ///
 /// # Errors
-/// What the system says of the last address that was tried.
+/// The system's error for the last address that was tried.
 pub async fn connect(
     host: String,
     port: u16,
@@ -44,7 +43,7 @@ pub async fn connect(
 ) -> io::Result<tokio::net::TcpStream> {
     let (answer, answered) = oneshot::channel();
     std::thread::Builder::new().name("telemetry-dial".to_owned()).spawn(move || {
-        let _ = answer.send(dial(&host, port, namespace)); // whoever asked may have given up
+        let _ = answer.send(dial(&host, port, namespace)); // the receiver may have given up
     })?;
     let stream = answered.await.map_err(|_| io::Error::other("the thread that connects ended"))??;
     stream.set_nonblocking(true)?;

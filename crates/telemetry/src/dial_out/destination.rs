@@ -1,9 +1,9 @@
 //! One collector: its backlog, and the task that delivers it.
 //!
 //! Rule: a stream carries messages for a second, or 256 of them, and is then ended; the collector's
-//! answer to its end confirms them, since gRPC knows no other. Without that answer they are sent
-//! again. Whatever a collector does (refuse, hang, be slow, answer rubbish) costs what its backlog
-//! may hold, and nobody else anything. Source: docs/telemetry.md, "Delivery".
+//! reply to its end confirms them, since gRPC has no other confirmation. Without that reply they
+//! are sent again. Whatever a collector does (refuse, hang, be slow, send invalid replies) costs at
+//! most its own backlog, and affects no other collector. Source: docs/telemetry.md, "Delivery".
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -27,27 +27,27 @@ use crate::dial_out::message::{Device, Label, Payload, member, unix_ms};
 use crate::dial_out::tls;
 use crate::dialout::{DialoutMsg, DialoutResponse};
 
-/// The path of the report of what was dropped.
+/// The path of the report of dropped messages.
 pub const DROPPED_PATH: &str = "sluice/dropped";
-/// Messages of a stream.
+/// Maximum number of messages of a stream.
 const STREAM_MESSAGES: usize = 256;
-/// Messages on their way from here to the transport.
+/// Maximum number of messages queued for the transport.
 const IN_HAND: usize = 4;
-/// Bytes of an answer; it is not used.
+/// Maximum bytes of a reply, which is not used.
 const MOST_ANSWER_BYTES: usize = 64 << 10;
-/// Bytes of the headers of an answer.
+/// Maximum bytes of the headers of a reply.
 const MOST_HEADER_BYTES: u32 = 16 << 10;
 
-/// How long things may take.
+/// Time limits of the delivery.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// A stream, before it is ended and confirmed.
+    /// Duration of a stream before it is ended and confirmed.
     pub stream: Duration,
-    /// A collector that takes nothing, or does not answer.
+    /// How long a collector may take nothing, or not reply.
     pub patience: Duration,
-    /// The wait after the first failure …
+    /// Wait after the first failure.
     pub first_wait: Duration,
-    /// … and the longest.
+    /// Longest wait after a failure.
     pub longest_wait: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Default for Timing {
     }
 }
 
-/// What a collector's task is doing.
+/// State of a collector's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
@@ -82,12 +82,12 @@ impl State {
     }
 }
 
-/// A collector.
+/// A collector and its backlog.
 #[derive(Debug)]
 pub struct Destination {
     settings: config::Destination,
     session: String,
-    /// Where the files of `tls` are looked for.
+    /// Folder of the files of `tls`.
     folder: PathBuf,
     inner: Mutex<Inner>,
     more: Notify,
@@ -103,26 +103,26 @@ struct Inner {
 }
 
 impl Destination {
-    /// With an empty backlog, whose messages are numbered in this session.
+    /// Returns a destination with an empty backlog, whose messages are numbered in this session.
     pub fn new(settings: config::Destination, session: String, folder: PathBuf) -> Self {
         let backlog = Backlog::new(settings.backlog_messages, settings.backlog_bytes);
         let inner = Inner { backlog, state: State::Idle, connections: 0, failures: 0, last_error: None };
         Self { settings, session, folder, inner: Mutex::new(inner), more: Notify::new() }
     }
 
-    /// Takes a message; it never waits.
+    /// Adds a message to the backlog; never waits.
     pub fn push(&self, payload: Payload) {
         self.inner().backlog.push(payload);
         self.more.notify_one();
     }
 
-    /// So many events were gone before they could be taken.
+    /// Counts `events` that were lost before they could be added.
     pub fn miss_events(&self, events: u64) {
         self.inner().backlog.miss_events(events);
         self.more.notify_one();
     }
 
-    /// For people and programs.
+    /// Returns the status for the control API.
     pub fn status(&self) -> v1::TelemetryDestination {
         let Inner { backlog, state, connections, failures, last_error } = &*self.inner();
         let (last_error, last_error_unix_ms) = last_error.clone().unzip();
@@ -144,8 +144,8 @@ impl Destination {
         }
     }
 
-    /// Delivers what there is until told to `stop`, and then what is left, if the collector takes
-    /// it at once.
+    /// Delivers messages until `stop` is signaled, and then the rest, if the collector takes it at
+    /// once.
     pub async fn deliver(
         self: Arc<Self>,
         device: Device,
@@ -180,7 +180,7 @@ impl Destination {
         }
     }
 
-    /// One stream, on the connection that there is or on a new one.
+    /// Runs one stream, on the present connection or on a new one.
     async fn attempt(
         &self,
         channel: &mut Option<Channel>,
@@ -228,7 +228,7 @@ impl Destination {
         endpoint.connect_with_connector(connector).await.map_err(|error| root(&error))
     }
 
-    /// A stream from its beginning to the collector's answer to its end.
+    /// Runs a stream from its beginning to the collector's reply to its end.
     async fn stream(
         &self,
         channel: Channel,
@@ -262,8 +262,8 @@ impl Destination {
         }
     }
 
-    /// Hands out messages until the stream has had its time, its number of them, or nobody takes
-    /// them.
+    /// Passes on messages until the stream reaches its duration or its number of messages, or the
+    /// receiver is dropped.
     async fn feed(
         &self,
         sender: mpsc::Sender<DialoutMsg>,
@@ -304,7 +304,7 @@ impl Destination {
         }
     }
 
-    /// What goes over the wire.
+    /// Encodes the next item as messages.
     fn messages(&self, next: Next, device: &Device) -> Vec<DialoutMsg> {
         let (number, payload) = match next {
             Next::Message(number, payload) => (Some(number), payload),
@@ -331,7 +331,7 @@ impl Destination {
     }
 }
 
-/// The report of what was dropped: it has no number, since it tells of numbers.
+/// Returns the report of dropped messages. It is about numbers, so it has none itself.
 fn report(dropped: Dropped) -> Payload {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "PascalCase")]
@@ -358,7 +358,7 @@ fn early(answer: Result<tonic::Response<DialoutResponse>, Status>) -> String {
     }
 }
 
-/// What a refusal says; below a transport's there is the system's own error.
+/// Returns the text of a refusal; the system's own error is a source of a transport error.
 fn refusal(status: &Status) -> String {
     match std::error::Error::source(status) {
         Some(source) => root(source),
@@ -366,11 +366,12 @@ fn refusal(status: &Status) -> String {
     }
 }
 
-/// With TLS 1.3 a handshake has ended before the collector has looked at our certificate: it says
-/// what it thinks of that by an alert, which is lost where the connection breaks first.
+/// Explains an error after a handshake. With TLS 1.3 a handshake has ended before the collector has
+/// checked our certificate: it rejects it by an alert, which is lost if the connection breaks
+/// first.
 fn after_handshake(why: String) -> String {
     if why.starts_with("the collector") {
-        return why; // in so many words
+        return why; // the alert is already in the text
     }
     format!(
         "the collector ended the connection after the handshake ({why}): it may want to see a certificate (tls.certificate and \
@@ -382,7 +383,7 @@ fn no_answer(what: &str, timing: Timing) -> String {
     format!("the collector did not {what} within {} s", timing.patience.as_secs_f64())
 }
 
-/// The error below all others; what is wrong with TLS is said in words.
+/// Returns the root cause of an error; TLS errors are explained in words.
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
     if let Some(words) = tls::explain(error) {
         return words;

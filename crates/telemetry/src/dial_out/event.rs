@@ -1,4 +1,4 @@
-//! What the event paths report: an event of the journal as the JSON that collectors expect.
+//! Reports of the event paths: an event of the journal as the JSON that collectors expect.
 //!
 //! Rule: an alarm of use (`use_alarm`) is an overrun, one of drops (`drop_alarm`) a drop;
 //! `sluice/events` has every event. Source: docs/telemetry.md, "Paths"; docs/events.md.
@@ -20,9 +20,9 @@ struct PortQueOverrun<'e> {
     que_index: u64,
     /// 1 ingress, 2 egress, 3 headroom.
     alarm_type: u64,
-    /// Cells, the most since the last alarm.
+    /// Most cells since the last alarm.
     current_value: u64,
-    /// The same in percent of what is allowed.
+    /// Most cells since the last alarm, in percent of the limit.
     current_ratio: u64,
     /// The alarm's threshold in percent.
     threshold: u64,
@@ -59,13 +59,13 @@ struct Told<'e> {
     message: &'e str,
 }
 
-/// What `path` reports of `event`. `None`: nothing.
+/// Returns the report of `event` on `path`; `None` if the path does not report it.
 pub fn report(path: SensorPath, event: &Event) -> Option<Arc<str>> {
     let if_name = event.port.as_deref();
     let if_index = event.port_number.map(|number| number as usize);
     let value = |name: &str| event.values.get(name).copied().unwrap_or(0);
-    // An alarm of egress names a queue, the others a priority; one of a pool is of no port, and so none
-    // of these paths'.
+    // An egress alarm names a queue, the others a priority. An alarm of a pool is of no port, and
+    // so on none of these paths.
     let que_index = event.queue.or(event.priority).map_or(0, u64::from);
     match path {
         SensorPath::PortQueOverrunEvent if event.kind == "use_alarm" && if_index.is_some() => {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::example::{drop_alarm, use_alarm};
 
-    /// The kinds are made up here as the alarms will tell them.
+    /// The kinds are made up here as the alarms will report them.
     #[test]
     fn alarms_and_other_events() {
         let down = Event {

@@ -1,8 +1,8 @@
 //! The messages of dial-out.
 //!
 //! Rule: `jsonData` is one object, `Notification`, with a time in ms, the message's number in its
-//! destination's session, and what the path reports. A message longer than the collector takes goes
-//! in chunks: the same path, `nodeId` from 0 on. Source: docs/telemetry.md, "Messages".
+//! destination's session, and the report of the path. A message longer than the collector accepts
+//! is sent in chunks: the same path, `nodeId` from 0 on. Source: docs/telemetry.md, "Messages".
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use crate::dialout::{ChunkInfo, DeviceInfo, DialoutMsg};
 
-/// What a message needs beside `jsonData`, at most, so that the whole stays within a collector's
+/// Maximum bytes of a message beside `jsonData`, so that the whole stays within a collector's
 /// limit.
 const REST_BYTES: usize = 1024;
 
-/// The switch as it introduces itself.
+/// Identity of the switch in messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Name of the switch.
@@ -37,37 +37,37 @@ impl Device {
     }
 }
 
-/// Which of a collector's messages it is.
+/// Position of a message in a collector's session.
 #[derive(Debug, Clone, Copy)]
 pub struct Label<'s> {
-    /// The numbering: another for each collector, and whenever the daemon starts.
+    /// Name of the numbering: a new one for each collector, and whenever the daemon starts.
     pub session: &'s str,
-    /// From 1; `None`: it tells of numbers and has none.
+    /// Number from 1; `None` for a report about numbers, which has none.
     pub number: Option<u64>,
 }
 
-/// What a path reports at one time; the same for all destinations, so a clone is another handle on
-/// the same text.
+/// The report of a path at one time. It is the same for all destinations, so a clone is another
+/// handle on the same text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// The sensor path.
     pub path: &'static str,
-    /// When, in ms since 1970.
+    /// Time in ms since 1970.
     pub unix_ms: u64,
-    /// A member of the JSON object, its name first.
+    /// A member of the JSON object, with its name.
     pub member: Arc<str>,
-    /// It tells of something that happens once: it is dropped only when no sample is left that
-    /// could be.
+    /// True for a report of something that happens once: it is dropped only when no sample is left
+    /// to drop.
     pub is_event: bool,
 }
 
 impl Payload {
-    /// Bytes that it takes while it waits.
+    /// Returns the bytes that it occupies in a backlog.
     pub fn bytes(&self) -> usize {
         self.member.len() + REST_BYTES / 4
     }
 
-    /// `jsonData` of it.
+    /// Returns the payload as `jsonData`.
     fn json(&self, Label { session, number }: Label) -> String {
         let number = number.map_or(String::new(), |number| format!("\"Number\":\"{number}\","));
         let Self { unix_ms, member, .. } = self;
@@ -76,7 +76,7 @@ impl Payload {
         )
     }
 
-    /// It as a message, in as many chunks as a limit of `message_bytes` takes.
+    /// Returns the payload as a message, in chunks of at most `message_bytes`.
     pub fn messages(&self, device: &Device, label: Label, message_bytes: usize) -> Vec<DialoutMsg> {
         let json = self.json(label);
         let message = |json_data: String, chunk_msg| DialoutMsg {
@@ -99,8 +99,8 @@ impl Payload {
     }
 }
 
-/// Pieces of a text of at most `limit` bytes each, which is room for a character at least; none is
-/// cut apart.
+/// Splits a text into pieces of at most `limit` bytes, which is room for at least one character; no
+/// character is split.
 fn pieces(mut text: &str, limit: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     while text.len() > limit {
@@ -116,13 +116,13 @@ fn pieces(mut text: &str, limit: usize) -> Vec<&str> {
     pieces
 }
 
-/// Now, in ms since 1970.
+/// Returns the current time in ms since 1970.
 pub fn unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Some rows as a member: `"ROOT":{"CONTAINER":{"ROW":[…]}}`.
+/// Returns rows as a member: `"ROOT":{"CONTAINER":{"ROW":[…]}}`.
 pub fn member(root: &str, container: &str, row: &str, rows: &[impl Serialize]) -> Arc<str> {
     let rows = serde_json::to_string(rows).expect("plain structs become JSON");
     format!("\"{root}\":{{\"{container}\":{{\"{row}\":{rows}}}}}").into()

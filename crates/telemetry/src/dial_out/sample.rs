@@ -1,9 +1,9 @@
-//! What the periodic paths report: a snapshot as the JSON that collectors expect, a row for each
+//! Reports of the periodic paths: a snapshot as the JSON that collectors expect, a row for each
 //! port.
 //!
-//! Rule: numbers are those of `sluice show --json` taken at the same instant: cells, but where a
-//! name ends in `InBytes`, frames and bytes of frames. What there is for each priority or queue is
-//! a string that holds an array of eight. Source: docs/telemetry.md, "Paths".
+//! Rule: numbers are those of `sluice show --json` taken at the same instant: cells, except where a
+//! name ends in `InBytes`, frames and bytes of frames. Values by priority or queue are a string
+//! that holds an array of eight. Source: docs/telemetry.md, "Paths".
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct BufferUsage<'s> {
     if_name: &'s str,
     ingress_used: PerPriority,
     unicast_used: PerPriority,
-    /// The queues are those of unicast: there are no others.
+    /// Always 0: all queues count as unicast queues.
     multicast_used: PerPriority,
     ingress_total: PerPriority,
     egress_total: PerPriority,
@@ -167,8 +167,8 @@ struct Statistics<'s> {
     que_len_in_pkts: u64,
 }
 
-/// What `path` reports of `now`; rates are since `before`, without which there are none. `None`:
-/// nothing yet, or never, since it is an event path.
+/// Returns the report of `now` on `path`; rates are since `before`, without which there are none.
+/// `None` if there is nothing to report yet, or if it is an event path.
 pub fn report(path: SensorPath, now: &Snapshot, before: Option<&Snapshot>) -> Option<Arc<str>> {
     let cell = u64::from(now.cell_bytes);
     Some(match path {
@@ -205,8 +205,8 @@ fn buffer<T: Serialize>(container: &str, row: &str, rows: Vec<T>) -> Arc<str> {
     member("BufferMonitor", container, row, &rows)
 }
 
-/// A row for each port; an interface has the number of its port, which it keeps for as long as it
-/// is there.
+/// Returns a row for each port. An interface has the number of its port, which it keeps while it
+/// exists.
 fn rows<'s, T>(now: &'s Snapshot, row: impl Fn(usize, &'s Port) -> T) -> Vec<T> {
     now.ports.iter().map(|port| row(port.number as usize, port)).collect()
 }
@@ -219,7 +219,7 @@ fn of_queues(port: &Port, number: impl Fn(&Queue) -> u64) -> PerPriority {
     PerPriority(port.queues.iter().map(number).collect())
 }
 
-/// Nothing of what a switch of this kind does not tell apart.
+/// Zeros for a field that a switch of this kind does not distinguish.
 fn none(port: &Port) -> PerPriority {
     of_queues(port, |_| 0)
 }
@@ -237,7 +237,7 @@ fn count(count: &Option<Count>) -> Count {
 }
 
 fn buffer_usage(if_index: usize, port: &Port) -> BufferUsage<'_> {
-    // A queue without a limit may take whatever its pool has: there is no number to tell.
+    // A queue without a limit may take all of its pool, so there is no number to report.
     let limit = |queue: &Queue| queue.threshold_cells.map_or(0, u64::from);
     BufferUsage {
         if_index,
@@ -295,7 +295,7 @@ fn comm_headroom_usage(if_index: usize, port: &Port, cell: u64) -> CommHeadroomU
     }
 }
 
-/// PFC frames that named each priority, to pause it or to release it.
+/// Returns the PFC frames that named each priority, to pause it or to release it.
 fn pfc_frames(counts: &Option<PfcCount>) -> Vec<u64> {
     let Some(counts) = counts else { return vec![0; 8] };
     counts.xoff_frames.iter().zip(&counts.xon_frames).map(|(xoff, xon)| xoff + xon).collect()
@@ -332,7 +332,7 @@ fn pfc_speeds<'s>(now: &'s Snapshot, before: &Snapshot) -> Option<Vec<PfcSpeed<'
             pfc_out_pps: speed(&port.pfc_sent, &before.pfc_sent),
         })
     };
-    // A port that has come since has no rate yet.
+    // A port that was added since has no rate yet.
     Some(rows(now, row).into_iter().flatten().collect())
 }
 
@@ -355,7 +355,8 @@ fn ecn_and_wred(if_index: usize, port: &Port) -> EcnAndWredStatistic<'_> {
 }
 
 fn ingress_drop(if_index: usize, port: &Port) -> IngressDrop<'_> {
-    // What has a priority of its own is told by priority, and what was to leave here belongs to egress.
+    // Drops with a counter by priority are reported by priority, and drops of frames to transmit
+    // here belong to egress.
     const ELSEWHERE: [&str; 6] =
         ["ingress_lossy", "ingress_no_drop", "tail_drop", "wred", "mtu_exceeded", "port_down"];
     let others = || port.drops.iter().filter(|(reason, _)| !ELSEWHERE.contains(&reason.as_str()));
@@ -369,7 +370,7 @@ fn ingress_drop(if_index: usize, port: &Port) -> IngressDrop<'_> {
     }
 }
 
-/// Tail drops and WRED's.
+/// Returns the tail drops and WRED drops.
 fn queue_dropped(queue: &Queue) -> Count {
     let (tail, wred) = (count(&queue.dropped), wred_dropped(queue));
     Count { frames: tail.frames + wred.frames, bytes: tail.bytes + wred.bytes }
@@ -399,7 +400,7 @@ fn over_limit(if_index: usize, port: &Port) -> OverLimitCounter<'_> {
     }
 }
 
-/// One core switches: to collectors it is processing engine 0, with all of the buffer.
+/// One core switches: collectors see it as processing engine 0, with the whole buffer.
 fn xpe_usage(now: &Snapshot) -> XpeUsage {
     let sum = |cells: fn(&Group) -> u32| -> u64 {
         now.ports.iter().flat_map(|port| &port.groups).map(|group| u64::from(cells(group))).sum()
@@ -444,7 +445,7 @@ mod tests {
         serde_json::to_string(&value).unwrap().replace("],", "],\n").replace("\",", "\",\n  ")
     }
 
-    /// Every periodic path, of a port on which everything has happened.
+    /// Every periodic path, for a port on which every counter has counted.
     #[test]
     fn each_path_in_full() {
         let (before, now) = (sample(), later());

@@ -1,8 +1,7 @@
-//! What is reported comes from here: snapshots as clients of the API get them, and events from the
-//! journal.
+//! The source of reports: snapshots as clients of the API get them, and events from the journal.
 //!
-//! Rule: each sensor of a subscription samples in its own rhythm; the journal is read from one
-//! place for all. A switch that does not answer in time costs a sample, which is counted.
+//! Rule: each sensor of a subscription has its own sampling interval; one task reads the journal
+//! for all. A switch that does not reply in time costs a sample, which is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,28 +18,28 @@ use crate::dial_out::event;
 use crate::dial_out::message::{Payload, unix_ms};
 use crate::dial_out::sample;
 
-/// How long the switch may take to answer.
+/// How long the switch may take to reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was made of a sensor group.
+/// Counters of a sensor group.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Samples taken.
     pub samples: AtomicU64,
-    /// Samples that the switch did not answer in time.
+    /// Samples missed because the switch did not reply in time.
     pub missed: AtomicU64,
     /// Events reported.
     pub events: AtomicU64,
 }
 
-/// A sensor group and where it reports to.
+/// A sensor group and its destinations.
 #[derive(Debug, Clone)]
 pub struct Feed {
-    /// What.
+    /// The sensor group.
     pub sensor: Sensor,
-    /// To whom.
+    /// The collectors that it reports to.
     pub destinations: Vec<Arc<Destination>>,
-    /// What was made of it.
+    /// Counters of the sensor group.
     pub counts: Arc<Counts>,
 }
 
@@ -49,7 +48,7 @@ impl Feed {
         self.destinations.iter().for_each(|destination| destination.push(payload.clone()));
     }
 
-    /// Samples as `reader` until the switch stops; nothing if these are event paths.
+    /// Samples as `reader` until the switch stops; returns at once for event paths.
     pub async fn sample(self, reader: WatermarkReader, requests: mpsc::Sender<Request>) {
         let Some(interval_ms) = self.sensor.interval_ms else { return };
         let mut ticks = interval(Duration::from_millis(interval_ms));
@@ -93,7 +92,7 @@ impl Feed {
     }
 }
 
-/// Tells the feeds of events what comes, from the first event on; never ends.
+/// Passes events to the feeds, from the first event on; never ends.
 pub async fn follow(journal: Journal, feeds: Vec<Feed>) {
     let mut since = 0;
     loop {
@@ -106,7 +105,7 @@ pub async fn follow(journal: Journal, feeds: Vec<Feed>) {
             feeds.iter().for_each(|feed| feed.tell(event));
             since = event.number;
         }
-        // What is taken from a full journal at once would keep the collectors' tasks waiting.
+        // Taking all events of a full journal at once would delay the collectors' tasks.
         tokio::task::yield_now().await;
     }
 }

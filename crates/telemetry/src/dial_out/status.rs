@@ -1,4 +1,4 @@
-//! What `sluice show telemetry` shows.
+//! The data of `sluice show telemetry`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,12 +13,12 @@ use crate::dial_out::source::Feed;
 pub struct Shared {
     /// The collectors, in the order of the configuration.
     pub destinations: Vec<Arc<Destination>>,
-    /// Subscriptions: name, and what each of their sensor groups does.
+    /// Subscriptions: name, and the feed of each of their sensor groups.
     pub subscriptions: Vec<(String, Vec<Feed>)>,
 }
 
 impl Shared {
-    /// Now.
+    /// Returns the current status.
     pub fn status(&self) -> v1::Telemetry {
         v1::Telemetry {
             subscriptions: self.subscriptions.iter().map(|(name, feeds)| subscription(name, feeds)).collect(),

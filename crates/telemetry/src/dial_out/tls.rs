@@ -1,9 +1,9 @@
-//! Connections to collectors, and from switches, that are encrypted and say who is who.
+//! Encrypted and authenticated connections to collectors, and from switches.
 //!
-//! Rule: where the file asks for TLS, nothing is said before the collector has shown a certificate
-//! of an authority that is trusted, for the name that is expected; there is no way back to plain
-//! text. Files are read again for each connection, so certificates may be exchanged while the
-//! daemon runs. Source: docs/telemetry.md, "TLS".
+//! Rule: where the file requires TLS, nothing is sent before the collector has presented a
+//! certificate of a trusted authority, for the expected name; there is no fallback to plain text.
+//! Files are read again for each connection, so certificates may be replaced while the daemon runs.
+//! Source: docs/telemetry.md, "TLS".
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -18,30 +18,30 @@ use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 /// A file that cannot be used.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// There is nothing of that kind in it.
+    /// The file has no item of the expected kind.
     #[error("there is no {what} in {}: it must be PEM, as in -----BEGIN {mark}-----", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
-        /// What is looked for.
+        /// The expected kind of item.
         what: &'static str,
-        /// How it begins.
+        /// How such an item begins.
         mark: &'static str,
     },
 }
 
-/// What the client of a collector goes by. Paths are relative to `folder`.
+/// Returns the TLS settings of a collector's client. Paths are relative to `folder`.
 ///
 /// # Errors
-/// A file cannot be used; the setting's name is said, too.
+/// A file cannot be used; the error has the name of its setting, too.
 pub fn client(
     tls: &config::Tls,
     host: &str,
@@ -62,8 +62,8 @@ pub fn client(
     Ok(client)
 }
 
-/// What a collector goes by: its certificate and key, and the authorities of its clients'
-/// certificates, if it wants any.
+/// Returns the TLS settings of a collector: its certificate and key, and the authorities of its
+/// clients' certificates, if it requires any.
 ///
 /// # Errors
 /// A file cannot be used.
@@ -103,7 +103,7 @@ fn key(path: &Path) -> Result<Vec<u8>, FileError> {
     }
 }
 
-/// What went wrong with TLS, and what helps, if that is what went wrong below `error`.
+/// Returns the TLS failure and its cure, if TLS is the cause of `error`.
 pub fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     let mut error = Some(error);
     while let Some(at) = error {
@@ -113,7 +113,7 @@ pub fn explain(error: &(dyn Error + 'static)) -> Option<String> {
         if let Some(found) = found {
             return Some(words(found));
         }
-        // HTTP/2 keeps only the text of what ends a connection.
+        // HTTP/2 keeps only the text of the error that ends a connection.
         if let Some((_, alert)) = at.to_string().split_once("received fatal alert: ") {
             return Some(refused(alert));
         }
@@ -122,7 +122,7 @@ pub fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
-/// What a collector's alert means, by its name in TLS.
+/// Explains a collector's alert by its TLS name.
 fn refused(alert: &str) -> String {
     match alert {
         "CertificateRequired" => {
@@ -137,7 +137,7 @@ fn refused(alert: &str) -> String {
 fn words(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(why) => match why {
-            // The latter: an authority of the same name as the one that is trusted.
+            // The latter: an authority of the same name as the trusted one.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "the collector's certificate is of no authority that is trusted here: name the authority's \
                  certificate with tls.ca"

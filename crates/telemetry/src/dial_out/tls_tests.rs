@@ -11,7 +11,7 @@ use crate::collector::Received;
 use crate::tests::{Collector, Lab, PATIENCE};
 use crate::{Settings, server_tls};
 
-/// An authority, and a folder for what it signs.
+/// A certificate authority, and a folder for the certificates that it signs.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: tempfile::TempDir,
@@ -36,8 +36,8 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// A certificate in `NAME.pem` and its key in `NAME.key`, for this host; `year`: the last in
-    /// which it is valid.
+    /// Writes a certificate to `NAME.pem` and its key to `NAME.key`, for this host; `year` is the
+    /// last in which it is valid.
     fn sign(&self, name: &str, host: &str, year: i32) {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2000, 1, 1);
@@ -48,7 +48,7 @@ impl Authority {
         std::fs::write(self.file(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 
-    /// A collector with the certificate `name`; with `clients`, it wants certificates of that
+    /// A collector with the certificate `name`; with `clients`, it requires certificates of that
     /// authority.
     fn collector(
         &self,
@@ -62,19 +62,19 @@ impl Authority {
         (Collector::start_with(0, Some(tls), to), received)
     }
 
-    /// `tls` of a file: this is who the collector must be signed by, and `more`.
+    /// Returns the `tls` table of a configuration that trusts this authority, with `more` added.
     fn trusted(&self, more: &str) -> String {
         format!("tls = {{ ca = {:?}{more} }}", self.file("ca.pem"))
     }
 
-    /// What we show of it.
+    /// Returns the settings of a client certificate.
     fn shown(&self, name: &str) -> String {
         let [certificate, key] = ["pem", "key"].map(|ending| self.file(&format!("{name}.{ending}")));
         format!(", certificate = {certificate:?}, key = {key:?}")
     }
 }
 
-/// The error of a switch that reports to `port` with this `tls`, which has sent nothing.
+/// Returns the error of a switch that reports to `port` with this `tls`, which has sent nothing.
 fn refused(port: u16, tls: &str) -> String {
     let lab = Lab::new(port, tls, &[("sluice/events", None)]);
     lab.note("secret_event");
@@ -133,7 +133,8 @@ fn who_shows_another_certificate_is_told_nothing() {
     ] {
         let (collector, received) = authority.collector(name, clients);
         let said = refused(collector.port, &tls);
-        // Whether the alert about our certificate is seen before the connection breaks is a matter of luck.
+        // It is random whether the alert about our certificate is seen before the connection
+        // breaks.
         let ended =
             clients.is_some() && said.starts_with("the collector ended the connection after the handshake (");
         assert!(said.starts_with(says) || ended, "{said}");
@@ -142,7 +143,7 @@ fn who_shows_another_certificate_is_told_nothing() {
     }
 }
 
-/// Nothing goes out in plain text, whatever is at the other end.
+/// Nothing is sent in plain text, whatever the other end is.
 #[test]
 fn a_listener_without_tls_sees_nothing_that_it_understands() {
     let authority = Authority::new();
@@ -178,7 +179,7 @@ fn who_wants_tls_is_told_nothing_without_it() {
     assert!(received.try_recv().is_err());
 }
 
-/// Certificates may be exchanged while the switch runs: they are read for each connection.
+/// Certificates may be replaced while the switch runs: they are read for each connection.
 #[test]
 fn files_are_read_anew() {
     let authority = Authority::new();

@@ -1,7 +1,7 @@
 //! Metrics of the buffers: priority groups, queues and pools, with their watermarks.
 //!
-//! Rule: the peak since "read" is the most cells since metrics were last read, which begins again
-//! with each time they are; the one since "start" is that of the whole life of the daemon.
+//! Rule: the peak since "read" is the most cells since metrics were last read, and each read
+//! restarts it; the peak since "start" covers the whole run of the daemon.
 
 use std::fmt;
 
@@ -146,7 +146,7 @@ fn peaks(level: &Option<Level>) -> Several<'static> {
     vec![(("since", "read"), level.peak_read_cells.into()), (("since", "start"), level.peak_cells.into())]
 }
 
-/// Writes those of the whole switch.
+/// Writes the metrics of the whole switch.
 pub fn encode(encoder: &mut DescriptorEncoder, snapshot: &Snapshot) -> fmt::Result {
     let (mut groups, mut queues) = (Vec::new(), Vec::new());
     for port in &snapshot.ports {

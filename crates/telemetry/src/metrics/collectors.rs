@@ -1,4 +1,4 @@
-//! Metrics of the dial-out: what each collector got.
+//! Metrics of the dial-out: deliveries to each collector.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ const METRICS: &[Metric<TelemetryDestination>] = &[
     }),
 ];
 
-/// Writes them.
+/// Writes the metrics of all collectors.
 pub fn encode(encoder: &mut DescriptorEncoder, telemetry: &Telemetry) -> fmt::Result {
     let rows: Vec<_> = telemetry
         .destinations

@@ -1,4 +1,4 @@
-//! The dashboard in `config/grafana`: whatever its queries name is among the metrics.
+//! The dashboard in `config/grafana`: every name in its queries is one of the metrics.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ const DASHBOARD: &str = include_str!("../../../../config/grafana/sluice.json");
 /// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["instance", "job"];
 
-/// All queries, those of the variables included, and what the legends say.
+/// All queries, including those of the variables, and the legends.
 fn queries() -> Vec<(String, String)> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -24,12 +24,12 @@ fn queries() -> Vec<(String, String)> {
         .collect()
 }
 
-/// The words of a query that are made of the letters of names.
+/// The words of a query that consist of the characters of names.
 fn words(query: &str) -> impl Iterator<Item = &str> {
     query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// What stands between each `open` and the next `close`.
+/// The text between each `open` and the next `close`.
 fn between<'t>(text: &'t str, open: &str, close: &str) -> Vec<&'t str> {
     text.split(open).skip(1).filter_map(|rest| Some(rest.split_once(close)?.0)).collect()
 }

@@ -1,5 +1,5 @@
-//! How a metric is written down here: its name, what it is, and how its value is read from a part
-//! of the snapshot.
+//! Definition of a metric: its name, its help text, and how its value is read from a part of the
+//! snapshot.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-/// A number.
+/// The value of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// Of something that is counted.
+    /// A count.
     Whole(u64),
-    /// Seconds.
+    /// A duration in seconds.
     Seconds(f64),
 }
 
@@ -34,24 +34,24 @@ impl From<bool> for Value {
     }
 }
 
-/// Nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 pub fn seconds(nanos: u64) -> Value {
     Value::Seconds(nanos as f64 / 1e9)
 }
 
-/// Values that one label tells apart.
+/// Values distinguished by one label.
 pub type Several<'t> = Vec<((&'static str, &'t str), Value)>;
 
 /// How values are read from a row.
 #[derive(Clone, Copy)]
 enum Read<T> {
-    /// One, or none where there is no such thing.
+    /// One value, or none where the row has none.
     One(fn(&T) -> Option<Value>),
-    /// Several, each with a label of its own.
+    /// Several values, distinguished by a label.
     Several(fn(&T) -> Several<'_>),
 }
 
-/// A metric of things of the kind `T`.
+/// A metric of rows of type `T`.
 pub struct Metric<T> {
     name: &'static str,
     help: &'static str,
@@ -59,27 +59,27 @@ pub struct Metric<T> {
     read: Read<T>,
 }
 
-/// What only grows; `_total` is added to the name.
+/// Defines a counter; `_total` is added to the name.
 pub const fn counter<T>(name: &'static str, help: &'static str, read: fn(&T) -> Option<Value>) -> Metric<T> {
     Metric { name, help, kind: MetricType::Counter, read: Read::One(read) }
 }
 
-/// What goes up and down.
+/// Defines a gauge.
 pub const fn gauge<T>(name: &'static str, help: &'static str, read: fn(&T) -> Option<Value>) -> Metric<T> {
     Metric { name, help, kind: MetricType::Gauge, read: Read::One(read) }
 }
 
-/// Counters that a label tells apart.
+/// Defines counters distinguished by a label.
 pub const fn counters<T>(name: &'static str, help: &'static str, read: fn(&T) -> Several<'_>) -> Metric<T> {
     Metric { name, help, kind: MetricType::Counter, read: Read::Several(read) }
 }
 
-/// Gauges that a label tells apart.
+/// Defines gauges distinguished by a label.
 pub const fn gauges<T>(name: &'static str, help: &'static str, read: fn(&T) -> Several<'_>) -> Metric<T> {
     Metric { name, help, kind: MetricType::Gauge, read: Read::Several(read) }
 }
 
-/// A thing and the labels that say which it is.
+/// A source of values and the labels that identify it.
 #[derive(Debug, Clone)]
 pub struct Row<'s, T> {
     labels: Vec<(&'s str, &'s str)>,
@@ -87,7 +87,7 @@ pub struct Row<'s, T> {
 }
 
 impl<'s, T> Row<'s, T> {
-    /// A row.
+    /// Returns a row with these labels.
     pub fn new(labels: &[(&'s str, &'s str)], of: &'s T) -> Self {
         Self { labels: labels.to_vec(), of }
     }
@@ -137,7 +137,7 @@ fn write(encoder: &mut MetricEncoder, kind: MetricType, value: Value) -> fmt::Re
     }
 }
 
-/// The unit that ends a name, apart: OpenMetrics says it, too.
+/// Splits off the unit that ends a name, since OpenMetrics states it separately too.
 pub fn split_unit(name: &'static str) -> (&'static str, Option<Unit>) {
     for (suffix, unit) in [
         ("_seconds", Unit::Seconds),

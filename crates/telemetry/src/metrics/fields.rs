@@ -1,11 +1,11 @@
-//! What metrics of several families read of a snapshot.
+//! Helpers that metrics of several families use to read a snapshot.
 
 use control::v1;
 
-/// The priorities and queues, as labels.
+/// The priorities or queues, as labels.
 pub(super) const EIGHT: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
-/// The places of a port's priorities for which there is anything to say.
+/// Returns the indices of a port's priorities that have anything to report.
 pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
     let named = |count: &Option<v1::PfcCount>, place: usize| {
         count.as_ref().is_some_and(|count| {
@@ -28,7 +28,7 @@ pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
     (0..EIGHT.len()).filter(is_used)
 }
 
-/// The places of a port's queues for which there is anything to say.
+/// Returns the indices of a port's queues that have anything to report.
 pub(super) fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
     let is_used = |place: &usize| {
         port.queues.get(*place).is_some_and(|queue| {

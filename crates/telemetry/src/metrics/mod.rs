@@ -1,6 +1,7 @@
-//! What a running switch counts, as metrics of OpenMetrics and of Prometheus's older text format.
+//! The counters of a running switch as metrics, in OpenMetrics and in Prometheus's older text
+//! format.
 //!
-//! Rule: names begin with `sluice_` and what they are of; units are base units (seconds, bytes) or
+//! Rule: names begin with `sluice_` and their subject; units are base units (seconds, bytes) or
 //! cells and frames, and end the name; counters end in `_total`. Numbers are those of `sluice show
 //! --json` at the same instant. A priority or a queue of a port has rows once anything was counted
 //! for it, or PFC or the watchdog protects it. Source: docs/metrics.md; docs/references.md,
@@ -24,19 +25,19 @@ use prometheus_client::registry::Registry;
 use crate::dial_out::message::Device;
 use family::Row;
 
-/// All that one answer is made of.
+/// The data of one response.
 #[derive(Debug)]
 pub struct MetricsSnapshot {
-    /// Who answers.
+    /// Identity of the switch.
     pub device: Device,
-    /// The switch.
+    /// Snapshot of the switch.
     pub snapshot: v1::Snapshot,
-    /// What is reported to collectors.
+    /// State of the telemetry to collectors.
     pub telemetry: v1::Telemetry,
 }
 
 impl MetricsSnapshot {
-    /// It in the format of OpenMetrics 1.0.
+    /// Returns the metrics in the format of OpenMetrics 1.0.
     pub fn openmetrics(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));

@@ -5,7 +5,7 @@ use control::v1::{Count, Kernel, Port};
 use super::family::{Metric, Several, counter, counters, gauge, seconds};
 use super::fields::{bytes, frames};
 
-/// All of them.
+/// The metrics of a port.
 pub const METRICS: &[Metric<Port>] = &[
     gauge("sluice_port_up", "1: it carries frames.", |port| Some(port.up.into())),
     gauge("sluice_port_held", "1: its transmission is held by hand.", |port| Some(port.held.into())),
@@ -186,7 +186,7 @@ fn of_kernel(port: &Port, read: fn(&Kernel) -> Several<'static>) -> Several<'sta
     port.kernel.as_ref().map_or(Vec::new(), read)
 }
 
-/// By reason.
+/// Returns the drops by reason.
 fn drops(port: &Port, read: fn(&Count) -> u64) -> Several<'_> {
     port.drops.iter().map(|(reason, count)| (("reason", reason.as_str()), read(count).into())).collect()
 }

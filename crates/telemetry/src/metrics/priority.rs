@@ -8,7 +8,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::family::{self, Metric, Row, Several, counter, counters, gauge, gauges, seconds};
 use super::fields::{EIGHT, used_priorities};
 
-/// A priority and what its port counts of its PFC frames: XOFF and XON, sent and received.
+/// A priority and its PFC frame counters of the port: XOFF and XON, sent and received.
 #[derive(Debug, Default)]
 struct Priorities {
     state: Priority,
@@ -77,7 +77,7 @@ fn by_kind([xoff, xon]: [u64; 2]) -> Several<'static> {
     vec![(("kind", "xoff"), xoff.into()), (("kind", "xon"), xon.into())]
 }
 
-/// Writes those of all ports.
+/// Writes the metrics of all ports.
 pub fn encode(encoder: &mut DescriptorEncoder, ports: &[Port]) -> fmt::Result {
     let of_port = |port: &Port| -> Vec<(usize, Priorities)> {
         used_priorities(port).filter_map(|place| Some((place, of(port, place)?))).collect()

@@ -1,13 +1,14 @@
-//! Prometheus's text format 0.0.4, which older readers ask for, made of that of OpenMetrics.
+//! Prometheus's text format 0.0.4, which older readers request, converted from the OpenMetrics
+//! format.
 //!
-//! Rule: of what is in our metrics the two differ in that the older names a counter with its
-//! `_total`, and knows neither units nor an end. Source: docs/references.md, "Standards"
+//! Rule: for our metrics the two differ in two ways. The older format names a counter with its
+//! `_total`, and it has neither units nor an end mark. Source: docs/references.md, "Standards"
 //! (OpenMetrics).
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// `openmetrics` in the older format.
+/// Converts `openmetrics` to the older format.
 pub fn prometheus(openmetrics: &str) -> String {
     let of_counter = |line: &str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
     let counters: BTreeSet<String> = openmetrics.lines().filter_map(of_counter).collect();

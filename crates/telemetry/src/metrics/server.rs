@@ -1,10 +1,10 @@
-//! The metrics over HTTP: `GET /metrics`; and the live page, where it is wanted: `GET /` and `GET
-//! /live`.
+//! The metrics over HTTP: `GET /metrics`; and the live page, if enabled: `GET /` and `GET /live`.
 //!
-//! Rule: OpenMetrics 1.0 for those who accept it, Prometheus's text 0.0.4 for all others. Answers
-//! are made one at a time, and one serves whoever asks within 100 ms, so readers however many cost
-//! the poll loop ten snapshots a second at most, and as many for the page. So many connections
-//! are open at once, each for a minute at most; memory stays bounded. Source: docs/metrics.md.
+//! Rule: clients that accept OpenMetrics 1.0 get it, all others Prometheus's text 0.0.4. One
+//! response is generated at a time and serves all requests within 100 ms, so any number of readers
+//! costs the poll loop ten snapshots a second at most, and ten more for the page. The number of
+//! open connections and the duration of each (a minute) are limited, so memory stays bounded.
+//! Source: docs/metrics.md.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,17 +29,17 @@ use super::{MetricsSnapshot, prometheus_text};
 use crate::dial_out::message::Device;
 use crate::web_page;
 
-/// Connections at once.
+/// Maximum number of concurrent connections.
 const MOST_CONNECTIONS: usize = 16;
-/// How long one may last, however busy.
+/// Maximum duration of a connection, however busy.
 const CONNECTION: Duration = Duration::from_secs(60);
-/// How long a client may take for the head of a request.
+/// How long a client may take to send the head of a request.
 const HEAD: Duration = Duration::from_secs(10);
-/// Bytes of a head, and of what waits to be read.
+/// Maximum bytes of a head, and of the read buffer.
 const MOST_HEAD_BYTES: usize = 16 << 10;
-/// How old an answer may be.
+/// Maximum age of a response.
 const FRESH: Duration = Duration::from_millis(100);
-/// How long the switch may take.
+/// How long the switch may take to reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -48,42 +48,42 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// What the answers are made of.
+/// The data sources of the responses.
 pub struct Source {
-    /// Who answers.
+    /// Identity of the switch.
     pub device: Device,
-    /// The way to the switch.
+    /// Channel for requests to the switch.
     pub requests: mpsc::Sender<Request>,
-    /// What is reported to collectors.
+    /// Returns the state of the telemetry to collectors.
     pub telemetry: Box<dyn Fn() -> v1::Telemetry + Send + Sync>,
-    /// What has happened.
+    /// The event journal.
     pub journal: Journal,
-    /// The live page is served, too.
+    /// True if the live page is served, too.
     pub has_page: bool,
 }
 
 struct Site {
     source: Source,
-    /// The last answer in the format of OpenMetrics, and when it was made.
+    /// The last response in the format of OpenMetrics, and when it was generated.
     last: Mutex<Option<(Instant, Arc<str>)>>,
     /// The last snapshot for the page, and when it was taken.
     live: Mutex<Option<(Instant, Arc<v1::Snapshot>)>>,
 }
 
-/// A socket that listens at `address`.
+/// Opens a socket that listens at `address`.
 ///
 /// # Errors
-/// It is in use, or not of this machine.
+/// The address is in use, or not of this machine.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Serves until it is dropped.
+/// Serves clients until the future is dropped.
 ///
 /// # Errors
-/// `listener` is none for this runtime.
+/// `listener` cannot be registered with this runtime.
 pub async fn serve(listener: std::net::TcpListener, source: Source) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let site = Arc::new(Site { source, last: Mutex::default(), live: Mutex::default() });

@@ -1,5 +1,5 @@
-//! Metrics of the switch as a whole: who it is, the bridge, its memory, and whether its loop keeps
-//! up.
+//! Metrics of the switch as a whole: its identity, the bridge, its memory, and whether its loop
+//! keeps up.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ const METRICS: &[Metric<Snapshot>] = &[
     ),
 ];
 
-/// Writes them.
+/// Writes the metrics of the switch.
 pub fn encode(encoder: &mut DescriptorEncoder, device: &Device, now: &Snapshot) -> fmt::Result {
     let info = [("switch", device.name.as_str()), ("version", device.version.as_str())];
     let help = "1, of the switch of this name and version.";
@@ -67,7 +67,7 @@ pub fn encode(encoder: &mut DescriptorEncoder, device: &Device, now: &Snapshot) 
     turns(encoder, now)
 }
 
-/// What names a port, and never changes.
+/// Writes the constant properties of each port.
 fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let help = "1, of a port on this interface.";
     let mut family = encoder.encode_descriptor("sluice_port_info", help, None, MetricType::Gauge)?;
@@ -79,7 +79,7 @@ fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     Ok(())
 }
 
-/// The turns of the loop by their time: below 1 µs, below 2 µs and so on, as
+/// Writes the iterations of the loop by duration: below 1 µs, below 2 µs and so on, as
 /// `switch::monitor::counters::turn_time` has them.
 fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let (name, unit) = split_unit("sluice_loop_turn_seconds");

@@ -1,4 +1,4 @@
-//! The metrics of a made-up switch, and how they are served.
+//! The metrics of a made-up switch, and their HTTP server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -14,7 +14,8 @@ use super::{MetricsSnapshot, prometheus_text};
 use crate::dial_out::message::Device;
 use crate::example::sample;
 
-/// Series of a port at most, and of the switch beside its ports: docs/metrics.md says so.
+/// Maximum number of series of a port, and of the switch beside its ports, as docs/metrics.md
+/// states.
 const MOST_OF_A_PORT: usize = 610;
 const MOST_OF_THE_SWITCH: usize = 120;
 
@@ -22,7 +23,7 @@ fn device() -> Device {
     Device { name: "lab".to_owned(), version: "0.1.0".to_owned() }
 }
 
-/// A switch on which everything has happened that is counted.
+/// A switch on which every counter has counted.
 pub(super) fn full() -> Snapshot {
     let mut snapshot = sample();
     snapshot.pfc_enabled = true;
@@ -52,7 +53,7 @@ pub(super) fn full() -> Snapshot {
     snapshot
 }
 
-/// The same with one port, of which priority 3 and its queue were used.
+/// The same switch with one port, of which priority 3 and its queue were used.
 fn small() -> Snapshot {
     let mut snapshot = full();
     snapshot.ports.truncate(1);
@@ -84,7 +85,7 @@ pub(super) fn openmetrics(snapshot: Snapshot) -> String {
     MetricsSnapshot { device: device(), snapshot, telemetry: telemetry() }.openmetrics()
 }
 
-/// The labels of each metric, by name; those of a histogram by that of its buckets.
+/// The labels of each metric by name; for a histogram, by the name of its buckets.
 pub(super) fn labels_by_name(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -127,7 +128,7 @@ fn series_are_bounded_and_each_is_there_once() {
     assert!(two - one <= MOST_OF_A_PORT && none <= MOST_OF_THE_SWITCH, "{} {none}", two - one);
 }
 
-/// Prometheus's conventions, as far as a line can show them.
+/// Prometheus's naming conventions, as far as one line shows them.
 #[test]
 fn names_and_help_are_as_prometheus_has_them() {
     let text = openmetrics(full());
@@ -160,7 +161,7 @@ fn names_and_help_are_as_prometheus_has_them() {
     }
 }
 
-/// Sends one request and takes the whole answer.
+/// Sends one request and reads the whole response.
 fn ask(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -173,7 +174,7 @@ fn get(port: u16, path: &str, accept: &str) -> String {
     ask(port, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"))
 }
 
-/// A server of the metrics of a switch that answers; its port.
+/// A metrics server of a switch that replies to requests; returns its port.
 fn server(requested: fn(mpsc::Receiver<Request>), has_page: bool) -> u16 {
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -225,7 +226,7 @@ fn other_requests_are_told_what_there_is() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(says), "{answer}");
     }
     assert!(ask(port, "rubbish\r\n\r\n").starts_with("HTTP/1.1 400 Bad Request\r\n"));
-    // A head without an end costs what may wait, and then it is refused.
+    // A head without an end costs no more than the read buffer, and is then refused.
     let long = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let _ = stream.write_all(long.as_bytes()); // it may be closed meanwhile
@@ -236,8 +237,8 @@ fn other_requests_are_told_what_there_is() {
     assert!(get(port, "/metrics", "*/*").starts_with("HTTP/1.1 200 OK\r\n"), "and others are served");
 }
 
-/// The live page is there where it is wanted, with a policy that lets it load nothing, and so is
-/// what it asks for.
+/// The live page is served if enabled, with a policy that lets it load nothing, and so are its
+/// requests.
 #[test]
 fn the_page_is_served_where_it_is_wanted() {
     let port = server(answer, true);

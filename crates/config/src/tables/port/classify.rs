@@ -1,7 +1,7 @@
-//! Classification and rewriting of a port: what is trusted, the maps, the policy.
+//! Classification and rewriting of a port: the trusted field, the maps, the policy.
 //!
 //! A list of eight numbers and the policy are one setting each. A map by DSCP is a table, so each
-//! DSCP is a setting of its own.
+//! DSCP is a separate setting.
 
 use std::ops::RangeInclusive;
 
@@ -15,11 +15,11 @@ use crate::read::suggest::quoted;
 use crate::read::table_reader::{Section, Setting};
 use crate::tables::port::policy::{Policies, Policy};
 
-/// Maps under a name, one setting for several: what a vendor's switches have by default.
+/// Named maps, one setting in place of several: the defaults of a vendor's switches.
 const MAPS: [(&str, [u8; PRIORITIES]); 2] =
     [("h3c", DEFAULT_DOT1P_TO_QUEUE), ("huawei", HUAWEI_DOT1P_TO_QUEUE)];
 
-/// A map by DSCP, of which the file has some.
+/// A map by DSCP. The file need not write all DSCPs.
 pub(crate) type DscpMap = Setting<[Option<u8>; DSCPS]>;
 
 /// Classification and rewriting in the table of a port, or of the defaults. Drop levels are numbers
@@ -28,8 +28,8 @@ pub(crate) type DscpMap = Setting<[Option<u8>; DSCPS]>;
 pub(crate) struct ClassifyTable {
     pub(crate) trust: Option<Setting<Trust>>,
     pub(crate) port_priority: Option<Setting<u8>>,
-    /// `maps`: the map dot1p → queue of that name, in place of which a map of the same table
-    /// counts.
+    /// `maps`: the dot1p → queue map of that name. A `dot1p_to_queue` of the same table wins over
+    /// it.
     pub(crate) maps: Option<Setting<[u8; PRIORITIES]>>,
     pub(crate) dot1p_to_queue: Option<Setting<[u8; PRIORITIES]>>,
     pub(crate) dot1p_to_drop_level: Option<Setting<[u8; PRIORITIES]>>,
@@ -74,12 +74,12 @@ impl ClassifyTable {
 }
 
 impl Overrides<'_, ClassifyTable> {
-    /// What is trusted.
+    /// Returns the trusted field.
     pub(crate) fn trust(self) -> Trust {
         self.value(|table| &table.trust, Trust::Dot1p)
     }
 
-    /// Puts what the tables say into `port`, which has the defaults.
+    /// Applies the tables to `port`, which has the defaults.
     pub(crate) fn fill(self, port: &mut PortSettings) {
         let classify = &mut port.classify;
         classify.trust = self.trust();
@@ -109,7 +109,7 @@ impl Overrides<'_, ClassifyTable> {
         port.rewrite.dscp = self.optional(|table| &table.rewrite_dscp);
     }
 
-    /// What a map says of a DSCP, which is a setting of its own.
+    /// Returns the value that a map has for a DSCP, which is a separate setting.
     fn by_dscp(self, dscp: usize, map: impl Fn(&ClassifyTable) -> &Option<DscpMap>) -> Option<u8> {
         self.look_up(|table| map(table).as_ref()?.value[dscp])
     }
@@ -119,7 +119,7 @@ fn drop_level(number: u8) -> DropLevel {
     DropLevel::from_number(number).expect("a number from 0 to 2, as it was read")
 }
 
-/// Takes a table whose keys are DSCPs or ranges of them.
+/// Reads a table whose keys are DSCPs or ranges of them.
 fn read_dscp_map(
     port: &mut Section,
     name: &'static str,
@@ -145,7 +145,7 @@ fn read_dscp_map(
     Some(Setting { value: map, place: table.place })
 }
 
-/// The DSCPs that a key names: "46", or "8-15".
+/// Returns the DSCPs of a key: "46", or "8-15".
 fn read_dscps(key: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<RangeInclusive<usize>> {
     let (first, last) = key.split_once('-').unwrap_or((key, key));
     let (Some(first), Some(last)) = (parse::digits(first), parse::digits(last)) else {

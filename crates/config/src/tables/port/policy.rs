@@ -1,13 +1,13 @@
-//! `[classifier.NAME]` and `[policy.NAME]`: what a policy matches and sets, under names and with
-//! descriptions, so that several ports share one. A port may also write its rules in place (`policy
-//! = [{ dot1p = 5, local_precedence = 3 }]`).
+//! `[classifier.NAME]` and `[policy.NAME]`: what a policy matches and sets, with names and
+//! descriptions, so that several ports share one. A port may also write its rules inline (`policy =
+//! [{ dot1p = 5, local_precedence = 3 }]`).
 //!
-//! A classifier matches frames by the dot1p of their tag: by any of those it lists (operator *or*).
-//! All of several (*and*) no frame has, so that is refused. A policy says for each of its
-//! classifiers what local precedence its frames get; no dot1p may be matched twice. A description
-//! is for whoever reads the file. Source: docs/behavior.md, "Classification"; docs/references.md,
-//! "H3C reference" (Packet priority-to-queue mappings: traffic classifier, traffic behavior, QoS
-//! policy).
+//! A classifier matches frames by the dot1p of their tag: any of the listed values (operator *or*).
+//! No frame has several values at once (*and*), so that operator is refused. A policy sets the
+//! local precedence of the frames of each of its classifiers; no dot1p may be matched twice. A
+//! description is only for readers of the file. Source: docs/behavior.md, "Classification";
+//! docs/references.md, "H3C reference" (Packet priority-to-queue mappings: traffic classifier,
+//! traffic behavior, QoS policy).
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::read::table_reader::{Section, Setting};
 
 const LIST_CURE: &str = "write a list, as in [{ dot1p = 5, local_precedence = 3 }], or the name of a policy";
 const RULES_CURE: &str = "write a list, as in [{ classifier = \"roce\", local_precedence = 3 }]";
-/// The longest description of the H3C switch, in characters.
+/// Longest description that the H3C switch accepts, in characters.
 const DESCRIPTION_CHARS: usize = 127;
 
-/// By dot1p, the local precedence that a policy sets.
+/// The local precedence that a policy sets, by dot1p.
 pub(crate) type Policy = [Option<u8>; PRIORITIES];
 
 /// The policies of the file, by name.
@@ -48,7 +48,7 @@ impl Policies {
         Self(policies)
     }
 
-    /// Takes a port's policy: the name of one of these, or a list of rules.
+    /// Reads a port's policy: the name of a policy of the file, or a list of rules.
     pub(crate) fn of_port(&self, port: &mut Section, report: &mut Diagnostics) -> Option<Setting<Policy>> {
         let item = port.item("policy")?;
         if let DeValue::String(name) = item.value() {
@@ -73,7 +73,7 @@ impl Policies {
     }
 }
 
-/// Reads `[classifier.NAME]`: the dot1p that it matches, as a mask.
+/// Reads `[classifier.NAME]`: the dot1p values that it matches, as a mask.
 fn read_classifier(mut section: Section, report: &mut Diagnostics) -> u8 {
     read_description(&mut section, report);
     let is_and = section.choice("operator", &[("or", false), ("and", true)], &[], report);
@@ -126,7 +126,7 @@ fn read_description(section: &mut Section, report: &mut Diagnostics) {
     }
 }
 
-/// Notes what a table lacks.
+/// Reports the settings that a table lacks.
 fn needed(section: &Section, names: &[&str], cure: &str, report: &mut Diagnostics) {
     for name in names.iter().filter(|name| !section.has(name)) {
         report.add(&section.place, format!("no {name}"), cure);

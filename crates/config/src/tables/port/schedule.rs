@@ -1,7 +1,7 @@
-//! `schedule` of a port: which queue sends next, and the rates of queues and groups.
+//! `schedule` of a port: the order in which queues send, and the rates of queues and groups.
 //!
 //! A queue's settings are looked up one by one. The groups of ETS divide the port together, so all
-//! of them are one setting: a port that writes one leaves none of the defaults' behind.
+//! of them are one setting: a port that writes one replaces all groups of the defaults.
 //! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: the SP group,
 //! WRR groups, byte-count, weights) and "Huawei DCB" (table 10-12); IEEE 802.1Q-2022 8.6.8 and
 //! D.2.8.5 (shares make 100 %).
@@ -15,9 +15,9 @@ use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::table_reader::{Section, Setting, value_or};
 
-/// The group of ETS that goes before all others.
+/// The ETS group that is served before all others.
 const STRICT_GROUP: usize = 15;
-/// Most bytes of a burst: 10 ms at the fastest speed.
+/// Maximum burst in bytes: 10 ms at the fastest speed.
 const MAX_BURST_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ enum Mode {
     Ets,
 }
 
-/// Where a queue is in mode "sp-wrr".
+/// The group of a queue in mode "sp-wrr".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QueueGroup {
     Sp,
@@ -38,7 +38,7 @@ enum QueueGroup {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ScheduleTable {
     mode: Option<Setting<Mode>>,
-    /// `wrr`: counted in packets, not in bytes.
+    /// True if `wrr` counts packets instead of bytes.
     by_packets: Option<Setting<bool>>,
     queues: [ScheduleQueueTable; PRIORITIES],
     /// By number. They have been checked together.
@@ -108,7 +108,7 @@ impl<'t> Overrides<'t, ScheduleTable> {
         self.part(|table| &table.queues[q])
     }
 
-    /// What the scheduler is set to.
+    /// Returns the settings of the scheduler.
     pub(crate) fn settings(self) -> ScheduleSettings {
         match (self.mode(), self.setting(|table| &table.groups)) {
             (Mode::SpWrr, _) => {
@@ -137,7 +137,7 @@ impl<'t> Overrides<'t, ScheduleTable> {
         }
     }
 
-    /// In proportion to the weights.
+    /// Returns a discipline in proportion to the weights.
     fn weighted(self, defaults: [u8; PRIORITIES]) -> GroupDiscipline {
         let weights = std::array::from_fn(|q| self.queue(q).value(|table| &table.weight, defaults[q]));
         if self.value(|table| &table.by_packets, false) {
@@ -147,7 +147,7 @@ impl<'t> Overrides<'t, ScheduleTable> {
         }
     }
 
-    /// Puts the rates of queues into `queues`.
+    /// Sets the rates of the queues in `queues`.
     pub(crate) fn fill_rates(self, queues: &mut [QueueSettings; PRIORITIES]) {
         for (q, queue) in queues.iter_mut().enumerate() {
             queue.rate = self.rate(q).settings();
@@ -158,7 +158,7 @@ impl<'t> Overrides<'t, ScheduleTable> {
         self.queue(q).part(|table| &table.rate)
     }
 
-    /// Bit q: queue q shares what its group gets by no weight.
+    /// Returns the mask of the queues that share their group's bandwidth without a weight.
     fn strict_queues(self) -> u8 {
         let groups = self.settings().groups;
         groups
@@ -167,7 +167,7 @@ impl<'t> Overrides<'t, ScheduleTable> {
             .fold(0, |mask, group| mask | group.queues)
     }
 
-    /// Bytes of the line are counted for something: a rate, or the shares of groups.
+    /// Returns true if bytes on the link are counted for anything: a rate, or the shares of groups.
     pub(crate) fn counts_the_line(self) -> bool {
         let groups = self.settings().groups;
         let shared = groups.iter().any(|group| groups.iter().any(|it| it != group && it.rank == group.rank));
@@ -240,11 +240,12 @@ impl EtsGroup {
     }
 }
 
-/// Every queue is in exactly one group. So there are at most eight groups, since each has a queue.
+/// Checks that every queue is in exactly one group. So there are at most eight groups, since each
+/// has a queue.
 fn each_queue_is_in_one(groups: &[EtsGroup], place: &SettingSpan, report: &mut Diagnostics) {
     let mut group_of_queue = [None; PRIORITIES];
     for group in groups {
-        // Without one of the lists nobody knows which queue is missing.
+        // Without one of the lists it is unknown which queue is missing.
         let Some(queues) = &group.queues else { return };
         for &q in &queues.value {
             if let Some(other) = group_of_queue[usize::from(q)].replace(group.number) {
@@ -269,7 +270,7 @@ fn each_queue_is_in_one(groups: &[EtsGroup], place: &SettingSpan, report: &mut D
     }
 }
 
-/// The shares of the groups make 100 %; group 15 has none.
+/// Checks that the shares of the groups add up to 100 %; group 15 has none.
 fn shares_are_complete(groups: &[EtsGroup], report: &mut Diagnostics) {
     let sharing = groups.iter().filter(|group| group.number != STRICT_GROUP);
     let Some(shares) = sharing.map(|group| group.bandwidth_percent.as_ref()).collect::<Option<Vec<_>>>()
@@ -295,7 +296,7 @@ impl RateTable {
         }
     }
 
-    /// A burst needs a rate in one of `effective`.
+    /// Checks that a burst has a rate in one of `effective`.
     fn burst_needs_rate(&self, effective: &[Overrides<RateTable>], report: &mut Diagnostics) {
         if let Some(burst) = &self.burst_bytes
             && effective.iter().all(|rate| rate.settings().is_none())
@@ -312,12 +313,12 @@ impl Overrides<'_, RateTable> {
     }
 }
 
-/// Takes `burst_bytes`.
+/// Reads `burst_bytes`.
 pub(crate) fn burst(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<u64>> {
     section.number("burst_bytes", 0..=MAX_BURST_BYTES, report)
 }
 
-/// What a table says of scheduling has an effect on one of `effective`.
+/// Checks that the scheduling settings of a table have an effect on one of `effective`.
 pub(crate) fn dependences(
     table: &ScheduleTable,
     effective: &[Overrides<ScheduleTable>],

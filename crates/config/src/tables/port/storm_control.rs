@@ -1,7 +1,8 @@
-//! Limits of what is flooded, of a port: `broadcast_limit_pps`, `multicast_limit_pps`,
+//! Storm control of a port: `broadcast_limit_pps`, `multicast_limit_pps`,
 //! `unknown_unicast_limit_pps`.
 //!
-//! A number of frames a second, or "off", which takes away what `[port-defaults]` says.
+//! A limit is a number of frames per second, or "off", which overrides a limit of
+//! `[port-defaults]`.
 
 use switch::forwarding::storm_control::MAX_LIMIT_PPS;
 use switch::frame::meta::FloodType;
@@ -45,7 +46,7 @@ fn read_limit(
 }
 
 impl Overrides<'_, FloodLimitTable> {
-    /// What holds for the port.
+    /// Returns the effective limits of the port.
     pub(crate) fn settings(self) -> FloodLimits {
         std::array::from_fn(|place| self.value(|table| &table.limits[place], None))
     }

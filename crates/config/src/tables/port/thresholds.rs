@@ -1,5 +1,5 @@
-//! Thresholds of a port's priority groups and queues: what the file says of them, directly or by a
-//! profile's name, and the settings that come of it.
+//! Thresholds of a port's priority groups and queues: as written in the file, directly or by a
+//! profile's name, and the settings that result.
 
 use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshold};
 
@@ -8,7 +8,7 @@ use crate::read::overrides::Overrides;
 use crate::read::size::{MAX_CELLS, SizeSetting, as_dynamic, as_static, threshold};
 use crate::read::table_reader::{Section, Setting};
 
-/// The last service pool.
+/// Number of the last service pool.
 const LAST_POOL: u8 = POOLS as u8 - 1;
 
 const RESERVED: SizeSetting = SizeSetting::needed("reserved_cells", "reserved_bytes");
@@ -20,7 +20,7 @@ const XON_OFFSET: SizeSetting = SizeSetting::needed("xon_offset_cells", "xon_off
 #[derive(Debug, Default, Clone)]
 pub(crate) struct GroupTable {
     pub(crate) pool: Option<Setting<u8>>,
-    /// Where a profile was bound; all thresholds below come from it then.
+    /// Where a profile is bound; if so, all thresholds below come from it.
     pub(crate) profile: Option<SettingSpan>,
     pub(crate) headroom_cells: Option<Setting<u32>>,
     pub(crate) xoff: Option<Setting<Threshold>>,
@@ -44,8 +44,8 @@ impl GroupTable {
         group
     }
 
-    /// Reads `buffer.ingress.priority.N`, whose profile is looked up by name, after the thresholds
-    /// of the same table of the file.
+    /// Reads `buffer.ingress.priority.N` and looks up its profile by name. Must follow the
+    /// thresholds of the same table of the file.
     pub(crate) fn read_buffer(
         &mut self,
         mut section: Section,
@@ -66,23 +66,23 @@ impl GroupTable {
         section.finish(&[], report);
     }
 
-    /// Where the first of the thresholds stands.
+    /// Returns where the first of the thresholds is written.
     fn first_threshold(&self) -> Option<&SettingSpan> {
         let cells = [&self.headroom_cells, &self.xon_offset_cells, &self.resume_cells, &self.reserved_cells];
         let places = cells.into_iter().flatten().map(|cells| &cells.place);
         places.chain(self.xoff.as_ref().map(|xoff| &xoff.place)).min_by_key(|place| place.span.start)
     }
 
-    /// XON at or above XOFF would never let a pause hold.
+    /// Checks that XON is below XOFF; otherwise a pause would end at once.
     pub(crate) fn resume_below_xoff(&self, report: &mut Diagnostics) {
         Overrides::alone(self).resume_below_xoff(report);
     }
 }
 
 impl Overrides<'_, GroupTable> {
-    /// A group that is protected, by PFC or by PAUSE, starts from `defaults`, those for the port's
-    /// speed; another one has no headroom, takes all that its pool has left, and reserves what
-    /// [`crate::tables::fixed_area`] gives it.
+    /// Returns the settings of a group. A group that is protected, by PFC or by PAUSE, starts from
+    /// `defaults`, those for the port's speed. Any other group has no headroom, may use all free
+    /// cells of its pool, and reserves what [`crate::tables::fixed_area`] assigns to it.
     pub(crate) fn settings(self, protected: bool, defaults: GroupSettings) -> GroupSettings {
         let defaults = if protected { defaults } else { GroupSettings::lossy() };
         GroupSettings {
@@ -98,7 +98,7 @@ impl Overrides<'_, GroupTable> {
         }
     }
 
-    /// XON at or above XOFF would never let a pause hold.
+    /// Checks that XON is below XOFF; otherwise a pause would end at once.
     pub(crate) fn resume_below_xoff(self, report: &mut Diagnostics) {
         let resume = self.setting(|table| &table.resume_cells);
         if let (Some(resume), Some(Threshold::Static(xoff))) = (resume, self.optional(|table| &table.xoff))
@@ -119,7 +119,7 @@ pub(crate) struct QueueTable {
 }
 
 impl QueueTable {
-    /// Reads `buffer.egress.queue.N`, whose profile is looked up by name.
+    /// Reads `buffer.egress.queue.N` and looks up its profile by name.
     pub(crate) fn read_buffer(
         &mut self,
         mut section: Section,
@@ -128,7 +128,7 @@ impl QueueTable {
     ) {
         self.pool = section.number("pool", 0..=LAST_POOL, report);
         section.at_most_one(&["shared_cells", "shared_percent"], report);
-        // 0 cells would stop everything for good.
+        // With 0 cells nothing would ever pass.
         let shared_cells = section.number("shared_cells", 1..=MAX_CELLS, report);
         let shared_percent = section.number("shared_percent", 0..=100, report);
         self.shared = shared_cells.map(as_static).or(shared_percent.map(as_dynamic));
@@ -148,7 +148,7 @@ impl QueueTable {
 }
 
 impl Overrides<'_, QueueTable> {
-    /// The settings of a queue.
+    /// Returns the settings of a queue.
     pub(crate) fn settings(self, defaults: QueueSettings) -> QueueSettings {
         QueueSettings {
             pool: self.value(|table| &table.pool, defaults.pool),

@@ -1,5 +1,5 @@
-//! VLANs of a port: `vlan = { mode = "trunk", pvid = 10, allowed = "1-100,200" }`. What they must
-//! be together is in [`crate::validate::vlan`].
+//! VLANs of a port: `vlan = { mode = "trunk", pvid = 10, allowed = "1-100,200" }`. Checks that span
+//! several settings are in [`crate::validate::vlan`].
 
 use std::ops::RangeInclusive;
 
@@ -12,12 +12,12 @@ use crate::read::parse;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Item, Section, Setting};
 
-/// What kind of port it is.
+/// VLAN mode of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// One VLAN, without tags.
+    /// One VLAN, untagged.
     Access,
-    /// Several, with tags.
+    /// Several VLANs, tagged.
     Trunk,
 }
 
@@ -44,12 +44,12 @@ impl VlanTable {
 }
 
 impl<'t> Overrides<'t, VlanTable> {
-    /// What kind of port it is, if it has VLANs.
+    /// Returns the mode of the port, if it has VLANs.
     pub(crate) fn mode(self) -> Option<Mode> {
         self.optional(|table| &table.mode)
     }
 
-    /// What comes of it. An access port without PVID is refused elsewhere.
+    /// Returns the resulting settings. An access port without PVID is refused elsewhere.
     pub(crate) fn settings(self) -> VlanSettings {
         let pvid = self.optional(|table| &table.pvid);
         match self.mode() {
@@ -63,7 +63,7 @@ impl<'t> Overrides<'t, VlanTable> {
     }
 }
 
-/// Takes VLANs as "1-100,200".
+/// Reads VLANs such as "1-100,200".
 fn read_vlans(item: Item, report: &mut Diagnostics) -> Option<Setting<VlanList>> {
     const CURE: &str = "write VLANs from 1 to 4094, as in \"1-100,200\"";
     let DeValue::String(text) = item.value() else { return item.wrong(CURE, report) };

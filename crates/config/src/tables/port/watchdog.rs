@@ -1,9 +1,9 @@
 //! `pfc.watchdog` and `pfc.early-warning`: for the whole switch, for `[port-defaults]`, and for a
 //! port.
 //!
-//! A priority is watched in one of two manners: H3C's (`interval` times `precision`, then
-//! `restore_delay`) or Inspur's (`detection_ms`, `restoration_ms`). Where nothing else is said the
-//! action is that of the manner: H3C forwards, Inspur drops.
+//! A priority is watched in one of two styles: H3C's (`interval` times `precision`, then
+//! `restore_delay`) or Inspur's (`detection_ms`, `restoration_ms`). The default action depends on
+//! the style: H3C forwards, Inspur drops.
 
 use std::ops::RangeInclusive;
 
@@ -19,9 +19,9 @@ use crate::read::table_reader::{Section, Setting, value_or};
 const MS: Nanos = 1_000_000;
 /// H3C: 1 to 15 times the precision; a delay of n is 100 ms and n times 100 ms.
 const STEPS: RangeInclusive<u64> = 1..=15;
-/// Inspur.
+/// Inspur: detection and restoration time in ms.
 const TIMES_MS: RangeInclusive<u64> = 100..=5000;
-/// PFC frames a second: no line carries more.
+/// PFC frames per second: no link carries more.
 const PPS: RangeInclusive<u32> = 1..=1_000_000_000;
 
 /// `pfc.watchdog`.
@@ -31,7 +31,7 @@ pub(crate) struct WatchdogTable {
     /// The unit of `interval`.
     pub(crate) precision_ns: Option<Setting<Nanos>>,
     action: Option<Setting<PfcWdAction>>,
-    /// `recovery` is manual.
+    /// True if `recovery` is manual.
     by_hand: Option<Setting<bool>>,
     pub(crate) priorities: [Option<PriorityTable>; PRIORITIES],
 }
@@ -48,7 +48,7 @@ pub(crate) struct PriorityTable {
 enum WatchdogStyle {
     H3c {
         interval: u64,
-        /// `None`: after the detection time.
+        /// `None`: restored after the detection time.
         delay_ns: Option<Nanos>,
         pause_recover: bool,
     },
@@ -88,7 +88,7 @@ impl WatchdogTable {
         table
     }
 
-    /// This table, and where it says nothing what the whole switch's says.
+    /// Returns this table with the whole switch's as fallback for each setting.
     pub(crate) fn over(self, of_switch: Self) -> Self {
         let [mut own, mut whole] = [self.priorities, of_switch.priorities];
         Self {
@@ -100,7 +100,8 @@ impl WatchdogTable {
         }
     }
 
-    /// Where the first setting stands that says how, and not what is watched.
+    /// Returns where the first setting is that configures how priorities are watched, and not
+    /// which.
     pub(crate) fn first_manner(&self) -> Option<&SettingSpan> {
         let places = [
             self.precision_ns.as_ref().map(|setting| &setting.place),
@@ -193,7 +194,7 @@ impl EarlyWarningTable {
         table
     }
 
-    /// This table, and where it says nothing what the whole switch's says.
+    /// Returns this table with the whole switch's as fallback for each setting.
     pub(crate) fn over(self, of_switch: Self) -> Self {
         Self { priorities: std::array::from_fn(|p| self.priorities[p].or(of_switch.priorities[p])) }
     }
@@ -205,12 +206,12 @@ impl<'t> Overrides<'t, WatchdogTable> {
         self.look_up(|table| table.priorities[priority].as_ref()).filter(|_| is_on)
     }
 
-    /// Storms end by hand, whatever else is said of their end.
+    /// Returns true if storms end only by hand.
     pub(crate) fn is_by_hand(self) -> bool {
         self.value(|table| &table.by_hand, false)
     }
 
-    /// The watchdog of a priority.
+    /// Returns the watchdog of a priority.
     pub(crate) fn settings(self, priority: usize) -> Option<WatchdogSettings> {
         let table = self.priority(priority)?;
         let precision_ns = self.value(|table| &table.precision_ns, 100 * MS);
@@ -237,7 +238,7 @@ impl<'t> Overrides<'t, WatchdogTable> {
 }
 
 impl Overrides<'_, EarlyWarningTable> {
-    /// The early warning of a priority.
+    /// Returns the early warning of a priority.
     pub(crate) fn settings(self, priority: usize) -> EarlyWarningSettings {
         self.look_up(|table| table.priorities[priority]).unwrap_or_default()
     }

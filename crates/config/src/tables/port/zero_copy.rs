@@ -1,23 +1,22 @@
-//! Which ports have frames that the kernel does not copy. What that means: docs/kernel-behavior.md,
-//! "Zero-copy".
+//! Use of zero-copy. What it means: docs/kernel-behavior.md, "Zero-copy".
 
-/// Where drivers read and write memory themselves.
+/// Which drivers access the UMEM themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZeroCopy {
-    /// Where they can.
+    /// All drivers that can.
     Auto,
-    /// Nowhere: the kernel copies each frame.
+    /// None: the kernel copies each frame.
     Off,
-    /// Nowhere, but all else is as if they did everywhere: each port has a memory of its own.
+    /// None, but everything else is as in zero-copy mode: each port has a UMEM of its own.
     Emulate,
 }
 
 impl ZeroCopy {
-    /// By their names in the file.
+    /// The names in the file.
     pub(crate) const CHOICES: [(&str, Self); 3] =
         [("auto", Self::Auto), ("off", Self::Off), ("emulate", Self::Emulate)];
 
-    /// Its name in the file.
+    /// Returns its name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
