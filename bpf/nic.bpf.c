@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 //
-// A Linux host that obeys PFC: a queueing discipline that holds back paused priorities, and the program that hears the
-// PFC frames. `sluice nic attach` loads both for one interface; docs/nic.md tells the whole story, nic_rules.h the rules.
+// A Linux host that honors PFC: a queueing discipline that holds paused priorities, and the program
+// that receives the PFC frames. `sluice nic attach` loads both for one interface; docs/nic.md
+// describes them, nic_rules.h has the rules.
 //
 //   sockets ──▶ sluice_nic_enqueue ─▶ 8 rings of frames ─▶ sluice_nic_dequeue ──▶ interface
 //                     ▲ kick                                    │ reads
 //                     └──── sluice_nic_pfc ────▶ pauses ◀───────┘
 //                           (tc ingress)
 //
-// The kernel runs enqueue and dequeue one at a time, under the lock of the qdisc. The ingress program may run beside them,
-// and on several CPUs: `pauses` has a lock among those, and dequeue reads single words of it.
+// The kernel runs enqueue and dequeue one at a time, under the lock of the qdisc. The ingress
+// program may run concurrently with them, and on several CPUs: `pauses` has a lock for concurrent
+// runs of that program, and dequeue reads single words of `pauses`.
 //
-// Only enqueue and dequeue may arm the timer of the qdisc, so a pause that ends early must make the qdisc run: the PFC
-// frame itself, with a mark, is sent to the interface it came from, and enqueue swallows it.
+// Only enqueue and dequeue may arm the timer of the qdisc, so a pause that ends early must make the
+// qdisc run: the PFC frame itself, with a mark, is sent to the interface that it came from, and
+// enqueue consumes it.
 //
-// A frame here is a `struct sk_buff` of any size, also one that the kernel cuts up afterwards (GSO).
+// A frame here is a `struct sk_buff` of any size, including one that the kernel segments afterwards
+// (GSO).
 //
-// The few kernel declarations needed are written out here, so that the build needs no kernel headers. Fields are found by
-// name when the programs are loaded, and only in these structures.
+// The few kernel declarations needed are copied here, so that the build needs no kernel headers.
+// Fields are found by name when the programs are loaded, and only in these structures.
 
 #include "types.h"
 
@@ -94,7 +98,7 @@ struct Qdisc {
 	struct netdev_queue *dev_queue;
 } BY_NAME;
 
-// Whole, since a kernel function is found by its name and by the kinds of its arguments.
+// Complete, since a kernel function is found by its name and by the kinds of its arguments.
 struct bpf_sk_buff_ptr {
 	struct sk_buff *skb;
 };
@@ -102,7 +106,8 @@ struct bpf_sk_buff_ptr {
 struct nlattr;
 struct netlink_ext_ack;
 
-// net/sched/bpf_qdisc.c and kernel/bpf/helpers.c; weak, so that the ingress program loads where they are missing.
+// net/sched/bpf_qdisc.c and kernel/bpf/helpers.c; weak, so that the ingress program loads where
+// they are missing.
 extern void bpf_kfree_skb(struct sk_buff *skb) __ksym __weak;
 extern void bpf_qdisc_skb_drop(struct sk_buff *skb, struct bpf_sk_buff_ptr *to_free) __ksym __weak;
 extern void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, __u64 expire, __u64 delta_ns) __ksym __weak;
@@ -112,14 +117,15 @@ extern void *bpf_dynptr_slice(const struct bpf_dynptr *ptr, __u32 offset, void *
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-// Written by the ingress program alone.
+// Written only by the ingress program.
 struct pauses {
 	struct bpf_spin_lock lock;
 	__u32 reserved;
 	struct pause of[PRIORITIES];
 };
 
-// MAC control frames heard, whatever became of them; each counted by itself, on any CPU.
+// Received MAC control frames, regardless of their effect; each counter is incremented atomically,
+// on any CPU.
 struct heard_frames {
 	__u64 pfc;
 	__u64 pause;
@@ -127,7 +133,7 @@ struct heard_frames {
 	__u64 kicks;
 };
 
-// One priority's ring in `slots`, and what went through it. Places count up indefinitely.
+// One priority's ring in `slots`, and its counters. Indexes count up indefinitely.
 struct queue {
 	__u64 head;
 	__u64 tail;
@@ -140,7 +146,7 @@ struct queue {
 	__u64 dropped_bytes;
 };
 
-// Written by the qdisc alone.
+// Written only by the qdisc.
 struct state {
 	struct queue queues[PRIORITIES];
 	struct turns turns;
@@ -203,9 +209,9 @@ static __always_inline void *only(void *map)
 	return bpf_map_lookup_elem(map, &zero);
 }
 
-// ---------------------------------------------------------------------------------------------------------- ingress
+// ----------------------------------------------------------------------------------------- ingress
 
-// Makes the qdisc run: this frame goes to its own interface with a mark.
+// Makes the qdisc run: sends this frame to its own interface with a mark.
 static __always_inline void kick(struct __sk_buff *skb, struct heard_frames *heard, __u32 ifindex)
 {
 	skb->mark = KICK;
@@ -213,8 +219,8 @@ static __always_inline void kick(struct __sk_buff *skb, struct heard_frames *hea
 	__sync_fetch_and_add(&heard->kicks, 1);
 }
 
-// A function that is not static is checked by itself, once: eight times in a row its branches would be too many for the
-// kernel's verifier. The same goes for the others below.
+// The verifier checks a non-static function separately, once: inlined eight times in a row, its
+// branches would be too many for the kernel's verifier. The same applies to the others below.
 __noinline int sluice_nic_hear(__u32 priority, __u32 is_enabled, __u32 quanta, __u64 now)
 {
 	struct settings *settings = only(&nic_settings);
@@ -233,7 +239,7 @@ __noinline int sluice_nic_hear(__u32 priority, __u32 is_enabled, __u32 quanta, _
 	return earlier;
 }
 
-// The priorities (bit p) that hold frames.
+// Returns the priorities (bit p) that hold frames.
 __noinline int sluice_nic_holding(void)
 {
 	struct state *state = only(&nic_state);
@@ -267,7 +273,8 @@ int sluice_nic_pfc(struct __sk_buff *skb)
 	len = skb->len;
 	if (len >= CONTROL_BYTES)
 		len = CONTROL_BYTES;
-	// A length that the verifier knows: the shorter frame is a PAUSE frame without padding at best.
+	// A length that the verifier knows: a shorter frame is at best a PAUSE frame without
+	// padding.
 	if (len == CONTROL_BYTES && !bpf_skb_load_bytes(skb, 0, frame, CONTROL_BYTES))
 		what = read_control(frame, CONTROL_BYTES, &pfc);
 	else if (len >= 18 && !bpf_skb_load_bytes(skb, 0, frame, 18))
@@ -282,14 +289,15 @@ int sluice_nic_pfc(struct __sk_buff *skb)
 	for (p = 0; p < PRIORITIES; p++)
 		earlier |= (sluice_nic_hear(p, pfc.enable >> p & 1, pfc.quanta[p], now) & 1) << p;
 
-	// The times above are to be seen before it is asked what waits: enqueue does both in the opposite order, so one of
-	// the two sees the other. An atomic operation that returns something is a full barrier.
+	// The times above must be visible before the queues are examined: enqueue does both in the
+	// opposite order, so one of the two sees the other. An atomic operation that returns a
+	// value is a full barrier.
 	if (__sync_fetch_and_add(&heard->pfc, 1) + 1 && state->is_attached && (earlier & sluice_nic_holding()))
 		kick(skb, heard, settings->ifindex);
 	return TC_ACT_SHOT; // a MAC keeps its control frames to itself
 }
 
-// ------------------------------------------------------------------------------------------------------------ qdisc
+// ------------------------------------------------------------------------------------------- qdisc
 
 #ifndef WITHOUT_QDISC
 
@@ -360,7 +368,8 @@ int BPF_PROG(sluice_nic_enqueue, struct sk_buff *skb, struct Qdisc *sch, struct 
 		queue->held_peak_memory_bytes = queue->held_memory_bytes;
 	sch->q.qlen++;
 	sch->qstats.backlog += bytes;
-	// Said before the exchange, which is a full barrier (see sluice_nic_pfc); nobody takes it before we are done.
+	// Published before the exchange, which is a full barrier (see sluice_nic_pfc); the qdisc
+	// lock keeps dequeue from taking the frame earlier.
 	queue->tail++;
 	old = bpf_kptr_xchg(&slot->skb, skb);
 	if (old) // never: the place was free
@@ -381,7 +390,8 @@ static __always_inline struct sk_buff *take(const struct settings *settings, str
 	return skb;
 }
 
-// The queues (bit p) that hold frames and are not paused; and when the first pause of the others ends.
+// Returns the queues (bit p) that hold frames and are not paused, and records when the first pause
+// of the others ends.
 __noinline int sluice_nic_ready(__u64 now)
 {
 	struct pauses *pauses = only(&nic_pauses);
@@ -412,7 +422,7 @@ __noinline int sluice_nic_next(__u32 ready)
 	return settings && state ? next_queue(&state->turns, settings, ready) : 0;
 }
 
-// The watchdog is not to fire for every frame where a few of them take no time.
+// The watchdog must not fire for every frame where a few frames take almost no time.
 #define SLACK_NS 20000
 
 SEC("struct_ops")
@@ -466,8 +476,8 @@ int BPF_PROG(sluice_nic_init, struct Qdisc *sch, struct nlattr *options, struct 
 
 	if (!settings || !state)
 		return -ENODEV;
-	// One object, one interface: whoever names this kind while it is registered gets no second qdisc on the same maps. The
-	// kernel destroys what it could not initialize, too.
+	// One object, one interface: while this kind is registered, a second qdisc that names it
+	// must not use the same maps. The kernel also destroys a qdisc that it could not initialize.
 	if (sch->dev_queue->dev->ifindex != settings->ifindex || state->is_attached) {
 		state->refused++;
 		return -EBUSY;
@@ -477,7 +487,7 @@ int BPF_PROG(sluice_nic_init, struct Qdisc *sch, struct nlattr *options, struct 
 	return 0;
 }
 
-// Frees what is held: one frame a call, of all queues one after the other.
+// Frees held frames: one frame per call, queue after queue.
 static int free_one(__u32 number, void *context)
 {
 	struct settings *settings = only(&nic_settings);
@@ -500,7 +510,7 @@ static int free_one(__u32 number, void *context)
 	return 1;
 }
 
-// The interface goes down, or the qdisc is about to go.
+// The interface goes down, or the qdisc is about to be destroyed.
 SEC("struct_ops")
 void BPF_PROG(sluice_nic_reset, struct Qdisc *sch)
 {
@@ -532,7 +542,7 @@ void BPF_PROG(sluice_nic_destroy, struct Qdisc *sch)
 		state->is_attached = 0;
 }
 
-// include/net/sch_generic.h, as far as it is filled in here.
+// include/net/sch_generic.h, as far as it is used here.
 struct Qdisc_ops {
 	char id[16];
 	int (*enqueue)(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free);

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * The rules of a host that obeys PFC, apart from the kernel: what a frame's priority is, what a MAC control frame asks
- * for, which queue is next, when the line is free. `nic.bpf.c` applies them; `crates/nic/tests` runs each by itself.
+ * The rules of a host that honors PFC, independent of the kernel: a frame's priority, the request
+ * of a MAC control frame, the next queue, and when the line is free. `nic.bpf.c` applies them;
+ * `crates/nic/tests` tests each separately.
  *
- * Rule: a PFC frame is heard if it is for 01-80-C2-00-00-01, bears no tag, has opcode 0x0101 and all eight times. For
- * each priority of the class-enable vector (its high byte is reserved) a time other than 0 stops the priority until
- * that many quanta of 512 bit times have passed; a later frame replaces the time, longer or shorter; time 0 ends it.
- * Only no-drop priorities are obeyed; the others are counted.
+ * Rule: a PFC frame is received if it is for 01-80-C2-00-00-01, bears no tag, has opcode 0x0101 and
+ * all eight times. For each priority of the class-enable vector (its high byte is reserved) a time
+ * other than 0 pauses the priority until that many quanta of 512 bit times have passed; a later
+ * frame replaces the time, longer or shorter; time 0 ends the pause. Only no-drop priorities are
+ * honored; the others are counted.
  * Source: IEEE 802.3-2022 clause 31, Annexes 31B and 31D; IEEE 802.1Q-2022 36.1.3.3.
  *
- * Rule: classification as on the switch (crates/switch/src/classify.rs). Trust dot1p: the PCP of the outermost tag; trust
- * DSCP: a map from the DSCP of IPv4 or IPv6 behind up to two tags; trust priority: the socket's priority, if it is 0
- * to 7. A frame without the trusted field has the port's priority.
+ * Rule: classification is as on the switch (crates/switch/src/forwarding/classifier.rs). Trust
+ * dot1p: the PCP of the outermost tag; trust DSCP: a map from the DSCP of IPv4 or IPv6 behind up to
+ * two tags; trust priority: the socket's priority, if it is 0 to 7. A frame without the trusted
+ * field has the port's priority.
  *
- * Rule: deficit round robin among the queues that hold frames and are not paused: each turn is worth a quantum of bytes;
- * what a frame takes beyond it is owed, and a queue that runs empty keeps no credit (M. Shreedhar and G. Varghese,
- * "Efficient Fair Queueing using Deficit Round Robin", 1995, in the form that charges after the fact). Or strict: the
- * highest priority first.
+ * Rule: deficit round robin among the queues that hold frames and are not paused. Each turn is
+ * worth a quantum of bytes; the excess of a frame is owed, and a queue that runs empty keeps no
+ * credit (M. Shreedhar and G. Varghese, "Efficient Fair Queueing using Deficit Round Robin", 1995,
+ * in the form that charges afterwards). The alternative is strict priority: the highest priority
+ * first.
  *
- * Rule: a frame takes the line for its bytes and `overhead_bytes` more, at the speed of the port. A line that has been
- * idle, or that nobody served in time, makes up for `burst_ns` at most.
+ * Rule: a frame occupies the line for its bytes and `overhead_bytes` more, at the speed of the
+ * port. A line that was idle, or was not served in time, catches up by at most `burst_ns`.
  */
 #ifndef SLUICE_NIC_RULES_H
 #define SLUICE_NIC_RULES_H
@@ -35,7 +39,7 @@ enum { HEAD_BYTES = 24 };    /* addresses, two tags, the first two bytes of an I
 enum trust { TRUST_DOT1P, TRUST_DSCP, TRUST_PRIORITY };
 enum order { ORDER_DRR, ORDER_STRICT };
 
-/* What user space says before the programs are attached. */
+/* Settings that user space writes before the programs are attached. */
 struct settings {
 	__u64 speed_bps;
 	__u64 burst_ns;
@@ -53,7 +57,7 @@ struct settings {
 	__u8 dscp_to_dot1p[DSCPS];
 };
 
-/* One priority's pause, as heard. Times are those of CLOCK_MONOTONIC, in nanoseconds. */
+/* One priority's pause state as received. Times are of CLOCK_MONOTONIC, in nanoseconds. */
 struct pause {
 	__u64 until_ns; /* 0: not paused */
 	__u64 since_ns;
@@ -63,7 +67,7 @@ struct pause {
 	__u64 xon_frames;
 };
 
-/* What a MAC control frame was. */
+/* Kinds of MAC control frames. */
 enum heard { HEARD_PFC, HEARD_PAUSE, HEARD_MALFORMED };
 
 struct pfc {
@@ -84,14 +88,14 @@ static __always_inline __u16 be16(const __u8 *bytes)
 	return bytes[0] << 8 | bytes[1];
 }
 
-/* What `quanta` quanta of 512 bit times last, in nanoseconds, rounded up. */
+/* Returns the duration of `quanta` quanta of 512 bit times, in nanoseconds, rounded up. */
 static __always_inline __u64 quanta_ns(__u16 quanta, __u64 speed_bps)
 {
 	/* At most 3.4e16: no overflow. */
 	return ((__u64)quanta * 512 * 1000000000ULL + speed_bps - 1) / speed_bps;
 }
 
-/* Reads a MAC control frame of which `len` bytes are in `frame`. */
+/* Parses a MAC control frame of which `len` bytes are in `frame`. */
 static __always_inline int read_control(const __u8 *frame, __u32 len, struct pfc *pfc)
 {
 	static const __u8 group[6] = {0x01, 0x80, 0xc2, 0x00, 0x00, 0x01};
@@ -114,7 +118,7 @@ static __always_inline int read_control(const __u8 *frame, __u32 len, struct pfc
 	return HEARD_PFC;
 }
 
-/* The pause is over, at `at_ns`. */
+/* Ends the pause, at `at_ns`. */
 static __always_inline void end_pause(struct pause *pause, __u64 at_ns)
 {
 	if (!pause->until_ns)
@@ -123,7 +127,7 @@ static __always_inline void end_pause(struct pause *pause, __u64 at_ns)
 	pause->until_ns = 0;
 }
 
-/* One priority of a PFC frame. True if it may send earlier than before. */
+/* Applies one priority of a PFC frame. True if the priority may send earlier than before. */
 static __always_inline int hear(struct pause *pause, __u16 quanta, int obeyed, __u64 speed_bps, __u64 now)
 {
 	__u64 until, before;
@@ -150,7 +154,7 @@ static __always_inline int hear(struct pause *pause, __u16 quanta, int obeyed, _
 	return until < before;
 }
 
-/* The DSCP of the packet behind this ethertype, whose header begins at `ip`; -1 if it is not IP. */
+/* Returns the DSCP of the packet with this ethertype and its header at `ip`, or -1 if not IP. */
 static __always_inline int dscp_of(__u16 ethertype, const __u8 *ip)
 {
 	if (ethertype == 0x0800 && ip[0] >> 4 == 4)
@@ -166,8 +170,8 @@ static __always_inline int is_tag(__u16 ethertype)
 }
 
 /*
- * The priority of a frame that begins with the HEAD_BYTES bytes `head`. `tci` is the tag that the kernel holds beside it,
- * or -1: it is the outermost.
+ * The priority of a frame that begins with the HEAD_BYTES bytes `head`. `tci` is the tag that the
+ * kernel holds out of band, or -1; that tag is the outermost.
  */
 static __always_inline int priority_of(const struct settings *settings, const __u8 *head, int tci, __u32 skb_priority)
 {
@@ -192,7 +196,7 @@ static __always_inline int priority_of(const struct settings *settings, const __
 	return dscp < 0 ? settings->port_priority : settings->dscp_to_dot1p[dscp & 63] & 7;
 }
 
-/* The queue to serve among `ready` (bit p: it holds frames and may send), which is not empty. */
+/* Returns the queue to serve of the non-empty set `ready` (bit p: has frames and may send). */
 static __always_inline int next_queue(struct turns *turns, const struct settings *settings, __u32 ready)
 {
 	__s64 quantum = settings->quantum_bytes, rounds = -1;
@@ -217,7 +221,10 @@ static __always_inline int next_queue(struct turns *turns, const struct settings
 			return queue;
 		}
 	}
-	/* All owe more than a quantum, as after frames of 64 kB: as many rounds at once as it takes the first of them. */
+	/*
+	 * All owe more than a quantum, as after frames of 64 kB: adds at once the number of rounds
+	 * until the first of them has credit.
+	 */
 	for (i = 0; i < PRIORITIES; i++) {
 		if (!(ready & (1 << i)))
 			continue;
@@ -240,7 +247,7 @@ static __always_inline int next_queue(struct turns *turns, const struct settings
 	return queue;
 }
 
-/* A frame of `bytes` left `queue`, which is empty now or not. */
+/* Charges `queue` for a frame of `bytes` that left; `is_empty` if the queue is empty now. */
 static __always_inline void charge_queue(struct turns *turns, int queue, __u32 bytes, int is_empty)
 {
 	__s64 *credit = &turns->credit[queue & 7];
@@ -251,8 +258,8 @@ static __always_inline void charge_queue(struct turns *turns, int queue, __u32 b
 }
 
 /*
- * A frame of `bytes`, or of several segments of at most `mtu_bytes` each with its Ethernet header, is sent at `now`: when the
- * line is free again.
+ * Charges the line for a frame of `bytes` that is sent at `now`, and updates when the line is free
+ * again. The frame may be several segments of at most `mtu_bytes` each with its Ethernet header.
  */
 static __always_inline void charge_line(struct turns *turns, const struct settings *settings, __u32 bytes,
 					__u32 mtu_bytes, __u64 now)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 //
-// The XDP program of a Sluice port: every frame goes to the AF_XDP socket of the RX queue it came in on. Where no socket
-// is bound the frame is dropped (and counted by the driver as an XDP drop), never passed to the host's own stack, so that
-// a frame cannot slip past the switch.
+// The XDP program of a Sluice port: it redirects every frame to the AF_XDP socket of the frame's RX
+// queue. Where no socket is bound the frame is dropped (and counted by the driver as an XDP drop),
+// never passed to the host's own stack, so that no frame bypasses the switch.
 //
-// Two programs: `sluice_xdp`, and `sluice_xdp_vlan`, which first puts a VLAN tag that the sender's stack holds outside
-// the frame's bytes ("tx VLAN offload") back where IEEE 802.1Q has it, behind the addresses. The latter uses a kernel
-// function that depends on the device, so it is loaded for one device only.
+// There are two programs: `sluice_xdp`, and `sluice_xdp_vlan`, which first inserts a VLAN tag that
+// the sender's stack holds out of band ("tx VLAN offload") where IEEE 802.1Q has it, behind the
+// addresses. The latter uses a kernel function that depends on the device, so it is loaded for one
+// device only.
 //
-// The few kernel declarations needed are written out here, so that the build needs no kernel headers.
+// The few kernel declarations needed are copied here, so that the build needs no kernel headers.
 
 #include "types.h"
 
@@ -27,7 +28,8 @@ struct xdp_md {
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 
-// net/core/xdp.c: 0 and the tag if the frame has one out of band; weak, so that the object loads where it is missing.
+// net/core/xdp.c: returns 0 and the tag if the frame has one out of band; weak, so that the object
+// loads where the function is missing.
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto, __u16 *vlan_tci) __ksym __weak;
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -54,7 +56,8 @@ int sluice_xdp(struct xdp_md *ctx)
 	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);
 }
 
-// Makes room for 4 bytes, moves the addresses forward and writes the tag behind them. 0, or -1 if there was no room.
+// Makes room for 4 bytes, moves the addresses forward and writes the tag behind them. Returns 0, or
+// -1 if there was no room.
 static __always_inline int insert_tag(struct xdp_md *ctx, __be16 tpid, __u16 tci)
 {
 	struct addresses *from, *to;

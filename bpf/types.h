@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
 //
-// The kernel's names of numbers (include/uapi/linux/types.h), which libbpf's headers need: the build needs no kernel headers.
+// The kernel's names of integer types (include/uapi/linux/types.h), which libbpf's headers need:
+// the build needs no kernel headers.
 
 typedef unsigned char __u8;
 typedef unsigned short __u16;

@@ -1,10 +1,10 @@
-//! Compiles the BPF programs that tests put on interfaces: where tests run there may be no compiler
-//! (`cargo xtask vm`).
+//! Compiles the BPF programs that tests attach to interfaces: the machine that runs the tests may
+//! have no compiler (`cargo xtask vm`).
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Files of `bpf/`, and the environment variable of the compilation that has the object's path.
+/// Files of `bpf/`, and the environment variable of the build that has the path of the object.
 const PROGRAMS: [(&str, &str); 2] = [("vlan_push", "VLAN_PUSH_BPF"), ("xdp_pass", "XDP_PASS_BPF")];
 
 fn main() {

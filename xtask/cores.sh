@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# The forwarding rate of 64-byte frames (60 without FCS) with one loop and with two: two senders and two receivers, each pair a
-# generator and sink of its own that runs wherever the kernel lets it, on a daemon with cores = [0] and with cores = [0, 1] in turn.
-# No more than WINDOW frames of a pair are on their way at any time, so generators send what loops take, and leave them the rest of the
-# cores; with 0 they send without end.
-# Prints Mpps of each pair of runs, their ratio, and the medians of all three. Last comes, for either, what CPU time went into, by
-# `perf record` if there is one.
+# The forwarding rate of 64-byte frames (60 without FCS) with one loop and with two: two senders and
+# two receivers, each pair a separate generator and sink that runs wherever the kernel schedules it,
+# on a daemon with cores = [0] and with cores = [0, 1], alternating.
+# At most WINDOW frames of a pair are in flight at any time, so generators send what the loops take,
+# and leave them the rest of the cores; with 0 they send without limit.
+# Prints Mpps of each pair of runs, their ratio, and the medians of all three. At the end, for
+# either setting, what the CPU time was spent on, by `perf record` if that is installed.
 #
 #   cargo build --release --bins --examples && sudo xtask/cores.sh [PAIRS] [SECONDS] [PLACES] [WINDOW]
 #
-# PLACES says what two loops serve: "along" (default), either has the way of one pair, in and out; "across", frames come in on one
-# and leave by the other.
+# PLACES selects what two loops serve: "along" (default), each loop serves both ports of one pair;
+# "across", frames arrive on one loop and leave by the other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pairs=${1:-5} seconds=${2:-5} places=${3:-along} window=${4:-1024}
@@ -17,7 +18,7 @@ bin=${BIN:-target/release}
 ends="in1 out1 in2 out2"
 . xtask/lab.sh
 
-# The port of one end, on this core of several; a station behind it.
+# The port of one end, on this one of several cores, with an endpoint behind it.
 port() {
     printf '%s\n' "[port.$1]" "interface = \"s-$1\"" "static_addresses = [\"$3\"]"
     [ "$cores" = 0 ] || echo "core = $2"
@@ -52,15 +53,15 @@ rate() {
 
 echo "one loop, two loops (Mpps), ratio"
 for pair in $(seq "$pairs"); do
-    # Whichever goes first gains or loses nothing by it.
+    # The order alternates, so that neither setting gains from being first.
     if [ $((pair % 2)) = 1 ]; then rate 0; one=$mpps; rate 0,1; two=$mpps; else rate 0,1; two=$mpps; rate 0; one=$mpps; fi
     echo "$one $two $(awk "BEGIN { printf \"%.3f\", $two / $one }")" | tee -a "$work/rates"
 done
 echo "median: one loop $(median 1), two loops $(median 2), ratio $(median 3)"
 
 command -v perf >/dev/null || exit 0
-# What part of all CPU time went into what: each thread, without and with the kernel's softirq, which carries frames on from veth to veth
-# in whatever thread it finds.
+# The share of CPU time by thread, without and with the kernel's softirq, which carries frames from
+# veth to veth in the context of any thread.
 shares() {
     profile=$work/perf.data
     rate "$1"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# What something costs the forwarding rate of 64-byte frames (60 without FCS): pairs of runs without it and with it, in turn, the
-# daemon on one core, generator and sink on another. Prints Mpps of each pair and the medians of both and of their ratios.
+# The cost of a feature in the forwarding rate of 64-byte frames (60 without FCS): alternating runs
+# without it and with it, the daemon on one core, generator and sink on another. Prints Mpps of each
+# pair and the medians of both and of their ratios.
 #
 #   cargo build --release --bins --examples && sudo xtask/cost.sh WHAT [PAIRS] [SECONDS]
 #
 # WHAT is one of
-#   storm      a host that sends PFC as fast as it can into a third port; without it the same host is plugged into nothing, so that
-#              its own work is in both rates
-#   telemetry  every path, once a second, to a collector on this machine, which runs in either case
+#   storm      a host that sends PFC as fast as it can into a third port; without it the same host
+#              is not plugged in, so that its own work is in both rates
+#   telemetry  every path, once a second, to a collector on this machine, which runs in both cases
 #   recording  [recorder] always = true
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +17,7 @@ bin=${BIN:-target/release}
 ends="in out storm none"
 . xtask/lab.sh
 
-# The rate without it, or with it.
+# The rate without the feature, or with it.
 rate() {
     net
     printf '%s\n' '[control]' "socket = \"$work/s\"" '[dataplane]' 'cores = [0]' '[port-defaults.pfc]' 'mode = "on"' \
@@ -25,7 +26,7 @@ rate() {
     case $what-$1 in
     recording-with) printf '[recorder]\nalways = true\n' >>"$work/config.toml" ;;
     telemetry-with)
-        # Of each path its kind and then its name, a line each.
+        # For each path its kind and then its name, on separate lines.
         periodic=$("$bin/sluice" telemetry paths --json | grep -E '^    "(kind|path)": ' | paste - - |
             sed -n 's/.*"periodic".*"path": \("[^"]*"\).*/\1/p' | paste -sd,)
         printf '%s\n' '[telemetry.sensor-group.all]' "paths = [$periodic]" '[telemetry.destination-group.here]' \

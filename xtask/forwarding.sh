@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The forwarding rate of 64-byte frames (60 without FCS) on one core: a bare AF_XDP forwarder and the daemon, in turn,
-# on the same kind of veths, generator and sink together on another core. Prints Mpps of each pair and the medians.
+# The forwarding rate of 64-byte frames (60 without FCS) on one core: a bare AF_XDP forwarder and
+# the daemon, alternating, on the same kind of veths, with generator and sink together on another
+# core. Prints Mpps of each pair and the medians.
 #
 #   cargo build --release --bins --examples && sudo xtask/forwarding.sh [PAIRS] [SECONDS] [FRAMES POSTED]
 set -euo pipefail

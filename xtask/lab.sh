@@ -1,5 +1,6 @@
-# For the scripts beside this one, which source it: two namespaces with veths between them, a program that is measured in one, the
-# generator in the other, and an end that leaves nothing of either. Expects `bin`, `seconds` and the ends of the cables in `ends`.
+# Sourced by the other scripts here: two namespaces with veths between them, the measured program in
+# one, the generator in the other, and a cleanup that removes both. Expects `bin`, `seconds` and the
+# ends of the cables in `ends`.
 id=slf$$
 work=$(mktemp -d)
 daemon= beside=
@@ -29,13 +30,13 @@ net() {
     done
 }
 
-# Mpps from h-in to h-out, in `mpps`: no subshell, so that whatever ends this script finds what it has to end.
+# Mpps from h-in to h-out, in `mpps`: no subshell, so that the exit trap finds what it has to end.
 blast() {
     mpps=$(ip netns exec "$id-out" "$bin/examples/blast" --interface h-in --sink h-out --seconds "$seconds" --core 1 |
         sed -n 's/.*arrived [0-9]* (\([0-9.]*\) Mpps.*/\1/p')
 }
 
-# Waits until the measured program has so many ports.
+# Waits until the measured program has this number of ports.
 until_attached() {
     until [ "$(ip -n "$id-sw" link show | grep -c 'prog/xdp')" = "$1" ]; do
         kill -0 "$daemon" || { echo "it ended: $(cat "$work/log")" >&2; exit 1; }
@@ -48,5 +49,5 @@ stop() {
     daemon= beside=
 }
 
-# Of a column of the rates.
+# The median of a column of the rates.
 median() { awk -v column="$1" '{ print $column }' "$work/rates" | sort -n | sed -n "$(((pairs + 1) / 2))p"; }

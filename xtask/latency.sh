@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# One-way latency of 64-byte frames at 39,000 and 156,000 a second, through the daemon, Open vSwitch on AF_XDP and the Linux bridge, in
-# turn on the same kind of veths; `sluice host` measures, at both ends. Prints p50 and p99 in microseconds, and the medians.
+# One-way latency of 64-byte frames at 39,000 and 156,000 a second, through the daemon, Open vSwitch
+# on AF_XDP and the Linux bridge, in turn on the same kind of veths; `sluice host` measures at both
+# ends. Prints p50 and p99 in microseconds, and the medians.
 # Open vSwitch is Debian's openvswitch-switch; without it that column stays empty.
 #
-# Where the kernel puts the hosts changes what it prints (docs/performance.md, "Latency"): with HOSTS=1 both are on core 1, and the
-# forwarder has core 0 to itself.
+# The cores of the hosts change the results (docs/performance.md, "Latency"): with HOSTS=1 both are
+# on core 1, and the forwarder has core 0 to itself.
 #
 #   cargo build --release --bins && sudo xtask/latency.sh [RUNS] [SECONDS]
 set -euo pipefail

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# How long the poll loop stands still on a busy machine, by `dataplane.scheduling`: two hosts send each other 64-byte frames of a no-drop
-# priority while a hog keeps each of the cores busy. Prints, of each run: the share of turns (in millionths) that began 1 ms, 4 ms, 16 ms
-# and more after the one before, the longest stall, PFC frames sent, no-drop frames that switch and kernel lost, and frames that arrived.
+# How long the poll loop stalls on a busy machine, by `dataplane.scheduling`: two hosts send each
+# other 64-byte frames of a no-drop priority while a hog keeps each of the cores busy. For each run,
+# prints the share of iterations (in millionths) that began 1 ms, 4 ms, 16 ms and more after the
+# previous one, the longest stall, the PFC frames sent, the no-drop frames that switch and kernel
+# lost, and the frames that arrived.
 #
 #   cargo build --release --bins && sudo xtask/stalls.sh [RUNS] [SECONDS]
 set -euo pipefail
@@ -11,7 +13,7 @@ bin=${BIN:-target/release}
 ends="in out"
 . xtask/lab.sh
 
-# One run with a scheduling: a line.
+# One run with a scheduling setting: prints a line.
 run() {
     net
     printf '%s\n' '[control]' "socket = \"$work/s\"" '[dataplane]' 'cores = [0]' "scheduling = \"$1\"" '[port-defaults.pfc]' \
@@ -36,7 +38,8 @@ import json, sys
 work, scheduling = sys.argv[1:]
 now = json.load(open(f"{work}/counters"))
 turns = now["loop_turns_by_time"]
-# The first place is for less than 1 us, each after it for twice as much: place 11 begins at 1 ms.
+# The first index counts intervals below 1 us, each later one twice as much: index 11 starts at 1
+# ms.
 late = [f"{sum(turns[place:]) * 1e6 / sum(turns):.1f}" for place in (11, 13, 15)]
 xoff = sum(port["pfc_sent"]["xoff_frames"][3] for port in now["ports"])
 kernel = ["rx_fill_ring_empty_frames", "rx_ring_full_frames", "rx_dropped_frames"]

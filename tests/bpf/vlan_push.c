@@ -1,5 +1,6 @@
-// A traffic-control classifier that gives every frame an 802.1Q tag, out of band: the tag lies beside the frame, as it
-// does when a driver is to insert it. VLAN 7, priority 5. It needs no header of the kernel, nor of libbpf.
+// A traffic-control classifier that gives every frame an 802.1Q tag, out of band: the tag is held
+// beside the frame, as when a driver is to insert it. VLAN 7, priority 5. It needs no header of the
+// kernel or of libbpf.
 
 static long (*const bpf_skb_vlan_push)(void *skb, unsigned short protocol_be, unsigned short tci) = (void *)18;
 

@@ -1,4 +1,4 @@
-// An XDP program that somebody else has put on an interface.
+// An XDP program that another program has attached to an interface.
 
 __attribute__((section("xdp"), used)) int pass(void *context)
 {

@@ -1,5 +1,6 @@
-// A collector in C++, made as the H3C reference describes ("Developing a gRPC collector-side application"): the server side of
-// grpc_dialout.proto, in plain text on port 50050, which prints each message and answers the end of a stream with "test".
+// A collector in C++, built as the H3C reference describes ("Developing a gRPC collector-side
+// application"): the server side of grpc_dialout.proto, in plain text on port 50050, which prints
+// each message and answers the end of a stream with "test".
 #include <grpcpp/grpcpp.h>
 
 #include <iostream>

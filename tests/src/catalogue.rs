@@ -1,6 +1,5 @@
-//! Frames of every kind that a switch must hand on byte for byte, as etherparse writes them: tags,
-//! options, extension headers, fragments, tunnels, no IP at all, and every length at which
-//! something changes.
+//! Frames of every kind that a switch must forward byte for byte, as etherparse writes them: tags,
+//! options, extension headers, fragments, tunnels, non-IP, and every length at a boundary.
 
 use etherparse::{
     IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6Extensions, Ipv6FragmentHeader, Ipv6Header,
@@ -11,19 +10,19 @@ const SERVICE_TAG: u16 = 0x88a8;
 const TAG: u16 = 0x8100;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// For experiments: IEEE Std 802.
+/// Local experimental ethertype: IEEE Std 802.
 const EXPERIMENT: u16 = 0x88b5;
 /// Bytes of the addresses and the ethertype.
 const HEADER_BYTES: usize = 14;
 const TAG_BYTES: usize = 4;
 const ADDRESSES: ([u8; 4], [u8; 4]) = ([192, 0, 2, 1], [192, 0, 2, 2]);
 
-/// A frame, and what it is called in messages.
+/// A frame and its name in messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// What it is.
+    /// Name of the frame.
     pub name: String,
-    /// All of it, without FCS.
+    /// Whole frame, without FCS.
     pub bytes: Vec<u8>,
 }
 
@@ -39,8 +38,8 @@ const TAGS: [(&str, Tags); 6] = [
     ("two C-tags", &[(TAG, 0x3064), (TAG, 0x9005)]),
 ];
 
-/// Lengths of frames without tags, up to those of an interface with this MTU: the shortest, those
-/// around powers of two and around what fits in one piece of memory, the longest.
+/// Returns lengths of untagged frames, up to those of an interface with this MTU: the shortest,
+/// those around powers of two and around the size of one chunk, the longest.
 pub fn lengths(mtu: usize) -> Vec<usize> {
     let longest = mtu + HEADER_BYTES;
     let mut lengths = vec![60, 61, 64, 127, 128, 255, 256, 257, 511, 513, 1023, 1024, 1500, 1514, 1518];
@@ -54,13 +53,14 @@ pub fn lengths(mtu: usize) -> Vec<usize> {
     lengths
 }
 
-/// Frames from one address to another, none of them like another, that an interface with this MTU
+/// Returns frames from one address to another, all different, that an interface with this MTU
 /// sends.
 pub fn catalogue(from: [u8; 6], to: [u8; 6], mtu: usize) -> Vec<Sample> {
     let mut samples = Vec::new();
     for (tags, with) in TAGS {
         for length in lengths(mtu) {
-            // A packet socket sends one C-tag beyond the MTU (`packet_extra_vlan_len_allowed`), and no other.
+            // A packet socket sends one C-tag beyond the MTU (`packet_extra_vlan_len_allowed`), and
+            // no other tag.
             let beyond = TAG_BYTES * usize::from(with.first().is_some_and(|(tpid, _)| *tpid == TAG));
             let header_bytes = HEADER_BYTES + TAG_BYTES * with.len();
             let payload = pattern(samples.len(), (length + beyond).max(60) - header_bytes);
@@ -76,7 +76,7 @@ pub fn catalogue(from: [u8; 6], to: [u8; 6], mtu: usize) -> Vec<Sample> {
     samples
 }
 
-/// What may lie in frames, each with its ethertype.
+/// Returns possible payloads of frames, each with its ethertype.
 fn packets(number: usize) -> Vec<(&'static str, u16, Vec<u8>)> {
     let payload = pattern(number, 301);
     let v4 = |protocol| Ipv4Header::new(0, 64, protocol, ADDRESSES.0, ADDRESSES.1).expect("a short packet");
@@ -150,13 +150,13 @@ fn frame(from: [u8; 6], to: [u8; 6], tags: Tags, ethertype: u16, payload: &[u8])
     bytes
 }
 
-/// Bytes that begin with a number and go on so that a shifted or cut piece shows.
+/// Returns bytes that begin with a number and continue so that a shifted or truncated piece shows.
 fn pattern(number: usize, len: usize) -> Vec<u8> {
     let rest = (0..len).map(|at| (at ^ (at >> 8)) as u8);
     (number as u32).to_be_bytes().into_iter().chain(rest).take(len).collect()
 }
 
-/// An extension header of IPv6 with one option, PadN (RFC 8200, 4.2).
+/// Returns an IPv6 extension header with one option, PadN (RFC 8200, 4.2).
 fn padding(len: usize) -> Ipv6RawExtHeader {
     let mut option = vec![0; len];
     (option[0], option[1]) = (1, (len - 2) as u8);
@@ -186,7 +186,7 @@ fn tcp(ip: IpHeaders, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A packet of a protocol that is not written out here, or a piece of one.
+/// Returns a packet of a protocol that is not modeled here, or a fragment of one.
 fn raw(ip: IpHeaders, payload: &[u8]) -> Vec<u8> {
     let protocol = match &ip {
         IpHeaders::Ipv4(header, _) => header.protocol,

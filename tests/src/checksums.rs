@@ -1,19 +1,19 @@
-//! What a host's kernel says of the checksums of what came in.
+//! Checksum counters of received packets in a host's kernel.
 
 use anyhow::{Result, ensure};
 use testbed::Namespace;
 
-/// What `nstat` says of a host since it was made.
+/// Counters of `nstat` since the host was made.
 #[derive(Debug, Clone, Copy)]
 pub struct Checksums {
-    /// Packets with a checksum that is wrong, of any protocol.
+    /// Packets with a wrong checksum, of any protocol.
     pub bad: u64,
-    /// TCP segments that came in.
+    /// Received TCP segments.
     pub segments: u64,
 }
 
 impl Checksums {
-    /// Of all that came in so far.
+    /// Reads the counters so far.
     pub fn of(namespace: &Namespace) -> Result<Self> {
         // -a absolute, -z zeros too, -s leave no history file, which namespaces would share.
         let said = namespace.run("nstat -azs")?;

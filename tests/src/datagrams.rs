@@ -1,11 +1,11 @@
-//! Frames that a kernel sends one by one, as many as it is told to.
+//! Frames that a kernel sends one by one, one per datagram of the test.
 
 use std::net::UdpSocket;
 
 use anyhow::Result;
 use testbed::Endpoint;
 
-/// Gives the silent host `from` an address and a socket to `to`, whose address it need not ask for.
+/// Gives the silent host `from` an address and a socket to `to`, whose address it need not resolve.
 pub fn datagrams(from: &Endpoint, to: &Endpoint) -> Result<UdpSocket> {
     let dev = Endpoint::INTERFACE;
     from.namespace.ip(&format!("addr add {}/24 dev {dev}", from.ipv4()))?;

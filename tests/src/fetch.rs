@@ -1,4 +1,4 @@
-//! TCP between two ordinary hosts: a question, and an answer that must arrive as it was sent.
+//! TCP between two ordinary hosts: a request, and a response that must arrive as it was sent.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use testbed::{Endpoint, PATIENCE};
 
-/// Bytes that cross, after a question of a few.
+/// Bytes of the response to a request of a few bytes.
 const BYTES: usize = 2_000_000;
 const PORT: u16 = 8000;
 
-/// A fetches from B, at this address, what a web server would send, and it is what B sent.
+/// Lets A fetch from B, at this address, what a web server would send, and checks that it is what B
+/// sent.
 pub fn fetch(a: &Endpoint, b: &Endpoint, address: IpAddr) -> Result<()> {
     let content: Vec<u8> = (0..BYTES).map(|n| (n / 7) as u8).collect();
     let listener = b.namespace.enter(|| TcpListener::bind((address, PORT)))??;

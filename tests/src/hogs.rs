@@ -1,4 +1,4 @@
-//! Other work on the machine, as tests want it: bounded, and gone with the test.
+//! Other work on the machine, for tests: limited in time, and ended with the test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use xdp::{Scheduling, set_affinity, set_scheduling};
 
-/// Threads that take a core for a while, each so often, within bounds.
+/// Threads that periodically occupy a core, within limits.
 pub struct Hogs {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Hogs {
-    /// On each of `cores` a thread that spins for `busy` of each `period`, in real time if that is
-    /// to be above a loop. It ends after `longest`, or when this is dropped.
+    /// Starts on each of `cores` a thread that spins for `busy` of each `period`, with real-time
+    /// priority if it must preempt a loop. It ends after `longest`, or on drop.
     pub fn new(
         cores: &[usize],
         scheduling: Scheduling,

@@ -1,4 +1,4 @@
-//! The smallest incast: two hosts send more to a third than its port takes.
+//! The smallest incast: two hosts send more to a third than its port carries.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::{
     AMPLE_HEADROOM_CELLS, Run, flow, group_config, port_config, run, slow_port_config, switch_config,
 };
 
-/// Hosts `a` and `b`, which send, and `c`, whose port has 100 Mbit/s.
+/// Senders `a` and `b`, and receiver `c`, whose port has 100 Mbit/s.
 pub struct Incast {
-    /// Keeps all of it.
+    /// The testbed, which keeps everything alive.
     pub bed: Testbed,
-    /// Where the daemon runs.
+    /// Namespace of the daemon.
     pub switch: Namespace,
     senders: [Endpoint; 2],
     receiver: Endpoint,
 }
 
 impl Incast {
-    /// The hosts, plugged in.
+    /// Creates the hosts, plugged in.
     pub fn new() -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
@@ -29,7 +29,7 @@ impl Incast {
         Ok(Self { bed, switch, senders, receiver })
     }
 
-    /// The switch, with `more` in its configuration.
+    /// Starts the switch, with `more` in its configuration.
     pub fn daemon(&self, more: &str) -> Result<Daemon> {
         let mut config = switch_config("on") + &slow_port_config("c", 100);
         for sender in &self.senders {
@@ -38,14 +38,15 @@ impl Incast {
         self.bed.daemon(&self.switch, &(config + more))
     }
 
-    /// Each sender sends 100 Mbit/s of no-drop priority 3, and as much of priority 0.
+    /// Runs the incast: each sender sends 100 Mbit/s of no-drop priority 3, and as much of priority
+    /// 0.
     pub fn run(&self, daemon: &Daemon, duration: Duration) -> Result<Run> {
         let (sending, receiving) = self.hosts(duration)?;
         run(&[daemon], sending, vec![receiving], duration)
     }
 
-    /// The same traffic for as long as `meanwhile` takes, two minutes at most; what that gave, once
-    /// the switch is at rest.
+    /// Runs the same traffic while `meanwhile` runs, two minutes at most. Returns its result once
+    /// the switch is idle.
     pub fn run_while<T>(&self, daemon: &Daemon, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
         let (mut sending, receiving) = self.hosts(Duration::from_secs(120))?;
         sending.iter_mut().try_for_each(Host::go)?;
@@ -57,7 +58,7 @@ impl Incast {
         result
     }
 
-    /// The senders, which wait for their "go", and the receiver.
+    /// Starts the senders, which wait for their "go", and the receiver.
     fn hosts(&self, duration: Duration) -> Result<(Vec<Host>, Host)> {
         let lasts = format!("{}s", duration.as_secs());
         let flows = [flow(&self.receiver.mac(), 3, "100M"), flow(&self.receiver.mac(), 0, "100M")];

@@ -1,8 +1,9 @@
-//! What the end-to-end tests share: configurations, the run of a few hosts through a switch, and
-//! what is read from it.
+//! Shared parts of the end-to-end tests: configurations, the run of a few hosts through a switch,
+//! and its results.
 //!
-//! Each test makes its own [`Testbed`]; a bed waits until no other is in use, so the tests run one
-//! after the other however they are started. Programs under test are found by [`testbed::binary`].
+//! Each test makes its own [`Testbed`]; a testbed waits until no other is in use, so the tests run
+//! one after the other however they are started. Programs under test are found by
+//! [`testbed::binary`].
 
 mod capture;
 mod catalogue;
@@ -34,20 +35,20 @@ pub use hogs::Hogs;
 pub use incast::Incast;
 pub use stops::{Stops, loop_thread, stop_thread, thread_named};
 
-/// The queue of each priority as the default map has it.
+/// The queue of each priority in the default map.
 pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
 
 /// Bytes of a frame, without FCS, in the tests of rates.
 pub const FRAME_BYTES: u64 = 1000;
 
-/// A rate in Mbit/s: a tenth of it in the machine of `cargo xtask vm`, whose one CPU does the work
-/// of all.
+/// Returns a rate in Mbit/s: a tenth of it in the machine of `cargo xtask vm`, whose single CPU
+/// does all the work.
 pub fn mbps(rate: u64) -> u64 {
     if std::env::var_os("SLUICE_RIG").is_some() { rate / 10 } else { rate }
 }
 
-/// The head of a configuration: PFC in `mode` (`on` or `off`) for priority 3 on all ports; untagged
-/// frames, which are the announcements of `sluice host`, have a priority of their own.
+/// Returns the head of a configuration: PFC in `mode` (`on` or `off`) for priority 3 on all ports.
+/// Untagged frames, the announcements of `sluice host`, have their own priority.
 pub fn switch_config(mode: &str) -> String {
     format!(
         "[switch]\nname = \"under-test\"\n\n[buffer]\nheadroom_cells = 32768\n\n[port-defaults]\n\
@@ -55,19 +56,19 @@ pub fn switch_config(mode: &str) -> String {
     )
 }
 
-/// A port on the interface of the same name, with a speed.
+/// Returns a port on the interface of the same name, with a speed.
 pub fn port_config(name: &str, speed: &str) -> String {
     format!("\n[port.{name}]\ninterface = \"{name}\"\nspeed = \"{speed}\"\n")
 }
 
-/// A port that is too slow for what is sent to it, and that makes up for 50 ms in which the machine
-/// stood still: what it carries in seconds is then its speed and not the machine's.
+/// Returns a port that is too slow for its traffic, and that makes up for 50 ms in which the
+/// machine stalled: over seconds it then carries its own speed and not the machine's.
 pub fn slow_port_config(name: &str, speed_mbps: u64) -> String {
     let burst_bytes = speed_mbps * 1_000_000 / 8 / 20;
     port_config(name, &format!("{speed_mbps}M")) + &format!("burst_bytes = {burst_bytes}\n")
 }
 
-/// Thresholds of priority 3 on a port: XOFF at 4096 cells, XON at 2048, and headroom.
+/// Returns thresholds of priority 3 on a port: XOFF at 4096 cells, XON at 2048, and headroom.
 pub fn group_config(name: &str, headroom_cells: u32) -> String {
     format!(
         "\n[port.{name}.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\
@@ -76,34 +77,34 @@ pub fn group_config(name: &str, headroom_cells: u32) -> String {
 }
 
 /// Headroom for what a sender may still send until a loop that stalls for tens of milliseconds on a
-/// busy machine has told it to stop: 600 Mbit/s of 1000-byte frames (4 cells each) for 55 ms.
+/// busy machine has sent XOFF: 600 Mbit/s of 1000-byte frames (4 cells each) for 55 ms.
 pub const AMPLE_HEADROOM_CELLS: u32 = 16_384;
 
-/// The longest stall of a loop that the headroom and the rings of these configurations bear, with a
-/// reserve for the stall of a host in the same pause.
+/// The longest stall of a loop that the headroom and the rings of these configurations cover, with
+/// a reserve for a host that stalls during the same pause.
 const BEARABLE_STALL_NS: u64 = 30_000_000;
 
-/// A flow for `sluice host`, of frames of [`FRAME_BYTES`].
+/// Returns a flow for `sluice host`, of frames of [`FRAME_BYTES`].
 pub fn flow(to: &str, priority: u8, rate: &str) -> String {
     format!("to={to},priority={priority},size={FRAME_BYTES},rate={rate}")
 }
 
-/// What a run left: the switch at rest, what was seen while all senders sent, and every host's last
+/// Results of a run: the idle switch, snapshots while all senders sent, and every host's last
 /// report.
 #[derive(Debug)]
 pub struct Run {
-    /// The switch after the last frame has left it, and all hosts have ended.
+    /// Snapshot after the last frame has left, and all hosts have ended.
     pub snapshot: Snapshot,
-    /// Moments while all senders sent, about ten a second: from when they did until shortly before
+    /// Snapshots while all senders sent, about ten a second, from their start until shortly before
     /// the first one was done.
     pub sending: Vec<Snapshot>,
-    /// By port.
+    /// Last reports by port.
     pub reports: Vec<(String, Report)>,
 }
 
-/// Lets the senders send for `duration` (which they were told at their start), waits until the
-/// switch is at rest, and stops the hosts. Of daemons in series `daemons[0]` is the one that is
-/// watched; all must come to rest.
+/// Lets the senders send for `duration` (which is their configured time), waits until the switch is
+/// idle, and stops the hosts. Of daemons in series `daemons[0]` is the observed one; all must
+/// become idle.
 pub fn run(
     daemons: &[&Daemon],
     mut senders: Vec<Host>,
@@ -128,8 +129,8 @@ pub fn run(
     Ok(Run { sending, ..run })
 }
 
-/// The end of a run whose senders are done: waits until the switch is at rest, and the hosts have
-/// heard what they were told since `before`, when all of them were there, and stops them.
+/// Ends a run whose senders are done: waits until the switch is idle and the hosts have received
+/// the pauses sent since `before`, when all of them were there, and stops them.
 pub fn stop_hosts(
     daemons: &[&Daemon],
     before: &Snapshot,
@@ -137,7 +138,8 @@ pub fn stop_hosts(
     receivers: Vec<Host>,
 ) -> Result<Run> {
     let watched = daemons.first().context("a run needs a daemon")?;
-    // From the hosts on: once the first switch is at rest, nothing more comes to the next.
+    // In the order from the hosts on: once the first switch is idle, nothing more arrives at the
+    // next.
     let at_rest = || {
         daemons
             .iter()
@@ -147,12 +149,12 @@ pub fn stop_hosts(
     let told = watched.snapshot()?;
     for host in receivers.iter().chain(&senders) {
         let sent = |at: &Snapshot| port(at, &host.port).map(pauses_sent);
-        // A host at another switch is in neither.
+        // A host at another switch is in neither snapshot.
         if let (Ok(before), Ok(by_now)) = (sent(before), sent(&told)) {
             host.until_told(by_now - before)?;
         }
     }
-    // Receivers announce themselves as long as they run: the senders must be there to hear it.
+    // Receivers announce themselves as long as they run: the senders must be there to receive that.
     let mut reports = Host::stop_all(receivers)?;
     at_rest()?;
     reports.extend(Host::stop_all(senders)?);
@@ -160,7 +162,7 @@ pub fn stop_hosts(
     Ok(Run { snapshot: watched.snapshot()?, sending: Vec::new(), reports })
 }
 
-/// Does a run, and does it again, at most twice, if the machine disturbed it.
+/// Runs `once`, and again at most twice if the machine disturbed the run.
 pub fn undisturbed<T>(once: impl Fn() -> Result<(Run, T)>) -> Result<(Run, T)> {
     for _ in 0..2 {
         let (run, more) = once()?;
@@ -187,18 +189,18 @@ fn received(snapshot: &Snapshot) -> u64 {
 }
 
 impl Run {
-    /// Ports and reports as [`testbed::conservation`] wants them.
+    /// Returns ports and reports as arguments for [`testbed::conservation`].
     pub fn hosts(&self) -> Vec<(&str, &Report)> {
         self.reports.iter().map(|(port, report)| (port.as_str(), report)).collect()
     }
 
-    /// The report of the host on a port.
+    /// Returns the report of the host on a port.
     pub fn report(&self, port: &str) -> Result<&Report> {
         let found = self.reports.iter().find(|(name, _)| name == port);
         Ok(&found.with_context(|| format!("no report of {port}"))?.1)
     }
 
-    /// One priority, summed over all hosts and the switch.
+    /// Returns the totals of one priority over all hosts and the switch.
     pub fn total(&self, priority: u8) -> Total {
         let sent = self.reports.iter().flat_map(|(_, report)| &report.sent);
         let arrived = || {
@@ -216,15 +218,15 @@ impl Run {
         }
     }
 
-    /// True if the machine stood still for longer than headroom and rings last. What a lossless
-    /// switch loses then is the machine's doing, and such a run proves nothing.
+    /// True if the machine stalled for longer than headroom and rings last. Losses of a lossless
+    /// switch are then caused by the machine, and the run proves nothing.
     pub fn is_disturbed(&self) -> bool {
         self.lost_by_kernels() > 0 || self.snapshot.loop_worst_stall_ns > BEARABLE_STALL_NS
     }
 
-    /// Checks that the switch, and the kernel under it, lost no frame of a priority. One that did
-    /// not arrive all the same must be among those that a host's own kernel had no room for,
-    /// because that host was kept off its core: that is behind the switch.
+    /// Checks that the switch, and the kernel under it, lost no frame of a priority. A frame that
+    /// did not arrive anyway must be among those that a host's own kernel had no room for, because
+    /// the host was preempted: that loss is behind the switch.
     pub fn switch_lost_nothing(&self, priority: u8) -> Result<()> {
         let total = self.total(priority);
         let at_switch = testbed::lost_by_kernels(&self.snapshot, []);
@@ -232,18 +234,18 @@ impl Run {
             total.sent > 0 && total.dropped == 0 && at_switch == 0,
             "{total:?}, {at_switch} by the kernel"
         );
-        // A host's interface may have had no room for PFC either, so this is a bound.
+        // A host's interface may have dropped PFC frames as well, so this is an upper bound.
         let by_hosts = self.lost_by_kernels();
         ensure!(total.sent - total.received <= by_hosts, "{total:?}, {by_hosts} lost by hosts");
         Ok(())
     }
 
-    /// Frames that kernels had no place for: the switch's on receipt, and the hosts'.
+    /// Returns the frames that kernels had no room for: on receipt at the switch, and at the hosts.
     pub fn lost_by_kernels(&self) -> u64 {
         testbed::lost_by_kernels(&self.snapshot, self.reports.iter().map(|(_, report)| report))
     }
 
-    /// What a port's line carried while all senders sent, in bit/s.
+    /// Returns the rate on a port's line while all senders sent, in bit/s.
     pub fn carried_bps(&self, name: &str) -> Result<f64> {
         match self.sending.as_slice() {
             [first, .., last] => carried_bps(first, last, name),
@@ -251,8 +253,8 @@ impl Run {
         }
     }
 
-    /// The median of what a port's line carried from each moment to the next, in bit/s: what it
-    /// carries unless the whole machine stands still.
+    /// Returns the median rate on a port's line from each snapshot to the next, in bit/s: its rate
+    /// unless the whole machine stalls.
     pub fn typical_bps(&self, name: &str) -> Result<f64> {
         let pairs = self.sending.windows(2);
         let mut rates =
@@ -261,8 +263,8 @@ impl Run {
         rates.get(rates.len() / 2).copied().context("there was but one moment in which all senders sent")
     }
 
-    /// The part of the moments in which frames waited in a queue: the line was not idle for want of
-    /// them.
+    /// Returns the fraction of the snapshots in which frames waited in a queue, so that the line
+    /// was not idle for lack of frames.
     pub fn busy_part(&self, name: &str, queue: usize) -> Result<f64> {
         let waiting = |moment| Ok(port(moment, name)?.queues[queue].waiting_frames > 0);
         let busy = self.sending.iter().map(waiting).collect::<Result<Vec<bool>>>()?;
@@ -270,49 +272,48 @@ impl Run {
     }
 }
 
-/// What a port's line carried from one moment to another, in bit/s.
+/// Returns the rate on a port's line between two snapshots, in bit/s.
 fn carried_bps(first: &Snapshot, last: &Snapshot, name: &str) -> Result<f64> {
     let bytes = line_bytes(port(last, name)?) - line_bytes(port(first, name)?);
     Ok(bytes as f64 * 8e9 / (last.at_ns - first.at_ns) as f64)
 }
 
-/// One priority over a whole run, in frames.
+/// Totals of one priority over a whole run, in frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Total {
-    /// That left hosts.
+    /// Frames that left the hosts.
     pub sent: u64,
-    /// That arrived, each once and whole.
+    /// Frames that arrived once and intact.
     pub received: u64,
-    /// That arrived twice.
+    /// Frames that arrived twice.
     pub duplicated: u64,
-    /// That arrived late.
+    /// Frames that arrived late.
     pub reordered: u64,
-    /// That arrived damaged.
+    /// Frames that arrived damaged.
     pub corrupted: u64,
-    /// That the switch counted as dropped.
+    /// Frames that the switch counted as dropped.
     pub dropped: u64,
 }
 
-/// Frames of a priority that a port dropped: on receipt, or before the queue they were for.
+/// Returns the frames of a priority that a port dropped: at ingress, or at their egress queue.
 pub fn dropped(port: &Port, priority: u8) -> u64 {
     let priority = usize::from(priority);
     frames(port.groups[priority].dropped) + frames(port.queues[QUEUE_OF_PRIORITY[priority]].dropped)
 }
 
-/// The frames of an optional count.
+/// Returns the frames of an optional count.
 pub fn frames(count: Option<control::v1::Count>) -> u64 {
     count.map_or(0, |count| count.frames)
 }
 
-/// The pauses of one priority that a host reports.
+/// Returns the pauses of one priority in a host's report.
 pub fn pause(report: &Report, priority: u8) -> Pause {
     report.pauses.iter().find(|pause| pause.priority == priority).copied().unwrap_or_default()
 }
 
-/// Runs `sluice` with these arguments on a daemon; what it printed.
+/// Runs `sluice` with these arguments on a daemon and returns its output.
 ///
-/// # Errors
-/// It failed; the error is what it said.
+/// # Errors The command failed; the error is its output.
 pub fn sluice(daemon: &Daemon, arguments: &[&str]) -> Result<String> {
     let output =
         Command::new(binary("sluice")?).args(arguments).arg("--socket").arg(daemon.socket()).output()?;
@@ -323,14 +324,14 @@ pub fn sluice(daemon: &Daemon, arguments: &[&str]) -> Result<String> {
 /// A BPF program of `bpf/`, as `tc` and `ip` load it.
 #[derive(Debug, Clone, Copy)]
 pub enum Bpf {
-    /// A classifier (section `classifier`) that gives each frame a VLAN tag out of band: VLAN 7,
+    /// A classifier (section `classifier`) that gives each frame an out-of-band VLAN tag: VLAN 7,
     /// priority 5.
     VlanPush,
     /// An XDP program (section `xdp`) that passes everything.
     XdpPass,
 }
 
-/// Writes an object file into the bed's directory; its path.
+/// Writes an object file into the testbed's directory and returns its path.
 pub fn bpf_object(bed: &Testbed, program: Bpf) -> Result<PathBuf> {
     let bytes: &[u8] = match program {
         Bpf::VlanPush => include_bytes!(env!("VLAN_PUSH_BPF")),

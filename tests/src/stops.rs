@@ -1,5 +1,5 @@
-//! A loop that is taken off its core, whatever the machine does: a debugger stops its thread, and
-//! no other of the daemon.
+//! A loop that is preempted, independent of the load of the machine: a debugger stops its thread,
+//! and no other thread of the daemon.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,12 +12,12 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use testbed::{Daemon, eventually};
 
-/// The thread of a daemon's loop, which gives itself its name when it first runs.
+/// Returns the thread of a daemon's loop, which sets its name when it first runs.
 pub fn loop_thread(daemon: &mut Daemon) -> Result<Pid> {
     thread_named(daemon, "poll-")
 }
 
-/// The thread of a daemon whose name begins so.
+/// Returns the thread of a daemon whose name has this prefix.
 pub fn thread_named(daemon: &mut Daemon, name: &str) -> Result<Pid> {
     let tasks = format!("/proc/{}/task", daemon.process().pid());
     eventually(&format!("a thread called {name}…"), || {
@@ -31,7 +31,7 @@ pub fn thread_named(daemon: &mut Daemon, name: &str) -> Result<Pid> {
     })
 }
 
-/// Keeps a thread from running for a while.
+/// Stops a thread for a while.
 pub fn stop_thread(thread: Pid, duration: Duration) -> Result<()> {
     ptrace::seize(thread, ptrace::Options::empty()).context("seizing the loop")?;
     ptrace::interrupt(thread)?;
@@ -41,7 +41,7 @@ pub fn stop_thread(thread: Pid, duration: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Stops a thread again and again, until this is dropped or the time is up.
+/// Stops a thread repeatedly, until drop or the end of its time.
 pub struct Stops {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<u32>>>,
@@ -65,7 +65,7 @@ impl Stops {
         Self { ends, thread: Some(spawn(work)) }
     }
 
-    /// Ends it; how often the thread was stopped.
+    /// Ends the stops and returns how often the thread was stopped.
     pub fn end(mut self) -> Result<u32> {
         self.ends.store(true, Relaxed);
         self.thread.take().context("it ends once")?.join().expect("no panic")

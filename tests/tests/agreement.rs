@@ -1,17 +1,18 @@
-//! The simulator and the daemon agree: the same configuration and the same traffic, once on veths
-//! and once in virtual time, lose no no-drop frame and carry as much, and lose as much of the
-//! others and pause about as often where the hosts could really send what they were told.
+//! The simulator and the daemon agree. The same configuration and the same traffic, once on veths
+//! and once in virtual time, lose no no-drop frame and carry as much. They lose as much of the
+//! other priorities, and pause about as often, where the hosts could really send their configured
+//! rates.
 //!
-//! That the daemon's switch and the pure one agree to the cell, on any machine, is `recorder.rs`;
-//! here it is about what the simulator's hosts and lines add.
+//! `recorder.rs` tests that the daemon's switch and the pure one agree to the cell, on any machine;
+//! this test is about what the simulator's hosts and links add.
 //!
-//! The networks are those of `incast.rs`, but with thresholds such that the machine has no part in
+//! The networks are those of `incast.rs`, but with thresholds such that the machine does not affect
 //! how often XOFF begins. Two groups of equal senders with equal thresholds that empty before XON
-//! pause in step (264 times in the incast's 10 s) or in turn (338 times), in the simulator too if
-//! one sender begins 30 ms later, and a stall of a millisecond tips them from one to the other; so
-//! here their thresholds differ. And where a switch is paused by the next, its hosts' groups reach
-//! XOFF within that pause even if the machine slows the hosts down to two thirds, and XON as soon
-//! as it ends.
+//! pause in step (264 times in the incast's 10 s) or alternately (338 times), in the simulator too
+//! if one sender begins 30 ms later, and a stall of a millisecond tips them from one to the other;
+//! so here their thresholds differ. And where a switch is paused by the next, its hosts' groups
+//! reach XOFF within that pause even if the machine slows the hosts down to two thirds, and XON as
+//! soon as it ends.
 
 use std::time::Duration;
 
@@ -25,12 +26,13 @@ use tests::{
 };
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
-/// What `sluice host` is told to take until it obeys.
+/// Configured time of `sluice host` until it honors a pause.
 const REACTION: &str = "10us";
-/// The daemon's loop turns about so often under load.
+/// Approximate interval between iterations of the daemon's loop under load.
 const TURN: &str = "20us";
 
-/// Thresholds of priority 3 on a port: XOFF at so many cells, XON at so many less.
+/// Returns thresholds of priority 3 on a port: XOFF at `xoff_cells`, XON `xon_offset_cells` below
+/// that.
 fn group_config(name: &str, xoff_cells: u32, xon_offset_cells: u32) -> String {
     format!(
         "\n[port.{name}.pfc.priority.3]\nxoff = {{ static_cells = {xoff_cells} }}\n\
@@ -38,30 +40,31 @@ fn group_config(name: &str, xoff_cells: u32, xon_offset_cells: u32) -> String {
     )
 }
 
-/// Senders that sent this part of what they were told, while they were not paused, were not held up
-/// by the machine.
+/// Senders that sent this fraction of their configured rate, while they were not paused, were not
+/// delayed by the machine.
 const REALLY_OFFERED: f64 = 0.97;
-/// 1.2 Gbit/s of frames, and a little more.
+/// Slightly more than 1.2 Gbit/s of frames.
 const INCAST_SPEED: &str = "1.25G";
-/// 300 Mbit/s of frames, and a little more.
+/// Slightly more than 300 Mbit/s of frames.
 const SERIES_SPEED: &str = "310M";
-/// A rate of `sluice host` is that of its frames alone, one of the simulator that of the line.
+/// A rate of `sluice host` is the rate of its frames alone, a rate of the simulator that on the
+/// line.
 const WIRE: f64 = (FRAME_BYTES + 24) as f64 / FRAME_BYTES as f64;
 
-/// What is compared.
+/// The compared figures.
 #[derive(Debug)]
 struct Figures {
-    /// Share of the frames sent that were lost, by priority 3 and 0.
+    /// Fraction of the sent frames that were lost, by priority 3 and 0.
     lost: [f64; 2],
     /// XOFF episodes of priority 3: on the ports of the senders, and between the switches where
     /// there are two.
     xoff_episodes: Vec<u64>,
-    /// Bit/s that the receiver's line carried.
+    /// Rate on the receiver's line, in bit/s.
     carried_bps: f64,
-    /// What each sender sent with priority 3 while it was not paused, in parts of what it was told
-    /// to; the least of them.
+    /// Smallest fraction of its configured rate that a sender sent with priority 3 while it was not
+    /// paused.
     offered: f64,
-    /// The longest that a loop stood still.
+    /// Longest stall of a loop.
     stall_ns: u64,
 }
 
@@ -104,9 +107,10 @@ impl Figures {
         }
     }
 
-    /// No-drop frames lost alike, throughput within 2 %. If the senders sent what they were told:
-    /// the loss of others within 2 % of what was sent, and, if no guard stood in for a loop
-    /// either, XOFF episodes within 20 %; otherwise they count what the machine did.
+    /// Checks that no-drop frames are lost alike, and throughput is within 2 %. If the senders sent
+    /// their configured rates: the loss of other frames is within 2 % of what was sent, and, if no
+    /// guard acted for a loop either, XOFF episodes are within 20 %. Otherwise they count what the
+    /// machine did.
     fn agree(&self, simulated: &Figures) -> Result<()> {
         println!("daemon    {self:.3?}\nsimulator {simulated:.3?}");
         ensure!(self.lost[0] == simulated.lost[0], "no-drop loss: {self:?} {simulated:?}");
@@ -116,8 +120,7 @@ impl Figures {
             return Ok(());
         }
         ensure!((self.lost[1] - simulated.lost[1]).abs() <= 0.02, "loss: {self:?} {simulated:?}");
-        // A loop that stood still for longer was stood in for by its guard, who pauses peers on grounds of
-        // its own.
+        // For a loop that stalled longer the guard acted, which pauses peers on different grounds.
         if self.stall_ns > STALL_NS {
             println!(
                 "XOFF episodes are not compared: a loop stood still for {:.1} ms",
@@ -133,7 +136,7 @@ impl Figures {
     }
 }
 
-/// Runs a scenario whose configurations are these, by name.
+/// Runs a scenario with these configurations, by name.
 fn simulate(text: &str, configs: &[(&str, &str)]) -> Result<Results> {
     let mut load = |path: &str| {
         let found = configs.iter().find(|(name, _)| *name == path);
@@ -148,12 +151,13 @@ fn simulate(text: &str, configs: &[(&str, &str)]) -> Result<Results> {
     Ok(outcome)
 }
 
-/// A link between two ends, with a response like the hosts'.
+/// Returns a link between two ends, with a response time like the hosts'.
 fn link(a: &str, b: &str) -> String {
     format!("[[link]]\nends = [\"{a}\", \"{b}\"]\nresponse = \"{REACTION}\"\n")
 }
 
-/// What both senders send to the receiver with a priority, at this rate of frames alone.
+/// Returns the traffic of both senders to the receiver with a priority, at this rate of frames
+/// alone.
 fn traffic(priority: u8, mbps: f64) -> String {
     let rate = mbps * WIRE;
     format!(
@@ -216,8 +220,8 @@ fn series() -> Result<(Run, [Figures; 2])> {
     let senders = [bed.quiet_host(&first_at, "sender1")?, bed.quiet_host(&first_at, "sender2")?];
     let receiver = bed.quiet_host(&second_at, "receiver")?;
     bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
-    // A simulated line never catches up, as the daemon's does after a pause: by 4 ms of its rate if
-    // nothing is said.
+    // A simulated link never catches up, as the daemon's does after a pause: by 4 ms of its rate by
+    // default.
     let uplink = port_config("uplink", "2G") + "burst_bytes = 65536\n";
     let mut first_config = switch_config("on") + &uplink;
     for sender in &senders {

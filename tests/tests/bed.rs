@@ -1,4 +1,4 @@
-//! The bed itself, and the demo: whatever happens to them, nothing is left.
+//! The testbed and the demo: however they end, nothing is left.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use testbed::{Process, Testbed, binary, eventually};
 
-/// Network namespaces that the process `pid` made.
+/// Returns the network namespaces that the process `pid` made.
 fn namespaces_of(pid: u32) -> Result<Vec<String>> {
     let output = Command::new("ip").args(["netns", "list"]).output()?;
     let text = String::from_utf8(output.stdout)?;
@@ -15,7 +15,7 @@ fn namespaces_of(pid: u32) -> Result<Vec<String>> {
     Ok(names.filter(|name| name.starts_with(&format!("sl{pid}-"))).map(str::to_string).collect())
 }
 
-/// Processes that run in a namespace.
+/// Returns the processes that run in a namespace.
 fn processes_in(namespace: &str) -> Result<Vec<String>> {
     let output = Command::new("ip").args(["netns", "pids", namespace]).output()?;
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_string).collect())
@@ -67,7 +67,7 @@ fn start_demo(arguments: &[&str]) -> Result<Process> {
     Ok(demo)
 }
 
-/// A test bed that is killed can remove nothing itself: its children end with it, and the next bed
+/// A killed testbed cannot remove anything itself: its children end with it, and the next testbed
 /// removes the rest.
 #[test]
 fn after_a_kill_children_end_and_the_next_bed_sweeps() -> Result<()> {
@@ -99,8 +99,8 @@ fn ctrl_c_ends_the_demo_and_removes_all_it_made() -> Result<()> {
     Ok(())
 }
 
-/// The sentences that the demo ends with, each marked good or bad; of another run, at most the
-/// third, if the machine stood still in this one.
+/// Returns the final sentences of the demo, each marked good or bad. If the machine stalled during
+/// the run, runs it again, at most three times in all.
 fn verdict(arguments: &[&str]) -> Result<(Option<i32>, Vec<String>)> {
     for _ in 0..2 {
         let (code, sentences) = verdict_of_one_run(arguments)?;
@@ -122,7 +122,7 @@ fn verdict_of_one_run(arguments: &[&str]) -> Result<(Option<i32>, Vec<String>)> 
     Ok((status.code(), lines[start + 1..].iter().map(|line| line.trim().to_string()).collect()))
 }
 
-/// The verdict, and what a collector received.
+/// Returns the verdict, and what a collector received.
 fn parts(sentences: &[String]) -> Result<(&[String], &[String])> {
     let end = sentences.iter().position(|line| line == "What a collector received").context("a collector")?;
     Ok(sentences.split_at(end))

@@ -1,5 +1,5 @@
-//! The promise on a machine that is too busy for it: no-drop frames come faster than the loop
-//! turns, and the loop is taken off its core (docs/behavior.md, "RX rings" and "A loop that stands
+//! The lossless guarantee on an overloaded machine: no-drop frames arrive faster than the loop
+//! handles them, and the loop is preempted (docs/behavior.md, "RX rings" and "A loop that stands
 //! still").
 
 use std::time::Duration;
@@ -10,8 +10,7 @@ use testbed::{Endpoint, Testbed, conservation, port};
 use tests::{Hogs, Run, Stops, Total, loop_thread, port_config, run};
 use xdp::Scheduling;
 
-/// A run, of which the first part is disturbed: what comes after is for the switch and its hosts to
-/// come to rest.
+/// A run whose first part is disturbed; in the rest the switch and its hosts become idle.
 #[derive(Clone, Copy)]
 struct Plan {
     seconds: u64,
@@ -20,12 +19,12 @@ struct Plan {
 
 const SHORT: Plan = Plan { seconds: 6, disturbed: Duration::from_secs(4) };
 const LONG: Plan = Plan { seconds: 30, disturbed: Duration::from_secs(15) };
-/// The daemon's loop is on this core.
+/// Core of the daemon's loop.
 const CORE: usize = 0;
 
-/// Two hosts offer 1 Gbit/s of 64-byte frames of priority 3 each, crosswise, into ports that
-/// nothing congests, while something disturbs the loop, whose thread it is given. Returns the
-/// daemon's log too.
+/// Two hosts offer 1 Gbit/s of 64-byte frames of priority 3 each, crosswise, into uncongested
+/// ports, while `disturb`, which gets the loop's thread, disturbs the loop. The result includes the
+/// daemon's log.
 fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -> Result<(Run, T, String)> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
@@ -45,8 +44,7 @@ fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -
     daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
     let disturbance = disturb(thread);
     let run = run(&[&daemon], sending, vec![], Duration::from_secs(plan.seconds))?;
-    // Not against the hosts' counters: a host that is starved itself may miss PFC frames in its own
-    // kernel.
+    // Not against the hosts' counters: a starved host may miss PFC frames in its own kernel.
     conservation(&run.snapshot, &[])?;
     let log = daemon.stop()?;
     Ok((run, disturbance, log))
@@ -62,8 +60,8 @@ fn kernel_drops(run: &Run) -> u64 {
     kernel.map(|kernel| kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames).sum()
 }
 
-/// More than the loop can take, and other work on both cores: the peers are paused, and nothing is
-/// lost.
+/// More than the loop can handle, and other work on both cores: the peers are paused, and nothing
+/// is lost.
 #[test]
 fn an_overloaded_loop_pauses_its_peers() -> Result<()> {
     overload(SHORT)
@@ -91,8 +89,7 @@ fn overload(plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// The same with the loop stopped for 50 and for 500 ms, again and again: the guard stands in for
-/// it.
+/// The same with the loop stopped for 50 and for 500 ms, repeatedly: the guard acts for the loop.
 #[test]
 fn a_loop_that_stands_still_is_stood_in_for() -> Result<()> {
     for (stop, period) in [(50, 400), (500, 1500)] {
@@ -108,8 +105,8 @@ fn a_loop_that_stands_still_is_stood_in_for() -> Result<()> {
     Ok(())
 }
 
-/// Something of a higher priority than any guard has the loop's core, as a hypervisor would take
-/// it: a guard on another core stands in.
+/// A thread of higher priority than any guard occupies the loop's core, as a hypervisor would: a
+/// guard on another core acts for the loop.
 #[test]
 fn a_core_that_is_taken_away_takes_no_guard_with_it() -> Result<()> {
     let (busy, period) = (Duration::from_millis(300), Duration::from_millis(600));
@@ -124,8 +121,8 @@ fn a_core_that_is_taken_away_takes_no_guard_with_it() -> Result<()> {
     Ok(())
 }
 
-/// Without the rule the same run loses frames in the kernel: they are counted, and an event says
-/// so.
+/// Without the rule the same run loses frames in the kernel: they are counted, and an event reports
+/// them.
 #[test]
 fn without_the_rule_the_kernel_drops_and_an_event_says_so() -> Result<()> {
     let (stop, period) = (Duration::from_millis(500), Duration::from_millis(1000));

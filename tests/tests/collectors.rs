@@ -1,6 +1,6 @@
-//! Collectors that others make, in C++ as the H3C reference describes and in Python, receive every
-//! path from a running daemon under incast; what they receive at rest is what `sluice show --json`
-//! says.
+//! Independent collectors, in C++ as the H3C reference describes and in Python, receive every path
+//! from a running daemon under incast; what they receive from an idle switch equals `sluice show
+//! --json`.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use testbed::{Daemon, Namespace, Process, eventually};
 use tests::{Incast, sluice};
 
-/// What the Debian packages of the two languages bring.
+/// Files that the Debian packages of the two languages install.
 const NEEDED: [&str; 4] = [
     "/usr/bin/protoc",
     "/usr/bin/grpc_cpp_plugin",
@@ -28,7 +28,7 @@ fn make(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Whatever both collectors are made of; what is missing, if something is.
+/// Returns what is missing to build both collectors, if anything.
 fn missing() -> Option<String> {
     if let Some(file) = NEEDED.into_iter().find(|file| !Path::new(file).exists()) {
         return Some(file.to_owned());
@@ -38,7 +38,7 @@ fn missing() -> Option<String> {
     (!found).then(|| "grpc of Python".to_owned())
 }
 
-/// Makes the sources of the proto file, and the collector in C++, as the H3C reference does.
+/// Builds the sources of the proto file, and the collector in C++, as the H3C reference does.
 fn build(folder: &Path) -> Result<()> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let protoc = |plugin: &str, outs: [&str; 2]| {
@@ -58,7 +58,7 @@ fn build(folder: &Path) -> Result<()> {
     make(compiler.arg("-o").arg(folder.join("collector")))
 }
 
-/// What a collector has printed.
+/// Output of a collector.
 struct Collected(Vec<(String, Value)>);
 
 impl Collected {
@@ -81,7 +81,7 @@ impl Collected {
         self.0.iter().rev().find(|(found, _)| found == path.name()).map(|(_, notification)| notification)
     }
 
-    /// Rows of the last message of a path below `BufferMonitor`.
+    /// Returns the rows of the last message of a path below `BufferMonitor`.
     fn rows(&self, path: SensorPath, container: &str, row: &str) -> Vec<Value> {
         let rows = self.last(path).map(|last| last["BufferMonitor"][container][row].clone());
         rows.and_then(|rows| rows.as_array().cloned()).unwrap_or_default()
@@ -155,12 +155,12 @@ fn collectors_in_other_languages_receive_every_path() -> Result<()> {
     Ok(())
 }
 
-/// The list in a row's string.
+/// Returns the list in a row's string.
 fn eight(row: &Value, key: &str) -> Vec<u64> {
     row[key].as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// Whether what was collected last is what is shown now, in every row.
+/// Checks that the last collected numbers equal those shown now, in every row.
 fn numbers_agree(daemon: &Daemon, collected: &Collected) -> Result<Option<()>> {
     let shown: Value = serde_json::from_str(&sluice(daemon, &["show", "counters", "--json"])?)?;
     let of = |list: &str, port: &Value, place: &str| -> Vec<u64> {
@@ -251,7 +251,7 @@ fn numbers_agree(daemon: &Daemon, collected: &Collected) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-/// The fields that the documents name, in an alarm of drops and in one of use.
+/// Checks the fields that the vendor specifications name, in an alarm of drops and in one of use.
 fn events_have_their_fields(collected: &Collected) -> Result<()> {
     let drops = collected.rows(SensorPath::PortQueDropEvent, "PortQueDropEvent", "PortQueDrop");
     let overruns = collected.rows(SensorPath::PortQueOverrunEvent, "PortQueOverrunEvent", "PortQueOverrun");

@@ -1,6 +1,6 @@
 //! A part of docs/references.md, "Conformance list", on a running daemon, on real veths, with
-//! margin 0: frames come from a kernel that sends exactly what it is told and obeys no pause, and
-//! "tx off" is `sluice port hold`.
+//! margin 0: frames come from a kernel that sends exactly the requested frames and honors no pause,
+//! and "tx off" is `sluice port hold`.
 
 use std::net::UdpSocket;
 
@@ -24,7 +24,7 @@ const RESERVED: u32 = 8;
 const XOFF: u32 = 40;
 const HEADROOM: u32 = 20;
 
-/// A sender whose kernel says nothing by itself, and two receivers that say nothing at all.
+/// A sender whose kernel sends nothing by itself, and two receivers that are silent.
 struct Bench {
     bed: Testbed,
     daemon: Daemon,
@@ -54,14 +54,14 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Sends so many frames to receiver 0 or 1; the switch has them all when this returns.
+    /// Sends `count` frames to receiver 0 or 1; the switch has them all when this returns.
     fn send(&self, count: u32, receiver: usize) -> Result<Snapshot> {
         let before = received(&self.daemon.snapshot()?)?;
         let mut now = None;
         for sent in 1..=count {
             self.socket.send_to(&vec![0x5a; FRAME_BYTES - HEADERS], (self.to[receiver].as_str(), 4000))?;
             if sent % 64 == 0 || sent == count {
-                // No more at once than the kernel's ring of 256 holds.
+                // At most as many at once as the kernel's ring of 256 holds.
                 let wanted = before + u64::from(sent);
                 now = Some(self.daemon.until("the frames have come in", |now| {
                     (received(now).ok()? >= wanted).then(|| now.clone())
@@ -95,7 +95,7 @@ fn config(no_drop: &str, classify: &str) -> String {
     )
 }
 
-/// A frame from a receiver, so that the switch knows where it is.
+/// Sends a frame from a receiver, so that the switch learns its port.
 fn introduce(namespace: &Namespace, receiver: &Endpoint, sender: &Endpoint, daemon: &Daemon) -> Result<()> {
     let before = daemon.snapshot()?.bridge_entries;
     let dev = Endpoint::INTERFACE;
@@ -108,7 +108,7 @@ fn introduce(namespace: &Namespace, receiver: &Endpoint, sender: &Endpoint, daem
     let socket = namespace.enter(|| UdpSocket::bind((receiver.ipv4().as_str(), 0)))??;
     socket.send_to(&[0; 20], (sender.ipv4().as_str(), 4000))?;
     daemon.until("the switch knows the receiver", |now| (now.bridge_entries > before).then_some(()))?;
-    // It has no address from here on, so it answers nothing.
+    // It has no address from here on, so it sends no responses.
     namespace.ip(&format!("addr flush dev {dev}")).map(drop)
 }
 
@@ -120,12 +120,13 @@ fn xoff_sent(snapshot: &Snapshot) -> Result<u64> {
     Ok(port(snapshot, "sender")?.pfc_sent.clone().unwrap_or_default().xoff_frames[P])
 }
 
-/// Drops for want of room, at ingress and egress.
+/// Returns the drops for lack of room, at ingress and egress.
 fn lost(snapshot: &Snapshot) -> [u64; 3] {
     ["ingress_no_drop", "ingress_lossy", "tail_drop"].map(|reason| drops(snapshot, reason))
 }
 
-/// PFC thresholds, headroom, watermarks, XON: every step is one frame before and one frame after.
+/// PFC thresholds, headroom, watermarks, XON: each step is checked one frame before and one frame
+/// after.
 #[test]
 fn thresholds_of_a_no_drop_group() -> Result<()> {
     let bench = Bench::new("[5]", "")?;
@@ -161,7 +162,7 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
     assert_eq!(total.peak_cells, (RESERVED + XOFF + HEADROOM) * CELLS);
     assert_eq!(frames(group.dropped), 1);
 
-    // 11 frames go, which is not enough; then all others do.
+    // 11 frames leave, which is not enough; then all others do.
     bench.hold("second", false)?;
     let now = bench.daemon.until("11 frames have left", |now| {
         (frames(port(now, "second").ok()?.transmitted) >= 11).then(|| now.clone())
@@ -177,7 +178,7 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
     assert_eq!((xon(&now)?, lost(&now)), (2, [1, 0, 0]), "XON is repeated once");
     assert_eq!(port(&now, "sender")?.groups[P].xoff_episodes, 1);
 
-    // On the wire: XOFFs of this priority alone, then XON and its repetition, the last of all.
+    // On the wire: XOFFs of this priority alone, then XON and its repetition at the end.
     let told = capture.wait_for(
         "macc",
         &["macc.cbfc.enbv", "macc.cbfc.pause_time.c5"],
@@ -190,11 +191,11 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
     bench.daemon.stop().map(drop)
 }
 
-/// Lossy queue: full to its limit no drop and no PFC; one more frame: one egress drop, no ingress
-/// drop, no PFC.
+/// Lossy queue: full to its limit, no drop and no PFC; one more frame is one egress drop, no
+/// ingress drop and no PFC.
 #[test]
 fn drop_point_of_a_lossy_queue() -> Result<()> {
-    // The policy of these ports: untagged frames are of priority 6 and lossy.
+    // The policy of these ports: untagged frames have priority 6 and are lossy.
     let bench = Bench::new("[5]", "dot1p_to_queue = [2, 0, 1, 3, 4, 5, 6, 7]")?;
     let text = std::fs::read_to_string(bench.daemon.config())?;
     std::fs::write(bench.daemon.config(), text.replace("port_priority = 5", "port_priority = 6"))?;
@@ -213,15 +214,15 @@ fn drop_point_of_a_lossy_queue() -> Result<()> {
     bench.daemon.stop().map(drop)
 }
 
-/// Mapping: packets of a DSCP move the counters of its group and queue, each by exactly as many,
-/// and arrive as they left.
+/// Mapping: packets of a DSCP move the counters of its group and queue by exactly their number, and
+/// arrive as they were sent.
 #[test]
 fn mapping_of_dscp() -> Result<()> {
     let bench = Bench::new("[5]", "trust = \"dscp\"\ndscp_to_queue = { \"46\" = 7 }")?;
     let to = &bench.to[0];
     for (tos, priority, queue) in [(46 << 2, 5, 7), (26 << 2, 3, 3), (0, 0, 2)] {
         let before = bench.daemon.snapshot()?;
-        // Nobody answers: all that counts is what was sent.
+        // There are no responses: only the sent packets count.
         let _ = bench.sender.namespace.run(&format!("ping -c 3 -i 0.01 -W 1 -Q {tos} {to}"));
         let after = bench.daemon.until("3 frames have gone through", |now| {
             (received(now).ok()? >= received(&before).ok()? + 3 && idle(now)).then(|| now.clone())
@@ -248,15 +249,15 @@ fn mapping_of_dscp() -> Result<()> {
     bench.daemon.stop().map(drop)
 }
 
-/// Row 280: a host that pauses priority 3 holds up its multicast, which a map puts into the queue
-/// of priority 2's unicast, and not that unicast.
+/// Row 280: a host that pauses priority 3 stops its multicast, which a map puts into the queue of
+/// priority 2's unicast, and not that unicast.
 #[test]
 fn a_pause_of_multicast_stops_no_unicast_of_another_priority() -> Result<()> {
     const MULTICAST: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
-    // A slow quantum, so that a pause lasts until it is ended.
+    // A slow quantum, so that a pause lasts until XON.
     let config = "[switch]\nname = \"under-test\"\n[bridge]\nmulticast_to_queue = [0, 1, 2, 1, 4, 5, 6, 7]\n\
         [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n\
         [port.b.pfc]\npause_speed = \"1M\"\n";

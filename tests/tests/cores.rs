@@ -1,6 +1,6 @@
-//! A switch of several cores on real veths (docs/multi-core.md): nothing is lost between them, also
-//! while one stands still; ports come, go and are set again as with one; and what has nothing to do
-//! sleeps.
+//! A switch of several cores on real veths (docs/multi-core.md). Nothing is lost between the cores,
+//! even while one stalls. Ports are added, removed and reconfigured as on one core. Idle loops
+//! sleep.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use tests::{
     switch_config, thread_named,
 };
 
-/// Ports are served in turn: those at even places by core 0, which switches, the others by core 1.
+/// Ports are assigned in turn: even ones to core 0, which switches, the others to core 1.
 const CORES: &str = "[dataplane]\ncores = [0, 1]\n";
 
 /// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s, for 10
-/// s: one sender is core 0's, as the receiver is, and the other core 1's; or the other way round.
+/// s: one sender is on core 0, like the receiver, and the other on core 1; or the other way round.
 #[test]
 fn an_incast_across_cores_loses_nothing() -> Result<()> {
     for receiver_first in [false, true] {
@@ -64,9 +64,9 @@ fn incast(receiver_first: bool) -> Result<(Run, String)> {
     Ok((run, daemon.stop()?))
 }
 
-/// Either loop is stopped for 50 ms and for 500 ms, again and again, while two hosts send each
-/// other 64-byte frames of a no-drop priority across the cores: the peers are paused, or what comes
-/// finds a place; nothing is lost.
+/// Either loop is stopped for 50 ms and for 500 ms, repeatedly, while two hosts send each other
+/// 64-byte frames of a no-drop priority across the cores: the peers are paused, or the frames find
+/// room; nothing is lost.
 #[test]
 fn a_core_that_stands_still_is_stood_in_for() -> Result<()> {
     for name in ["line-1", "poll-0"] {
@@ -89,8 +89,8 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
-    // A line that stands still is a port that sends nothing: its frames wait in the switch until their
-    // senders obey.
+    // A port whose I/O loop stalls sends nothing: its frames wait in the switch until their senders
+    // honor the pause.
     let ports = hosts
         .each_ref()
         .map(|host| port_config(&host.name, "1G") + &group_config(&host.name, AMPLE_HEADROOM_CELLS));
@@ -112,8 +112,8 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
     Ok((run, stops))
 }
 
-/// A port of each core is removed and added, its interface deleted and made again, while the others
-/// carry frames; settings change; and all frames of the memory are there in the end.
+/// A port of each core is removed and added, and its interface deleted and made again, while the
+/// others carry frames; settings change. At the end all frames of the memory are accounted for.
 #[test]
 fn ports_of_every_core_come_and_go() -> Result<()> {
     let bed = Testbed::new()?;
@@ -162,13 +162,13 @@ fn ports_of_every_core_come_and_go() -> Result<()> {
     Ok(())
 }
 
-/// The cores of the ports, in the order of the file.
+/// Returns the cores of the ports, in the order of the file.
 fn cores_of_ports(daemon: &Daemon) -> Result<Vec<Option<u32>>> {
     Ok(daemon.snapshot()?.ports.iter().map(|port| port.link.as_ref().map(|link| link.core)).collect())
 }
 
-/// The file gives ports to cores, one that a reload adds too; a port keeps its core; and the first
-/// core may be left to switching.
+/// The file assigns ports to cores, including a port that a reload adds; a port keeps its core; and
+/// the first core may be reserved for switching.
 #[test]
 fn ports_have_the_cores_that_the_file_gives_them() -> Result<()> {
     let bed = Testbed::new()?;
@@ -207,15 +207,14 @@ fn ports_have_the_cores_that_the_file_gives_them() -> Result<()> {
     Ok(())
 }
 
-/// What a thread has used of its core, in ticks of 10 ms.
+/// Returns the CPU time of a thread, in ticks of 10 ms.
 fn cpu_ticks(thread: Pid) -> Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{thread}/task/{thread}/stat"))?;
     let fields: Vec<&str> = stat.rsplit_once(')').context("a name")?.1.split_whitespace().collect();
     Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
 }
 
-/// With nothing to do, the loops together take less than 1 % of a core. The first frame after that
-/// arrives.
+/// When idle, the loops together take less than 1 % of a core. The first frame after that arrives.
 #[test]
 fn loops_with_nothing_to_do_sleep() -> Result<()> {
     let bed = Testbed::new()?;
@@ -227,7 +226,7 @@ fn loops_with_nothing_to_do_sleep() -> Result<()> {
     ping()?;
     let threads = [thread_named(&mut daemon, "poll-0")?, thread_named(&mut daemon, "line-1")?];
     const SECONDS: u64 = 10;
-    // Whatever the machine does now and then, such as looking for peers.
+    // Retries cover occasional work of the machine, such as neighbor discovery.
     eventually("ten seconds with nothing to do", || {
         let used = || threads.iter().map(|&thread| cpu_ticks(thread)).sum::<Result<u64>>();
         let before = used()?;

@@ -1,5 +1,5 @@
-//! Congestion told instead of suffered: ECN and WRED on real veths, with packets of a real kernel
-//! (docs/behavior.md, "WRED and ECN").
+//! Congestion signaled before frames drop: ECN and WRED on real veths, with packets of a real
+//! kernel (docs/behavior.md, "WRED and ECN").
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tests::{Capture, Run, Total, frames, pause, port_config, run, slow_port_conf
 const PAYLOAD: usize = 300 - 14 - 20 - 8;
 const CELLS: u64 = 2;
 
-/// What WRED dropped of frames that no drop level was given.
+/// Returns WRED's drops of frames without an assigned drop level.
 fn green(wred: Option<ByDropLevel>) -> Option<Count> {
     wred?.green
 }
@@ -101,12 +101,12 @@ fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
     daemon.stop().map(drop)
 }
 
-/// What a run of TCP over a congested port left.
+/// Results of a run of TCP over a congested port.
 #[derive(Debug)]
 struct Tcp {
     bps: f64,
     retransmits: u64,
-    /// Segments of which the sender heard that they came marked.
+    /// Segments that the receiver reported to the sender as marked.
     delivered_ce: u64,
     marked: u64,
     wred_dropped: u64,
@@ -114,7 +114,7 @@ struct Tcp {
 }
 
 /// Linux TCP for four seconds into a port of 50 Mbit/s whose queue has WRED with ECN; both hosts
-/// ask for ECN, or neither.
+/// request ECN, or neither does.
 fn tcp(ecn: bool) -> Result<Tcp> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
@@ -129,7 +129,7 @@ fn tcp(ecn: bool) -> Result<Tcp> {
     )?;
     for station in [&a, &b] {
         station.namespace.sysctl("net/ipv4/tcp_ecn", if ecn { "1" } else { "0" })?;
-        // One segment a frame: that is what a switch sees of a host with a real line.
+        // One segment per frame, as a switch sees a host on a real link.
         station.namespace.run(&format!("ip link set {} gso_max_segs 1", Endpoint::INTERFACE))?;
     }
     let mut server = b.namespace.command("iperf3");
@@ -157,55 +157,55 @@ fn at_rest(daemon: &Daemon) -> Result<Snapshot> {
     daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))
 }
 
-/// A counter of a host's kernel.
+/// Returns a counter of a host's kernel.
 fn counter(station: &Endpoint, name: &str) -> Result<u64> {
     let said = station.namespace.run(&format!("nstat -azs {name}"))?;
     let line = said.lines().find(|line| line.starts_with(name)).with_context(|| said.clone())?;
     Ok(line.split_whitespace().nth(1).context("a value")?.parse()?)
 }
 
-/// With ECN a real TCP is marked, hears of it, slows down and loses nothing; without, the same
+/// With ECN a real TCP is marked, gets the echo, slows down and loses nothing; without it, the same
 /// queue drops.
 #[test]
 fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
     let with = tcp(true)?;
-    // Pure acknowledgements are never ECT (RFC 3168 6.1.4), so a few of the other connection may drop;
-    // no data does.
+    // Pure acknowledgements are never ECT (RFC 3168 6.1.4), so a few of the other connection may
+    // drop; no data segment does.
     assert_eq!((with.retransmits, with.tail_dropped), (0, 0), "{with:?}");
     assert!(with.wred_dropped * 50 < with.marked, "{with:?}");
     assert!(with.marked > 0 && with.delivered_ce > 0, "the sender heard of the marks: {with:?}");
     let without = tcp(false)?;
     assert_eq!((without.marked, without.delivered_ce), (0, 0), "{without:?}");
     assert!(without.wred_dropped > 0 && without.retransmits > 0, "{without:?}");
-    // Marks cost no goodput: both fill the port.
+    // Marks do not reduce goodput: both fill the port.
     assert!(with.bps > 45e6 && without.bps > 30e6, "{with:?} {without:?}");
     Ok(())
 }
 
-/// What an incast on a no-drop priority left.
+/// Results of an incast on a no-drop priority.
 #[derive(Debug)]
 struct Incast {
     run: Run,
-    /// What the receiver's line carried while both senders sent: on average, and typically.
+    /// Rate on the receiver's line while both senders sent: average and median.
     carried_bps: f64,
     typical_bps: f64,
-    /// Part of the moments in which its queue was not empty.
+    /// Fraction of the snapshots in which its queue was not empty.
     busy: f64,
-    /// Times that a sender was paused, both together, and the XOFF frames that this took; without
-    /// those of the guard, which has nothing to do with congestion.
+    /// Times that a sender was paused, both senders together, and the XOFF frames for that, without
+    /// those of the guard, which are unrelated to congestion.
     xoff_episodes: u64,
     xoff_frames: u64,
     marked: u64,
-    /// Median and 99th percentile from sender to receiver, in ms, of the worse flow.
+    /// Median and 99th percentile of the latency from sender to receiver, in ms, of the worse flow.
     latency_ms: [f64; 2],
 }
 
 /// Two senders of 600 Mbit/s on priority 3, no-drop, into a port of 500 Mbit/s, for ten seconds.
-/// With `ecn` the port marks and the hosts react; without, there is PFC alone.
+/// With `ecn` the port marks and the hosts react; without it, there is PFC alone.
 ///
-/// The thresholds are for a machine so busy that any program may stand still for tens of
-/// milliseconds: 8192 cells are 33 ms of the receiver's line, and the headroom takes what one
-/// sender sends in 80 ms.
+/// The thresholds are for a machine so busy that any program may stall for tens of milliseconds:
+/// 8192 cells are 33 ms of the receiver's line, and the headroom takes what one sender sends in 80
+/// ms.
 fn incast(ecn: bool) -> Result<Incast> {
     const TEN_SECONDS: Duration = Duration::from_secs(10);
     let bed = Testbed::new()?;
@@ -265,7 +265,7 @@ fn incast(ecn: bool) -> Result<Incast> {
 }
 
 impl Incast {
-    /// As docs/performance.md has it.
+    /// Prints the results in the format of docs/performance.md.
     fn print(&self, what: &str) {
         let [p50, p99] = self.latency_ms;
         println!(
@@ -281,8 +281,8 @@ impl Incast {
     }
 }
 
-/// ECN acts before PFC: with hosts that slow down on marks, the switch has hardly ever to pause
-/// them, and the slow port carries as much. Nothing is lost either way.
+/// ECN acts before PFC: with hosts that slow down on marks, the switch hardly ever pauses them, and
+/// the slow port carries as much. Nothing is lost either way.
 #[test]
 fn hosts_that_react_to_marks_are_hardly_ever_paused() -> Result<()> {
     let pfc = incast(false)?;
@@ -299,8 +299,8 @@ fn hosts_that_react_to_marks_are_hardly_ever_paused() -> Result<()> {
     assert!(pfc.xoff_episodes >= 100, "without pauses there is nothing to save: {}", pfc.xoff_episodes);
     assert!(ecn.xoff_episodes * 10 <= pfc.xoff_episodes, "{} of {}", ecn.xoff_episodes, pfc.xoff_episodes);
     assert!(ecn.xoff_frames * 10 <= pfc.xoff_frames, "{} of {}", ecn.xoff_frames, pfc.xoff_frames);
-    // Equal goodput: the line always had a frame to send, as with PFC alone, and carries what it then
-    // does. Its average also tells when the machine had no time for the switch.
+    // Equal goodput: the line always had a frame to send, as with PFC alone, and its median rate is
+    // the same. The average also includes times when the machine did not run the switch.
     let (with, without) = (ecn.typical_bps, pfc.typical_bps);
     assert!((without * 0.95..without * 1.05).contains(&with), "{with} bit/s with ECN, {without} without");
     assert!(ecn.busy >= 0.95 && pfc.busy >= 0.95, "{} with ECN, {} without", ecn.busy, pfc.busy);

@@ -1,4 +1,4 @@
-//! Events of a running daemon, as clients read them: alarms and losses with the numbers of what was
+//! Events of a running daemon, as clients read them: alarms and losses with the numbers of frames
 //! sent.
 
 use std::process::Command;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use testbed::{Daemon, Process, Testbed, binary, idle, port};
 use tests::{datagrams, frames, sluice};
 
-/// Frames of 300 bytes, two cells of 256 each: 8 cells are reserved, 40 shared, 100 in headroom, so
-/// 74 of them have room.
+/// Frames of 300 bytes, two cells of 256 each: 8 cells are reserved, 40 shared, 100 in headroom,
+/// which is room for 74 frames.
 const PAYLOAD_BYTES: usize = 300 - 14 - 20 - 8;
 const CONFIG: &str = "[switch]\nname = \"under-test\"\n\
     [alarm]\ningress = { enabled = true, interval_s = 3600 }\n\
@@ -19,7 +19,7 @@ const CONFIG: &str = "[switch]\nname = \"under-test\"\n\
     [port-defaults.pfc.priority.3]\nreserved_cells = 8\nxoff = { static_cells = 40 }\nheadroom_cells = 100\n\
     [port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n";
 
-/// The events after this number, each an object.
+/// Returns the events after this number, each as an object.
 fn events(daemon: &Daemon, since: u64) -> Result<Vec<Value>> {
     let text = sluice(daemon, &["events", "--json", "--since", &since.to_string()])?;
     text.lines().map(|line| serde_json::from_str(line).context("an object a line")).collect()
@@ -60,7 +60,7 @@ fn what_fills_and_what_is_lost_is_told_by_name() -> Result<()> {
         assert_eq!((&event["port"], &event["priority"]), (&"a".into(), &3.into()), "{event:#}");
         let values = &event["values"];
         assert_eq!(values["alarm_type"], alarm_type);
-        // The most at the time of the look, and all frames may not have been in.
+        // The level at the time of the poll, when not all frames may have arrived.
         ensure!(
             values["cells"].as_u64() <= Some(cells) && values["allowed_cells"] == allowed_cells,
             "{event:#}"
@@ -77,7 +77,7 @@ fn what_fills_and_what_is_lost_is_told_by_name() -> Result<()> {
     ensure!((1..=16).contains(&told_frames), "{told:#?}");
     assert_eq!(frames(port(&daemon.snapshot()?, "a")?.groups[3].dropped), 16);
 
-    // Whoever follows has read the same, and its reading has taken nothing from anybody.
+    // A follower has read the same events, and its reading has not removed any.
     reader.wait_for("the drop alarm", |line| line.contains("frames were dropped").then_some(()))?;
     let lines = reader.stdout();
     let is_there = |words: &str| lines.iter().any(|line| line.contains(words));

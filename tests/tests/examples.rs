@@ -1,5 +1,5 @@
-//! The example files under `config/`: each one starts on interfaces of the names that it gives,
-//! carries traffic between its first two ports, and has nothing to complain about.
+//! The example files under `config/`: each one starts on interfaces with its names, carries traffic
+//! between its first two ports, and gives no warnings.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};

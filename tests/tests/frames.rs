@@ -1,5 +1,5 @@
-//! Byte for byte: every frame of the catalogue, from every kind of port to every other, and to all
-//! at once.
+//! Byte for byte: every sample frame from every kind of port to every other kind, and to all at
+//! once.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use testbed::{Daemon, Endpoint, Namespace, Process, Testbed, eventually, idle};
 use tests::{Capture, Sample, catalogue};
 use xdp::PacketSocket;
 
-/// The largest MTU that a port takes.
+/// The largest MTU of a port.
 const MTU: usize = 9216;
 
-/// Ports on a veth, on another, on a tap, and on a macvlan, with a silent host each.
+/// Ports on a veth, on another, on a tap, and on a macvlan, each with a silent host.
 struct Lab {
     daemon: Daemon,
     hosts: Vec<Endpoint>,
@@ -38,7 +38,7 @@ impl Lab {
         Ok(Self { daemon, hosts, _cable: cable, bed })
     }
 
-    /// What arrives at all hosts but one, from now on, of what that one sends.
+    /// Starts captures, at all hosts except the sender, of what the sender sends.
     fn listen(&self, from: &Endpoint) -> Result<Vec<(&Endpoint, Capture)>> {
         let others = self.hosts.iter().filter(|host| host.name != from.name);
         let filter = format!("ether src {}", from.mac());
@@ -54,10 +54,10 @@ fn address(host: &Endpoint) -> [u8; 6] {
     [2, 0, 0, 0, 0, host.number]
 }
 
-/// Frames that are under way at once: fewer than a veth's ring has places for.
+/// Frames in flight at once: fewer than a veth's ring has slots for.
 const AT_ONCE: usize = 64;
 
-/// Sends all samples, and gives what arrived of them at each of these, whose captures they are.
+/// Sends all samples, and compares what arrived at each of these hosts, by their captures.
 fn cross(from: &Endpoint, samples: &[Sample], ears: &[(&Endpoint, Capture)]) -> Result<()> {
     let socket = from.namespace.enter(|| PacketSocket::open(Endpoint::INTERFACE))??;
     let mut sent = 0;
@@ -84,14 +84,14 @@ fn cross(from: &Endpoint, samples: &[Sample], ears: &[(&Endpoint, Capture)]) -> 
     Ok(())
 }
 
-/// What has arrived so far of the samples' destination.
+/// Returns the frames so far to the samples' destination.
 fn arrived(capture: &Capture, samples: &[Sample]) -> Result<Vec<Vec<u8>>> {
     let to = &samples[0].bytes[..6];
     Ok(capture.frames()?.into_iter().filter(|frame| frame.starts_with(to)).collect())
 }
 
-/// What a frame is once it has come in. The kernel takes the outermost tag off before a macvlan
-/// gets it: docs/behavior.md, "What an interface does to frames".
+/// Returns a frame as it is received. The kernel removes the outermost tag before a macvlan gets
+/// the frame: docs/behavior.md, "What an interface does to frames".
 fn received(from: &Endpoint, sample: &Sample) -> Vec<u8> {
     let mut bytes = sample.bytes.clone();
     if from.name == "m" && matches!(bytes[12..14], [0x81, 0] | [0x88, 0xa8]) {
@@ -100,14 +100,14 @@ fn received(from: &Endpoint, sample: &Sample) -> Vec<u8> {
     bytes
 }
 
-/// The kernel joins fragments of IPv4 packets to a group address before a macvlan gets them:
-/// docs/behavior.md, there.
+/// True if the kernel reassembles a frame: it joins fragments of IPv4 packets to a group address
+/// before a macvlan gets them (docs/behavior.md, there).
 fn is_joined(from: &Endpoint, sample: &Sample) -> bool {
     let bytes = received(from, sample);
     from.name == "m" && bytes[12..14] == [8, 0] && u16::from_be_bytes([bytes[20], bytes[21]]) & 0x3fff != 0
 }
 
-/// All samples have arrived, each once, byte for byte, and nothing else.
+/// Checks that all samples arrived once, byte for byte, and nothing else did.
 fn compare(from: &Endpoint, samples: &[Sample], found: &[Vec<u8>]) -> Result<()> {
     let expected: BTreeSet<Vec<u8>> = samples.iter().map(|sample| received(from, sample)).collect();
     ensure!(expected.len() == samples.len(), "two samples are alike");

@@ -1,6 +1,6 @@
-//! Ordinary Linux hosts on the switch: whatever they do on any other bridge they can do here, with
+//! Ordinary Linux hosts on the switch: everything that works on any other bridge works here, with
 //! no `ethtool` anywhere. A kernel leaves checksums and tags to the "hardware" of its veth; both
-//! must be right where the frames arrive.
+//! must be correct where the frames arrive.
 
 use std::net::UdpSocket;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use testbed::{Daemon, Endpoint, Namespace, Process, Snapshot, Testbed, drops, eventually, idle, port};
 use tests::{Bpf, Checksums, bpf_object, frames};
 
-/// A switch with two plain hosts, no speed and no PFC: the smallest bridge.
+/// Creates a switch with two plain hosts, no speed and no PFC: the smallest bridge.
 fn two_hosts(bed: &Testbed) -> Result<(Namespace, Endpoint, Endpoint, Daemon)> {
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
@@ -17,8 +17,8 @@ fn two_hosts(bed: &Testbed) -> Result<(Namespace, Endpoint, Endpoint, Daemon)> {
     Ok((switch, a, b, daemon))
 }
 
-/// What must hold after plain hosts have talked: every frame is accounted for, none was dropped for
-/// any reason but those that a bridge has.
+/// Checks the switch after plain hosts have exchanged frames: every frame is accounted for, and
+/// none was dropped for any reason except those of a bridge.
 fn nothing_lost(daemon: &Daemon) -> Result<Snapshot> {
     let snapshot = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
     testbed::conservation(&snapshot, &[])?;
@@ -84,7 +84,7 @@ fn a_dhcp_client_gets_its_address() -> Result<()> {
     Ok(())
 }
 
-/// TCP for ten seconds each way of addressing, as fast as it goes.
+/// TCP for ten seconds with each IP version, as fast as it goes.
 #[test]
 fn iperf3_runs_over_ipv4_and_ipv6_without_a_bad_checksum() -> Result<()> {
     let bed = Testbed::new()?;
@@ -113,7 +113,7 @@ fn iperf3_runs_over_ipv4_and_ipv6_without_a_bad_checksum() -> Result<()> {
     Ok(())
 }
 
-/// UDP has checksums of its own, and an open one is completed like TCP's.
+/// UDP has its own checksums, and a partial one is completed like TCP's.
 #[test]
 fn udp_arrives_with_its_checksum_completed() -> Result<()> {
     let bed = Testbed::new()?;
@@ -137,7 +137,7 @@ fn udp_arrives_with_its_checksum_completed() -> Result<()> {
     Ok(())
 }
 
-/// A host gives its frames their VLAN tag out of band (as for a driver that inserts it). The tag
+/// A host passes the VLAN tag of its frames out of band (as for a driver that inserts it). The tag
 /// must be back in the frame before the switch reads the priority from it, and it must arrive.
 #[test]
 fn a_tag_held_out_of_band_is_put_back_and_counts() -> Result<()> {
@@ -146,7 +146,7 @@ fn a_tag_held_out_of_band_is_put_back_and_counts() -> Result<()> {
     let (_, a, b, daemon) = two_hosts(&bed)?;
     let before = daemon.snapshot()?;
     let eth = Endpoint::INTERFACE;
-    // B has no interface for VLAN 7 and answers nothing: A must know its address.
+    // B has no interface for VLAN 7 and sends no responses, so A needs a permanent neighbor entry.
     a.namespace.ip(&format!("neigh replace {} lladdr {} dev {eth}", b.ipv4(), b.mac()))?;
     let object = bpf_object(&bed, Bpf::VlanPush)?;
     a.namespace.run(&format!("tc qdisc add dev {eth} clsact"))?;
@@ -187,8 +187,8 @@ fn a_tag_held_out_of_band_is_put_back_and_counts() -> Result<()> {
     Ok(())
 }
 
-/// A frame to an address nobody has been heard from goes everywhere but back; one to a known
-/// address only there.
+/// A frame to an unknown address is flooded to all other ports; a frame to a known address goes
+/// only to its port.
 #[test]
 fn unknown_addresses_are_flooded_and_known_ones_are_not() -> Result<()> {
     let bed = Testbed::new()?;
@@ -200,7 +200,7 @@ fn unknown_addresses_are_flooded_and_known_ones_are_not() -> Result<()> {
     let daemon = bed.daemon(&switch, &config)?;
     let [a, b, c] = &stations;
     let capture = tests::Capture::start(&bed, c, "icmp")?;
-    // A believes that 10.0.0.99 has an address which no port has sent from.
+    // A has a neighbor entry for 10.0.0.99 with an address that no port has sent from.
     a.namespace
         .ip(&format!("neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev {}", Endpoint::INTERFACE))?;
     a.namespace.run(&format!("ping -c 2 -i 0.05 -W 5 {}", b.ipv4()))?;

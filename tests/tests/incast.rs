@@ -1,5 +1,5 @@
-//! The promise of the switch: two senders into one port that is too slow for them, and what becomes
-//! of a no-drop priority and of best effort then (docs/behavior.md, "Invariants", 3 to 5).
+//! The lossless guarantee: two senders into one port that is too slow for them, with a no-drop
+//! priority and best effort (docs/behavior.md, "Invariants", 3 to 5).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tests::{
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 const SLOW_MBPS: u64 = 500;
 
-/// How the incast is run.
+/// Parameters of the incast.
 struct Incast {
     pfc: &'static str,
     headroom_cells: u32,
@@ -21,8 +21,8 @@ struct Incast {
 }
 
 /// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s (see
-/// [`mbps`]), for 10 s. The switch and its hosts must agree on every frame, whatever was lost.
-/// Returns the daemon's log too.
+/// [`mbps`]), for 10 s. The switch and its hosts must agree on every frame, whatever was lost. The
+/// result includes the daemon's log.
 fn incast(how: &Incast) -> Result<(Run, String)> {
     undisturbed(|| incast_once(how))
 }
@@ -60,8 +60,8 @@ fn no_drop_loses_nothing_and_best_effort_loses_what_is_counted() -> Result<()> {
     let no_drop = run.total(3);
     let nothing_wrong = Total { sent: no_drop.sent, received: no_drop.sent, ..Total::default() };
     assert_eq!(no_drop, nothing_wrong, "priority 3");
-    // More than one of the senders offers, less than both do: the queue was never empty, and both were
-    // held back.
+    // More than one of the senders offers, less than both do: the queue was never empty, and both
+    // were paused.
     assert!(no_drop.sent > 0);
     for sender in ["sender1", "sender2"] {
         let sent = port(&run.snapshot, sender)?.pfc_sent.clone().unwrap_or_default();
@@ -97,7 +97,7 @@ fn no_drop_loses_nothing_and_best_effort_loses_what_is_counted() -> Result<()> {
     Ok(())
 }
 
-/// The same run without PFC: if this one lost nothing either, the one above would prove nothing.
+/// The same run without PFC: if it lost nothing either, the test above would prove nothing.
 #[test]
 fn without_pfc_priority_3_loses_frames() -> Result<()> {
     let (run, _) =
@@ -111,9 +111,9 @@ fn without_pfc_priority_3_loses_frames() -> Result<()> {
         missing += lost;
         dropped += total.dropped;
     }
-    // Little is posted for a stall without a no-drop priority, and a kernel does not say of which
-    // priority it lost frames. If it lost none, this and the lines above say that each priority
-    // lost just what was counted as dropped.
+    // Without a no-drop priority few chunks are posted for a stall, and a kernel does not report
+    // the priority of frames that it lost. If it lost none, this and the lines above show that each
+    // priority lost exactly what was counted as dropped.
     assert_eq!(missing, dropped + run.lost_by_kernels(), "lost, and counted as dropped");
     for port in &run.snapshot.ports {
         assert_eq!(port.pfc_sent.clone().unwrap_or_default().frames, 0, "{}: no PFC", port.name);
@@ -122,8 +122,7 @@ fn without_pfc_priority_3_loses_frames() -> Result<()> {
 }
 
 /// Senders that take a millisecond to stop send 75 frames, 300 cells, more; with headroom for 8
-/// cells most of them have no place. Every one of them is counted, and an event says that the
-/// promise was broken.
+/// cells most of them find no room. Each of them is counted, and an event reports the no-drop loss.
 #[test]
 fn with_headroom_cut_the_switch_counts_what_the_receiver_misses() -> Result<()> {
     let (run, log) = incast(&Incast { pfc: "on", headroom_cells: 8, reaction_delay: "1ms" })?;
@@ -142,7 +141,7 @@ fn with_headroom_cut_the_switch_counts_what_the_receiver_misses() -> Result<()> 
     Ok(())
 }
 
-/// Two switches in series, the slow port at the second. Returns that switch too, at rest.
+/// Runs two switches in series, the slow port at the second. The result includes that switch, idle.
 fn series() -> Result<(Run, Snapshot)> {
     let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
@@ -155,7 +154,7 @@ fn series() -> Result<(Run, Snapshot)> {
         config += &group_config(&sender.name, AMPLE_HEADROOM_CELLS);
     }
     let first = bed.daemon(&first_at, &config)?;
-    // Two poll loops on one core would stall each other, so the second has one of its own where there
+    // Two poll loops on one core would stall each other, so the second gets another core if there
     // is one.
     let core = std::thread::available_parallelism()?.get().min(2) - 1;
     let config = format!("[dataplane]\ncores = [{core}]\n\n")
@@ -206,7 +205,7 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
         );
     }
 
-    // The second paused the first …
+    // The second switch paused the first.
     let told = port(&after, "downlink")?.pfc_sent.clone().unwrap_or_default();
     let uplink = port(&run.snapshot, "uplink")?;
     let heard = uplink.pfc_received.clone().unwrap_or_default();
@@ -217,7 +216,7 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
         "what one sent the other heard"
     );
     assert!(uplink.queues[3].pauses > 0 && uplink.queues[3].paused_ns > 0, "{:?}", uplink.queues[3]);
-    // … and the first its hosts.
+    // The first switch paused its hosts.
     for sender in senders {
         let sent = port(&run.snapshot, sender)?.pfc_sent.clone().unwrap_or_default();
         assert!(sent.xoff_frames[3] > 0 && sent.xon_frames[3] > 0, "{sender}: {sent:?}");
@@ -231,8 +230,8 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// One sender of an incast on priority 3 also sends a little on priority 5 to a host that nobody
-/// else sends to.
+/// One sender of an incast on priority 3 also sends a little on priority 5 to a host without other
+/// traffic.
 struct Crossing<'a> {
     bed: &'a Testbed,
     senders: [Endpoint; 2],
@@ -286,11 +285,11 @@ fn a_priority_that_is_not_paused_keeps_its_rate_and_latency() -> Result<()> {
     let (alone, ()) = undisturbed(|| Ok((crossing.run(&config, &switch, false)?, ())))?;
     let (beside, ()) = undisturbed(|| Ok((crossing.run(&config, &switch, true)?, ())))?;
 
-    // Priority 3 of the same host was paused for a good part of the time …
+    // Priority 3 of the same host was paused for a good part of the time.
     let paused = pause(beside.report("sender1")?, 3);
     assert!(paused.paused_ns > 1_000_000_000, "{paused:?}");
     assert_eq!(beside.total(3).sent, beside.total(3).received);
-    // … and priority 5 sent all that it was to send and lost nothing.
+    // Priority 5 sent all its frames and lost none.
     for run in [&alone, &beside] {
         let flow = &run.report("sender1")?.sent[0];
         assert_eq!(flow.priority, 5);
@@ -302,9 +301,9 @@ fn a_priority_that_is_not_paused_keeps_its_rate_and_latency() -> Result<()> {
     let (quiet, busy, held) =
         (latency(&alone, "bystander")?, latency(&beside, "bystander")?, latency(&beside, "receiver")?);
     println!("priority 5 alone {quiet:?}\npriority 5 beside {busy:?}\npriority 3 {held:?}");
-    // A frame of priority 3 waits behind a queue of at least 2048 cells (4 ms at 500 Mbit/s). Had
-    // priority 5 to wait there too, its median would be as large; as it is, nine of ten frames are
-    // faster than the median of priority 3.
+    // A frame of priority 3 waits behind a queue of at least 2048 cells (4 ms at 500 Mbit/s). If
+    // priority 5 had to wait there too, its median would be as large; as it is, nine of ten frames
+    // are faster than the median of priority 3.
     assert!(busy.p90 * 2 < held.p50, "priority 5 {busy:?} beside priority 3 {held:?}");
     assert!(busy.p50 < (10 * quiet.p50).max(1_000_000), "priority 5 {busy:?} beside, {quiet:?} alone");
     Ok(())

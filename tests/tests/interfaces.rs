@@ -1,12 +1,12 @@
-//! What the daemon says of the interfaces of its ports, on real ones: what they are, what about
-//! them harms frames, and whether PFC frames get through.
+//! What the daemon reports about the interfaces of its ports, on real ones: their kind, settings
+//! that harm frames, and whether PFC frames get through.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use testbed::{Daemon, Testbed, eventually};
 use tests::sluice;
 
-/// The `link` of a port, and its name.
+/// Returns the `link` of a port by name.
 fn link(daemon: &Daemon, name: &str) -> Result<Value> {
     let shown: Value = serde_json::from_str(&sluice(daemon, &["show", "ports", "--json"])?)?;
     let ports = shown["ports"].as_array().context("a list of ports")?;
@@ -14,7 +14,7 @@ fn link(daemon: &Daemon, name: &str) -> Result<Value> {
     Ok(port["link"].clone())
 }
 
-/// What is blamed for harming frames on a port.
+/// Returns the settings reported as harming frames on a port.
 fn blamed(daemon: &Daemon, name: &str) -> Result<Vec<String>> {
     let link = link(daemon, name)?;
     let cautions = link["cautions"].as_array().context("a list of cautions")?.clone();
@@ -33,7 +33,7 @@ fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.macvlan_host(&switch, "m")?;
-    // A tap that nobody has the other end of: it is there, up, and without a carrier.
+    // A tap whose other end is not open: it is there, up, and without a carrier.
     switch.ip("tuntap add dev t mode tap vnet_hdr")?;
     switch.ip("link set dev t up")?;
     switch.run("ethtool -K low-m gro off")?;
@@ -74,8 +74,8 @@ fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
     Ok(())
 }
 
-/// Two ports of a switch with a cable between them hear each other; a third, to a host, is heard by
-/// none.
+/// Two ports of a switch with a cable between them receive each other's test frames; the frames of
+/// a third port, to a host, are received by none.
 #[test]
 fn a_pfc_frame_is_heard_where_there_is_a_cable_between_two_ports() -> Result<()> {
     let bed = Testbed::new()?;

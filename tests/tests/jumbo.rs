@@ -1,6 +1,6 @@
-//! Jumbo frames, of an MTU of 9000: none of a no-drop priority is lost, and ordinary hosts talk TCP
-//! in them, with no `ethtool` anywhere: checksums that they leave open are finished over several
-//! pieces of memory.
+//! Jumbo frames with an MTU of 9000: no frame of a no-drop priority is lost, and ordinary hosts use
+//! TCP with them, with no `ethtool` anywhere: partial checksums are completed over several chunks
+//! of memory.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const LONGEST_BYTES: u32 = MTU + 18;
 const LASTS: Duration = Duration::from_secs(5);
 const SLOW_BPS: f64 = 500e6;
 
-/// Both ends of a host's cable have this MTU.
+/// Sets this MTU at both ends of a host's cable.
 fn set_mtu(switch: &Namespace, host: &Endpoint) -> Result<()> {
     host.namespace.ip(&format!("link set dev {} mtu {MTU}", Endpoint::INTERFACE))?;
     switch.ip(&format!("link set dev {} mtu {MTU}", host.name)).map(drop)
@@ -51,7 +51,8 @@ fn incast() -> Result<Run> {
     Ok(undisturbed(once)?.0)
 }
 
-/// All arrived, the senders were paused for it, and frames are as long as they were to be.
+/// Checks that all frames arrived, with the senders paused for it, and that they had the expected
+/// length.
 fn nothing_was_lost(run: &Run) -> Result<()> {
     let no_drop = run.total(3);
     println!("{no_drop:?}, carried {:.1} Mbit/s", run.carried_bps("c")? / 1e6);
@@ -77,7 +78,7 @@ fn no_jumbo_frame_of_a_no_drop_priority_is_lost() -> Result<()> {
     nothing_was_lost(&incast()?)
 }
 
-/// What came from B was long, and nothing was lost of it.
+/// Checks that frames from B were long, and that none of them was lost.
 fn all_is_well(daemon: Daemon, from_b: &str) -> Result<()> {
     let snapshot = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
     conservation(&snapshot, &[])?;
@@ -110,8 +111,8 @@ fn tcp_crosses_in_jumbo_frames() -> Result<()> {
     }
     all_is_well(daemon, "b")
 }
-/// Two switches with a trunk between them: each frame gets a tag in the one and loses it in the
-/// other.
+/// Two switches with a trunk between them: each frame gets a tag in the first and loses it in the
+/// second.
 #[test]
 fn tcp_crosses_in_jumbo_frames_that_get_and_lose_tags() -> Result<()> {
     let bed = Testbed::new()?;

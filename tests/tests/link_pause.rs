@@ -9,8 +9,8 @@ use tests::{AMPLE_HEADROOM_CELLS, flow, port_config, run, slow_port_config, swit
 
 const THREE_SECONDS: Duration = Duration::from_secs(3);
 
-/// A host that knows PAUSE alone sends three times what the port to the other takes, in two
-/// priorities, none of them no-drop: its link is paused, and nothing is lost.
+/// A host that supports only PAUSE sends three times what the port to the other host carries, in
+/// two priorities, neither of them no-drop: its link is paused, and nothing is lost.
 #[test]
 fn a_link_that_is_paused_loses_nothing() -> Result<()> {
     let (run, ()) = undisturbed(|| {

@@ -1,6 +1,6 @@
-//! What a running switch is told to do: another configuration, PFC off and on, a port held and
-//! released, watermarks read and cleared. Whatever it is told, no frame of a no-drop priority is
-//! lost by it (docs/behavior.md, "Reload").
+//! Commands to a running switch: another configuration, PFC off and on, a port held and released,
+//! watermarks read and cleared. No command loses a frame of a no-drop priority (docs/behavior.md,
+//! "Reload").
 
 use std::time::Duration;
 
@@ -37,8 +37,7 @@ impl Pair {
             + &slow_port_config("receiver", 100)
     }
 
-    /// Sends 200 Mbit/s on priority 3 for `duration`, and meanwhile lets `meanwhile` do what it
-    /// wants.
+    /// Sends 200 Mbit/s on priority 3 for `duration`, and calls `meanwhile` during that time.
     fn run(
         &self,
         daemon: &Daemon,
@@ -60,14 +59,14 @@ impl Pair {
     }
 }
 
-/// Puts `new` in the place of `old` in the daemon's file.
+/// Replaces `old` by `new` in the daemon's file.
 fn edit(daemon: &Daemon, old: &str, new: &str) -> Result<()> {
     let text = std::fs::read_to_string(daemon.config())?;
     assert!(text.contains(old), "{old} is not in the file:\n{text}");
     Ok(std::fs::write(daemon.config(), text.replace(old, new))?)
 }
 
-/// What a command that must fail says.
+/// Returns the error of a command that must fail.
 fn refused(daemon: &Daemon, arguments: &[&str]) -> String {
     sluice(daemon, arguments).expect_err("it must refuse").to_string()
 }
@@ -110,14 +109,14 @@ fn other_thresholds_under_traffic_take_effect_and_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Mistakes, and what needs a restart: nothing is applied, not even what could be, and the answer
-/// says why.
+/// Errors, and settings that need a restart: nothing is applied, not even the valid settings, and
+/// the error gives the reason.
 #[test]
 fn a_reload_that_cannot_be_changes_nothing_and_says_why() -> Result<()> {
     let pair = Pair::new()?;
     let mut daemon = pair.bed.daemon(&pair.switch, &Pair::config())?;
     let good = std::fs::read_to_string(daemon.config())?;
-    // In every one of these files.
+    // A live change that every one of these files contains.
     let live = good.replace("static_cells = 4096", "static_cells = 100");
     let unchanged = |daemon: &Daemon| -> Result<()> {
         let now = daemon.snapshot()?;
@@ -154,7 +153,7 @@ fn a_reload_that_cannot_be_changes_nothing_and_says_why() -> Result<()> {
         }
         unchanged(&daemon)?;
     }
-    // A signal does the same, and the log says so.
+    // A signal does the same, and the log reports it.
     daemon.process().signal(Signal::SIGHUP)?;
     daemon.process().wait_for("why not", |line| line.contains("reload: switch: name").then_some(()))?;
     unchanged(&daemon)?;
@@ -167,8 +166,8 @@ fn a_reload_that_cannot_be_changes_nothing_and_says_why() -> Result<()> {
     Ok(())
 }
 
-/// The receiver's port is held, so the sender is told to stop; with PFC off it is told to go on;
-/// with PFC on again, to stop again.
+/// The receiver's port is held, so the sender is sent XOFF; with PFC off it is sent XON; with PFC
+/// on again, XOFF again.
 #[test]
 fn pfc_is_turned_off_and_on_while_a_host_is_paused() -> Result<()> {
     let pair = Pair::new()?;
@@ -176,8 +175,8 @@ fn pfc_is_turned_off_and_on_while_a_host_is_paused() -> Result<()> {
     let xoff_frames = || -> Result<u64> {
         Ok(port(&daemon.snapshot()?, "sender")?.pfc_sent.as_ref().map_or(0, |sent| sent.xoff_frames[3]))
     };
-    // Told, and not only decided; a pause is refreshed while it lasts, so one that was told before is
-    // told again.
+    // Sent, and not only decided; a pause is refreshed while it lasts, so an earlier XOFF is sent
+    // again.
     let paused = |what: &str, before: u64| {
         daemon.until(what, |now| {
             let sender = port(now, "sender").ok()?;
@@ -219,7 +218,7 @@ fn pfc_is_turned_off_and_on_while_a_host_is_paused() -> Result<()> {
     Ok(())
 }
 
-/// The queue of priority 3 of the receiver's port, as `sluice show queues --json` has it.
+/// Returns the queue of priority 3 of the receiver's port, from `sluice show queues --json`.
 fn queue(daemon: &Daemon) -> Result<Value> {
     let json: Value = serde_json::from_str(&sluice(daemon, &["show", "queues", "--json"])?)?;
     let queues = json["queues"].as_array().context("queues")?;
@@ -230,8 +229,8 @@ fn queue(daemon: &Daemon) -> Result<Value> {
         .context("the queue of priority 3")
 }
 
-/// The peaks of the first pool at ingress (read, clear, start), as `sluice show buffers --json` has
-/// them.
+/// Returns the peaks of the first pool at ingress (read, clear, start), from `sluice show buffers
+/// --json`.
 fn peaks(daemon: &Daemon, more: &[&str]) -> Result<[u64; 3]> {
     let json = sluice(daemon, &[&["show", "buffers", "--json"], more].concat())?;
     let json: Value = serde_json::from_str(&json)?;
@@ -261,7 +260,7 @@ fn a_held_port_fills_its_buffer_and_watermarks_tell_it() -> Result<()> {
     assert_eq!((total.received, total.dropped, total.reordered), (total.sent, 0, 0), "{total:?}");
     assert_eq!(queue(&daemon)?["held"], false);
 
-    // The switch is empty now: what a watermark begins again at is 0.
+    // The switch is empty now, so a watermark restarts at 0.
     let all = peaks(&daemon, &["--keep-watermarks"])?;
     assert!(all[0] >= 4084 && all == [all[0]; 3], "{all:?}");
     assert_eq!(peaks(&daemon, &[])?, all, "looking changed nothing, and the first read has it all");

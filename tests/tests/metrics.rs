@@ -1,5 +1,5 @@
-//! Metrics of a running daemon: Prometheus's own parser takes them, their numbers are those of
-//! `sluice show --json`, and every query of the dashboard finds something in them.
+//! Metrics of a running daemon: Prometheus's own parser accepts them, their numbers equal those of
+//! `sluice show --json`, and every query of the dashboard returns data.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use tests::{Incast, sluice};
 
 const ADDRESS: &str = "127.0.0.1:9464";
 
-/// What the daemon in `namespace` answers.
+/// Returns the response of the daemon in `namespace`.
 fn get(namespace: &Namespace, accept: &str) -> Result<String> {
     let mut stream = namespace.enter(|| TcpStream::connect(ADDRESS))??;
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n")?;
@@ -25,7 +25,7 @@ fn get(namespace: &Namespace, accept: &str) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// The value of a series.
+/// Returns the value of a series.
 fn value(metrics: &str, series: &str) -> Result<f64> {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     Ok(line.with_context(|| format!("no {series} in\n{metrics}"))?.parse()?)
@@ -59,7 +59,7 @@ fn metrics_are_what_show_says_and_prometheus_takes_them() -> Result<()> {
 
     incast.run(&daemon, Duration::from_secs(2))?;
 
-    // At rest nothing changes between two looks, but what the looks themselves move.
+    // While idle, nothing changes between two reads, except what the reads themselves change.
     let metrics = get(switch, "*/*")?;
     promtool_accepts(&metrics)?;
     assert!(get(switch, "application/openmetrics-text")?.ends_with("# EOF\n"));
@@ -69,8 +69,8 @@ fn metrics_are_what_show_says_and_prometheus_takes_them() -> Result<()> {
     Ok(())
 }
 
-/// A list of `sluice show counters --json`, the labels of its rows, and where its numbers are among
-/// the metrics: the metric, the place in the row, and what the row's unit is of the metric's.
+/// A list of `sluice show counters --json`, the labels of its rows, and the metrics with its
+/// numbers: the metric, the path in the row, and the row's unit in units of the metric.
 type Table = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str, f64)]);
 
 const TABLES: [Table; 4] = [
@@ -124,7 +124,7 @@ const TABLES: [Table; 4] = [
     ),
 ];
 
-/// Of every row that there is. A priority or queue of which nothing was counted has no metrics.
+/// Checks every existing row. A priority or queue without counts has no metrics.
 fn numbers_are_those_of_show(daemon: &Daemon, metrics: &str) -> Result<()> {
     let shown: Value = serde_json::from_str(&sluice(daemon, &["show", "counters", "--json"])?)?;
     let mut compared = 0;
@@ -176,7 +176,7 @@ fn numbers_are_those_of_show(daemon: &Daemon, metrics: &str) -> Result<()> {
     Ok(())
 }
 
-/// Prometheus, reading the metrics of the daemon beside it; it is killed when this goes away.
+/// Prometheus, scraping the daemon beside it; killed on drop.
 struct Prometheus {
     child: Child,
     namespace: Namespace,
@@ -202,7 +202,7 @@ impl Prometheus {
         Ok(Self { child: child.context("prometheus (cargo xtask setup)")?, namespace: namespace.clone() })
     }
 
-    /// What it finds, a line for each series.
+    /// Returns the results of a query, one line per series.
     fn query(&self, query: &str) -> Result<String> {
         let mut promtool = self.namespace.command("promtool");
         promtool.args(["query", "instant"]).arg(format!("http://{}", Self::ADDRESS)).arg(query);
@@ -211,7 +211,7 @@ impl Prometheus {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Each query of the dashboard finds something, with all switches and ports chosen.
+    /// Checks that each query of the dashboard returns data, with all switches and ports selected.
     fn answers_every_query(&self) -> Result<()> {
         eventually("the metrics have been read a few times", || {
             let count = self.query("count_over_time(sluice_pfc_enabled[20s]) > 3").unwrap_or_default();
@@ -226,7 +226,7 @@ impl Prometheus {
             let query = target["expr"].as_str().context("a query")?;
             let query =
                 query.replace("$__rate_interval", "20s").replace("$instance", ".*").replace("$port", ".*");
-            // On a busy machine a reading may come late, and then there is nothing until the next.
+            // On a busy machine a scrape may be late, and then there is no data until the next.
             eventually(&query, || Ok((!self.query(&query)?.trim().is_empty()).then_some(())))?;
             queries += 1;
         }

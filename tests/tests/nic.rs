@@ -1,7 +1,7 @@
-//! `sluice nic`: hosts of which the kernel obeys PFC. Needs a kernel with BPF qdiscs, which few
-//! machines have yet, so these tests are ignored by `cargo test` and run by `cargo xtask vm`, in a
-//! machine that QEMU makes up. Nothing here depends on how fast that is: what is asserted is
-//! counted, and times only where an instruction takes a nanosecond (`--shift 0`).
+//! `sluice nic`: hosts whose kernel honors PFC. Needs a kernel with BPF qdiscs, which few machines
+//! have yet, so these tests are ignored by `cargo test` and run by `cargo xtask vm`, in a machine
+//! that QEMU emulates. No test depends on its speed: assertions are about counts, and about times
+//! only where an instruction takes a nanosecond (`--shift 0`).
 
 #[path = "nic/command.rs"]
 mod command;

@@ -1,19 +1,19 @@
-//! Overlays of ordinary Linux hosts: TCP through every tunnel that this kernel has, over the switch
-//! and with no `ethtool` anywhere. The inner checksum leaves a host open, and the outer one as if
-//! it were finished.
+//! Overlays of ordinary Linux hosts: TCP through every tunnel that this kernel supports, over the
+//! switch and with no `ethtool` anywhere. Frames leave a host with a partial inner checksum, and an
+//! outer one that looks complete.
 
 use anyhow::{Context, Result};
 use testbed::{Endpoint, Testbed, idle};
 use tests::{Checksums, fetch};
 
-/// What carries the tunnel.
+/// The IP version that carries the tunnel.
 #[derive(Clone, Copy, PartialEq)]
 enum Over {
     V4,
     V6,
 }
 
-/// A tunnel as `ip link add … type` wants it; what it can carry.
+/// A tunnel in the syntax of `ip link add … type`, and what it can carry.
 struct Tunnel {
     kind: &'static str,
     over: Over,
@@ -42,7 +42,7 @@ const TUNNELS: [Tunnel; 14] = [
     tunnel("ip6tnl mode any", Over::V6),
 ];
 
-/// The tunnels that every kernel for containers has.
+/// The tunnels that every kernel for containers supports.
 const SURE: [&str; 3] = ["vxlan id 42 dstport 4789", "vxlan id 42 dstport 4789 udpcsum", "vxlan id 42"];
 
 #[test]
@@ -79,7 +79,7 @@ fn tcp_crosses_every_overlay_without_a_bad_checksum() -> Result<()> {
     Ok(())
 }
 
-/// Whether the kernel knows such an interface at all.
+/// Returns whether the kernel supports such an interface.
 fn is_known(station: &Endpoint, tunnel: &Tunnel) -> Result<bool> {
     let made = add(station, tunnel, [&station.ipv4(), &station.ipv6()], ["10.0.0.99", "fd00::99"]);
     match made {
@@ -92,7 +92,7 @@ fn is_known(station: &Endpoint, tunnel: &Tunnel) -> Result<bool> {
 fn add(station: &Endpoint, tunnel: &Tunnel, local: [&str; 2], remote: [&str; 2]) -> Result<String> {
     let at = usize::from(tunnel.over == Over::V6);
     let name = tunnel.kind.split(' ').next().unwrap_or_default();
-    // GENEVE takes its own address from the route.
+    // GENEVE takes its local address from the route.
     let local = if name == "geneve" { String::new() } else { format!("local {}", local[at]) };
     let carrier = if name == "vxlan" { format!("dev {}", Endpoint::INTERFACE) } else { String::new() };
     station

@@ -1,6 +1,6 @@
-//! Ports with a memory of their own, as zero-copy ones have (docs/kernel-behavior.md, "Zero-copy"):
-//! the promise of the switch on veths, with `zero_copy = "emulate"`. Any other test is one of such
-//! ports where `SLUICE_TEST_ZERO_COPY=emulate` is set.
+//! Ports with their own memory, as zero-copy ports have (docs/kernel-behavior.md, "Zero-copy"): the
+//! lossless guarantee on veths, with `zero_copy = "emulate"`. Any other test uses such ports where
+//! `SLUICE_TEST_ZERO_COPY=emulate` is set.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tests::{AMPLE_HEADROOM_CELLS, Incast, Run, Stops, group_config, loop_thread,
 const EMULATED: &str = "\n[dataplane]\nzero_copy = \"emulate\"\n";
 const THREE_SECONDS: Duration = Duration::from_secs(3);
 
-/// Nothing of priority 3 is lost, and of best effort what is counted.
+/// Checks that priority 3 lost nothing, and that the losses of best effort are all counted.
 fn check(run: &Run) -> Result<()> {
     let (no_drop, best_effort) = (run.total(3), run.total(0));
     println!("{no_drop:?}; {best_effort:?}");
@@ -42,8 +42,8 @@ fn an_incast_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The loop is stopped for 50 ms again and again: what has come waits in the own memory of each
-/// port and pauses the peers, or the guard pauses them; nothing is lost.
+/// The loop is stopped for 50 ms repeatedly: received frames wait in the memory of each port and
+/// pause the peers, or the guard pauses them; nothing is lost.
 #[test]
 fn a_loop_that_stands_still_loses_nothing() -> Result<()> {
     let incast = Incast::new()?;
@@ -58,8 +58,8 @@ fn a_loop_that_stands_still_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A port is removed and added while others carry frames; then one whose veth was deleted and made
-/// again: no frame of the memory is missing. What the running switch cannot change it refuses.
+/// A port is removed and added while others carry frames; then a port whose veth was deleted and
+/// made again: no frame of the memory is missing. The running switch rejects what it cannot change.
 #[test]
 fn ports_come_and_go() -> Result<()> {
     let incast = Incast::new()?;

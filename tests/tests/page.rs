@@ -1,5 +1,5 @@
-//! The live page in a real browser, headless Chromium: what it shows of a daemon under load is what
-//! `sluice show` says.
+//! The live page in a real browser, headless Chromium: its numbers for a daemon under load equal
+//! those of `sluice show`.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use testbed::{Namespace, port, thousands};
 use tests::Incast;
 
-/// The document after its script has run for some seconds.
+/// Returns the document after its script has run for some seconds.
 fn browse(dir: &Path, namespace: &Namespace) -> Result<String> {
     let mut browser = namespace.command("timeout");
     browser.args([
@@ -44,7 +44,7 @@ fn a_browser_shows_what_the_switch_says() -> Result<()> {
         ensure!(under_load.contains(shown), "{shown}\n{under_load}");
     }
 
-    // At rest nothing changes between two looks.
+    // While idle, nothing changes between two reads.
     let shown = browse(dir, netns)?;
     let now = daemon.snapshot()?;
     ensure!(shown.contains(">under-test</h1>"), "{shown}");

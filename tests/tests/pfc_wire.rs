@@ -1,5 +1,6 @@
-//! PFC frames as a stranger sees them: captured on a host's veth, decoded by tshark (IEEE
-//! 802.1Q-2022 clause 36.2, figure 36-1; refresh and release as in docs/behavior.md, "PFC sent").
+//! PFC frames as an independent decoder sees them: captured on a host's veth, decoded by tshark
+//! (IEEE 802.1Q-2022 clause 36.2, figure 36-1; refresh and release as in docs/behavior.md, "PFC
+//! sent").
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 use testbed::{Testbed, conservation, idle, port};
 use tests::{Capture, frames, switch_config};
 
-/// A slow line makes pause times long against anything a busy machine does: 65535 quanta of 512
+/// A slow line makes pause times long compared with delays of a busy machine: 65535 quanta of 512
 /// bits at 100 Mbit/s.
 const PAUSE: Duration = Duration::from_nanos(65_535 * 512 * 10);
 
@@ -38,7 +39,7 @@ const FIELDS: [&str; 15] = [
     "macc.cbfc.pause_time.c7",
 ];
 
-/// Reads a number as tshark prints it, `0x0008` or `8`.
+/// Parses a number as tshark prints it, `0x0008` or `8`.
 fn number(text: &str) -> Result<u16> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u16::from_str_radix(digits, 16),
@@ -47,7 +48,7 @@ fn number(text: &str) -> Result<u16> {
     parsed.with_context(|| format!("'{text}' is no number"))
 }
 
-/// Checks what is the same in every PFC frame, and reads the rest.
+/// Checks what is constant in every PFC frame, and returns the rest.
 fn decode(fields: &[String], source: &str) -> Result<PfcFrame> {
     let [at, len, to, from, ethertype, opcode, enabled, quanta @ ..] = fields else {
         anyhow::bail!("{fields:?}");
@@ -64,8 +65,8 @@ fn decode(fields: &[String], source: &str) -> Result<PfcFrame> {
     Ok(PfcFrame { at_s: at.parse()?, enabled: number(enabled)?, quanta: times })
 }
 
-/// A kernel host, which does not obey, fills a queue that drains at 10 Mbit/s: XOFF lasts for most
-/// of a second, several pause times long, and ends by itself.
+/// A kernel host, which does not honor PFC, fills a queue that drains at 10 Mbit/s: XOFF lasts for
+/// most of a second, several pause times long, and ends by itself.
 #[test]
 fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     const DATAGRAMS: usize = 1000;
@@ -73,8 +74,8 @@ fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (loader, drain) = (bed.plain_host(&switch, "loader")?, bed.plain_host(&switch, "drain")?);
-    // Untagged frames have the port's priority; headroom holds all that the host may send. No guard:
-    // what it would tell is another test's.
+    // Untagged frames have the port's priority; headroom holds all that the host may send. The
+    // guard is off: its PFC frames are covered by another test.
     let config = "[dataplane]\noverload = \"drop\"\n".to_owned()
         + &switch_config("on")
         + "\n[port.loader]\ninterface = \"loader\"\nspeed = \"100M\"\nport_priority = 3\n\
@@ -129,8 +130,8 @@ fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     println!("XOFF at {xoffs:.3?} s, XON at {:.3} s, pause time {PAUSE:?}", last.at_s - paused[0].at_s);
     assert_eq!((sent.xoff_frames[3], sent.xon_frames[3]), (paused.len() as u64, 2));
 
-    // The queue's other side is not concerned: PFC frames go out where frames come in, and are never
-    // bridged.
+    // The egress side is not affected: PFC frames leave where the data frames arrived, and are
+    // never bridged.
     assert_eq!(others.read("macc", &FIELDS)?.len(), 0);
     conservation(&after, &[])?;
     daemon.stop()?;

@@ -1,5 +1,5 @@
-//! Ports that come and go while others carry no-drop frames, on real veths: interfaces that are
-//! deleted and made again, and ports that a reload removes and adds.
+//! Ports that are added and removed while others carry no-drop frames, on real veths: interfaces
+//! that are deleted and made again, and ports that a reload removes and adds.
 
 use std::time::{Duration, Instant};
 
@@ -8,25 +8,25 @@ use host::report::Report;
 use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, eventually, idle, port};
 use tests::{AMPLE_HEADROOM_CELLS, flow, group_config, port_config, sluice, switch_config};
 
-/// How long A and B talk.
+/// How long A and B exchange frames.
 const DURATION: Duration = Duration::from_secs(25);
-/// Rounds that a machine takes in that time, however busy it is.
+/// Rounds that even a busy machine completes in that time.
 const FEWEST_ROUNDS: usize = 3;
 
-/// A and B, which talk to each other without a pause, and to which nothing may happen.
+/// A and B, which exchange frames without a break and must not be disturbed.
 struct Pair {
     hosts: Vec<Host>,
 }
 
 impl Pair {
-    /// Ports for both, and for no others.
+    /// Returns ports for both hosts, and no others.
     fn config() -> String {
         let ports =
             ["a", "b"].map(|name| port_config(name, "1G") + &group_config(name, AMPLE_HEADROOM_CELLS));
         switch_config("on") + &ports.concat()
     }
 
-    /// Both send 100 Mbit/s of priority 3, which is no-drop, to each other.
+    /// Starts both hosts, which send each other 100 Mbit/s of priority 3, which is no-drop.
     fn start(bed: &Testbed, daemon: &Daemon, a: &Endpoint, b: &Endpoint) -> Result<Self> {
         let duration = format!("{}s", DURATION.as_secs());
         let arguments = ["--no-drop", "3", "--duration", duration.as_str()];
@@ -47,8 +47,8 @@ impl Pair {
         Ok(all)
     }
 
-    /// Not a frame is lost from A to B or from B to A. Frames for which a host's own kernel had no
-    /// room are behind the switch.
+    /// Checks that no frame is lost between A and B. Frames that a host's own kernel had no room
+    /// for are behind the switch.
     fn lost_nothing(mut self, daemon: &Daemon) -> Result<()> {
         eventually("all is sent", || Ok(self.has_sent_all()?.then_some(())))?;
         let at_rest = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
@@ -80,7 +80,7 @@ fn received(report: &Report) -> u64 {
     report.received.iter().filter(|flow| flow.priority == 3).map(|flow| flow.received_frames).sum()
 }
 
-/// C reaches D; how long that took.
+/// Waits until C reaches D and returns how long that took.
 fn reaches(c: &Endpoint, d: &Endpoint) -> Result<Duration> {
     let start = Instant::now();
     eventually(&format!("{} reaches {}", c.name, d.name), || {
@@ -93,8 +93,8 @@ fn until_down(daemon: &Daemon, name: &str) -> Result<()> {
     daemon.until("the port is down", |now| port(now, name).is_ok_and(|port| !port.up).then_some(()))
 }
 
-/// One round: C's end goes down and comes back, then its cable is deleted and made again. The
-/// longest time until C reached D.
+/// Runs one round: C's end goes down and comes back, then its cable is deleted and made again.
+/// Returns the longest time until C reached D.
 fn round(bed: &Testbed, daemon: &Daemon, switch: &Namespace, c: &Endpoint, d: &Endpoint) -> Result<Duration> {
     c.namespace.ip(&format!("link set dev {} down", Endpoint::INTERFACE))?;
     until_down(daemon, &c.name)?;
@@ -106,7 +106,7 @@ fn round(bed: &Testbed, daemon: &Daemon, switch: &Namespace, c: &Endpoint, d: &E
     Ok(after_carrier.max(reaches(c, d)?))
 }
 
-/// What must hold of a port that came and went all the time, at the end.
+/// A port is repeatedly removed and added, and its state is checked at the end.
 #[test]
 fn a_port_comes_and_goes_and_the_others_lose_nothing() -> Result<()> {
     let bed = Testbed::new()?;
@@ -130,14 +130,14 @@ fn a_port_comes_and_goes_and_the_others_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Reloads the daemon with this configuration, and gives what it says has changed.
+/// Reloads the daemon with this configuration, and returns the reported changes.
 fn reload(daemon: &Daemon, config: &str) -> Result<String> {
     std::fs::write(daemon.config(), config)?;
     sluice(daemon, &["reload"])
 }
 
-/// C is added and removed again and again. Its place, and the memory of its rings, are those of the
-/// C before; a port more than there is memory for is refused, and nothing changes.
+/// C is added and removed repeatedly. Its slot, and the memory of its rings, are those of the
+/// previous C; a port beyond the available memory is refused, and nothing changes.
 #[test]
 fn ports_are_added_and_removed_by_reload_and_the_others_lose_nothing() -> Result<()> {
     let bed = Testbed::new()?;
@@ -191,7 +191,7 @@ fn set_mtu(station: &Endpoint, switch: &Namespace, mtu: u32) -> Result<()> {
     switch.ip(&format!("link set dev {} mtu {mtu}", station.name)).map(drop)
 }
 
-/// Frames of `c` that were too long to leave by `d`, so far.
+/// Returns the frames of `c` so far that exceeded the MTU of `d`.
 fn too_long(daemon: &Daemon) -> Result<u64> {
     Ok(port(&daemon.snapshot()?, "d")?.drops["mtu_exceeded"].frames)
 }
@@ -222,7 +222,7 @@ fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<
         assert!(json.contains(&format!("\"kind\":\"{kind}\"")), "{kind} is missing in {json}");
     }
 
-    // An MTU that changes while the port is open.
+    // The MTU changes while the port is open.
     set_mtu(&d, &switch, 3000)?;
     daemon.until("the MTU is known", |now| (port(now, "d").ok()?.mtu_bytes == 3000).then_some(()))?;
     eventually("2042 bytes cross", || Ok(c.namespace.run(&ping).ok()))?;
@@ -233,9 +233,8 @@ fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<
     Ok(())
 }
 
-/// A peer takes only shorter frames than its port: its interface refuses what the kernel was given.
-/// Each such frame is counted, at the queue that it left, as one of a no-drop priority, and an
-/// event says so.
+/// A peer accepts only shorter frames than its port: its interface rejects frames from the kernel.
+/// Each such frame is counted at its egress queue as a no-drop loss, and an event reports it.
 #[test]
 fn no_drop_frames_that_the_kernel_loses_are_told_by_name() -> Result<()> {
     let bed = Testbed::new()?;

@@ -1,5 +1,5 @@
-//! Ports of several RX queues, on veths of four: flows come in on all of them and leave by the
-//! first, and neither loses or reorders a frame (docs/kernel-behavior.md, "Several queues").
+//! Ports of several RX queues, on veths of four: flows arrive on all of them and leave by the
+//! first, and no flow loses or reorders a frame (docs/kernel-behavior.md, "Several queues").
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use tests::{
 
 const QUEUES: u64 = 4;
 const FLOWS: usize = 32;
-/// Datagrams of each flow that are on their way at once: together fewer than a veth's ring of 256
-/// holds, should all take one queue.
+/// Datagrams of each flow in flight at once: together fewer than a veth's ring of 256 holds, even
+/// if all use one queue.
 const WINDOW: u32 = 6;
 
 /// Two plain hosts on cables of four queues, and their switch.
@@ -31,7 +31,7 @@ fn config_of(hosts: &[Endpoint]) -> String {
     switch_config("on") + &ports
 }
 
-/// Flows between two hosts, of which each has its own ports, and a number in each datagram.
+/// Flows between two hosts, each with its own UDP ports and a number in each datagram.
 struct Flows {
     sending: Vec<UdpSocket>,
     receiving: Vec<UdpSocket>,
@@ -55,7 +55,7 @@ impl Flows {
         Ok(flows)
     }
 
-    /// Each flow sends `WINDOW` datagrams, by turns, and gets them all, in order.
+    /// Sends `WINDOW` datagrams of each flow, alternating, and receives them all, in order.
     fn round(&mut self) -> Result<()> {
         let numbers = self.next..self.next + WINDOW;
         for number in numbers.clone() {
@@ -75,7 +75,7 @@ impl Flows {
     }
 }
 
-/// How many frames an XDP program has seen on each RX queue of an interface.
+/// Returns how many frames an XDP program has seen on each RX queue of an interface.
 fn frames_by_queue(at: &Namespace, interface: &str) -> Result<Vec<u64>> {
     let statistics = at.run(&format!("ethtool -S {interface}"))?;
     let of_queue = |queue: u64| {
@@ -99,14 +99,14 @@ fn queues_shown(daemon: &Daemon, name: &str) -> Result<String> {
     Ok(line.context(verbose.clone())?.trim().to_owned())
 }
 
-/// Flows spread over all queues of the port that they come in on; each keeps its order, none loses
-/// a frame, and all leave by one queue. The same once the interface was deleted and made again.
+/// Flows spread over all queues of their ingress port; each keeps its order, none loses a frame,
+/// and all leave by one queue. The same after the interface was deleted and made again.
 #[test]
 fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
     let (bed, switch, hosts) = bed_of_four()?;
     let [sender, receiver] = &hosts;
     let pass = bpf_object(&bed, Bpf::XdpPass)?;
-    // So that the kernel counts by queue what comes to the host, too.
+    // With this program the kernel also counts frames to the host by queue.
     let attach = format!("link set dev {} xdpdrv obj {} sec xdp", Endpoint::INTERFACE, pass.display());
     receiver.namespace.ip(&attach)?;
     let daemon = bed.daemon(&switch, &config_of(&hosts))?;
@@ -134,8 +134,8 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
         ensure!(came.iter().filter(|&&frames| frames > 0).count() > 1, "the flows share one queue: {came:?}");
         ensure!(came.iter().sum::<u64>() >= u64::from(flows.next) * FLOWS as u64, "{came:?}");
         ensure!(left[0] - before[0] >= u64::from(flows.next) * FLOWS as u64, "{before:?}, {left:?}");
-        // The guard's PFC frames, where the loop stood still meanwhile, leave by whichever queue the kernel
-        // takes.
+        // PFC frames of the guard, if the loop stalled meanwhile, leave by any queue that the
+        // kernel picks.
         let by_others = left[1..].iter().sum::<u64>() - before[1..].iter().sum::<u64>();
         let of_guard = of_guard()? - of_guard_before;
         println!("by other queues: {by_others}, the guard's: {of_guard}");
@@ -151,9 +151,9 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
     Ok(())
 }
 
-/// The loop is stopped for 50 ms again and again while a host that sends 64-byte frames of a
-/// no-drop priority fills one of four queues: the other three have room, but that does not help, so
-/// it is paused; nothing is lost.
+/// The loop is stopped for 50 ms repeatedly while a host that sends 64-byte frames of a no-drop
+/// priority fills one of four queues. The other three have room, but that does not help, so the
+/// host is paused; nothing is lost.
 #[test]
 fn one_full_queue_of_four_pauses_the_peer() -> Result<()> {
     const SECONDS: u64 = 6;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use testbed::{Process, Testbed, binary};
 
-/// The shell commands of a Markdown text: what stands between "```sh" and "```".
+/// Returns the shell commands of a Markdown text: what is between "```sh" and "```".
 fn commands(text: &str) -> String {
     text.split("```sh\n").skip(1).filter_map(|part| part.split("```").next()).collect()
 }
@@ -17,7 +17,8 @@ fn the_first_configuration_of_the_readme_works() -> Result<()> {
     let bed = Testbed::new()?; // for the lock and a directory
     let readme = include_str!("../../README.md");
     let mut script = String::from(
-        // A place of its own for the namespaces and the control socket: nothing is left on the machine.
+        // A separate place for the namespaces and the control socket: nothing is left on the
+        // machine.
         "set -e; set -m; mount -t tmpfs none /run; mkdir /run/netns; mount -t tmpfs none /run/netns\n",
     );
     script += &commands(readme);

@@ -1,6 +1,6 @@
-//! The daemon and the switch agree exactly: what the recorder wrote down of a loop on real veths,
-//! the same switch replays to the same counters, watermarks, frames and events, however busy the
-//! machine was (docs/recorder.md).
+//! The daemon and the switch agree exactly: the same switch replays the recording of a loop on real
+//! veths to the same counters, watermarks, frames and events, however busy the machine was
+//! (docs/recorder.md).
 
 use std::thread;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use xdp::Scheduling;
 /// Headroom of a sender's group.
 const HEADROOM_CELLS: u32 = tests::AMPLE_HEADROOM_CELLS;
 
-/// A recording of a moment, and what the daemon said in it, and shortly before and after it.
+/// A short recording, with snapshots of the daemon during it, and shortly before and after it.
 struct Moment {
     recording: Vec<u8>,
     said: Vec<v1::Snapshot>,
 }
 
-/// Records for a moment, and asks the daemon again and again meanwhile.
+/// Records for a moment and takes snapshots meanwhile.
 fn moment(daemon: &Daemon) -> Result<Moment> {
     let record = || -> Result<Vec<u8>> {
         Ok(BlockingClient::connect(daemon.socket())?.record(Duration::from_millis(400))?)
@@ -39,8 +39,7 @@ fn moment(daemon: &Daemon) -> Result<Moment> {
     })
 }
 
-/// Without what is not the switch's: what the kernel counted, what the loop says of itself,
-/// interfaces.
+/// Removes what is not the switch's: kernel counters, loop statistics, interfaces.
 fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
     for port in &mut snapshot.ports {
         port.kernel = None;
@@ -67,12 +66,13 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
     }
 }
 
-/// Replays a moment, which is to be equal in everything. Frames that came in, and XOFFs that began.
+/// Replays a recording, which must be equal in everything. Returns received frames and XOFF
+/// episodes.
 fn replay(moment: &Moment) -> Result<(u64, usize)> {
     let mut replay = Replay::new(&moment.recording);
     let mut xoffs = 0;
     let mut note = |_, event| xoffs += usize::from(matches!(event, Event::XoffBegan { .. }));
-    // One entry, so that there is a beginning.
+    // One entry, so that there is a start.
     replay.run_until(Instant(1), &mut note)?;
     let mut compared = 0;
     for said in &moment.said {
@@ -95,7 +95,7 @@ fn replay(moment: &Moment) -> Result<(u64, usize)> {
     Ok((replay.totals().received_frames, xoffs))
 }
 
-/// Ten moments of an incast, every other one beside hogs on both cores.
+/// Ten recordings of an incast, every other one beside hogs on both cores.
 #[test]
 fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
     let bed = Testbed::new()?;
@@ -142,8 +142,8 @@ fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
     Ok(())
 }
 
-/// The commands: record, replay at a time, fetch what has been kept, and what they say if there is
-/// nothing.
+/// The commands: record, replay up to a time, fetch what has been kept, and their output if there
+/// is nothing.
 #[test]
 fn the_commands_record_and_replay() -> Result<()> {
     let bed = Testbed::new()?;
@@ -173,15 +173,15 @@ fn the_commands_record_and_replay() -> Result<()> {
         serde_json::from_str(&show(&["replay", path, "--json", "--view", "ports"])?)?;
     let sent = said.ports[0].received.unwrap_or_default().frames;
     ensure!(replayed["snapshot"]["ports"][0]["received"]["frames"] == sent, "{replayed:#} {said:#?}");
-    // In the middle there had been less.
+    // Half way through there were fewer.
     let half = show(&["replay", path, "--json", "--view", "ports", "--at", "1s"])?;
     let half: serde_json::Value = serde_json::from_str(&half)?;
     let (from, to) = (half["from_ns"].as_u64().context("a time")?, half["to_ns"].as_u64().context("a time")?);
     ensure!(to >= from + 1_000_000_000, "{from} to {to}");
     let by_then = half["snapshot"]["ports"][0]["received"]["frames"].as_u64().context("a number")?;
     ensure!((1..sent).contains(&by_then), "{by_then} of {sent}");
-    // Nothing is left of it, and the next recording has begun: nothing moves, so there is nothing to
-    // fetch but its beginning.
+    // Nothing is left of it, and the next recording has begun: nothing moves, so there is nothing
+    // to fetch but its start.
     let refused = sluice(&daemon, &["record", "/proc/no/such/file"]).unwrap_err().to_string();
     ensure!(refused.contains("/proc/no/such/file"), "{refused}");
     Ok(())

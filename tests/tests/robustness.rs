@@ -1,6 +1,6 @@
-//! What goes wrong from outside: crashes, mistakes in the configuration, interfaces that are not as
-//! they should be. A clear error, a non-zero exit, nothing left behind; and one port's trouble is
-//! not the others'.
+//! External faults: crashes, errors in the configuration, interfaces in an unexpected state. They
+//! give a clear error, a non-zero exit status, and nothing left behind; and a fault of one port
+//! does not affect the others.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,13 +29,13 @@ fn two_ports() -> String {
     switch_config("on") + &port_config("a", "1G") + &port_config("b", "1G")
 }
 
-/// A second of traffic from `a` to `b` through the daemon; nothing may be lost.
+/// Runs a second of traffic from `a` to `b` through the daemon; nothing may be lost.
 fn traffic(bed: &Testbed, daemon: &Daemon, a: &Endpoint, b: &Endpoint) -> Result<()> {
     let flows = [flow(&b.mac(), 3, "50M")];
     let receiver = bed.host(b, &[], &[])?;
     let sender = bed.host(a, &flows, &["--no-drop", "3", "--duration", "1s"])?;
-    // What the switch knew from a run before may be as good: nothing is flooded either way once both
-    // have announced.
+    // Entries that the switch learned in an earlier run do as well: nothing is flooded either way
+    // once both hosts have announced themselves.
     daemon.until("the switch knows both hosts", |now| (now.bridge_entries >= 2).then_some(()))?;
     let run = run(&[daemon], vec![sender], vec![receiver], SECOND)?;
     let total = run.total(3);
@@ -44,18 +44,18 @@ fn traffic(bed: &Testbed, daemon: &Daemon, a: &Endpoint, b: &Endpoint) -> Result
     Ok(())
 }
 
-/// What the daemon could leave on an interface: an XDP program.
+/// Returns whether an interface has an XDP program, which the daemon could leave behind.
 fn has_xdp(namespace: &Namespace, interface: &str) -> Result<bool> {
     Ok(namespace.ip(&format!("-d link show dev {interface}"))?.contains("xdp"))
 }
 
-/// Starts a daemon that must refuse, and checks that it says all of `words` and leaves nothing: no
+/// Starts a daemon that must fail, and checks that it reports all of `words` and leaves nothing: no
 /// XDP program on any interface, no queueing discipline, no socket.
 fn refuses(bed: &Testbed, switch: &Namespace, config: &str, words: &[&str]) -> Result<()> {
     refuses_limited(bed, switch, &[], config, words)
 }
 
-/// The same, with a program (and its arguments) that starts the daemon under a limit.
+/// Does the same with a program (and its arguments) that starts the daemon under a limit.
 fn refuses_limited(
     bed: &Testbed,
     switch: &Namespace,
@@ -79,7 +79,7 @@ fn refuses_limited(
     Ok(())
 }
 
-/// Names and XDP programs of the interfaces.
+/// Returns names of the interfaces, and whether each has an XDP program.
 fn links(namespace: &Namespace) -> Result<Vec<(String, bool)>> {
     let text = namespace.ip("-o -d link show")?;
     Ok(text
@@ -107,8 +107,7 @@ fn kill_9_and_restart_need_no_cleaning() -> Result<()> {
     Ok(())
 }
 
-/// The very same file, and so the very same control socket, which the killed daemon could not
-/// remove.
+/// The same file again, and so the same control socket, which the killed daemon could not remove.
 #[test]
 fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
     let bed = Testbed::new()?;
@@ -120,7 +119,7 @@ fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
     assert!(socket.exists(), "a killed daemon leaves its socket");
     let daemon = Daemon::on_file(&switch, &config, &socket)?.ready()?;
     traffic(&bed, &daemon, &a, &b)?;
-    // While one daemon runs, a second is refused and harms nothing.
+    // While one daemon runs, a second one is refused and does no harm.
     let second = Daemon::on_file(&switch, &config, &socket)?;
     let said = second.failure()?;
     assert!(!said.contains("panicked"), "{said}");
@@ -136,7 +135,7 @@ fn a_missing_interface_is_refused() -> Result<()> {
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     refuses(&bed, &switch, &two_ports(), &["interface", "b"])?;
-    // The one that is there came first and had been opened.
+    // The existing one came first and had been opened.
     assert!(!has_xdp(&switch, "a")?);
     Ok(())
 }
@@ -170,11 +169,11 @@ fn too_little_memory_is_refused() -> Result<()> {
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
-    // A memory of some gigabytes in a process that may have one.
+    // A memory of some gigabytes in a process that may lock that much.
     let config = two_ports() + "\n[buffer]\ntotal_cells = 2000000\n";
     let config = config.replacen("[buffer]\nheadroom_cells = 32768\n", "", 1);
     refuses_limited(&bed, &switch, &["prlimit", "--as=1073741824"], &config, &["memory"])?;
-    // The same memory is no trouble for a process without limit.
+    // The same memory works in a process without limit.
     bed.daemon(&switch, &config)?.stop()?;
     Ok(())
 }
@@ -186,11 +185,11 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
     for (from, to, words) in [
-        // An unknown name: place, and what was meant.
+        // An unknown name: its location, and the suggestion.
         ("speed = \"1G\"", "sped = \"1G\"", vec!["sped", "speed"]),
-        // A value of the wrong kind.
+        // A value of the wrong type.
         ("no_drop = [3]", "no_drop = [9]", vec!["no_drop", "9"]),
-        // No TOML at all.
+        // Not TOML at all.
         ("[port.a]", "[port.a", Vec::new()),
     ] {
         let config = two_ports().replacen(from, to, 1);
@@ -205,8 +204,8 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
     Ok(())
 }
 
-/// A running port's interface is deleted, in the midst of traffic to and from it: that port goes
-/// down with an event, the frames it held are counted, and the others go on without a loss.
+/// A running port's interface is deleted amid traffic to and from it: that port goes down with an
+/// event, its held frames are counted, and the others continue without a loss.
 #[test]
 fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     let bed = Testbed::new()?;
@@ -250,8 +249,8 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     Ok(())
 }
 
-/// With hosts that say nothing, nobody in the daemon has a reason to run often: of 500 ms each
-/// thread has its core at most fifty times.
+/// With silent hosts, no thread of the daemon has a reason to run often: in 500 ms each is
+/// scheduled at most fifty times.
 #[test]
 fn an_idle_daemon_sleeps() -> Result<()> {
     let bed = Testbed::new()?;
@@ -273,7 +272,7 @@ fn an_idle_daemon_sleeps() -> Result<()> {
     Ok(())
 }
 
-/// How often each thread of a process has had a core (the third word of its `schedstat`).
+/// Returns how often each thread of a process was scheduled (the third word of its `schedstat`).
 fn times_run(process: impl std::fmt::Display) -> Result<HashMap<PathBuf, u64>> {
     let mut times = HashMap::new();
     for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
@@ -284,8 +283,8 @@ fn times_run(process: impl std::fmt::Display) -> Result<HashMap<PathBuf, u64>> {
     Ok(times)
 }
 
-/// SIGTERM in the midst of an incast: forwarding stops, the queues drain, no XON is told for what
-/// nobody would forward (the pause ends by itself), totals are told, and every frame is accounted
+/// SIGTERM amid an incast: forwarding stops, the queues drain, no XON is sent for frames that would
+/// not be forwarded (the pause ends by itself), totals are reported, and every frame is accounted
 /// for.
 #[test]
 fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
@@ -314,15 +313,15 @@ fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
     assert!(told.xoff > 0 && told.sent_while_paused == 0, "the host was told to stop, and obeyed: {sent:?}");
     let received = receiver.stop()?;
     let arrived = received.received.first().context("the flow")?;
-    // What was in the switch left it: no gap in the sequence, and more than fits into an interface's
-    // rings.
+    // The frames in the switch left it: no gap in the sequence, and more frames than fit into an
+    // interface's rings.
     assert_eq!((arrived.lost_frames, arrived.corrupted_frames), (0, 0), "{arrived:?}");
     assert!(!has_xdp(&switch, "a")?);
     Ok(())
 }
 
-/// A host that is killed leaves a port that is up and a flow that ends; a new host on the same
-/// interface is served.
+/// A killed host leaves a port that is up and a flow that ends; a new host on the same interface is
+/// served.
 #[test]
 fn a_host_that_dies_harms_nobody() -> Result<()> {
     let bed = Testbed::new()?;
@@ -342,9 +341,9 @@ fn a_host_that_dies_harms_nobody() -> Result<()> {
     Ok(())
 }
 
-/// Standard error is a pipe that is full and that nobody reads, and the log has much to say: API
-/// and forwarding go on, `sluice show` says what the log lacks, and so does the log itself once
-/// somebody reads it. Full again, it does not hold up the end.
+/// Standard error is a full pipe without a reader, and the log has many lines: API and forwarding
+/// continue, `sluice show` reports what the log lacks, and so does the log itself once it is read.
+/// When full again, it does not delay the exit.
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
     let bed = Testbed::new()?;
@@ -352,7 +351,7 @@ fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let path = bed.dir().join("stderr");
     mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
-    // Open for both, so that nobody waits for the other end.
+    // Open for both, so that neither side waits for the other.
     let mut pipe =
         File::options().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&path)?;
     let bytes = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(4096))?;
@@ -388,8 +387,8 @@ fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
     Ok(())
 }
 
-/// Clients that connect and say nothing, or no more than that they speak HTTP/2, more than there
-/// are places: the operator is answered, and frames are forwarded.
+/// More silent clients than there are client slots, with at most an HTTP/2 preface: the operator
+/// gets answers, and frames are forwarded.
 #[test]
 fn mute_clients_lock_no_operator_out() -> Result<()> {
     const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

@@ -1,5 +1,5 @@
-//! `sluice show` against a running daemon: what a person and a script read is what the switch
-//! counted.
+//! `sluice show` against a running daemon: the numbers for people and for scripts equal the
+//! switch's counters.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tests::{
     AMPLE_HEADROOM_CELLS, datagrams, flow, frames, group_config, port_config, run, sluice, switch_config,
 };
 
-/// Every number in a JSON value.
+/// Collects every number in a JSON value.
 fn numbers(value: &Value, found: &mut Vec<u64>) {
     match value {
         Value::Number(number) => found.extend(number.as_u64()),
@@ -68,7 +68,7 @@ const CONFIG: &str = "[switch]\nname = \"under-test\"\n\
     [port-defaults.pfc.priority.3]\nreserved_cells = 8\nxoff = { static_cells = 40 }\nheadroom_cells = 100\n\
     [port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n";
 
-/// The rows of `show buffers` about this port and priority or queue, without those words.
+/// Returns the rows of `show buffers` for this port and priority or queue, without these words.
 fn rows(daemon: &Daemon, more: &[&str], port: &str, number: &str) -> Result<Vec<String>> {
     let table = sluice(daemon, &[&["show", "buffers"], more].concat())?;
     println!("sluice show buffers {}\n{table}\n", more.join(" "));
@@ -77,9 +77,8 @@ fn rows(daemon: &Daemon, more: &[&str], port: &str, number: &str) -> Result<Vec<
     Ok(rows.map(|words| words[2..].join(" ")).collect())
 }
 
-/// Rows 49 to 67, 69 and 70 of the documents' displays. A kernel sends exactly 30 frames to a port
-/// on hold: 8 cells are reserved, 40 shared, 12 in headroom. Peaks are those between two
-/// executions.
+/// Rows 49 to 67, 69 and 70 of the vendors' displays. A kernel sends exactly 30 frames to a held
+/// port: 8 cells are reserved, 40 shared, 12 in headroom. Peaks are between two executions.
 #[test]
 fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
     let bed = Testbed::new()?;
@@ -97,8 +96,8 @@ fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
         socket.send(&[0x5a; PAYLOAD_BYTES])?;
     }
     daemon.until("the frames are in", |now| (received(now)? == before + FRAMES).then_some(()))?;
-    // Pool, Total, Used, %, Free, Peak, Threshold %, Violations; State, XOFF is, Reserved, Shared, XOFF
-    // at, episodes, received, dropped; Headroom, Used, %, Free, Peak, Violations.
+    // Pool, Total, Used, %, Free, Peak, Threshold %, Violations; State, XOFF is, Reserved, Shared,
+    // XOFF at, episodes, received, dropped; Headroom, Used, %, Free, Peak, Violations.
     let state = format!("1 {} 0", before + FRAMES);
     let keep = ["--keep-watermarks"];
     assert_eq!(

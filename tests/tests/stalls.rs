@@ -1,6 +1,6 @@
 //! The loop is stopped in the middle of an incast, and nothing is lost (docs/behavior.md, "A loop
-//! that stands still"); peers that count quanta at other speeds than the switch thinks are paused
-//! all the same ("PFC sent"); and a switch that ends obeys its peers to the last ("The end").
+//! that stands still"). Peers that count quanta at other speeds than the switch assumes are paused
+//! anyway ("PFC sent"). A switch that stops honors its peers until the end ("The end").
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,7 +14,7 @@ use tests::{
     sluice, stop_hosts, stop_thread, switch_config,
 };
 
-/// For 50, 500 and 2000 ms, under an incast of two senders of 300 Mbit/s into 300 Mbit/s.
+/// Stops of 50, 500 and 2000 ms, under an incast of two senders of 300 Mbit/s into 300 Mbit/s.
 #[test]
 fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     let bed = Testbed::new()?;
@@ -62,8 +62,8 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Hosts on links of 25G, 40G and 100G, and one that says nothing, whose ports have no speed: 65535
-/// quanta are over sooner for them than for the switch. 400 Mbit/s into 200 Mbit/s.
+/// Hosts on links of 25G, 40G and 100G, and one without a known speed, on ports without a speed:
+/// 65535 quanta end sooner for them than for the switch. 400 Mbit/s into 200 Mbit/s.
 #[test]
 fn hosts_of_any_speed_obey_ports_without_speed() -> Result<()> {
     let bed = Testbed::new()?;
@@ -97,8 +97,8 @@ fn hosts_of_any_speed_obey_ports_without_speed() -> Result<()> {
     Ok(())
 }
 
-/// Two switches in series, the second paused by nobody but itself: its port to the receiver is
-/// held. The first is told to end with its queue full of what the second does not want.
+/// Two switches in series, where only the second switch pauses, because its port to the receiver is
+/// held. The first is stopped while its queue is full of frames that the second does not accept.
 #[test]
 fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
     let bed = Testbed::new()?;
@@ -113,7 +113,7 @@ fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
     let second_config = switch_config("on")
         + &port_config("receiver", "1G")
         + &port_config("downlink", "1G")
-        // Room for 10 ms at full rate: far less than the first switch drains for.
+        // Room for 10 ms at full rate: far less than the time that the first switch drains for.
         + &group_config("downlink", 5000);
     let first = bed.daemon(&first_at, &first_config)?;
     let second = bed.daemon(&second_at, &second_config)?;
@@ -143,7 +143,7 @@ fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
     Ok(())
 }
 
-/// An entry in the wait queue of an AF_XDP socket runs a callback for each frame, and those of
+/// An entry in the wait queue of an AF_XDP socket runs a callback for each frame, and entries of
 /// epoll sets stay while the loop is awake. No epoll set of the daemon has such a socket.
 #[test]
 fn no_epoll_set_has_a_socket_of_a_port() -> Result<()> {
@@ -159,7 +159,7 @@ fn no_epoll_set_has_a_socket_of_a_port() -> Result<()> {
         of_other_kinds += &fs::read_to_string(process.join("net").join(kind))?;
     }
     let others: HashSet<&str> = of_other_kinds.split_whitespace().collect();
-    // Kinds that the kernel lists nowhere else: AF_XDP.
+    // File kinds that the kernel lists nowhere else: AF_XDP.
     let is_of_port = |fd: &str| {
         let link = fs::read_link(process.join("fd").join(fd)).unwrap_or_default();
         let inode = link.to_str().and_then(|link| link.strip_prefix("socket:[")?.strip_suffix(']'));

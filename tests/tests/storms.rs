@@ -1,7 +1,7 @@
-//! Storms and deadlocks on real veths: what the watchdog finds and ends, and whom it leaves alone
-//! (docs/watchdog.md). Its times are exact in virtual time
-//! (crates/switch/src/pfc/watchdog/tests.rs, crates/sim/tests/scenarios.rs); here it is the daemon
-//! that uses it.
+//! Storms and deadlocks on real veths: which ones the watchdog detects and ends, and which traffic
+//! it leaves alone (docs/watchdog.md). Its times are exact in virtual time
+//! (crates/switch/src/pfc/watchdog/tests.rs, crates/sim/tests/scenarios.rs); here the daemon uses
+//! it.
 
 use std::net::UdpSocket;
 
@@ -12,19 +12,19 @@ use tests::{AMPLE_HEADROOM_CELLS, datagrams, flow, frames, port_config, sluice};
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::PacketSocket;
 
-/// Of figures 13 and 19 (docs/references.md, "H3C reference"): each sends to the next.
+/// Devices of figures 13 and 19 (docs/references.md, "H3C reference"): each sends to the next.
 const RING: [&str; 4] = ["device-c", "device-a", "device-d", "device-b"];
 /// Frames of 300 bytes, two cells of 256 each.
 const PAYLOAD_BYTES: usize = 300 - 14 - 20 - 8;
-/// More than the ring holds below XOFF, and less than the headroom of one group.
+/// More frames than the ring holds below XOFF, and fewer than the headroom of one group.
 const FRAMES: u64 = 600;
 
-/// Four daemons in a ring, a host at device C that sends to one at device D.
+/// Four daemons in a ring, with a host at device C that sends to a host at device D.
 struct Ring {
     daemons: Vec<Daemon>,
     socket: UdpSocket,
     receiver: String,
-    /// Keeps all of it.
+    /// The testbed, which keeps everything alive.
     _bed: Testbed,
 }
 
@@ -56,7 +56,7 @@ impl Ring {
         sent.context("the sender")
     }
 
-    /// Device D sends to the receiver by this port.
+    /// Sets the port by which device D sends to the receiver.
     fn set_way(&self, to: &str) -> Result<()> {
         let daemon = &self.daemons[2];
         let text = std::fs::read_to_string(daemon.config())?;
@@ -68,7 +68,7 @@ impl Ring {
         self.daemons.iter().map(Daemon::snapshot).collect()
     }
 
-    /// Waits until each device has held the one before it for a third of a second without a frame
+    /// Waits until each device has paused the previous one for a third of a second without a frame
     /// between them.
     fn until_deadlock(&self) -> Result<()> {
         let state = |now: &Snapshot| -> Result<(bool, u64, u64)> {
@@ -103,16 +103,16 @@ fn ring_config(name: &str) -> String {
     config
 }
 
-/// The configuration with the receiver behind this port and no other.
+/// Returns the configuration with the receiver behind this port only.
 fn way(config: &str, receiver: &str, to: &str) -> String {
     let entry = format!("static_addresses = [\"{receiver}\"]\n");
     let (header, without) = (format!("[port.{to}]\n"), config.replace(&entry, ""));
     without.replace(&header, &format!("{header}{entry}"))
 }
 
-/// The example of figure 19 on a ring of daemons: without detection the deadlock outlives the loop
-/// that made it; with 50 ms of detection and 700 ms of recovery all that stood in it arrives, and
-/// the log has the document's messages in its order.
+/// The example of figure 19 on a ring of daemons. Without detection the deadlock outlives the loop
+/// that caused it. With 50 ms of detection and 700 ms of recovery all frames stuck in it arrive,
+/// and the log has the vendor's messages in the documented order.
 #[test]
 fn detection_ends_a_deadlock_of_four_daemons() -> Result<()> {
     let ring = Ring::new()?;
@@ -169,9 +169,9 @@ fn priority(snapshot: &Snapshot, name: &str, number: usize) -> Result<Priority> 
     port(snapshot, name)?.priorities.get(number).copied().context("eight priorities")
 }
 
-/// A receiver that sends PFC for one priority as fast as it can: that priority of its port is
-/// dropped while it lasts and works again after it, through a reload meanwhile; its other no-drop
-/// priority, and both on another port, lose nothing and get all that they ask for.
+/// A receiver that sends PFC for one priority as fast as it can. That priority of its port is
+/// dropped during the storm and works again after it, with a reload in between. Its other no-drop
+/// priority, and both on another port, lose nothing and get all their bandwidth.
 #[test]
 fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
     let bed = Testbed::new()?;
@@ -186,8 +186,8 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
         config += &port_config(name, "1G");
     }
     for number in [3, 5] {
-        // What the sender sends until the storm is found has room below XOFF: its other flow is not paused
-        // with it.
+        // What the sender sends until the storm is detected fits below XOFF: its other flow is not
+        // paused with it.
         config += &format!(
             "[port.sender.pfc.priority.{number}]\nxoff = {{ static_cells = 16384 }}\nxon_offset_cells = 2048\n\
              headroom_cells = {AMPLE_HEADROOM_CELLS}\n"
@@ -243,10 +243,10 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
     Ok(())
 }
 
-/// A storm that waits for a hand: it is told of, no other settings of the watchdog are taken until
-/// `sluice pfc recover`; then storms that are restored by themselves, until there are as many as
-/// the limit says and PFC is off, until `sluice pfc lift-limit`. One PFC frame pauses for half a
-/// minute here, and is as many in a second as the early warning is for.
+/// A storm that needs manual recovery: it is reported, and no other watchdog settings are accepted
+/// until `sluice pfc recover`. Then storms that are restored automatically, until they reach the
+/// limit and PFC is off, until `sluice pfc lift-limit`. One PFC frame pauses for half a minute
+/// here, and equals the early-warning rate in a second.
 #[test]
 fn storms_are_ended_by_hand_and_too_many_turn_pfc_off() -> Result<()> {
     const BY_HAND: &str = "recovery = \"manual\"\npriority.3 = { interval = 1 }\n";

@@ -1,5 +1,5 @@
 //! Telemetry of a running daemon: reference collectors, one beside the daemon and one in another
-//! network namespace, receive every path, and the numbers are those that the switch counted.
+//! network namespace, receive every path, and the numbers equal the switch's counters.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use testbed::{Daemon, Namespace, Testbed, binary, eventually, port};
 use tests::{AMPLE_HEADROOM_CELLS, flow, frames, group_config, port_config, run, sluice, switch_config};
 
-/// `sluice collector`, writing to a file; it is killed when this goes away.
+/// `sluice collector`, writing to a file; killed on drop.
 struct Collector {
     child: Child,
     file: PathBuf,
@@ -25,7 +25,7 @@ impl Collector {
         Ok(Self { child, file: file.to_path_buf() })
     }
 
-    /// What it has received; the last line may not be whole yet.
+    /// Returns what it has received; the last line may be incomplete.
     fn received(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.file).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -39,13 +39,13 @@ impl Drop for Collector {
     }
 }
 
-/// The last message of a path: what is inside the notification.
+/// Returns the last message of a path: the content of the notification.
 fn last(received: &[Value], path: &str) -> Option<Value> {
     let message = received.iter().rev().find(|message| message["path"] == path)?;
     Some(message["data"]["Notification"].clone())
 }
 
-/// The events of `sluice/events`, as their numbers and kinds.
+/// Returns the events of `sluice/events`, as numbers and kinds.
 fn events(received: &[Value]) -> Vec<(u64, String)> {
     let of = |message: &Value| {
         let event = &message["data"]["Notification"]["Sluice"]["Events"]["Event"][0];
@@ -54,7 +54,7 @@ fn events(received: &[Value]) -> Vec<(u64, String)> {
     received.iter().filter(|message| message["path"] == "sluice/events").filter_map(of).collect()
 }
 
-/// The number of a priority or queue in a row's value, which is a string that holds a list.
+/// Returns the number of a priority or queue in a row's value, which is a string that holds a list.
 fn eighth(value: &Value, place: usize) -> Option<u64> {
     serde_json::from_str::<Vec<u64>>(value.as_str()?).ok()?.get(place).copied()
 }
@@ -132,7 +132,7 @@ fn collectors_receive_what_the_switch_counts() -> Result<()> {
     Ok(())
 }
 
-/// Events that come while a collector is gone reach the next one, in order.
+/// Events during the absence of a collector reach the next one, in order.
 fn survives_a_collector_that_is_killed(
     daemon: &Daemon,
     switch: &Namespace,
@@ -155,7 +155,7 @@ fn survives_a_collector_that_is_killed(
     for message in collector.received().iter().filter(|message| message["path"] == "sluice/events").take(2) {
         println!("{message}");
     }
-    // How long an event takes to a collector that is there; nothing depends on it here.
+    // Prints how long an event takes to a connected collector; nothing depends on it here.
     sluice(daemon, &["port", "hold", "a"])?;
     sluice(daemon, &["port", "release", "a"])?;
     let received = eventually("two more events have come", || {
@@ -169,8 +169,8 @@ fn survives_a_collector_that_is_killed(
     Ok(())
 }
 
-/// Under load, and while ports are held and released, the collector is killed again and again: each
-/// event comes, in order.
+/// Under load, and while ports are held and released, the collector is killed repeatedly: each
+/// event arrives, in order.
 #[test]
 fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
     const ROUNDS: usize = 3;

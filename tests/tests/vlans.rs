@@ -1,6 +1,6 @@
 //! VLANs of ordinary Linux hosts: two switches with a trunk between them, hosts on access ports of
-//! either, and one that is itself on a trunk. What is in one VLAN talks TCP, with no `ethtool`
-//! anywhere and tags put on and taken off by the switches; what is in the other never hears of it.
+//! both, and one that is itself on a trunk. Hosts in one VLAN use TCP, with no `ethtool` anywhere
+//! and with tags added and removed by the switches; hosts in the other VLAN receive none of it.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -101,7 +101,7 @@ fn hosts_talk_inside_their_vlans_and_not_beyond() -> Result<()> {
             assert_eq!(vlan_filtered(daemon, name)?, 0, "{name}");
         }
     }
-    // On a trunk all is tagged, with the priority of the port that it came in by.
+    // On a trunk all frames are tagged, with the priority of their ingress port.
     let tags = trunk.wait_for("udp.dstport == 9999", &["vlan.id", "vlan.priority"], BROADCASTS)?;
     assert_eq!(tags, vec![["10", "5"]; BROADCASTS]);
     let tags = trunk.read("arp.src.proto_ipv4 == 10.0.20.2", &["vlan.id", "vlan.priority"])?;
@@ -117,7 +117,7 @@ fn hosts_talk_inside_their_vlans_and_not_beyond() -> Result<()> {
     Ok(())
 }
 
-/// What `from` says to all is heard once by `near`, and by nobody in `others`.
+/// Checks that broadcasts of `from` reach `near` once, and no host in `others`.
 fn broadcasts_stay_in_their_vlan(from: &Endpoint, near: &Endpoint, others: &[&Endpoint]) -> Result<()> {
     let listen = |host: &Endpoint| -> Result<UdpSocket> {
         Ok(host.namespace.enter(|| UdpSocket::bind(("0.0.0.0", UDP_PORT)))??)
@@ -146,8 +146,8 @@ fn broadcasts_stay_in_their_vlan(from: &Endpoint, near: &Endpoint, others: &[&En
     Ok(())
 }
 
-/// Frames that `host`, on the trunk port of its name, tags with a VLAN that its port has not are
-/// refused and counted.
+/// Frames that `host`, on the trunk port with its name, tags with a VLAN that the port does not
+/// have are dropped and counted.
 fn a_vlan_that_a_port_has_not_is_refused(daemon: &Daemon, host: &Endpoint) -> Result<()> {
     let mut frame = [0; 104];
     write_header(&mut frame, MacAddr::BROADCAST, host.mac().parse()?, None, EXPERIMENTAL);

@@ -1,7 +1,7 @@
-//! PFC before data, on real ports: when a threshold that all of sixteen loaded ports are above
-//! comes into force, all peers are told to stop. How soon one after the other is printed; that it
-//! is in one turn and before any data is `dataplane/tests/order.rs`'s to show (docs/behavior.md,
-//! "PFC sent").
+//! PFC before data, on real ports: when a threshold that all of sixteen loaded ports exceed takes
+//! effect, all peers are sent XOFF. The time between the first and the last is printed; that they
+//! are sent in one iteration and before any data is tested by `dataplane/tests/order.rs`
+//! (docs/behavior.md, "PFC sent").
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use wire::mac::MacAddr;
 use xdp::PacketSocket;
 
 const SENDERS: usize = 15;
-/// Frames of a cell each that every sender has in the switch.
+/// Frames of one cell each that every sender has in the switch.
 const FRAMES: u32 = 100;
 const ABOVE: &str = "static_cells = 1000";
 const BELOW: &str = "static_cells = 50";
@@ -34,7 +34,8 @@ fn epoch_s() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
 }
 
-/// Whether priority 3 of all senders is in XOFF, or of none, and their peers know.
+/// Returns a value once priority 3 of all senders is in XOFF, or none is, and their peers have
+/// received it.
 fn all_are(now: &Snapshot, xoff: bool) -> Option<()> {
     (0..SENDERS)
         .all(|n| port(now, &format!("s{n}")).is_ok_and(|port| port.groups[3].xoff == xoff))
@@ -48,7 +49,7 @@ fn all_of_sixteen_loaded_ports_are_told_to_stop() -> Result<()> {
     let sink = bed.quiet_host(&switch, "sink")?;
     let senders: Vec<Endpoint> =
         (0..SENDERS).map(|n| bed.quiet_host(&switch, &format!("s{n}"))).collect::<Result<_>>()?;
-    // No guard, which would tell them in its own time.
+    // The guard is off, since it would send PFC at its own times.
     let mut config = format!(
         "[dataplane]\noverload = \"drop\"\n[switch]\nname = \"under-test\"\n[port-defaults]\nport_priority = 3\n\
          [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port-defaults.pfc.priority.3]\nxoff = {{ {ABOVE} }}\n\

@@ -1,6 +1,6 @@
-//! Zero-copy ports (docs/kernel-behavior.md, "Zero-copy"), on the NICs that a machine without any
-//! of its own can have: those of QEMU, `cargo xtask vm --cables 3 --test zero_copy` for virtio's,
-//! with `--nic igb` for Intel's 82576.
+//! Zero-copy ports (docs/kernel-behavior.md, "Zero-copy"), on the emulated NICs of QEMU, for
+//! machines without suitable ones: `cargo xtask vm --cables 3 --test zero_copy` for virtio's, with
+//! `--nic igb` for Intel's 82576.
 
 use std::time::Duration;
 
@@ -13,34 +13,34 @@ use tests::{
 
 const SLOW_MBPS: u64 = 200;
 
-/// What an incast is like.
+/// Parameters of an incast.
 #[derive(Debug, Clone, Copy)]
 struct Setup {
-    /// Which of the hosts are on NICs; the others are on veths.
+    /// Which hosts are on NICs; the others are on veths.
     senders: bool,
     receiver: bool,
     /// RX queues of the ports.
     queues: u32,
-    /// The head of the configuration.
+    /// Head of the configuration.
     dataplane: &'static str,
-    /// The loop is stopped for so long, again and again.
+    /// The loop is repeatedly stopped for this long.
     stop: Duration,
 }
 
-/// All on NICs of one queue.
+/// All hosts on NICs of one queue.
 const ON_NICS: Setup =
     Setup { senders: true, receiver: true, queues: 1, dataplane: "", stop: Duration::ZERO };
 
-/// Without the PFC frame of the start, which is not the switch's, it and the kernel have sent the
-/// same.
+/// Without the PFC test frame at startup, which the switch does not count, switch and kernel have
+/// sent the same number.
 const COPIES: &str = "[dataplane]\nzero_copy = \"off\"\npfc_test = \"off\"\n";
 
 fn host(bed: &Testbed, switch: &testbed::Namespace, name: &str, on_nic: bool) -> Result<Endpoint> {
     if on_nic { bed.nic_host(switch, name) } else { bed.quiet_host(switch, name) }
 }
 
-/// Hosts of 100 Mbit/s that wait, and that the switch knows: one that sends these flows for so many
-/// seconds, and one that receives.
+/// Starts two waiting hosts of 100 Mbit/s that the switch knows: one that sends these flows for
+/// `seconds` seconds, and one that receives.
 fn pair(
     bed: &Testbed,
     daemon: &Daemon,
@@ -56,19 +56,19 @@ fn pair(
     Ok((sending, receiving))
 }
 
-/// Which a port is whose memory is its own.
+/// Returns whether a port is zero-copy, and so has its own memory.
 fn is_zero_copy(daemon: &Daemon, name: &str) -> Result<bool> {
     let link = port(&daemon.snapshot()?, name)?.link.clone().context("a link")?;
     ensure!(link.zero_copy == link.own_memory, "{link:?}");
     Ok(link.zero_copy)
 }
 
-/// What an incast left.
+/// Results of an incast.
 struct Incast {
     run: Run,
-    /// Which of the two senders' ports and the receiver's were zero-copy.
+    /// Whether the ports of the two senders and of the receiver were zero-copy.
     zero_copy: [bool; 3],
-    /// Frames that came in from the first sender, by RX queue, as igb counts them.
+    /// Frames received from the first sender, by RX queue, as igb counts them.
     by_queue: Vec<u64>,
 }
 
@@ -122,7 +122,7 @@ fn incast(Setup { senders, receiver, queues, dataplane, stop }: Setup) -> Result
     Ok(Incast { run, zero_copy, by_queue })
 }
 
-/// Reads `rx_queue_0_packets: 7` of igb's statistics.
+/// Parses `rx_queue_0_packets: 7` of igb's statistics.
 fn frames_by_queue(statistics: &str) -> Vec<u64> {
     let frames = |line: &str| {
         let (queue, frames) = line.trim().strip_prefix("rx_queue_")?.split_once("_packets: ")?;
@@ -157,8 +157,8 @@ fn an_incast_on_nics_loses_nothing() -> Result<()> {
     check(&run)
 }
 
-/// Each RX queue of a NIC has a socket of its own. What comes in on all of them loses nothing, and
-/// each flow keeps its order.
+/// Each RX queue of a NIC has its own socket. Frames received on all queues are not lost, and each
+/// flow keeps its order.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --nic igb --test zero_copy"]
 fn several_queues_of_a_nic_lose_nothing() -> Result<()> {
@@ -173,7 +173,7 @@ fn several_queues_of_a_nic_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The guard pauses the peers of NICs, too, by frames of its own; nothing is lost.
+/// The guard pauses the peers of NICs, too, with its own frames; nothing is lost.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn a_loop_that_is_stopped_loses_nothing_on_nics() -> Result<()> {
@@ -186,7 +186,7 @@ fn a_loop_that_is_stopped_loses_nothing_on_nics() -> Result<()> {
     check(&run)
 }
 
-/// Frames go from ports that the driver serves to ones that the kernel copies for, and back.
+/// Frames go from zero-copy ports to copy-mode ports, and back.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn both_modes_are_ports_of_one_switch() -> Result<()> {
@@ -207,7 +207,7 @@ fn the_file_may_say_that_all_is_copied() -> Result<()> {
 }
 
 /// A zero-copy port is removed and added, and its interface set down and up, while another pair of
-/// hosts sends: all frames of the memory are there in the end.
+/// hosts sends: at the end all frames of the memory are accounted for.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn zero_copy_ports_come_and_go() -> Result<()> {
@@ -246,8 +246,8 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
     Ok(())
 }
 
-/// A NIC may lose its carrier for seconds whenever a program or zero-copy sockets are put on it, or
-/// taken off, as it begins again then. A port whose interface was down and is up again opens once,
+/// A NIC may lose its carrier for seconds whenever a program or zero-copy sockets are attached or
+/// detached, because it then restarts. A port whose interface was down and is up again opens once,
 /// and carries frames.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
@@ -275,7 +275,7 @@ fn a_nic_that_was_down_comes_back_once() -> Result<()> {
     Ok(())
 }
 
-/// A NIC may eat PFC frames that come in, where its driver has not told it to let them through.
+/// A NIC may consume received PFC frames where its driver has not configured it to pass them on.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn pfc_of_a_peer_is_heard_on_a_nic() -> Result<()> {
@@ -293,9 +293,9 @@ fn pfc_of_a_peer_is_heard_on_a_nic() -> Result<()> {
     Ok(())
 }
 
-/// virtio's driver takes frames of one chunk. Should the MTU of a zero-copy port rise while it is
-/// open, longer ones are for it, too: they are not sent, and each is counted as lost; shorter ones
-/// beside them arrive.
+/// The driver of virtio accepts frames of one chunk. If the MTU of a zero-copy port rises while the
+/// port is open, the driver gets longer frames, too: they are not sent, and each is counted as
+/// lost; shorter frames beside them arrive.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn what_the_driver_cannot_take_is_counted() -> Result<()> {

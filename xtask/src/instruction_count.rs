@@ -1,8 +1,8 @@
-//! Holds the number of instructions that the switch takes a frame, which a busy machine does not
-//! change as it changes times.
+//! Checks the number of instructions that the switch executes per frame, which, unlike times, does
+//! not depend on the load of the machine.
 //!
 //! The pipeline bench (`crates/dataplane/benches/pipeline.rs`) runs under callgrind with few rounds
-//! and with many; the difference is what the rounds take, without start and end.
+//! and with many; the difference is the cost of the rounds without startup and exit.
 
 use std::process::Command;
 
@@ -10,18 +10,18 @@ use anyhow::{Context, Result, bail};
 
 use crate::run::{cargo, say, top};
 
-/// Ports, and the instructions a frame that the pipeline takes with them.
+/// Instructions per frame of the pipeline, by number of ports.
 const EXPECTED: [(u32, f64); 2] = [(8, 653.9), (64, 811.2)];
-/// How much more is an error, and how much less is worth a word.
+/// Excess that is an error, and reduction that is reported.
 const TOLERANCE_PERCENT: f64 = 3.0;
 /// Frames in the ring of the bench.
 const FRAMES: u32 = 4096;
-/// Frames of a round of the bench.
+/// Frames of one round of the bench.
 const BATCH: f64 = 64.0;
 const FEW_ROUNDS: u32 = 100;
 const MANY_ROUNDS: u32 = 600;
 
-/// Counts, and compares with what is expected.
+/// Counts instructions and compares them with the expected numbers.
 pub fn check() -> Result<()> {
     let bench = build_bench()?;
     let mut too_many = Vec::new();
@@ -50,7 +50,7 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-/// Builds the bench, and says where it is.
+/// Builds the bench and returns its path.
 fn build_bench() -> Result<String> {
     say("counting the instructions of the pipeline bench");
     let mut command = cargo();
@@ -63,19 +63,19 @@ fn build_bench() -> Result<String> {
     executable(&said).with_context(|| format!("cargo does not say where the bench is:\n{said}"))
 }
 
-/// Reads `Executable benches/pipeline.rs (target/release/deps/pipeline-…)`.
+/// Parses `Executable benches/pipeline.rs (target/release/deps/pipeline-…)`.
 fn executable(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.trim_start().starts_with("Executable"))?;
     Some(line.split_once('(')?.1.strip_suffix(')')?.to_owned())
 }
 
-/// Instructions a frame at so many ports.
+/// Returns the instructions per frame with `ports` ports.
 fn per_frame(bench: &str, ports: u32) -> Result<f64> {
     let (few, many) = (count(bench, ports, FEW_ROUNDS)?, count(bench, ports, MANY_ROUNDS)?);
     Ok((many - few) as f64 / f64::from(MANY_ROUNDS - FEW_ROUNDS) / BATCH)
 }
 
-/// Instructions of a whole run.
+/// Returns the instructions of a whole run.
 fn count(bench: &str, ports: u32, rounds: u32) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", bench, "whole"]);
@@ -89,7 +89,7 @@ fn count(bench: &str, ports: u32, rounds: u32) -> Result<u64> {
         .with_context(|| format!("callgrind does not say how many instructions it counted:\n{said}"))
 }
 
-/// Reads `==123== Collected : 4567`.
+/// Parses `==123== Collected : 4567`.
 fn collected(said: &str) -> Option<u64> {
     let number = said.lines().find_map(|line| line.split_once("Collected : "))?.1;
     number.trim().parse().ok()

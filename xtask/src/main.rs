@@ -1,5 +1,5 @@
-//! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs
-//! nothing but Rust itself, so that it can fetch the rest.
+//! `cargo xtask`: sets the machine up, shows the demo, and runs the tests and benches. Needs only
+//! Rust itself, so that it can install the rest.
 
 mod instruction_count;
 mod lint;

@@ -1,9 +1,9 @@
 //! No import cycles, in any crate: **a file imports what is below it or beside it, and nothing that
-//! imports it in turn**. So each file can be read after those that it builds on, and moved without
-//! the rest.
+//! imports it in turn**. So each file can be read after its dependencies, and moved without the
+//! rest.
 //!
-//! A `mod` declaration is no import: a folder's `mod.rs` may hold the type that the files below it
-//! implement parts of. Tests may use anything. What two files need of each other moves into a
+//! A `mod` declaration is not an import: a folder's `mod.rs` may hold the type that the files below
+//! it implement parts of. Tests may use anything. What two files need from each other moves into a
 //! third, below both.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,13 @@ use syn::{ItemMod, ItemUse, UseTree};
 
 use crate::run::top;
 
-/// A module by the names that lead to it from its crate; the crate itself has none.
+/// A module path within its crate; the crate itself has the empty path.
 type Module = Vec<String>;
 
-/// For each module what it imports.
+/// Imports of each module.
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
-/// The modules of a crate and their sources.
+/// Collects the modules of a crate and their sources.
 fn sources(folder: &Path, module: &Module, found: &mut BTreeMap<Module, PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -52,7 +52,7 @@ fn imports(sources: &BTreeMap<Module, PathBuf>) -> Imports {
     imports
 }
 
-/// The modules that a file has inside: generated code, for one, that other files import.
+/// Returns the inline modules of a file, such as generated code that other files import.
 fn inline_modules(module: &Module, file: &syn::File) -> Vec<Module> {
     let inline = file.items.iter().filter_map(|item| match item {
         syn::Item::Mod(inner) if inner.content.is_some() && !is_test(inner) => Some(inner.ident.to_string()),
@@ -61,7 +61,7 @@ fn inline_modules(module: &Module, file: &syn::File) -> Vec<Module> {
     inline.map(|name| [module.clone(), vec![name]].concat()).collect()
 }
 
-/// A module that only tests compile.
+/// True if only tests compile a module.
 fn is_test(item: &ItemMod) -> bool {
     item.attrs.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -76,16 +76,16 @@ fn imports_of(module: &Module, file: &syn::File, modules: &BTreeSet<Module>) -> 
     reader.imports
 }
 
-/// Goes through a file and notes the modules that it names.
+/// A visitor that records the modules that a file names.
 struct Reader<'m> {
     modules: &'m BTreeSet<Module>,
-    /// The module that is being read, or one inside it.
+    /// The current module, possibly an inline one.
     inside: Module,
     imports: BTreeSet<Module>,
 }
 
 impl Reader<'_> {
-    /// The module that a path leads to, if it leads to one of this crate.
+    /// Records the module that a path leads to, if it is in this crate.
     fn note(&mut self, path: &[String]) {
         let mut full = match path.first().map(String::as_str) {
             Some("crate") => Vec::new(),
@@ -143,7 +143,7 @@ impl<'s> Visit<'s> for Reader<'_> {
     }
 }
 
-/// Some cycle, if there is one: its modules in order, the first once more at the end.
+/// Returns a cycle, if there is one: its modules in order, with the first repeated at the end.
 fn cycle(imports: &Imports) -> Option<Vec<String>> {
     let mut done = BTreeSet::new();
     imports.keys().find_map(|module| cycle_from(module, imports, &mut Vec::new(), &mut done))
@@ -186,7 +186,7 @@ fn no_module_imports_one_that_imports_it() {
     assert!(failed.is_empty(), "import cycles:\n{}", failed.join("\n"));
 }
 
-/// All ways of naming a module are seen, and a cycle of any length is.
+/// All ways to name a module are found, and cycles of any length.
 #[test]
 fn cycles_are_seen() {
     let module = |name: &str| -> Module { name.split("::").map(str::to_owned).collect() };

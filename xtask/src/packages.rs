@@ -1,5 +1,5 @@
-//! What a Debian machine must have beyond Rust: looked for where it must be found, installed with
-//! `apt-get`.
+//! Requirements of a Debian machine beyond Rust: checked by the files that they install, installed
+//! with `apt-get`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::run::{is_root, say};
 
-/// A Debian package, a file or program that shows that it (or a stand-in) is there, and what it is
-/// for.
+/// A Debian package, a file or program that shows that the package (or a substitute) is installed,
+/// and its purpose.
 struct Package {
     name: &'static str,
     shown_by: &'static str,
@@ -20,7 +20,7 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
     Package { name, shown_by, needed_for }
 }
 
-/// Everything that building and the demo need, and most tests.
+/// Packages that building, the demo and most tests need.
 const PACKAGES: [Package; 20] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
@@ -44,7 +44,7 @@ const PACKAGES: [Package; 20] = [
     package("valgrind", "valgrind", "counting instructions"),
 ];
 
-/// Programs of others that tests hold Sluice against.
+/// Programs of others that tests compare Sluice with.
 const PEERS: [Package; 9] = [
     package("prometheus", "promtool", "tests of metrics"),
     package("chromium", "chromium", "tests of the live page"),
@@ -65,7 +65,7 @@ const PEERS: [Package; 9] = [
     ),
 ];
 
-/// What `cargo xtask vm` needs beside them.
+/// Packages that `cargo xtask vm` needs in addition.
 const VM_PACKAGES: [Package; 11] = [
     package("qemu-system-x86", "qemu-system-x86_64", "booting another kernel"),
     package("kmod", "depmod", "finding its modules"),
@@ -80,23 +80,23 @@ const VM_PACKAGES: [Package; 11] = [
     package("zstd", "zstd", "unpacking modules"),
 ];
 
-/// Linux from which on a veth pushes back instead of losing frames when it has a queueing
-/// discipline.
+/// The first Linux version in which a veth with a queueing discipline applies backpressure instead
+/// of losing frames.
 const LOSSLESS_VETH: (u32, u32) = (6, 16);
 
-/// Installs what is missing; says clearly what to do where it cannot.
+/// Installs missing packages, or returns a clear error where that is impossible.
 pub fn set_up() -> Result<()> {
     check_kernel();
     install(&PACKAGES)
 }
 
-/// Installs what all tests need and is missing.
+/// Installs missing packages that all tests need.
 pub fn set_up_tests() -> Result<()> {
     set_up()?;
     install(&PEERS)
 }
 
-/// Installs what the rig needs and is missing.
+/// Installs missing packages that the test VM needs.
 pub fn set_up_vm() -> Result<()> {
     install(&VM_PACKAGES)
 }
@@ -139,12 +139,12 @@ fn install(packages: &[Package]) -> Result<()> {
     Ok(())
 }
 
-/// Packages of which only a program is wanted, and not the service that Debian starts with them.
+/// Packages of which only a program is needed, and not the service that Debian starts.
 const SERVICES: [&str; 1] = ["prometheus"];
-/// What Debian asks before it starts a service (invoke-rc.d(8)).
+/// The script that Debian runs before it starts a service (invoke-rc.d(8)).
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Keeps services that come with packages from starting, now and when the machine boots.
+/// Keeps services of installed packages from starting, now and at boot.
 struct HeldServices {
     names: Vec<String>,
     has_policy: bool,
@@ -175,7 +175,7 @@ impl Drop for HeldServices {
     }
 }
 
-/// Runs apt-get without any question; false if it failed.
+/// Runs apt-get without questions; false if it failed.
 fn apt_get(arguments: &[&str]) -> Result<bool> {
     say(&format!("apt-get {}", arguments.join(" ")));
     let mut command = Command::new("apt-get");
@@ -183,12 +183,11 @@ fn apt_get(arguments: &[&str]) -> Result<bool> {
     Ok(command.status().context("cannot run apt-get")?.success())
 }
 
-/// What a package brings is what counts, from wherever it came; of a library, that its header can
-/// be found.
+/// True if a package's files are there, whatever installed them; for a library, its header.
 fn is_installed(package: &Package) -> bool {
     match package.shown_by {
-        // Debian keeps it in a directory of the architecture; on x86-64, where there is gcc-multilib, that
-        // links it to where `clang -target bpf` looks.
+        // Debian keeps the header in an architecture directory; on x86-64, where gcc-multilib
+        // exists, that package links it to where `clang -target bpf` looks.
         "/usr/include/asm/types.h" => exists(package.shown_by) || std::env::consts::ARCH != "x86_64",
         file if file.starts_with('/') => exists(file),
         program => on_path(program),
@@ -205,7 +204,7 @@ fn on_path(program: &str) -> bool {
     places.into_iter().any(|place| place.join(program).is_file())
 }
 
-/// Losslessness over veth hangs on the kernel: say so before somebody wonders.
+/// Losslessness over veth depends on the kernel: print a warning for older kernels.
 fn check_kernel() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     if let Some(version) = parse_release(&release)

@@ -7,19 +7,19 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// A line about what happens now.
+/// Prints a progress line.
 pub fn say(what: &str) {
     println!("▶ {what}");
 }
 
-/// The top of the source tree.
+/// Returns the top of the source tree.
 pub fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the tree")
 }
 
-/// The cargo that runs us, without what it told us about our own package: build scripts (of `ring`,
-/// for one) that look at those variables would run again, and all that depends on them be built
-/// again, each time that somebody changes between `cargo` and `cargo xtask`.
+/// Returns the cargo that runs this program, without the variables about this package: build
+/// scripts (of `ring`, for one) that depend on those variables would run again, and all that
+/// depends on them would be rebuilt, at each change between `cargo` and `cargo xtask`.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     for (name, _) in std::env::vars_os() {
@@ -32,13 +32,13 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Where a build of this profile (`debug` or `release`) puts the programs.
+/// Returns where a build of this profile (`debug` or `release`) puts the programs.
 pub fn programs(profile: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
     top().join(target).join(profile)
 }
 
-/// Runs a command to its end; an error unless it ends well.
+/// Runs a command to its end; fails unless it succeeds.
 pub fn check(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     if !status.success() {
@@ -55,7 +55,7 @@ pub fn build(packages: &[&str]) -> Result<()> {
     check(cargo().args(["build", "--release", "--bins"]).args(packages))
 }
 
-/// Builds what the demo needs and shows it.
+/// Builds what the demo needs and runs it.
 pub fn demo(seconds: u32, no_pfc: bool) -> Result<()> {
     build(&["--package", "sluiced", "--package", "sluice", "--package", "testbed"])?;
     let mut command = Command::new(programs("release").join("sluice-demo"));
@@ -63,16 +63,17 @@ pub fn demo(seconds: u32, no_pfc: bool) -> Result<()> {
     if no_pfc {
         command.arg("--no-pfc");
     }
-    // It takes our place, so that Ctrl-C is its own and the prompt comes back when it has cleaned up.
+    // The demo replaces this process, so that it gets Ctrl-C and the prompt returns after its
+    // cleanup.
     Err(command.exec()).context("cannot run the demo")
 }
 
-/// Removes the namespaces of dead test beds, once the tests have been built.
+/// Removes the namespaces of dead testbeds, once the tests have been built.
 pub fn sweep() -> Result<()> {
     check(Command::new(programs("debug").join("sluice-demo")).arg("--sweep"))
 }
 
-/// All benches of the workspace.
+/// Runs all benches of the workspace.
 pub fn bench(filter: Option<&str>) -> Result<()> {
     say("cargo bench");
     check(cargo().args(["bench", "--workspace", "--exclude", "tests", "--benches", "--"]).args(filter))
@@ -84,7 +85,7 @@ pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Says clearly what is wrong unless we are root.
+/// Returns a clear error unless run by root.
 pub fn require_root(what: &str) -> Result<()> {
     if !is_root() {
         bail!(

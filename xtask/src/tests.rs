@@ -1,4 +1,4 @@
-//! All tests, and one line at the end that sums them up.
+//! Runs all tests, with a summary line at the end.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -7,18 +7,18 @@ use anyhow::{Context, Result, bail};
 
 use crate::run::{cargo, say, sweep};
 
-/// What test programs said of themselves.
+/// Results that test programs reported.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Sum {
     passed: u64,
     failed: u64,
-    /// Commands that failed without a test having failed: something did not build, or crashed.
+    /// Commands that failed without a failed test: a build error or a crash.
     broken: u64,
 }
 
-/// Runs all tests, and ends with `N passed, N failed`. One command, so that everything is built
-/// once: the programs under test are those of the same build, with its debug assertions. One test
-/// at a time: what crosses the kernel shares the machine.
+/// Runs all tests, and ends with `N passed, N failed`. One command builds everything once: the
+/// programs under test come from the same build, with its debug assertions. Tests run one at a
+/// time, because tests that use the kernel share the machine.
 pub fn all(filter: Option<&str>) -> Result<()> {
     say("all tests, one after the other");
     let mut tests = cargo();
@@ -35,9 +35,9 @@ pub fn all(filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Runs one `cargo test`, shows its output as it comes, and adds it up.
+/// Runs one `cargo test`, shows its output as it arrives, and adds up the results.
 fn run(command: &mut Command) -> Result<Sum> {
-    // A failed test says what went wrong; where in the test it noticed is not worth forty lines.
+    // A failed test reports what went wrong; forty lines of backtrace add nothing.
     command.env("RUST_LIB_BACKTRACE", "0");
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
@@ -63,7 +63,7 @@ impl Sum {
     }
 }
 
-/// Reads `test result: ok. 5 passed; 0 failed; …`.
+/// Parses `test result: ok. 5 passed; 0 failed; …`.
 fn parse_result(line: &str) -> Option<Sum> {
     let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
     let count = |name: &str| {

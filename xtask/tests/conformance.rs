@@ -1,6 +1,6 @@
-//! `docs/conformance.md` says the truth about the tree: each row of the documents is there once,
-//! the counts are those of the rows, and every file, item and test that a row names exists. Whether
-//! a row is built is for people to judge; that its evidence has not moved away is judged here.
+//! Checks `docs/conformance.md` against the tree: each row of the vendors' tables is there once,
+//! the counts match the rows, and every file, item and test that a row names exists. Whether a row
+//! is implemented is for people to judge; this test checks that its evidence has not moved.
 //!
 //! A row is a line of a table, `| number | what is asked | state | where | test | remark |`. Where
 //! and test are lists of `` `path::name` `` or `` `path` ``; a path begins at the top of the
@@ -14,26 +14,26 @@ use anyhow::{Context, Result};
 
 /// Rows are numbered from 1.
 const ROWS: usize = 355;
-/// States of rows that name what there is …
+/// States of rows that name an implementation.
 const THERE: [&str; 3] = ["built", "partly", "differs on purpose"];
-/// … and of those that name nothing.
+/// States of rows that name none.
 const NOT_THERE: [&str; 2] = ["not built", "not applicable"];
 /// A cell that names nothing.
 const NOTHING: &str = "–";
-/// What is said instead of a test.
+/// The text in place of a test.
 const UNTESTED: &str = "no test of its own";
 
 fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
 }
 
-/// The cells of a table's line; `None`: it is no such line.
+/// Returns the cells of a table row, or `None` for another line.
 fn cells(line: &str) -> Option<Vec<String>> {
     let inside = line.strip_prefix('|')?.trim_end().strip_suffix('|')?.replace("\\|", "\0");
     Some(inside.split('|').map(|cell| cell.trim().replace('\0', "|")).collect())
 }
 
-/// A row of the documents.
+/// A row of the vendors' tables.
 struct Row {
     number: usize,
     state: String,
@@ -41,7 +41,7 @@ struct Row {
     tests: String,
 }
 
-/// The rows, and the counts that the head gives, by their names.
+/// Returns the rows, and the counts in the page's introduction, by name.
 fn read(document: &str) -> (Vec<Row>, BTreeMap<String, usize>) {
     let (mut rows, mut counts) = (Vec::new(), BTreeMap::new());
     for cells in document.lines().filter_map(cells) {
@@ -61,7 +61,7 @@ fn read(document: &str) -> (Vec<Row>, BTreeMap<String, usize>) {
     (rows, counts)
 }
 
-/// What a cell names: paths, and names inside them.
+/// Returns what a cell names: paths, and names inside them.
 fn named(cell: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let between = cell.split('`').skip(1).step_by(2);
     between.map(|name| name.split_once("::").map_or((name, None), |(path, name)| (path, Some(name))))
@@ -71,21 +71,21 @@ fn file(path: &str) -> Option<PathBuf> {
     [top().join(path), top().join("crates").join(path)].into_iter().find(|path| path.is_file())
 }
 
-/// The word after `keyword`, wherever it stands in a line.
+/// Returns the word after `keyword`, wherever that is in a line.
 fn defined<'l>(line: &'l str, keyword: &str) -> Option<&'l str> {
     let (before, after) = line.split_once(keyword)?;
     let name = after.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     (before.is_empty() || before.ends_with([' ', '('])).then_some(name)
 }
 
-/// What a Rust file defines.
+/// Returns the items that a Rust file defines.
 fn items(text: &str) -> BTreeSet<&str> {
     let keywords = ["fn ", "struct ", "enum ", "trait ", "type ", "const ", "static "];
     let code = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
     code.flat_map(|line| keywords.into_iter().filter_map(|keyword| defined(line, keyword))).collect()
 }
 
-/// The tests of a Rust file that `cargo test` runs: those that are not ignored.
+/// Returns the tests of a Rust file that `cargo test` runs: those that are not ignored.
 fn tests(text: &str) -> BTreeSet<&str> {
     let (mut is_test, mut is_ignored) = (false, false);
     let mut tests = BTreeSet::new();
@@ -102,8 +102,8 @@ fn tests(text: &str) -> BTreeSet<&str> {
     tests
 }
 
-/// What is wrong with what a cell names, of which there must be something; names are looked for
-/// among `of_file`'s.
+/// Returns the errors in the names of a cell, which must not be empty; names are looked up in the
+/// result of `of_file`.
 fn wrong_names(cell: &str, of_file: fn(&str) -> BTreeSet<&str>) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     if named(cell).next().is_none() {
@@ -122,7 +122,7 @@ fn wrong_names(cell: &str, of_file: fn(&str) -> BTreeSet<&str>) -> Result<Vec<St
     Ok(wrong)
 }
 
-/// What is wrong with a row's evidence.
+/// Returns the errors in a row's evidence.
 fn wrong_evidence(row: &Row) -> Result<Vec<String>> {
     if NOT_THERE.contains(&row.state.as_str()) {
         let names_nothing = row.places == NOTHING && row.tests == NOTHING;
@@ -143,7 +143,7 @@ fn wrong_evidence(row: &Row) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// Everything that is wrong with the document, a line each.
+/// Returns all errors in the document, one per line.
 fn wrong(document: &str) -> Result<Vec<String>> {
     let (rows, counts) = read(document);
     let mut wrong = Vec::new();
@@ -178,7 +178,7 @@ fn every_row_is_there_once_with_evidence_that_exists() -> Result<()> {
     Ok(())
 }
 
-/// What would be wrong is found: a table of this test's own, with every mistake there is.
+/// Each kind of error is found: checked with a table that has every one of them.
 #[test]
 fn mistakes_are_found() -> Result<()> {
     let this = "xtask/tests/conformance.rs";

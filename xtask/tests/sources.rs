@@ -1,9 +1,9 @@
-//! What comments and documents cite exists. A reader has the repository alone, so a comment leads
+//! What comments and documents cite exists. A reader has only the repository, so a comment refers
 //! to a page under `docs/`, to a standard or to a paper.
 //!
 //! A citation is `docs/NAME.md`, or a section of it by its title: `docs/NAME.md, "Title"`; several
 //! are joined by "and" or commas, each perhaps with a remark in parentheses. It may be broken over
-//! lines. Checked as well: links between the documents, and the files that they name.
+//! lines. Also checked: links between the documents, and the files that they name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// What a reader of the repository does not have.
+/// References that a reader of the repository does not have.
 const ABSENT: [&str; 5] = ["design §", "design.md", "reference/", "seeds/", "the seeds"];
-/// Endings of the files that are looked at.
+/// Extensions of the files that are checked.
 const ENDINGS: [&str; 6] = ["rs", "c", "proto", "toml", "md", "sh"];
 /// This file, which has to name what is absent.
 const THIS: &str = "xtask/tests/sources.rs";
@@ -22,7 +22,7 @@ fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
 }
 
-/// The sources and documents of the repository, by their paths in it, and what they say.
+/// Returns the sources and documents of the repository, by path, with their texts.
 fn files() -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -45,13 +45,13 @@ fn files() -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// The text as one line, without what begins a line of a comment.
+/// Returns the text as one line, without comment marks at line starts.
 fn unbroken(text: &str) -> String {
     let lines = text.lines().map(|line| line.trim_start().trim_start_matches(['/', '!', '#', '*']).trim());
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// The titles of a Markdown text's sections.
+/// Returns the section titles of a Markdown text.
 fn titles(markdown: &str) -> BTreeSet<&str> {
     let mut in_code = false;
     let mut titles = BTreeSet::new();
@@ -64,14 +64,14 @@ fn titles(markdown: &str) -> BTreeSet<&str> {
     titles
 }
 
-/// What a link calls a section: its title in lower case, without punctuation, with hyphens for
+/// Returns the anchor of a section: its title in lower case, without punctuation, with hyphens for
 /// spaces.
 fn anchor(title: &str) -> String {
     let kept = title.to_lowercase().replace(' ', "-");
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// What is wrong with the citations in an unbroken text.
+/// Returns the errors in the citations of an unbroken text.
 fn wrong_citations(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for (at, _) in text.match_indices("docs/") {
@@ -92,7 +92,7 @@ fn wrong_citations(text: &str) -> Vec<String> {
     wrong
 }
 
-/// The titles that follow the name of a document.
+/// Returns the titles that follow the name of a document.
 fn cited_titles(mut rest: &str) -> Vec<&str> {
     let mut titles = Vec::new();
     loop {
@@ -104,7 +104,7 @@ fn cited_titles(mut rest: &str) -> Vec<&str> {
     }
 }
 
-/// What is wrong with the links of a Markdown file, and with the files that it names.
+/// Returns the errors in the links of a Markdown file, and in the files that it names.
 fn wrong_links(path: &Path, markdown: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let folder = top().join(path.parent().expect("a file lies in a folder"));

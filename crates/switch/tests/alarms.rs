@@ -1,4 +1,4 @@
-//! Alarms of a whole switch: each kind and place, off and on, with its interval.
+//! Alarms of a whole switch: each kind and source, enabled and disabled, with its interval.
 
 use switch::monitor::alarm::LOOK_NS;
 use switch::monitor::event::AlarmSource;
@@ -12,7 +12,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const KINDS: [AlarmKind; 4] = [AlarmKind::Ingress, AlarmKind::Egress, AlarmKind::Headroom, AlarmKind::Drop];
 
 /// Priority 3 of port 0 is no-drop with XOFF at 4 cells and 4 cells of headroom; port 1 is held.
-/// All alarms at 50 %, but headroom's.
+/// All alarms are at 50 %, except the headroom alarm.
 fn alarmed(kinds: &[AlarmKind]) -> Lab {
     let mut settings: SwitchSettings = settings(2, 1 << 3, 100, 8);
     for &kind in kinds {
@@ -31,7 +31,7 @@ fn alarmed(kinds: &[AlarmKind]) -> Lab {
     lab
 }
 
-/// A turn after a while: alarms are looked at, and what they told, in words.
+/// Runs an iteration after `after_ns`, which polls the alarms, and returns the events as text.
 fn told(lab: &mut Lab, after_ns: u64) -> Vec<String> {
     lab.now = lab.now + after_ns.max(LOOK_NS);
     lab.turn();
@@ -44,7 +44,7 @@ fn arrive(lab: &mut Lab, frames: usize) {
     (0..frames).for_each(|_| lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len: 64 }));
 }
 
-/// 9 frames of a cell each: 4 shared, 4 of headroom, one lost.
+/// Nine frames of a cell each: 4 shared, 4 in headroom, one lost.
 #[test]
 fn every_kind_tells_of_its_place_once() {
     let mut lab = alarmed(&KINDS);
@@ -66,8 +66,8 @@ fn every_kind_tells_of_its_place_once() {
     insta::assert_snapshot!(story);
 }
 
-/// Each kind alone tells of its own places only, and with all of them off there is nothing to tell;
-/// crossings of headroom count.
+/// Each kind alone reports only its own sources, and with all of them disabled nothing is reported.
+/// Crossings of headroom are counted.
 #[test]
 fn a_kind_that_is_off_tells_nothing() {
     for kind in KINDS {
@@ -97,8 +97,8 @@ fn a_kind_that_is_off_tells_nothing() {
     assert_eq!(lab.snapshot().ports[0].groups[3].headroom_violations, 1, "row 272");
 }
 
-/// A crossing between two looks, however short, is not missed; a reload that turns alarms on tells
-/// of nothing that was before.
+/// A crossing between two polls, however short, is not missed. A reload that enables alarms reports
+/// nothing that happened before it.
 #[test]
 fn a_short_crossing_is_told_and_the_past_is_not() {
     let mut lab = alarmed(&[AlarmKind::Ingress]);
@@ -122,7 +122,7 @@ fn a_short_crossing_is_told_and_the_past_is_not() {
     assert_eq!(told(&mut lab, SECOND_NS), ["priority 3 at ingress: 1 frames were dropped"]);
 }
 
-/// The time of an event is that of the look, no more than [`LOOK_NS`] after its cause.
+/// An event has the time of the poll, at most [`LOOK_NS`] after its cause.
 #[test]
 fn an_alarm_is_told_within_ten_milliseconds() {
     let mut lab = alarmed(&KINDS);
@@ -142,8 +142,8 @@ fn an_alarm_is_told_within_ten_milliseconds() {
     }
 }
 
-/// Frames are lost every ten milliseconds for half a minute: what is told comes every 5 s, and each
-/// time all that was lost since.
+/// Frames are lost every ten milliseconds for half a minute: an event comes every 5 s, each with
+/// all frames lost since the last one.
 #[test]
 fn what_goes_on_is_told_every_five_seconds() {
     let mut lab = alarmed(&KINDS);
@@ -167,7 +167,7 @@ fn what_goes_on_is_told_every_five_seconds() {
         let between = pair[1].since(pair[0]);
         assert!((5 * SECOND_NS..=5 * SECOND_NS + LOOK_NS).contains(&between), "{between} ns");
     }
-    // The last look was 5 s ago at most: one frame is lost each LOOK_NS.
+    // The last poll was at most 5 s ago: one frame is lost each LOOK_NS.
     let all = 30 * SECOND_NS / LOOK_NS;
     assert!(lost <= all && lost >= all - 5 * SECOND_NS / LOOK_NS, "{lost} of {all}");
 }

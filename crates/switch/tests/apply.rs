@@ -1,5 +1,5 @@
-//! Settings applied to a running switch, and those settings whose effect is seen only in a whole
-//! switch: PFC off and on again, queues of unknown unicast, rewriting.
+//! Settings applied to a running switch, and settings whose effect shows only in a whole switch:
+//! PFC off and on again, queues of unknown unicast, remarking.
 
 mod lab;
 
@@ -17,7 +17,7 @@ fn frame(len: u16) -> Frame {
     Frame { port: 0, dst: mac(1), priority: P as u8, len }
 }
 
-/// Two ports; XOFF at 10 cells, 20 of headroom.
+/// Two ports; XOFF at 10 cells, 20 cells of headroom.
 fn two_ports() -> SwitchSettings {
     let mut settings = settings(2, NO_DROP, 200, 20);
     let group = GroupSettings { xoff: Threshold::Static(10), headroom_cells: 20, ..OPEN };
@@ -37,9 +37,9 @@ fn enables(pfc: &[Pfc]) -> Vec<(u8, u16)> {
     pfc.iter().map(|pfc| (pfc.enable, pfc.quanta[P])).collect()
 }
 
-/// One switch for PFC: off, the peer that was paused is told to go on, pauses from it end, and what
-/// comes is lossy; on again, the group that is still over its threshold pauses again. Nothing that
-/// is held is lost.
+/// One switch for PFC. When it is disabled, the paused peer is sent XON, its pauses end, and
+/// arrivals are lossy. When it is enabled again, the group that is still over its threshold pauses
+/// again. No held frame is lost.
 #[test]
 fn pfc_off_and_on_again() {
     let on = two_ports();
@@ -73,7 +73,7 @@ fn pfc_off_and_on_again() {
 }
 
 /// Thresholds, pools and reservations change under a full switch: all cells stay charged, nothing
-/// drops, and the new thresholds rule from then on.
+/// drops, and the new thresholds apply from then on.
 #[test]
 fn smaller_buffers_under_a_full_switch() {
     let wide = two_ports();
@@ -106,7 +106,7 @@ fn smaller_buffers_under_a_full_switch() {
     assert_eq!(pools.map(|pool| pool.level.cells).sum::<u32>(), 0);
 }
 
-/// Another pause time is told at once, and refreshed by its own clock.
+/// Another pause time is advertised at once, and refreshed at its own interval.
 #[test]
 fn another_pause_time_is_told_at_once() {
     let mut settings = two_ports();
@@ -125,8 +125,7 @@ fn another_pause_time_is_told_at_once() {
 }
 
 /// The map of docs/references.md, "Huawei PFC" (table 3-1), by priority; broadcast and known
-/// destinations go by the port's map. A pause of the priority stops the FIFOs of both, and no
-/// other.
+/// destinations use the port's map. A pause of the priority stops the FIFOs of both, and no other.
 #[test]
 fn queues_of_unknown_unicast() {
     let mut settings = settings(2, 1 << 3, 1000, 0);
@@ -158,8 +157,8 @@ fn queues_of_unknown_unicast() {
     assert_eq!(paused, expected);
 }
 
-/// A static address is behind its port whatever is learned, and goes when the settings no longer
-/// have it.
+/// A static address stays behind its port whatever is learned, and is removed when the settings no
+/// longer have it.
 #[test]
 fn static_addresses() {
     let mut settings = settings(3, 0, 1000, 0);
@@ -187,7 +186,7 @@ fn static_addresses() {
     assert_eq!(to(&mut lab), [1, 2], "to all that are not its sender's");
 }
 
-/// A port that rewrites: the frame leaves with the PCP of its queue, and the peer's pause of that
+/// A port that remarks: the frame leaves with the PCP of its queue, and the peer's pause of that
 /// PCP stops it.
 #[test]
 fn a_rewriting_port() {
@@ -213,7 +212,7 @@ fn a_rewriting_port() {
     }
 }
 
-/// Row 280: frames to group addresses have queues of their own where the map says so, unknown
+/// Row 280: frames to group addresses have queues of their own where the map has them, unknown
 /// unicast by its own map; a pause of their priority stops their FIFOs there, too.
 #[test]
 fn multicast_has_queues_of_its_own() {
@@ -237,7 +236,7 @@ fn multicast_has_queues_of_its_own() {
 }
 
 /// Row 280: a pause of priority 3 stops its flooded frames in the queue of priority 2's unicast,
-/// and not that unicast; once it ends, the two FIFOs take turns.
+/// and not that unicast; once the pause ends, the two FIFOs alternate.
 #[test]
 fn a_pause_of_flooded_frames_stops_no_unicast_of_another_priority() {
     let mut settings = settings(3, 1 << 3, 1000, 100);

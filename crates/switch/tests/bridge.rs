@@ -1,6 +1,6 @@
-//! The bridge table in the whole switch, beside a plain map: random frames between random addresses
-//! on random ports, under a limit of addresses a port. Where each frame goes, and every count, must
-//! be the map's, whatever the key.
+//! The FDB in the whole switch, compared with a plain map: random frames between random addresses
+//! on random ports, under a limit of addresses per port. The egress of each frame, and every count,
+//! must equal the map's, whatever the hash key.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use lab::{Lab, mac, settings};
 
 const PORTS: usize = 3;
 const LIMIT: usize = 5;
-/// Addresses beside those of the hosts.
+/// Addresses in addition to those of the hosts.
 const ADDRESSES: u64 = 20;
 const FIRST: usize = 100;
 const STEPS: usize = 5000;
@@ -23,7 +23,7 @@ fn limited(key: u64) -> SwitchSettings {
     SwitchSettings { bridge, ..settings(PORTS, 0, 1000, 0) }
 }
 
-/// What a bridge does, in so many words.
+/// A plain model of a learning bridge.
 #[derive(Default)]
 struct Model {
     known: HashMap<usize, usize>,
@@ -87,8 +87,8 @@ fn the_switch_is_the_model_whatever_the_key() {
     }
 }
 
-/// A peer makes up an address for each frame: it has its limit, an event says so once, and other
-/// ports learn.
+/// A peer uses a new source address for each frame: it is limited, an event reports it once, and
+/// other ports still learn.
 #[test]
 fn made_up_addresses_are_an_event_and_leave_room_for_others() {
     let mut lab = Lab::new(&limited(3));

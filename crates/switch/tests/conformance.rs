@@ -1,9 +1,9 @@
 //! The checks that SONiC runs on real chips, restated for Sluice (docs/references.md, "Conformance
-//! list"), with margin 0: what is expected is worked out from cells alone, and the switch must do
-//! it to the frame.
+//! list"), with margin 0: the expected result is computed from cells alone, and the switch must
+//! match it to the frame.
 //!
-//! "Held" is the list's "tx off": the transmission of the egress port is held. A turn is a turn of
-//! the loop.
+//! "Held" is the list's "tx off": transmission on the egress port is held. A turn is an iteration
+//! of the poll loop.
 
 mod lab;
 
@@ -15,15 +15,15 @@ use switch::{DropReason, Snapshot, WatermarkReset};
 use wire::ethernet::{Header, IPV4, IPV6, SERVICE_VLAN, Tag, VLAN, write_header};
 use wire::pause::Pfc;
 
-/// The cells of real chips.
+/// Cell sizes of real chips.
 const CELLS: [u32; 3] = [208, 254, 256];
-/// Frames around the sizes of cells, the smallest and the largest.
+/// Frame lengths around the cell sizes, the smallest and the largest.
 const LENGTHS: [u16; 7] = [64, 65, 128, 208, 300, 1514, 9216];
 /// The no-drop priority of these tests.
 const P: u8 = 5;
 const NO_DROP: u8 = 1 << P;
 
-/// Every cell size with every length, and the cells that a frame takes.
+/// Returns every cell size with every length, and the cells that such a frame takes.
 fn every_size() -> impl Iterator<Item = (u32, u16, u32)> {
     CELLS
         .into_iter()
@@ -34,8 +34,8 @@ fn frame(port: usize, to: usize, len: u16) -> Frame {
     Frame { port, dst: mac(to), priority: P, len }
 }
 
-/// Drops of all ports, by (reason, frames), and nothing that is zero; what the lab itself did is
-/// left out.
+/// Returns the non-zero drops of all ports, by (reason, frames), without the drops of the lab's own
+/// frames.
 fn drops(snapshot: &Snapshot) -> Vec<(DropReason, u64)> {
     DropReason::ALL
         .into_iter()
@@ -45,22 +45,22 @@ fn drops(snapshot: &Snapshot) -> Vec<(DropReason, u64)> {
         .collect()
 }
 
-/// Whether one of these PFC frames pauses `P`, and whether one releases it.
+/// Returns whether one of these PFC frames pauses `P`, and whether one resumes it.
 fn told(pfc: &[Pfc]) -> (bool, bool) {
     let of_p = pfc.iter().filter(|pfc| pfc.enable & NO_DROP != 0).map(|pfc| pfc.quanta[usize::from(P)]);
     (of_p.clone().any(|quanta| quanta > 0), of_p.clone().any(|quanta| quanta == 0))
 }
 
-/// One group with these thresholds, in cells, on every port.
+/// Gives every port one group with these thresholds, in cells.
 fn with_group(mut settings: SwitchSettings, cell: u32, group: GroupSettings) -> SwitchSettings {
     settings.buffer.cell_bytes = cell;
     settings.ports.iter_mut().for_each(|port| port.groups[usize::from(P)] = group);
     settings
 }
 
-/// PFC thresholds, and the drop point of a group: up to one frame short of XOFF nothing; one more:
-/// PFC; until the end of headroom PFC is kept up and nothing drops; one more: one ingress drop, no
-/// egress drop, on that group alone.
+/// PFC thresholds and the drop point of a group. Up to one frame short of XOFF nothing happens; one
+/// more frame triggers PFC. Until the end of headroom PFC is refreshed and nothing drops; one more
+/// frame is one ingress drop, and no egress drop, on that group alone.
 #[test]
 fn pfc_thresholds() {
     for (cell, len, n) in every_size() {
@@ -108,8 +108,8 @@ fn pfc_thresholds() {
     }
 }
 
-/// The same with a dynamic threshold on a lone group: it settles at α/(1+α) of the pool, and XOFF
-/// comes with the frame that brings its cells to alpha times what is then free.
+/// The same with a dynamic threshold on the only group in use: the group settles at α/(1+α) of the
+/// pool, and XOFF comes with the frame that brings its cells to alpha times the cells then free.
 #[test]
 fn pfc_thresholds_dynamic() {
     for (cell, len, n) in every_size() {
@@ -144,8 +144,8 @@ fn pfc_thresholds_dynamic() {
     }
 }
 
-/// Three congested egress ports: freeing one is not enough, pauses go on being refreshed; freeing
-/// the next is: XON, repeated once, then silence for 30 s. No drops.
+/// Three congested egress ports. Freeing one is not enough, so the pause is still refreshed;
+/// freeing the next sends XON, repeated once, then nothing for 30 s. No drops.
 #[test]
 fn xon() {
     for (cell, len, n) in every_size() {
@@ -189,8 +189,8 @@ fn xon() {
     }
 }
 
-/// An absolute resume threshold, and the offset: XON comes with the frame that brings shared cells
-/// to the larger one.
+/// An absolute resume threshold, and the offset: XON comes with the frame that brings the shared
+/// cells down to the larger of the two.
 #[test]
 fn xon_at_the_larger_of_resume_and_offset() {
     for (xon_offset_cells, resume_cells, xon_at) in [(4, 0, 16), (4, 10, 16), (15, 10, 10), (100, 0, 0)] {
@@ -218,9 +218,9 @@ fn xon_at_the_larger_of_resume_and_offset() {
     }
 }
 
-/// Headroom pool: shared filled on 8 groups (each sends PFC), then the headroom of all: no drops,
-/// the pool's watermark exact; one more frame: one ingress drop. The watermark is never above the
-/// size.
+/// Headroom pool: 8 groups fill their shared cells (each sends PFC), then the headroom of all of
+/// them. There are no drops, and the pool's watermark is exact; one more frame is one ingress drop.
+/// The watermark never exceeds the size.
 #[test]
 fn headroom_pool() {
     const PORTS: usize = 5; // four come in, with two no-drop priorities each; the last goes out
@@ -265,8 +265,9 @@ fn headroom_pool() {
     }
 }
 
-/// Shared size: 32 groups fill the shared pool; XOFF exactly when a group reaches its threshold,
-/// headroom exactly when the pool is full; after release no new XOFF.
+/// Shared size: 32 groups fill the shared pool. XOFF is sent exactly when a group reaches its
+/// threshold, and headroom is used exactly when the pool is full; after release there is no new
+/// XOFF.
 #[test]
 fn shared_size() {
     for (cell, len, n) in every_size() {
@@ -313,8 +314,8 @@ fn episodes(snapshot: &Snapshot) -> u64 {
     snapshot.ports.iter().flat_map(|port| &port.groups).map(|group| group.xoff_episodes).sum()
 }
 
-/// Lossy queue: up to its limit no drop, no PFC; one more: one egress drop, no PFC, no ingress
-/// drop.
+/// Lossy queue: up to its limit no drop and no PFC; one more frame is one egress drop, no PFC and
+/// no ingress drop.
 #[test]
 fn lossy_queue() {
     for (cell, len, n) in every_size() {
@@ -344,8 +345,8 @@ fn lossy_queue() {
     }
 }
 
-/// Watermarks of group shared, headroom and total, queue and pools: exact after every frame, up and
-/// down, and each since its own mark.
+/// Watermarks of a group (shared, headroom and total), of the queue and of the pools: exact after
+/// every frame, up and down, and each since its own reset.
 #[test]
 fn watermarks() {
     for (cell, len, n) in every_size() {
@@ -401,7 +402,7 @@ fn watermarks() {
 }
 
 /// Mapping: each PCP and each DSCP, IPv4 and IPv6, single and double tagged, moves the counters of
-/// its group and its queue by exactly one frame, and leaves as it came.
+/// its group and its queue by exactly one frame, and the frame leaves unchanged.
 #[test]
 fn mapping() {
     let dot1p = settings(2, 0, 1000, 0);
@@ -430,8 +431,8 @@ fn mapping() {
     }
 }
 
-/// An IP packet of this DSCP behind so many tags, the outermost with this PCP, from the host of
-/// port 0 to that of port 1.
+/// Returns an IP packet with this DSCP behind `tags` tags, the outermost with this PCP, from the
+/// host of port 0 to the host of port 1.
 fn ip_frame(tags: usize, pcp: u8, ethertype: u16, dscp: u8) -> Vec<u8> {
     let mut bytes = vec![0; 128];
     let outer = Tag { tpid: SERVICE_VLAN, pcp, dei: false, vid: 10 };
@@ -467,8 +468,7 @@ fn moves_one_frame(lab: &mut Lab, bytes: &[u8], priority: u8, queue: u8) {
     assert_eq!(counts(lab.snapshot()), (groups, queues), "{header:?}");
 }
 
-/// PFC frames are in the counters of PFC and in no other: not received, not dropped, not
-/// transmitted.
+/// PFC frames are counted as PFC and nowhere else: not as received, dropped or transmitted.
 #[test]
 fn counters() {
     let mut lab = Lab::new(&settings(2, NO_DROP, 1000, 0));
@@ -490,8 +490,8 @@ fn counters() {
     assert!(after.ports[0].queues[usize::from(P)].paused && !after.ports[0].queues[4].paused);
 }
 
-/// WRR: bursts in proportion to the weights; on release every queue finishes within one quantum of
-/// the others.
+/// WRR: bursts are in proportion to the weights, and on release all queues finish within one
+/// quantum of each other.
 #[test]
 fn wrr() {
     let weights = [1, 2, 3, 4, 5, 9, 13, 15];
@@ -509,8 +509,8 @@ fn wrr() {
         }
     }
     lab.switch.hold(1, false);
-    // Nine frames are a weight of 1 (the largest frame), so a round is 468 frames, and all are gone
-    // after 8 rounds: in the last one, each queue sends its last frames.
+    // A weight of 1 (the largest frame) is nine frames, so a round is 468 frames, and everything
+    // has left after 8 rounds: in the last one, each queue sends its last frames.
     for round in 1..=8 {
         lab.transmit(1, 468);
         lab.complete(1, 468);
@@ -527,8 +527,8 @@ fn wrr() {
     }
 }
 
-/// A dynamic threshold that falls below a group's use, because other groups took cells, makes XOFF
-/// in that same turn, though the group itself did not move.
+/// A dynamic threshold that falls below a group's use because other groups took cells triggers XOFF
+/// in the same iteration, although the group's own use did not change.
 #[test]
 fn others_push_a_group_into_xoff_within_a_turn() {
     let group =

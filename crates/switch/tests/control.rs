@@ -1,4 +1,4 @@
-//! MAC control frames, whole: what is obeyed, and what is only counted.
+//! MAC control frames, complete: which ones are honored, and which ones are only counted.
 
 mod lab;
 
@@ -8,8 +8,8 @@ use switch::{DropReason, FrameMemory, Snapshot};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pause, Pfc};
 
-/// PFC received, its XOFFs of priority 3, malformed frames, PAUSE; data received, forwarded and
-/// dropped on all ports.
+/// Returns PFC received, its XOFFs of priority 3, malformed frames and PAUSE; then data received,
+/// forwarded and dropped on all ports.
 fn counts(seen: &Snapshot) -> ([u64; 4], [u64; 3]) {
     let port = &seen.ports[0];
     let control = [
@@ -26,8 +26,8 @@ fn counts(seen: &Snapshot) -> ([u64; 4], [u64; 3]) {
 }
 
 /// Row 282: "on receipt only that destination is PFC". Any other frame of ethertype 0x8808 is
-/// malformed: counted so, not obeyed, not bridged, though it be for a host that the bridge knows,
-/// for everybody, or for the port itself.
+/// malformed: counted as such, not honored and not bridged, even if it is for a host in the FDB,
+/// for broadcast, or for the port itself.
 #[test]
 fn only_frames_to_the_reserved_address_are_mac_control() {
     let pfc = Pfc { enable: 1 << 3, quanta: [1000; 8] };
@@ -76,8 +76,8 @@ fn send(lab: &mut Lab, priority: u8, frames: usize) {
     (0..frames).for_each(|_| lab.arrive(Frame { port: 0, dst: mac(1), priority, len: 200 }));
 }
 
-/// Row 288: a PAUSE stops all queues of a port that obeys it until its time ends or time 0 comes,
-/// and nothing of one that does not. It is counted either way.
+/// Row 288: a PAUSE stops all queues of a port that honors it, until its time ends or time 0
+/// arrives, and none of a port that does not. It is counted either way.
 #[test]
 fn a_pause_of_the_link_stops_all_queues() {
     use FlowControl::{Both, Off, Receive, Send};
@@ -113,7 +113,7 @@ fn a_pause_of_the_link_stops_all_queues() {
     }
 }
 
-/// PFC is none of a link's that has PAUSE: neither obeyed nor sent.
+/// PFC is off on a link that uses PAUSE: neither honored nor sent.
 #[test]
 fn a_link_with_pause_knows_no_pfc() {
     let mut lab = Lab::new(&link(FlowControl::Both));
@@ -124,9 +124,9 @@ fn a_link_with_pause_knows_no_pfc() {
     assert_eq!((lab.pfc_sent(0), lab.pauses[0].len()), (Vec::new(), 1));
 }
 
-/// Row 288: lossy groups at their thresholds have the whole link paused, before any data leaves;
-/// what still arrives is in headroom; time 0 follows when none of them is in XOFF any more. What
-/// finds no room is no broken promise.
+/// Row 288: lossy groups at their thresholds pause the whole link before any data leaves. Frames
+/// that still arrive go into headroom; time 0 follows when none of the groups is in XOFF. A frame
+/// that finds no room is not a no-drop loss.
 #[test]
 fn groups_at_their_thresholds_pause_the_link() {
     for (flow_control, sends) in [(FlowControl::Send, true), (FlowControl::Receive, false)] {

@@ -1,4 +1,4 @@
-//! What the whole switch counts: addresses that move, and events that nobody took.
+//! Counters of the whole switch: addresses that move, and events that were not drained.
 
 use switch::monitor::event::MAX_PENDING;
 use switch::settings::Threshold;
@@ -13,14 +13,14 @@ fn an_address_that_moves_is_counted_each_time() {
     assert_eq!((lab.snapshot().bridge_entries, lab.seen().bridge_moves), (2, 0));
     let mut bytes = vec![0; 64];
     for (port, moves) in [(1, 1), (1, 1), (0, 2), (1, 3)] {
-        // From the host of port 0, to nobody.
+        // From the host of port 0 to itself.
         wire::ethernet::write_header(&mut bytes, mac(0), mac(0), None, wire::ethernet::EXPERIMENTAL);
         lab.arrive_bytes(port, &bytes);
         assert_eq!((lab.snapshot().bridge_entries, lab.seen().bridge_moves), (2, moves), "from port {port}");
     }
 }
 
-/// One XOFF and one XON for each frame that comes and goes, and nobody drains the events.
+/// One XOFF and one XON for each frame that arrives and leaves, while the events are not drained.
 #[test]
 fn events_that_nobody_takes_are_counted() {
     let mut settings = settings(2, 1 << 3, 1000, 100);

@@ -1,5 +1,5 @@
-//! What frames that wait will be marked and tagged with: decided when they come, done as they
-//! leave, whatever happens meanwhile.
+//! Marks and tags of waiting frames: decided on receipt, applied on transmission, whatever happens
+//! in between.
 
 mod lab;
 
@@ -11,7 +11,8 @@ use wire::ip;
 
 const TAG: Tag = Tag { tpid: VLAN, pcp: 3, dei: false, vid: 10 };
 
-/// Three ports; frames come in tagged on port 0 and leave port 1 untagged and marked, port 2 named.
+/// Three ports; frames arrive tagged on port 0, and leave port 1 untagged and marked, port 2 with
+/// another VID.
 fn edited() -> SwitchSettings {
     let mut settings = settings(3, 0, 4_000, 0);
     let curve = WredProfile { low_cells: 0, high_cells: 0, probability_percent: 100 };
@@ -24,12 +25,12 @@ fn edited() -> SwitchSettings {
     settings
 }
 
-/// The same ports, which leave frames alone.
+/// The same ports without header edits.
 fn plain() -> SwitchSettings {
     settings(3, 0, 4_000, 0)
 }
 
-/// A tagged ECT(0) packet to everybody.
+/// Returns a tagged ECT(0) broadcast packet.
 fn packet(number: u8) -> Vec<u8> {
     let mut bytes = vec![number; 100];
     let at = write_header(&mut bytes, wire::mac::MacAddr::BROADCAST, mac(0), Some(TAG), IPV4);
@@ -37,7 +38,7 @@ fn packet(number: u8) -> Vec<u8> {
     bytes
 }
 
-/// What leaves a port now: its tag, its ECN field, its last byte.
+/// Transmits on a port and returns the tag, the ECN field and the last byte of each frame.
 fn left(lab: &mut Lab, port: usize) -> Vec<(Option<Tag>, Option<u8>, u8)> {
     lab.transmit(port, usize::MAX);
     let words = |outgoing: &TxDesc| {
@@ -50,9 +51,9 @@ fn left(lab: &mut Lab, port: usize) -> Vec<(Option<Tag>, Option<u8>, u8)> {
     left
 }
 
-/// Frames that wait when neither marks nor VLANs are wanted any more leave with those that they
-/// were given; later ones as they come. What is to be done goes with each frame, and once none is
-/// left that has any, nobody need look.
+/// Frames that wait when marks and VLANs are disabled leave with the edits decided on receipt;
+/// later frames leave unchanged. The edits belong to each frame, and once no frame has any, none is
+/// looked up.
 #[test]
 fn frames_leave_as_was_decided_when_they_came() {
     let mut lab = Lab::new(&edited());
@@ -77,8 +78,8 @@ fn frames_leave_as_was_decided_when_they_came() {
     assert!(!lab.switch.transmit(1, 2, lab.now, &mut lab.memory, &mut Vec::new()), "no edits are left");
 }
 
-/// A frame that is dropped while it waits takes what it would have got with it: the next in its
-/// memory leaves as it came.
+/// A frame that is dropped while it waits takes its edits with it: the next frame in the same
+/// memory leaves unchanged.
 #[test]
 fn what_is_dropped_leaves_no_edit_behind() {
     let mut lab = Lab::new(&edited());
@@ -95,7 +96,7 @@ fn what_is_dropped_leaves_no_edit_behind() {
     assert!(out.len() == 16 && out.iter().all(|outgoing| outgoing.edit == HeaderEdit::NONE));
 }
 
-/// Marks that are decided as a frame leaves go with it at once.
+/// Marks that are decided at dequeue are applied at once.
 #[test]
 fn marks_at_dequeue_go_with_the_frame() {
     let mut settings = plain();
@@ -116,7 +117,7 @@ fn marks_at_dequeue_go_with_the_frame() {
     assert_eq!(marked, 2, "what came with the mark is not marked");
 }
 
-/// A packet whose IPv4 header is cut off cannot be marked, and is not counted as if it were.
+/// A packet with a truncated IPv4 header cannot be marked, and is not counted as marked.
 #[test]
 fn a_header_that_is_cut_off_is_not_marked() {
     let mut lab = Lab::new(&edited());

@@ -1,24 +1,24 @@
-//! Random pauses, rates, idle times, frame lengths, weights and reloads against what deficit round
-//! robin promises, frame by frame, in every window.
+//! Random pauses, rates, idle times, frame lengths, weights and reloads against the bounds of
+//! deficit round robin, frame by frame, in every window.
 //!
-//! The members of a domain (the queues of a weighted group, or the groups of a rank) have quanta Q,
-//! none smaller than L, the cost of the largest frame. With v turns that began or went on in a
-//! window, a member gets at most v·Q + L, since it keeps less than L from turn to turn; one that
-//! can send all the time gets at least v·Q − L of v turns that it finished. Of two that can send
-//! all the time, one has at most one turn more than the other has finished. Hence, for members i
-//! and j, with what they got, S:
+//! The members of a domain (the queues of a weighted group, or the groups of a priority level) have
+//! quanta Q, none smaller than L, the cost of the largest frame. With v turns that began or
+//! continued in a window, a member gets at most v·Q + L, since it carries less than L from turn to
+//! turn. A member that can send all the time gets at least v·Q − L in v turns that it finished. Of
+//! two members that can send all the time, one has at most one turn more than the other has
+//! finished. Hence, for members i and j and the service S that each got:
 //!
 //!     S_i / Q_i − S_j / Q_j ≤ 1 + L / Q_i + L / Q_j
 //!
-//! Summed over n members with the share s = Q_i / ΣQ, what i gets differs from its share of all
-//! that the domain gets by at most Q_i·(1 − s) + L·(1 + (n − 2)·s), which is no more than 2·Q_i +
-//! L, because no Q is smaller than L. The term L is needed: with equal quanta of one largest frame
-//! the bound is 3 − 3/n quanta, and from four members on more than two.
+//! Summed over n members with the share s = Q_i / ΣQ, the service of i differs from its share of
+//! the service of the domain by at most Q_i·(1 − s) + L·(1 + (n − 2)·s), which is no more than
+//! 2·Q_i + L, because no Q is smaller than L. The term L is needed: with equal quanta of one
+//! largest frame the bound is 3 − 3/n quanta, which exceeds two from four members on.
 //!
-//! Shares are those of the members that were served in the window for what i gets at least, and of
-//! those that could send all the time for what it gets at most. A fluid that forgets at once who
-//! cannot send any more bounds no round robin: a member that can send only while it is its turn has
-//! a quantum of each round, and of the fluid much less.
+//! Shares are among the members that were served in the window for the lower bound of i, and among
+//! the members that could send all the time for the upper bound. A fluid model that instantly
+//! forgets a member that can no longer send bounds no round robin: a member that can send only
+//! during its turn gets a quantum of each round, and much less from the fluid.
 
 mod lab;
 
@@ -31,13 +31,13 @@ use switch::settings::{
 };
 use wire::pause::Pfc;
 
-/// One byte a nanosecond, which makes all times whole.
+/// One byte a nanosecond, so that all times are integers.
 const LINE_BPS: u64 = 8_000_000_000;
 const WAITING_FRAMES: usize = 24;
-/// Windows of each domain are kept in places 0 to this.
+/// Windows of each domain have the indexes 0 to this.
 const LONGEST_WINDOW: usize = 9;
 
-/// SplitMix64: small, and good enough to choose steps.
+/// SplitMix64: small, and random enough to choose steps.
 struct Random(u64);
 
 impl Random {
@@ -57,7 +57,7 @@ impl Random {
     }
 }
 
-/// A token bucket as docs/behavior.md has it, on a line of `byte_ns` a byte.
+/// A token bucket as in docs/behavior.md, on a line of `byte_ns` a byte.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     queues: u8,
@@ -76,14 +76,14 @@ impl Bucket {
     }
 }
 
-/// What the members of a domain had got, and who could always send since, when a window began.
+/// A window: the service of each member at its start, and which members could send ever since.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     before: [u64; 8],
     always: u8,
 }
 
-/// Members that share: queues of a group, or groups of a rank.
+/// Members that share: queues of a group, or groups of a priority level.
 #[derive(Debug)]
 struct Domain {
     /// The queues of each member.
@@ -91,11 +91,11 @@ struct Domain {
     quanta: Vec<f64>,
     /// The cost of the largest frame.
     largest: f64,
-    /// A frame costs so much beyond its bytes; `None`: it costs one.
+    /// Cost of a frame beyond its bytes, or `None` if every frame costs one.
     overhead: Option<u64>,
     sent: [u64; 8],
     windows: Vec<Window>,
-    /// For each pair that can send: the least difference of S / Q since both can.
+    /// For each pair that can send, the smallest difference of S / Q since both can.
     least: [[Option<f64>; 8]; 8],
 }
 
@@ -117,8 +117,8 @@ impl Domain {
         }
     }
 
-    /// Notes which queues can send at a time when the scheduler is asked. While none of them can,
-    /// nothing passes.
+    /// Records which queues can send when the scheduler is called. While none of them can, no
+    /// window advances.
     fn note_eligible(&mut self, ready: u8) {
         let can_send = |queues: u8| queues & ready != 0;
         let mask = self.members.iter().enumerate().fold(0, |mask, (i, &q)| mask | u8::from(can_send(q)) << i);
@@ -135,7 +135,8 @@ impl Domain {
         }
     }
 
-    /// Notes which queues still hold frames: what runs empty gives up the rest of its turn.
+    /// Records which queues still hold frames: a queue that runs empty forfeits the rest of its
+    /// turn.
     fn note_backlogged(&mut self, backlogged: u8) {
         for i in (0..self.members.len()).filter(|&i| self.members[i] & backlogged == 0) {
             self.windows.iter_mut().for_each(|window| window.always &= !(1 << i));
@@ -183,7 +184,7 @@ impl Domain {
         }
     }
 
-    /// A window begins, in the place of another.
+    /// Begins a window in the place of another.
     fn begin_window(&mut self, place: usize) {
         let window = Window { before: self.sent, always: 0xff };
         match self.windows.get_mut(place) {
@@ -193,7 +194,7 @@ impl Domain {
     }
 }
 
-/// Groups of random queues, ranks, weights and orders.
+/// Returns groups with random queues, levels, weights and disciplines.
 fn random_schedule(random: &mut Random) -> ScheduleSettings {
     let count = 1 + random.below(5) as usize;
     let mut groups: Vec<SchedulerGroup> = (0..count)
@@ -237,7 +238,7 @@ fn domains(schedule: &ScheduleSettings, overhead: u16) -> Vec<Domain> {
     domains
 }
 
-/// The port under test with what surrounds it.
+/// The port under test with its surroundings.
 struct Driver {
     lab: Lab,
     settings: SwitchSettings,
@@ -245,11 +246,11 @@ struct Driver {
     domains: Vec<Domain>,
     buckets: Vec<Bucket>,
     waiting: [VecDeque<u16>; 8],
-    /// Until when each priority is paused.
+    /// Time until which each priority is paused.
     paused_until: [u64; 8],
     /// Queues that get no more frames for now.
     idle: u8,
-    /// Which lengths the frames of each queue have.
+    /// Frame lengths of each queue.
     lengths: [u64; 8],
 }
 
@@ -262,7 +263,7 @@ impl Driver {
         (out.speed_bps, out.keeps_rate) = (Some(LINE_BPS), false);
         out.overhead_bytes = if random.below(2) == 0 { WIRE_OVERHEAD_BYTES } else { 0 };
         out.queues = [queue_of(Threshold::Static(100_000)); 8];
-        // No more frames in memory than the test has waiting.
+        // The memory has no more frames than the test keeps waiting.
         settings.buffer.total_cells = 9 * WAITING_FRAMES as u32 * 40;
         let mut driver = Self {
             lab: Lab::new(&settings),
@@ -280,7 +281,7 @@ impl Driver {
         driver
     }
 
-    /// Another schedule and other rates, from now on.
+    /// Applies another schedule and other rates.
     fn reload(&mut self) {
         let random = &mut self.random;
         let out = &mut self.settings.ports[1];
@@ -348,8 +349,7 @@ impl Driver {
         over_rate.fold(ready, |ready, bucket| ready & !bucket.queues)
     }
 
-    /// What may leave goes to the line, frame by frame where there are rates. Returns how many
-    /// frames.
+    /// Sends what may leave, frame by frame where there are rates. Returns the number of frames.
     fn send(&mut self) -> usize {
         let room = if self.buckets.is_empty() { 1 + self.random.below(16) as usize } else { 1 };
         let mut ready = self.ready();
@@ -387,7 +387,7 @@ impl Driver {
             0..8 => self.pause(),
             8..10 => self.idle = (self.random.next() & self.random.next()) as u8,
             10..14 => {
-                // Each place is used half as often as the one before: its windows are twice as
+                // Each index is used half as often as the one before, so its windows are twice as
                 // long.
                 let place = (self.random.next().trailing_zeros() as usize).min(LONGEST_WINDOW);
                 self.domains.iter_mut().for_each(|domain| domain.begin_window(place));

@@ -1,5 +1,5 @@
-//! Limits of what is flooded in the whole switch: what passes, what is counted where, and what is
-//! told.
+//! Storm control in the whole switch: which frames pass, what is counted where, and what is
+//! reported.
 
 use switch::frame::meta::FloodType;
 use switch::settings::SwitchSettings;
@@ -15,22 +15,22 @@ const NO_DROP: u8 = 3;
 const GROUP: MacAddr = MacAddr([0x01, 0, 0x5e, 0, 0, 1]);
 const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 7, 7]);
 
-/// Port 0 takes in 10 broadcasts, 20 multicasts and 30 unknown unicasts a second: at once 1, 2 and
-/// 3.
+/// Port 0 accepts 10 broadcasts, 20 multicasts and 30 unknown unicasts a second, in bursts of 1, 2
+/// and 3.
 fn limited() -> SwitchSettings {
     let mut settings = settings(PORTS, 1 << NO_DROP, 1000, 100);
     settings.ports[0].flood_limits_pps = [Some(10), Some(20), Some(30)];
     settings
 }
 
-/// So many frames of 100 bytes to `dst` come in on `port` at once.
+/// Receives `frames` frames of 100 bytes to `dst` on `port` at once.
 fn arrive(lab: &mut Lab, port: usize, dst: MacAddr, priority: u8, frames: usize) {
     let mut bytes = [0; 100];
     write_header(&mut bytes, dst, mac(port), Some(Tag::priority(priority)), ARP);
     (0..frames).for_each(|_| lab.arrive_bytes(port, &bytes));
 }
 
-/// Frames that were dropped at port 0 for these reasons.
+/// Returns the frames dropped at port 0 for these reasons.
 fn dropped(lab: &mut Lab) -> [u64; 3] {
     let reasons = [DropReason::BroadcastLimit, DropReason::MulticastLimit, DropReason::UnknownUnicastLimit];
     let port = &lab.snapshot().ports[0];
@@ -76,15 +76,15 @@ fn each_kind_has_its_limit_and_known_unicast_none() {
     lab.turn();
     assert_eq!(lab.snapshot().ports[0].transmitted.frames, 50);
 
-    // A tenth of a second later there is one more broadcast.
+    // A tenth of a second later one more broadcast passes.
     lab.now = lab.now + 100_000_000;
     arrive(&mut lab, 0, MacAddr::BROADCAST, 0, 5);
     lab.turn();
     assert_eq!((dropped(&mut lab)[0], lab.snapshot().ports[1].transmitted_broadcast_frames), (13, 2));
 }
 
-/// Frames of a no-drop priority are dropped by a limit as others are: their group counts them, and
-/// the event says how many.
+/// A limit drops frames of a no-drop priority like others: their group counts them, and the event
+/// has the count.
 #[test]
 fn no_drop_frames_are_counted_and_named() {
     let mut lab = Lab::new(&limited());
@@ -99,7 +99,7 @@ fn no_drop_frames_are_counted_and_named() {
     let event = Event::FloodLimit { port: 0, cast: FloodType::Broadcast, frames: 6, no_drop_frames: 4 };
     assert_eq!(events, [(lab.now, event)]);
 
-    // The next one a second later, whatever is dropped meanwhile.
+    // The next event comes a second later, whatever is dropped meanwhile.
     for _ in 0..5 {
         arrive(&mut lab, 0, MacAddr::BROADCAST, 0, 2);
         lab.turn();
@@ -117,7 +117,8 @@ fn no_drop_frames_are_counted_and_named() {
     assert_eq!(lab.switch.drain_events().count(), 0);
 }
 
-/// What a limit drops is never charged, and so pauses nobody; its sender is known all the same.
+/// A frame dropped by a limit is never charged, and so pauses no peer; its source is learned
+/// anyway.
 #[test]
 fn what_a_limit_drops_takes_no_buffer_and_its_sender_is_learned() {
     let mut lab = Lab::new(&limited());

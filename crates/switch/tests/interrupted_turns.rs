@@ -1,5 +1,5 @@
-//! Queues and groups whose turns are cut short, by a rate or by pauses, beside one that always has
-//! more to send: in every 100 ms each gets what theory says, however long that goes on.
+//! Queues and groups whose DRR turns are cut short, by a rate or by pauses, beside one that is
+//! always backlogged: in every 100 ms each gets its theoretical share, however long this lasts.
 
 mod lab;
 
@@ -10,19 +10,19 @@ use switch::settings::{
 use wire::pause::Pfc;
 
 const LINE_BPS: u64 = 10_000_000_000;
-/// What the port carries in a turn of the loop.
+/// Time that an iteration of the loop covers on the port.
 const TURN_NS: u64 = 4_000;
-/// What each queue under test holds at the beginning of a turn: more than it can send in one.
+/// Frames that each queue under test holds at the start of an iteration: more than it can send in
+/// one.
 const FULL_FRAMES: usize = 64;
 const WINDOW_NS: u64 = 100_000_000;
 
-/// Two queues of a 10G port that always have more to send: one whose turns are cut short, and its
-/// rival.
+/// Two backlogged queues of a 10G port: one whose turns are cut short, and its rival.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     interrupted: usize,
     rival: usize,
-    /// The part of the line that the interrupted one has while both send.
+    /// Share of the line rate that the interrupted queue has while both send.
     share: f64,
 }
 
@@ -50,13 +50,14 @@ fn port(schedule: ScheduleSettings) -> SwitchSettings {
     let out = &mut settings.ports[1];
     (out.speed_bps, out.schedule, out.overhead_bytes) = (Some(LINE_BPS), schedule, WIRE_OVERHEAD_BYTES);
     out.queues = [queue_of(Threshold::Static(10_000)); 8];
-    // Two turns: what a loop that comes that late must be able to catch up with.
+    // Two iterations, which a loop that is late by as much must be able to catch up with.
     out.burst_bytes = Some(2 * TURN_NS * LINE_BPS / 8_000_000_000);
     settings
 }
 
-/// What both queues of a pair sent in each window, the interrupted one first, in bit/s of the line.
-/// `is_paused` tells when the neighbor pauses the interrupted one, in nanoseconds since the start.
+/// Returns what both queues of a pair sent in each window, the interrupted one first, in bit/s on
+/// the line. `is_paused` returns whether the peer pauses the interrupted queue at a time in
+/// nanoseconds since the start.
 fn run(
     settings: &SwitchSettings,
     pair: Pair,
@@ -67,7 +68,7 @@ fn run(
     let mut lab = Lab::with_frames(settings, 2048);
     lab.turn();
     let arrive = |lab: &mut Lab, queue: usize| {
-        // The length tells the queues apart when frames leave.
+        // The length identifies the queue when a frame leaves.
         let len = if queue == pair.interrupted { 1000 } else { 1001 };
         lab.arrive(Frame { port: 0, dst: mac(1), priority: queue as u8, len });
     };
@@ -99,15 +100,15 @@ fn run(
     sent
 }
 
-/// A queue or group over its rate in the middle of its turn, a hundred thousand times: it has its
-/// rate, the rival the rest.
+/// A queue or group exceeds its rate in the middle of its turn, a hundred thousand times: it gets
+/// its rate, and the rival the rest.
 #[test]
 fn a_rate_that_cuts_turns_short_is_kept() {
     for (schedule, pair) in pairs() {
         let mut settings = port(schedule);
         settings.ports[1].queues[pair.interrupted].rate =
             Some(Rate { bps: 1_000_000_000, burst_bytes: None });
-        // The burst that is saved up at the start goes into the first window.
+        // The burst that accumulated at the start falls into the first window.
         for (window, [limited, rival]) in run(&settings, pair, 12, |_| false).into_iter().enumerate().skip(1)
         {
             assert!(
@@ -119,14 +120,14 @@ fn a_rate_that_cuts_turns_short_is_kept() {
     }
 }
 
-/// The interrupted queue is paused 20 µs of every 80.
+/// Pauses the interrupted queue for 20 µs of every 80 µs.
 fn pauses_often(ns: u64) -> bool {
     ns % 80_000 < 20_000
 }
 
-/// Both shares of an interrupted queue and its rival, in a window in which the former is paused for
-/// a quarter of the time. Beyond its part of the time it waits, after each pause, for the rest of
-/// the rival's turn, at most two quanta.
+/// Checks both shares of an interrupted queue and its rival in a window in which the former is
+/// paused for a quarter of the time. In addition, the paused queue waits after each pause for the
+/// rest of the rival's turn, at most two quanta.
 fn assert_shares(pair: Pair, window: usize, [paused, rival]: [f64; 2]) {
     let line = LINE_BPS as f64;
     let most = line * 0.75 * pair.share;
@@ -146,7 +147,7 @@ fn pauses_that_cut_turns_short_cost_a_queue_no_more_than_their_time() {
     }
 }
 
-/// Once the pauses stop, the rival has its share at once: nothing was saved up meanwhile.
+/// Once the pauses stop, the rival has its share at once: no credit accumulated meanwhile.
 #[test]
 fn pauses_that_end_leave_nothing_saved_up() {
     for (schedule, pair) in pairs() {

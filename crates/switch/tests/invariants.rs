@@ -41,7 +41,7 @@ fn settings() -> SwitchSettings {
     settings
 }
 
-/// The port's interface goes away, with what its kernel had.
+/// Takes the port's interface down, with the frames in flight on it.
 fn take_down(lab: &mut Lab, port: usize) {
     lab.switch.port_down(port, lab.now, &mut lab.memory);
     for outgoing in lab.with_kernel[port].drain(..) {
@@ -49,7 +49,7 @@ fn take_down(lab: &mut Lab, port: usize) {
     }
 }
 
-/// The laws that hold at every instant.
+/// Checks the invariants that hold at every instant.
 fn check(lab: &mut Lab) {
     lab.switch.tick(lab.now, &mut lab.memory);
     lab.snapshot();
@@ -77,11 +77,11 @@ fn check(lab: &mut Lab) {
     }
 }
 
-/// Data frames that came in, left, and were dropped or lost by the kernel, those of removed ports
-/// among them.
+/// Returns the data frames received, sent, and dropped or lost by the kernel, including removed
+/// ports.
 fn totals(lab: &Lab) -> (u64, u64, u64) {
     let s = lab.seen();
-    // What vacant places have counted is in the sum of removed ports.
+    // Counts of vacant slots are in the sum of removed ports.
     let ports = || s.ports.iter().filter(|port| !port.name.is_empty());
     let removed = s.removed_ports;
     let dropped = removed.drops.iter().chain(ports().flat_map(|port| &port.drops));
@@ -93,7 +93,7 @@ fn totals(lab: &Lab) -> (u64, u64, u64) {
     )
 }
 
-/// Frames in = frames out + drops and losses, whatever happened, once nothing is held.
+/// Checks that frames in = frames out + drops and losses, whatever happened, once nothing is held.
 fn check_conservation(lab: &Lab) {
     let s = lab.seen();
     let (received, transmitted, drops) = totals(lab);
@@ -129,8 +129,8 @@ fn drain(lab: &mut Lab) {
     panic!("the switch does not drain: {:#?}", lab.seen());
 }
 
-/// The port is removed, and with it all that waits for it; others take its place when settings name
-/// one there.
+/// Removes a port with all frames that wait for it. Another port takes its slot when the settings
+/// name one there.
 fn remove(lab: &mut Lab, port: usize, settings: &mut SwitchSettings) {
     take_down(lab, port);
     settings.ports[port] = PortSettings::vacant();
@@ -207,8 +207,9 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
-    /// The same while ports are removed and others take their places, at the end too. Nothing is reserved here, so what a group holds
-    /// of its pool stays that when its port is removed.
+    /// The same while ports are removed and others take their slots, including at the end. Nothing
+    /// is reserved here, so the pool cells that a group holds stay pool cells when its port is
+    /// removed.
     #[test]
     fn the_laws_hold_while_ports_are_removed_and_added(
         steps in proptest::collection::vec(
@@ -224,7 +225,7 @@ proptest! {
         all.buffer.fixed_cells = 0;
         all.ports.extend([4, 5].map(|n| PortSettings { name: format!("p{n}"), ..all.ports[n - 2].clone() }));
         all.ports.iter_mut().for_each(|port| port.groups[3].reserved_cells = 0);
-        // Two ports are not there at the start, nor are their places.
+        // Two ports and their slots do not exist at the start.
         let mut now = SwitchSettings { ports: all.ports[..PORTS].to_vec(), ..all.clone() };
         let mut lab = Lab::new(&now);
         let mut removed = 0;

@@ -1,5 +1,5 @@
-//! Frames that the kernel lost, where the loop's own tests (`crates/dataplane/tests/turns.rs`)
-//! cannot show it.
+//! Frames that the kernel lost, in cases that the loop's own tests
+//! (`crates/dataplane/tests/turns.rs`) cannot show.
 
 mod lab;
 
@@ -7,8 +7,8 @@ use lab::{Frame, Lab, OPEN, mac};
 use switch::Instant;
 use switch::settings::{GroupSettings, Threshold};
 
-/// A PFC frame that was on its way when its port went down, and is known to be lost only then, is
-/// nobody's to tell again.
+/// A PFC frame that was in flight when its port went down, and is reported lost only then, is not
+/// sent again.
 #[test]
 fn what_a_port_that_is_down_has_lost_wakes_nobody() {
     let mut settings = lab::settings(2, 0b0000_1000, 1000, 100);

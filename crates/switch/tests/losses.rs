@@ -1,4 +1,4 @@
-//! Every loss of a no-drop frame is an event, whatever else there is to report.
+//! Every loss of a no-drop frame is an event, whatever other events there are.
 
 mod lab;
 
@@ -22,7 +22,7 @@ fn settings() -> SwitchSettings {
     lab::settings(3, 0b0000_1000, 1000, 100)
 }
 
-/// The losses of no-drop frames that were reported: kind, port, priority, frames.
+/// Returns the reported losses of no-drop frames: kind, port, priority, frames.
 fn losses(lab: &mut Lab) -> Vec<(&'static str, Option<usize>, Option<usize>, u64)> {
     let losses = lab.switch.drain_events().filter(|(_, event)| event.is_no_drop_loss());
     losses
@@ -34,7 +34,7 @@ fn losses(lab: &mut Lab) -> Vec<(&'static str, Option<usize>, Option<usize>, u64
         .collect()
 }
 
-/// What is reported by the end of the turn in which `lose` does its part.
+/// Returns what is reported by the end of the iteration in which `lose` runs.
 fn lost(
     lab: &mut Lab,
     lose: impl FnOnce(&mut Lab),
@@ -112,13 +112,13 @@ fn every_cause_has_a_counter_and_an_event() {
     });
     assert_eq!((told, drops(&mut lab, 1, DropReason::Watchdog)), (dropped(1, 2), 2));
 
-    // Of lossy priorities none is.
+    // Losses of lossy priorities are not reported.
     let mut lab = Lab::new(&small);
     let told = lost(&mut lab, |lab| lab.arrive(Frame { priority: 1, ..FRAME }));
     assert_eq!(told, []);
 }
 
-/// At once, then once a second while it lasts, with all frames since.
+/// Reported at once, then once a second while it lasts, with all frames lost since.
 #[test]
 fn what_goes_on_is_reported_once_a_second() {
     let mut settings = settings();
@@ -135,7 +135,7 @@ fn what_goes_on_is_reported_once_a_second() {
     assert_eq!(told, [(0, 1), (1001, 5), (4000, 1), (6000, 1)]);
 }
 
-/// A group that has no headroom, and loses with each of its bursts.
+/// A group without headroom, which loses frames in each of its bursts.
 #[test]
 fn each_episode_is_reported() {
     let mut settings = settings();
@@ -147,7 +147,7 @@ fn each_episode_is_reported() {
     }
 }
 
-/// XOFF and XON take all places but those of losses.
+/// XOFF and XON events fill the queue except for the entries reserved for losses.
 #[test]
 fn a_loss_is_not_crowded_out() {
     let mut settings = settings();

@@ -1,9 +1,9 @@
-//! The switch beside a small reference model (module `reference`). Random arrivals, departures,
-//! pauses, reconfigurations, and ports that are removed and added; after every step all cells,
-//! thresholds, XOFF states, drops, watermarks, violations and WRED averages of the switch must be
-//! the model's.
+//! The switch compared with a small reference model (module `reference`). Random arrivals,
+//! departures, pauses, reconfigurations, and ports that are removed and added; after every step all
+//! cells, thresholds, XOFF states, drops, watermarks, violations and WRED averages of the switch
+//! must equal the model's.
 //!
-//! `MODEL_RUNS=100000 cargo test -p switch --test model` looks for longer. A seed that fails is
+//! `MODEL_RUNS=100000 cargo test -p switch --test model` searches for longer. A seed that fails is
 //! written to `tests/model-seeds.txt`, which is run first from then on.
 
 mod lab;
@@ -28,7 +28,7 @@ const STEPS: usize = 700;
 const RUNS: u64 = 3000;
 const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/model-seeds.txt");
 
-/// SplitMix64: small, and good enough to choose steps.
+/// SplitMix64: small, and random enough to choose steps.
 struct Random(u64);
 
 impl Random {
@@ -40,7 +40,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: u32) -> u32 {
         (self.next() % u64::from(end)) as u32
     }
@@ -57,7 +57,8 @@ impl Random {
         }
     }
 
-    /// Averages and picks nothing: which frames are picked is `wred.rs`'s.
+    /// Returns WRED settings that average and pick nothing: `wred.rs` tests which frames are
+    /// picked.
     fn wred(&mut self) -> Option<WredSettings> {
         let never = WredProfile { low_cells: u32::MAX, high_cells: u32::MAX, probability_percent: 100 };
         let wred = WredSettings {
@@ -70,7 +71,7 @@ impl Random {
         (self.below(2) == 0).then_some(wred)
     }
 
-    /// Short times: a run is a second long.
+    /// Returns watchdog settings with short times, since a run is a second long.
     fn watchdog(&mut self) -> Option<WatchdogSettings> {
         let settings = WatchdogSettings {
             detection_ns: self.one_of(&[1_000, 100_000]),
@@ -90,7 +91,7 @@ impl Random {
         self.one_of(&[[100, 0, 0, 0], [80, 20, 0, 0], [25, 25, 25, 25], [33, 33, 33, 0], [0, 100, 0, 0]])
     }
 
-    /// Sizes that some pools have of their own.
+    /// Returns pool sizes, explicit for some pools.
     fn pool_cells(&mut self, total_cells: u32) -> [Option<u32>; 4] {
         let of = |part: u32| Some(total_cells / part);
         self.one_of(&[
@@ -102,7 +103,7 @@ impl Random {
         ])
     }
 
-    /// Settings that differ in everything that may change on a running switch.
+    /// Returns settings that differ in everything that may change on a running switch.
     fn settings(&mut self, cell_bytes: u32, total_cells: u32) -> SwitchSettings {
         let mut settings = lab::settings(PORTS, 0, 0, 0);
         settings.usage_percent = self.one_of(&[100, 90, 70, 10]);
@@ -151,13 +152,13 @@ impl Random {
     }
 }
 
-/// Both, and what the peers were told.
+/// The switch and the model, and the pause state advertised to the peers.
 struct Pair {
     lab: Lab,
     model: Model,
     told: [u8; PORTS],
     cell_bytes: u32,
-    /// How each port classified before it was removed.
+    /// Classification of each port before it was removed.
     classify: [ClassifySettings; PORTS],
 }
 
@@ -199,7 +200,8 @@ impl Pair {
             96..99 => self.lab.now = self.lab.now + u64::from(random.below(1_000_000)),
             _ => {
                 let mut settings = random.settings(self.cell_bytes, total_cells);
-                // Another map would let frames overtake those that wait in the queue of the old one.
+                // Another map would let frames overtake frames that wait in the queue of the old
+                // map.
                 settings.bridge = self.model.settings.bridge;
                 for (new, old) in settings.ports.iter_mut().zip(&self.model.settings.ports) {
                     match old.is_vacant() {
@@ -224,7 +226,7 @@ impl Pair {
         self.model.examine(); // before a storm that ends or begins at the tick changes what there is
     }
 
-    /// Removes a port, with all that waits for it, or puts another one at its place.
+    /// Removes a port with all frames that wait for it, or adds another one in its slot.
     fn remove_or_add(&mut self, port: usize, random: &mut Random, total_cells: u32) {
         let mut settings = self.model.settings.clone();
         let now = self.lab.now;
@@ -244,7 +246,7 @@ impl Pair {
             self.apply(settings);
         } else {
             settings.ports[port] = random.settings(self.cell_bytes, total_cells).ports[port].clone();
-            // Its host goes on with its flows, some frames of which may still wait.
+            // Its host continues its flows, some frames of which may still wait.
             settings.ports[port].classify = self.classify[port].clone();
             self.model.begin_anew(port);
             self.apply(settings);
@@ -257,8 +259,8 @@ impl Pair {
         !self.model.settings.ports[port].is_vacant()
     }
 
-    /// A frame comes in; `to` beyond the ports: broadcast. None does where there is no port, nor
-    /// for one that nobody knows.
+    /// Receives a frame; a `to` beyond the ports is broadcast. Nothing is received on a slot
+    /// without a port, and no frame to a host that the FDB does not know.
     fn arrive(&mut self, port: usize, to: usize, priority: u8, len: u16) {
         if !self.is_there(port) || (to < PORTS && !self.is_there(to)) {
             return;
@@ -279,8 +281,8 @@ impl Pair {
         }
     }
 
-    /// Which priorities are stormed the switch says; what that means the model knows. Other
-    /// settings take effect at the tick.
+    /// Takes over from the switch which priorities are stormed; the model derives the effects.
+    /// Other settings take effect at the tick.
     fn follow_storms(&mut self, ticked: bool) {
         let mut began = false;
         for (_, event) in self.lab.switch.drain_events() {
@@ -298,7 +300,7 @@ impl Pair {
         }
     }
 
-    /// PFC frames leave, and nothing else.
+    /// Transmits PFC frames, and nothing else.
     fn tell(&mut self) {
         for port in 0..PORTS {
             self.lab.switch.hold(port, true);
@@ -340,7 +342,7 @@ impl Pair {
             assert_eq!(queue.allowed_cells, model.queue_allowed(port, n), "{}", context());
             let average = model.average(port, n, now);
             assert_eq!(queue.average_cells.is_some(), average.is_some(), "{}", context());
-            // Rounded down, and of fixed point.
+            // Fixed point, rounded down.
             let (found, average) = (f64::from(queue.average_cells.unwrap_or(0)), average.unwrap_or(0.0));
             assert!((-0.001..1.001).contains(&(average - found)), "{average}: {}", context());
             let counts = (queue.dropped.frames, queue.storm_dropped.frames, queue.violations);
@@ -368,7 +370,7 @@ impl Pair {
     }
 }
 
-/// The number of a frame with the kernel; `None`: it is PFC.
+/// Returns the number of a frame in flight, or `None` for PFC.
 fn sequence(lab: &Lab, outgoing: &TxDesc) -> Option<u64> {
     let bytes = lab.memory.all(&outgoing.frame, usize::from(outgoing.len));
     let header = Header::parse(bytes).expect("a whole header");
@@ -376,7 +378,7 @@ fn sequence(lab: &Lab, outgoing: &TxDesc) -> Option<u64> {
     header.outer.map(|_| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes")))
 }
 
-/// Writes the seed down if its run panics.
+/// Writes the seed to the file if its run panics.
 struct Keep(u64);
 
 impl Drop for Keep {
@@ -395,7 +397,7 @@ fn run(seed: u64) {
     let cell_bytes = random.one_of(&[64, 208, 254, 256]);
     let total_cells = random.one_of(&[60, 150, 400]);
     let settings = random.settings(cell_bytes, total_cells);
-    // Memory for whatever a reconfiguration may allow.
+    // Memory for anything that a reconfiguration may allow.
     let mut roomy = settings.clone();
     roomy.buffer.total_cells = 4 * total_cells;
     roomy.ports.iter_mut().for_each(|port| port.groups = [OPEN; PRIORITIES]);

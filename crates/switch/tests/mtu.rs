@@ -1,5 +1,5 @@
-//! Frames that are too long for the interface that they are to leave by: dropped there, counted by
-//! name, told of once a second.
+//! Frames longer than the MTU of their egress interface: dropped there, counted by reason, and
+//! reported once a second.
 
 mod lab;
 
@@ -10,8 +10,8 @@ use wire::mac::MacAddr;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Three ports; frames of 1018 bytes (an MTU of 1000, an Ethernet header and a tag) are the longest
-/// that leave by port 1.
+/// Three ports; the longest frames that leave by port 1 have 1018 bytes (an MTU of 1000, an
+/// Ethernet header and a tag).
 fn lab() -> Lab {
     let mut settings = lab::settings(3, 0b0000_1000, 1000, 100);
     settings.ports[1].mtu_bytes = Some(1000);
@@ -20,7 +20,7 @@ fn lab() -> Lab {
     lab
 }
 
-/// By port: frames that left, and those that were too long.
+/// Returns by port the frames that left and the frames that exceeded the MTU.
 fn counts(lab: &mut Lab) -> [(u64, u64); 3] {
     lab.turn();
     let ports = &lab.snapshot().ports;
@@ -44,7 +44,7 @@ fn what_is_too_long_is_dropped_at_the_output_port_whatever_its_priority() {
         lab.arrive(Frame { port: 0, dst, priority, len });
         assert_eq!(counts(&mut lab), expected, "{len} bytes of priority {priority}");
     }
-    // A flooded one leaves by the ports that can send it.
+    // A flooded frame leaves by the ports whose MTU allows it.
     lab.arrive(Frame { port: 0, dst: MacAddr::BROADCAST, priority: 3, len: 1019 });
     assert_eq!(counts(&mut lab), [(0, 0), (1, 3), (1, 0)]);
     lab.arrive(Frame { port: 1, dst: mac(2), priority: 3, len: 9000 });
@@ -53,7 +53,8 @@ fn what_is_too_long_is_dropped_at_the_output_port_whatever_its_priority() {
     assert_eq!((groups.dropped.frames, groups.total.cells), (0, 0), "at ingress it leaves no trace");
 }
 
-/// What is too long is lost whether or not there is room for it, and that is what it is counted as.
+/// A frame that exceeds the MTU is dropped whether or not the buffer has room, and is counted as
+/// such.
 #[test]
 fn what_is_too_long_is_no_loss_of_a_full_group() {
     let mut settings = lab::settings(2, 0b0000_1000, 1000, 100);

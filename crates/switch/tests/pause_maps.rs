@@ -1,5 +1,5 @@
-//! Which queues a received pause stops: those that frames of its priority may be in, whichever port
-//! classified them and whatever maps were in force when they came.
+//! Which queues a received pause stops: the queues that frames of its priority may be in, whichever
+//! port classified them and whatever maps applied when they arrived.
 
 mod lab;
 
@@ -7,7 +7,7 @@ use lab::{Frame, Lab, mac, settings};
 use switch::settings::SwitchSettings;
 use wire::pause::Pfc;
 
-/// Three ports that carry priority 3 as no-drop; each has its own map of priority 3.
+/// Three ports that carry priority 3 as no-drop; each maps priority 3 to its own queue.
 fn with_queues_of_three(queues: [u8; 3]) -> SwitchSettings {
     let mut settings = settings(3, 1 << 3, 1000, 100);
     for (port, queue) in settings.ports.iter_mut().zip(queues) {
@@ -20,7 +20,7 @@ fn pause(lab: &mut Lab, port: usize, quanta: u16) {
     lab.send_pfc(port, Pfc { enable: 1 << 3, quanta: [quanta; 8] });
 }
 
-/// Frames of priority 3 that leave port 1 now.
+/// Transmits on port 1 and returns the number of frames of priority 3.
 fn leave(lab: &mut Lab) -> usize {
     lab.transmit(1, usize::MAX);
     let left = lab.with_kernel[1].len();
@@ -49,7 +49,7 @@ fn frames_that_wait_stay_paused_through_a_reload_of_the_maps() {
     assert_eq!(leave(&mut lab), 0, "the queue of the map before waits");
     pause(&mut lab, 1, 0);
     assert_eq!(leave(&mut lab), 20);
-    // The old queue has been empty: it is another priority's now.
+    // The old queue has drained: it belongs to another priority now.
     pause(&mut lab, 1, u16::MAX);
     let mut settings = with_queues_of_three([6; 3]);
     settings.ports.iter_mut().for_each(|port| port.classify.dot1p_to_queue[5] = 3);

@@ -1,5 +1,5 @@
-//! Service pools as a whole switch keeps them: what is mapped to a pool uses that pool only, a pool
-//! may pause by itself, and a drop counts on one side of one port.
+//! Service pools in a whole switch: what is mapped to a pool uses only that pool, a pool may
+//! trigger pauses, and a drop is counted on one side of one port.
 
 mod lab;
 
@@ -11,10 +11,10 @@ use switch::settings::{GroupSettings, Guaranteed, QueueSettings, SwitchSettings,
 /// The no-drop priority of these tests, and its queue.
 const P: u8 = 5;
 const NO_DROP: u8 = 1 << P;
-/// A lossy one.
+/// A lossy priority.
 const LOSSY: u8 = 4;
 
-/// A frame of one cell.
+/// Returns a frame of one cell.
 fn frame(port: usize, to: usize, priority: u8) -> Frame {
     Frame { port, dst: mac(to), priority, len: 64 }
 }
@@ -23,7 +23,7 @@ fn dropped(port: &PortSnapshot, reason: DropReason) -> u64 {
     port.drops[reason as usize].frames
 }
 
-/// Three ports; egress pool 1 has 40 of 400 cells, and queues 4 and 5 of all ports are in it.
+/// Three ports; egress pool 1 has 40 of 400 cells, and queues 4 and 5 of all ports use it.
 fn small_egress_pool() -> SwitchSettings {
     let mut settings = settings(3, NO_DROP, 400, 100);
     settings.buffer.egress_pool_percent = [90, 10, 0, 0];
@@ -37,8 +37,8 @@ fn small_egress_pool() -> SwitchSettings {
     settings
 }
 
-/// Row 18 of the documents' table: a queue mapped to a service pool can use only that pool, though
-/// its own maximum and the rest of the buffer would hold more.
+/// Row 18 of the vendors' table: a queue mapped to a service pool can use only that pool, even if
+/// its own maximum and the rest of the buffer would allow more.
 #[test]
 fn row_18_a_lossy_queue_uses_its_pool_and_no_other() {
     let mut lab = Lab::new(&small_egress_pool());
@@ -58,13 +58,14 @@ fn row_18_a_lossy_queue_uses_its_pool_and_no_other() {
     assert_eq!(lab.snapshot().egress_pools[1].level.cells, 0);
 }
 
-/// Row 18: what ingress has admitted of a no-drop queue is not dropped for want of cells in its
-/// pool; what is beyond it is counted, and a lossy queue of the pool gets nothing meanwhile.
+/// Row 18: a frame that ingress admitted to a no-drop queue is not dropped for lack of cells in its
+/// egress pool. Cells beyond the pool are counted, and a lossy queue of the pool gets none
+/// meanwhile.
 #[test]
 fn row_18_a_no_drop_queue_keeps_what_ingress_admitted_and_its_pool_counts_what_is_beyond() {
     let mut lab = Lab::new(&small_egress_pool());
     lab.switch.hold(1, true);
-    // XOFF at 50 and 30 of headroom, from each of two ports.
+    // XOFF at 50 cells and 30 of headroom, from each of two ports.
     for port in [0, 2] {
         (0..80).for_each(|_| lab.arrive(frame(port, 1, P)));
     }
@@ -83,8 +84,8 @@ fn row_18_a_no_drop_queue_keeps_what_ingress_admitted_and_its_pool_counts_what_i
     assert_eq!((level.cells, excess_frames, excess_cells), (1, 120, 120), "counted once, and room again");
 }
 
-/// Row 15: what a group reserves is its own at ingress, too: others that fill the pool cannot take
-/// it.
+/// Row 15: a group's reserved cells are its own at ingress, too: groups that fill the pool cannot
+/// take them.
 #[test]
 fn row_15_a_reservation_at_ingress_cannot_be_taken_by_others() {
     let mut settings = settings(3, 0, 100, 0);
@@ -105,8 +106,8 @@ fn row_15_a_reservation_at_ingress_cannot_be_taken_by_others() {
     assert_eq!((group.reserved_cells, group.shared.cells, group.dropped.frames), (20, 0, 5));
 }
 
-/// Row 334: an ingress pool with a pause threshold pauses its no-drop groups once so much of it is
-/// in use, whoever uses it, and lets them go on when use has come down by their offset.
+/// Row 334: an ingress pool with a pause threshold pauses its no-drop groups once its use reaches
+/// that threshold, whichever group uses it, and resumes them when use has fallen by their offset.
 #[test]
 fn row_334_a_pool_pauses_its_groups_at_its_threshold() {
     let mut settings = settings(3, NO_DROP, 400, 100);
@@ -139,8 +140,8 @@ fn row_334_a_pool_pauses_its_groups_at_its_threshold() {
     assert_eq!(lab.pfc_sent(0).last().map(|pfc| pfc.quanta[usize::from(P)] > 0), Some(true), "told so");
     lab.arrive(frame(2, 1, P));
     assert_eq!(paused(&mut lab), [true, true], "now it holds one");
-    // 101 cells are in use. Lossy frames leave: 92 are too many still, 90 are the threshold less the
-    // offset.
+    // 101 cells are in use. Lossy frames leave: 92 are still too many, 90 are the threshold less
+    // the offset.
     lab.switch.hold(1, false);
     for (leave, expected) in [(9, [true, true]), (1, [true, true]), (1, [false, false])] {
         let before = lab.snapshot().ingress_pools[0].level.cells;
@@ -156,8 +157,8 @@ fn row_334_a_pool_pauses_its_groups_at_its_threshold() {
     }
 }
 
-/// Rows 74 and 192: what a port dropped on its output side counts there, and not where the frames
-/// came in.
+/// Rows 74 and 192: a drop on the output side of a port is counted there, and not at the ingress
+/// port of the frame.
 #[test]
 fn rows_74_and_192_drops_count_on_the_side_where_they_happen() {
     let mut settings = small_egress_pool();

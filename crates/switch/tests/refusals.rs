@@ -1,12 +1,12 @@
-//! No-drop frames that are refused: their sender is paused, and an event says so.
+//! Refused no-drop frames: their sender is paused, and an event reports it.
 
 mod lab;
 
 use lab::{Frame, Lab, OPEN, mac};
 use switch::settings::{GroupSettings, Threshold};
 
-/// Group 3 of port 0 finds the shared pool and the headroom pool used by group 3 of port 1, which
-/// is in XOFF.
+/// The shared pool and the headroom pool are used up by group 3 of port 1, which is in XOFF, so
+/// group 3 of port 0 finds no room.
 fn crowded() -> Lab {
     let mut settings = lab::settings(3, 0b0000_1000, 100, 20);
     for port in [0, 1] {
@@ -32,7 +32,7 @@ fn a_refusal_pauses_a_sender_whose_group_holds_nothing() {
     assert!(matches!(sent[..], [pfc] if pfc.enable & 8 != 0 && pfc.quanta[3] > 0), "{sent:?}");
     let group = &lab.snapshot().ports[0].groups[3];
     assert_eq!((group.xoff, group.xoff_episodes, group.dropped.frames), (true, 1, 1));
-    // Room for the frame alone is not room for what comes while the next pause is on its way.
+    // Room for the frame alone is not room for what arrives before the next pause takes effect.
     lab.switch.hold(2, false);
     lab.transmit(2, 110);
     lab.complete(2, 19);
@@ -47,7 +47,7 @@ fn a_refusal_pauses_a_sender_whose_group_holds_nothing() {
     assert_eq!(lab.snapshot().ports[0].groups[3].dropped.frames, 1);
 }
 
-/// A pause would last without end, and help nobody.
+/// Such a pause would never end, and would not help.
 #[test]
 fn a_frame_that_can_never_fit_pauses_nobody() {
     let mut settings = lab::settings(2, 0b0000_1000, 100, 20);

@@ -1,4 +1,4 @@
-//! RX rings that stay long, and whose frames wait in them.
+//! RX backlog that persists.
 
 mod lab;
 
@@ -22,8 +22,8 @@ impl Rings {
         Self(lab)
     }
 
-    /// Frames are taken from the rings, after which so many wait. True: the no-drop group is in
-    /// XOFF.
+    /// Takes frames from the rings, after which `waiting` frames remain. Returns true if the
+    /// no-drop group is in XOFF.
     fn take(&mut self, frames: &[(Frame, u32)], waiting: u32) -> bool {
         let Self(lab) = self;
         for &(frame, times) in frames {
@@ -35,8 +35,8 @@ impl Rings {
     }
 }
 
-/// One lossy host keeps the ring long: it stops nobody's no-drop traffic for longer than it takes
-/// to see whose frames wait.
+/// One lossy host keeps the RX backlog long: it pauses the no-drop traffic of others no longer than
+/// it takes to find out whose frames wait.
 #[test]
 fn a_lossy_flood_does_not_hold_no_drop_priorities_in_xoff() {
     let mut rings = Rings::new();
@@ -49,29 +49,30 @@ fn a_lossy_flood_does_not_hold_no_drop_priorities_in_xoff() {
 #[test]
 fn no_drop_frames_that_wait_hold_their_group_in_xoff() {
     let mut rings = Rings::new();
-    // A loop that falls behind: half of what waits is no-drop.
+    // A loop that falls behind: half of the backlog is no-drop.
     for turn in 0..200 {
         assert!(rings.take(&[(LOSSY, 32), (NO_DROP, 32)], 2 * XOFF_FRAMES), "turn {turn}");
     }
-    // The sender has heard; what it had sent is taken, and lossy frames go on.
+    // The sender has received the pause; the frames that it had sent are taken, and lossy frames go
+    // on.
     let ends = (0..200).find(|_| !rings.take(&[(LOSSY, 64)], 2 * XOFF_FRAMES));
     assert!(ends.is_some());
-    // It sends again, and fills the rings again.
+    // The sender sends again, and refills the rings.
     let begins = (0..200).find(|_| rings.take(&[(NO_DROP, 64)], 2 * XOFF_FRAMES));
     assert!(begins.is_some());
-    // A few do not: with them the rings hold fewer than the loop leaves in any turn.
+    // A few do not: with them the rings hold fewer frames than the loop leaves in any iteration.
     assert!(!rings.take(&[], XON_FRAMES));
     assert!(rings.take(&[], XOFF_FRAMES));
 }
 
-/// Nothing is taken, so nothing is known: a loop that stands still goes on holding its senders.
+/// Nothing is taken, so nothing is known: a loop that stalls keeps its senders paused.
 #[test]
 fn what_waits_and_is_not_taken_counts_as_no_drop() {
     let mut rings = Rings::new();
     assert!((0..100).all(|_| rings.take(&[], XOFF_FRAMES)));
 }
 
-/// Whatever is taken meanwhile: what waits cannot leave by a line that stands still.
+/// Frames taken meanwhile make no difference: the backlog cannot leave by an I/O loop that stalls.
 #[test]
 fn an_owner_may_hold_senders_back() {
     let mut rings = Rings::new();

@@ -14,8 +14,8 @@ use wire::pause::Pfc;
 
 const GBPS: f64 = 1e9;
 
-/// What a host offers to one queue of the port under test: frames of `len` bytes at `bps` of the
-/// line.
+/// Traffic that a host offers to one queue of the port under test: frames of `len` bytes at `bps`
+/// on the line.
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     queue: usize,
@@ -23,37 +23,36 @@ struct Flow {
     bps: f64,
 }
 
-/// A rate that stands for always having more to send: the queue is filled up to [`FULL_FRAMES`] at
-/// every turn.
+/// A rate for an always backlogged queue: it is filled up to [`FULL_FRAMES`] in every iteration.
 const ALWAYS: f64 = -1.0;
-/// What the port carries in a turn of the simulation.
+/// Bytes that the port carries in an iteration of the simulation.
 const TURN_BYTES: u32 = 100_000;
-/// More than any queue sends in a turn.
+/// More frames than any queue sends in an iteration.
 const FULL_FRAMES: u64 = 4_000;
-/// What the queues under test hold at most, in cells.
+/// Limit of the queues under test, in cells.
 const QUEUE_CELLS: u32 = 30_000;
 
-/// The port under test: port 0 receives, port 1 sends at `bps` by `schedule`; priorities are
-/// queues.
+/// The port under test: port 0 receives, port 1 sends at `bps` by `schedule`; queue numbers are
+/// priorities.
 fn port(bps: u64, schedule: ScheduleSettings) -> SwitchSettings {
     let mut settings = settings(2, 0xff, 2_000_000, 0);
     settings.ports.iter_mut().for_each(|port| port.classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]);
     let out = &mut settings.ports[1];
     (out.speed_bps, out.schedule, out.overhead_bytes) = (Some(bps), schedule, WIRE_OVERHEAD_BYTES);
     out.queues = [queue_of(Threshold::Static(QUEUE_CELLS)); 8];
-    // Two turns of the simulation: what a loop that comes that late must be able to catch up with.
+    // Two iterations, which a loop that is late by as much must be able to catch up with.
     out.burst_bytes = Some(2 * u64::from(TURN_BYTES));
     settings
 }
 
-/// What each queue sent and lost in `seconds`, in bit/s of the line.
+/// Rates that each queue sent and lost, in bit/s on the line.
 struct Outcome {
     sent: [f64; 8],
     lost: [f64; 8],
 }
 
-/// Lets the flows run: in turns of some microseconds, each offers what its rate gives. `during` may
-/// change things at every turn (time in seconds since the start).
+/// Runs the flows: each iteration of some microseconds offers what the rates give. `during` may
+/// change settings in every iteration (time in seconds since the start).
 fn run(
     settings: &SwitchSettings,
     flows: &[Flow],
@@ -98,8 +97,8 @@ fn run(
     }
 }
 
-/// A line of the table, and the figures it must be within 1 % of (of the line, for a theory of
-/// nothing).
+/// Adds a row to the table and checks that the figures are within 1 % of theory (of the line rate
+/// where theory is zero).
 fn compare(table: &mut String, name: &str, sent: &[f64], theory: &[f64]) {
     let line: f64 = sent.iter().sum();
     let _ = writeln!(table, "{name}");
@@ -127,7 +126,7 @@ fn shares_of_a_congested_port() {
     let weights = DEFAULT_WEIGHTS.map(f64::from);
     let nothing = |_: &mut Lab, _: f64| {};
 
-    // Byte-count: shares of frame bytes, whatever the sizes.
+    // Byte-count: shares of frame bytes, independent of frame sizes.
     let lens = [64, 1514, 300, 1000, 65, 128, 600, 208];
     let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(DEFAULT_WEIGHTS));
     let outcome = run(&port(10_000_000_000, schedule), &always(lens), 0.05, nothing);
@@ -175,8 +174,8 @@ fn shares_of_a_congested_port() {
 }
 
 /// The example of docs/references.md, "Huawei DCB" (figure 10-53) on 10 Gbit/s: group 15 (IPC)
-/// takes its 2 Gbit/s, group 0 (LAN) and group 1 (SAN) have half of the rest each. At t1 and t2 all
-/// fits, at t3 LAN exceeds, and 1 Gbit/s of it drops.
+/// takes its 2 Gbit/s, group 0 (LAN) and group 1 (SAN) have half of the rest each. At t1 and t2
+/// everything fits, at t3 LAN exceeds its share, and 1 Gbit/s of it drops.
 #[test]
 fn ets_of_the_huawei_example() {
     let mut table = String::from("Mbit/s of the line: LAN, SAN, IPC, then LAN lost\n");
@@ -200,7 +199,7 @@ fn ets_of_the_huawei_example() {
             Flow { queue: 7, len: 64, bps: ipc / 2.0 * GBPS },
         ];
         let mut ets = ets.clone();
-        // Little beside what the queues send in the time.
+        // Small compared with what the queues send in that time.
         ets.ports[1].queues = [queue_of(Threshold::Static(1_000)); 8];
         let outcome = run(&ets, &flows, 0.8, |_, _| {});
         let [lan, san, ipc] = groups(outcome.sent);
@@ -210,8 +209,8 @@ fn ets_of_the_huawei_example() {
     insta::assert_snapshot!(table);
 }
 
-/// One queue is paused for a third of the time: it gets its share of the rest of the time, the
-/// others keep theirs exactly, and share what it leaves.
+/// One queue is paused for a third of the time: it gets its share of the remaining time. The other
+/// queues keep theirs exactly, and share what the paused queue leaves.
 #[test]
 fn a_pause_leaves_the_other_shares_exact() {
     let weights = [1, 1, 1, 1, 2, 2, 4, 4];
@@ -246,7 +245,7 @@ fn a_pause_leaves_the_other_shares_exact() {
     }
 }
 
-/// Rates of a queue and of a group, and what others make of the rest.
+/// Rates of a queue and of a group, and how the other queues share the rest.
 #[test]
 fn rates_of_queues_and_groups() {
     let mut table = String::from("Mbit/s of the line by queue\n");
@@ -276,8 +275,8 @@ fn rates_of_queues_and_groups() {
     insta::assert_snapshot!(table);
 }
 
-/// A loop that sleeps until `next_deadline` sends a shaped queue at its rate: the deadline is
-/// neither late nor spinning.
+/// A loop that sleeps until `next_deadline` sends a shaped queue at its rate: the deadline is not
+/// late and does not make the loop spin.
 #[test]
 fn deadlines_of_rates() {
     let mut settings = port(1_000_000_000, ScheduleSettings::default());

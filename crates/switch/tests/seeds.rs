@@ -1,5 +1,6 @@
-//! The vendors' numbers, as tables that a reviewer can hold against the documents: what this switch
-//! does beside what they say (docs/references.md, "H3C reference", unless another is named).
+//! The vendors' numbers, as tables that a reviewer can compare with the vendor specifications: the
+//! behavior of this switch beside the documented one (docs/references.md, "H3C reference", unless
+//! another is named).
 
 mod lab;
 
@@ -13,11 +14,11 @@ use switch::settings::{
 };
 use wire::ethernet::{Tag, write_header};
 
-/// 128 Ki cells, as the S6850 has them, all of them shared.
+/// 128 Ki cells, as on the S6850, all of them shared.
 const TOTAL: u32 = 131_072;
 
-/// Frames of one cell come in for `groups` groups in turn, until none gets another; what each then
-/// holds.
+/// Receives one-cell frames for `groups` groups in turn until no group accepts another; returns
+/// what each group then holds.
 fn settled(percent: u8, groups: usize) -> Vec<u32> {
     let mut settings = settings(groups + 1, 0, TOTAL, 0);
     let xoff = Threshold::Dynamic(Alpha::from_percent(percent));
@@ -65,7 +66,8 @@ fn dynamic_thresholds() {
             let reached = settled(last, groups as usize);
             let formula = Alpha::from_percent(last).settles_at(TOTAL, groups);
             let furthest = reached.iter().map(|&cells| cells.abs_diff(formula)).max().unwrap_or(0);
-            // Whole cells, and thresholds rounded down: each group is within two cells of the formula.
+            // Whole cells, and thresholds rounded down: each group is within two cells of the
+            // formula.
             assert!(furthest <= 2, "{last} %, {groups} groups: {reached:?}, formula {formula}");
             let _ = write!(table, "  {:>5}/{formula:<5}", reached[0]);
         }
@@ -127,8 +129,8 @@ fn defaults() {
     insta::assert_snapshot!(table);
 }
 
-/// Row 1: RoCEv1 has an ethertype of its own, and is carried like any other frame, by the priority
-/// of its tag.
+/// Row 1: RoCEv1 has its own ethertype, and is forwarded like any other frame, by the priority of
+/// its tag.
 #[test]
 fn rocev1_goes_by_its_tag() {
     const ROCEV1: u16 = 0x8915;

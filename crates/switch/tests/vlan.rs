@@ -1,5 +1,5 @@
-//! VLANs in the whole switch: which frame leaves by which port with which tag, and that none leaves
-//! its VLAN.
+//! VLANs in the whole switch: which frame leaves by which port with which tag, and that no frame
+//! leaves its VLAN.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ fn trunk(pvid: Option<u16>, allowed: &[u16]) -> VlanSettings {
     VlanSettings::Trunk { pvid, allowed: VlanList::of(allowed.iter().map(|&vid| vid..=vid)) }
 }
 
-/// A switch whose ports have these VLANs.
+/// Returns a switch whose ports have these VLANs.
 fn switch_of(vlans: &[VlanSettings]) -> SwitchSettings {
     let mut settings = settings(vlans.len(), 0, 4000, 0);
     for (port, vlan) in settings.ports.iter_mut().zip(vlans) {
@@ -40,7 +40,7 @@ fn tag(pcp: u8, dei: bool, vid: u16) -> Tag {
     Tag { tpid: VLAN, pcp, dei, vid }
 }
 
-/// A frame with these tags, outermost first, and this payload.
+/// Returns a frame with these tags, outermost first, and this payload.
 fn frame(dst: MacAddr, src: MacAddr, tags: &[Tag], ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; HEADER_BYTES];
     write_header(&mut frame, dst, src, None, ethertype);
@@ -55,7 +55,7 @@ fn frame(dst: MacAddr, src: MacAddr, tags: &[Tag], ethertype: u16, payload: &[u8
     frame
 }
 
-/// What leaves each port now.
+/// Transmits and returns the frames of each port.
 fn sent(lab: &mut Lab) -> Vec<Vec<Vec<u8>>> {
     let ports = lab.with_kernel.len();
     (0..ports).for_each(|port| lab.transmit(port, usize::MAX));
@@ -68,7 +68,7 @@ fn sent(lab: &mut Lab) -> Vec<Vec<Vec<u8>>> {
     sent
 }
 
-/// The tags of a frame in words, outermost first: type, PCP, DEI, VID.
+/// Returns the tags of a frame as text, outermost first: type, PCP, DEI, VID.
 fn words(frame: &[u8]) -> String {
     let header = Header::parse(frame).expect("a whole header");
     let word = |tag: Tag| {
@@ -83,8 +83,8 @@ fn words(frame: &[u8]) -> String {
     if words.is_empty() { "untagged".to_owned() } else { words.join(" ") }
 }
 
-/// Kinds of ports, each frame in through each of them, and what leaves the others: the port
-/// priority is 2.
+/// All port types: each frame is received on each of them, and the frames sent on the others are
+/// listed. The port priority is 2.
 #[test]
 fn port_kinds_and_tags() {
     let kinds = [
@@ -144,7 +144,7 @@ fn port_kinds_and_tags() {
     insta::assert_snapshot!(table);
 }
 
-/// What a port has, worked out from its settings without the switch.
+/// Returns whether a port is a member of a VLAN, from its settings without the switch.
 fn has(vlan: &VlanSettings, vid: u16) -> bool {
     match vlan {
         VlanSettings::Transparent => false,
@@ -153,7 +153,7 @@ fn has(vlan: &VlanSettings, vid: u16) -> bool {
     }
 }
 
-/// The VLAN of a frame with this tag.
+/// Returns the VLAN of a frame with this tag.
 fn vlan_of(vlan: &VlanSettings, tag: Option<u16>) -> Option<u16> {
     let vid = match (vlan, tag) {
         (_, None | Some(0)) => vlan.pvid()?,
@@ -174,7 +174,7 @@ fn any_vlan() -> impl Strategy<Value = VlanSettings> {
     ]
 }
 
-/// A frame: port, source, destination (of few, and the broadcast address), tag.
+/// A received frame: port, source, destination (of a few, and the broadcast address), tag.
 type Came = (usize, usize, usize, Option<u16>);
 
 fn any_frames() -> impl Strategy<Value = Vec<Came>> {
@@ -183,8 +183,9 @@ fn any_frames() -> impl Strategy<Value = Vec<Came>> {
 }
 
 proptest! {
-    /// Whatever ports have, and whatever comes, learned or flooded: a frame leaves by ports of its VLAN alone, with that VLAN's tag or
-    /// untagged where the VLAN is the port's own, all else as it came; a broadcast by all of them.
+    /// With any settings and any frames, learned or flooded: a frame leaves only by ports of its
+    /// VLAN, with the tag of that VLAN, or untagged where it is the port's PVID. All other bytes
+    /// are unchanged. A broadcast leaves by all ports of the VLAN.
     #[test]
     fn no_frame_crosses_between_vlans(
         vlans in prop::collection::vec(any_vlan(), 2..6),
@@ -233,7 +234,8 @@ proptest! {
     }
 }
 
-/// The same address in two VLANs is behind two ports, and neither VLAN's frames go to the other's.
+/// The same address in two VLANs is behind two ports, and frames of neither VLAN go to the port of
+/// the other.
 #[test]
 fn each_vlan_learns_for_itself() {
     let mut lab = lab_of(&[trunk(None, &[10, 20]), access(10), access(20), trunk(None, &[10, 20])]);
@@ -255,8 +257,8 @@ fn each_vlan_learns_for_itself() {
     );
 }
 
-/// A frame takes the cells that it had when it came in, and counts as it leaves: 256 bytes are one
-/// cell, 260 two.
+/// A frame keeps the cells of its length on receipt, and is counted with its length on
+/// transmission: 256 bytes are one cell, 260 two.
 #[test]
 fn cells_as_it_came_and_bytes_as_it_leaves() {
     let mut lab = lab_of(&[access(10), trunk(None, &[10])]);
@@ -277,7 +279,7 @@ fn cells_as_it_came_and_bytes_as_it_leaves() {
     assert_eq!((seen.ports[0].transmitted.bytes, seen.ports[0].queues[2].level.cells), (256, 0));
 }
 
-/// What is written into the packet when a frame leaves is written where the packet then is.
+/// Header edits on transmission are written at the packet's new offset.
 #[test]
 fn marks_find_the_packet_behind_another_header() {
     let mut settings = switch_of(&[access(10), trunk(None, &[10])]);
@@ -320,7 +322,7 @@ fn a_frame_that_has_no_room_for_its_tag_is_dropped_and_counted() {
     assert_eq!((lab.snapshot().ports[1].output_dropped.frames, lab.memory_free()), (2, lab.frames));
 }
 
-/// What a port sends is measured with the tag that it leaves with, flooded or not.
+/// The MTU check includes the tag that the frame leaves with, flooded or not.
 #[test]
 fn a_frame_is_as_long_as_it_leaves() {
     let mut settings = switch_of(&[trunk(None, &[10]), access(10), trunk(None, &[10]), access(10)]);
@@ -339,7 +341,7 @@ fn a_frame_is_as_long_as_it_leaves() {
     assert_eq!(fits(&mut lab, 0, MacAddr::BROADCAST, &[tag(0, false, 10)], 223), [0, 0, 0, 1]);
     assert_eq!(fits(&mut lab, 3, MacAddr::BROADCAST, &[], 214), [1, 1, 1, 0]);
     assert_eq!(fits(&mut lab, 3, MacAddr::BROADCAST, &[], 215), [1, 1, 0, 0]);
-    // The same of one station.
+    // The same for a known unicast.
     fits(&mut lab, 1, mac(53), &[], 60);
     fits(&mut lab, 2, mac(53), &[tag(0, false, 10)], 64);
     for (station, longest) in [(51, 222), (52, 218)] {
@@ -355,7 +357,7 @@ fn a_frame_is_as_long_as_it_leaves() {
     assert_eq!((exceeded, lab.memory_free()), (vec![0, 2, 4, 0], lab.frames));
 }
 
-/// A static address is in its VLAN only, and goes when the settings no longer have it.
+/// A static address is in its VLAN only, and is removed when the settings no longer have it.
 #[test]
 fn static_addresses_have_a_vlan() {
     let vlans = [trunk(None, &[10, 20]), trunk(None, &[10, 20]), trunk(None, &[10, 20])];
@@ -373,7 +375,7 @@ fn static_addresses_have_a_vlan() {
     assert_eq!((to(&mut lab, 10), to(&mut lab, 20)), (vec![0, 1, 1], vec![0, 0, 1]));
 }
 
-/// A reload that gives ports other VLANs forgets what was learned; one that does not, keeps it.
+/// A reload that changes the VLANs of ports flushes learned addresses; any other reload keeps them.
 #[test]
 fn other_vlans_begin_with_an_empty_table() {
     let mut settings = switch_of(&[access(10), access(10), access(10)]);
@@ -396,9 +398,9 @@ fn other_vlans_begin_with_an_empty_table() {
     assert_eq!(sent(&mut lab), [vec![], vec![came.clone()], vec![came]]);
 }
 
-/// Row 107: the tag of the frame in a VXLAN packet is the priority where the port trusts it, and
-/// the outermost tag's where it trusts that. A packet that is no VXLAN, or that is cut off, has the
-/// port priority.
+/// Row 107: the tag of the frame inside a VXLAN packet is the priority where the port trusts it,
+/// and the outermost tag's where the port trusts that. A packet that is not VXLAN, or is truncated,
+/// has the port priority.
 #[test]
 fn the_tag_inside_a_tunnel_counts_where_it_is_trusted() {
     let inner = frame(mac(9), mac(8), &[tag(5, false, 7)], EXPERIMENTAL, &[0; 46]);

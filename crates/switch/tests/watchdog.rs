@@ -1,5 +1,5 @@
-//! The watchdog in the switch: storms found to the nanosecond, both actions, recovery, the limit,
-//! what is counted and told; and that nothing else is touched.
+//! The watchdog in the switch: storms detected to the nanosecond, both actions, recovery, the
+//! limit, counters and events; and that nothing else is affected.
 
 mod lab;
 
@@ -21,22 +21,22 @@ fn watch(action: PfcWdAction, restore: Restoration) -> WatchdogSettings {
     WatchdogSettings { detection_ns: 50 * MS, action, restore, limit: None }
 }
 
-/// Three ports; priorities 3 and 5 are no-drop, and priority 3 is watched everywhere.
+/// Three ports; priorities 3 and 5 are no-drop, and the watchdog is on for priority 3 everywhere.
 fn watched(watchdog: WatchdogSettings) -> SwitchSettings {
     let mut settings = settings(3, 1 << P | 1 << 5, 1000, 100);
     settings.ports.iter_mut().for_each(|port| port.watchdog[P] = Some(watchdog));
     settings
 }
 
-/// The host of the stormed port pauses priorities for as long as a frame can: 3.36 ms. The turn in
-/// which that comes in looks.
+/// The host of the stormed port pauses priorities for the longest time of one frame: 3.36 ms. The
+/// iteration that receives the frame polls the watchdog.
 fn pause(lab: &mut Lab, priorities: u8) {
     lab.switch.begin_turn(lab.now);
     lab.send_pfc(STORMED, Pfc { enable: priorities, quanta: [u16::MAX; 8] });
     lab.switch.tick(lab.now, &mut lab.memory);
 }
 
-/// … and goes on doing so, each millisecond, while the loop turns, until `until` after now.
+/// Repeats the pause each millisecond while the loop runs, for `nanos` from now.
 fn storm(lab: &mut Lab, nanos: u64) {
     let end = lab.now + nanos;
     while lab.now < end {
@@ -46,7 +46,7 @@ fn storm(lab: &mut Lab, nanos: u64) {
     }
 }
 
-/// A turn at `at`, or when the switch wants one before.
+/// Runs iterations until `at`, with one wherever the switch has an earlier deadline.
 fn turn_at(lab: &mut Lab, at: Instant) {
     while lab.now < at {
         lab.now = lab.switch.next_deadline(lab.now).max(lab.now + 1).min(at);
@@ -65,7 +65,7 @@ fn send(lab: &mut Lab, from: usize, to: usize, priority: u8) {
 fn events(lab: &mut Lab) -> Vec<(u64, Event)> {
     let told = lab.switch.drain_events().map(|(at, event)| (at.0, event));
     let is_of_watchdog = |event: &Event| {
-        // What it drops is reported, too: `losses.rs`.
+        // Its drops are reported, too: `losses.rs`.
         let is_xoff = matches!(event, Event::XoffBegan { .. } | Event::XoffEnded { .. });
         !is_xoff && !event.is_no_drop_loss()
     };
@@ -105,7 +105,7 @@ fn forward_lets_go_what_a_storm_holds() {
     let stormed = port(&mut lab);
     assert_eq!((stormed.transmitted.frames, stormed.queues[P].paused), (5, true));
     assert!(stormed.priorities[P].stormed && stormed.priorities[P].watched);
-    // Whatever is paused meanwhile, frames leave, and no storm is looked for.
+    // Whatever is paused meanwhile, frames leave, and no storm is detected.
     storm(&mut lab, 300 * MS);
     send(&mut lab, 0, STORMED, P as u8);
     send(&mut lab, STORMED, 2, P as u8);
@@ -120,7 +120,7 @@ fn forward_lets_go_what_a_storm_holds() {
     let [storm] = restored.storms[..] else { panic!("{:?}", restored.storms) };
     assert_eq!((storm.began_ns, storm.stuck_ns), (start.0 + 50 * MS + 1, 50 * MS + 1));
     assert_eq!((storm.ended_ns, storm.drops), (Some(start.0 + 750 * MS + 2), false));
-    // What the peer has paused is paused again, and a queue that it lets go works as ever.
+    // The peer's pauses are honored again, and a queue that the peer resumes works as usual.
     send(&mut lab, 0, STORMED, P as u8);
     lab.turn();
     assert_eq!(port(&mut lab).queues[P].waiting_frames, 1);
@@ -136,7 +136,7 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
     settings.ports.iter_mut().for_each(|port| port.groups[P].headroom_cells = 10);
     let mut lab = Lab::new(&settings);
     lab.switch.hold(2, true);
-    // The host of the stormed port is told to stop: five cells of its own frames wait for port 2.
+    // The host of the stormed port is sent XOFF: five cells of its own frames wait for port 2.
     (0..5).for_each(|_| send(&mut lab, STORMED, 2, P as u8));
     lab.turn();
     assert_eq!(lab.pfc_sent(STORMED).len(), 1);
@@ -156,7 +156,7 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
     let told = |pfcs: Vec<Pfc>| pfcs.last().map(|pfc| (pfc.enable & 1 << P != 0, pfc.quanta[P]));
     assert_eq!(told(lab.pfc_sent(0)), Some((true, 0)), "what the queue held has let port 0 go");
     assert_eq!(told(lab.pfc_sent(STORMED)), Some((true, 0)), "no PFC is sent for what is stormed");
-    // Arrivals: for the queue from anywhere, and from the group to anywhere. Others pass.
+    // Arrivals: for the queue from any port, and from the group to any port. Others pass.
     for (from, to, priority) in [(0, STORMED, 3), (2, STORMED, 3), (STORMED, 0, 3), (STORMED, 2, 3)] {
         send(&mut lab, from, to, priority);
     }
@@ -173,7 +173,7 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
     assert_eq!(dropped.collect::<Vec<_>>(), [0, 10, 0], "counted where the storm is");
     assert_eq!(seen.priorities[P].storm_traffic, traffic([0, 8], [0, 2]));
     assert!(lab.pfc_sent(STORMED).iter().all(|pfc| pfc.quanta[P] == 0));
-    // Restored once no XOFF came for 400 ms; the group is what it was, and its peer hears of it.
+    // Restored after 400 ms without XOFF. The group is as before, and its peer receives PFC again.
     let quiet = lab.now;
     pause(&mut lab, 1 << P);
     turn_at(&mut lab, quiet + 400 * MS);
@@ -196,7 +196,8 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
     assert_eq!(lab.memory_free(), lab.frames);
 }
 
-/// As the example of the document does by hand: mode manual, the fault mended, `deadlock recover`.
+/// The manual procedure of the vendor's example: mode manual, the fault repaired, `deadlock
+/// recover`.
 #[test]
 fn by_hand_it_lasts_until_somebody_says_so_and_its_settings_stay() {
     let by_hand = watch(PfcWdAction::Forward, Restoration::ByHand);
@@ -248,19 +249,19 @@ fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
     assert!(off.priorities[P].limit_reached && !off.priorities[P].stormed && !off.groups[P].no_drop);
     assert_eq!((off.priorities[P].storms, off.priorities[P].storms_restored), (10, 10));
     assert!(off.queues[P].waiting_frames <= 1, "what comes leaves, paused or not");
-    // Its peer is told nothing more of this priority.
+    // Its peer receives no more PFC for this priority.
     lab.switch.hold(2, true);
     lab.pfc_sent(STORMED);
     (0..5).for_each(|_| send(&mut lab, STORMED, 2, P as u8));
     lab.turn();
     assert_eq!(lab.pfc_sent(STORMED).len(), 0);
-    // Lifted, it is what it was.
+    // With the limit lifted, it is as before.
     assert_eq!(lab.switch.lift_storm_limit(STORMED, Set8::of(5), lab.now, &mut lab.memory), 0);
     assert_eq!(lab.switch.lift_storm_limit(STORMED, Set8::ALL, lab.now, &mut lab.memory), 1);
     lab.turn();
     assert_eq!(lab.pfc_sent(STORMED).last().map(|pfc| pfc.quanta[P]), Some(u16::MAX));
     assert!(port(&mut lab).groups[P].no_drop);
-    // And so does a configuration without the limit.
+    // The same with a configuration without the limit.
     for _ in 0..300 {
         storm(&mut lab, MS);
         send(&mut lab, 0, STORMED, P as u8);
@@ -274,7 +275,7 @@ fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
 }
 
 /// During a storm the port goes down and comes back, buffers change, the watchdog's action changes,
-/// or it is taken away.
+/// or the watchdog is disabled.
 #[test]
 fn the_queue_works_again_whatever_happened_meanwhile() {
     for (number, meanwhile) in [
@@ -343,8 +344,8 @@ fn the_queue_works_again_whatever_happened_meanwhile() {
     }
 }
 
-/// Class-enable bits that are zero, other priorities, and pauses of a queue without frames are no
-/// storm.
+/// Class-enable bits that are zero, other priorities, and pauses of a queue without frames are not
+/// a storm.
 #[test]
 fn what_does_not_stop_frames_is_no_storm() {
     for enable in [0, 1 << 5, 1 << 6, !(1 << P)] {
@@ -364,7 +365,7 @@ fn what_does_not_stop_frames_is_no_storm() {
     let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::ByHand)));
     storm(&mut lab, 1000 * MS);
     assert_eq!(events(&mut lab), [], "nothing waits");
-    // From the first frame on it is one, and that frame's time counts.
+    // From the first frame on it is a storm, and that frame's pause counts.
     send(&mut lab, 0, STORMED, P as u8);
     let first = lab.now;
     lab.switch.tick(lab.now, &mut lab.memory);
@@ -408,9 +409,8 @@ fn early_warnings_of_pfc_in_both_directions() {
     assert!(sent.iter().any(|event| matches!(event, Event::EarlyWarning { sent: true, .. })), "{sent:?}");
 }
 
-/// The loop is late now and then by more than a pause lasts, so the pause has run out when the
-/// refresh that waited in the ring is read. Nothing left in between: the priority is stuck all the
-/// while.
+/// The loop is occasionally late by more than a pause time, so the pause has expired when the
+/// refresh in the ring is read. No frame left in between, so the priority is stuck all the time.
 #[test]
 fn a_loop_that_is_late_hides_no_storm() {
     let mut lab = Lab::new(&watched(watch(PfcWdAction::Forward, Restoration::After(700 * MS))));
@@ -419,7 +419,7 @@ fn a_loop_that_is_late_hides_no_storm() {
     pause(&mut lab, 1 << P);
     (0..5).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
     for round in 1..=3_u64 {
-        // Refreshes in time, and then one that is read 3.4 ms after the one before.
+        // Refreshes in time, and then one that is read 3.4 ms after the previous one.
         storm(&mut lab, 20 * MS);
         pause(&mut lab, 1 << P);
         lab.now = lab.now + 3 * MS + 400_000;

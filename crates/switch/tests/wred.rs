@@ -1,5 +1,5 @@
-//! WRED and ECN of a whole switch: how many frames are picked against the configured line, where
-//! marks begin and end, and what a marked frame looks like.
+//! WRED and ECN of a whole switch: the number of frames picked against the configured curve, where
+//! marks begin and end, and the bytes of a marked frame.
 
 mod lab;
 
@@ -14,12 +14,12 @@ use wire::ethernet::{Header, IPV4, IPV6, Tag, write_header};
 use wire::ip;
 use wire::ones_complement::Sum;
 
-/// Runs, each with random numbers of its own, and frames picked or not in each.
+/// Runs with different random numbers; frames are picked or not in each of them.
 const RUNS: u64 = 200;
 const FRAMES: u32 = 2_000;
 
-/// Two ports; the queue of priority 0 on port 1 has this WRED, every port trusts DSCP, and DSCP 10,
-/// 12 and 14 are green, yellow and red.
+/// Returns two ports where the queue of priority 0 on port 1 has this WRED profile, every port
+/// trusts DSCP, and DSCP 10, 12 and 14 are green, yellow and red.
 fn with_wred(wred: WredSettings) -> SwitchSettings {
     let mut settings = settings(2, 0, 4_000, 0);
     for port in &mut settings.ports {
@@ -37,7 +37,7 @@ fn with_wred(wred: WredSettings) -> SwitchSettings {
 const QUEUE: usize = 2;
 const DSCP: [u8; 3] = [10, 12, 14];
 
-/// A packet of one cell from the host of port 0 to that of port 1, with this ECN field.
+/// Returns a packet of one cell from the host of port 0 to the host of port 1, with this ECN field.
 fn packet(ethertype: u16, dscp: u8, ecn: u8, tag: Option<Tag>) -> Vec<u8> {
     let mut bytes = vec![0; 100];
     let at = write_header(&mut bytes, mac(1), mac(0), tag, ethertype);
@@ -52,8 +52,8 @@ fn packet(ethertype: u16, dscp: u8, ecn: u8, tag: Option<Tag>) -> Vec<u8> {
     bytes
 }
 
-/// Frames that a run of [`FRAMES`] arrivals picks while the queue is `cells` long, of one drop
-/// level.
+/// Returns how many frames a run of [`FRAMES`] arrivals of one drop level picks while the queue is
+/// `cells` long.
 fn picked(wred: WredSettings, seed: u64, cells: u32, level: usize) -> u32 {
     let mut settings = with_wred(wred);
     settings.seed = seed;
@@ -63,8 +63,8 @@ fn picked(wred: WredSettings, seed: u64, cells: u32, level: usize) -> u32 {
     let filler = packet(IPV4, DSCP[0], 0b11, None);
     let candidate = packet(IPV4, DSCP[level], 0b10, None);
     (1..cells).for_each(|_| lab.arrive_bytes(0, &filler));
-    // The average comes from below, and never quite arrives: wait until it is within a thousandth of a
-    // cell.
+    // The average approaches from below and never quite arrives: wait until it is within a
+    // thousandth of a cell.
     let settle = if wred.exponent == 0 { 0 } else { 16 << wred.exponent };
     for _ in 0..settle {
         lab.arrive_bytes(0, &filler);
@@ -81,7 +81,7 @@ fn picked(wred: WredSettings, seed: u64, cells: u32, level: usize) -> u32 {
     (queue.marked.frames - before) as u32
 }
 
-/// Lets one frame leave the held port, and says what it looked like.
+/// Lets one frame leave the held port and returns its bytes.
 fn take_one(lab: &mut Lab) -> Vec<u8> {
     lab.switch.hold(1, false);
     lab.transmit(1, 1);
@@ -91,9 +91,9 @@ fn take_one(lab: &mut Lab) -> Vec<u8> {
     bytes
 }
 
-/// RED accuracy of the conformance list: over 200 seeded runs the share of marked frames lies
-/// within 2 % of (avg − low)/(high − low)·p; nothing is picked at low, everything above high;
-/// instantaneous and averaged; each drop level by its own line.
+/// RED accuracy of the conformance list: over 200 seeded runs the share of marked frames is within
+/// 2 % of (avg − low)/(high − low)·p. Nothing is picked at low, everything above high; with
+/// instantaneous and averaged lengths; each drop level by its own curve.
 #[test]
 fn marked_shares_follow_the_line() {
     let curve = |low_cells, high_cells, probability_percent| WredProfile {
@@ -120,8 +120,8 @@ fn marked_shares_follow_the_line() {
             let total: u32 = (0..RUNS).map(|seed| picked(wred, seed, cells, level)).sum();
             let share = f64::from(total) * 100.0 / (RUNS as f64 * f64::from(FRAMES));
             let _ = write!(table, " {share:>7.2} {line:>7.2}");
-            // 2 % of the line, or three standard deviations where so few frames are picked that chance does
-            // more.
+            // 2 % of the curve, or three standard deviations where so few frames are picked that
+            // chance is larger.
             let chance =
                 300.0 * (line / 100.0 * (1.0 - line / 100.0) / (RUNS as f64 * f64::from(FRAMES))).sqrt();
             let exact = line == 0.0 || line == 100.0;
@@ -136,7 +136,7 @@ fn marked_shares_follow_the_line() {
     insta::assert_snapshot!(table);
 }
 
-/// The same by the average: with the default exponent, at a length that stays.
+/// The same by the average: with the default exponent, at a constant length.
 #[test]
 fn averaged_marked_shares_follow_the_line() {
     let curve = WredProfile { low_cells: 100, high_cells: 300, probability_percent: 50 };
@@ -148,7 +148,7 @@ fn averaged_marked_shares_follow_the_line() {
     }
 }
 
-/// Without ECN the same shares drop, counted by drop level and as the switch's drops.
+/// Without ECN the same shares drop, counted by drop level and in the switch's drops.
 #[test]
 fn dropped_shares_follow_the_line() {
     let curve = WredProfile { low_cells: 10, high_cells: 110, probability_percent: 50 };
@@ -187,7 +187,7 @@ fn dropped_shares_follow_the_line() {
     assert!((share - 0.25).abs() <= 0.25 * 0.02, "{share}");
 }
 
-/// Marked at dequeue: fill 2N with low = high = N, drain: the first N are marked, the rest not.
+/// Marked at dequeue: fill 2N with low = high = N, drain: the first N are marked, the rest are not.
 /// Marked at enqueue: the other way round. On IPv4 and IPv6, tagged and untagged; checksums verify.
 #[test]
 fn where_marks_begin_and_end() {
@@ -221,9 +221,9 @@ fn where_marks_begin_and_end() {
     }
 }
 
-/// Row 204: a queue that idled for a second after a burst neither drops nor marks the next frames.
-/// Without the idle time it does, whether the frames of the burst waited or were dropped at the
-/// tail, which are arrivals, too.
+/// Row 204: a queue that was idle for a second after a burst neither drops nor marks the next
+/// frames. Without the idle time it does, whether the frames of the burst were queued or
+/// tail-dropped: dropped frames are arrivals, too.
 #[test]
 fn an_idle_second_forgets_a_burst() {
     let curve = WredProfile { low_cells: 20, high_cells: 100, probability_percent: 100 };
@@ -234,7 +234,7 @@ fn an_idle_second_forgets_a_burst() {
             let wred = WredSettings { exponent, ecn, mark_at, curves: [curve; 3], ..WredSettings::default() };
             for (idle_ns, picked) in [(0, true), (1_000_000_000, false)] {
                 let mut settings = with_wred(wred);
-                // With ECN frames that are marked already pass, and fill the queue.
+                // With ECN, frames that are already marked pass and fill the queue.
                 settings.ports[1].queues[QUEUE].shared = Some(Threshold::Static(2_000));
                 let mut lab = Lab::with_frames(&settings, 128);
                 let filler = packet(IPV4, DSCP[0], if ecn { 0b11 } else { 0b10 }, None);
@@ -264,8 +264,8 @@ fn an_idle_second_forgets_a_burst() {
     }
 }
 
-/// The average goes by every arrival (RED), not only by those that the queue had room for: with
-/// accepted frames alone it would stay where the last of them left it.
+/// The average is updated by every arrival (RED), not only by accepted frames: with those alone it
+/// would stay where the last one left it.
 #[test]
 fn the_average_counts_every_arrival() {
     let curve = WredProfile { low_cells: 3_000, high_cells: 4_000, probability_percent: 100 };
@@ -285,8 +285,8 @@ fn the_average_counts_every_arrival() {
     assert_eq!(lab.snapshot().ports[1].queues[QUEUE].dropped.frames, 900);
 }
 
-/// On a no-drop queue Not-ECT frames pass, unless they were asked to drop; then they are no broken
-/// promise but WRED's.
+/// On a no-drop queue Not-ECT frames pass, unless the settings ask to drop them. Such drops count
+/// as WRED's, not as no-drop losses.
 #[test]
 fn not_ect_on_a_no_drop_queue() {
     let curve = WredProfile { low_cells: 0, high_cells: 0, probability_percent: 100 };

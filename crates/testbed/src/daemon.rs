@@ -15,20 +15,20 @@ use crate::process::Process;
 use crate::wait::eventually;
 use control::v1::Snapshot;
 
-/// Daemons that this process has started, for the names of their files.
+/// Number of daemons started by this process, for unique file names.
 static DAEMONS: AtomicU32 = AtomicU32::new(0);
 
-/// A switch is a machine of its own. Here it shares its cores with its hosts and with whatever else
-/// runs, and a loop that must wait for one of those is a stall that no test asked for.
+/// A real switch has a machine to itself. Here the daemon shares its cores with its hosts and other
+/// processes, and a loop that waits for one of them stalls in a way that no test intended.
 const NICENESS: &str = "-20";
 
-/// What all daemons have in `[dataplane]` whose configurations do not say it, each by a variable:
-/// the cores, as in `0,1`, so that any test is one of several cores; and `zero_copy`, as in
-/// `emulate`, so that any is one of ports with memory of their own.
+/// Environment variables for `[dataplane]` settings of all daemons whose configurations lack them:
+/// the cores, such as `0,1`, to run any test on several cores; and `zero_copy`, such as `emulate`,
+/// to run any test with port-owned memory.
 const CORES: &str = "SLUICE_TEST_CORES";
 const ZERO_COPY: &str = "SLUICE_TEST_ZERO_COPY";
 
-/// The configuration, with this line in `[dataplane]` unless it has such a one.
+/// Returns the configuration with this line in `[dataplane]`, unless that has such a line.
 fn with_line(config: &str, name: &str, value: Option<String>) -> String {
     let is_named = config.lines().any(|line| line.starts_with(&format!("{name} = ")));
     let Some(value) = value.filter(|_| !is_named) else { return config.to_owned() };
@@ -39,26 +39,26 @@ fn with_line(config: &str, name: &str, value: Option<String>) -> String {
     }
 }
 
-/// The configuration, with what the environment says.
+/// Returns the configuration with the settings from the environment.
 fn as_environment_says(config: &str) -> String {
     let cores = std::env::var(CORES).ok().map(|cores| format!("[{cores}]"));
     let zero_copy = std::env::var(ZERO_COPY).ok().map(|word| format!("\"{word}\""));
     with_line(&with_line(config, "cores", cores), "zero_copy", zero_copy)
 }
 
-/// A running daemon; it is killed when this goes away.
+/// A running daemon, killed on drop.
 #[derive(Debug)]
 pub struct Daemon {
     process: Process,
     namespace: Namespace,
-    /// What the kernel had counted of each interface when it was started.
+    /// Kernel counters of each interface at the start of the daemon.
     before: BTreeMap<String, Packets>,
     socket: PathBuf,
     config: PathBuf,
 }
 
-/// The path of a program of this project, lying in `SLUICE_BIN_DIR` if that is set, or else where
-/// this program lies.
+/// Returns the path of a program of this project, in `SLUICE_BIN_DIR` if that is set, or else
+/// beside this program.
 pub fn binary(name: &str) -> Result<PathBuf> {
     let place = match std::env::var_os("SLUICE_BIN_DIR") {
         Some(dir) => PathBuf::from(dir),
@@ -78,9 +78,8 @@ pub fn binary(name: &str) -> Result<PathBuf> {
 }
 
 impl Daemon {
-    /// Writes a configuration, with a control socket of its own, and starts a daemon with it. It
-    /// may not be ready yet. `under` is what starts it, a program with its arguments, if it is
-    /// not to be started plainly.
+    /// Writes a configuration with its own control socket, and starts a daemon with it, which may
+    /// not be ready yet. `under` is a wrapper program with its arguments, or empty.
     pub fn launch(namespace: &Namespace, dir: &Path, under: &[&str], config: &str) -> Result<Self> {
         let number = DAEMONS.fetch_add(1, Ordering::Relaxed);
         let config = as_environment_says(config);
@@ -93,8 +92,8 @@ impl Daemon {
         Self::start(namespace, under, &file, &socket)
     }
 
-    /// Starts a daemon on a configuration that is there, with this control socket in it. It may not
-    /// be ready yet.
+    /// Starts a daemon on an existing configuration file that names this control socket. The daemon
+    /// may not be ready yet.
     pub fn on_file(namespace: &Namespace, config: &Path, socket: &Path) -> Result<Self> {
         Self::start(namespace, &[], config, socket)
     }
@@ -109,36 +108,36 @@ impl Daemon {
         Ok(Self { process, namespace, before, socket: socket.to_path_buf(), config: config.to_path_buf() })
     }
 
-    /// Waits until it forwards.
+    /// Waits until the daemon forwards.
     pub fn ready(mut self) -> Result<Self> {
         self.process
             .wait_for("`sluiced is ready`", |line| line.contains("sluiced is ready").then_some(()))?;
         Ok(self)
     }
 
-    /// The control socket.
+    /// Returns the path of the control socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The configuration file.
+    /// Returns the path of the configuration file.
     pub fn config(&self) -> &Path {
         &self.config
     }
 
-    /// The process, for its output and signals.
+    /// Returns the process, for its output and signals.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// All of the switch, now.
+    /// Takes a snapshot of the whole switch.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot =
             control::BlockingClient::connect(&self.socket).and_then(|mut client| client.snapshot());
         snapshot.with_context(|| format!("no snapshot from the daemon\n{}", self.process.log()))
     }
 
-    /// Asks again and again until the snapshot is as `check` wants it.
+    /// Polls snapshots until `check` returns a value.
     pub fn until<T>(&self, what: &str, mut check: impl FnMut(&Snapshot) -> Option<T>) -> Result<T> {
         let mut last = None;
         let found = eventually(what, || {
@@ -150,9 +149,9 @@ impl Daemon {
         found.with_context(|| format!("{last:#?}\n{}", self.process.log()))
     }
 
-    /// Waits until the kernel has seen on every port that is up what the switch says it received
-    /// and sent, frame for frame: the last XON may still be on its way. Holds if nothing came
-    /// in before the daemon was ready, and nothing does now.
+    /// Waits until, on every port that is up, the kernel's frame counts equal the switch's, since
+    /// the last XON may still be in flight. Valid only if nothing arrived before the daemon was
+    /// ready, and nothing arrives now.
     pub fn kernel_agrees(&self) -> Result<()> {
         let mut disagreement = None;
         let agreed = eventually("switch and kernel agree", || match self.compare(&self.snapshot()?)? {
@@ -165,7 +164,7 @@ impl Daemon {
         agreed.with_context(|| disagreement.unwrap_or_default())
     }
 
-    /// In what the kernel has seen something else than the switch.
+    /// Returns the first difference between the kernel's counts and the switch's.
     fn compare(&self, snapshot: &Snapshot) -> Result<Option<String>> {
         let now = packets(&self.namespace)?;
         for port in snapshot.ports.iter().filter(|port| port.up) {
@@ -177,8 +176,8 @@ impl Daemon {
                 received: after.received.wrapping_sub(before.received),
                 sent: after.sent.wrapping_sub(before.sent),
             };
-            // Drivers count zero-copy frames as they like: virtio's none that it sends, igb's all from zero
-            // on once there are such sockets.
+            // Drivers count zero-copy frames differently: virtio does not count those that it
+            // sends, igb counts all from zero once such sockets exist.
             if let Some(link) = port.link.as_ref().filter(|link| link.zero_copy) {
                 seen.sent = counted.sent;
                 if link.driver == "igb" {
@@ -193,8 +192,8 @@ impl Daemon {
         Ok(None)
     }
 
-    /// SIGTERM: a clean stop. All that it said, totals included; an error if it does not exit with
-    /// 0.
+    /// Stops the daemon cleanly with SIGTERM and returns its output, including the totals. Fails if
+    /// the exit status is not 0.
     pub fn stop(mut self) -> Result<String> {
         self.process.signal(Signal::SIGTERM)?;
         let status = self.process.wait(Duration::ZERO)?;
@@ -204,13 +203,13 @@ impl Daemon {
         Ok(self.process.log())
     }
 
-    /// SIGKILL: what a crash leaves.
+    /// Kills the daemon with SIGKILL, as in a crash.
     pub fn kill9(mut self) -> Result<()> {
         self.process.signal(Signal::SIGKILL)?;
         self.process.wait(Duration::ZERO).map(drop)
     }
 
-    /// For a daemon that must fail: waits for its end; all that it said. An error if it ends well.
+    /// Waits for a daemon that must fail and returns its output. Fails if it exits with status 0.
     pub fn failure(mut self) -> Result<String> {
         let status = self.process.wait(Duration::ZERO)?;
         ensure!(
@@ -222,14 +221,15 @@ impl Daemon {
     }
 }
 
-/// Frames on an interface, whatever they are.
+/// Frame counts of an interface, of all kinds of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Packets {
     received: u64,
     sent: u64,
 }
 
-/// What the switch says of a port: data, pauses of both kinds, and what its kernel lost on receipt.
+/// Returns the switch's counts of a port: data, pauses of both kinds, and frames that the kernel
+/// lost on receipt.
 fn counted(port: &Port) -> Packets {
     let frames = |count: Option<Count>| count.map_or(0, |count| count.frames);
     let pfc = |count: &Option<PfcCount>| count.as_ref().map_or(0, |count| count.frames);
@@ -240,7 +240,7 @@ fn counted(port: &Port) -> Packets {
     }
 }
 
-/// What the kernel has counted of every interface of a namespace.
+/// Returns the kernel's counts of every interface of a namespace.
 fn packets(namespace: &Namespace) -> Result<BTreeMap<String, Packets>> {
     let links: serde_json::Value = serde_json::from_str(&namespace.ip("-s -j link show")?)?;
     let links = links.as_array().context("a list of interfaces")?;

@@ -4,15 +4,15 @@ use anyhow::Result;
 
 use crate::netns::Namespace;
 
-/// A host's place: its namespace, with the one interface [`Endpoint::INTERFACE`], and the port it is
+/// A host's namespace, with its only interface [`Endpoint::INTERFACE`], and the port that it is
 /// plugged into.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// Where it lives.
+    /// Network namespace of the host.
     pub namespace: Namespace,
-    /// Its name, which is also that of the switch's end of its cable.
+    /// Name of the host, and of the switch's end of its cable.
     pub name: String,
-    /// Its number in the bed, from 1: the last part of its addresses.
+    /// Number in the testbed, from 1: the last part of its addresses.
     pub number: u8,
 }
 
@@ -25,17 +25,17 @@ impl Endpoint {
     /// The host's end of its cable.
     pub const INTERFACE: &str = "eth0";
 
-    /// MAC address.
+    /// Returns the MAC address.
     pub fn mac(&self) -> String {
         format!("02:00:00:00:00:{:02x}", self.number)
     }
 
-    /// IPv4 address of a plain host, in 10.0.0.0/24.
+    /// Returns the IPv4 address of a plain host, in 10.0.0.0/24.
     pub fn ipv4(&self) -> String {
         format!("10.0.0.{}", self.number)
     }
 
-    /// IPv6 address of a plain host, in fd00::/64.
+    /// Returns the IPv6 address of a plain host, in fd00::/64.
     pub fn ipv6(&self) -> String {
         format!("fd00::{:x}", self.number)
     }

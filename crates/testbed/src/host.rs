@@ -1,4 +1,4 @@
-//! `sluice host` under test: the endpoint that obeys PFC.
+//! `sluice host` under test: the endpoint that honors PFC.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::endpoint::Endpoint;
 use crate::process::Process;
 use crate::wait::eventually;
 
-/// Longer than any test: a sender that has sent everything waits for so long.
+/// Longer than any test: how long a sender lingers after it has sent everything.
 const LINGER: &str = "600s";
 
-/// Hosts are measured as well, so they, too, come before what else the machine does, but after the
-/// switch.
+/// Hosts are measured as well, so they have priority over other work on the machine, but not over
+/// the switch.
 const NICENESS: &str = "-10";
 
-/// Between two reports.
+/// Interval between two reports.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// A running host; it is killed when this goes away.
+/// A running host, killed on drop.
 #[derive(Debug)]
 pub struct Host {
     process: Process,
-    /// The port it is plugged into.
+    /// The port that the host is plugged into.
     pub port: String,
 }
 
@@ -44,8 +44,8 @@ impl Host {
             command.args(["--flow", flow]);
         }
         if !flows.is_empty() {
-            // It stays until it is stopped, so that what the switch still has to say to it is not said to
-            // nobody.
+            // The host lingers until it is stopped, so that the switch's last frames to it are
+            // received.
             command.args(["--wait", "--linger", LINGER]);
         }
         command.args(arguments);
@@ -56,17 +56,17 @@ impl Host {
         Ok(Self { process, port: station.name.clone() })
     }
 
-    /// Lets it send.
+    /// Starts sending.
     pub fn go(&mut self) -> Result<()> {
         self.process.tell("go")
     }
 
-    /// The latest report, if there was one.
+    /// Returns the latest report, if there is one.
     pub fn report(&self) -> Option<Report> {
         self.latest(1).pop()
     }
 
-    /// The latest reports, at most `count`, the newest first.
+    /// Returns the latest reports, at most `count`, the newest first.
     fn latest(&self, count: usize) -> Vec<Report> {
         let of_line = |line: &String| match serde_json::from_str(line) {
             Ok(Line::Progress(report) | Line::Final(report)) => Some(report),
@@ -75,18 +75,17 @@ impl Host {
         self.process.stdout().iter().rev().filter_map(of_line).take(count).collect()
     }
 
-    /// True if a sender, told to send for `duration`, is certainly still at it.
+    /// True if a sender that sends for `duration` is certainly still sending.
     pub fn is_sending(&self, duration: Duration) -> bool {
-        // A report is as old as the interval between two, at most.
+        // A report is at most as old as the interval between two.
         self.report().is_some_and(|report| {
             report.elapsed_ns > 0 && Duration::from_nanos(report.elapsed_ns) + 2 * INTERVAL < duration
         })
     }
 
-    /// True once a sender has sent all that it was to send: from then on its clock stands still.
+    /// True once a sender has sent everything: from then on its clock stops.
     ///
-    /// # Errors
-    /// It has ended, though nobody stopped it.
+    /// # Errors The host has ended without being stopped.
     pub fn has_sent_all(&mut self) -> Result<bool> {
         if !self.process.is_running()? {
             bail!("host {} ended by itself\n{}", self.port, self.process.log());
@@ -97,8 +96,8 @@ impl Host {
         })
     }
 
-    /// Waits until it has heard so many PFC and PAUSE frames: what was sent to it may still wait
-    /// for its kernel, or for its core. What its kernel lost may have been some of them.
+    /// Waits until the host has received `frames` PFC and PAUSE frames: frames sent to it may still
+    /// wait in its kernel, or for its core. Frames that its kernel lost may have been some of them.
     pub fn until_told(&self, frames: u64) -> Result<()> {
         let heard = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
         eventually(&format!("{} has heard {frames} PFC and PAUSE frames", self.port), || {
@@ -106,18 +105,18 @@ impl Host {
         })
     }
 
-    /// The process, for its output and signals.
+    /// Returns the process, for its output and signals.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Stops it; its last report.
+    /// Stops the host and returns its last report.
     pub fn stop(self) -> Result<Report> {
         Ok(Self::stop_all(vec![self])?.remove(0).1)
     }
 
-    /// Stops several at once, so that none announces itself to one that has gone; their ports and
-    /// last reports.
+    /// Stops several hosts at once, so that none announces itself to a host that has ended. Returns
+    /// their ports and last reports.
     pub fn stop_all(mut hosts: Vec<Host>) -> Result<Vec<(String, Report)>> {
         for host in &hosts {
             host.process.signal(Signal::SIGTERM)?;
@@ -138,8 +137,9 @@ impl Host {
     }
 }
 
-/// The core of a host: any but the first, which is the switch's by default. A poll loop leaves its
-/// core to nobody, and a switch does not share its own with its hosts. `None` if there is no other.
+/// Returns the core of a host: any but the first, which is the switch's by default. A poll loop
+/// never yields its core, and a switch does not share its own with its hosts. `None` if there is no
+/// other core.
 fn core(number: u8) -> Result<Option<usize>> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
     let others: Vec<usize> =

@@ -1,5 +1,5 @@
-//! What must hold at the end of every run (docs/behavior.md, "Invariants", 1, 2 and 5): every frame
-//! is somewhere, and no cell is charged for a frame that is gone.
+//! Invariants at the end of every run (docs/behavior.md, "Invariants", 1, 2 and 5): every frame is
+//! accounted for, and no cell stays charged for a frame that has left.
 
 use anyhow::{Context, Result, anyhow};
 use control::FrameBalance;
@@ -11,18 +11,18 @@ use control::v1::Snapshot;
 /// One port in a [`Snapshot`].
 pub use control::v1::Port;
 
-/// The port of this name.
+/// Returns the port with this name.
 pub fn port<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Port> {
     snapshot.ports.iter().find(|port| port.name == name).with_context(|| format!("no port {name}"))
 }
 
-/// Bytes of the line that a port's transmitted frames took, with what Ethernet adds to each where
-/// the port emulates a wire.
+/// Returns the bytes on the line of a port's transmitted frames, including the Ethernet overhead of
+/// each where the port emulates a wire.
 pub fn line_bytes(port: &Port) -> u64 {
     port.transmitted.map_or(0, |sent| sent.bytes + sent.frames * u64::from(port.overhead_bytes))
 }
 
-/// Frames dropped for `reason` on all ports.
+/// Returns the frames dropped for `reason` on all ports.
 pub fn drops(snapshot: &Snapshot, reason: &str) -> u64 {
     snapshot.ports.iter().map(|port| dropped(port, reason)).sum()
 }
@@ -39,15 +39,14 @@ fn cells(level: &Option<control::v1::Level>) -> u64 {
     level.map_or(0, |level| u64::from(level.cells))
 }
 
-/// Frames that found a kernel without room for them, at the switch or at a host, because the
-/// program behind it stood still for longer than its rings last. Nobody knows of which priority
-/// they were.
+/// Returns the frames that a kernel had no room for, at the switch or at a host, because the
+/// program behind it stalled for longer than its rings last. Their priorities are unknown.
 pub fn lost_by_kernels<'a>(snapshot: &Snapshot, hosts: impl IntoIterator<Item = &'a Report>) -> u64 {
     let at_switch = snapshot.ports.iter().map(lost_on_receipt).sum::<u64>();
     at_switch + hosts.into_iter().map(|host| host.kernel_lost).sum::<u64>()
 }
 
-/// Frames that the kernel of a port had no room for.
+/// Returns the frames that the kernel of a port had no room for.
 pub(crate) fn lost_on_receipt(port: &Port) -> u64 {
     let kernel = port.kernel.unwrap_or_default();
     kernel.rx_fill_ring_empty_frames
@@ -58,7 +57,7 @@ pub(crate) fn lost_on_receipt(port: &Port) -> u64 {
         + kernel.rx_too_long_frames
 }
 
-/// True when the switch holds no frame and pauses nobody.
+/// True if the switch holds no frame and pauses no peer.
 pub fn idle(snapshot: &Snapshot) -> bool {
     snapshot.ports.iter().all(|port| {
         port.queues.iter().all(|queue| queue.waiting_frames == 0 && cells(&queue.level) == 0)
@@ -70,7 +69,7 @@ fn group_cells(group: &Group) -> u64 {
     u64::from(group.reserved_cells) + cells(&group.shared) + cells(&group.headroom)
 }
 
-/// Statements of the form "this number is that number", of which all failed ones are told together.
+/// Equations between two numbers; all failed ones are reported together.
 #[derive(Default)]
 struct FrameLedger {
     wrong: Vec<String>,
@@ -86,9 +85,9 @@ impl FrameLedger {
     }
 }
 
-/// Checks that a switch at rest accounts for every frame and every cell, alone, with its kernel,
-/// and with the hosts on its ports: `hosts` are pairs of a port and the report of the host there.
-/// The error says all that is wrong.
+/// Checks that an idle switch accounts for every frame and every cell, by itself, against its
+/// kernel, and against the hosts on its ports: `hosts` are pairs of a port and the report of its
+/// host. The error lists all differences.
 pub fn conservation(snapshot: &Snapshot, hosts: &[(&str, &Report)]) -> Result<()> {
     let mut ledger = FrameLedger::default();
     whole_switch(&mut ledger, snapshot);
@@ -149,7 +148,7 @@ fn one_port(ledger: &mut FrameLedger, port: &Port) {
         port.kernel_lost_frames,
     );
     let kernel = port.kernel.unwrap_or_default();
-    // A zero-copy port is told nothing; what counts as lost there it knows by itself.
+    // A zero-copy port gets no loss counts from its kernel; it counts its losses itself.
     if !port.link.as_ref().is_some_and(|link| link.zero_copy) {
         ledger.equal(
             format!("{name}: calls that said EBUSY = frames that the kernel lost"),
@@ -167,18 +166,18 @@ fn one_port(ledger: &mut FrameLedger, port: &Port) {
 /// The queue of announcements: [`conservation`] expects `port_priority` to be this on ports of
 /// `sluice host`.
 ///
-/// Hosts announce themselves as soon as they are there, and so to others that are not there yet. In
-/// a queue of their own these frames do not blur the count of all others.
+/// Hosts announce themselves as soon as they start, and so also to hosts that have not started yet.
+/// In their own queue these frames do not blur the count of other frames.
 pub const ANNOUNCEMENT_QUEUE: usize = 7;
 
-/// PFC and PAUSE frames that a port sent, but for those that the kernel lost.
+/// Returns the PFC and PAUSE frames that a port sent, except those that the kernel lost.
 pub fn pauses_sent(port: &Port) -> u64 {
     let pfc = port.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames);
     pfc + port.pause_sent_frames - port.kernel_lost_pfc_frames
 }
 
-/// What one side of a cable sent is what the other side got, less what a kernel says it dropped in
-/// between.
+/// Checks that each side of a cable received what the other side sent, less what a kernel reports
+/// as dropped in between.
 fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &Report) {
     let name = &port.name;
     let sent: u64 = host.sent.iter().map(|flow| flow.sent_frames).sum();
@@ -214,7 +213,7 @@ fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &Report) {
             pfc_received,
         );
     } else {
-        // A kernel does not say of what kind the frames were that it lost.
+        // A kernel does not report the kinds of the frames that it lost.
         ledger.equal(
             format!(
                 "{name}: transmitted, but for announcements, and PFC = arrived + lost by the host's kernel"

@@ -1,4 +1,4 @@
-//! A bench for Sluice on one machine: namespaces, veth pairs, hosts and daemons under test.
+//! A testbed for Sluice on one machine: namespaces, veth pairs, hosts and daemons under test.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -10,13 +10,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Everything has a name of its own (`sl<pid>-<n>-…`) and goes away with the [`Testbed`], also when
-//! a test panics. Should the whole process be killed, the kernel ends its children (they run under
-//! `setpriv --pdeathsig`) and the next [`Testbed`], or `cargo xtask`, removes the namespaces whose
-//! owner is gone ([`sweep`]).
+//! Everything has a unique name (`sl<pid>-<n>-…`) and is removed with the [`Testbed`], also when a
+//! test panics. If the whole process is killed, the kernel ends its children (they run under
+//! `setpriv --pdeathsig`), and the next [`Testbed`], or `cargo xtask`, removes the namespaces of
+//! the dead process ([`sweep`]).
 //!
 //! The kernel sends that signal when the *thread* that started a child ends, so start children from
-//! a thread that lives as long as they shall.
+//! a thread that lives at least as long.
 
 mod daemon;
 mod endpoint;

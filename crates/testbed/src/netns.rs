@@ -1,5 +1,5 @@
-//! Network namespaces: made, entered and removed by `ip netns`, so that a person can look into them
-//! with the same tools while a test runs.
+//! Network namespaces, created, entered and removed by `ip netns`, so that a person can inspect
+//! them with the same tools while a test runs.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,14 +9,14 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 
-/// A network namespace by its name. Whoever made it removes it; a clone is only another handle.
+/// Name of a network namespace. Its creator removes it; a clone is only another handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes a namespace with loopback up.
+    /// Creates a namespace with loopback up.
     pub(crate) fn create(name: String) -> Result<Self> {
         ip(&format!("netns add {name}"))?;
         let namespace = Self { name };
@@ -24,17 +24,17 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Removes the namespace; interfaces in it, and the other ends of its veths, go with it.
+    /// Removes the namespace, with the interfaces in it and the other ends of its veths.
     pub(crate) fn remove(&self) -> Result<()> {
         ip(&format!("netns del {}", self.name)).map(drop)
     }
 
-    /// The name that `ip netns` knows.
+    /// Returns the name that `ip netns` uses.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A command that will run in here and die with the thread that starts it.
+    /// Returns a command that runs in the namespace and dies with the thread that starts it.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, "setpriv", "--pdeathsig", "KILL", "--"]);
@@ -42,20 +42,20 @@ impl Namespace {
         command
     }
 
-    /// Runs a command line (words apart by blanks) in here to its end; its standard output, or an
-    /// error with all it said.
+    /// Runs a command line (words separated by blanks) in the namespace to its end. Returns its
+    /// standard output, or an error with all its output.
     pub fn run(&self, line: &str) -> Result<String> {
         let mut words = line.split_whitespace();
         let program = words.next().context("an empty command line")?;
         output(self.command(program).args(words)).with_context(|| format!("in namespace {}", self.name))
     }
 
-    /// Runs `ip …` on the interfaces in here.
+    /// Runs `ip …` in the namespace.
     pub fn ip(&self, arguments: &str) -> Result<String> {
         ip(&format!("-n {} {arguments}", self.name))
     }
 
-    /// Sets a kernel parameter of this namespace, `net/ipv6/conf/all/disable_ipv6` for one.
+    /// Sets a kernel parameter of this namespace, such as `net/ipv6/conf/all/disable_ipv6`.
     pub fn sysctl(&self, path: &str, value: &str) -> Result<()> {
         let file = Path::new("/proc/sys").join(path);
         self.enter(|| {
@@ -63,8 +63,8 @@ impl Namespace {
         })?
     }
 
-    /// Calls `inside` with this namespace as its network, in a thread of its own. Sockets opened
-    /// there stay there.
+    /// Calls `inside` with this namespace as its network, in a separate thread. Sockets opened
+    /// there stay in the namespace.
     pub fn enter<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> Result<T> {
         let file = std::fs::File::open(Path::new("/run/netns").join(&self.name))
             .with_context(|| format!("namespace {} is gone", self.name))?;
@@ -78,7 +78,7 @@ impl Namespace {
     }
 }
 
-/// Says clearly what is wrong unless this process may make namespaces.
+/// Returns a clear error unless this process may create namespaces.
 pub fn require_root() -> Result<()> {
     ensure!(
         Uid::effective().is_root(),
@@ -92,7 +92,7 @@ pub(crate) fn ip(arguments: &str) -> Result<String> {
     output(Command::new("ip").args(arguments.split_whitespace()))
 }
 
-/// Runs a command to its end; its standard output, or an error with all it said.
+/// Runs a command to its end. Returns its standard output, or an error with all its output.
 fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let (said, complained) =
@@ -103,8 +103,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(said.into_owned())
 }
 
-/// Removes what dead test beds left: namespaces of ours whose owner no longer lives, and the
-/// processes in them. Returns their names.
+/// Removes what dead testbeds left: their namespaces, and the processes in them. Returns the names.
 pub fn sweep() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in ip("netns list")?.lines().filter_map(|line| line.split_whitespace().next()) {
@@ -124,7 +123,7 @@ pub fn sweep() -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// The process that made a namespace, if its name is one of ours: `sl<pid>-<n>-<role>`.
+/// Returns the process that made a namespace, if the name is a testbed's: `sl<pid>-<n>-<role>`.
 fn owner(name: &str) -> Option<u32> {
     let (pid, rest) = name.strip_prefix("sl")?.split_once('-')?;
     let (number, role) = rest.split_once('-')?;

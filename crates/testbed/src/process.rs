@@ -1,5 +1,5 @@
-//! A process under test: its output is read as it comes, it is waited for with a deadline, and it
-//! does not outlive us.
+//! A process under test: its output is read as it arrives, waits have a deadline, and the process
+//! does not outlive its parent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use crate::wait::{PATIENCE, eventually};
 
-/// A running process and all that it has said.
+/// A running process and its output so far.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -23,7 +23,7 @@ pub struct Process {
     readers: Vec<JoinHandle<()>>,
 }
 
-/// The lines of both outputs, in the order in which they came.
+/// Lines of both outputs, in the order of arrival.
 #[derive(Debug, Default)]
 struct OutputLog {
     lines: Mutex<Vec<Line>>,
@@ -37,8 +37,8 @@ struct Line {
 }
 
 impl Process {
-    /// Starts `command`, called `name` in messages, with its input and outputs in our hands, and in
-    /// a process group of its own: Ctrl-C is for us, who then end it in good order.
+    /// Starts `command`, called `name` in messages, with piped input and outputs and in its own
+    /// process group: Ctrl-C reaches only the parent, which then stops the process cleanly.
     pub fn start(name: &str, command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}: {command:?}"))?;
@@ -49,13 +49,12 @@ impl Process {
         Ok(Self { name: name.to_string(), child, said, readers })
     }
 
-    /// Process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for a line, of either output, in which `find` finds something; lines that came before
-    /// count too.
+    /// Waits for a line of either output in which `find` finds something. Earlier lines count too.
     pub fn wait_for<T>(&mut self, what: &str, mut find: impl FnMut(&str) -> Option<T>) -> Result<T> {
         let deadline = Instant::now() + PATIENCE;
         let mut seen = 0;
@@ -88,7 +87,7 @@ impl Process {
         }
     }
 
-    /// Writes a line to its input.
+    /// Writes a line to the process's input.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         let stdin = self.child.stdin.as_mut().context("its input is closed")?;
         writeln!(stdin, "{line}").with_context(|| format!("{} does not listen\n{}", self.name, self.log()))
@@ -100,7 +99,7 @@ impl Process {
             .with_context(|| format!("cannot signal {}", self.name))
     }
 
-    /// Waits for its end and for the last of its output, at most [`PATIENCE`] beyond `expected`.
+    /// Waits for the exit and the remaining output, at most [`PATIENCE`] beyond `expected`.
     pub fn wait(&mut self, expected: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + expected;
         let status = loop {
@@ -119,18 +118,18 @@ impl Process {
         Ok(status)
     }
 
-    /// True while it runs.
+    /// True while the process runs.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Lines of its standard output so far.
+    /// Returns the lines of standard output so far.
     pub fn stdout(&self) -> Vec<String> {
         let lines = self.said.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter(|line| line.from_stdout).map(|line| line.text.clone()).collect()
     }
 
-    /// All that it said so far, for messages about a failure.
+    /// Returns all output so far, for failure messages.
     pub fn log(&self) -> String {
         let lines = self.said.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<String> =

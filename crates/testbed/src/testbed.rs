@@ -1,4 +1,4 @@
-//! The bed itself: who has which name, which cable goes where, and that all of it goes away.
+//! The testbed itself: names, cables, and their removal.
 
 use crate::endpoint::Endpoint;
 use std::cell::{Cell, RefCell};
@@ -16,27 +16,27 @@ use crate::netns::{Namespace, require_root, sweep};
 use crate::process::Process;
 use crate::wait::eventually;
 
-/// Beds that this process has made, for their names.
+/// Number of testbeds made by this process, for their names.
 static BEDS: AtomicU32 = AtomicU32::new(0);
 
 /// A set of namespaces and the cables between them.
 ///
-/// Only one bed exists on a machine at a time (a lock in the temporary directory sees to it, and a
-/// second one waits): tests that share the cores with others measure the others. So a test makes
-/// one bed, and never two.
+/// Only one testbed exists on a machine at a time: a lock in the temporary directory makes a second
+/// one wait. Tests that share cores with other tests would measure those. So a test makes exactly
+/// one testbed.
 #[derive(Debug)]
 pub struct Testbed {
     prefix: String,
     namespaces: RefCell<Vec<Namespace>>,
     stations: Cell<u8>,
-    /// Of cables, where the kernel's default is not wanted.
+    /// RX and TX queues of new cables, if not the kernel's default.
     queues: Cell<Option<u32>>,
     dir: TempDir,
     _lock: Flock<File>,
 }
 
 impl Testbed {
-    /// An empty bed. Waits for its turn, and removes what dead beds left behind.
+    /// Creates an empty testbed. Waits for the lock, and removes what dead testbeds left behind.
     pub fn new() -> Result<Self> {
         require_root()?;
         let lock = take_turn()?;
@@ -53,17 +53,17 @@ impl Testbed {
         })
     }
 
-    /// A directory for files of this bed; it goes away with it.
+    /// Returns a directory for files of this testbed, removed with it.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A namespace in which no kernel speaks IPv6.
+    /// Creates a namespace whose kernel does not use IPv6.
     ///
-    /// A kernel that does sends router solicitations, peer discovery and multicast reports of its
-    /// own accord, as soon as an interface is up. On a switch's end they would go out past the
-    /// switch, on a host's end through it; either way some frames more would arrive than the
-    /// test sent.
+    /// With IPv6, the kernel sends router solicitations, neighbor discovery and multicast reports
+    /// on its own as soon as an interface is up. On a switch's end these frames would bypass the
+    /// switch, on a host's end they would pass through it; either way more frames would arrive than
+    /// the test sent.
     fn quiet_namespace(&self, role: &str) -> Result<Namespace> {
         let namespace = self.namespace(role)?;
         for which in ["all", "default"] {
@@ -78,39 +78,39 @@ impl Testbed {
         Ok(namespace)
     }
 
-    /// A namespace for a switch to run in; the cables' ends there are its ports.
+    /// Creates a namespace for a switch; the cable ends in it are the switch's ports.
     pub fn switch(&self, role: &str) -> Result<Namespace> {
         self.quiet_namespace(role)
     }
 
-    /// A host of which the kernel stays silent, for `sluice host`, plugged into `switch`.
+    /// Creates a host whose kernel stays silent, for `sluice host`, plugged into `switch`.
     pub fn quiet_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);
         self.plug(&station, switch)?;
         Ok(station)
     }
 
-    /// An ordinary Linux host with an IPv4 and an IPv6 address, plugged into `switch`; everything
-    /// else is as the kernel sets it.
+    /// Creates an ordinary Linux host with an IPv4 and an IPv6 address, plugged into `switch`;
+    /// everything else has the kernel's defaults.
     pub fn plain_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.bare_host(switch, name)?;
         station.set_addresses()?;
         Ok(station)
     }
 
-    /// Plugs a plain host in again, whose cable is gone: a new veth, with the names and addresses
-    /// of the old one.
+    /// Reconnects a plain host whose cable was removed: a new veth with the old names and
+    /// addresses.
     pub fn plug_again(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
         self.plug(station, switch)?;
         station.set_addresses()
     }
 
-    /// An ordinary Linux host without an address other than the link-local one.
+    /// Creates an ordinary Linux host with only its link-local address.
     pub fn bare_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.namespace(name)?, name);
         for which in ["all", "default"] {
-            // Duplicate address detection holds an address back for a second, and there are no duplicates
-            // here.
+            // Duplicate address detection delays an address for a second, and there are no
+            // duplicates here.
             station.namespace.sysctl(&format!("net/ipv6/conf/{which}/accept_dad"), "0")?;
         }
         self.plug(&station, switch)?;
@@ -123,8 +123,8 @@ impl Testbed {
         Endpoint { namespace, name: name.to_string(), number }
     }
 
-    /// A silent host behind a macvlan, in mode `passthru`, on the switch's end of its cable, which
-    /// is called `low-NAME`; the macvlan is the port.
+    /// Creates a silent host behind a macvlan, in mode `passthru`, on the switch's end of its
+    /// cable, which is called `low-NAME`; the macvlan is the port.
     pub fn macvlan_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let (address, low) = (format!("address {}", station.mac()), format!("low-{name}"));
@@ -134,17 +134,17 @@ impl Testbed {
         Ok(station)
     }
 
-    /// A silent host on a NIC of this machine that a cable joins to another, which becomes the
-    /// switch's end: the pair that `cargo xtask vm --cables` has for a station of this number.
-    /// As docs/behavior.md says, "What an interface does to frames", the switch's end
-    /// leaves tags and PAUSE alone; with [`Testbed::set_queues`] it has so many queues, which flows are
-    /// spread over.
+    /// Creates a silent host on a NIC of this machine that a cable connects to another NIC, which
+    /// becomes the switch's end: the pair that `cargo xtask vm --cables` has for an endpoint of
+    /// this number. As in docs/behavior.md, "What an interface does to frames", the switch's end
+    /// leaves tags and PAUSE unchanged. After [`Testbed::set_queues`] it has that number of queues,
+    /// and flows are spread over them.
     pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let of_port = format!("52:54:00:00:00:{:02x}", station.number);
         let places = [(of_port, switch, name), (station.mac(), &station.namespace, Endpoint::INTERFACE)];
         for (address, namespace, interface) in places {
-            // The kernel brings it back some time after a namespace that it was in is gone.
+            // The kernel returns the NIC some time after the previous namespace was removed.
             let found = eventually("the NIC is here", || interface_of(&address))?;
             crate::netns::ip(&format!("link set dev {found} netns {}", namespace.name()))?;
             namespace.ip(&format!("link set dev {found} name {interface}"))?;
@@ -160,8 +160,8 @@ impl Testbed {
         Ok(station)
     }
 
-    /// A silent host behind a tap: its own interface is another one, and a process hands frames
-    /// from the one to the other.
+    /// Creates a silent host behind a tap: the host's own interface is another one, and a process
+    /// forwards frames between the two.
     pub fn tap_host(&self, switch: &Namespace, name: &str) -> Result<(Endpoint, Process)> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let far = format!("far-{name}");
@@ -186,17 +186,17 @@ impl Testbed {
         self.connect((&station.namespace, Endpoint::INTERFACE), &address, (switch, &station.name))
     }
 
-    /// A veth pair between two namespaces, up at both ends.
+    /// Creates a veth pair between two namespaces, up at both ends.
     pub fn cable(&self, a: (&Namespace, &str), b: (&Namespace, &str)) -> Result<()> {
         self.connect(a, "", b)
     }
 
-    /// Cables that are made from now on have so many queues, to receive and to send, at both ends.
+    /// Sets the number of RX and TX queues, at both ends, of cables that are made from now on.
     pub fn set_queues(&self, queues: u32) {
         self.queues.set(Some(queues));
     }
 
-    /// A veth pair; `more` is said of the first end when it is made.
+    /// Creates a veth pair, with the options `more` for the first end.
     fn connect(&self, a: (&Namespace, &str), more: &str, b: (&Namespace, &str)) -> Result<()> {
         for (_, interface) in [a, b] {
             ensure!(interface.len() <= 15, "an interface name has at most 15 bytes: {interface}");
@@ -212,14 +212,14 @@ impl Testbed {
         ns_b.ip(&format!("link set dev {if_b} up")).map(drop)
     }
 
-    /// Starts `sluiced` in `namespace` and waits until it forwards. `config` is all but the
-    /// `[control]` table, which is added at its end.
+    /// Starts `sluiced` in `namespace` and waits until it forwards. `config` lacks only the
+    /// `[control]` table, which is appended.
     pub fn daemon(&self, namespace: &Namespace, config: &str) -> Result<Daemon> {
         Daemon::launch(namespace, self.dir(), &[], config)?.ready()
     }
 
-    /// Starts `sluice host` at a station with these flows (`to=…,priority=…`) and other arguments,
-    /// and waits until it is ready; it sends when told to ([`Host::go`]).
+    /// Starts `sluice host` at an endpoint with these flows (`to=…,priority=…`) and other
+    /// arguments, and waits until it is ready. It sends after [`Host::go`].
     pub fn host(&self, station: &Endpoint, flows: &[String], arguments: &[&str]) -> Result<Host> {
         Host::start(station, flows, arguments)
     }
@@ -235,7 +235,7 @@ impl Drop for Testbed {
     }
 }
 
-/// The interface of this namespace with a hardware address.
+/// Returns the interface of this namespace with a hardware address.
 fn interface_of(address: &str) -> Result<Option<String>> {
     for entry in std::fs::read_dir("/sys/class/net")? {
         let entry = entry?;
@@ -246,7 +246,7 @@ fn interface_of(address: &str) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Holds the lock that lets one bed exist at a time.
+/// Takes the lock that allows one testbed at a time.
 fn take_turn() -> Result<Flock<File>> {
     let path = std::env::temp_dir().join("sluice-testbed.lock");
     let open = || {

@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
-/// 2345678 as "2,345,678".
+/// Formats 2345678 as "2,345,678".
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,15 +1,15 @@
-//! Waiting for conditions, never for time: a slow machine makes a test slower, not wrong.
+//! Waiting for conditions, never for a fixed time: a slow machine makes a test slower, not wrong.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How long a test waits for what must come. Only a failing test ever waits so long.
+/// Time that a test waits for an expected condition. Only a failing test ever waits that long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks again and again until `check` says `Some`; an error, or [`PATIENCE`] at an end, is a
-/// failure that names `what`.
+/// Polls `check` until it returns `Some`. An error, or the end of [`PATIENCE`], is a failure that
+/// names `what`.
 pub fn eventually<T>(what: &str, mut check: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,12 +1,11 @@
-//! The program of the demo also removes what dead test beds left; `cargo xtask test` ends with
-//! that.
+//! The demo also removes what dead testbeds left; `cargo xtask test` ends with that.
 
 use std::process::Command;
 
 #[test]
 fn a_sweep_removes_the_namespaces_of_dead_beds_and_no_others() {
     let ip = |arguments: &[&str]| Command::new("ip").arg("netns").args(arguments).output().expect("ip runs");
-    // No process has this number: it is above what kernels give out.
+    // No process has this id: it is above the kernel's limit.
     let (dead, other) = ("sl4194305-0-sweep", format!("sweep-test-{}", std::process::id()));
     for name in [dead, &other] {
         assert!(ip(&["add", name]).status.success(), "{name}");

@@ -1,5 +1,5 @@
-//! What the command line promises beside attaching and detaching: a switch by its name, a namespace
-//! by a process in it, counters, the limit, the order of queues.
+//! The command line besides attaching and detaching: a switch by its name, a namespace by a process
+//! in it, counters, the limit, the service order of queues.
 
 use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
@@ -17,11 +17,11 @@ use crate::life::{Cable, FAR};
 /// DSCP 32 is priority 4.
 const FOUR_TOS: u8 = 32 << 2;
 
-/// At 1 Mbit/s the longest pause lasts 33 s and a frame of 1514 bytes takes 12 ms: all can be
-/// looked at in between.
+/// At 1 Mbit/s the longest pause lasts 33 s and a frame of 1514 bytes takes 12 ms: long enough to
+/// inspect the state in between.
 const SLOW: &str = "--speed 1M --trust dscp --no-drop 3,4";
 
-/// Sends `frames` datagrams from a socket that has room for all of them.
+/// Sends `frames` datagrams from a socket whose buffer has room for all of them.
 fn send_frames(from: &Endpoint, tos: u8, frames: u32) -> Result<()> {
     let socket = from.namespace.enter(|| UdpSocket::bind("0.0.0.0:0"))??;
     setsockopt(&socket, sockopt::SndBufForce, &(frames as usize * 4096))?;
@@ -33,12 +33,12 @@ fn send_frames(from: &Endpoint, tos: u8, frames: u32) -> Result<()> {
     Ok(())
 }
 
-/// Waits until an interface has heard so many PFC frames.
+/// Waits until an interface has received `frames` PFC frames.
 fn until_heard(at: &Namespace, frames: u64) -> Result<()> {
     eventually("the PFC frames are heard", || Ok((show(at)?["heard"]["pfc_frames"] == frames).then_some(())))
 }
 
-/// A name in /run/sluice, where switches have their control sockets; it goes away with this.
+/// A name in /run/sluice, where switches have their control sockets; removed on drop.
 struct Name(PathBuf);
 
 impl Name {
@@ -60,8 +60,8 @@ impl Drop for Name {
     }
 }
 
-/// One word attaches a container: the switch's name says speed and priorities, a process in the
-/// container its namespace.
+/// One command attaches a container: the switch's name gives speed and priorities, and a process in
+/// the container gives its namespace.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn a_switch_by_its_name_and_a_namespace_by_a_process() -> Result<()> {
@@ -90,7 +90,7 @@ fn a_switch_by_its_name_and_a_namespace_by_a_process() -> Result<()> {
     Ok(())
 }
 
-/// What comes in and goes out is counted one by one, of priorities that are obeyed and of others.
+/// Received and sent frames are counted one by one, for honored priorities and for others.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn show_counts_what_happens() -> Result<()> {
@@ -133,7 +133,8 @@ fn show_counts_what_happens() -> Result<()> {
     Ok(())
 }
 
-/// What one priority holds beyond its limit is dropped and counted; another has its own limit.
+/// Frames of one priority beyond its limit are dropped and counted; another priority has its own
+/// limit.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn beyond_the_limit_is_dropped_and_counted() -> Result<()> {
@@ -153,17 +154,17 @@ fn beyond_the_limit_is_dropped_and_counted() -> Result<()> {
     assert_eq!(priorities(&shown, "dropped_bytes")[3], dropped[3] * 1514);
     let memory = priorities(&shown, "held_peak_memory_bytes")[3];
     assert!(memory <= 256 << 10 && memory > 250 << 10, "{memory}");
-    // `tc` knows them too.
+    // `tc` shows them too.
     let said: Value = serde_json::from_str(&near.run("tc -s -j qdisc show dev eth0 root")?)?;
     assert_eq!((&said[0]["kind"], &said[0]["drops"]), (&json!("sluice_nic"), &json!(dropped[3])), "{said}");
-    // When the pause is over, what was held arrives.
+    // When the pause ends, the held frames arrive.
     pfc.send(3, 0)?;
     eventually("what was held is sent", || {
         Ok((priorities(&show(near)?, "sent_frames")[3] == held[3]).then_some(()))
     })
 }
 
-/// Two priorities that are set free at once: by turns, or the higher one first.
+/// Two priorities that are resumed at once: alternating, or the higher one first.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn queues_take_turns_or_the_higher_goes_first() -> Result<()> {

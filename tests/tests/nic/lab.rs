@@ -1,5 +1,5 @@
 //! Two senders and a receiver behind a slow port, on a running daemon; sockets that send as much as
-//! they are let.
+//! they can.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -14,23 +14,22 @@ use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, binary, drops, eve
 /// How long senders send.
 pub const LONG: Duration = Duration::from_secs(10);
 
-/// DSCP 24 is priority 3, as the IP header's second byte has it.
+/// DSCP 24 is priority 3; the value is the second byte of the IP header.
 pub const NO_DROP_TOS: u8 = 24 << 2;
 
-/// The speed of the senders' ports and of the receiver's: what one CPU that QEMU makes up can do
-/// many times over.
+/// Speed of the ports of the senders and the receiver: far below what one CPU emulated by QEMU can
+/// do.
 pub const SENDER_SPEED: &str = "100M";
 const RECEIVER_MBPS: u64 = 20;
 
-/// Headroom of each sender's port: 84 ms of its line. A sender that does not obey overruns it
-/// within seconds, since even the CPU that QEMU makes up sends a third more than the receiver's
-/// port carries.
+/// Headroom of each sender's port: 84 ms of its line. A sender that does not honor PFC overruns it
+/// within seconds, since even the emulated CPU sends a third more than the receiver's port carries.
 const HEADROOM_CELLS: u32 = 4096;
 
-/// Bytes of a UDP payload in a frame of 1514.
+/// Bytes of a UDP payload in a frame of 1514 bytes.
 const PAYLOAD_BYTES: usize = 1472;
 
-/// The bed with all that is in it.
+/// The testbed with everything in it.
 pub struct Lab {
     pub senders: [Endpoint; 2],
     pub receiver: Endpoint,
@@ -39,12 +38,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Hosts with addresses that know each other, on a daemon that trusts `trust`.
+    /// Creates hosts with addresses that know each other, on a daemon that trusts `trust`.
     pub fn new(trust: &str) -> Result<Self> {
         Self::with_headroom(trust, HEADROOM_CELLS)
     }
 
-    /// The same with so much headroom for each sender.
+    /// Creates the same with this headroom for each sender.
     pub fn with_headroom(trust: &str, headroom_cells: u32) -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
@@ -71,7 +70,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Makes both senders obey.
+    /// Makes both senders honor PFC.
     pub fn attach(&self, more: &str) -> Result<()> {
         for sender in &self.senders {
             attach(&sender.namespace, &format!("--speed {SENDER_SPEED} {more}"))?;
@@ -79,7 +78,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Waits until nothing is on its way any more.
+    /// Waits until nothing is in flight.
     pub fn at_rest(&self, is_attached: bool) -> Result<Snapshot> {
         if is_attached {
             for sender in &self.senders {
@@ -93,7 +92,7 @@ impl Lab {
     }
 }
 
-/// Runs `sluice nic …`; what it printed.
+/// Runs `sluice nic …` and returns its output.
 pub fn nic(arguments: &str) -> Result<String> {
     let output = std::process::Command::new(binary("sluice")?)
         .arg("nic")
@@ -113,20 +112,20 @@ pub fn attach(namespace: &Namespace, options: &str) -> Result<String> {
     nic(&format!("attach {} --netns {} {options}", Endpoint::INTERFACE, namespace.name()))
 }
 
-/// What the interface of a namespace counts.
+/// Returns the counters of the interface of a namespace.
 pub fn show(namespace: &Namespace) -> Result<Value> {
     let said = nic(&format!("show {} --netns {} --json", Endpoint::INTERFACE, namespace.name()))?;
     let shown: Value = serde_json::from_str(&said)?;
     Ok(shown["interfaces"][0].clone())
 }
 
-/// One number of every priority.
+/// Returns one number of every priority.
 pub fn priorities(shown: &Value, field: &str) -> Vec<u64> {
     let all = shown["priorities"].as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().map(|priority| priority[field].as_u64().unwrap_or(u64::MAX)).collect()
 }
 
-/// What the switch dropped of the no-drop priority, wherever that was.
+/// Returns the frames of the no-drop priority that the switch dropped, anywhere.
 pub fn dropped(snapshot: &Snapshot) -> Result<u64> {
     let mut sum = 0;
     for name in ["sender1", "sender2", "receiver"] {
@@ -135,8 +134,8 @@ pub fn dropped(snapshot: &Snapshot) -> Result<u64> {
     Ok(sum)
 }
 
-/// What breaks the promise: headroom exhausted, and what kernels lost on the way out and on the way
-/// in.
+/// Returns the losses of no-drop frames: headroom exhausted, and frames that kernels lost on
+/// transmit and on receipt.
 pub fn broken(snapshot: &Snapshot) -> [(&'static str, u64); 3] {
     [
         ("headroom exhausted", drops(snapshot, "ingress_no_drop")),
@@ -145,28 +144,28 @@ pub fn broken(snapshot: &Snapshot) -> [(&'static str, u64); 3] {
     ]
 }
 
-/// Nothing of that.
+/// No loss of any of these kinds.
 pub const UNBROKEN: [(&str, u64); 3] =
     [("headroom exhausted", 0), ("lost when sent", 0), ("lost when received", 0)];
 
-/// How a sender goes about a socket that is full.
+/// How a sender handles a full socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// It waits in the kernel.
+    /// Waits in the kernel.
     Block,
-    /// It is told so (EAGAIN), and tries again a little later.
+    /// Gets EAGAIN, and retries a little later.
     Again,
 }
 
-/// What a sender did.
+/// Counts of a sender.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sent {
     pub frames: u64,
-    /// Times that the socket was full.
+    /// Number of times that the socket was full.
     pub full: u64,
 }
 
-/// Sends datagrams for `duration`, as many as the socket takes, with a pause of `apart` between
+/// Sends datagrams for `duration`, as many as the socket accepts, with a gap of `apart` between
 /// two.
 pub fn send(
     from: &Endpoint,
@@ -190,7 +189,7 @@ pub fn send(
                 sent.full += 1;
                 std::thread::sleep(Duration::from_micros(500));
             }
-            // An ordinary qdisc that is full says so to a socket of its own machine.
+            // A full ordinary qdisc reports that to a local socket.
             Err(error) if error.raw_os_error() == Some(nix::Error::ENOBUFS as i32) => sent.full += 1,
             Err(error) => return Err(error).with_context(|| format!("{} sends", from.name)),
         }
@@ -201,10 +200,10 @@ pub fn send(
     Ok(sent)
 }
 
-/// Where datagrams go.
+/// Destination port of the datagrams.
 pub const PORT: u16 = 4000;
 
-/// Counts what arrives while `sending` runs, and then until nothing more does.
+/// Counts arrivals while `sending` runs, and then until nothing more arrives.
 pub fn count_arrivals<T>(at: &Endpoint, sending: impl FnOnce(&AtomicU64) -> Result<T>) -> Result<(T, u64)> {
     let socket = at.namespace.enter(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
     setsockopt(&socket, sockopt::RcvBufForce, &(64 << 20))?;

@@ -1,7 +1,6 @@
-//! How fast pauses are obeyed. In a machine where an instruction takes a nanosecond (`cargo xtask
-//! vm --shift 0`) the answer is the same on every machine that runs it. What is on the wire is
-//! written down at the far end by tcpdump, which sees the PFC frames as they leave there and the
-//! data as they arrive.
+//! How quickly pauses take effect. In a machine where an instruction takes a nanosecond (`cargo
+//! xtask vm --shift 0`) the result is the same on every machine that runs it. tcpdump captures at
+//! the far end, where it sees the PFC frames as they leave and the data as they arrive.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -14,7 +13,7 @@ use testbed::{Namespace, Process, eventually};
 use crate::lab::{Full, NO_DROP_TOS, attach, send};
 use crate::life::{Cable, FAR};
 
-/// Sends a PFC frame for one priority out of eth0 of a namespace.
+/// Sends a PFC frame for one priority from eth0 of a namespace.
 pub fn send_pfc(from: &Namespace, priority: u8, quanta: u16) -> Result<()> {
     PfcSender::new(from)?.send(priority, quanta)
 }
@@ -49,16 +48,16 @@ impl PfcSender {
     }
 }
 
-/// A frame at the far end.
+/// A frame seen at the far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    /// The quanta for priority 3.
+    /// PFC frame with the quanta of priority 3.
     Pfc(u16),
     NoDrop,
     BestEffort,
 }
 
-/// What a capture file with nanoseconds says: when, and what.
+/// Reads a capture file with nanosecond times: when, and what.
 fn read(file: &Path) -> Result<Vec<(u64, Seen)>> {
     let bytes = std::fs::read(file)?;
     let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -78,7 +77,7 @@ fn read(file: &Path) -> Result<Vec<(u64, Seen)>> {
     Ok(all)
 }
 
-/// A distribution in a line.
+/// Formats a distribution as a line.
 fn spelt(name: &str, mut values: Vec<u64>) -> String {
     values.sort_unstable();
     let (first, last) = (values.first(), values.last());
@@ -93,7 +92,7 @@ fn spelt(name: &str, mut values: Vec<u64>) -> String {
 const SHORT_QUANTA: u16 = 2000;
 const SHORT_NS: u64 = 2000 * 512;
 
-/// XOFF to silence, XON to the first frame, the end of the timer to the first frame.
+/// XOFF to the last frame, XON to the first frame, the end of the pause time to the first frame.
 #[test]
 #[ignore = "needs BPF qdiscs and virtual time: cargo xtask vm --shift 0 latency"]
 fn latency_of_xoff_xon_and_the_timer() -> Result<()> {

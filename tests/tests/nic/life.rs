@@ -1,5 +1,5 @@
 //! Attached, detached, deleted, killed: whatever happens to an interface, nothing stays behind and
-//! the kernel has nothing to complain of (the rig looks for that itself, when all tests are done).
+//! the kernel reports no warning (`cargo xtask vm` checks that after all tests).
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use testbed::{Endpoint, Namespace, Process, Testbed, binary, eventually};
 
 use crate::lab::{Full, NO_DROP_TOS, attach, nic, priorities, send, show};
 
-/// Two hosts on one cable, without a switch: `near` has an address of its own, and sends to where
-/// `far` is.
+/// Two hosts on one cable, without a switch: `near` has an address, and sends to `far`.
 pub struct Cable {
     pub near: Endpoint,
     pub far: Namespace,
     pub bed: Testbed,
 }
 
-/// The address at the far end, which nobody has; the near end knows where to send what is for it.
+/// The address at the far end, which no host has; the near end has a permanent neighbor entry for
+/// it.
 pub const FAR: &str = "10.1.0.2";
 
 impl Cable {
@@ -39,7 +39,7 @@ impl Cable {
     }
 }
 
-/// Programs of ours that the kernel still has, once it has had time to forget them.
+/// Returns our programs that the kernel still has after a grace time.
 fn programs_left() -> Result<String> {
     let output = Command::new("bpftool").args(["prog", "list"]).output().context("bpftool")?;
     let said = String::from_utf8(output.stdout)?;
@@ -54,15 +54,16 @@ fn qdiscs(namespace: &Namespace) -> Result<String> {
     namespace.run("tc qdisc show dev eth0")
 }
 
-/// As much as a socket takes, for as long as `during` runs; whoever is not attached may lose it.
+/// Sends as much as a socket accepts while `during` runs; a sender that is not attached may lose
+/// frames.
 fn under_traffic<T>(cable: &Cable, during: impl FnOnce() -> Result<T>) -> Result<T> {
-    // Without the bed, which belongs to one thread.
+    // Without the testbed, which belongs to one thread.
     let near = &cable.near;
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             let some = Duration::from_millis(50);
-            // Until the other side hangs up; when the interface is gone there is nobody to send to.
+            // Until the other side hangs up; once the interface is removed there is no destination.
             while told.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty)
                 && send(near, FAR, NO_DROP_TOS, Full::Again, some, Duration::ZERO).is_ok()
             {}
@@ -130,7 +131,7 @@ fn replaced_under_traffic_and_refused_unasked() -> Result<()> {
     nothing_left()
 }
 
-/// Another program at ingress, and the clsact qdisc that somebody else made, stay.
+/// Another program at ingress, and a clsact qdisc made by someone else, stay.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn what_others_hang_at_ingress_stays() -> Result<()> {
@@ -162,8 +163,8 @@ fn it_goes_with_its_interface_and_with_its_namespace() -> Result<()> {
 }
 
 /// Killed at any moment of an attachment: no kind stays registered, so the next attachment works,
-/// and once that is taken off nothing is left of either. The first moments are spread over what an
-/// attachment takes here, the others close in on the one when it is there.
+/// and once that is detached nothing is left of either. The first moments are spread over the
+/// duration of an attachment here, the others close in on the one when it is attached.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn killed_half_way() -> Result<()> {
@@ -206,13 +207,14 @@ fn killed_half_way() -> Result<()> {
     nothing_left()
 }
 
-/// Four TX queues, one root qdisc over all of them: all is held, and one XON sets all of it free.
+/// Four TX queues, one root qdisc over all of them: everything is held, and one XON resumes all of
+/// it.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn several_queues_are_held_and_set_free_together() -> Result<()> {
     let cable = Cable::new(4)?;
     let namespace = &cable.near.namespace;
-    // The longest pause lasts 33 s at 1 Mbit/s, long enough to look.
+    // The longest pause lasts 33 s at 1 Mbit/s, long enough to inspect the state.
     attach(namespace, "--speed 1M --trust dscp")?;
     crate::latency::send_pfc(&cable.far, 3, 65_535)?;
     for _ in 0..8 {

@@ -6,15 +6,15 @@ use testbed::{Endpoint, Process, Snapshot, eventually};
 
 use crate::lab::{Lab, NO_DROP_TOS, UNBROKEN, broken, dropped};
 
-/// Headroom of each sender's port: 42 ms of its line, and less than eight queue pairs send unasked,
-/// since each of them may have 128 packets on their way (RXE_MAX_UNACKED_PSNS,
+/// Headroom of each sender's port: 42 ms of its line, and less than eight queue pairs send without
+/// acknowledgement, since each of them may have 128 packets in flight (RXE_MAX_UNACKED_PSNS,
 /// drivers/infiniband/sw/rxe), which take five cells each.
 const HEADROOM_CELLS: u32 = 2048;
 
-/// What the receiver and the senders say of sequences, of all that their devices count.
+/// Device counters of the receiver and the senders that are about sequences.
 const SEQUENCE_ERRORS: [&str; 3] = ["out_of_seq_request", "rcvd_seq_err", "retry_exceeded_err"];
 
-/// An RDMA device on a station's interface; it goes away with this.
+/// An RDMA device on an endpoint's interface, removed on drop.
 struct Device(String);
 
 impl Device {
@@ -24,7 +24,7 @@ impl Device {
         Ok(Self(name))
     }
 
-    /// The sum of what it counts as errors of a sequence.
+    /// Returns the sum of its sequence error counters.
     fn sequence_errors(&self) -> Result<u64> {
         let mut sum = 0;
         for counter in SEQUENCE_ERRORS {
@@ -42,25 +42,26 @@ impl Drop for Device {
     }
 }
 
-/// What came of a run.
+/// Results of a run.
 struct Run {
     snapshot: Snapshot,
     sequence_errors: u64,
 }
 
-/// Both senders run `program` for ten seconds with eight queue pairs.
+/// Runs `program` on both senders for ten seconds with eight queue pairs.
 fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<Run> {
     let receiver = Device::new(&lab.receiver)?;
     let senders = [Device::new(&lab.senders[0])?, Device::new(&lab.senders[1])?];
-    // -u 17: a time-out of half a second, since pauses are longer than RDMA expects an answer to take.
+    // -u 17: a timeout of half a second, since pauses are longer than RDMA expects a response to
+    // take.
     let options = format!("-R -T {NO_DROP_TOS} -q 8 -s 4096 -D 10 -F -u 17 --report_gbits");
     let mut servers = Vec::new();
     for number in 0..2 {
         let mut command = lab.receiver.namespace.command(program);
         command.args(format!("-d {} -p {} {options}", receiver.0, 18_515 + number).split_whitespace());
         let server = Process::start(program, &mut command)?;
-        // What it says stays in a buffer until it ends; the kernel knows that it waits for somebody to
-        // connect.
+        // Its output stays in a buffer until it ends; the kernel knows that it waits for a
+        // connection.
         let waits_in = format!("/proc/{}/wchan", server.pid());
         eventually("a server that waits", || {
             Ok(std::fs::read_to_string(&waits_in)?.contains("ucma").then_some(()))
@@ -87,7 +88,7 @@ fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<Run> {
                     println!("    {}", said.lines().filter(|line| line.contains("4096")).collect::<String>())
                 }
                 Err(error) if is_attached => return Err(error),
-                // With frames lost a test may well give up.
+                // With frames lost a test may give up.
                 Err(error) => println!("    {program} gave up: {:.200}", error.to_string()),
             }
         }
@@ -128,7 +129,7 @@ fn without_it_soft_roce_loses() -> Result<()> {
     Ok(())
 }
 
-/// A thousand pings of RDMA-CM, there and back.
+/// Runs a thousand RDMA-CM pings, there and back.
 fn rping(lab: &Lab) -> Result<()> {
     let receiver = Device::new(&lab.receiver)?;
     let sender = Device::new(&lab.senders[0])?;

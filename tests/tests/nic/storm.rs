@@ -1,6 +1,6 @@
-//! A storm of PFC frames: what each costs the host that hears it, by the kernel's own account of
-//! BPF run times, and that nothing else stops. The far end is an AF_XDP port, as a switch is; with
-//! `--shift -3` the one CPU carries a million frames a second, sending and hearing included.
+//! A storm of PFC frames: the cost of each for the receiving host, by the kernel's own BPF run
+//! times, and that nothing else stops. The far end is an AF_XDP port, like a switch; with `--shift
+//! -3` the one CPU carries a million frames a second, including sending and receiving them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,21 +16,22 @@ use xdp::{PortConfig, Umem, XdpPort};
 use crate::lab::{Full, NO_DROP_TOS, Sent, attach, nic, priorities, send, show};
 use crate::life::{Cable, FAR};
 
-/// A quarter of a second of a million a second.
+/// A quarter of a second at a million a second.
 const FRAMES: u64 = 250_000;
 const APART_NS: u64 = 1_000;
 /// How long the host sends meanwhile.
 const SENDING: Duration = Duration::from_millis(200);
 
-/// The far end of a cable: sends XOFF and XON of priority 3 by turns, and counts what it receives.
+/// The far end of a cable: sends XOFF and XON of priority 3 alternately, and counts what it
+/// receives.
 struct FarEnd {
     umem: Umem,
     port: XdpPort,
-    /// In the order in which they are sent.
+    /// Free frames, in the order in which they are sent.
     idle: VecDeque<FrameId>,
     received: Vec<RxDesc>,
     sent: u64,
-    /// Of those, what the kernel lost.
+    /// Frames of these that the kernel lost.
     lost: u64,
     no_drop: u64,
     beside: u64,
@@ -55,7 +56,7 @@ impl FarEnd {
         Ok(Self { umem, port, idle, received: Vec::new(), sent: 0, lost: 0, no_drop: 0, beside: 0 })
     }
 
-    /// Sends what is due, and takes what has come.
+    /// Sends what is due, and takes what has arrived.
     fn turn(&mut self, now: Instant, due: u64) {
         let mut completed = Vec::new();
         self.port.complete(&mut completed);
@@ -82,7 +83,7 @@ impl FarEnd {
         }
     }
 
-    /// All of the storm; how long it took.
+    /// Runs the whole storm and returns how long it took.
     fn storm(&mut self) -> Duration {
         let start = Instant::now();
         while self.sent < FRAMES {
@@ -92,7 +93,7 @@ impl FarEnd {
         start.elapsed()
     }
 
-    /// Goes on until all that was sent to it has come.
+    /// Continues until everything sent to it has arrived.
     fn settle(&mut self, no_drop: u64, beside: u64) -> Result<()> {
         let start = Instant::now();
         while (self.no_drop, self.beside) != (no_drop, beside) || self.port.outstanding() > 0 {
@@ -104,8 +105,8 @@ impl FarEnd {
     }
 }
 
-/// What the programs of ours took so far, in nanoseconds, and how often they ran: the one at
-/// ingress with all that it sets off.
+/// Returns the run times of our programs so far, in nanoseconds, and their run counts: the ingress
+/// program with all that it triggers.
 fn run_times() -> Result<Vec<(String, u64, u64)>> {
     let listed = std::process::Command::new("bpftool").args(["-j", "prog", "list"]).output()?;
     let programs: serde_json::Value = serde_json::from_slice(&listed.stdout)?;
@@ -116,7 +117,7 @@ fn run_times() -> Result<Vec<(String, u64, u64)>> {
     Ok(timed.filter(|(name, _, count)| name.starts_with("sluice_nic") && *count > 0).collect())
 }
 
-/// With nothing of the priority to be sent, and with a sender that sends as much of it as it may:
+/// With no frames of the priority to send, and with a sender that sends as much of it as it may:
 /// then each XON makes the qdisc run.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm --shift -3 storm"]

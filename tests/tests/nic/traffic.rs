@@ -1,5 +1,5 @@
 //! Real applications into one port that is too slow for them: with `sluice nic` nothing is lost,
-//! without it much is.
+//! without it many frames are.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::lab::{
     send, show,
 };
 
-/// What came of an incast of datagrams.
+/// Results of an incast of datagrams.
 #[derive(Debug)]
 struct Incast {
     sent: [Sent; 2],
@@ -28,7 +28,7 @@ impl Incast {
     }
 }
 
-/// Both senders send for ten seconds, all that their sockets take.
+/// Both senders send for ten seconds, as fast as their sockets accept.
 fn incast(lab: &Lab, to: &str, tos: u8, full: [Full; 2], is_attached: bool) -> Result<Incast> {
     let senders = &lab.senders; // the bed belongs to one thread
     let (sent, arrived) = count_arrivals(&lab.receiver, |arrived| {
@@ -43,7 +43,7 @@ fn incast(lab: &Lab, to: &str, tos: u8, full: [Full; 2], is_attached: bool) -> R
     Ok(incast)
 }
 
-/// Runs `one` for both senders at once.
+/// Runs `one` for both senders in parallel.
 fn both<T: Send>(one: impl Fn(usize) -> Result<T> + Sync) -> Result<[T; 2]> {
     std::thread::scope(|scope| {
         let second = scope.spawn(|| one(1));
@@ -53,7 +53,7 @@ fn both<T: Send>(one: impl Fn(usize) -> Result<T> + Sync) -> Result<[T; 2]> {
     })
 }
 
-/// Waits until a receiver has read all that its socket holds.
+/// Waits until a receiver has read everything from its socket.
 fn settled(arrived: &AtomicU64) -> Result<()> {
     let mut last = u64::MAX;
     let settled = || {
@@ -64,8 +64,8 @@ fn settled(arrived: &AtomicU64) -> Result<()> {
     eventually("everything has arrived", settled)
 }
 
-/// What must hold when nothing is lost: every datagram that a socket took has arrived, no qdisc
-/// dropped anything, the headroom was never exhausted, and the senders were held back by pauses.
+/// Checks a run without losses: every datagram that a socket accepted has arrived, no qdisc dropped
+/// anything, the headroom was never exhausted, and pauses slowed the senders down.
 fn lossless(lab: &Lab, incast: &Incast) -> Result<()> {
     ensure!(incast.frames() > 1000, "the incast is too small to show anything: {incast:?}");
     assert_eq!(incast.arrived, incast.frames(), "every datagram arrives: {incast:?}");
@@ -95,7 +95,7 @@ fn datagrams_of_sockets_that_block_and_of_sockets_that_do_not() -> Result<()> {
     Ok(())
 }
 
-/// The switch itself says what a host has to know.
+/// The switch itself provides the settings that a host needs.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn the_switch_says_speed_and_priorities() -> Result<()> {
@@ -123,7 +123,7 @@ fn without_it_datagrams_are_lost() -> Result<()> {
     Ok(())
 }
 
-/// Best effort beside it, less than its share: it loses nothing to the pauses of the other.
+/// Best effort beside it, below its share: it loses nothing to the other priority's pauses.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn other_priorities_go_on() -> Result<()> {
@@ -158,7 +158,7 @@ fn other_priorities_go_on() -> Result<()> {
     Ok(())
 }
 
-/// A VLAN interface above eth0: the tag is held beside the frame, and its priority counts.
+/// A VLAN interface on eth0: the tag is held out of band, and its priority applies.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn tagged_frames_with_and_without() -> Result<()> {
@@ -186,7 +186,7 @@ fn tagged_frames_with_and_without() -> Result<()> {
     Ok(())
 }
 
-/// `iperf3`, TCP and then UDP, from both senders at once. The answers of the receiver have no-drop
+/// `iperf3`, TCP and then UDP, from both senders at once. The receiver's responses are no-drop,
 /// too.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
@@ -234,7 +234,7 @@ fn iperf3_over_tcp_and_udp() -> Result<()> {
 }
 
 /// A container behind a bridge of its host: the frames are forwarded, not sent by a socket of that
-/// host, and the socket in the container waits all the same.
+/// host, and the socket in the container waits anyway.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn through_a_bridge_of_the_host() -> Result<()> {

@@ -1,4 +1,4 @@
-//! QEMU: boots the image, shows what the console says, and finds the verdict in it.
+//! QEMU: boots the image, shows its console, and finds the verdict in it.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::run::say;
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// What the first process said last.
+/// The last line of the init process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Verdict {
     status: i32,
     warnings: u32,
 }
 
-/// A QEMU that ends with us.
+/// A QEMU process that is killed on drop.
 struct Qemu(Child);
 
 impl Drop for Qemu {
@@ -31,10 +31,10 @@ impl Drop for Qemu {
     }
 }
 
-/// The first QEMU that has Intel's 82576.
+/// The first QEMU version that emulates Intel's 82576.
 const IGB_SINCE: u32 = 8;
 
-/// This QEMU knows that model.
+/// Checks that the installed QEMU supports a NIC model.
 pub fn check_version(nic: Nic) -> Result<()> {
     if nic != Nic::Igb {
         return Ok(());
@@ -52,13 +52,12 @@ pub fn check_version(nic: Nic) -> Result<()> {
     Ok(())
 }
 
-/// Reads `QEMU emulator version 7.2.22 (Debian …)`.
+/// Parses `QEMU emulator version 7.2.22 (Debian …)`.
 fn major_version(said: &str) -> Option<u32> {
     said.split_once("version ")?.1.split('.').next()?.parse().ok()
 }
 
-/// Boots, and passes the console on; an error unless the command ended well and the kernel gave no
-/// warning.
+/// Boots and prints the console. Fails unless the command succeeded and the kernel gave no warning.
 pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     let mut command = Command::new(QEMU);
     command.args(["-machine", "q35", "-display", "none", "-serial", "stdio", "-no-reboot"]);
@@ -73,8 +72,8 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
         format!("virtual time, {} ns an instruction", 2f64.powi(vm.shift.into()))
     };
     command.arg("-kernel").arg(&kernel.vmlinuz).arg("-initrd").arg(image);
-    // A machine that is short of CPU while it boots misses timer interrupts, and must not give up for
-    // that.
+    // A machine that lacks CPU time while it boots misses timer interrupts, which must not stop the
+    // boot.
     let calm = "no_timer_check tsc=reliable nowatchdog";
     let line = format!("console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr {calm}{}", clock(vm));
     command.args(["-append", &line]);
@@ -93,8 +92,8 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Pairs of NICs, each on a hub of its own, so that nothing leaves QEMU: one for a port, and
-/// virtio's for its host.
+/// Returns pairs of NICs, each on its own hub, so that no frame leaves QEMU: one for a port, and a
+/// virtio NIC for its host.
 fn cables(pairs: u8, port: Nic) -> Vec<String> {
     let end = |pair: u8, end: &str, nic: Nic, address: &str| {
         let id = format!("{end}{pair}");
@@ -105,9 +104,10 @@ fn cables(pairs: u8, port: Nic) -> Vec<String> {
     (1..=pairs).flat_map(both).flatten().collect()
 }
 
-/// What makes an instruction take less than a nanosecond. QEMU cannot count so; but its TSC counts
-/// virtual nanoseconds, and a kernel that is told of a TSC of 8 GHz takes eight of them for one.
-/// Its timers, which it does not set by the TSC, come early then, and it sets them again.
+/// Returns options that make an instruction take less than a nanosecond. QEMU cannot count that
+/// way, but its TSC counts virtual nanoseconds, and a kernel that is given a TSC of 8 GHz takes
+/// eight of them for one. Its timers, which are not based on the TSC, then fire early, and it
+/// rearms them.
 fn clock(vm: &Vm) -> String {
     if vm.real_time || vm.shift >= 0 {
         return String::new();
@@ -115,7 +115,7 @@ fn clock(vm: &Vm) -> String {
     format!(" tsc_early_khz={}", 1_000_000u32 << -vm.shift)
 }
 
-/// Prints the console until it gives the verdict.
+/// Prints the console until the verdict appears.
 fn listen(console: impl std::io::Read + Send + 'static, patience: Duration) -> Result<Verdict> {
     let (lines, console_lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -147,7 +147,7 @@ fn listen(console: impl std::io::Read + Send + 'static, patience: Duration) -> R
     }
 }
 
-/// Reads `vm: exit 0 warnings 0`.
+/// Parses `vm: exit 0 warnings 0`.
 fn parse(line: &str) -> Option<Verdict> {
     let (_, rest) = line.split_once("vm: exit ")?;
     let (status, warnings) = rest.split_once(" warnings ")?;

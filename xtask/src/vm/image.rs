@@ -1,5 +1,5 @@
-//! What the booted machine finds: an initramfs with the project's programs, a test program, the
-//! tools that tests use, the libraries of all of them, and the kernel modules that they need.
+//! The contents of the booted machine: an initramfs with the project's programs, a test program,
+//! the tools that tests use, the libraries of all of them, and the kernel modules that they need.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::kernel::Kernel;
 use crate::run::{cargo, check, say};
 
-/// Tools that the tests of `nic` call, and the shell's.
+/// Tools that the tests of `nic` and the shell call.
 const TOOLS: [&str; 16] = [
     "busybox",
     "ip",
@@ -32,10 +32,10 @@ const TOOLS: [&str; 16] = [
     "taskset",
 ];
 
-/// What other tests call beside them; with its libraries tshark is larger than all the rest.
+/// Tools that other tests call in addition; with its libraries tshark is larger than all others.
 const OTHER_TOOLS: [&str; 3] = ["tshark", "dumpcap", "sysctl"];
 
-/// Modules, with those that they need; what a kernel has built in, or has not, is passed over.
+/// Modules, loaded with their dependencies; a module that is built in or missing is skipped.
 const MODULES: [&str; 28] = [
     "virtio_pci",
     "virtio_net",
@@ -70,16 +70,16 @@ const MODULES: [&str; 28] = [
 /// Files that the programs open by name.
 const DATA: [&str; 3] = ["/etc/libibverbs.d", "/usr/lib/x86_64-linux-gnu/libibverbs", "/etc/protocols"];
 
-/// What was built.
+/// The built programs.
 pub struct Programs {
-    /// The project's own.
+    /// The project's own programs.
     ours: Vec<PathBuf>,
-    /// Test programs, and their names. Two packages may have one of the same name.
+    /// Test programs and their names. Two packages may have one of the same name.
     tests: Vec<(PathBuf, String)>,
 }
 
-/// Builds `sluiced`, `sluice` and test programs, all of them at once, and of the whole workspace:
-/// so dependencies are built once, with the features that `cargo test --workspace` gives them.
+/// Builds `sluiced`, `sluice` and test programs, all at once and for the whole workspace: so
+/// dependencies are built once, with the features that `cargo test --workspace` gives them.
 pub fn build_programs(tests: &[String]) -> Result<Programs> {
     say("building");
     let mut command = cargo();
@@ -101,7 +101,7 @@ pub fn build_programs(tests: &[String]) -> Result<Programs> {
     Ok(programs)
 }
 
-/// The programs of this name among cargo's messages, one JSON object a line.
+/// Returns the programs with this name in cargo's messages, one JSON object a line.
 fn executables(messages: &str, name: &str) -> Vec<PathBuf> {
     let named = format!("\"name\":\"{name}\"");
     let lines = messages.lines().filter(|line| line.contains(&named));
@@ -109,7 +109,7 @@ fn executables(messages: &str, name: &str) -> Vec<PathBuf> {
     paths.map(|(path, _)| PathBuf::from(path)).collect()
 }
 
-/// Packs all of it; `command` runs inside. The file.
+/// Packs everything, with `command` to run inside. Returns the file.
 pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathBuf> {
     let root = kernel.place.join("image");
     if root.exists() {
@@ -127,7 +127,8 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     let others: &[&str] =
         if programs.tests.iter().all(|(_, name)| name == "nic") { &[] } else { &OTHER_TOOLS };
     for tool in TOOLS.iter().chain(others) {
-        // What is not here is not called: the tests of soft-RoCE say so where its tools are missing.
+        // A missing tool is not called: the tests of soft-RoCE report it where its tools are
+        // missing.
         if let Some(path) = on_path(tool) {
             copy_program(&path, &root.join("bin").join(tool), &mut libraries)?;
         }
@@ -162,8 +163,8 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     archive(&root, &kernel.place.join("image.cpio"))
 }
 
-/// The first process. It ends with a line that says how the command ended, and how many warnings
-/// the kernel gave.
+/// The init process. It ends with a line that has the command's exit status and the number of
+/// kernel warnings.
 const INIT: &str = r#"#!/bin/sh
 export PATH=/bin:/sbin HOME=/ TMPDIR=/tmp SLUICE_BIN_DIR=/bin NO_COLOR=1 RUST_BACKTRACE=0 SLUICE_RIG=1
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
@@ -182,13 +183,13 @@ echo "vm: exit $status warnings $(grep -c . /tmp/warnings)"
 poweroff -f
 "#;
 
-/// Copies a program and notes its libraries.
+/// Copies a program and records its libraries.
 fn copy_program(from: &Path, to: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
     std::fs::copy(from, to).with_context(|| format!("{}", from.display()))?;
     note_libraries(from, libraries)
 }
 
-/// The same without what is for debuggers, which is most of it.
+/// Copies a program without debug information, which is most of its size.
 fn copy_stripped(from: &Path, to: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
     check(Command::new("llvm-strip").arg("-o").arg(to).arg(from))?;
     note_libraries(from, libraries)
@@ -210,7 +211,7 @@ fn copy_data(path: &Path, root: &Path, libraries: &mut BTreeSet<PathBuf>) -> Res
         }
     } else if path.is_file() {
         let to = root.join(path.strip_prefix("/")?);
-        // usr/lib is a link here.
+        // In the image usr/lib is a link.
         let to = to
             .strip_prefix(root.join("usr/lib"))
             .map(|rest| root.join("lib").join(rest))
@@ -224,7 +225,7 @@ fn copy_data(path: &Path, root: &Path, libraries: &mut BTreeSet<PathBuf>) -> Res
     Ok(())
 }
 
-/// Copies modules uncompressed, so that anything can load them, and indexes them again.
+/// Copies modules uncompressed, so that any tool can load them, and rebuilds their index.
 fn copy_modules(kernel: &Kernel, root: &Path) -> Result<()> {
     let release = &kernel.release;
     let modules = root.join("lib/modules").join(release);
@@ -262,7 +263,7 @@ fn copy_modules(kernel: &Kernel, root: &Path) -> Result<()> {
     check(Command::new("depmod").arg("-b").arg(root).arg(release))
 }
 
-/// Packs a folder as the kernel unpacks it.
+/// Packs a folder in the format that the kernel unpacks.
 fn archive(root: &Path, file: &Path) -> Result<PathBuf> {
     let list = Command::new("find").arg(".").current_dir(root).output().context("cannot run find")?;
     let mut cpio = Command::new("cpio");

@@ -1,8 +1,8 @@
-//! Debian's newest kernel of a suite, without installing it: apt in a folder of its own, which
-//! knows that suite alone.
+//! Debian's newest kernel of a suite, without installing it: apt in a separate folder, with only
+//! that suite.
 //!
-//! Names of kernels go stale within weeks, so nothing here has one: `linux-image-amd64` depends on
-//! today's.
+//! Kernel package names become outdated within weeks, so none is here: `linux-image-amd64` depends
+//! on the current one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use anyhow::{Context, Result, bail};
 use super::place;
 use crate::run::{check, say};
 
-/// A kernel that was unpacked.
+/// An unpacked kernel.
 pub struct Kernel {
-    /// Its release, as `uname -r` will say.
+    /// Release, as `uname -r` will print it.
     pub release: String,
     /// The file to boot.
     pub vmlinuz: PathBuf,
-    /// The folder that has `lib/modules/RELEASE`.
+    /// The folder that contains `lib/modules/RELEASE`.
     pub root: PathBuf,
-    /// Where to put what is made of it.
+    /// The folder for files made from the kernel.
     pub place: PathBuf,
 }
 
 impl Kernel {
-    /// Its modules were indexed, which is done last.
+    /// True if the module index exists, which is the last step.
     fn has_index(&self) -> bool {
         self.root.join("lib/modules").join(&self.release).join("modules.dep").is_file()
     }
@@ -35,10 +35,10 @@ impl Kernel {
 /// The package that always depends on the newest kernel.
 const META: &str = "linux-image-amd64";
 
-/// Packages of a kernel that have files of it.
+/// Prefixes of the packages that contain a kernel's files.
 const PARTS: [&str; 4] = ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"];
 
-/// Fetches and unpacks the newest kernel of `suite`, unless that has been done.
+/// Fetches and unpacks the newest kernel of `suite`, unless that was done before.
 pub fn fetch(suite: &str) -> Result<Kernel> {
     let place = place().join(suite);
     let root = place.join("root");
@@ -62,7 +62,7 @@ pub fn fetch(suite: &str) -> Result<Kernel> {
         check(Command::new("dpkg-deb").arg("-x").arg(entry?.path()).arg(&root))?;
     }
     std::fs::remove_dir_all(&debs)?;
-    // Newer packages have usr/lib, as merged systems do; tools want lib.
+    // Newer packages have usr/lib, as merged systems do; tools expect lib.
     if !root.join("lib").exists() {
         std::os::unix::fs::symlink("usr/lib", root.join("lib"))?;
     }
@@ -86,7 +86,7 @@ fn unpacked(root: &Path, place: &Path) -> Result<Kernel> {
     Ok(Kernel { release, vmlinuz, root: root.to_path_buf(), place: place.to_path_buf() })
 }
 
-/// apt with one source and a state of its own.
+/// An apt instance with one source and its own state.
 struct Apt {
     config: PathBuf,
 }
@@ -123,7 +123,7 @@ impl Apt {
         command
     }
 
-    /// The packages that the newest kernel is made of.
+    /// Returns the packages of the newest kernel.
     fn parts(&self) -> Result<BTreeSet<String>> {
         let (mut found, mut open) = (BTreeSet::new(), vec![META.to_owned()]);
         while let Some(name) = open.pop() {
@@ -141,7 +141,7 @@ impl Apt {
     }
 }
 
-/// The parts of a kernel that a package depends on, out of what `apt-cache show` says of it.
+/// Returns the kernel packages that a package depends on, from the output of `apt-cache show`.
 fn depends(shown: &str) -> Vec<String> {
     let line = shown.lines().find_map(|line| line.strip_prefix("Depends: ")).unwrap_or_default();
     let names = line.split(',').filter_map(|one| one.split_whitespace().next());
@@ -153,10 +153,10 @@ fn depends(shown: &str) -> Vec<String> {
     names.filter(is_part).map(str::to_owned).collect()
 }
 
-/// Where apt of this machine has its sources: in the newer format, and in the older one.
+/// Source lists of this machine's apt: in the newer format, and in the older one.
 const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
 
-/// The Debian mirror that this machine uses.
+/// Returns the Debian mirror that this machine uses.
 fn mirror() -> Result<String> {
     let texts = SOURCES.map(|file| std::fs::read_to_string(file).unwrap_or_default());
     texts
@@ -165,7 +165,7 @@ fn mirror() -> Result<String> {
         .with_context(|| format!("neither {} nor {} names a mirror of Debian", SOURCES[0], SOURCES[1]))
 }
 
-/// Reads `URIs: MIRROR`, or `deb [OPTIONS] MIRROR SUITE main`.
+/// Parses `URIs: MIRROR`, or `deb [OPTIONS] MIRROR SUITE main`.
 fn mirror_of(sources: &str) -> Option<String> {
     let lines =
         sources.lines().map(str::trim).filter(|line| line.starts_with("URIs:") || line.starts_with("deb "));

@@ -1,6 +1,6 @@
 //! `cargo xtask vm`: boots another kernel in QEMU and runs tests inside, where this machine's
-//! kernel cannot (BPF qdiscs, for one), or to see what holds on an older one. Without KVM too: TCG
-//! is enough, only slower.
+//! kernel lacks a feature (BPF qdiscs, for one), or to test an older kernel. Works without KVM too:
+//! TCG is enough, only slower.
 //!
 //! ```text
 //! kernel.rs   Debian's newest kernel of a suite ─▶ target/vm/SUITE/
@@ -49,7 +49,7 @@ pub struct Vm {
     /// The time of this machine instead, and all CPUs at once.
     #[arg(long)]
     real_time: bool,
-    /// So many pairs of NICs, each with a cable between the two: the nth has the addresses
+    /// Number of pairs of NICs, each with a cable between the two: the nth has the addresses
     /// 52:54:00:00:00:0n, for a port of a switch, and 02:00:00:00:00:0n, for a host.
     #[arg(long, value_name = "PAIRS", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=8))]
@@ -57,7 +57,7 @@ pub struct Vm {
     /// What the NICs of ports are; those of hosts are virtio's.
     #[arg(long, value_name = "MODEL", default_value = "virtio")]
     nic: Nic,
-    /// Give up after so many seconds.
+    /// Give up after this number of seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     patience: u64,
     /// Run this command line inside instead of a test program.
@@ -75,8 +75,8 @@ pub enum Nic {
 }
 
 impl Nic {
-    /// As QEMU names it. virtio's driver lets a device into memory of its own choice only if it is
-    /// told that there may be an IOMMU in between.
+    /// Returns QEMU's name of the device. virtio's driver lets a device use memory of its choice
+    /// only if the device advertises a possible IOMMU.
     fn device(self) -> &'static str {
         match self {
             Nic::Virtio => "virtio-net-pci,rx_queue_size=1024,disable-legacy=on,iommu_platform=on",
@@ -85,7 +85,7 @@ impl Nic {
     }
 }
 
-/// Where kernels and images are kept.
+/// Returns the folder of kernels and images.
 fn place() -> PathBuf {
     top().join("target/vm")
 }
@@ -106,7 +106,7 @@ pub fn run(vm: &Vm) -> Result<()> {
     boot::boot(vm, &kernel, &image)
 }
 
-/// What runs inside.
+/// Returns the command that runs inside.
 fn command(vm: &Vm) -> String {
     if let Some(line) = &vm.run {
         return line.clone();

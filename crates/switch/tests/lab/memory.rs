@@ -1,26 +1,26 @@
-//! Memory of which only the first bytes of a frame lie together, as those of a jumbo frame do: what
-//! the switch reads or writes beyond them without asking for the whole frame is not there.
+//! Memory in which only the first bytes of a frame are contiguous, as in a jumbo frame. What the
+//! switch reads or writes beyond them without requesting the whole frame is missing.
 
 use switch::{FrameId, FrameMemory, HeapMemory};
 
-/// Bytes that lie together: room for the longest headers that the switch reads, and no more.
+/// Contiguous bytes: room for the longest headers that the switch reads, and no more.
 pub const CHUNK_BYTES: usize = 160;
 
-/// Frames on the heap, of which `bytes` shows the first piece only.
+/// Frames on the heap, of which `bytes` shows only the first piece.
 pub struct ChunkedMemory(HeapMemory);
 
 impl ChunkedMemory {
-    /// `frames` frames of `frame_bytes` bytes each, all free.
+    /// Creates `frames` frames of `frame_bytes` bytes each, all free.
     pub fn new(frames: usize, frame_bytes: usize) -> Self {
         Self(HeapMemory::new(frames, frame_bytes))
     }
 
-    /// Puts these bytes into a frame.
+    /// Writes these bytes into a frame.
     pub fn fill(&mut self, frame: &FrameId, bytes: &[u8]) {
         self.0.bytes_mut(frame, bytes.len()).copy_from_slice(bytes);
     }
 
-    /// All of a frame's bytes: a test looks at them without a trace.
+    /// Returns all bytes of a frame, for the test itself.
     pub fn all(&self, frame: &FrameId, len: usize) -> &[u8] {
         self.0.bytes(frame, len)
     }
@@ -44,7 +44,7 @@ impl FrameMemory for ChunkedMemory {
     }
 
     fn whole(&mut self, frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
-        // A copy, written back if it was changed: who changes it and does not say so changes nothing.
+        // A copy, written back if it was changed: a change that is not reported is lost.
         let mut bytes = self.0.bytes(frame, len).to_vec();
         let changed = work(&mut bytes);
         if changed {

@@ -1,5 +1,5 @@
-//! A switch with all around it, for tests: memory, time, the "kernel" that takes frames and
-//! completes them, and what was seen to leave.
+//! A switch with everything around it, for tests: memory, time, a "kernel" that accepts and
+//! completes frames, and the frames seen to leave.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use wire::pause::{self, Control, Pfc};
 pub mod memory;
 use memory::ChunkedMemory;
 
-/// The address of the host on port `n`.
+/// Returns the address of the host on port `n`.
 pub fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 9, n as u8])
 }
 
-/// A priority group without limits of its own but what the pool has; lossy.
+/// A lossy priority group without limits of its own, bounded only by its pool.
 pub const OPEN: GroupSettings = GroupSettings {
     pool: 0,
     reserved_cells: 0,
@@ -31,8 +31,8 @@ pub const OPEN: GroupSettings = GroupSettings {
     headroom_cells: 0,
 };
 
-/// `ports` ports with PFC for the priorities of `no_drop`, all other groups open, in a buffer
-/// without fixed area; frames wait only where a port is held or paused.
+/// Returns settings for `ports` ports with PFC for the priorities of `no_drop`, all other groups
+/// open, in a buffer without fixed area. Frames wait only where a port is held or paused.
 pub fn settings(ports: usize, no_drop: u8, shared_cells: u32, headroom_cells: u32) -> SwitchSettings {
     let ports = (0..ports).map(|n| {
         let mut port = PortSettings::new(format!("p{n}"), None);
@@ -56,16 +56,16 @@ pub fn settings(ports: usize, no_drop: u8, shared_cells: u32, headroom_cells: u3
     }
 }
 
-/// A queue with nothing guaranteed and this most of shared cells.
+/// Returns a queue with nothing guaranteed and this maximum of shared cells.
 pub fn queue_of(shared: Threshold) -> QueueSettings {
     let guaranteed = switch::settings::Guaranteed::Percent(0);
     QueueSettings { guaranteed, shared: Some(shared), ..QueueSettings::default() }
 }
 
-/// A frame of `len` bytes as the tests send it: tagged with a priority, to `dst`, numbered.
+/// A numbered test frame of `len` bytes to `dst`, tagged with a priority.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
-    /// Port that it comes in on, from the host of that port.
+    /// Ingress port; the source is the host of that port.
     pub port: usize,
     /// Destination.
     pub dst: MacAddr,
@@ -75,7 +75,7 @@ pub struct Frame {
     pub len: u16,
 }
 
-/// The switch with all around it.
+/// The switch and its surroundings.
 pub struct Lab {
     pub switch: Switch,
     pub memory: ChunkedMemory,
@@ -85,25 +85,26 @@ pub struct Lab {
     pub with_kernel: Vec<Vec<TxDesc>>,
     pub sent: u64,
     pub sequence: u64,
-    /// PFC frames seen to leave each port since they were last taken.
+    /// PFC frames seen to leave each port since the last call of `pfc_sent`.
     pub pfc: Vec<Vec<Pfc>>,
     /// The times of PAUSE frames seen to leave each port.
     pub pauses: Vec<Vec<u16>>,
-    /// Last sequence number that left, by (source port, priority, egress port), and whether it was
+    /// Last sequence number that left, by (source port, priority, egress port), and whether it went
     /// to a group address.
     last: HashMap<(u8, u8, usize, bool), u64>,
-    /// Frames to group addresses have a map of their own, and with it another order than unicast.
+    /// Frames to group addresses have their own queue map, so their order differs from that of
+    /// unicast.
     multicast_apart: bool,
     snapshot: Snapshot,
 }
 
 impl Lab {
-    /// A switch whose hosts are all known to the bridge.
+    /// Creates a switch that has all hosts in its FDB.
     pub fn new(settings: &SwitchSettings) -> Self {
         Self::with_frames(settings, 9216)
     }
 
-    /// … for frames of at most `frame_bytes`.
+    /// Creates a switch with a memory of frames of at most `frame_bytes`.
     pub fn with_frames(settings: &SwitchSettings, frame_bytes: usize) -> Self {
         let ports = settings.ports.len();
         let frames = frames_needed(settings, usize::MAX) + 64;
@@ -129,14 +130,14 @@ impl Lab {
         lab
     }
 
-    /// There are so many places of ports now.
+    /// Sets the number of port slots.
     pub fn plug(&mut self, places: usize) {
         self.with_kernel.resize_with(places, Vec::new);
         self.pfc.resize(places, Vec::new());
         self.pauses.resize(places, Vec::new());
     }
 
-    /// A frame comes in.
+    /// Receives a frame.
     pub fn arrive(&mut self, Frame { port, dst, priority, len }: Frame) {
         let frame = self.memory.alloc().expect("accounting refuses before memory runs out");
         let bytes = self.memory.bytes_mut(&frame, usize::from(len));
@@ -148,7 +149,7 @@ impl Lab {
         self.switch.receive(port, RxDesc { frame, len }, self.now, &mut self.memory);
     }
 
-    /// A frame of these bytes comes in.
+    /// Receives a frame of these bytes.
     pub fn arrive_bytes(&mut self, port: usize, bytes: &[u8]) {
         let frame = self.memory.alloc().expect("accounting refuses before memory runs out");
         self.memory.fill(&frame, bytes);
@@ -156,14 +157,14 @@ impl Lab {
         self.switch.receive(port, received, self.now, &mut self.memory);
     }
 
-    /// The host of `port` sends a PFC frame.
+    /// Receives a PFC frame from the host of `port`.
     pub fn send_pfc(&mut self, port: usize, pfc: Pfc) {
         let Some(frame) = self.memory.alloc() else { return };
         pfc.encode(mac(200), self.memory.bytes_mut(&frame, 60).try_into().expect("60 bytes"));
         self.switch.receive(port, RxDesc { frame, len: 60 }, self.now, &mut self.memory);
     }
 
-    /// What may leave `port` goes to the kernel, at most `room` frames.
+    /// Passes to the kernel what `port` may send, at most `room` frames.
     pub fn transmit(&mut self, port: usize, room: usize) {
         let mut out = Vec::new();
         let has_edits = self.switch.transmit(port, room, self.now, &mut self.memory, &mut out);
@@ -190,7 +191,7 @@ impl Lab {
         self.with_kernel[port].extend(out);
     }
 
-    /// The kernel has sent the first `frames` frames that `port` gave it.
+    /// Completes the first `frames` frames in flight on `port` as sent.
     pub fn complete(&mut self, port: usize, frames: usize) {
         let frames = frames.min(self.with_kernel[port].len());
         for outgoing in self.with_kernel[port].drain(..frames) {
@@ -199,7 +200,7 @@ impl Lab {
         }
     }
 
-    /// The kernel has lost the first `frames` frames that `port` gave it.
+    /// Completes the first `frames` frames in flight on `port` as lost.
     pub fn lose(&mut self, port: usize, frames: usize) {
         let frames = frames.min(self.with_kernel[port].len());
         for outgoing in self.with_kernel[port].drain(..frames) {
@@ -207,7 +208,7 @@ impl Lab {
         }
     }
 
-    /// The kernel has sent the PFC frames of `port`.
+    /// Completes the PFC frames of `port` as sent.
     pub fn complete_pfc(&mut self, port: usize) {
         let (pfc, data) = std::mem::take(&mut self.with_kernel[port]).into_iter().partition(|outgoing| {
             let header = Header::parse(self.memory.bytes(&outgoing.frame, usize::from(outgoing.len)));
@@ -218,8 +219,8 @@ impl Lab {
         self.with_kernel[port] = data;
     }
 
-    /// A turn of the loop, a microsecond after the last: what is due, then all ports send whatever
-    /// may leave.
+    /// Runs an iteration of the loop, a microsecond after the last one: first due timers, then all
+    /// ports send what they may.
     pub fn turn(&mut self) {
         self.now = self.now + 1_000;
         self.switch.tick(self.now, &mut self.memory);
@@ -229,29 +230,29 @@ impl Lab {
         }
     }
 
-    /// The PFC frames that left `port` since this was last asked.
+    /// Returns the PFC frames that left `port` since the last call.
     pub fn pfc_sent(&mut self, port: usize) -> Vec<Pfc> {
         std::mem::take(&mut self.pfc[port])
     }
 
-    /// Frames of the memory that nobody holds.
+    /// Returns the number of free frames of the memory.
     pub fn memory_free(&self) -> usize {
         self.memory.free_frames()
     }
 
-    /// The first frame of `port` that is with the kernel.
+    /// Returns the first frame in flight on `port`.
     pub fn memory_of(&self, port: usize) -> &[u8] {
         let TxDesc { frame, len, .. } = &self.with_kernel[port][0];
         self.memory.all(frame, usize::from(*len))
     }
 
-    /// All that the switch counts.
+    /// Takes a snapshot of all counters.
     pub fn snapshot(&mut self) -> &Snapshot {
         self.switch.snapshot(self.now, &mut self.snapshot);
         &self.snapshot
     }
 
-    /// The last snapshot.
+    /// Returns the last snapshot.
     pub fn seen(&self) -> &Snapshot {
         &self.snapshot
     }

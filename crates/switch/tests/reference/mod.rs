@@ -1,14 +1,14 @@
-//! The reference model: docs/behavior.md written down as plainly as it can be.
+//! The reference model: docs/behavior.md written down as plainly as possible.
 //!
-//! How it comes to be independent of the switch: it was written from the sentences of the law and
-//! of the documents, which its comments quote, and not from the code; a rule that changes is
-//! changed in the law first, and from there in both. It has in common with the switch the settings,
-//! with their tables of percentages (which `seeds.rs` holds against the documents), and
-//! nothing that decides: that both once let a queue use cells that its pool had not (row 18 of the
-//! documents' table) was a mistake of the law, which both followed. It keeps no running totals but
-//! what the law makes depend on the order of events (outside and in headroom, XOFF, WRED's
-//! average); all else is summed again, at each question, over the list of the frames that are held.
-//! Averages are floating point here and fixed point there.
+//! It is independent of the switch because it was written from the sentences of docs/behavior.md
+//! and of the vendor specifications, which its comments quote, and not from the code. A rule that
+//! changes is changed in docs/behavior.md first, and from there in both. The model shares with the
+//! switch the settings, with their tables of percentages (which `seeds.rs` compares with the
+//! specifications), and no decisions: that both once let a queue use cells that its pool did not
+//! have (row 18 of the vendors' table) was an error in docs/behavior.md, which both followed. It
+//! keeps no running totals except where the behavior depends on the order of events (outside and in
+//! headroom, XOFF, WRED's average); everything else is summed at each query over the list of held
+//! frames. Averages are floating point here and fixed point in the switch.
 
 use switch::settings::{
     Alpha, EcnMarkPoint, GroupSettings, Guaranteed, PRIORITIES, PfcWdAction, SwitchSettings, Threshold,
@@ -18,43 +18,43 @@ use switch::{DropReason, Instant};
 
 /// Ports of the switch.
 pub const PORTS: usize = 4;
-/// What a line of 10 Gbit/s takes for 1000 bytes: ports without a speed count as that fast.
+/// Time of 1000 bytes at 10 Gbit/s: ports without a speed count as that fast.
 const FRAME_NS: u64 = 800;
 
-/// A frame that comes in.
+/// A received frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     pub sequence: u64,
     pub port: usize,
     pub priority: usize,
     pub cells: u32,
-    /// To a group address.
+    /// True if the destination is a group address.
     pub multicast: bool,
 }
 
-/// A frame that the switch holds, as the model knows it.
+/// A frame that the switch holds, as the model represents it.
 #[derive(Debug, Clone, Copy)]
 struct HeldFrame {
-    /// It has been handed out and is with the kernel.
+    /// True if the frame was dequeued and is in flight.
     handed_out: bool,
     sequence: u64,
     port: usize,
     priority: usize,
     out: usize,
     queue: usize,
-    /// In the FIFO of its queue for flooded frames with a map of their own.
+    /// True if it is in its queue's FIFO for flooded frames with their own map.
     flooded: bool,
     cells: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GroupModel {
-    /// Cells outside headroom, and in it: what the order of arrivals and departures makes of the
-    /// frames held.
+    /// Cells outside headroom and in headroom, which depend on the order of arrivals and
+    /// departures.
     pub used: u32,
     pub headroom: u32,
     pub xoff: bool,
-    /// Cells of the largest frame that was refused, while there is no room for such a one.
+    /// Cells of the largest refused frame, while there is no room for a frame of that size.
     starved_cells: u32,
     pub peak_shared: u32,
     pub peak_headroom: u32,
@@ -71,7 +71,7 @@ pub struct QueueModel {
     pub violations: u64,
     pub dropped: u64,
     pub storm_dropped: u64,
-    /// WRED's average, and from when on it has yet to fall.
+    /// WRED's average, and the time from which it still has to decay.
     average: f64,
     idle_since: Instant,
 }
@@ -82,13 +82,13 @@ pub struct Model {
     pub groups: [[GroupModel; PRIORITIES]; PORTS],
     pub queues: [[QueueModel; PRIORITIES]; PORTS],
     pub drops: [[u64; 4]; PORTS],
-    /// Stormed: when that is so is not the model's to say, only what follows.
+    /// Storm state, taken from the switch: the model derives only the consequences.
     pub stormed: [[bool; PRIORITIES]; PORTS],
-    /// Of each pool at egress: frames that took cells beyond it, and those cells.
+    /// Frames that took cells beyond each egress pool, and those cells.
     pub excess: [(u64, u64); 4],
 }
 
-/// The drops that the model knows.
+/// Drop reasons that the model covers.
 pub const REASONS: [DropReason; 4] =
     [DropReason::IngressLossy, DropReason::IngressNoDrop, DropReason::TailDrop, DropReason::Watchdog];
 
@@ -124,8 +124,8 @@ impl Model {
         if pool > 0 || percent[0] == 0 {
             return share(pool);
         }
-        // All that the percentages make of the area, less what the other pools got, and nothing that has an
-        // owner.
+        // The area by percentages, less the explicit sizes of other pools and the cells that have
+        // an owner.
         let by_percent = (0..4).filter(|&pool| sizes[pool].is_none());
         let together = area * by_percent.clone().map(|pool| u32::from(percent[pool])).sum::<u32>() / 100;
         let others: u32 = by_percent.filter(|&pool| pool > 0).map(share).sum();
@@ -211,22 +211,22 @@ impl Model {
         self.guaranteed(out, queue) + shared
     }
 
-    /// `None`: no limit.
+    /// Returns the tail drop threshold of a queue, or `None` for no limit.
     pub fn queue_threshold(&self, out: usize, queue: usize) -> Option<u32> {
         let settings = self.settings.ports[out].queues[queue];
         let default = (!self.carries_no_drop(queue)).then_some(Threshold::Dynamic(Alpha::from_percent(20)));
         Some(settings.shared.or(default)?.cells(self.egress_free(settings.pool)))
     }
 
-    /// A watchdog drops this priority of a port: "its queue flushed, arrivals for it and from the
-    /// matching group discarded".
+    /// Returns whether a watchdog drops this priority of a port: "its queue flushed, arrivals for
+    /// it and from the matching group discarded".
     pub fn drops_storm(&self, port: usize, priority: usize) -> bool {
         let watchdog = self.settings.ports[port].watchdog[priority];
         self.stormed[port][priority] && watchdog.is_some_and(|watchdog| watchdog.action == PfcWdAction::Drop)
     }
 
-    /// "A pause stops the FIFOs that frames of its priority may be in", and those the watchdog
-    /// drops.
+    /// Returns whether the watchdog drops a FIFO, by the same rule as for pauses: "A pause stops
+    /// the FIFOs that frames of its priority may be in".
     fn drops_fifo(&self, out: usize, queue: usize, flooded: bool) -> bool {
         let bridge = &self.settings.bridge;
         let ports = self.settings.ports.iter().filter(|port| !port.is_vacant());
@@ -240,7 +240,7 @@ impl Model {
         (0..PRIORITIES).any(|p| self.drops_storm(out, p) && is_in(p))
     }
 
-    /// What waits in FIFOs that a watchdog drops is gone, first frame first.
+    /// Drops the frames in FIFOs that a watchdog drops, first frame first.
     pub fn flush_storms(&mut self, now: Instant) {
         let fifos = everywhere().flat_map(|(out, queue)| [(out, queue, false), (out, queue, true)]);
         let dropped = fifos.filter(|&(out, queue, flooded)| self.drops_fifo(out, queue, flooded));
@@ -255,7 +255,7 @@ impl Model {
         }
     }
 
-    /// A frame arrives for one port.
+    /// Receives a frame for one egress port.
     pub fn arrive(&mut self, arrival: Arrival, out: usize, now: Instant) {
         let Arrival { sequence, port, priority, cells, multicast } = arrival;
         let map_of_its_own = self.settings.bridge.multicast_to_queue.filter(|_| multicast);
@@ -280,8 +280,8 @@ impl Model {
         if !fits_shared && !fits_headroom {
             self.drops[port][usize::from(self.is_no_drop(port, priority))] += 1;
             self.groups[port][priority].dropped += 1;
-            // "A refused no-drop frame puts its group in XOFF, too, whatever it holds, if it would fit were
-            // all cells free."
+            // "A refused no-drop frame puts its group in XOFF, too, whatever it holds, if it would
+            // fit were all cells free."
             if self.is_no_drop(port, priority) && self.fits_when_empty(port, priority, cells) {
                 let group = &mut self.groups[port][priority];
                 (group.starved_cells, group.xoff) = (group.starved_cells.max(cells), true);
@@ -299,8 +299,8 @@ impl Model {
         let over_before = self.queue_cells(out, queue).saturating_sub(self.guaranteed(out, queue));
         let pool = self.settings.ports[out].queues[queue].pool;
         let (more, free) = (over - over_before, self.egress_free(pool));
-        // "If the cells beyond the guaranteed ones are no more than the maximum, and its pool has free what
-        // the frame adds to them. A no-drop queue does not ask what is free."
+        // "If the cells beyond the guaranteed ones are no more than the maximum, and its pool has
+        // free what the frame adds to them. A no-drop queue does not ask what is free."
         let pool_is_full = more > free && !self.carries_no_drop(queue);
         if pool_is_full || self.queue_threshold(out, queue).is_some_and(|most| over > most) {
             self.drops[out][2] += 1;
@@ -327,8 +327,8 @@ impl Model {
             self.note_group(port, priority);
         }
         self.note_queue(out, queue);
-        // "A group is looked at when a frame is charged to it": what a storm then flushes makes that no
-        // less true.
+        // "A group is looked at when a frame is charged to it", even if a storm then flushes that
+        // frame.
         self.examine_group(port, priority);
     }
 
@@ -358,7 +358,7 @@ impl Model {
         !((fits_shared || fits_headroom) && self.headroom_free() >= full_headroom)
     }
 
-    /// A frame is given to the kernel.
+    /// Passes a frame to the kernel.
     pub fn hand_out(&mut self, sequence: u64, out: usize, now: Instant) {
         let frame = self.held.iter_mut().find(|held| (held.sequence, held.out) == (sequence, out));
         let frame = frame.expect("a frame that waits");
@@ -390,8 +390,8 @@ impl Model {
         *average = (1.0 - weight) * *average + weight * f64::from(length);
     }
 
-    /// RED: an arrival that finds the queue empty first makes up for the idle time: avg ← (1 − w)^m
-    /// · avg. Every arrival is averaged, also one that the queue then has no room for.
+    /// RED: an arrival at an empty queue first decays the average for the idle time: avg ← (1 −
+    /// w)^m · avg. Every arrival is averaged, including one that the queue then refuses.
     fn average_arrival(&mut self, out: usize, queue: usize, cells: u32, now: Instant) {
         let waiting = self.waiting_cells(out, queue);
         if waiting == 0 {
@@ -405,7 +405,7 @@ impl Model {
         }
     }
 
-    /// The average that WRED goes by; `None`: no WRED.
+    /// Returns the average that WRED uses, or `None` without WRED.
     pub fn average(&self, out: usize, queue: usize, now: Instant) -> Option<f64> {
         let weight = 0.5_f64.powi(self.wred(out, queue)?.exponent.into());
         let QueueModel { average, idle_since, .. } = self.queues[out][queue];
@@ -414,11 +414,11 @@ impl Model {
         Some(average * (1.0 - weight).powf(idle_frames as f64))
     }
 
-    /// Other settings.
+    /// Applies other settings.
     pub fn reconfigure(&mut self, settings: SwitchSettings) {
         self.settings = settings;
         for (port, n) in everywhere() {
-            // A smaller reservation makes shared cells of reserved ones.
+            // A smaller reservation turns reserved cells into shared cells.
             let shared = self.shared(port, n);
             let peak = &mut self.groups[port][n].peak_shared;
             *peak = (*peak).max(shared);
@@ -429,8 +429,8 @@ impl Model {
         }
     }
 
-    /// "What waits for it is dropped", FIFO by FIFO, and then what it had been given and had not
-    /// sent, in that order.
+    /// Takes a port down: "What waits for it is dropped", FIFO by FIFO, and then its unsent frames
+    /// in flight, in that order.
     pub fn take_down(&mut self, port: usize, with_kernel: &[u64]) {
         let waits = |held: &&HeldFrame| held.out == port && !held.handed_out;
         let mut waiting: Vec<HeldFrame> = self.held.iter().filter(waits).copied().collect();
@@ -441,8 +441,8 @@ impl Model {
         }
     }
 
-    /// Another port takes the place: "it begins with counters, watermarks and averages of its own",
-    /// and what still waits of frames that came in on the one before counts as its use.
+    /// Adds another port in the slot: "it begins with counters, watermarks and averages of its
+    /// own". Frames received on the previous port that are still held count as its use.
     pub fn begin_anew(&mut self, port: usize) {
         for group in &mut self.groups[port] {
             let GroupModel { used, headroom, .. } = *group;
@@ -452,7 +452,7 @@ impl Model {
         (self.drops[port], self.stormed[port]) = Default::default();
     }
 
-    /// A frame has left.
+    /// Completes a frame that has left.
     pub fn leave(&mut self, sequence: u64, out: usize) {
         let at = self.held.iter().position(|held| (held.sequence, held.out) == (sequence, out));
         let HeldFrame { port, priority, queue, cells, .. } =
@@ -486,7 +486,7 @@ impl Model {
         queue.above = above;
     }
 
-    /// XOFF and XON of every group, as at the end of a turn.
+    /// Updates XOFF and XON of every group, as at the end of an iteration.
     pub fn examine(&mut self) {
         for (port, priority) in everywhere() {
             self.examine_group(port, priority);
@@ -514,7 +514,7 @@ impl Model {
     }
 }
 
-/// Every (port, priority), or (port, queue).
+/// Returns every (port, priority), or (port, queue).
 pub fn everywhere() -> impl Iterator<Item = (usize, usize)> {
     (0..PORTS).flat_map(|port| (0..PRIORITIES).map(move |n| (port, n)))
 }

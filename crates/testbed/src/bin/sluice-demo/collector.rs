@@ -1,4 +1,4 @@
-//! The collector of the demo: `sluice collector` beside the daemon, and what it received in the
+//! The collector of the demo: `sluice collector` beside the daemon, and what it has received at the
 //! end.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use testbed::{Namespace, Process, binary, eventually, thousands};
 
 use crate::text::Style;
 
-/// What the daemon reports to it, every second and when something happens.
+/// What the daemon reports to the collector, every second and on events.
 pub const CONFIG: &str = r#"
 [alarm]
 headroom = { enabled = true, percent = 1 }
@@ -37,21 +37,21 @@ pub struct Collector {
     file: PathBuf,
 }
 
-/// What it received.
+/// Messages received by the collector.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Messages.
+    /// Number of messages received.
     pub messages: u64,
-    /// Messages before the last one that did not come.
+    /// Number of messages before the last one that did not arrive.
     pub missing: u64,
-    /// How many of each path.
+    /// Number of messages per path.
     pub paths: BTreeMap<String, u64>,
-    /// The last messages of some paths, in a line each.
+    /// Last messages of some paths, one line each.
     pub last: Vec<String>,
 }
 
 impl Collector {
-    /// Starts it in the daemon's namespace.
+    /// Starts the collector in the daemon's namespace.
     pub fn start(namespace: &Namespace, folder: &Path) -> Result<Self> {
         let file = folder.join("collected.json");
         let mut command = namespace.command(binary("sluice")?);
@@ -61,7 +61,7 @@ impl Collector {
         Ok(Self { process, file })
     }
 
-    /// What it has, once a sample has come that was taken after `unix_ms`.
+    /// Returns what the collector has, once it has received a sample taken after `unix_ms`.
     pub fn received(&self, unix_ms: u64) -> Result<Received> {
         eventually("the collector has a sample of the end", || {
             let text = std::fs::read_to_string(&self.file).unwrap_or_default();
@@ -116,8 +116,8 @@ fn summary(messages: &[Value]) -> Received {
     received
 }
 
-/// The numbers of some keys at a place, "a of b", for each port where the first of them is not
-/// zero.
+/// Returns the numbers of some keys at an index, "a of b", for each port where the first of them is
+/// not zero.
 fn rows(rows: &Value, keys: &[&str], place: usize) -> Vec<String> {
     let at = |row: &Value, key: &str| -> u64 {
         let list = row[key].as_str().and_then(|text| serde_json::from_str::<Vec<u64>>(text).ok());
@@ -131,7 +131,7 @@ fn rows(rows: &Value, keys: &[&str], place: usize) -> Vec<String> {
     .collect()
 }
 
-/// For people.
+/// Formats the messages for people.
 pub fn text(style: Style, received: &Received) -> String {
     let gaps = match received.missing {
         0 => "none missing".to_owned(),

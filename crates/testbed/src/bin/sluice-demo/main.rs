@@ -1,8 +1,8 @@
 //! The demo: two hosts send more than one port can carry, half of it on a priority that must not
 //! lose a frame.
 //!
-//! It builds the network in namespaces, runs the real daemon and the real hosts in it, shows what
-//! they report, judges it, and removes everything.
+//! It builds the network in namespaces, runs the real daemon and hosts in it, shows their reports,
+//! evaluates them, and removes everything.
 
 mod collector;
 mod scene;
@@ -39,9 +39,9 @@ struct Arguments {
     sweep: bool,
 }
 
-/// Between two pictures on a terminal.
+/// Interval between two pictures on a terminal.
 const REDRAW: Duration = Duration::from_millis(250);
-/// Between two lines elsewhere.
+/// Interval between two lines elsewhere.
 const LINE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -88,7 +88,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if verdict.iter().all(|finding| finding.good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// True once SIGINT, SIGTERM or SIGHUP has come; from then on the demo cleans up by itself.
+/// Returns a flag that is set on SIGINT, SIGTERM or SIGHUP; from then on the demo cleans up by
+/// itself.
 fn watch_signals() -> Result<Arc<AtomicBool>> {
     use tokio::signal::unix::{SignalKind, signal};
     let interrupted = Arc::new(AtomicBool::new(false));

@@ -1,47 +1,46 @@
-//! What there is to see at one moment: plain numbers, taken from the hosts' reports and the
-//! switch's snapshot.
+//! The numbers of one picture, taken from the hosts' reports and the switch's snapshot.
 
 use std::time::Duration;
 
 use crate::collector::Received;
 
-/// All that one picture shows.
+/// All numbers of one picture.
 #[derive(Debug, Clone, Default)]
 pub struct Scene {
-    /// Since the senders began.
+    /// Time since the senders started.
     pub elapsed: Duration,
-    /// How long they will send.
+    /// Time that the senders will send in total.
     pub total: Duration,
-    /// Each host and priority.
+    /// One entry per host and priority.
     pub flows: Vec<Flow>,
     /// The queues in front of the slow port.
     pub queues: Vec<Queue>,
-    /// What the slow port carries now.
+    /// Current rate on the slow port.
     pub carried_bps: u64,
-    /// Its rate.
+    /// Configured rate of the slow port.
     pub speed_bps: u64,
 }
 
-/// One sender's flow of one priority. Rates are those since the picture before.
+/// One sender's flow of one priority. Rates are since the previous picture.
 #[derive(Debug, Clone, Default)]
 pub struct Flow {
-    /// Who sends.
+    /// Name of the sending host.
     pub host: String,
     /// 802.1p priority.
     pub priority: u8,
-    /// PFC protects it.
+    /// True if PFC protects the priority.
     pub no_drop: bool,
-    /// What the application wants to send.
+    /// Rate that the application offers.
     pub offered_bps: u64,
-    /// What the host did send.
+    /// Rate that the host sent.
     pub sent_bps: u64,
-    /// What arrived.
+    /// Rate that arrived.
     pub received_bps: u64,
-    /// Frames that have not arrived though later ones have, since the start.
+    /// Frames since the start that have not arrived although later ones have.
     pub lost_frames: u64,
-    /// Times that the switch told the host to pause this priority (refreshes not counted).
+    /// Times that the switch paused this priority of the host (refreshes not counted).
     pub pauses: u64,
-    /// The switch pauses it now.
+    /// True if the switch pauses the flow now.
     pub xoff: bool,
 }
 
@@ -52,42 +51,42 @@ pub struct Queue {
     pub number: usize,
     /// The priority whose frames wait here.
     pub priority: u8,
-    /// Kilobytes of cells now, and at most since the start.
+    /// Current level in kilobytes of cells.
     pub level_kb: u64,
-    /// The most there ever was.
+    /// Highest level since the start, in kilobytes.
     pub peak_kb: u64,
-    /// Frames it dropped, or that were dropped before it.
+    /// Frames dropped at this queue.
     pub dropped_frames: u64,
 }
 
-/// What the whole run came to.
+/// Results of the whole run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// What a collector was told of it.
+    /// What a collector received.
     pub received: Received,
-    /// PFC was on.
+    /// True if PFC was on.
     pub pfc: bool,
-    /// Priority 3.
+    /// Totals of priority 3.
     pub no_drop: Total,
-    /// Priority 0.
+    /// Totals of priority 0.
     pub best_effort: Total,
-    /// Times that the hosts were told to pause priority 3.
+    /// Times that the switch paused priority 3 of the hosts.
     pub pauses: u64,
-    /// XON frames that they got.
+    /// XON frames that the hosts received.
     pub xons: u64,
     /// Time spent paused, both hosts together.
     pub paused: Duration,
-    /// Frames that left a host though it was told to pause.
+    /// Frames that left a host although their priority was paused.
     pub sent_while_paused: u64,
-    /// What the slow port carried while the senders sent, and its rate.
+    /// Rate on the slow port while the senders sent.
     pub carried_bps: u64,
-    /// The rate of the slow port.
+    /// Configured rate of the slow port.
     pub speed_bps: u64,
-    /// Frames of any priority that found a kernel without room.
+    /// Frames of any priority that a kernel had no room for.
     pub lost_by_kernels: u64,
-    /// The longest time that the switch's loop stood still.
+    /// Longest stall of the switch's loop.
     pub worst_stall: Duration,
-    /// What is wrong with the accounts, if anything.
+    /// Differences in the frame accounting, if any.
     pub imbalance: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The network of the demo: built, watched, ended.
+//! The network of the demo: built, observed, stopped.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use testbed::{
 use crate::collector::{self, Collector};
 use crate::scene::{Flow, Outcome, Queue, Scene, Total};
 
-/// What each sender offers on each of its two priorities, in bit/s.
+/// Rate that each sender offers on each of its two priorities, in bit/s.
 const OFFERED_BPS: u64 = 600_000_000;
 /// Bytes of each frame, without FCS.
 const FRAME_BYTES: u64 = 1000;
-/// Rate of the port that everything must pass, in bit/s.
+/// Rate of the congested port, in bit/s.
 const SLOW_BPS: u64 = 500_000_000;
-/// The priorities, with their queues (the usual map of 802.1p priority to local precedence): the
+/// The priorities, with their queues (the default map of 802.1p priority to local precedence), the
 /// no-drop one first.
 const PRIORITIES: [(u8, usize); 2] = [(3, 3), (0, 2)];
 const SENDERS: [&str; 2] = ["sender1", "sender2"];
 const RECEIVER: &str = "receiver";
 
-/// The switch of the demo. Headroom is for what a sender may still send while a loop, its own or
-/// the switch's, is held up: 16384 cells are 4096 frames, 55 ms of 600 Mbit/s. The speeds of the
-/// senders' ports are those of their hosts, since pause times count in bits.
+/// Returns the configuration of the demo's switch. Headroom covers what a sender may still send
+/// while a loop, its own or the switch's, is delayed: 16384 cells are 4096 frames, 55 ms of 600
+/// Mbit/s. The senders' ports have the speeds of their hosts, since pause times count in bit times.
 fn config(pfc: bool) -> String {
     let mode = if pfc { "on" } else { "off" };
     let mut text = format!(
@@ -68,7 +68,7 @@ headroom_cells   = 16384
     text
 }
 
-/// The running demo. Going away, it removes all that it made, in the order of its fields.
+/// The running demo. On drop it removes all that it made, in the order of its fields.
 #[derive(Debug)]
 pub struct Stage {
     senders: Vec<Host>,
@@ -92,7 +92,7 @@ struct Moment {
 }
 
 impl Stage {
-    /// Makes the network and starts everything; the senders wait.
+    /// Builds the network and starts everything; the senders wait.
     pub fn build(seconds: u32, pfc: bool) -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
@@ -130,13 +130,13 @@ impl Stage {
         })
     }
 
-    /// Lets the senders send.
+    /// Starts the senders.
     pub fn go(&mut self) -> Result<()> {
         self.last.snapshot = self.daemon.snapshot()?;
         self.senders.iter_mut().try_for_each(Host::go)
     }
 
-    /// True until the last sender has sent all.
+    /// True until the last sender has sent everything.
     pub fn is_sending(&mut self) -> Result<bool> {
         for sender in &mut self.senders {
             if !sender.has_sent_all()? {
@@ -146,7 +146,7 @@ impl Stage {
         Ok(false)
     }
 
-    /// Looks at everything.
+    /// Collects the numbers of one picture.
     pub fn look(&mut self) -> Result<Scene> {
         let now = Moment {
             snapshot: self.daemon.snapshot()?,
@@ -211,7 +211,7 @@ impl Stage {
         })
     }
 
-    /// Waits until all is quiet, stops everything, and adds up.
+    /// Waits until the network is idle, stops everything, and adds up.
     pub fn end(self) -> Result<Outcome> {
         let carried_bps = match &self.sending {
             Some((first, last)) => carried_bps(first, last)?,
@@ -222,7 +222,8 @@ impl Stage {
         for host in self.senders.iter().chain([&self.receiver]) {
             let _ = host.until_told(pauses_sent(port(&told, &host.port)?)); // what it never hears the balance below says
         }
-        // The receiver announces itself as long as it runs: the senders must be there to hear it.
+        // The receiver announces itself as long as it runs: the senders must be there to receive
+        // that.
         let received = self.receiver.stop()?;
         let snapshot = self.daemon.until("the switch has sent all it held", at_rest)?;
         let sent: Vec<Report> = Host::stop_all(self.senders)?.into_iter().map(|(_, report)| report).collect();
@@ -256,13 +257,13 @@ impl Stage {
     }
 }
 
-/// Now, in ms since 1970.
+/// Returns the current time, in ms since 1970.
 fn unix_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     now.as_millis() as u64
 }
 
-/// One priority, by what both ends and the switch between them counted.
+/// Returns the totals of one priority, from the counters of both ends and of the switch.
 fn total(snapshot: &Snapshot, sent: &[Report], received: &Report, priority: u8, queue: usize) -> Total {
     let sent = sent.iter().flat_map(|report| &report.sent).filter(|flow| flow.priority == priority);
     let arrived = || received.received.iter().filter(|flow| flow.priority == priority);
@@ -275,8 +276,8 @@ fn total(snapshot: &Snapshot, sent: &[Report], received: &Report, priority: u8, 
     }
 }
 
-/// Frames of a priority that the switch dropped: for want of room where they came in, or before the
-/// queue they were for.
+/// Returns the frames of a priority that the switch dropped: at ingress for lack of room, or at
+/// their queue.
 fn dropped(snapshot: &Snapshot, priority: u8, queue: usize) -> u64 {
     let frames = |count: Option<control::v1::Count>| count.map_or(0, |count| count.frames);
     let by =
@@ -296,7 +297,7 @@ fn queue(snapshot: &Snapshot, slow: &Port, priority: u8, number: usize) -> Queue
     }
 }
 
-/// What the slow port's line carried between two snapshots.
+/// Returns the rate on the slow port's line between two snapshots.
 fn carried_bps(before: &Snapshot, now: &Snapshot) -> Result<u64> {
     let bytes = |snapshot| Ok::<u64, anyhow::Error>(line_bytes(port(snapshot, RECEIVER)?));
     let ns = now.at_ns.saturating_sub(before.at_ns);
@@ -305,7 +306,7 @@ fn carried_bps(before: &Snapshot, now: &Snapshot) -> Result<u64> {
         .map_or(0, |bps| bps as u64))
 }
 
-/// Frames of the demo's size in so many nanoseconds, in bit/s.
+/// Returns the rate of `frames` frames of the demo's size in `ns` nanoseconds, in bit/s.
 fn rate_bps(frames: u64, ns: u64) -> u64 {
     (u128::from(frames * FRAME_BYTES) * 8_000_000_000).checked_div(u128::from(ns)).map_or(0, |bps| bps as u64)
 }

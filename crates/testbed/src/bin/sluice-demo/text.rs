@@ -2,14 +2,14 @@
 
 use testbed::thousands;
 
-/// Whether there is color.
+/// Text style: with or without color.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     color: bool,
 }
 
 impl Style {
-    /// Plain text unless `color`.
+    /// Returns a style that is plain text unless `color`.
     pub fn new(color: bool) -> Self {
         Self { color }
     }
@@ -18,44 +18,44 @@ impl Style {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    /// For headings.
+    /// Formats headings.
     pub fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }
 
-    /// For what matters less.
+    /// Formats less important text.
     pub fn dim(self, text: &str) -> String {
         self.paint("2", text)
     }
 
-    /// For what is well.
+    /// Formats good results.
     pub fn green(self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    /// For losses.
+    /// Formats losses.
     pub fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    /// For pauses.
+    /// Formats pauses.
     pub fn yellow(self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    /// For bars.
+    /// Formats bars.
     pub fn blue(self, text: &str) -> String {
         self.paint("36", text)
     }
 }
 
-/// Megabits a second, without a fraction.
+/// Formats a rate as whole megabits a second.
 pub fn megabits(bps: u64) -> String {
     format!("{} M", thousands((bps + 500_000) / 1_000_000))
 }
 
-/// A part of a whole in percent, one digit after the point; never "0.0" or "100.0" for what is not
-/// quite so.
+/// Formats a part of a whole in percent with one decimal; never "0.0" or "100.0" for a value that
+/// is not exactly that.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0".to_string();
@@ -69,11 +69,11 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// A bar `width` characters wide, in steps of an eighth of a character.
+/// Returns a bar `width` characters wide, in steps of an eighth of a character.
 pub fn bar(value: u64, full: u64, width: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let steps = (width as u64 * 8 * value.min(full)).checked_div(full).unwrap_or(0) as usize;
-    // A little is not nothing.
+    // A small value is shown as at least one step.
     let steps = if value > 0 { steps.max(1) } else { 0 };
     let mut text: String = "█".repeat(steps / 8);
     if steps / 8 < width {

@@ -1,5 +1,4 @@
-//! What the run means, in sentences that need no knowledge of switches, each with whether it is as
-//! it should be.
+//! The result of the run in sentences that need no knowledge of switches, each marked good or bad.
 
 use std::time::Duration;
 use testbed::thousands;
@@ -10,20 +9,20 @@ use crate::text::percent;
 /// One sentence of the verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// It is as it should be.
+    /// True if the result is as expected.
     pub good: bool,
     /// The sentence.
     pub text: String,
 }
 
-/// Least part of its rate that the slow port must carry, in thousandths.
+/// Minimum part of its rate that the slow port must carry, in thousandths.
 const CARRIED_AT_LEAST: u64 = 980;
 
-/// The longest stall of the switch's loop that the headroom of the demo bears, with a reserve for
-/// what a host may take at the same time.
+/// The longest stall of the switch's loop that the headroom of the demo covers, with a reserve for
+/// a simultaneous delay of a host.
 const BEARABLE_STALL: Duration = Duration::from_millis(30);
 
-/// Judges a run.
+/// Evaluates a run.
 pub fn judge(outcome: &Outcome) -> Vec<Finding> {
     let mut findings = vec![no_drop(outcome), order(outcome)];
     if outcome.pfc {
@@ -106,7 +105,7 @@ fn best_effort(outcome: &Outcome) -> Finding {
     }
 }
 
-/// What is missing was counted by the switch or, whatever its priority, by a kernel.
+/// True if every missing frame was counted by the switch or, of any priority, by a kernel.
 fn all_counted(outcome: &Outcome) -> bool {
     let both = [outcome.no_drop, outcome.best_effort];
     let uncounted: Option<u64> = both.iter().map(|total| total.lost().checked_sub(total.dropped)).sum();

@@ -1,4 +1,4 @@
-//! The picture: drawn over itself on a terminal, a line a second elsewhere.
+//! The live picture: redrawn in place on a terminal, one line a second elsewhere.
 
 use std::io::Write;
 use testbed::thousands;
@@ -7,7 +7,7 @@ use crate::scene::{Flow, Queue, Scene};
 use crate::text::{Style, bar, megabits};
 use crate::verdict::Finding;
 
-/// What the demo is about, before it starts.
+/// Returns the text that explains the demo before it starts.
 pub fn introduction(style: Style, pfc: bool) -> String {
     let title = style.bold("Sluice: a lossless switch in software");
     let flow_control = if pfc {
@@ -22,25 +22,26 @@ pub fn introduction(style: Style, pfc: bool) -> String {
     )
 }
 
-/// Where pictures go.
+/// The output for pictures.
 #[derive(Debug)]
 pub struct Screen {
     style: Style,
     terminal: bool,
-    /// Lines of the picture that stands there.
+    /// Number of lines of the current picture.
     drawn: usize,
 }
 
 impl Screen {
-    /// Draws pictures in place on a terminal, or else prints one line each.
+    /// Creates a view that redraws in place on a terminal, and prints one line per picture
+    /// elsewhere.
     pub fn new(style: Style, terminal: bool) -> Self {
         Self { style, terminal, drawn: 0 }
     }
 
-    /// Shows a moment.
+    /// Shows a picture.
     pub fn show(&mut self, scene: &Scene) {
         let mut out = std::io::stdout().lock();
-        // A terminal that has gone away is no reason to stop before everything is removed.
+        // A closed terminal must not prevent the cleanup.
         let _ = if self.terminal {
             let lines = picture(self.style, scene);
             let up = if self.drawn > 0 { format!("\x1b[{}A", self.drawn) } else { String::new() };
@@ -54,7 +55,7 @@ impl Screen {
     }
 }
 
-/// The whole picture, line by line.
+/// Returns the whole picture, line by line.
 fn picture(style: Style, scene: &Scene) -> Vec<String> {
     let (elapsed, total) = (scene.elapsed.as_millis() as u64, scene.total.as_millis() as u64);
     let mut lines = vec![
@@ -117,7 +118,7 @@ fn queue_line(style: Style, queue: &Queue, full: u64) -> String {
     )
 }
 
-/// The same, very short, for logs.
+/// Returns the picture as one line, for logs.
 fn one_line(scene: &Scene) -> String {
     let of = |priority: u8| scene.flows.iter().filter(move |flow| flow.priority == priority);
     let total = |priority: u8, value: fn(&Flow) -> u64| of(priority).map(value).sum::<u64>();
@@ -133,7 +134,7 @@ fn one_line(scene: &Scene) -> String {
     )
 }
 
-/// The verdict, a sentence a line.
+/// Returns the verdict, one sentence a line.
 pub fn verdict(style: Style, findings: &[Finding]) -> String {
     let mut text = format!("\n{}\n", style.bold("Verdict"));
     for finding in findings {
