@@ -1,5 +1,5 @@
-//! One direction of a link. It sends one frame at a time, for the duration of its bytes at the link
-//! speed, plus the propagation delay.
+//! One direction of a link. It sends one frame at a time, for as long as its bytes take at the link
+//! speed; then the frame is in flight for the propagation delay.
 //!
 //! A frame arrives with its last byte (switches here store and forward), and a PFC frame takes
 //! effect after the response time of the peer. A cut loses the frames on the link.

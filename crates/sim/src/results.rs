@@ -251,7 +251,7 @@ pub struct GroupSeries {
     pub xoff_cells: Vec<u32>,
     /// The XON limit, in shared cells.
     pub xon_cells: Vec<u32>,
-    /// Size of the headroom.
+    /// Headroom of the group, in cells.
     pub headroom_size_cells: u32,
 }
 

@@ -31,7 +31,7 @@ const PACE: Duration = Duration::from_millis(200);
 /// The most time that a NIC may take to settle: links negotiate for some seconds.
 pub const SETTLING: Duration = Duration::from_secs(15);
 
-/// An event of a port.
+/// An input of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortEvent {
     /// The interface has gained (true) or lost its carrier.

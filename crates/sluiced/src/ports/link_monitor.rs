@@ -172,7 +172,7 @@ impl LinkMonitor {
         self.ports[port].as_ref().is_some_and(|port| port.carrier == Carrier::Waiting)
     }
 
-    /// Waits for the next change. Cancel-safe: a cancelled call can be repeated without loss.
+    /// Waits for the next change. Cancel-safe: a canceled call can be repeated without loss.
     ///
     /// # Errors
     /// The kernel has stopped reporting changes.

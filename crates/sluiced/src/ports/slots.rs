@@ -31,7 +31,7 @@ pub struct Link {
     pub mtu_bytes: Option<u32>,
 }
 
-/// The slots of all ports.
+/// Assignment of all ports to slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortSlots {
     tenants: Vec<Option<PortSlot>>,
