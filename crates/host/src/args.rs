@@ -6,18 +6,18 @@ use std::ops::RangeInclusive;
 use switch::Nanos;
 use wire::MacAddr;
 
-/// Most flows that one host sends.
+/// The most flows that one host sends.
 const MAX_FLOWS: usize = 64;
 
-/// A rate or speed that can be kept: up to 1 Tbit/s.
+/// A rate or speed that is supported: up to 1 Tbit/s.
 const RATES_BPS: RangeInclusive<u64> = 1..=1_000_000_000_000;
 
 /// Send flows, obey PFC, and check what arrives
 ///
 /// A host on one interface: it sends the flows given, stops a priority while a received PFC frame
 /// says so, and reports what arrived of the flows of others: received, lost, duplicated, reordered,
-/// corrupted, goodput and latency. Without a flow it is a receiver, and runs until it is told to
-/// stop (SIGINT or SIGTERM, which end any host with its report).
+/// corrupted, goodput and latency. Without a flow it is a receiver, and runs until it is stopped by
+/// SIGINT or SIGTERM, which end any host with its report.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Interface to use; it belongs to the host alone while it runs
@@ -51,7 +51,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u8).range(0..8))]
     pub no_drop: Vec<u8>,
 
-    /// Obey no pause (they are counted all the same)
+    /// Obey no pause (pauses are counted anyway)
     #[arg(long)]
     pub no_pfc: bool,
 
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     pub flow_control: bool,
 
-    /// Tell senders of frames that came marked (ECN), and slow down a flow when told so: DCQCN
+    /// Send CNPs for frames that came marked (ECN), and slow down a flow when a CNP arrives: DCQCN
     ///
     /// To be given to both ends. As a receiver: answer a flow whose frames come marked with
     /// congestion notification packets (CNPs, priority 6), one a millisecond at most. As a
@@ -111,10 +111,10 @@ pub struct Args {
     pub core: Option<usize>,
 }
 
-/// One `--flow`.
+/// One `--flow` option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowArgs {
-    /// Destination.
+    /// Destination MAC address.
     pub to: MacAddr,
     /// 802.1p priority and egress queue.
     pub priority: u8,
@@ -124,19 +124,19 @@ pub struct FlowArgs {
     pub rate_bps: u64,
     /// Frames after which the flow ends.
     pub count: Option<u64>,
-    /// How long after the host it begins to send.
+    /// Delay before the flow begins.
     pub start_ns: Nanos,
-    /// VLAN of its tag; `None`: untagged.
+    /// VLAN of the tag; `None` for untagged frames.
     pub vid: Option<u16>,
-    /// ECN field of its IPv4 packets; `None`: no IP.
+    /// ECN field of the IPv4 packets; `None` if the frames are not IP.
     pub ecn: Option<u8>,
 }
 
 impl Args {
-    /// What one option alone cannot tell.
+    /// Checks combinations of options.
     ///
     /// # Errors
-    /// Names the option, the value and the cure.
+    /// The message names the option, the value and the remedy.
     pub fn check(&self) -> Result<(), String> {
         if self.flows.len() > MAX_FLOWS {
             return Err(format!(
@@ -147,12 +147,12 @@ impl Args {
         Ok(())
     }
 
-    /// Bit i: priority i of the peer is paused without end.
+    /// Mask of the priorities of the peer that are paused without interruption.
     pub fn stormed(&self) -> u8 {
         self.storm.iter().fold(0, |mask, priority| mask | 1 << priority)
     }
 
-    /// Bit i: a pause of priority i is obeyed.
+    /// Mask of the priorities whose pauses are honored.
     pub fn obeyed(&self) -> u8 {
         if self.no_pfc { 0 } else { self.no_drop.iter().fold(0, |mask, priority| mask | 1 << priority) }
     }
@@ -272,7 +272,7 @@ mod tests {
         args: Args,
     }
 
-    /// The host's arguments, or the message as the user sees it.
+    /// Parses the host's arguments; the error is the message as the user sees it.
     fn parse(words: &[&str]) -> Result<Args, String> {
         let words = ["host", "--interface", "veth0"].iter().chain(words);
         let args = Command::try_parse_from(words).map_err(|error| error.to_string())?.args;
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Every message names the option, the value and the cure.
+    /// Every message names the option, the value and the remedy.
     #[test]
     fn mistakes_are_explained() {
         for (words, expected) in [

@@ -1,12 +1,11 @@
-//! The sending half of a host: eight queues, one for each priority, their pauses, and who leaves
-//! next.
+//! The transmit half of a host: eight queues, one per priority, their pauses, and the scheduler.
 //!
-//! Rule: a queue serves its flows in the order in which their frames fell due (it is a FIFO).
-//! Between the queues, round robin by bytes (deficit round robin): every priority that has
-//! something to send and is not paused gets the same share of the host's speed, so that none can
-//! starve another. A paused queue loses its turn and saves nothing up. Source: IEEE 802.1Q-2022 36
-//! (PFC at an end station); M. Shreedhar and G. Varghese, "Efficient fair queueing using
-//! deficit round robin" (1995).
+//! Rule: a queue serves its flows in the order in which their frames became due (it is a FIFO).
+//! Between the queues, deficit round robin applies: every priority that has frames to send and is
+//! not paused gets the same share of the host's speed in bytes, so that no priority can starve
+//! another. A paused queue loses its turn and accumulates no credit. Source: IEEE 802.1Q-2022 36
+//! (PFC at an end station); M. Shreedhar and G. Varghese, "Efficient fair queueing using deficit
+//! round robin" (1995).
 
 use crate::pacer::Pacer;
 use crate::shaper::Shaper;
@@ -15,27 +14,28 @@ use endpoint::pause::PauseTimer;
 use switch::settings::PRIORITIES;
 use switch::{Instant, Nanos};
 
-/// What a queue may send in a turn; the longest frame, if there is a longer one.
+/// Bytes that a queue may send per round; at least the longest frame.
 const TURN_BYTES: u32 = 1514;
 
-/// Frames that fall due within this time leave together, so that a host does not wake for each.
+/// Frames that become due within this time are sent together, so that a host does not wake for
+/// each.
 pub const GATHER_NS: Nanos = 200_000;
 
 /// A flow in its queue.
 #[derive(Debug, Clone)]
 pub struct FlowQueue {
-    /// When its frames fall due.
+    /// Times at which the frames become due.
     pub pace: Pacer,
-    /// What congestion leaves of that; `None`: it does not react.
+    /// Rate reduction by congestion; `None` if the flow does not react.
     pub reaction: Option<Dcqcn>,
-    /// 802.1p priority, which is its queue.
+    /// 802.1p priority, which selects the queue.
     pub priority: u8,
     /// Bytes of each frame, without FCS.
     pub size_bytes: u16,
 }
 
 impl FlowQueue {
-    /// When its next frame may leave; `None` when there is none left.
+    /// Returns when the next frame may leave; `None` if none is left.
     #[inline]
     fn next_due(&self) -> Option<Instant> {
         let due = self.pace.next_due()?;
@@ -46,11 +46,11 @@ impl FlowQueue {
 /// A frame that may leave now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
-    /// The flow's place in the order given.
+    /// Index of the flow in the order given.
     pub flow: usize,
-    /// Its priority.
+    /// 802.1p priority of the flow.
     pub priority: u8,
-    /// Bytes, without FCS.
+    /// Length in bytes, without FCS.
     pub size_bytes: u16,
 }
 
@@ -61,22 +61,22 @@ pub struct Egress {
     queues: [Queue; PRIORITIES],
     pauses: [PauseTimer; PRIORITIES],
     shaper: Option<Shaper>,
-    /// The queue whose turn it is.
+    /// The queue that is being served.
     turn: usize,
-    /// What it may send in it.
+    /// Bytes that the queue may send per round.
     turn_bytes: u32,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Places of its flows.
+    /// Indices of the queue's flows.
     flows: Vec<usize>,
-    /// Bytes left of its turn.
+    /// Bytes left of the current round.
     deficit: u32,
 }
 
 impl Egress {
-    /// Empty queues; `speed_bps` is the host's own speed from `now` on, if it has one.
+    /// Creates empty queues; `speed_bps` is the host's own speed from `now` on, if it has one.
     pub fn new(speed_bps: Option<u64>, reaction_delay_ns: Nanos, now: Instant) -> Self {
         Self {
             flows: Vec::new(),
@@ -88,20 +88,20 @@ impl Egress {
         }
     }
 
-    /// One more flow, the last in the order.
+    /// Adds a flow, the last in the order.
     pub fn add(&mut self, flow: FlowQueue) {
         self.queues[usize::from(flow.priority)].flows.push(self.flows.len());
         self.turn_bytes = self.turn_bytes.max(flow.size_bytes.into());
         self.flows.push(flow);
     }
 
-    /// A pause of `time_ns` (0: XON) was read for `priority`.
+    /// Handles a pause of `time_ns` (0: XON) that was read for `priority`.
     pub fn receive_pause(&mut self, priority: usize, time_ns: Nanos, now: Instant) {
         self.pauses[priority].receive(time_ns, now);
     }
 
-    /// Time has come to `now`: pauses begin and end, credit grows, flows that fell too far behind
-    /// give up their oldest frames.
+    /// Advances the time to `now`: pauses begin and end, credit grows, and flows that are too far
+    /// behind discard their oldest frames.
     pub fn advance(&mut self, now: Instant) {
         for pause in &mut self.pauses {
             pause.expire(now);
@@ -111,21 +111,20 @@ impl Egress {
         }
         for flow in &mut self.flows {
             flow.pace.limit_backlog(now);
-            // A flow that is over keeps the rate that it had, for the report.
+            // A flow that has ended keeps its last rate, for the report.
             if let Some(reaction) = flow.reaction.as_mut().filter(|_| flow.pace.next_due().is_some()) {
                 reaction.advance(now);
             }
         }
     }
 
-    /// Takes the frame that leaves next, if one may leave. As of the last `advance`, which was at
-    /// `now`.
+    /// Takes the next frame, if one may leave. State as of the last `advance`, which was at `now`.
     #[inline]
     pub fn next(&mut self, now: Instant) -> Option<Departure> {
         if self.shaper.as_ref().is_some_and(|shaper| !shaper.is_open()) {
             return None;
         }
-        // Once round, and back to the queue that was short of bytes for its head.
+        // One round, and back to the queue that was short of bytes for its head.
         for _ in 0..=PRIORITIES {
             if let Some(departure) = self.take_from(self.turn, now) {
                 return Some(departure);
@@ -157,27 +156,27 @@ impl Egress {
         Some(Departure { flow, priority: *priority, size_bytes: *size_bytes })
     }
 
-    /// A CNP came for a flow.
+    /// Handles a CNP for a flow.
     pub fn cut(&mut self, flow: usize, now: Instant) {
         if let Some(reaction) = self.flows.get_mut(flow).and_then(|flow| flow.reaction.as_mut()) {
             reaction.cut(now);
         }
     }
 
-    /// How a flow reacts to congestion, if it does.
+    /// The reaction of a flow to congestion, if it reacts.
     pub fn reaction(&self, flow: usize) -> Option<&Dcqcn> {
         self.flows.get(flow)?.reaction.as_ref()
     }
 
-    /// The queue's first frame: when it falls due, and its flow.
+    /// Returns the queue's first frame: when it is due, and its flow.
     #[inline]
     fn head(&self, queue: usize) -> Option<(Instant, usize)> {
         let heads = self.queues[queue].flows.iter();
         heads.filter_map(|&flow| Some((self.flows[flow].next_due()?, flow))).min()
     }
 
-    /// When the host should next send, gathering the frames of `GATHER_NS`; `None` if nothing will
-    /// ever be due. As of the last `advance`.
+    /// Returns when the host should next send, gathering the frames of `GATHER_NS`; `None` if
+    /// nothing will ever be due. State as of the last `advance`.
     pub fn next_send(&self) -> Option<Instant> {
         let due = (0..PRIORITIES).filter_map(|queue| {
             let (due, flow) = self.head(queue)?;
@@ -192,22 +191,22 @@ impl Egress {
         Some(due.min()?.max(open))
     }
 
-    /// Every frame that was asked for has left or was given up.
+    /// True if every offered frame has been sent or discarded.
     pub fn is_finished(&self) -> bool {
         self.flows.iter().all(|flow| flow.pace.next_due().is_none())
     }
 
-    /// Frames that the rate of `flow` asked for so far; none if it has not been added yet.
+    /// The frames that the rate of `flow` has offered so far; 0 if the flow has not been added yet.
     pub fn offered(&self, flow: usize, now: Instant) -> u64 {
         self.flows.get(flow).map_or(0, |flow| flow.pace.offered(now))
     }
 
-    /// Nothing of `priority` may leave. As of the last `advance`.
+    /// True if no frame of `priority` may leave. State as of the last `advance`.
     pub fn is_paused(&self, priority: usize) -> bool {
         self.pauses[priority].is_paused()
     }
 
-    /// Nanoseconds that `priority` has been paused.
+    /// Nanoseconds for which `priority` has been paused.
     pub fn paused_ns(&self, priority: usize, now: Instant) -> Nanos {
         self.pauses[priority].paused_ns(now)
     }
@@ -232,7 +231,8 @@ mod tests {
         egress
     }
 
-    /// Sends all that may leave in turns of `turn_ns` until `stop`; bytes of each flow.
+    /// Sends all that may leave in iterations of `turn_ns` until `stop`. Returns the bytes of each
+    /// flow.
     fn run(egress: &mut Egress, from: Instant, stop: Instant, turn_ns: Nanos) -> Vec<u64> {
         let mut bytes = vec![0; egress.flows.len()];
         let mut now = from;
@@ -255,12 +255,12 @@ mod tests {
         let bytes = run(&mut egress, Instant(0), Instant(SECOND), 10_000);
         let share = 300_000_000 / 8 / 3;
         for (flow, bytes) in bytes.iter().enumerate() {
-            // Off by no more than a turn of the queue and a turn of the loop.
+            // The difference is at most one round of the queue and one iteration of the loop.
             assert!(bytes.abs_diff(share) <= 3 * 1514, "flow {flow}: {bytes} of {share}");
         }
     }
 
-    /// What one priority does not use, the others get.
+    /// The share that one priority does not use goes to the others.
     #[test]
     fn a_slow_flow_leaves_the_rest_to_the_others() {
         let flows = vec![flow(1, 1000, 10_000_000), flow(2, 1000, 1_000_000_000)];
@@ -270,18 +270,18 @@ mod tests {
         assert!(bytes[1].abs_diff(90_000_000 / 8) <= 2000, "{bytes:?}");
     }
 
-    /// Two flows of one priority leave in the order in which their frames fell due.
+    /// Two flows of one priority leave in the order in which their frames became due.
     #[test]
     fn a_queue_is_first_in_first_out() {
         let flows = vec![flow(3, 100, 1_000_000), flow(3, 100, 4_000_000)];
         let mut egress = egress(flows, None, 0);
-        let now = Instant(2 * 800_000); // 3 frames of flow 0 have fallen due, 9 of flow 1
+        let now = Instant(2 * 800_000); // 3 frames of flow 0 are due, 9 of flow 1
         egress.advance(now);
         let order: Vec<usize> = std::iter::from_fn(|| egress.next(now)).map(|d| d.flow).collect();
         assert_eq!(order, [0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1]);
     }
 
-    /// A pause stops its priority and no other; what waited leaves at once when it ends.
+    /// A pause stops its priority and no other. Frames that waited leave at once when it ends.
     #[test]
     fn a_pause_stops_its_priority_alone() {
         let flows = vec![flow(3, 1000, 8_000_000), flow(5, 1000, 8_000_000)]; // a frame a millisecond
@@ -298,8 +298,8 @@ mod tests {
         assert_eq!(egress.paused_ns(5, at(61)), 0);
     }
 
-    /// With a reaction delay, frames leave up to the instant before it has passed, and none from
-    /// then on.
+    /// With a reaction delay, frames leave until the instant before the delay has passed, and none
+    /// after that.
     #[test]
     fn the_reaction_delay_lets_frames_leave_until_it_has_passed() {
         let mut egress = egress(vec![flow(3, 125, 1_000_000_000)], None, 10_000); // 1 a µs
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(bytes, [10 * 125], "frames due at 0 to 9 µs; the one at 10 µs is paused");
     }
 
-    /// After a long pause no more than the backlog leaves, and the offer counts all the same.
+    /// After a long pause, at most the backlog leaves, and all offered frames are counted anyway.
     #[test]
     fn a_long_pause_gives_up_the_oldest_frames() {
         let mut egress = egress(vec![flow(3, 125, 1_000_000_000)], None, 0);
@@ -320,8 +320,7 @@ mod tests {
         assert_eq!(egress.offered(0, now), 500_001);
     }
 
-    /// A flow that was told of congestion sends at the rate that this leaves it; the one beside it
-    /// goes on.
+    /// A flow that received a CNP sends at its reduced rate; the flow beside it is unaffected.
     #[test]
     fn a_cut_slows_its_flow_alone() {
         let mut reacting = flow(3, 1000, 80_000_000); // one each 100 µs
@@ -331,14 +330,13 @@ mod tests {
         assert_eq!(run(&mut egress, at(0), at(10), 10_000), [100_000; 2]);
         egress.cut(0, at(10));
         egress.cut(1, at(10)); // does not react
-        egress.cut(2, at(10)); // is no flow of ours
+        egress.cut(2, at(10)); // an unknown flow
         assert_eq!(egress.reaction(0).map(Dcqcn::rate_bps), Some(40_000_000));
         assert_eq!(run(&mut egress, at(10), at(11), 10_000), [5_000, 10_000], "one each 200 µs");
         assert!(egress.reaction(1).is_none() && egress.reaction(2).is_none());
     }
 
-    /// Frames are gathered over 200 µs where they come faster, and leave at their time where they
-    /// do not.
+    /// Frames are gathered over 200 µs at high rates, and leave at their own time at low rates.
     #[test]
     fn the_next_send_gathers_frames_and_waits_for_pauses_and_the_shaper() {
         let table = [

@@ -1,27 +1,28 @@
-//! The frame that hosts send each other: ethertype 0x88B5 (IEEE 802 local experimental), perhaps
-//! behind an 802.1Q tag; or the same in an IPv4/UDP packet to port 4791 (RoCEv2's), so that
-//! switches can mark it (ECN). Its addresses are 10.x.y.z with the last three bytes of the MAC
+//! Format of the frames that hosts send each other: ethertype 0x88B5 (IEEE 802 local experimental),
+//! optionally behind an 802.1Q tag; or the same in an IPv4/UDP packet to port 4791 (RoCEv2's), so
+//! that switches can mark it (ECN). Its addresses are 10.x.y.z with the last three bytes of the MAC
 //! addresses; its UDP checksum is 0 (none), as RoCEv2 allows.
 //!
 //! ```text
 //!   0  4  magic "SLUH"          16  8  sequence number
-//!   4  1  kind                  24  8  send time, ns of CLOCK_MONOTONIC (the same for all processes of a machine)
+//!   4  1  kind                  24  8  send time, ns of CLOCK_MONOTONIC
 //!   5  3  0                     32  8  check
 //!   8  4  flow                  40  …  pattern, another for each frame
 //!  12  4  run of the sender
 //! ```
 //!
-//! All numbers are big-endian. The check covers both addresses and all of the above but itself; not
-//! the tag and the IP header, which a switch may rewrite. It is a multiply-rotate hash of our own:
-//! each step is a bijection, so a change within one 8-byte word is always found, any other but for
-//! 2⁻⁶⁴ of them.
+//! All numbers are big-endian. The send time is comparable between all processes of a machine. The
+//! check covers both addresses and all of the above except the check itself. It does not cover the
+//! tag and the IP header, which a switch may rewrite. The check is a multiply-rotate hash defined
+//! here. Each step is a bijection, so a change within one 8-byte word is always detected, and any
+//! other change except for a fraction of 2⁻⁶⁴.
 
 use switch::Instant;
 use wire::MacAddr;
 use wire::ethernet::{EXPERIMENTAL, Header, IPV4, Tag, write_header};
 use wire::ipv4::{self, ROCEV2_PORT, UDP, UDP_HEADERS_BYTES, rocev2_source_port};
 
-/// Longest frame, without FCS, its tag included: of an interface with an MTU of 9216.
+/// Longest frame, without FCS, including its tag: that of an interface with an MTU of 9216.
 pub const MAX_BYTES: u16 = 9234;
 /// Shortest frame, without FCS; it holds the tag and all fields.
 pub const MIN_BYTES: u16 = 64;
@@ -35,39 +36,39 @@ const FIELDS: usize = 32;
 /// Bytes before the pattern.
 const PATTERN: usize = 40;
 
-/// What a frame is for.
+/// Purpose of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A host tells its address to the switch, and to whom it may concern.
+    /// Announces the host's address to the switch and other hosts.
     Announce = 1,
     /// A frame of a flow.
     Data = 2,
-    /// Congestion notification packet: a frame of this flow and run of yours came marked.
+    /// Congestion notification packet: a frame of the receiver's flow and run arrived marked.
     Cnp = 3,
 }
 
-/// What a frame says.
+/// The fields of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
-    /// What it is for.
+    /// Purpose of the frame.
     pub kind: Kind,
-    /// The flow's number at its sender.
+    /// Number of the flow at its sender.
     pub flow: u32,
-    /// Tells two runs of the same sender apart.
+    /// Distinguishes runs of the same sender.
     pub run: u32,
-    /// Place in the flow, from 0.
+    /// Position in the flow, from 0.
     pub sequence: u64,
-    /// When it was sent.
+    /// Send time.
     pub sent_at: Instant,
 }
 
-/// What a receiver makes of a frame with our ethertype.
+/// Result of parsing a frame with our ethertype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseResult {
-    /// The check holds.
+    /// The check is correct.
     Whole(Content),
-    /// It does not. Nothing that the frame says can be trusted; it claims to be of this flow and
+    /// The check is wrong, so no field can be trusted. The frame claims to belong to this flow and
     /// run.
     Corrupted {
         /// As [`Content::flow`].
@@ -77,8 +78,8 @@ pub enum ParseResult {
     },
 }
 
-/// Fills all of `frame`, which is at least `MIN_BYTES` long (`MIN_IP_BYTES` as an IP packet).
-/// `ecn`: its ECN field as an IPv4 packet.
+/// Fills all of `frame`, which is at least `MIN_BYTES` long (`MIN_IP_BYTES` as an IP packet). `ecn`
+/// is its ECN field as an IPv4 packet.
 pub fn write(
     frame: &mut [u8],
     dst: MacAddr,
@@ -105,7 +106,7 @@ pub fn write(
     body[FIELDS..PATTERN].copy_from_slice(&check.to_be_bytes());
 }
 
-/// The IPv4 and UDP headers at the start of `packet`, which they and all behind them fill.
+/// Writes the IPv4 and UDP headers at the start of `packet`, whose lengths cover all of it.
 fn write_packet(packet: &mut [u8], dst: MacAddr, src: MacAddr, ecn: u8, flow: u32) {
     let length = packet.len() as u16;
     let headers = packet.first_chunk_mut().expect("MIN_IP_BYTES hold them");
@@ -113,8 +114,8 @@ fn write_packet(packet: &mut [u8], dst: MacAddr, src: MacAddr, ecn: u8, flow: u3
     ipv4::write_udp(headers, length, ecn & 3, addresses, [rocev2_source_port(flow), ROCEV2_PORT]);
 }
 
-/// Whether a frame with this header is one of ours to read: of our ethertype, or an IPv4/UDP packet
-/// to our port that begins with our magic (a real RoCEv2 packet does not).
+/// True if a frame with this header has our format: our ethertype, or an IPv4/UDP packet to our
+/// port that begins with our magic (a real RoCEv2 packet does not).
 pub fn is_ours(frame: &[u8], header: &Header) -> bool {
     let packet = || frame.get(header.payload_offset..)?.split_first_chunk::<UDP_HEADERS_BYTES>();
     header.ethertype == EXPERIMENTAL
@@ -127,7 +128,7 @@ pub fn is_ours(frame: &[u8], header: &Header) -> bool {
             })
 }
 
-/// Reads a frame that `is_ours`, whose header is `header`.
+/// Parses a frame for which `is_ours` holds and whose header is `header`.
 pub fn read(frame: &[u8], header: &Header) -> ParseResult {
     let headers = if header.ethertype == IPV4 { UDP_HEADERS_BYTES } else { 0 };
     let body = frame.get(header.payload_offset + headers..).unwrap_or_default();
@@ -151,7 +152,7 @@ pub fn read(frame: &[u8], header: &Header) -> ParseResult {
     ParseResult::Whole(Content { kind, flow, run, sequence, sent_at })
 }
 
-/// The `N` bytes at `offset`, which lie within the fields.
+/// Returns the `N` bytes at `offset`, which is within the fields.
 fn field<const N: usize>(fields: &[u8; PATTERN], offset: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&fields[offset..offset + N]);
@@ -161,8 +162,8 @@ fn field<const N: usize>(fields: &[u8; PATTERN], offset: usize) -> [u8; N] {
 /// An odd number with well-spread bits (2⁶⁴ / golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Words that differ from each other and from frame to frame, so that a piece out of place is
-/// noticed.
+/// Fills a pattern of words that differ from each other and from frame to frame, so that misplaced
+/// pieces are detected.
 fn fill_pattern(bytes: &mut [u8], seed: u64) {
     let mut word = seed.wrapping_mul(SPREAD);
     let mut chunks = bytes.chunks_exact_mut(8);
@@ -294,7 +295,7 @@ mod tests {
         frame
     }
 
-    /// As a receiver does: `None` if the frame is none of ours.
+    /// Parses like a receiver; `None` if the frame does not have our format.
     fn received(frame: &[u8]) -> Option<ParseResult> {
         let header = Header::parse(frame).unwrap();
         is_ours(frame, &header).then(|| read(frame, &header))
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(received(&frame), Some(ParseResult::Whole(cnp)));
     }
 
-    /// Behind the headers of the packet, which switches and routers may rewrite.
+    /// Changes bytes after the headers of the packet, which switches and routers may rewrite.
     #[test]
     fn any_flipped_bit_of_a_packet_is_found() {
         let good = packet(100, None, 2);

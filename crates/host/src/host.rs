@@ -1,4 +1,4 @@
-//! A host: its egress, its receiver and its port, and the turn of the loop that joins them.
+//! A host: its egress, its receiver and its port, and the iteration of the loop that connects them.
 //!
 //! ```text
 //!            begin                 all has left, or it is time           linger_ns passed
@@ -8,10 +8,10 @@
 //!                                     └───────▶ Stopping ───────────────────────────────────┘
 //! ```
 //!
-//! A turn: take completions and all received frames, judge these (PFC frames among them), then
-//! send. So a pause that has come is known before anything is sent, also behind a ring full of
-//! data: hardware hears it before its memory, too. What the kernel has is bounded: at most
-//! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
+//! An iteration takes completions and all received frames, processes these (PFC frames among them),
+//! and then sends. So a pause that has arrived is known before anything is sent, even behind a ring
+//! full of data: hardware also honors it before its memory. The frames held by the kernel are
+//! bounded: at most [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
 
 mod send;
 
@@ -33,49 +33,51 @@ use wire::pause::{Control, Pfc, decode};
 
 /// Frames taken from the port at once.
 const RECEIVE_BATCH: usize = 256;
-/// … and in one turn, at most: more than its RX ring holds, so that no flood keeps it from sending
-/// indefinitely.
+/// The most frames taken in one iteration: more than the RX ring holds, and limited so that a flood
+/// cannot prevent the host from sending indefinitely.
 const RECEIVE_MOST: usize = 16_384;
-/// Bytes of the longest frame that a host of an ordinary MTU sends.
+/// Bytes of the longest frame that a host with a standard MTU sends.
 const ORDINARY_BYTES: usize = 1514;
-/// While frames are with the kernel, look again after this long: completions wake nobody.
+/// Poll interval while the kernel holds frames, since completions wake no thread.
 const COMPLETION_NS: Nanos = 50_000;
-/// How flows follow congestion marks.
+/// Reaction of flows to congestion marks.
 const DCQCN: DcqcnSettings = DcqcnSettings::SOFTWARE_LOOP;
-/// Most CNPs that wait to be sent: two for each flow. There are more only if none could be sent for
-/// as long.
+/// The most CNPs that wait to be sent: two for each flow. There are more only if none could be sent
+/// for as long.
 const MAX_CNPS: usize = 2 * MAX_FLOWS;
 
-/// How a host is set up: its address, what it sends, what it obeys.
+/// Settings of a host: its address, what it sends, what it honors.
 #[derive(Debug, Clone)]
 pub struct HostSettings {
-    /// Name of its interface, for the report.
+    /// Name of the interface, for the report.
     pub interface: String,
-    /// Its address.
+    /// MAC address of the host.
     pub mac: MacAddr,
-    /// What it sends.
+    /// The flows that the host sends.
     pub flows: Vec<FlowArgs>,
-    /// Its own egress speed.
+    /// Egress speed of the host itself.
     pub speed_bps: Option<u64>,
-    /// Bit i: a pause of priority i is obeyed.
+    /// Bit i is set if a pause of priority i is honored.
     pub obeyed: u8,
-    /// 802.3x PAUSE is obeyed, which stops all priorities.
+    /// True if 802.3x PAUSE is honored, which pauses all priorities.
     pub obeys_pause: bool,
-    /// Bit i: while it sends, priority i of the peer is paused, as often as the port takes it.
+    /// Bit i is set if priority i of the peer is paused while the host sends, as often as the port
+    /// accepts frames.
     pub stormed: u8,
-    /// It tells senders of congestion marks, and its own flows slow down when it is told of theirs.
+    /// True if the host answers congestion marks with CNPs, and its own flows slow down on CNPs.
     pub reacts: bool,
     /// Time between reading a pause and stopping.
     pub reaction_delay_ns: Nanos,
-    /// How long it sends (or, without flows, runs); `None` without flows: until it is stopped.
+    /// Duration of sending (without flows, of the run); `None` without flows means until the host
+    /// is stopped.
     pub duration_ns: Option<Nanos>,
-    /// How long it waits for what still arrives.
+    /// How long the host waits for frames that still arrive.
     pub linger_ns: Nanos,
-    /// Number of this run, to tell its frames from an earlier run's.
+    /// Number of this run, which distinguishes its frames from those of an earlier run.
     pub run: u32,
 }
 
-/// Where a host stands; see the top of the file.
+/// State of a host; see the top of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waiting,
@@ -92,7 +94,7 @@ pub struct Host<P: Port> {
     port: P,
     memory: P::Memory,
     stage: Stage,
-    /// When it began to send; until then, when it was made.
+    /// When the host began to send; until then, when it was created.
     since: Instant,
     /// When a sender had sent everything, or the host was stopped.
     sent_at: Option<Instant>,
@@ -103,25 +105,25 @@ pub struct Host<P: Port> {
     in_flight: InFlight,
     announcements: u64,
     announce_at: Instant,
-    /// CNPs that are to be sent (to whom, flow, run); at most [`MAX_CNPS`].
+    /// CNPs to send (destination, flow, run); at most [`MAX_CNPS`].
     cnps: Vec<(MacAddr, u32, u32)>,
     cnps_sent: u64,
     cnps_received: u64,
     pfc_received: u64,
     pause_received: u64,
     pfc_sent: u64,
-    /// When its storm ends, if it sends one.
+    /// When the storm of the host ends, if it sends one.
     storm_until: Instant,
     control_ignored: u64,
-    /// What the kernel counted when the port was closed.
+    /// The kernel's counters when the port was closed.
     closed_counters: Option<KernelCounters>,
-    // Emptied in each turn; kept to allocate nothing.
+    // Emptied in each iteration; kept to avoid allocations.
     received: Vec<RxDesc>,
     outgoing: Vec<TxDesc>,
     completed: Vec<FrameId>,
 }
 
-/// A flow as its sender counts it.
+/// The sender's counters of a flow.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
     next_sequence: u64,
@@ -130,8 +132,8 @@ struct Sent {
 }
 
 impl<P: Port> Host<P> {
-    /// A host on `port`, whose frames lie in `memory` and number below `frames`. It announces
-    /// itself and waits.
+    /// Creates a host on `port`, whose frames are in `memory` and numbered below `frames`. It
+    /// announces itself and waits.
     pub fn new(settings: HostSettings, port: P, memory: P::Memory, frames: usize, now: Instant) -> Self {
         let loads = vec![Load::default(); frames];
         let longest_bytes =
@@ -165,27 +167,27 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// Its address has been announced.
+    /// True if the host's address has been announced.
     pub fn is_ready(&self) -> bool {
         self.announcements > 0
     }
 
-    /// It waits for `begin`.
+    /// True if the host waits for `begin`.
     pub fn is_waiting(&self) -> bool {
         self.stage == Stage::Waiting
     }
 
-    /// Everything is sent or given up, and what was to arrive has arrived.
+    /// True if everything is sent or discarded, and the time for late arrivals has passed.
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done
     }
 
-    /// The interface is there.
+    /// True if the interface is up.
     pub fn is_up(&self) -> bool {
         self.port.is_up()
     }
 
-    /// The flows begin at `now`.
+    /// Begins the flows at `now`.
     pub fn begin(&mut self, now: Instant) {
         let stop = self.settings.duration_ns.map_or(Instant::NEVER, |duration| now + duration);
         for flow in &self.settings.flows {
@@ -201,12 +203,12 @@ impl<P: Port> Host<P> {
         if self.settings.stormed != 0 {
             self.storm_until = stop;
         }
-        // What waits when the time is over still leaves, if it does so soon.
+        // Frames that wait at the end of the duration still leave, if they can do so soon.
         let grace = if self.settings.flows.is_empty() { 0 } else { self.settings.linger_ns };
         self.stage = Stage::Sending { give_up_at: stop + grace };
     }
 
-    /// Sends nothing more; done once nothing is on its way out, or `linger_ns` later.
+    /// Stops sending. The host is done once no frame is in flight, or `linger_ns` later.
     pub fn stop(&mut self, now: Instant) {
         if !matches!(self.stage, Stage::Stopping { .. } | Stage::Done) {
             self.sent_at.get_or_insert(now);
@@ -214,8 +216,8 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// First part of a turn: completions, and the frames that have come. Returns what time it is
-    /// then.
+    /// Runs the first part of an iteration: completions, and received frames. Returns the time
+    /// afterwards.
     pub fn receive(&mut self, clock: impl Fn() -> Instant) -> Instant {
         self.count_completed();
         let mut received_none = true;
@@ -251,7 +253,7 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// What came, as of `now`.
+    /// Processes the received frames, as of `now`.
     fn judge(&mut self, now: Instant) {
         let mut received = std::mem::take(&mut self.received);
         for RxDesc { frame, len } in received.drain(..) {
@@ -282,7 +284,7 @@ impl<P: Port> Host<P> {
         self.received = received;
     }
 
-    /// Acts on what a received frame asks for.
+    /// Executes the request of a received frame.
     fn heed(&mut self, wish: Option<Request>, now: Instant) {
         match wish {
             Some(Request::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
@@ -318,7 +320,7 @@ impl<P: Port> Host<P> {
         self.note_late_frames(priority, was_paused);
     }
 
-    /// A pause may just have begun: what the kernel holds of the priority leaves late.
+    /// Records the frames of a priority in the kernel if its pause has just begun: they leave late.
     fn note_late_frames(&mut self, priority: usize, was_paused: bool) {
         if !was_paused && self.egress.is_paused(priority) {
             let peak = &mut self.pauses[priority].late_frames_peak;
@@ -342,7 +344,7 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// A sender's flows are over, its storm too, and nothing of them is with the kernel.
+    /// True if a sender's flows and storm are over, and none of their frames is with the kernel.
     fn all_sent(&self, now: Instant) -> bool {
         !self.settings.flows.is_empty()
             && self.egress.is_finished()
@@ -350,7 +352,8 @@ impl<P: Port> Host<P> {
             && self.in_flight.frames == 0
     }
 
-    /// When the next turn has something to do, if nothing comes in. At or before `now`: at once.
+    /// Returns when the next iteration has work without received frames. At or before `now` means
+    /// at once.
     pub fn next_turn(&self, now: Instant) -> Instant {
         let (stage, sending) = match self.stage {
             Stage::Waiting | Stage::Done => (Instant::NEVER, None),
@@ -364,15 +367,15 @@ impl<P: Port> Host<P> {
             Stage::Sending { .. } if self.settings.flows.is_empty() => self.announce_at,
             _ => Instant::NEVER,
         };
-        // Without room, what is due waits for a completion.
+        // Without room, due frames wait for a completion.
         let sending = sending.filter(|_| self.in_flight.has_room()).unwrap_or(Instant::NEVER);
-        // So do CNPs, or for the end of a pause.
+        // CNPs also wait for a completion, or for the end of a pause.
         let waiting = self.in_flight.frames > 0 || !self.cnps.is_empty();
         let looking = if waiting { now + COMPLETION_NS } else { Instant::NEVER };
         stage.min(sending).min(announcing).min(looking)
     }
 
-    /// How things stand.
+    /// Returns the report at `now`.
     pub fn report(&self, now: Instant) -> Report {
         let kernel = self.closed_counters.unwrap_or_else(|| self.port.kernel_counters());
         let mut report = Report {
@@ -415,12 +418,12 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// The port, so that a loop can sleep until it has something.
+    /// The port, so that a loop can sleep until it has work.
     pub fn port(&self) -> &P {
         &self.port
     }
 
-    /// Closes the port; every frame is free again. Frames that had not left count as not sent.
+    /// Closes the port. Every frame is free again; frames that had not left count as not sent.
     pub fn close(&mut self) {
         self.count_completed();
         self.closed_counters.get_or_insert(self.port.kernel_counters());
@@ -431,13 +434,13 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// Frames of the memory that are free.
+    /// Free frames of the memory.
     pub fn free_frames(&self) -> usize {
         self.memory.free_frames()
     }
 }
 
-/// Frames that the kernel lost.
+/// Returns the frames that the kernel lost.
 fn lost(kernel: &KernelCounters) -> u64 {
     kernel.rx_dropped_frames
         + kernel.rx_missed_frames

@@ -1,10 +1,10 @@
-//! The endpoint that a veth needs: no kernel host obeys PFC there, this one does.
+//! An endpoint that honors PFC on a veth, which no kernel host does.
 //!
-//! `sluice host` is [`run`] with [`Args`]. The pure parts know neither clock nor socket: when a
-//! flow's frames fall due ([`pacer`]), the host's own speed ([`shaper`]), the eight queues in which
-//! these two meet pauses and congestion marks ([`egress`], [`endpoint`]); the frame format
-//! ([`frame`]), and what arrived ([`sequence_tracker`], [`receiver`]). [`host`] joins them over any port;
-//! `run.rs` gives it an interface, a clock, signals and an output.
+//! `sluice host` is [`run`] with [`Args`]. The pure parts use neither clock nor socket: the times
+//! at which a flow's frames become due ([`pacer`]), the host's own speed ([`shaper`]), the eight
+//! queues with their pauses and congestion marks ([`egress`], [`endpoint`]), the frame format
+//! ([`frame`]), and the received frames ([`sequence_tracker`], [`receiver`]). [`host`] combines
+//! them over any port; `main_loop.rs` adds an interface, a clock, signals and an output.
 #![forbid(unsafe_code)]
 
 pub mod args;

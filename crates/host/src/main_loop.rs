@@ -1,4 +1,4 @@
-//! The shell around a host: its interface, the clock, signals, standard input and output.
+//! The environment of a host: its interface, the clock, signals, standard input and output.
 
 use crate::args::Args;
 use crate::host::{Host, HostSettings};
@@ -17,22 +17,23 @@ use switch::{Instant, Nanos};
 use wire::MacAddr;
 use xdp::{MAX_POSTED, PortConfig, Umem, Waiter, XdpPort};
 
-/// Frames of a host's memory for each RX queue, a full fill ring and as much again in the RX ring …
+/// Frames of a host's memory for each RX queue: a full fill ring, and as many in the RX ring.
 const FRAMES_OF_A_QUEUE: usize = 2 * MAX_POSTED;
-/// … and for what is on its way out.
+/// Frames of a host's memory for transmission.
 const OWN_FRAMES: usize = 4_096;
-/// How long a sender sends unless told otherwise.
+/// How long a sender sends by default.
 const DEFAULT_DURATION_NS: Nanos = 10_000_000_000;
-/// The longest sleep: the port looks after its interface when it is asked for frames.
+/// The longest sleep, since the port checks its interface when it is polled for frames.
 const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 /// A shorter wait than this is not worth a system call.
 const SHORTEST_SLEEP_NS: Nanos = 2_000;
 
-/// Runs `sluice host`. Blocks SIGINT, SIGTERM and SIGUSR1 in the calling thread; a process that has
-/// other threads starts them after this, or blocks these signals there, too.
+/// Runs `sluice host`. Blocks SIGINT, SIGTERM and SIGUSR1 in the calling thread. A process that has
+/// other threads starts them after this call, or blocks these signals there too.
 ///
 /// # Errors
-/// The options contradict each other, the interface cannot be used, or it goes while the host runs.
+/// The options contradict each other, the interface cannot be used, or it disappears during the
+/// run.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let waiter = Waiter::new().context("making the waiter")?;
     let orders = Orders::new(args.wait, waiter.waker());
@@ -43,11 +44,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     run_with(&args, waiter, &orders, &mut std::io::stdout())
 }
 
-/// Runs a host on the calling thread and in its network namespace, as `orders` say, which wake
-/// `waiter`; the report goes to `out`.
+/// Runs a host on the calling thread and in its network namespace, controlled by `orders`, which
+/// wake `waiter`. The report is written to `out`.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn Write) -> anyhow::Result<()> {
     args.check().map_err(|problem| anyhow!(problem))?;
     if let Some(core) = args.core {
@@ -60,8 +61,9 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
     let frame_bytes = xdp::frame_bytes_for([args.interface.as_str()])?;
     let frames = xdp::queues_of(&args.interface)? as usize * FRAMES_OF_A_QUEUE + OWN_FRAMES;
     let mut memory = Umem::new(frames, frame_bytes)?;
-    // The host shares its core with others: what arrives while it is not running must find a frame.
-    // And PFC frames go to a group address, which a NIC takes in only if it is told to.
+    // The host shares its core with other threads, so frames that arrive while it is not running
+    // need posted chunks. PFC frames have a group address, which a NIC receives only in promiscuous
+    // mode.
     let setup = PortConfig { min_posted: MAX_POSTED as u32, promiscuous: true, ..PortConfig::default() };
     let port = XdpPort::open(&mut memory, &args.interface, &setup)?;
     let mut host = Host::new(settings(args)?, port, memory, frames, now());
@@ -108,7 +110,7 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
     })
 }
 
-/// The loop: turn after turn, asleep in between, until the host is done. Returns whether its
+/// Runs the loop: iterations with sleep in between, until the host is done. Returns true if its
 /// interface is still up.
 fn drive(
     host: &mut Host<XdpPort>,
@@ -143,14 +145,14 @@ fn drive(
     Ok(host.is_up())
 }
 
-/// Sleeps until `until`, a frame, or an order.
+/// Sleeps until `until`, a frame, or a command.
 fn sleep(host: &Host<XdpPort>, waiter: &mut Waiter, until: Instant) -> anyhow::Result<()> {
     let left_ns = until.since(now()).min(LONGEST_SLEEP_NS);
     if left_ns < SHORTEST_SLEEP_NS {
         return Ok(());
     }
     if host.port().outstanding() > 0 {
-        // Polling would send frames behind the port's back; this is short, and rare.
+        // Polling would transmit frames without the port's control; this sleep is short and rare.
         std::thread::sleep(Duration::from_nanos(left_ns));
     } else {
         waiter.wait(left_ns).context("waiting for frames")?;
@@ -158,14 +160,14 @@ fn sleep(host: &Host<XdpPort>, waiter: &mut Waiter, until: Instant) -> anyhow::R
     Ok(())
 }
 
-/// CLOCK_MONOTONIC, the same for all processes of the machine, so that one host's timestamp means
-/// something to another.
+/// Returns CLOCK_MONOTONIC, which all processes of the machine share, so that hosts can compare
+/// timestamps.
 fn now() -> Instant {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
     Instant(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// What the user tells a running host. Clones tell the same host.
+/// Commands of the user to a running host. Clones control the same host.
 #[derive(Debug, Clone)]
 pub struct Orders {
     begin: Arc<AtomicBool>,
@@ -174,19 +176,19 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Orders for the host that sleeps in the waiter of `waker`; unless it is to `wait`, it may
-    /// begin.
+    /// Creates the commands to the host that sleeps in the waiter of `waker`. The host may begin,
+    /// unless it is to `wait`.
     pub fn new(wait: bool, waker: Waker) -> Self {
         Self { begin: Arc::new(AtomicBool::new(!wait)), stop: Arc::new(AtomicBool::new(false)), waker }
     }
 
-    /// Begin to send.
+    /// Begins to send.
     pub fn begin(&self) {
         self.begin.store(true, Relaxed);
         self.waker.wake_by_ref();
     }
 
-    /// Send no more, report and end.
+    /// Stops sending, reports and ends.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
         self.waker.wake_by_ref();
@@ -200,8 +202,8 @@ impl Orders {
         self.stop.load(Relaxed)
     }
 
-    /// SIGUSR1 begins, SIGINT and SIGTERM stop. A thread takes them, so that no handler interrupts
-    /// the loop.
+    /// Handles signals: SIGUSR1 begins, SIGINT and SIGTERM stop. A thread takes them, so that no
+    /// handler interrupts the loop.
     fn watch_signals(&self) -> anyhow::Result<()> {
         let mut signals = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1] {
@@ -217,7 +219,7 @@ impl Orders {
         Ok(())
     }
 
-    /// A line on standard input begins. At its end without a line, only SIGUSR1 is left.
+    /// Begins on a line on standard input. After its end without a line, only SIGUSR1 begins.
     fn watch_input(&self) {
         let orders = self.clone();
         std::thread::spawn(move || {
@@ -229,11 +231,11 @@ impl Orders {
     }
 }
 
-/// Where the report goes, and how it looks.
+/// Destination and format of the report.
 struct Output<'a> {
     out: &'a mut dyn Write,
     json: bool,
-    /// The report before, for what changed since.
+    /// The previous report, for the changes since.
     before: Report,
 }
 
@@ -257,7 +259,7 @@ impl Output<'_> {
     }
 }
 
-/// The address of `interface` in this network namespace.
+/// Returns the MAC address of `interface` in this network namespace.
 fn interface_mac(interface: &str) -> anyhow::Result<MacAddr> {
     let addresses = nix::ifaddrs::getifaddrs().context("listing the interfaces")?;
     addresses

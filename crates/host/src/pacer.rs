@@ -1,38 +1,37 @@
-//! When the frames of a constant-rate flow fall due.
+//! Times at which the frames of a constant-rate flow become due.
 //!
-//! Rule: slot k comes at `start + ⌊k × interval⌋`, with the interval of `size` bytes at the rate as
-//! an exact fraction, so that the rate has no error, however long it runs. Each slot is worth a
-//! frame. Frames that are due and not taken wait; at most `max_backlog` of them: then the oldest
-//! slots pass unused, so that a flow which was paused for long does not make up for it without
-//! bound. A flow that is to send a certain number of frames then lasts longer; any other
-//! sends fewer.
+//! Rule: slot k comes at `start + ⌊k × interval⌋`. The interval of `size` bytes at the rate is an
+//! exact fraction, so that the rate has no error over any duration. Each slot permits a frame.
+//! Frames that are due and not taken wait, at most `max_backlog` of them. Beyond that, the oldest
+//! slots expire unused, so that a flow does not catch up without bound after a long pause. A flow
+//! with a fixed number of frames then lasts longer; any other flow sends fewer.
 
 use switch::{Instant, Nanos};
 
-/// The slots of one flow and its place in them.
+/// The slots of one flow, and its position in them.
 #[derive(Debug, Clone)]
 pub struct Pacer {
     start: Instant,
-    /// The interval is this over `rate_bps` nanoseconds.
+    /// The interval is this divided by `rate_bps`, in nanoseconds.
     bit_ns: u64,
     rate_bps: u64,
-    /// Slots before the flow's time is over.
+    /// Slots before the end of the flow's duration.
     slots: u64,
-    /// Frames to send, if that ends the flow.
+    /// Number of frames after which the flow ends, if limited.
     count: Option<u64>,
     max_backlog: u64,
     /// Frames taken.
     taken: u64,
-    /// The next slot: those before it are taken or passed unused.
+    /// The next slot; earlier ones are taken or expired.
     next: u64,
     next_due: Instant,
-    /// What the floor of `next_due` left, in 1/`rate_bps` ns.
+    /// Remainder of the division for `next_due`, in 1/`rate_bps` ns.
     next_rest: u64,
 }
 
 impl Pacer {
-    /// Frames of `size_bytes` at `rate_bps` (not 0), the first at `start`; no more than `count`,
-    /// and none that falls due at `stop` or later.
+    /// Creates a flow of frames of `size_bytes` at `rate_bps` (not 0), the first at `start`. It has
+    /// at most `count` frames, and none that is due at `stop` or later.
     pub fn new(
         size_bytes: u16,
         rate_bps: u64,
@@ -60,7 +59,7 @@ impl Pacer {
         pace
     }
 
-    /// Frames that were asked for up to and including `now`.
+    /// The frames offered up to and including `now`.
     pub fn offered(&self, now: Instant) -> u64 {
         let slots = self.slots_until(now);
         match self.count {
@@ -69,7 +68,7 @@ impl Pacer {
         }
     }
 
-    /// Slots that have come up to and including `now`.
+    /// The slots up to and including `now`.
     fn slots_until(&self, now: Instant) -> u64 {
         if now < self.start {
             return 0;
@@ -80,7 +79,7 @@ impl Pacer {
         u64::try_from(slots).unwrap_or(u64::MAX).min(self.slots)
     }
 
-    /// When the next frame falls due (in the past, if it waits); `None` when there is none left.
+    /// Returns when the next frame is due (in the past, if it waits); `None` if none is left.
     #[inline]
     pub fn next_due(&self) -> Option<Instant> {
         let is_over = self.next >= self.slots || self.count.is_some_and(|count| self.taken >= count);
@@ -98,7 +97,7 @@ impl Pacer {
         self.next_rest = rest % self.rate_bps;
     }
 
-    /// Lets the oldest slots pass that wait beyond the bound.
+    /// Expires the oldest slots that wait beyond the bound.
     #[inline]
     pub fn limit_backlog(&mut self, now: Instant) {
         let span_ns = self.max_backlog.saturating_mul(self.interval_ns());
@@ -121,7 +120,7 @@ impl Pacer {
         let offset = u128::from(slot) * u128::from(self.bit_ns);
         let rate = u128::from(self.rate_bps);
         self.next = slot;
-        // Both fit: the slot has come, so it is no later than now; the rest is below the rate.
+        // Both fit: the slot is not later than now, and the remainder is below the rate.
         self.next_due = self.start + (offset / rate) as u64;
         self.next_rest = (offset % rate) as u64;
     }
@@ -143,7 +142,7 @@ mod tests {
         taken
     }
 
-    /// Rate × time, exactly, whatever size and rate, and however the turns fall.
+    /// The frames are exactly rate × time, for any size, rate and iteration times.
     #[test]
     fn the_rate_is_exact() {
         for (size, rate, seconds, frames) in [
@@ -202,8 +201,8 @@ mod tests {
         assert_eq!((late.offered(Instant(SECOND)), late.next_due()), (0, None));
     }
 
-    /// 1 frame a millisecond, nothing taken for 1 s: 10 frames wait, the others have passed, and
-    /// the rhythm stays.
+    /// 1 frame a millisecond, none taken for 1 s: 10 frames wait, the other slots have expired, and
+    /// the phase is kept.
     #[test]
     fn the_backlog_is_bounded_and_the_rhythm_kept() {
         let mut pace = Pacer::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), None, 10);
@@ -217,7 +216,7 @@ mod tests {
         assert_eq!(pace.next_due(), Some(Instant(1_001_000_000)), "nothing waits, nothing passes");
     }
 
-    /// The same with a count: what passed is sent later.
+    /// The same with a count: expired frames are sent later.
     #[test]
     fn a_flow_with_a_count_sends_it_all_the_same() {
         let mut pace = Pacer::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), Some(1500), 10);

@@ -1,7 +1,7 @@
-//! The receiving half of a host: what arrived of each flow, and whether it is whole.
+//! The receive half of a host: the frames received of each flow, and their integrity.
 //!
-//! A flow is (sender's MAC, flow number, run of the sender). Only a frame whose check holds opens
-//! one, and there are at most [`MAX_FLOWS`], so that no input can grow memory.
+//! A flow is (sender's MAC, flow number, run of the sender). Only a frame with a correct check
+//! creates a flow, and there are at most [`MAX_FLOWS`], so that no input can grow memory.
 
 use crate::frame::{self, Content, Kind, ParseResult};
 use crate::report::{FlowReceived, Latency, Report};
@@ -13,17 +13,17 @@ use wire::MacAddr;
 use wire::ethernet::Header;
 use wire::ip;
 
-/// Most flows that are told apart; frames of further ones are counted together. Each takes about
-/// 200 kB.
+/// The most flows with counters of their own; frames of further flows are counted together. Each
+/// flow takes about 200 kB.
 pub const MAX_FLOWS: usize = 128;
 
-/// Longest latency that is told apart, in ns: what is longer counts as this.
+/// The longest latency that is recorded, in ns; longer ones count as this.
 const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
-/// Which flow: sender, flow number, run.
+/// Key of a flow: sender, flow number, run.
 type Key = (MacAddr, u32, u32);
 
-/// All that has arrived.
+/// All received frames.
 #[derive(Debug)]
 pub struct Receiver {
     mac: MacAddr,
@@ -32,25 +32,25 @@ pub struct Receiver {
     other: u64,
     corrupted_unattributed: u64,
     flows_refused: u64,
-    /// A flow's sender is told of marks once in this time; `None`: never.
+    /// The least time between two CNPs to a flow's sender; `None` if none is sent.
     cnp_interval_ns: Option<Nanos>,
 }
 
-/// What a frame asks of the host.
+/// A request of a received frame to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// A frame of this flow came marked, and its sender is to be told now.
+    /// A frame of this flow arrived marked, and a CNP to its sender is due.
     SendCnp {
-        /// The sender.
+        /// The sender of the flow.
         to: MacAddr,
-        /// Its flow.
+        /// The flow's number at the sender.
         flow: u32,
-        /// Its run.
+        /// The sender's run.
         run: u32,
     },
-    /// A CNP for this flow of this run came.
+    /// A CNP for this flow of this run arrived.
     Cut {
-        /// The flow.
+        /// The flow's number.
         flow: u32,
         /// The run.
         run: u32,
@@ -63,13 +63,13 @@ struct Flow {
     sequences: SequenceTracker,
     corrupted: u64,
     bytes: u64,
-    /// Bytes of the first frame: they came before the time between first and last arrival.
+    /// Bytes of the first frame, which precede the time between first and last arrival.
     first_bytes: u64,
     first_at: Instant,
     last_at: Instant,
     latency: Histogram<u64>,
     worst_latency_ns: u64,
-    /// Frames that came marked as having met congestion (CE).
+    /// Frames that arrived with a congestion mark (CE).
     ce: u64,
     cnps: u64,
     /// When the next CNP may be sent.
@@ -77,8 +77,8 @@ struct Flow {
 }
 
 impl Receiver {
-    /// The receiver of the host with address `mac`, which asks for a CNP to the sender of a flow at
-    /// most once in `cnp_interval_ns` (`None`: never).
+    /// Creates the receiver of the host with address `mac`. It requests at most one CNP per
+    /// `cnp_interval_ns` to the sender of a flow (`None`: no CNPs).
     pub fn new(mac: MacAddr, cnp_interval_ns: Option<Nanos>) -> Self {
         Self {
             mac,
@@ -91,7 +91,8 @@ impl Receiver {
         }
     }
 
-    /// A frame arrived that is no MAC control frame; `header` is its header, `None` if it has none.
+    /// Handles a received frame other than MAC control; `header` is its header, `None` if it has
+    /// none.
     pub fn receive(&mut self, bytes: &[u8], header: Option<&Header>, now: Instant) -> Option<Request> {
         let ours = header.filter(|header| {
             frame::is_ours(bytes, header)
@@ -148,7 +149,7 @@ impl Receiver {
         Some(Request::SendCnp { to: header.src, flow: content.flow, run: content.run })
     }
 
-    /// Writes what has arrived into `report`, flows in the order of sender, number and run.
+    /// Writes the received flows into `report`, in the order of sender, number and run.
     pub fn report(&self, report: &mut Report) {
         report.announcements_received = self.announcements;
         report.other_received = self.other;
@@ -202,8 +203,7 @@ impl Flow {
     }
 
     fn latencies(&self) -> Latency {
-        // A percentile is the upper end of a bucket of the histogram, which may lie above the largest
-        // value.
+        // A percentile is the upper end of a histogram bucket, which may exceed the largest value.
         let at = |quantile| self.latency.value_at_quantile(quantile).min(self.worst_latency_ns);
         Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: self.worst_latency_ns }
     }
@@ -257,8 +257,8 @@ mod tests {
         assert_eq!(max, 1_000_000);
     }
 
-    /// What is not addressed to us, not of our type, from ourselves, or no frame at all is counted
-    /// apart.
+    /// Frames with another destination or type, our own frames, and invalid frames are counted
+    /// separately.
     #[test]
     fn frames_that_are_not_ours_to_judge_are_counted_apart() {
         let mut receiver = Receiver::new(ME, None);
@@ -296,13 +296,13 @@ mod tests {
         frame
     }
 
-    /// At 1 ms: a CNP with the first mark, then at most one a millisecond for each flow.
+    /// With 1 ms: a CNP at the first mark, then at most one a millisecond for each flow.
     #[test]
     fn senders_are_told_of_marks_in_time_and_not_too_often() {
         let told = |flow| Some(Request::SendCnp { to: SENDER, flow, run: 9 });
         let mut receiver = Receiver::new(ME, Some(1_000_000));
         let table = [
-            // time in µs, flow, ECN field, what it asks for
+            // time in µs, flow, ECN field, request
             (0, 1, 0b10, None),
             (10, 1, 0b11, told(1)),
             (20, 1, 0b11, None),
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(marks(&silent), [(6, 0), (1, 0), (0, 0)]);
     }
 
-    /// A CNP is heard by any receiver, and is no frame of a flow.
+    /// Any receiver accepts a CNP, which is not a frame of a flow.
     #[test]
     fn a_cnp_asks_to_slow_down() {
         let mut receiver = Receiver::new(ME, None);
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!((report.corrupted_unattributed, report.received[77].corrupted_frames), (1, 1));
     }
 
-    /// What happens to one frame on the way.
+    /// Faults of one frame in the channel.
     #[derive(Debug, Clone, Copy)]
     enum SeqResult {
         Arrives,
@@ -379,10 +379,12 @@ mod tests {
     }
 
     proptest! {
-        /// A flow over a channel that drops, duplicates, damages and reorders: the report says exactly what it did.
+        /// A flow over a channel that drops, duplicates, corrupts and reorders: the report matches
+        /// the channel exactly.
         #[test]
         fn the_report_says_what_the_channel_did(fates in fates()) {
-            // (place on the wire, sequence, damaged bit); frame 0 arrives first, whole, and opens the flow.
+            // (position on the wire, sequence, damaged bit); frame 0 arrives first, intact, and
+            // creates the flow.
             let mut wire = vec![(0, 0_u64, None)];
             for (place, fate) in fates.iter().enumerate() {
                 let (place, sequence) = (place + 1, place as u64 + 1);
@@ -422,7 +424,7 @@ mod tests {
             prop_assert_eq!(flow.lost_frames, highest + 1 - whole.len() as u64);
             prop_assert_eq!(flow.duplicated_frames, duplicated);
             prop_assert_eq!(flow.reordered_frames, reordered);
-            // A damaged flow number is not of this flow, but damaged all the same.
+            // A frame with a damaged flow number belongs to no flow, but counts as damaged.
             prop_assert_eq!(flow.corrupted_frames + report.corrupted_unattributed, damaged);
         }
     }

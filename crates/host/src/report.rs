@@ -1,4 +1,4 @@
-//! What a host says of its traffic: one JSON object a line, also what `--json` prints.
+//! The report of a host on its traffic: one JSON object a line, as printed by `--json`.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line {
-    /// The host is on its interface and has announced its address; sending starts when told (see
-    /// `--wait`).
+    /// The host is on its interface and has announced its address. It starts to send by itself, or
+    /// on a command (see `--wait`).
     Ready {
         /// The host's MAC address.
         mac: String,
     },
-    /// How things stand, every `--interval`.
+    /// The state at every `--interval`.
     Progress(Report),
-    /// The last line: everything is sent or given up.
+    /// The last line: everything is sent or discarded.
     Final(Report),
 }
 
@@ -34,36 +34,36 @@ pub struct Report {
     pub received: Vec<FlowReceived>,
     /// Pauses of each priority.
     pub pauses: Vec<Pause>,
-    /// Frames of ours that were no flow (address announcements), sent.
+    /// Frames sent that belong to no flow (address announcements).
     pub announcements_sent: u64,
-    /// Announcements of others that arrived.
+    /// Announcements received from other hosts.
     pub announcements_received: u64,
-    /// CNPs sent: a frame of a flow came marked. Only with `--react-to-ecn`.
+    /// CNPs sent because a frame of a flow arrived marked. Only with `--react-to-ecn`.
     pub cnps_sent: u64,
-    /// CNPs that arrived, heeded or not.
+    /// CNPs received, whether or not the host reacts.
     pub cnps_received: u64,
-    /// Frames that arrived and were not ours to judge (another kind or destination), PFC excluded.
+    /// Frames received with another format or destination, PFC excluded.
     pub other_received: u64,
-    /// PFC frames that arrived.
+    /// PFC frames received.
     pub pfc_received: u64,
     /// PFC frames sent. Only with `--storm`.
     pub pfc_sent: u64,
-    /// 802.3x PAUSE frames that arrived and were obeyed (`--flow-control`).
+    /// 802.3x PAUSE frames received and honored (`--flow-control`).
     #[serde(default)]
     pub pause_received: u64,
-    /// Other MAC control frames that arrived (802.3x PAUSE without `--flow-control`, unknown or
-    /// cut-off ones): not obeyed.
+    /// Other MAC control frames received (802.3x PAUSE without `--flow-control`, unknown or
+    /// truncated ones), which are not honored.
     pub control_ignored: u64,
-    /// Frames of ours whose payload check failed and which claim to be of no flow known here.
+    /// Frames of our format with a wrong check that claim to belong to no known flow.
     pub corrupted_unattributed: u64,
-    /// Frames of further flows than the host tells apart.
+    /// Frames of flows beyond the number that the host distinguishes.
     pub flows_refused: u64,
     /// Frames that the kernel lost on our side, received or sent (ring full, fill ring empty,
     /// EBUSY): 0 in a good run.
     pub kernel_lost: u64,
 }
 
-/// One flow as its sender counts it.
+/// Counters of one flow at its sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSent {
     /// Number of the flow at its sender.
@@ -72,50 +72,49 @@ pub struct FlowSent {
     pub to: String,
     /// 802.1p priority.
     pub priority: u8,
-    /// Frames that the rate asked for so far.
+    /// Frames offered by the rate so far.
     pub offered_frames: u64,
-    /// Frames that the kernel took and completed. (Those that it lost are among them: see
-    /// `kernel_lost`.)
+    /// Frames that the kernel accepted and completed, including those that it lost (see
+    /// `kernel_lost`).
     pub sent_frames: u64,
-    /// Their bytes (without FCS).
+    /// Bytes of the sent frames (without FCS).
     pub sent_bytes: u64,
-    /// CNPs that came for it, if it reacts to them.
+    /// CNPs received for the flow, if it reacts to them.
     pub cnps_received: u64,
-    /// The rate that congestion leaves it now, in bit/s of frame bytes; 0: it does not react.
+    /// Current rate reduced by congestion, in bit/s of frame bytes; 0 if the flow does not react.
     pub reaction_bps: u64,
-    /// The lowest that it had.
+    /// The lowest reduced rate.
     pub reaction_lowest_bps: u64,
 }
 
-/// One flow as its receiver counts it.
+/// Counters of one flow at its receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowReceived {
     /// MAC address of the sender.
     pub from: String,
     /// Number of the flow at its sender.
     pub flow: u32,
-    /// Tells apart two runs of the same sender.
+    /// Distinguishes two runs of the same sender.
     pub run: u32,
-    /// 802.1p priority that the frames carried here; 0 without a tag.
+    /// 802.1p priority of the received frames; 0 without a tag.
     pub priority: u8,
-    /// Distinct frames that arrived whole.
+    /// Distinct frames that arrived intact.
     pub received_frames: u64,
-    /// Their bytes (without FCS).
+    /// Bytes of these frames (without FCS).
     pub received_bytes: u64,
     /// Sequence numbers below the highest seen that have not arrived.
     pub lost_frames: u64,
-    /// Frames that came twice.
+    /// Frames that arrived twice.
     pub duplicated_frames: u64,
-    /// Frames that came after one with a higher sequence number.
+    /// Frames that arrived after one with a higher sequence number.
     pub reordered_frames: u64,
     /// Frames whose payload check failed.
     pub corrupted_frames: u64,
-    /// Frames so far below the highest sequence number that it is not known whether they came
-    /// before.
+    /// Frames so far below the highest sequence number that a duplicate cannot be distinguished.
     pub too_old_frames: u64,
-    /// Frames that came marked as having met congestion (CE).
+    /// Frames that arrived with a congestion mark (CE).
     pub received_ce_frames: u64,
-    /// CNPs made for it.
+    /// CNPs created for the flow.
     pub cnps_sent: u64,
     /// Bits a second of frame bytes between the first and the last arrival.
     pub goodput_bps: u64,
@@ -139,19 +138,19 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// Pauses of one priority, as the host obeyed them.
+/// Pauses of one priority, as the host honored them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
     /// 802.1p priority.
     pub priority: u8,
-    /// XOFF seen (time not 0), refreshes included.
+    /// XOFFs received (time not 0), refreshes included.
     pub xoff: u64,
-    /// XON seen (time 0).
+    /// XONs received (time 0).
     pub xon: u64,
     /// Nanoseconds spent paused.
     pub paused_ns: u64,
-    /// Frames handed to the kernel after an XOFF had been read and the reaction delay had passed:
-    /// 0, or the pause is not obeyed.
+    /// Frames passed to the kernel after an XOFF had been read and the reaction delay had passed: 0
+    /// if the pause is honored.
     pub sent_while_paused: u64,
     /// The most frames that the kernel still held, not yet completed, when a pause began: these may
     /// leave late.

@@ -1,12 +1,12 @@
-//! Which frames of a flow have arrived: received, lost, duplicated, reordered, each exactly, in
-//! bounded memory.
+//! Tracks which frames of a flow have arrived: received, lost, duplicated, reordered, each exactly,
+//! in bounded memory.
 //!
-//! Rule: sequence numbers run from 0 without a gap. One above the highest seen is new, and those
-//! that it jumps over are missing until they come. One below is reordered if it comes for the first
-//! time, otherwise a duplicate; which of the two is known for the last [`WINDOW`] numbers. Older
-//! ones are counted apart, for nothing can be said of them.
+//! Rule: sequence numbers run from 0 without a gap. A number above the highest so far is new, and
+//! the numbers that it skips are missing until they arrive. A number below is reordered if it
+//! arrives for the first time, otherwise a duplicate; the two are distinguished for the last
+//! [`WINDOW`] numbers. Older ones are counted separately, since they cannot be classified.
 
-/// Sequence numbers, counted from the highest seen, of which it is known whether they came.
+/// The number of sequence numbers, counted from the highest, whose arrival is recorded.
 pub const WINDOW: u64 = 65_536;
 
 const WORDS: usize = (WINDOW / 64) as usize;
@@ -15,8 +15,8 @@ const WORDS: usize = (WINDOW / 64) as usize;
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
     highest: Option<u64>,
-    /// Bit n of the ring: the number that is n modulo [`WINDOW`], among the last [`WINDOW`], has
-    /// come.
+    /// Bit n of the ring is set if the number that is n modulo [`WINDOW`], among the last
+    /// [`WINDOW`], has arrived.
     seen: Box<[u64; WORDS]>,
     received: u64,
     duplicated: u64,
@@ -24,14 +24,14 @@ pub struct SequenceTracker {
     too_old: u64,
 }
 
-/// What an arrival was.
+/// Classification of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// Came for the first time.
+    /// Arrived for the first time.
     New,
-    /// Had come before.
+    /// Had arrived before.
     Duplicate,
-    /// Too far below the highest to tell.
+    /// Too far below the highest to classify.
     TooOld,
 }
 
@@ -49,7 +49,7 @@ impl Default for SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// `sequence` has arrived.
+    /// Records the arrival of `sequence`.
     #[inline]
     pub fn arrive(&mut self, sequence: u64) -> Arrival {
         match self.highest {
@@ -82,11 +82,11 @@ impl SequenceTracker {
 
     /// Numbers below the highest that have not arrived.
     pub fn lost(&self) -> u64 {
-        // All that arrived are distinct and at most the highest, so this cannot go below 0.
+        // All received numbers are distinct and at most the highest, so this cannot go below 0.
         self.highest.map_or(0, |highest| highest - (self.received - 1))
     }
 
-    /// Arrivals of a number that had come before.
+    /// Arrivals of a number that had arrived before.
     pub fn duplicated(&self) -> u64 {
         self.duplicated
     }
@@ -105,7 +105,7 @@ impl SequenceTracker {
         self.seen[word(sequence)] & 1 << (sequence % 64) != 0
     }
 
-    /// Forgets `count` numbers from `first` on: the ring's places that they take over.
+    /// Clears `count` numbers from `first` on: the ring's bits that they reuse.
     fn clear(&mut self, first: u64, count: u64) {
         let (mut place, mut left) = (first % WINDOW, count.min(WINDOW));
         while left > 0 {
@@ -129,7 +129,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// received, lost, duplicated, reordered, too old
+    /// Returns the counts in this order: received, lost, duplicated, reordered, too old.
     fn counts(sequences: &SequenceTracker) -> (u64, u64, u64, u64, u64) {
         (
             sequences.received(),
@@ -152,7 +152,7 @@ mod tests {
             (vec![5, 4, 3, 2, 1, 0, 0], (6, 0, 1, 5, 0)),
             // At the edge of the window, one inside and one outside.
             (vec![WINDOW, 1, 1, 0], (2, WINDOW - 1, 1, 1, 1)),
-            // A jump over the whole window forgets what was there.
+            // A jump over the whole window clears it.
             (vec![0, 1, 2, 3 * WINDOW, 2 * WINDOW + 1, 2], (5, 3 * WINDOW - 4, 0, 1, 1)),
             (vec![u64::MAX, u64::MAX], (1, u64::MAX, 1, 0, 0)),
             (vec![0, u64::MAX, u64::MAX - 1], (3, u64::MAX - 2, 0, 1, 0)),
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// The plainest way to count, which remembers everything.
+    /// The simplest way to count, which stores everything.
     fn model(arrivals: &[u64]) -> (u64, u64, u64, u64, u64) {
         let mut seen = BTreeSet::new();
         let (mut duplicated, mut reordered, mut too_old) = (0, 0, 0);

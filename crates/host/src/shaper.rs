@@ -1,16 +1,15 @@
 //! The host's own egress speed: a token bucket in bits, exact to the nanosecond.
 //!
-//! Rule: frames may leave while credit is not negative; a frame takes its bytes (without FCS, as
-//! flow rates count them) off it. Credit grows at the speed and is worth at most `BURST_NS` of it,
-//! so that a host which wakes late still keeps its speed, and one that was idle does not make up
-//! for it.
+//! Rule: frames may leave while credit is not negative; a frame uses its bytes (without FCS, as in
+//! flow rates). Credit grows at the speed, up to `BURST_NS`, so that a host which wakes late keeps
+//! its speed, and one that was idle does not exceed it for long.
 
 use switch::{Instant, Nanos};
 
-/// The most that idle time is worth.
+/// The most idle time that earns credit.
 const BURST_NS: Nanos = 1_000_000;
 
-/// A token bucket.
+/// The token bucket of a host.
 #[derive(Debug, Clone)]
 pub struct Shaper {
     speed_bps: u64,
@@ -20,12 +19,12 @@ pub struct Shaper {
 }
 
 impl Shaper {
-    /// A bucket for `speed_bps` (1 bit/s to 1 Tbit/s) that is empty at `now`.
+    /// Creates a bucket for `speed_bps` (1 bit/s to 1 Tbit/s) that is empty at `now`.
     pub fn new(speed_bps: u64, now: Instant) -> Self {
         Self { speed_bps, credit: 0, filled_at: now }
     }
 
-    /// Time has come to `now`.
+    /// Advances the time to `now`.
     #[inline]
     pub fn fill(&mut self, now: Instant) {
         let full = (BURST_NS * self.speed_bps) as i64;
@@ -34,19 +33,19 @@ impl Shaper {
         self.filled_at = self.filled_at.max(now);
     }
 
-    /// A frame may leave. As of the last `fill`.
+    /// True if a frame may leave. State as of the last `fill`.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.credit >= 0
     }
 
-    /// A frame of `len` bytes leaves.
+    /// Takes a frame of `len` bytes off the credit.
     #[inline]
     pub fn take(&mut self, len: u16) {
         self.credit -= i64::from(len) * 8 * 1_000_000_000;
     }
 
-    /// When a frame may leave, if nothing does until then.
+    /// Returns when a frame may leave, if none does until then.
     pub fn opens_at(&self) -> Instant {
         let debt = self.credit.min(0).unsigned_abs();
         self.filled_at + debt.div_ceil(self.speed_bps)
@@ -59,7 +58,7 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
-    /// Sends whenever it may for `seconds` of turns of `turn_ns`; the bytes that left.
+    /// Sends whenever permitted for `seconds` in iterations of `turn_ns`. Returns the sent bytes.
     fn send(speed_bps: u64, len: u16, seconds: u64, turn_ns: Nanos) -> u64 {
         let mut shaper = Shaper::new(speed_bps, Instant(0));
         let (mut now, mut bytes) = (Instant(0), 0);
@@ -74,7 +73,7 @@ mod tests {
         bytes
     }
 
-    /// The speed holds with no error beyond one frame and one turn, as long as turns are shorter
+    /// The speed has no error beyond one frame and one iteration, as long as iterations are shorter
     /// than the burst.
     #[test]
     fn the_speed_is_exact_over_time() {
@@ -103,7 +102,7 @@ mod tests {
             bytes += 1000;
         }
         assert_eq!(bytes, 126_000, "125 000 bytes a millisecond, and the frame that overdraws");
-        // 1000 bytes overdrawn at 8 ns a byte.
+        // 1000 bytes overdrawn at 8 ns per byte.
         assert_eq!(shaper.opens_at(), Instant(60 * SECOND + 8_000));
         shaper.fill(Instant(60 * SECOND + 7_999));
         assert!(!shaper.is_open());

@@ -1,10 +1,10 @@
-//! A host's report for people: a line of progress, and tables at the end.
+//! A host's report as text: a line of progress, and tables at the end.
 
 use crate::report::{FlowReceived, FlowSent, Report};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
-/// What changed between two reports, in one line.
+/// Formats the changes between two reports, in one line.
 pub fn progress(before: &Report, now: &Report) -> String {
     let span_ns = now.elapsed_ns.saturating_sub(before.elapsed_ns);
     let sent = |report: &Report| sum(&report.sent, |flow| flow.sent_bytes);
@@ -27,7 +27,7 @@ pub fn progress(before: &Report, now: &Report) -> String {
     line
 }
 
-/// Everything, as tables.
+/// Formats the whole report, as tables.
 pub fn report(report: &Report) -> String {
     let mut text = format!("{} {}, {:.3} s\n", report.interface, report.mac, seconds(report.elapsed_ns));
     if !report.sent.is_empty() {
@@ -54,7 +54,7 @@ pub fn report(report: &Report) -> String {
 }
 
 fn sent(flows: &[FlowSent], elapsed_ns: u64) -> String {
-    // How flows react to marks, where any does.
+    // The reaction of flows to marks, if any flow reacts.
     let reacts = flows.iter().any(|flow| flow.reaction_bps > 0);
     let mut header = vec!["sent", "to", "priority", "offered", "sent", "Mbit/s"];
     header.extend(reacts.then_some(["CNPs", "Mbit/s now", "lowest"]).into_iter().flatten());

@@ -1,5 +1,5 @@
-//! Quantities as people write them on the command line: `600M` (bit/s) and `10us`. Read exactly,
-//! without floating point; a quantity that is no whole number of bit/s or nanoseconds is refused.
+//! Quantities on the command line: `600M` (bit/s) and `10us`. They are parsed exactly, without
+//! floating point; a quantity that is not a whole number of bit/s or nanoseconds is rejected.
 
 use switch::Nanos;
 
@@ -10,20 +10,20 @@ const RATE_UNITS: [(&str, u64); 5] =
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// A rate such as `600M` or `2.5G`, in bit/s.
+/// Parses a rate such as `600M` or `2.5G`, in bit/s.
 ///
 /// # Errors
-/// What is wrong and how it should look.
+/// The problem and the expected format.
 pub fn rate_bps(text: &str) -> Result<u64, String> {
     scaled(text, &RATE_UNITS).ok_or_else(|| {
         format!("'{text}' is no rate; write a number of bit/s with k, M or G, such as 600M or 2.5G")
     })
 }
 
-/// A duration such as `10us`, `1.5ms` or `10s`, in nanoseconds; a bare `0` needs no unit.
+/// Parses a duration such as `10us`, `1.5ms` or `10s`, in nanoseconds; a bare `0` needs no unit.
 ///
 /// # Errors
-/// What is wrong and how it should look.
+/// The problem and the expected format.
 pub fn duration_ns(text: &str) -> Result<Nanos, String> {
     if text == "0" {
         return Ok(0);
@@ -33,8 +33,8 @@ pub fn duration_ns(text: &str) -> Result<Nanos, String> {
     })
 }
 
-/// `text` = digits, perhaps a fraction, and one of `units`; `None` if it is not, does not fit or
-/// leaves a remainder.
+/// Parses digits, an optional fraction, and one of `units`. `None` if `text` has another form, does
+/// not fit or leaves a remainder.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

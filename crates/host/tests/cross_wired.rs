@@ -1,5 +1,5 @@
-//! Two hosts on ports in memory, cross-wired, in virtual time: what one sends, the other counts, to
-//! the frame.
+//! Two hosts on ports in memory, cross-wired, in virtual time: the receiver's counters match the
+//! sender's, to the frame.
 
 use dataplane::{LoopbackPort, Wire};
 use host::args::FlowArgs;
@@ -58,7 +58,7 @@ impl Station {
         self.wire.take_sent()
     }
 
-    /// Ends the host: every frame of its memory must be free again.
+    /// Ends the host. Every frame of its memory must be free again.
     fn finish(mut self, now: Instant) -> Report {
         self.host.close();
         assert_eq!(self.host.free_frames(), FRAMES, "frames of {:?}", self.host);
@@ -74,8 +74,8 @@ impl Station {
     }
 }
 
-/// Both take turns, each frame of one reaching the other in its next, until `until` or both are
-/// done.
+/// Runs iterations of both until `until` or both are done. Each frame of one host reaches the other
+/// in its next iteration.
 fn run(alice: &mut Station, bob: &mut Station, from: Instant, until: Instant) -> Instant {
     let mut now = from;
     while now < until && !(alice.host.is_done() && bob.host.is_done()) {
@@ -85,7 +85,8 @@ fn run(alice: &mut Station, bob: &mut Station, from: Instant, until: Instant) ->
         for frame in bob.turn(now) {
             alice.wire.inject(frame);
         }
-        // As the real loop: on at once while frames are on their way, else when something is due.
+        // Like the real loop: continues at once while frames are in flight, else when something is
+        // due.
         let due = alice.host.next_turn(now).min(bob.host.next_turn(now)).min(until);
         now = due.min(now + 100 * MICROSECOND).max(now + MICROSECOND);
     }
@@ -100,7 +101,7 @@ fn start(alice: &mut Station, bob: &mut Station) -> Instant {
     now
 }
 
-/// A flow that lost, doubled, swapped and damaged nothing.
+/// Asserts that a flow lost, duplicated, reordered and corrupted nothing.
 fn assert_whole(flow: &FlowReceived, frames: u64) {
     let counts = (
         flow.received_frames,
@@ -112,8 +113,7 @@ fn assert_whole(flow: &FlowReceived, frames: u64) {
     assert_eq!(counts, (frames, 0, 0, 0, 0), "{flow:?}");
 }
 
-/// Both ways, several sizes, rates and tags: every frame that the rate asks for arrives, at that
-/// rate.
+/// Both ways, several sizes, rates and tags: every offered frame arrives, at its rate.
 #[test]
 fn every_frame_arrives_at_its_rate() {
     let flows = vec![
@@ -148,8 +148,8 @@ fn every_frame_arrives_at_its_rate() {
     assert_eq!((alice.other_received, alice.kernel_lost), (0, 0));
 }
 
-/// XOFF stops priority 3 at once and nothing else; a refresh goes on; XON ends it; the backlog then
-/// leaves.
+/// XOFF stops priority 3 at once and nothing else; a refresh extends it; XON ends it; then the
+/// backlog leaves.
 #[test]
 fn a_pause_stops_one_priority() {
     let flows = vec![flow(BOB, 3, 1000, 8_000_000), flow(BOB, 5, 1000, 8_000_000)]; // a frame a millisecond each
@@ -168,7 +168,7 @@ fn a_pause_stops_one_priority() {
     run(&mut alice, &mut bob, at(99), at(119));
     assert_eq!(counts(&bob), (100, 120));
     alice.pause(1 << 3, 3, u16::MAX);
-    alice.pause(0, 3, 0); // enables no priority: says nothing
+    alice.pause(0, 3, 0); // enables no priority, so no effect
     alice.pause(1 << 4, 3, 0); // an XON of priority 4
     run(&mut alice, &mut bob, at(119), at(149));
     assert_eq!(counts(&bob), (100, 150), "refreshed 20 ms ago");
@@ -191,8 +191,8 @@ fn a_pause_stops_one_priority() {
     assert_whole(&bob.received[1], 160);
 }
 
-/// A host that was kept from running finds a ring full of data, and a pause behind it: it hears
-/// that before it sends anything.
+/// A host that was not scheduled finds a ring full of data, and a pause behind it: it honors the
+/// pause before it sends anything.
 #[test]
 fn a_pause_behind_a_full_ring_is_heard_first() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]));
@@ -208,7 +208,7 @@ fn a_pause_behind_a_full_ring_is_heard_first() {
     assert_eq!((report.other_received, report.pauses[3].xoff), (8000, 1));
 }
 
-/// Pauses of a priority that the host does not obey are counted, and change nothing.
+/// Pauses of a priority that the host does not honor are counted, without effect.
 #[test]
 fn a_pause_that_is_not_obeyed_is_counted() {
     let mut alice =
@@ -222,8 +222,7 @@ fn a_pause_that_is_not_obeyed_is_counted() {
     assert_whole(&bob.received[0], 1000);
 }
 
-/// The kernel holds frames back: no more than the bound is with it, and a pause then counts them as
-/// late.
+/// The kernel delays frames: it holds no more than the bound, and a pause counts these as late.
 #[test]
 fn frames_with_the_kernel_are_bounded() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 600_000_000)]));
@@ -231,21 +230,22 @@ fn frames_with_the_kernel_are_bounded() {
     let begun = start(&mut alice, &mut bob);
     alice.wire.hold_completions(true);
     run(&mut alice, &mut bob, begun, begun + 100 * MILLISECOND);
-    let most = IN_FLIGHT_BYTES as u64 / 1000 - 1; // room for a longest frame is left
+    let most = IN_FLIGHT_BYTES as u64 / 1000 - 1; // leaves room for a longest frame
     assert_eq!(bob.host.report(begun).received[0].received_frames, most);
     alice.pause(1 << 3, 3, 1);
     alice.turn(begun + 100 * MILLISECOND);
     alice.wire.hold_completions(false);
     let end = run(&mut alice, &mut bob, begun + 101 * MILLISECOND, begun + 2 * SECOND);
     let (alice, bob) = (alice.finish(end), bob.finish(end));
-    // Of the first 100 ms only the backlog of 1024 frames was kept: the rest of the 75 000 all arrived.
+    // Of the first 100 ms, only the backlog of 1024 frames was kept; the rest of the 75 000 all
+    // arrived.
     assert_eq!(alice.sent[0].offered_frames, 75_000);
     assert_eq!(alice.pauses[3].late_frames_peak, most);
     assert_whole(&bob.received[0], alice.sent[0].sent_frames);
     assert!(alice.sent[0].sent_frames < 75_000 - 5_000, "{:?}", alice.sent);
 }
 
-/// Frames that the kernel loses are counted here, and missed there.
+/// Frames that the kernel loses are counted at the sender, and missing at the receiver.
 #[test]
 fn frames_that_the_kernel_loses_are_counted() {
     let flows = vec![FlowArgs { count: Some(100), ..flow(BOB, 3, 1000, 80_000_000) }];
@@ -260,7 +260,8 @@ fn frames_that_the_kernel_loses_are_counted() {
     assert_eq!((bob.received[0].received_frames, bob.received[0].lost_frames), (98, 2));
 }
 
-/// Stopped while frames cannot leave: it gives up after its linger, and they count as not sent.
+/// Stopped while frames cannot leave: the host ends after its linger time, and they count as not
+/// sent.
 #[test]
 fn a_host_whose_frames_cannot_leave_still_ends() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 80_000_000)]));
@@ -277,7 +278,7 @@ fn a_host_whose_frames_cannot_leave_still_ends() {
     assert_eq!((report.sent[0].offered_frames > 0, report.sent[0].sent_frames), (true, 0));
 }
 
-/// Stopped before it was told to begin: it reports that nothing was sent.
+/// Stopped before it began: the host reports that nothing was sent.
 #[test]
 fn a_host_that_never_began_ends() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 80_000_000)]));
@@ -292,7 +293,7 @@ fn a_host_that_never_began_ends() {
     assert_eq!((report.announcements_sent, report.elapsed_ns), (1, MILLISECOND));
 }
 
-/// A paused sender does not wait indefinitely: its time over, it lingers and ends.
+/// A paused sender does not wait indefinitely: at the end of its duration it lingers and ends.
 #[test]
 fn a_paused_host_ends_with_its_time() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]));
@@ -308,8 +309,8 @@ fn a_paused_host_ends_with_its_time() {
     assert_eq!((report.sent[0].offered_frames, report.sent[0].sent_frames), (1000, 0));
 }
 
-/// Every frame of one flow comes marked, those of the other cannot be marked: the receiver tells of
-/// the former, which slows down as far as a flow may; the latter sends on.
+/// Every frame of one flow arrives marked, those of the other cannot be marked. The receiver sends
+/// CNPs for the former, which slows down as far as possible; the latter is unaffected.
 #[test]
 fn a_marked_flow_slows_down_and_no_other() {
     let flows = vec![
@@ -325,8 +326,8 @@ fn a_marked_flow_slows_down_and_no_other() {
 
     let [slow, other] = &alice.sent[..] else { panic!("{alice:?}") };
     assert_eq!((slow.reaction_lowest_bps, slow.offered_frames), (1_000_000, 10_000), "{slow:?}");
-    // Halved once a millisecond at first; at 1 Mbit/s a frame takes 8 ms, in which the rate recovers
-    // some.
+    // Halved once a millisecond at first; at 1 Mbit/s a frame takes 8 ms, in which the rate
+    // recovers partly.
     assert!((100..300).contains(&slow.sent_frames), "{slow:?}");
     assert_eq!((other.sent_frames, other.cnps_received), (10_000, 0));
     assert_eq!(other.reaction_bps, 80_000_000, "it reacts to CNPs, and none came");
@@ -338,8 +339,8 @@ fn a_marked_flow_slows_down_and_no_other() {
     assert_eq!((alice.cnps_received, bob.cnps_sent, bob.received[0].cnps_sent), (cnps, cnps, cnps));
 }
 
-/// CNPs are counted by a host that does not react to them, and it sends on; they obey a pause as
-/// all frames do.
+/// CNPs are counted by a host that does not react to them, and it continues to send. They honor a
+/// pause like all frames.
 #[test]
 fn a_host_that_does_not_react_counts_cnps() {
     let flows = vec![FlowArgs { ecn: Some(0b11), ..flow(BOB, 3, 1000, 80_000_000) }];
@@ -361,8 +362,8 @@ fn a_host_that_does_not_react_counts_cnps() {
     assert_eq!(bob.cnps_sent, bob.received[0].cnps_sent, "those of the pause came later");
 }
 
-/// Row 308 of the documents' table: what asks a sender to slow down is itself ECT(1), so that no
-/// switch drops it early.
+/// Row 308 of the table of vendor specifications: a CNP itself is ECT(1), so that no switch drops
+/// it early.
 #[test]
 fn cnps_can_be_marked() {
     let flows = vec![FlowArgs { ecn: Some(0b11), ..flow(BOB, 3, 1000, 80_000_000) }];
@@ -374,8 +375,7 @@ fn cnps_can_be_marked() {
         alice.turn(now).into_iter().for_each(|frame| bob.wire.inject(frame));
         for frame in bob.turn(now) {
             let header = Header::parse(&frame).expect("a whole header");
-            // Bob has no flow: what it sends is CNPs, and frames that are no packets, which say that it is
-            // there.
+            // Bob has no flow and only sends CNPs, and announcements, which are not IP packets.
             if let Some(ecn) = ip::ecn(&frame, &header) {
                 assert_eq!((header.outer.map(|tag| tag.pcp), header.dst, ecn), (Some(6), ALICE, 0b01));
                 cnps += 1;

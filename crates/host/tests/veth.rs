@@ -24,10 +24,10 @@ use xdp::{PortConfig, Umem, Waiter, XdpPort};
 const ALICE: &str = "02:00:00:00:00:0a";
 const BOB: &str = "02:00:00:00:00:0b";
 
-/// How long a test waits for what must come, far beyond what any machine should need.
+/// How long a test waits for an expected event, far beyond what any machine should need.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Two namespaces, `h0` in each the end of one veth pair. Removed when dropped.
+/// Two namespaces, each with `h0`, an end of one veth pair. Removed on drop.
 struct Lab {
     spaces: [String; 2],
 }
@@ -46,13 +46,13 @@ impl Lab {
         lab
     }
 
-    /// Puts the calling thread into the namespace of an end.
+    /// Moves the calling thread into the namespace of an end.
     fn enter(&self, end: usize) {
         let space = File::open(format!("/run/netns/{}", self.spaces[end])).unwrap();
         setns(space, CloneFlags::CLONE_NEWNET).unwrap();
     }
 
-    /// A host at an end.
+    /// Starts a host at an end.
     fn host(&self, end: usize, options: &str) -> RunningHost {
         #[derive(Parser)]
         struct Command {
@@ -129,7 +129,7 @@ struct RunningHost {
 }
 
 impl RunningHost {
-    /// What the host has said so far: whole lines of JSON.
+    /// The output of the host so far: complete lines of JSON.
     fn said(&self) -> String {
         let bytes = self.output.0.lock().unwrap();
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
@@ -145,7 +145,7 @@ impl RunningHost {
         assert!(self.said().starts_with(r#"{"event":"ready","mac":"02:"#), "{}", self.said());
     }
 
-    /// Waits until `holds` is true of the newest report, and returns that.
+    /// Waits until the newest report satisfies `holds`, and returns it.
     fn wait_for(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
         let mut newest = None;
         let give_up = Instant::now() + PATIENCE;
@@ -162,7 +162,7 @@ impl RunningHost {
         newest.unwrap()
     }
 
-    /// Waits for the end; the last line.
+    /// Waits for the end. Returns the last line.
     fn finish(self) -> (anyhow::Result<()>, Report) {
         until("the host ends", || self.thread.is_finished());
         let last = self.last_line();
@@ -174,7 +174,7 @@ impl RunningHost {
     }
 }
 
-/// Waits until `holds`; gives up some time, so that a failure does not hang.
+/// Waits until `holds`, with a time limit, so that a failure does not hang.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let give_up = Instant::now() + 2 * PATIENCE;
     while !holds() {
@@ -183,8 +183,8 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A host at an end of `lab`, for a loop of the test's own. The port stays in its namespace, the
-/// thread does not matter.
+/// Opens a host at an end of `lab`, for a loop of the test's own. The port stays in its namespace
+/// on any thread.
 fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort> {
     lab.enter(end);
     let frames = 4096;
@@ -212,9 +212,9 @@ fn now() -> switch::Instant {
     switch::Instant(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// 100 000 frames of four sizes one way and 25 000 the other, at once: all arrive, once, in order
-/// and whole. Both hosts take turns on one thread, so that however slow the machine, none outruns
-/// the other.
+/// 100 000 frames of four sizes one way and 25 000 the other, at once: all arrive once, in order
+/// and intact. Both hosts run their iterations on one thread, so that none outruns the other on a
+/// slow machine.
 #[test]
 fn every_frame_arrives_both_ways() {
     let lab = Lab::new();
@@ -245,7 +245,7 @@ fn every_frame_arrives_both_ways() {
                 }
                 assert!(now() < give_up, "{:#?}\n{:#?}", alice.report(now()), bob.report(now()));
             }
-            // What was sent last has been received: it completed only then.
+            // The last frames have been received, since they completed only then.
             for host in [&mut alice, &mut bob] {
                 host.receive(now);
                 host.close();
@@ -277,8 +277,8 @@ fn assert_all_arrived(sender: &Report, receiver: &Report) {
     }
 }
 
-/// A PFC frame from the wire stops priority 3 to the frame, while priority 5 goes on; XON lets it
-/// go on.
+/// A PFC frame from the wire stops priority 3 to the frame, while priority 5 continues; XON resumes
+/// it.
 #[test]
 fn a_pfc_frame_stops_its_priority_alone() {
     let lab = Lab::new();
@@ -333,8 +333,8 @@ fn a_pfc_frame_stops_its_priority_alone() {
     }
 }
 
-/// Frames that come marked make CNPs: a sender that reacts slows that flow as far as it goes and no
-/// other, one that does not react counts them and sends on.
+/// Marked frames cause CNPs. A sender that reacts slows that flow as far as possible and no other;
+/// one that does not react counts them and continues.
 #[test]
 fn marks_slow_a_flow_that_reacts() {
     let lab = Lab::new();
@@ -376,7 +376,7 @@ fn marks_slow_a_flow_that_reacts() {
     }
 }
 
-/// A host whose interface goes still reports, and says so.
+/// A host whose interface disappears still prints its report, with the reason.
 #[test]
 fn a_host_whose_interface_goes_says_so() {
     let lab = Lab::new();

@@ -1,13 +1,13 @@
-//! What a simulated frame-hop costs: a frame that comes into a switch is parsed, classified,
-//! admitted, judged by WRED, queued, scheduled and sent on, at its time. Leaf–spine networks from 2
-//! to 64 switches with every feature on: PFC with dynamic thresholds, ECN, ETS, DCQCN, and an
-//! incast over a permutation.
+//! Cost of a simulated frame-hop: a frame that arrives at a switch is parsed, classified, admitted,
+//! checked by WRED, queued, scheduled and transmitted, each at its time. The networks are
+//! leaf–spine with 2 to 64 switches and every feature on: PFC with dynamic thresholds, ECN, ETS,
+//! DCQCN, and an incast over a permutation.
 //!
-//! `cargo bench -p sim`. The best of three runs each, in one process on one core.
+//! `cargo bench -p sim`. Prints the best of three runs of each, in one process on one core.
 
 use std::time::Instant;
 
-/// As `sluice sim` does.
+/// As in `sluice sim`.
 #[path = "../../sluice/src/sim/huge_pages.rs"]
 mod huge_pages;
 
@@ -44,7 +44,7 @@ headroom_cells = 250
 reserved_cells = 8
 "#;
 
-/// A switch with `ports` ports at 100G.
+/// Returns a switch with `ports` ports at 100G.
 fn switch(name: String, ports: usize) -> Node {
     let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\nspeed = \"100G\"\n");
     let text = CONFIG.to_owned() + &(0..ports).map(port).collect::<String>();
@@ -66,7 +66,7 @@ fn cable(a: (usize, usize), b: (usize, usize)) -> Link {
     }
 }
 
-/// Every host sends to another leaf's at 60 Gbit/s, and once in 50 µs all send to the first.
+/// Every host sends to a host of another leaf at 60 Gbit/s, and every 50 µs all send to the first.
 fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: u64) -> Scenario {
     let mut nodes: Vec<Node> =
         (0..leaves).map(|n| switch(format!("leaf{n}"), hosts_per_leaf + spines)).collect();
@@ -119,14 +119,14 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
     }
 }
 
-/// Resident memory of this process in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
     line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// Seconds, memory and what came of it.
+/// Returns the seconds, the memory and the results of a run.
 fn run(scenario: &Scenario) -> (f64, u64, Results) {
     let before = resident_bytes();
     let mut simulation = Simulation::new(scenario);
@@ -139,12 +139,12 @@ fn run(scenario: &Scenario) -> (f64, u64, Results) {
 
 fn main() {
     huge_pages::start_again();
-    // As with the other benches, a word on the command line chooses by name.
+    // As in the other benches, a word on the command line selects benches by name.
     if std::env::args().skip(1).any(|word| !word.starts_with('-') && !"frame_hops".contains(&*word)) {
         return;
     }
     println!("switches  hosts  frame-hops  M hops/s  ns a hop  events a hop   lost  XOFF  memory");
-    // The first figure is the fabric of the scenarios; it is first so that its memory is all its own.
+    // The first figure is the fabric of the scenarios. It is first so that its memory is its own.
     let sizes = [(16, 8, 16), (1, 1, 8), (2, 2, 8), (5, 3, 8), (11, 5, 8), (22, 10, 8), (43, 21, 8)];
     for (leaves, spines, hosts_per_leaf) in sizes {
         // About two million hops each.

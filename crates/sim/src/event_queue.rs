@@ -1,37 +1,37 @@
-//! What is to happen, in the order of time; of two things at the same time, the one that was
-//! planned first comes first.
+//! Queue of future events in the order of time. Of two events at the same time, the one planned
+//! first comes first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::time::Picos;
 
-/// Something that is to happen. Numbers are those of the network's lists.
+/// A future event. Numbers are indices of the network's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A line has sent its frame and may send the next.
+    /// A link direction has sent its frame and may send the next.
     LineFree(usize),
-    /// The first frame on a line arrives.
+    /// The first frame on a link direction arrives.
     Arrive(usize),
-    /// A node obeys the first PFC frame that has arrived over a line.
+    /// A node honors the first PFC frame that has arrived over a link direction.
     Obey(usize),
-    /// A pause or a rate no longer holds back what the sender of a line has, or PFC is due there.
+    /// A pause or rate limit of the sender of a link direction has ended, or PFC is due there.
     Wake(usize),
-    /// A switch looks at thresholds that others have moved.
+    /// A switch checks thresholds that other ports have moved.
     Tick(usize),
-    /// A software switch turns its loop.
+    /// A software switch starts an iteration.
     Turn(usize),
-    /// A watchdog of a switch must look.
+    /// A watchdog of a switch is due.
     Watch(usize),
     /// A flow's next frame is due.
     Due(usize),
     /// A flow begins.
     Begin(usize),
-    /// A flow's next message is there.
+    /// A flow's next message is ready.
     Message(usize),
-    /// A fault.
+    /// A fault occurs.
     Fault(usize),
-    /// A point of the series.
+    /// A point of the series is due.
     Sample,
 }
 
@@ -76,41 +76,41 @@ impl Event {
 
 const NUMBER_BITS: u32 = 22;
 const CODE_BITS: u32 = NUMBER_BITS + 4;
-/// Events planned in one run: the order of two at the same time is kept for so many.
+/// Bits for the number of planned events, which keeps the order of two at the same time.
 const ORDER_BITS: u32 = 64 - CODE_BITS;
 
-/// Time of one slot of the wheel, as a power of two of picoseconds: 2 ns …
+/// Log2 of the duration of one slot of the wheel in picoseconds: 2 ns.
 const SLOT_SHIFT: u32 = 11;
-/// … and its slots, which are 2.1 µs together.
+/// Slots of the wheel, which are 2.1 µs together.
 const SLOTS: u64 = 1024;
-/// Entries of the slot that time has come to which may be moved to make room for another.
+/// The most entries of the current slot that are moved to make room for another.
 const CROWD: usize = 256;
 
-/// The queue. An entry is one number, so that comparing is cheap: time, order, event.
+/// The event queue. An entry is one number, so that comparing is cheap: time, order, event.
 ///
-/// A wheel of short slots, in which nearly all events fall, and a heap for those that are far off:
-/// an event costs the same however many there are. The entries of a slot are sorted when its time
-/// comes. What is planned for that slot then finds its place among them, or, if they are many
-/// (thousands of flows begin at once), in the heap.
+/// It consists of a wheel of short slots, which takes nearly all events, and a heap for distant
+/// events. The cost of an event does not depend on their number. The entries of a slot are sorted
+/// when it becomes current. An event planned for the current slot is inserted in order or, if the
+/// slot has many entries (thousands of flows begin at once), added to the heap.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// Entries of the slot that time has come to, the next one last.
+    /// Entries of the current slot, the next one last.
     current: Vec<u128>,
-    /// Its number, counted from time 0.
+    /// Number of the current slot, counted from time 0.
     slot: u64,
     slots: Vec<Vec<u128>>,
-    /// Bit i: slot i of the wheel is not empty.
+    /// Bit i is set if slot i of the wheel is not empty.
     used: Vec<u64>,
-    /// Bit w: word w of `used` is not 0.
+    /// Bit w is set if word w of `used` is not 0.
     used_words: u64,
     far: BinaryHeap<Reverse<u128>>,
-    /// The heap has entries of the slot that time has come to.
+    /// True if the heap has entries of the current slot.
     is_crowded: bool,
     planned: u64,
 }
 
 impl Queue {
-    /// Nothing is planned.
+    /// Creates an empty queue.
     pub(crate) fn new() -> Self {
         Self {
             current: Vec::new(),
@@ -124,7 +124,7 @@ impl Queue {
         }
     }
 
-    /// Plans an event. What is planned for the past happens next.
+    /// Plans an event. An event in the past happens next.
     #[inline]
     pub(crate) fn plan(&mut self, at: Picos, event: Event) {
         self.planned += 1;
@@ -176,7 +176,7 @@ impl Queue {
         Some((at, Event::of(entry)))
     }
 
-    /// Turns the wheel to the next slot that has entries.
+    /// Advances the wheel to the next slot that has entries.
     fn advance(&mut self) {
         let near = self.next_used();
         let far = self.far.peek().map(|Reverse(entry)| slot_of(*entry));
@@ -190,7 +190,7 @@ impl Queue {
             self.used_words &= !(u64::from(self.used[index / 64] == 0) << (index / 64));
             std::mem::swap(&mut self.current, &mut self.slots[index]);
         }
-        // What was far off and now has a slot on the wheel.
+        // Distant events that now have a slot on the wheel.
         while let Some(&Reverse(entry)) = self.far.peek()
             && slot_of(entry).saturating_sub(self.slot) < SLOTS
         {
@@ -201,13 +201,13 @@ impl Queue {
                 self.insert(entry);
             }
         }
-        // Entries come about in the order of time, and short lists that are nearly in order are sorted at
-        // once.
+        // Entries arrive roughly in the order of time, and short lists that are nearly in order are
+        // sorted quickly.
         self.current.reverse();
         self.current.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// The next slot on the wheel that has entries.
+    /// Returns the next slot on the wheel that has entries.
     #[inline]
     fn next_used(&self) -> Option<u64> {
         let start = (self.slot % SLOTS) as usize;
@@ -215,7 +215,7 @@ impl Queue {
         let index = if bits != 0 {
             start / 64 * 64 + bits.trailing_zeros() as usize
         } else {
-            // The next word after this one, or round the wheel from the first; at the last this one again.
+            // The next word after this one, or from the start of the wheel; finally this one again.
             let later = self.used_words & (u64::MAX << (start / 64) << 1);
             let word = if later != 0 { later } else { self.used_words }.trailing_zeros() as usize;
             word * 64 + self.used.get(word)?.trailing_zeros() as usize
@@ -253,8 +253,7 @@ mod tests {
         assert_eq!((queue.next(8), queue.next(9)), (None, Some(planned[3])));
     }
 
-    /// Far more than there is room for among those of one slot, some of them planned while that
-    /// slot is on.
+    /// Plans far more events than the limit of one slot, some of them while that slot is current.
     #[test]
     fn a_crowd_at_one_time() {
         let mut queue = Queue::new();
@@ -273,7 +272,7 @@ mod tests {
     }
 
     proptest! {
-        /// Random plans at all distances, random steps of time: as a sorted list.
+        /// Compares random plans at all distances, and random steps of time, with a sorted list.
         #[test]
         fn agrees_with_a_sorted_list(steps in proptest::collection::vec((0u64..40, 0u64..1000, 0u64..6), 1..400)) {
             let mut queue = Queue::new();

@@ -1,10 +1,10 @@
-//! Whether what a scenario expects has come.
+//! Evaluation of the expectations of a scenario.
 
 use crate::results::{ExpectationOutcome, GroupOutcome, PortOutcome, Results, TrafficOutcome};
 use crate::scenario::{Expectation, Metric, Scenario, Scope};
 use switch::monitor::counters::PrioritySnapshot;
 
-/// Every expectation, in the scenario's order.
+/// Evaluates every expectation, in the scenario's order.
 pub(crate) fn judge(scenario: &Scenario, outcome: &Results) -> Vec<ExpectationOutcome> {
     let judge_one = |expectation: &Expectation| {
         let measured = measure(scenario, outcome, expectation.scope, expectation.metric);
@@ -21,7 +21,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Results) -> Vec<ExpectationOu
     scenario.expectations.iter().map(judge_one).collect()
 }
 
-/// What was measured.
+/// Returns the measured value.
 fn measure(scenario: &Scenario, outcome: &Results, scope: Scope, metric: Metric) -> f64 {
     let traffic =
         || outcome.traffic.iter().enumerate().filter(move |(t, of)| is_in(scope, *t, of)).map(|(_, of)| of);
@@ -61,7 +61,8 @@ fn measure(scenario: &Scenario, outcome: &Results, scope: Scope, metric: Metric)
         Metric::Throughput => traffic().map(|traffic| traffic.throughput_bps).sum(),
         Metric::Completed => frames(|traffic| traffic.completion.map_or(0, |completion| completion.messages)),
         Metric::SlowestCompletionNs => {
-            // A message that has not come whole has no time: it is slower than all others.
+            // A message that has not arrived completely has no time, so it counts as slower than
+            // all others.
             let unfinished = |traffic: &TrafficOutcome| {
                 traffic.messages > traffic.completion.map_or(0, |completion| completion.messages)
             };
@@ -123,7 +124,8 @@ fn ports_of<'o>(scenario: &Scenario, outcome: &'o Results, scope: Scope) -> Vec<
         .collect()
 }
 
-/// Pauses that switches' queues, and for the whole network hosts too, have heard of.
+/// Counts the pauses that queues of switches have honored; for the whole network, those of hosts
+/// too.
 fn pauses(scenario: &Scenario, outcome: &Results, scope: Scope) -> u64 {
     if let Scope::Switch(_) | Scope::Port(_) = scope {
         return ports_of(scenario, outcome, scope)
@@ -136,7 +138,7 @@ fn pauses(scenario: &Scenario, outcome: &Results, scope: Scope) -> u64 {
     outcome.series.pauses.iter().filter(|span| is_meant(span.priority)).count() as u64
 }
 
-/// What is expected, in words.
+/// Describes an expectation.
 fn spell(scenario: &Scenario, expectation: &Expectation) -> String {
     let scope = match expectation.scope {
         Scope::All => String::new(),
@@ -159,7 +161,7 @@ fn spell(scenario: &Scenario, expectation: &Expectation) -> String {
 }
 
 impl Metric {
-    /// Its name in scenario files.
+    /// The name in scenario files.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Lost => "lost",
@@ -182,7 +184,7 @@ impl Metric {
         }
     }
 
-    /// A value of it with its unit.
+    /// Formats a value of the metric with its unit.
     pub fn spell(self, value: f64) -> String {
         match self {
             Metric::Throughput => {
@@ -197,7 +199,7 @@ impl Metric {
     }
 }
 
-/// A value in the largest unit that it has one of; the last is the one that it is measured in.
+/// Formats a value in its largest unit that is at least 1; the last unit is the measured one.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     let (size, unit) = units.iter().find(|(size, _)| value >= *size).unwrap_or(&units[units.len() - 1]);
     format!("{} {unit}", (value / size * 1000.0).round() / 1000.0)

@@ -1,9 +1,9 @@
-//! One flow: when its next frame is due at the sender, and what its receiver has seen of it.
+//! One flow: when its next frame is due at the sender, and what its receiver has received of it.
 //!
-//! Rule: frames are due at the traffic's rate. Those that a sender could not send when they were
-//! due wait, but at most [`MAX_BACKLOG_FRAMES`], as with `sluice host`: what is beyond is never
-//! sent. The frames of a flow that reacts to marks also keep the distance that its reaction point
-//! wants. Messages wait until those before them are sent.
+//! Rule: frames are due at the traffic's rate. Frames that a sender could not send when they were
+//! due wait, but at most [`MAX_BACKLOG_FRAMES`], as with `sluice host`; any beyond that are never
+//! sent. A flow that reacts to marks also spaces its frames as its reaction point requires.
+//! Messages wait until earlier messages are sent.
 
 use std::collections::VecDeque;
 
@@ -14,82 +14,83 @@ use crate::packet::{Look, Packet};
 use crate::scenario::{Pattern, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 
-/// Frames that a flow may send closer together than its reaction point wants, after it was held
-/// back.
+/// Frames that a flow may send closer together than its reaction point requires, after it was
+/// blocked.
 const BURST_FRAMES: u64 = 8;
 
 const ECT0: u8 = 0b10;
 
-/// One flow.
+/// One flow: its sender and its receiver.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) traffic: usize,
     /// The sender, by its number among the hosts.
     pub(crate) from: usize,
     pub(crate) look: Look,
-    /// The frame that it has sent last, or, before that, the first.
+    /// The frame that the flow sent last; before that, the first frame.
     pub(crate) packet: Packet,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
 }
 
-/// The sender's side.
+/// The sender's side of a flow.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pattern: Pattern,
-    /// A frame's line time at the traffic's rate.
+    /// Time on the wire of a frame at the traffic's rate.
     spacing: Picos,
     rate_bps: u64,
-    /// Bytes of line that a frame takes.
+    /// Bytes on the wire of a frame.
     line_bytes: u64,
     begun_at: Picos,
-    /// No message is added at or after this.
+    /// No message is added at or after this time.
     stop: Picos,
-    /// No frame is due at or after this: messages that come again and again are sent whole.
+    /// No frame is due at or after this time, except for repeated messages, which are sent
+    /// completely.
     end_due: Picos,
-    /// When the next frame is due …
+    /// When the next frame is due.
     due: Picos,
-    /// … and when the reaction point lets it go.
+    /// When the reaction point permits the next frame.
     free_at: Picos,
-    /// Frames of messages that are there; all there ever will be, for traffic without end.
+    /// Frames of messages that are ready; unlimited for traffic without end.
     left_frames: u64,
-    /// It is in a queue of its host, or an event will put it there.
+    /// True if the flow is in a queue of its host, or an event will put it there.
     pub(crate) is_listed: bool,
     pub(crate) sent_frames: u64,
     pub(crate) messages: u64,
     reaction: Option<Dcqcn>,
 }
 
-/// The receiver's side.
+/// The receiver's side of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
-    /// Frames of a message; 0: the flow has none.
+    /// Frames per message; 0 if the flow has no messages.
     message_frames: u64,
-    /// When each message was there to be sent, from message `first_message` on.
+    /// When each message was ready to be sent, from message `first_message` on.
     begun_at: VecDeque<Picos>,
     first_message: u64,
-    /// Frames of it that have come.
+    /// Frames of the first message that have arrived.
     message_came: u64,
-    /// The number after the highest that has come.
+    /// The number after the highest frame number that has arrived.
     next_number: u64,
     pub(crate) received_frames: u64,
     pub(crate) reordered_frames: u64,
     pub(crate) marked_frames: u64,
-    /// No CNP before this.
+    /// No CNP is sent before this time.
     quiet_until: Picos,
 }
 
-/// What a frame was to its receiver.
+/// Result of a received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// A CNP is to be sent.
+    /// True if a CNP is to be sent.
     pub(crate) tells: bool,
-    /// A message is whole: when it was there to be sent.
+    /// When the completed message was ready to be sent; `None` if the frame completed no message.
     pub(crate) completed: Option<Picos>,
 }
 
 impl Flow {
-    /// A flow that has not begun; `host_speed_bps` is the speed of its sender's line.
+    /// Creates a flow that has not begun; `host_speed_bps` is the speed of its sender's link.
     pub(crate) fn new(
         (traffic_number, traffic): (usize, &Traffic),
         from: usize,
@@ -101,7 +102,7 @@ impl Flow {
         let line_bytes = u64::from(traffic.frame_bytes) + u64::from(overhead_bytes);
         let most_bps = traffic.rate_bps.min(host_speed_bps);
         let spacing = match traffic.pattern {
-            Pattern::Poisson { .. } => 0, // the host's line spaces them
+            Pattern::Poisson { .. } => 0, // the host's link spaces them
             _ => of_bytes(line_bytes, traffic.rate_bps),
         };
         let message_bytes = match traffic.pattern {
@@ -140,7 +141,7 @@ impl Flow {
         }
     }
 
-    /// The flow begins. True: its messages come by events, the first one now.
+    /// Begins the flow. True if its messages come by events, the first one now.
     pub(crate) fn begin(&mut self, now: Picos) -> bool {
         self.sender.begun_at = now;
         self.sender.due = now;
@@ -153,8 +154,9 @@ impl Flow {
         }
     }
 
-    /// When its first message is there: those of a Poisson flow come at random from the start;
-    /// `None`: not before it stops. `random` is from 0 (excluded) to 1.
+    /// Returns when the first message is ready: those of a Poisson flow come at random times from
+    /// the start. `None` if there is none before the flow stops. `random` is from 0 (excluded) to
+    /// 1.
     pub(crate) fn first_message(&self, now: Picos, random: f64) -> Option<Picos> {
         let first = match self.sender.pattern {
             Pattern::Poisson { .. } => self.next_random(now, random),
@@ -163,7 +165,8 @@ impl Flow {
         (first < self.sender.stop).then_some(first)
     }
 
-    /// A message is there to be sent. When is the next? `random` is from 0 (excluded) to 1.
+    /// Adds a message that is ready. Returns the time of the next; `random` is from 0 (excluded) to
+    /// 1.
     pub(crate) fn add_message(&mut self, now: Picos, random: f64) -> Option<Picos> {
         let frames = self.receiver.message_frames;
         self.sender.messages += 1;
@@ -177,20 +180,20 @@ impl Flow {
         (next < self.sender.stop).then_some(next)
     }
 
-    /// When the next message of a Poisson flow is there.
+    /// Returns when the next message of a Poisson flow is ready.
     fn next_random(&self, now: Picos, random: f64) -> Picos {
         let bytes = self.receiver.message_frames * self.sender.line_bytes;
         now + (-random.ln() * of_bytes(bytes, self.sender.rate_bps) as f64) as Picos
     }
 
-    /// When it has a frame to send; `None`: not before another message is there.
+    /// Returns when the flow can send a frame; `None` until another message is ready.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Picos> {
         let Sender { left_frames, due, free_at, end_due, .. } = self.sender;
         (left_frames > 0 && due < end_due).then_some(due.max(free_at))
     }
 
-    /// Its next frame leaves now: `packet` is that one.
+    /// Sends the next frame of the flow now, and stores it in `packet`.
     #[inline]
     pub(crate) fn take(&mut self, now: Picos) {
         let sender = &mut self.sender;
@@ -216,19 +219,19 @@ impl Flow {
         }
     }
 
-    /// A CNP has come.
+    /// Handles a received CNP.
     pub(crate) fn cut(&mut self, now: Picos) {
         if let Some(reaction) = &mut self.sender.reaction {
             reaction.cut(instant(now));
         }
     }
 
-    /// CNPs that came, for flows that react.
+    /// The CNPs received, for flows that react to marks.
     pub(crate) fn cnps(&self) -> u64 {
         self.sender.reaction.as_ref().map_or(0, Dcqcn::cnps)
     }
 
-    /// Frame `number` has arrived.
+    /// Handles the arrival of frame `number`.
     #[inline]
     pub(crate) fn receive(&mut self, number: u64, marked: bool, now: Picos) -> Seen {
         let tells = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
@@ -248,8 +251,8 @@ impl Flow {
 }
 
 impl Receiver {
-    /// Frame `number` came: whether its message is whole now. Messages before it that lack a frame
-    /// will never be.
+    /// Accounts for frame `number`. Returns the start of its message if that is complete now.
+    /// Earlier messages that lack a frame will never be complete.
     fn complete(&mut self, number: u64) -> Option<Picos> {
         let message = number / self.message_frames;
         while self.first_message < message {

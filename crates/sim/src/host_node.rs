@@ -1,10 +1,10 @@
-//! A host: it sends the frames of its flows as they fall due, obeys pauses priority by priority,
-//! and answers marks with CNPs.
+//! A host: sends the frames of its flows as they become due, honors pauses per priority, and
+//! answers marks with CNPs.
 //!
-//! Rule: of several ports the first whose link is up sends, and all receive. Whenever its line is
-//! free and not paused as a whole (802.3x PAUSE), the next priority in turn that has a frame due
-//! and is not paused sends one; the flows of a priority take turns. PFC of a storm goes first, CNPs
-//! next.
+//! Rule: of several ports, the first whose link is up sends, and all receive. Whenever the link
+//! direction is idle and not paused as a whole (802.3x PAUSE), the next priority in round-robin
+//! order that has a frame due and is not paused sends one. The flows of a priority take turns. PFC
+//! frames of a storm have precedence, then CNPs.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ use crate::time::{NS, Picos, instant, of_ns, picos};
 /// Pause time of a storm's frames.
 const STORM_QUANTA: u16 = 65_535;
 
-/// A host.
+/// A host of the network, with its ports and queues.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) node: usize,
@@ -34,11 +34,11 @@ pub(crate) struct Host {
     sender: usize,
     /// Flows with a frame that is due, by priority.
     ready: [VecDeque<u32>; 8],
-    /// Bit p: `ready[p]` is not empty.
+    /// Bit p is set if `ready[p]` is not empty.
     ready_mask: u8,
-    /// The priority that has sent last.
+    /// The priority that sent last.
     last: u32,
-    /// Flows whose senders are to be told of marks.
+    /// Flows whose senders are to receive a CNP.
     cnps: VecDeque<u32>,
     storms: Vec<Storm>,
     pub(crate) sent_frames: u64,
@@ -48,14 +48,14 @@ pub(crate) struct Host {
     pub(crate) foreign_frames: u64,
 }
 
-/// A port of a host.
+/// One of the ports that a host has.
 #[derive(Debug)]
 pub(crate) struct HostPort {
-    /// The line that leaves it.
+    /// The outgoing link direction.
     pub(crate) line: usize,
-    /// What its peer has paused.
+    /// Pauses of priorities by the peer.
     pub(crate) pauses: PfcRxState,
-    /// … of the whole link, if the host obeys 802.3x PAUSE.
+    /// Pause of the whole link, if the host honors 802.3x PAUSE.
     link_pause: Option<LinkPause>,
 }
 
@@ -67,7 +67,7 @@ struct Storm {
 }
 
 impl Host {
-    /// The host that is node `node` and has links, obeying pauses as `settings` say.
+    /// Creates the host of node `node`, which has links and honors pauses according to `settings`.
     pub(crate) fn new(node: usize, settings: HostNode, wires: &Links) -> Self {
         let port = |line: &LinkDirection| HostPort {
             line: line.number,
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// A flow that has frames is to send when its next one is due.
+    /// Schedules a flow that has frames for the time when its next one is due.
     pub(crate) fn list(&mut self, number: usize, flow: &mut Flow, wires: &mut Links) {
         flow.sender.is_listed = match flow.next_due() {
             Some(due) if due <= wires.now => {
@@ -109,14 +109,14 @@ impl Host {
         };
     }
 
-    /// A frame of a flow is due.
+    /// Handles a frame of a flow that is due.
     #[inline]
     pub(crate) fn ready(&mut self, flow: usize, priority: u8) {
         self.ready[usize::from(priority & 7)].push_back(flow as u32);
         self.ready_mask |= 1 << (priority & 7);
     }
 
-    /// Sends the next frame, if the line is free and there is one.
+    /// Sends the next frame, if the link direction is idle and there is one.
     #[inline]
     pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Links) {
         let line = self.line();
@@ -166,12 +166,13 @@ impl Host {
         wires.send(line, flow.packet.len, &flow.packet.bytes);
     }
 
-    /// From now on, for `duration`, it pauses these priorities of its peer.
+    /// Starts to pause these priorities of its peer, for `duration`.
     pub(crate) fn storm(&mut self, priorities: u8, duration: Picos, now: Picos) {
         self.storms.push(Storm { priorities, until: now + duration, next: now });
     }
 
-    /// The PFC frame of a storm that is due. What another storm pauses too is not let go.
+    /// Returns the due PFC frame of a storm. A priority that another storm also pauses is not
+    /// released.
     fn next_of_storm(&mut self, wires: &mut Links) -> Option<Packet> {
         let due = |storm: &Storm| storm.next.min(storm.until);
         let (first, at) = self.storms.iter().map(due).enumerate().min_by_key(|(_, at)| *at)?;
@@ -194,8 +195,8 @@ impl Host {
         Some(Packet { len: FRAME_BYTES as u16, bytes })
     }
 
-    /// Obeys a PFC, or PAUSE, frame that came to one of its ports, by the port's number among those
-    /// with links.
+    /// Honors a PFC or PAUSE frame received on one of its ports, numbered among the ports with
+    /// links.
     pub(crate) fn obey(&mut self, port: usize, packet: &Packet, now: Instant) {
         self.received_control += 1;
         let port = &mut self.ports[port];
@@ -206,13 +207,13 @@ impl Host {
         }
     }
 
-    /// The line of the port that sends.
+    /// The outgoing link direction of the port that sends.
     pub(crate) fn line(&self) -> usize {
         self.ports[self.sender].line
     }
 
-    /// The cable of a port was cut or mended: pauses that came over it are over, and another port
-    /// may have to send.
+    /// Handles a cable that was cut or repaired: pauses received over it end, and another port may
+    /// have to send.
     pub(crate) fn link_changed(&mut self, port: usize, wires: &Links) {
         let HostPort { pauses, link_pause, .. } = &mut self.ports[port];
         let now = instant(wires.now);
@@ -221,7 +222,7 @@ impl Host {
         self.sender = self.ports.iter().position(|port| wires.lines[port.line].up).unwrap_or(0);
     }
 
-    /// Times that a peer's pause began, and how long it lasted: of all its ports together.
+    /// Counts the pauses by the peers and their durations, over all ports.
     pub(crate) fn pause_history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
         let mut all = ([0; PRIORITIES], [0; PRIORITIES]);
         for port in &self.ports {
@@ -234,7 +235,7 @@ impl Host {
         all
     }
 
-    /// The sender of `flow` is to be told of marks.
+    /// Queues a CNP to the sender of `flow`.
     pub(crate) fn tell(&mut self, flow: usize) {
         self.cnps.push_back(flow as u32);
     }

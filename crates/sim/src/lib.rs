@@ -1,12 +1,12 @@
-//! Many switches, hosts and cables in virtual time. The switches are the daemon's own
-//! (`switch::Switch`), set up by the daemon's own configuration files; what is simulated is all
-//! around them.
+//! Networks of many switches, hosts and cables in virtual time. The switches are the daemon's own
+//! (`switch::Switch`), configured by the daemon's own configuration files; only their surroundings
+//! are simulated.
 //!
 //! ```text
-//! scenario.toml ──▶ Scenario ──▶ Simulation ──▶ Outcome
+//! scenario.toml ──▶ Scenario ──▶ Simulation ──▶ Results
 //!  + device.toml                  run_until       summary, series for plots, expectations
 //! ```
-//! The same scenario and seed give the same outcome, byte by byte. Nothing here reads a clock, a
+//! The same scenario and seed give the same results, byte by byte. Nothing here reads a clock, a
 //! file or the machine.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -1,8 +1,8 @@
-//! One direction of a cable: a frame at a time, as long as its bytes take, then on its way for as
-//! long as light takes.
+//! One direction of a link. It sends one frame at a time, for as long as its bytes take at the link
+//! speed; then the frame is in flight for the propagation delay.
 //!
-//! A frame arrives when its last byte does (switches here store and forward), and a PFC frame is
-//! obeyed its peer's response time later. A cut loses what is on the way.
+//! A frame arrives with its last byte (switches here store and forward), and a PFC frame takes
+//! effect after the response time of the peer. A cut loses the frames on the link.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,19 @@ use crate::packet::{CARRIED_BYTES, Packet, Packets};
 use crate::scenario::{End, Link};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
 
-/// All lines, and the time: what nodes need to send.
+/// All link directions and the time, as needed by nodes to send.
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) now: Picos,
     pub(crate) queue: Queue,
     pub(crate) lines: Vec<LinkDirection>,
     packets: Packets,
-    /// When the sender of each line is to be woken; [`NEVER`]: it is not.
+    /// When the sender of each link direction is to be woken; [`NEVER`] if it is not.
     wake_at: Vec<Picos>,
 }
 
 impl Links {
-    /// Both directions of each link.
+    /// Creates both directions of each link.
     pub(crate) fn new(links: &[Link]) -> Self {
         let ends =
             |(number, link)| [LinkDirection::new(link, number, 0), LinkDirection::new(link, number, 1)];
@@ -32,15 +32,15 @@ impl Links {
         Self { now: 0, queue, lines, packets, wake_at }
     }
 
-    /// Sends a frame over a line that is idle.
+    /// Sends a frame over an idle link direction.
     #[inline]
     pub(crate) fn send(&mut self, line: usize, len: u16, bytes: &[u8; CARRIED_BYTES]) {
         let place = self.packets.put(len, bytes);
         self.lines[line].send(len, place, self.now, &mut self.queue);
     }
 
-    /// The frame on a line that arrives now, if one does: its event may be that of a frame that a
-    /// cut has lost.
+    /// The frame that arrives now over a link direction, if any: the event may belong to a frame
+    /// that was lost by a cut.
     #[inline]
     pub(crate) fn arriving(&self, line: usize) -> Option<&Packet> {
         let line = &self.lines[line];
@@ -50,7 +50,7 @@ impl Links {
         line.flying.front().map(|flying| self.packets.at(flying.place))
     }
 
-    /// The first frame on a line has arrived.
+    /// Removes the first frame of a link direction, which has arrived.
     #[inline]
     pub(crate) fn landed(&mut self, line: usize) {
         if let Some(place) = self.lines[line].landed(&mut self.queue) {
@@ -58,8 +58,8 @@ impl Links {
         }
     }
 
-    /// The first frame on a line, which is PFC, has arrived: it is kept back until it is obeyed
-    /// ([`Links::obey`]).
+    /// Delays the first frame of a link direction, a PFC frame that has arrived, until it takes
+    /// effect ([`Links::obey`]).
     pub(crate) fn keep_back(&mut self, line: usize) {
         let this = &mut self.lines[line];
         let Some(place) = this.landed(&mut self.queue) else { return };
@@ -68,7 +68,7 @@ impl Links {
         self.queue.plan(at, Event::Obey(line));
     }
 
-    /// The PFC frame from a line that is obeyed now.
+    /// Takes the PFC frame of a link direction that takes effect now.
     pub(crate) fn obey(&mut self, line: usize) -> Option<Packet> {
         let unobeyed = &mut self.lines[line].unobeyed;
         let InFlightFrame { at, place } = *unobeyed.front()?;
@@ -81,11 +81,11 @@ impl Links {
         Some(packet)
     }
 
-    /// A cable is cut in one direction: what is on it is lost, and nothing more is sent.
+    /// Cuts one direction of a cable: the frames on it are lost, and nothing more is sent.
     pub(crate) fn cut(&mut self, line: usize) {
         let this = &mut self.lines[line];
         this.up = false;
-        // PFC that has come and is not yet obeyed is lost too.
+        // PFC frames that have arrived and have not taken effect are lost too.
         this.counts.arrived -= this.unobeyed.len() as u64;
         for lost in this.flying.drain(..).chain(this.unobeyed.drain(..)) {
             this.counts.cut += 1;
@@ -93,12 +93,12 @@ impl Links {
         }
     }
 
-    /// Frames on their way.
+    /// The frames in flight.
     pub(crate) fn flying(&self) -> impl Iterator<Item = &Packet> {
         self.lines.iter().flat_map(|line| &line.flying).map(|flying| self.packets.at(flying.place))
     }
 
-    /// Wakes the sender of a line at `at`, if nothing wakes it before.
+    /// Wakes the sender of a link direction at `at`, unless it is woken before.
     pub(crate) fn wake(&mut self, line: usize, at: Picos) {
         if at < self.wake_at[line] {
             self.wake_at[line] = at;
@@ -106,7 +106,7 @@ impl Links {
         }
     }
 
-    /// Whether a wake-up that comes now is the one that is waited for.
+    /// True if a wake-up at the present time is the expected one.
     pub(crate) fn is_awaited(&mut self, line: usize) -> bool {
         let awaited = self.wake_at[line] == self.now;
         if awaited {
@@ -116,46 +116,46 @@ impl Links {
     }
 }
 
-/// A frame on its way.
+/// A frame on the link.
 #[derive(Debug, Clone, Copy)]
 struct InFlightFrame {
-    /// When it arrives.
+    /// Time of arrival.
     at: Picos,
-    /// Its place in [`Packets`].
+    /// Index in [`Packets`].
     place: u32,
 }
 
 /// One direction of a cable.
 #[derive(Debug)]
 pub(crate) struct LinkDirection {
-    /// Its number: twice the link's, and one more from the link's second end.
+    /// Twice the number of the link, plus one from the link's second end.
     pub(crate) number: usize,
     pub(crate) from: End,
     pub(crate) to: End,
     pub(crate) up: bool,
-    /// A frame is being sent.
+    /// True while a frame is being sent.
     pub(crate) busy: bool,
-    /// … until then.
+    /// When the frame that is being sent ends.
     free_at: Picos,
     speed_bps: u64,
-    /// Picoseconds of a byte, where they are a whole number; else 0.
+    /// Picoseconds per byte if that is a whole number, else 0.
     byte_ps: u64,
     overhead_bytes: u64,
     propagation: Picos,
     response: Picos,
-    /// Frames that arrive, in their order.
+    /// Frames in flight, in the order of their arrival.
     flying: VecDeque<InFlightFrame>,
-    /// When the one event for the first of them comes: others are those of frames that a cut has
-    /// lost.
+    /// Time of the only valid arrival event of the first frame: other events belong to frames that
+    /// were lost by a cut.
     arrive_at: Picos,
-    /// PFC frames that have arrived and are not yet obeyed; `at` is when they are.
+    /// PFC frames that have arrived and have not taken effect; `at` is the time when they do.
     unobeyed: VecDeque<InFlightFrame>,
-    /// The capture wants its frames.
+    /// True if the frames are captured.
     pub(crate) is_captured: bool,
     pub(crate) counts: LineCounts,
 }
 
-/// What a line counts: frames, PFC included.
+/// Counters of a link direction, in frames including PFC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LineCounts {
     pub(crate) sent: u64,
@@ -165,7 +165,7 @@ pub(crate) struct LineCounts {
 }
 
 impl LinkDirection {
-    /// The direction of `link`, which is number `link_number`, from its end `from_end` (0 or 1).
+    /// Creates the direction of `link`, number `link_number`, from its end `from_end` (0 or 1).
     pub(crate) fn new(link: &Link, link_number: usize, from_end: usize) -> Self {
         let byte_ps = 8_000_000_000_000 / link.speed_bps;
         Self {
@@ -188,26 +188,26 @@ impl LinkDirection {
         }
     }
 
-    /// The line may take a frame now.
+    /// True if the link direction may send a frame now.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.up && !self.busy
     }
 
-    /// Bytes that a frame takes of the line.
+    /// Returns the bytes on the wire of a frame.
     #[inline]
     pub(crate) fn bytes_of(&self, len: u16) -> u64 {
         u64::from(len) + self.overhead_bytes
     }
 
-    /// Time that a frame takes of the line.
+    /// Returns the time on the wire of a frame.
     #[inline]
     pub(crate) fn time_of(&self, len: u16) -> Picos {
         let bytes = self.bytes_of(len);
         if self.byte_ps != 0 { bytes * self.byte_ps } else { of_bytes(bytes, self.speed_bps) }
     }
 
-    /// Its speed in bit/s.
+    /// The speed in bit/s.
     pub(crate) fn speed_bps(&self) -> u64 {
         self.speed_bps
     }
@@ -230,7 +230,7 @@ impl LinkDirection {
         self.flying.push_back(InFlightFrame { at, place });
     }
 
-    /// The first frame has arrived: gives its place.
+    /// Removes the first frame, which has arrived. Returns its index.
     #[inline]
     fn landed(&mut self, queue: &mut Queue) -> Option<u32> {
         let landed = self.flying.pop_front()?;
@@ -244,17 +244,17 @@ impl LinkDirection {
         Some(landed.place)
     }
 
-    /// Time that it was busy up to `now`.
+    /// Returns the busy time up to `now`.
     pub(crate) fn busy_until(&self, now: Picos) -> Picos {
         self.counts.busy - if self.busy { self.free_at.saturating_sub(now) } else { 0 }
     }
 
-    /// PFC frames that have arrived and are not yet obeyed.
+    /// The number of PFC frames that have arrived and have not taken effect.
     pub(crate) fn unobeyed(&self) -> u64 {
         self.unobeyed.len() as u64
     }
 
-    /// Frames on it.
+    /// The number of frames in flight.
     pub(crate) fn flying(&self) -> u64 {
         self.flying.len() as u64
     }

@@ -1,6 +1,6 @@
-//! Frames as the network carries them: headers and a length. What hosts send looks like RoCEv2, so
-//! that captures read well: Ethernet, a priority tag, IPv4 with ECN, UDP to port 4791, and the base
-//! transport header with the flow as queue pair and the frame's number as packet sequence number.
+//! Frames in the simulated network: headers and a length. Frames of hosts look like RoCEv2, so that
+//! captures are readable: Ethernet, a priority tag, IPv4 with ECN, UDP to port 4791, and the base
+//! transport header, with the flow as queue pair and the frame's number as packet sequence number.
 //!
 //! ```text
 //! 0          14    18         38    46                          58               62
@@ -15,11 +15,11 @@ use wire::ethernet::{self, IPV4, Tag, write_header};
 use wire::ipv4::{self, ROCEV2_PORT, UDP_HEADERS_BYTES, rocev2_source_port};
 use wire::mac::MacAddr;
 
-/// Bytes of a frame that are carried.
+/// Bytes of a frame that are stored.
 pub(crate) const CARRIED_BYTES: usize = 62;
 /// Length of a CNP without FCS: headers, BTH and 16 reserved bytes, ICRC.
 pub(crate) const CNP_BYTES: u16 = 78;
-/// Priority of CNPs.
+/// CNPs are sent at this 802.1p priority.
 pub(crate) const CNP_PRIORITY: u8 = 6;
 
 const IP: usize = 18;
@@ -30,58 +30,58 @@ const CNP: u8 = 0x81;
 const ECT1: u8 = 0b01;
 const CE: u8 = 0b11;
 
-/// A frame: its length and what is carried of it; a cache line.
+/// A frame: its length and stored bytes, in one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Packet {
-    /// Without FCS.
+    /// Length without FCS.
     pub(crate) len: u16,
     pub(crate) bytes: [u8; CARRIED_BYTES],
 }
 
-/// What a host makes of a frame.
+/// Meaning of a frame to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Frame `number` of a flow.
     Data { flow: usize, number: u64, marked: bool },
-    /// The flow's sender is to slow down.
+    /// The flow's sender must slow down.
     Cnp { flow: usize },
 }
 
-/// Address of the host that is node `node`.
+/// Returns the MAC address of the host of node `node`.
 pub(crate) fn host_mac(node: usize) -> MacAddr {
     let [_, _, _, _, _, a, b, c] = (node as u64).to_be_bytes();
     MacAddr([2, 0, 0, a, b, c])
 }
 
-/// Address of a switch's port.
+/// Returns the MAC address of a switch port.
 pub(crate) fn port_mac(node: usize, port: usize) -> MacAddr {
     let [_, _, _, _, _, _, a, b] = (node as u64).to_be_bytes();
     MacAddr([2, 1, 0, a, b, port as u8])
 }
 
-/// How a flow's frames look.
+/// Properties of a flow's frames.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) flow: usize,
-    /// Nodes.
+    /// Sender and receiver, as nodes.
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) priority: u8,
     pub(crate) dscp: u8,
-    /// The ECN field.
+    /// Value of the ECN field.
     pub(crate) ecn: u8,
-    /// Without FCS.
+    /// Length without FCS.
     pub(crate) len: u16,
 }
 
 impl Packet {
-    /// Frame 0 of a flow.
+    /// Builds frame 0 of a flow.
     pub(crate) fn data(look: &Look) -> Self {
         Self::new(look, SEND_ONLY)
     }
 
-    /// A CNP that the flow's receiver sends to its sender. Its ECN field is 01, so that no switch
+    /// Builds a CNP from the flow's receiver to its sender. Its ECN field is 01, so that no switch
     /// drops it early (docs/references.md, "Inspur white paper", figures 3-5 and 3-7).
     pub(crate) fn cnp(look: &Look) -> Self {
         let (from, to, priority, dscp) = (look.to, look.from, CNP_PRIORITY, CNP_PRIORITY * 8);
@@ -112,27 +112,26 @@ impl Packet {
         self.bytes[HIGH..].copy_from_slice(&((number >> 24) as u32).to_be_bytes());
     }
 
-    /// Where it goes.
+    /// The destination address.
     pub(crate) fn dst(&self) -> MacAddr {
         let [a, b, c, d, e, f, ..] = self.bytes;
         MacAddr([a, b, c, d, e, f])
     }
 
-    /// It is PFC.
+    /// True for a PFC frame.
     #[inline]
     pub(crate) fn is_control(&self) -> bool {
         is_control(&self.bytes)
     }
 
-    /// What is in a host's frame.
+    /// Parses a host's frame.
     #[inline]
     pub(crate) fn content(&self) -> Content {
         content(&self.bytes)
     }
 }
 
-/// The frames that are on some line. A place that is free again is the next to be used, since it is
-/// in the cache still.
+/// The frames in flight. The index freed last is reused first, since it is still in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
     places: Vec<Packet>,
@@ -140,7 +139,7 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// Puts a frame in a place.
+    /// Stores a frame. Returns its index.
     #[inline]
     pub(crate) fn put(&mut self, len: u16, bytes: &[u8; CARRIED_BYTES]) -> u32 {
         if let Some(place) = self.free.pop() {
@@ -153,26 +152,26 @@ impl Packets {
         (self.places.len() - 1) as u32
     }
 
-    /// The frame in a place.
+    /// The frame at an index.
     #[inline]
     pub(crate) fn at(&self, place: u32) -> &Packet {
         &self.places[place as usize]
     }
 
-    /// A place is free again.
+    /// Frees an index.
     #[inline]
     pub(crate) fn free(&mut self, place: u32) {
         self.free.push(place);
     }
 }
 
-/// A frame of these bytes is PFC.
+/// True if a frame of these bytes is PFC.
 #[inline]
 pub(crate) fn is_control(bytes: &[u8; CARRIED_BYTES]) -> bool {
     bytes[12..14] == ethernet::MAC_CONTROL.to_be_bytes()
 }
 
-/// What is in a host's frame of these bytes.
+/// Parses the bytes of a host's frame.
 #[inline]
 pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
     let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

@@ -1,4 +1,4 @@
-//! What came of a run: totals, whether the expectations hold, and series over time for plots.
+//! Results of a run: totals, the outcome of the expectations, and time series for plots.
 
 use serde::Serialize;
 use switch::monitor::counters::{
@@ -8,126 +8,126 @@ use switch::{DropReason, Event, Instant, Nanos};
 
 use crate::scenario::Metric;
 
-/// All of it. `series` is for plots and not part of the JSON.
+/// All results. `series` is for plots and not part of the JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Results {
-    /// The scenario's title.
+    /// Title of the scenario.
     pub title: String,
-    /// Its seed.
+    /// Start value of the random numbers.
     pub seed: u64,
     /// Virtual time that has passed.
     pub duration_ns: Nanos,
-    /// Frames that came into a switch, PFC included: the work done.
+    /// Frames that arrived at a switch, PFC included: a measure of the work done.
     pub frame_hops: u64,
     /// Events of the simulation.
     pub events: u64,
-    /// By traffic, in the scenario's order.
+    /// Per traffic, in the scenario's order.
     pub traffic: Vec<TrafficOutcome>,
-    /// By switch.
+    /// Per switch.
     pub switches: Vec<SwitchOutcome>,
-    /// By host.
+    /// Per host.
     pub hosts: Vec<HostOutcome>,
-    /// By link.
+    /// Per link.
     pub links: Vec<LinkOutcome>,
     /// In the scenario's order.
     pub expectations: Vec<ExpectationOutcome>,
-    /// What does not add up on some node or link: empty unless the simulator or the switch is
-    /// wrong.
+    /// What does not add up on a node or link; empty unless there is a bug in the simulator or the
+    /// switch.
     pub imbalances: Vec<String>,
-    /// Over time.
+    /// Time series.
     #[serde(skip)]
     pub series: Series,
 }
 
 impl Results {
-    /// Every expectation holds and everything adds up.
+    /// True if every expectation holds and everything adds up.
     pub fn holds(&self) -> bool {
         self.imbalances.is_empty() && self.expectations.iter().all(|expectation| expectation.holds)
     }
 }
 
-/// One traffic.
+/// Results of one traffic.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrafficOutcome {
-    /// Its name.
+    /// As in the scenario.
     pub name: String,
     /// 802.1p priority.
     pub priority: u8,
-    /// Flows.
+    /// Number of sender–receiver pairs.
     pub flows: u64,
-    /// Frames sent.
+    /// Frames that the senders transmitted.
     pub sent_frames: u64,
-    /// Frames received by the host that they were for.
+    /// Frames received by their destination host.
     pub received_frames: u64,
-    /// Their bytes, without FCS.
+    /// Bytes of the received frames, without FCS.
     pub received_bytes: u64,
     /// Frames still in the network at the end.
     pub in_network_frames: u64,
-    /// Frames lost.
+    /// Frames neither received nor in the network.
     pub lost_frames: u64,
-    /// Frames that came after one that was sent later.
+    /// Frames that arrived after one that was sent later.
     pub reordered_frames: u64,
-    /// Frames that came with a mark.
+    /// Frames that arrived with a mark.
     pub marked_frames: u64,
-    /// CNPs that came to the senders.
+    /// CNPs that arrived at the senders.
     pub cnps: u64,
-    /// Bit/s of the line that arrived while the traffic was on.
+    /// Received bit/s on the wire while the traffic was on.
     pub throughput_bps: f64,
     /// Messages that were to be sent; 0 for traffic without end.
     pub messages: u64,
-    /// Completion times of those that arrived whole.
+    /// Completion times of the messages that arrived completely.
     pub completion: Option<Completion>,
-    /// When its last frame arrived.
+    /// When the last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
 }
 
-/// Completion times of messages: from when each was there to be sent to the arrival of its last
+/// Completion times of messages, from when a message is ready to be sent to the arrival of its last
 /// byte.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Completion {
-    /// Messages that arrived whole.
+    /// Messages that arrived completely.
     pub messages: u64,
-    /// The fastest.
+    /// Shortest completion time.
     pub min_ns: Nanos,
-    /// The mean.
+    /// Average completion time.
     pub mean_ns: Nanos,
-    /// Half were faster.
+    /// Median completion time.
     pub p50_ns: Nanos,
-    /// 99 % were faster.
+    /// 99th percentile of the completion times.
     pub p99_ns: Nanos,
-    /// The slowest.
+    /// Longest completion time.
     pub max_ns: Nanos,
 }
 
-/// One switch.
+/// Results of one switch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SwitchOutcome {
-    /// Its name.
+    /// As in the scenario.
     pub name: String,
-    /// Its linked ports.
+    /// The ports with links.
     pub ports: Vec<PortOutcome>,
-    /// Most cells of the headroom pool in use.
+    /// Peak use of the headroom pool in cells.
     pub headroom_peak_cells: u32,
-    /// Most cells of the shared area in use, over all pools of ingress.
+    /// Peak use of the shared area in cells, over all ingress pools.
     pub shared_peak_cells: u32,
-    /// Frames that it holds at the end.
+    /// Frames that the switch holds at the end.
     pub held_frames: u64,
-    /// What its watchdogs and early warnings told, if it has any.
+    /// Events of the watchdogs and early warnings, if any.
     #[serde(skip)]
     pub events: Vec<(Instant, Event)>,
 }
 
-/// One port of a switch.
+/// Results of one port of a switch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortOutcome {
-    /// What is at the other end: `h1`, or `leaf1.p3`.
+    /// The other end of the link: `h1`, or `leaf1.p3`.
     pub peer: String,
-    /// Its name and what it counted.
+    /// Name and counters of the port.
     #[serde(flatten)]
     pub counts: PortSnapshot,
-    /// Priority groups that received anything.
+    /// Priority groups that received frames.
     pub groups: Vec<GroupOutcome>,
-    /// Queues that held anything.
+    /// Queues that held frames.
     pub queues: Vec<QueueOutcome>,
     /// Priorities that were paused, or have a watchdog.
     pub priorities: Vec<PriorityOutcome>,
@@ -136,111 +136,110 @@ pub struct PortOutcome {
 }
 
 impl PortOutcome {
-    /// Dropped frames: reason and number, where there are any.
+    /// Dropped frames by reason, where there are any.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let drops = DropReason::ALL.into_iter().map(|of| (of.name(), self.counts.drops[of as usize].frames));
         drops.filter(|(_, frames)| *frames > 0)
     }
 }
 
-/// What PFC did to a priority.
+/// Effects of PFC on a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PriorityOutcome {
     /// 802.1p priority.
     pub priority: u8,
-    /// Pauses and storms.
+    /// Counters of pauses and storms.
     #[serde(flatten)]
     pub counts: PrioritySnapshot,
 }
 
-/// A priority group.
+/// Results of a priority group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GroupOutcome {
     /// 802.1p priority.
     pub priority: u8,
-    /// What it holds at the end, and what it counted.
+    /// Cells held at the end, and counters.
     #[serde(flatten)]
     pub counts: GroupSnapshot,
 }
 
-/// An egress queue.
+/// Results of an egress queue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct QueueOutcome {
-    /// Its number.
+    /// Queue number.
     pub queue: u8,
-    /// What it holds at the end, and what it counted.
+    /// Cells held at the end, and counters.
     #[serde(flatten)]
     pub counts: QueueSnapshot,
 }
 
-/// One host.
+/// Results of one host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostOutcome {
-    /// Its name.
+    /// As in the scenario.
     pub name: String,
-    /// What is at the other end of its cable.
+    /// The other end of the link.
     pub peer: String,
     /// Data frames sent, CNPs included.
     pub sent_frames: u64,
-    /// Data frames received that were for it, CNPs included.
+    /// Data frames received for this host, CNPs included.
     pub received_frames: u64,
-    /// Frames received that were for others: flooded.
+    /// Flooded frames received for other hosts.
     pub foreign_frames: u64,
-    /// Times that its peer paused it, by priority.
+    /// Number of pauses by the peer, by priority.
     pub pauses: [u64; 8],
-    /// Time paused, by priority.
+    /// Paused time, by priority.
     pub paused_ns: [Nanos; 8],
 }
 
-/// One link.
+/// Results of one link.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LinkOutcome {
-    /// Its name.
+    /// Composed of the names of its ends.
     pub name: String,
-    /// Frames lost because it was cut.
+    /// Frames lost because the link was cut.
     pub cut_frames: u64,
-    /// Share of the time that each direction was busy, in percent: from its first end, from its
-    /// second.
+    /// Percentage of the time that each direction was busy: from the first end, from the second.
     pub busy_percent: [f64; 2],
 }
 
-/// One expectation.
+/// Result of one expectation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExpectationOutcome {
     /// Line in the scenario file.
     pub line: usize,
-    /// What was expected, in words: `rdma: lost = 0`.
+    /// Description of the expectation: `rdma: lost = 0`.
     pub expected: String,
-    /// What is measured; [`Metric::spell`] says it with its unit.
+    /// The metric; [`Metric::spell`] formats its value with the unit.
     #[serde(skip)]
     pub metric: Metric,
-    /// What came.
+    /// The measured value.
     pub measured: f64,
-    /// It holds.
+    /// True if the expectation holds.
     pub holds: bool,
 }
 
-/// Values over time. Point i of each series is about the time from the point before to `at_ns[i]`.
+/// Values over time. Point i of each series covers the time from the previous point to `at_ns[i]`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     /// Times of the points.
     pub at_ns: Vec<Nanos>,
-    /// No-drop groups that held anything outside their reservation.
+    /// No-drop groups that held cells outside their reservation.
     pub groups: Vec<GroupSeries>,
-    /// By traffic: bit/s of the line that arrived.
+    /// Per traffic: received bit/s on the wire.
     pub traffic_bps: Vec<Vec<f64>>,
-    /// Pauses in the order of their beginning, as the paused side saw them.
+    /// Pauses in the order of their start, as seen by the paused side.
     pub pauses: Vec<PauseSpan>,
-    /// Messages that arrived whole, in the order of their arrival.
+    /// Messages that arrived completely, in the order of their arrival.
     pub completions: Vec<MessageSpan>,
 }
 
 /// A priority group over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupSeries {
-    /// Switch.
+    /// Name of the switch.
     pub switch: String,
-    /// Its port.
+    /// Name of the port.
     pub port: String,
     /// 802.1p priority.
     pub priority: u8,
@@ -250,31 +249,31 @@ pub struct GroupSeries {
     pub headroom_cells: Vec<u32>,
     /// The XOFF threshold at the end of each step, in shared cells.
     pub xoff_cells: Vec<u32>,
-    /// Where XON comes, in shared cells.
+    /// The XON limit, in shared cells.
     pub xon_cells: Vec<u32>,
-    /// Its headroom.
+    /// Headroom of the group, in cells.
     pub headroom_size_cells: u32,
 }
 
-/// A time that a sender was paused.
+/// A pause of a sender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PauseSpan {
     /// The paused port: `h1`, or `leaf1.p3`.
     pub port: String,
     /// 802.1p priority.
     pub priority: u8,
-    /// From …
+    /// Start of the pause.
     pub from_ns: Nanos,
-    /// … to; the end of the run if it was still paused.
+    /// End of the pause, or of the run if the sender was still paused.
     pub to_ns: Nanos,
 }
 
-/// A message's way.
+/// Start and arrival of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageSpan {
-    /// Its traffic.
+    /// Index of the traffic.
     pub traffic: usize,
-    /// When it was there to be sent.
+    /// When the message was ready to be sent.
     pub from_ns: Nanos,
     /// When its last byte arrived.
     pub to_ns: Nanos,

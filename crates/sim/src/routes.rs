@@ -1,15 +1,17 @@
-//! Which way frames go: by which port each switch sends to each host.
+//! Routes of frames: the port by which each switch sends to each host.
 //!
-//! Rule: along a shortest path, by number of links. Where several ports of a switch begin one, the
-//! host's number (its place among the nodes) picks one of them, modulo, so that traffic to
-//! different hosts spreads and that to one host keeps its order. A host with several ports is
-//! reached by the nearest of them, at a switch by the first. Hosts forward nothing.
+//! Rule: frames take a shortest path by number of links. Where a shortest path starts at several
+//! ports of a switch, the host's number (its index among the nodes) selects one of them, modulo, so
+//! that traffic to different hosts spreads and traffic to one host keeps its order. A host with
+//! several ports is reached by the nearest of them; if they are on the same switch, by the first.
+//! Hosts forward nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::scenario::types::{End, Link, Node, NodeKind, Route};
 
-/// An entry for each switch and each host that it has a path to, by switch and then by host.
+/// Returns an entry for each switch and each host that it has a path to, by switch and then by
+/// host.
 pub fn shortest_paths(nodes: &[Node], links: &[Link]) -> Vec<Route> {
     Routes::shortest(nodes, links).list()
 }
@@ -17,19 +19,19 @@ pub fn shortest_paths(nodes: &[Node], links: &[Link]) -> Vec<Route> {
 /// The entries of all switches.
 #[derive(Debug, Clone)]
 pub struct Routes {
-    /// By node and port: what is at the other end, and the link.
+    /// By node and port: the other end, and the link.
     peers: Vec<Vec<Option<(End, usize)>>>,
-    /// Nodes that are switches, and those that are hosts.
+    /// Nodes that are switches; `hosts` are the nodes that are hosts.
     switches: Vec<usize>,
     hosts: Vec<usize>,
-    /// By node: its place in `switches` or `hosts`.
+    /// By node: its index in `switches` or `hosts`.
     number: Vec<usize>,
     /// By switch and then by host: the port.
     ports: Vec<Option<u8>>,
 }
 
 impl Routes {
-    /// The shortest paths.
+    /// Computes the shortest paths.
     pub fn shortest(nodes: &[Node], links: &[Link]) -> Self {
         let is_switch = |node: &usize| matches!(nodes[*node].kind, NodeKind::Switch(_));
         let (switches, hosts): (Vec<usize>, Vec<usize>) = (0..nodes.len()).partition(is_switch);
@@ -47,8 +49,7 @@ impl Routes {
         routes
     }
 
-    /// Switches that have links to hosts, with the hosts: those of one switch together, and those
-    /// of the same several ones.
+    /// Groups the hosts by the set of switches that they have links to.
     fn doors(&self) -> BTreeMap<Vec<usize>, Vec<usize>> {
         let mut doors: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
         for &host in &self.hosts {
@@ -67,7 +68,8 @@ impl Routes {
         self.switches.get(self.number[node]) == Some(&node)
     }
 
-    /// Entries of all switches for `hosts`, which have links to all of the switches `last`.
+    /// Adds the entries of all switches for `hosts`, which have links to all of the switches
+    /// `last`.
     fn fill_towards(&mut self, last: &[usize], hosts: &[usize]) {
         let hops = self.hops_to(last);
         for switch in self.switches.clone() {
@@ -90,8 +92,8 @@ impl Routes {
         }
     }
 
-    /// By node: links from a switch to the nearest of the switches `last`; `None`: no path, or no
-    /// switch.
+    /// Returns by node the number of links from a switch to the nearest of the switches `last`.
+    /// `None` if there is no path, or the node is not a switch.
     fn hops_to(&self, last: &[usize]) -> Vec<Option<usize>> {
         let mut hops = vec![None; self.peers.len()];
         last.iter().for_each(|switch| hops[*switch] = Some(0));
@@ -111,14 +113,14 @@ impl Routes {
         self.number[switch] * self.hosts.len() + self.number[host]
     }
 
-    /// Another entry in place of the one there is.
+    /// Replaces an entry.
     pub fn set(&mut self, route: Route) {
         let entry = self.entry(route.switch, route.host);
         // A switch has at most 64 ports.
         self.ports[entry] = u8::try_from(route.port).ok();
     }
 
-    /// All entries, by switch and then by host.
+    /// Lists all entries, by switch and then by host.
     pub fn list(&self) -> Vec<Route> {
         let pairs =
             self.switches.iter().flat_map(|&switch| self.hosts.iter().map(move |&host| (switch, host)));
@@ -128,12 +130,13 @@ impl Routes {
             .collect()
     }
 
-    /// The links of the way from one host to another, in order. Where entries lead in a circle, it
-    /// goes round at least once and ends there; `None`: they lead nowhere, or to another host.
+    /// Returns the links of the path from one host to another, in order. If entries form a loop,
+    /// the path ends there after at least one round. `None` if the entries lead nowhere, or to
+    /// another host.
     pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut links = Vec::new();
         let (mut end, mut link) = *self.peers[from].iter().flatten().next()?;
-        // Who has passed all switches and the first link is in a circle.
+        // A path that passes more links than there are switches is in a loop.
         while links.len() <= self.switches.len() {
             links.push(link);
             if end.node == to {

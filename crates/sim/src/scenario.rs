@@ -1,6 +1,6 @@
-//! A scenario: the network, what is sent over it, what happens to it, and what is expected of it.
+//! A scenario: the network, its traffic, its faults, and the expected results.
 //!
-//! What it is made of are plain values; the file's language is told in [`mod@file`].
+//! A scenario consists of plain values; [`mod@file`] documents the file format.
 
 mod expect;
 mod faults;

@@ -1,9 +1,10 @@
-//! The network in virtual time: events are taken one by one, in the order of time, and each moves
-//! one frame one step.
+//! The network in virtual time: events are processed one by one, in the order of time, and each
+//! moves one frame by one step.
 //!
 //! ```text
-//! Due ─▶ host sends ─▶ LineFree, Arrive ─▶ switch receives, queues, sends ─▶ LineFree, Arrive ─▶ host receives
-//!                              PFC: Arrive ─▶ Obey, a response time later ─▶ host or switch pauses
+//! Due ─▶ host sends ─▶ LineFree, Arrive ─▶ switch receives, queues, sends
+//!                                            └─▶ LineFree, Arrive ─▶ host receives
+//!        PFC: Arrive ─▶ Obey, a response time later ─▶ host or switch pauses
 //! ```
 
 use switch::egress::wred::Random;
@@ -20,29 +21,29 @@ use crate::switch_node::Device;
 use crate::time::{Picos, instant, of_ns};
 use crate::trace::Record;
 
-/// A frame of a captured link.
+/// One of the frames on a captured link.
 #[derive(Debug, Clone, Copy)]
 pub struct Captured<'a> {
     /// When its last byte arrived, in nanoseconds.
     pub at_ns: u64,
-    /// The link.
+    /// Index of the link.
     pub link: usize,
-    /// The end that sent it: 0 or 1.
+    /// The end that sent the frame: 0 or 1.
     pub from_end: usize,
-    /// Its length without FCS.
+    /// Length without FCS.
     pub len: u16,
-    /// Its headers.
+    /// The stored headers.
     pub bytes: &'a [u8],
 }
 
-/// A node's place among its kind.
+/// Index of a node among its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Switch(usize),
     Host(usize),
 }
 
-/// A network as it runs.
+/// A running network.
 #[derive(Debug)]
 pub struct Simulation<'s> {
     pub(crate) scenario: &'s Scenario,
@@ -51,7 +52,7 @@ pub struct Simulation<'s> {
     pub(crate) devices: Vec<Device>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) flows: Vec<Flow>,
-    /// The flows of each traffic are these of `flows`.
+    /// The range of each traffic's flows in `flows`.
     pub(crate) traffic_flows: Vec<std::ops::Range<usize>>,
     pub(crate) record: Record,
     random: Random,
@@ -59,7 +60,7 @@ pub struct Simulation<'s> {
 }
 
 impl<'s> Simulation<'s> {
-    /// The network of a scenario, at time 0.
+    /// Creates the network of a scenario, at time 0.
     pub fn new(scenario: &'s Scenario) -> Self {
         let mut wires = Links::new(&scenario.links);
         let (mut places, mut devices, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
@@ -94,7 +95,7 @@ impl<'s> Simulation<'s> {
         simulation
     }
 
-    /// What the switches know of hosts at the start.
+    /// Sets the FDB entries of the switches at the start.
     fn set_routes(&mut self) {
         for route in routes::shortest_paths(&self.scenario.nodes, &self.scenario.links) {
             match self.scenario.forwarding {
@@ -119,7 +120,7 @@ impl<'s> Simulation<'s> {
         self.device_of(switch).switch.set_static(host_mac(host), port);
     }
 
-    /// Traffic that begins at a time, and faults.
+    /// Plans the start of traffic that begins at a time, and the faults.
     fn plan_beginnings(&mut self) {
         for (number, traffic) in self.scenario.traffic.iter().enumerate() {
             if let Start::At(at_ns) = traffic.start {
@@ -133,7 +134,7 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// Hands the frames of this link to the tap of [`Simulation::run_until`].
+    /// Passes the frames of this link to the tap of [`Simulation::run_until`].
     pub fn capture(&mut self, link: usize) {
         self.wires.lines[2 * link].is_captured = true;
         self.wires.lines[2 * link + 1].is_captured = true;
@@ -144,13 +145,13 @@ impl<'s> Simulation<'s> {
         instant(self.wires.now).0
     }
 
-    /// Frames that came into switches so far, PFC included.
+    /// Frames that arrived at switches so far, PFC included.
     pub fn frame_hops(&self) -> u64 {
         self.devices.iter().map(|device| device.received).sum()
     }
 
-    /// The first switch that the system has refused memory for what it holds: the run is of no more
-    /// use.
+    /// Returns the first switch for which the system had no memory left. The results are then
+    /// invalid.
     pub fn switch_without_memory(&self) -> Option<&str> {
         let refused = self.devices.iter().position(Device::is_refused_memory)?;
         let is_it = |place: &Place| matches!(place, Place::Switch(device) if *device == refused);
@@ -158,7 +159,7 @@ impl<'s> Simulation<'s> {
         Some(&self.scenario.nodes[node].name)
     }
 
-    /// Runs until `at_ns`; frames of captured links go to `tap`.
+    /// Runs until `at_ns`. Frames of captured links are passed to `tap`.
     pub fn run_until(&mut self, at_ns: u64, tap: &mut dyn FnMut(&Captured)) {
         let until = of_ns(at_ns.min(self.scenario.duration_ns));
         while let Some((at, event)) = self.wires.queue.next(until) {
@@ -228,7 +229,7 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// A host receives a frame over a line.
+    /// Receives a frame on a link direction at a host.
     fn host_receives(&mut self, (host, line): (usize, usize), dst: MacAddr, content: Content, len: u16) {
         let this = &mut self.hosts[host];
         if dst != host_mac(this.node) {
@@ -257,7 +258,7 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// All messages of a traffic have arrived: what waits for that begins.
+    /// Begins the traffic that waits for another, all of whose messages have arrived.
     fn begin_after(&mut self, traffic: usize) {
         let waits =
             |(_, waiting): &(usize, &crate::scenario::Traffic)| waiting.start == Start::After(traffic);
@@ -290,14 +291,14 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// A flow that was silent has frames to send.
+    /// Schedules a flow that was idle and has frames to send.
     fn list(&mut self, number: usize) {
         let host = &mut self.hosts[self.flows[number].from];
         host.list(number, &mut self.flows[number], &mut self.wires);
         host.send(&mut self.flows, &mut self.wires);
     }
 
-    /// A PFC frame that came over `line` is obeyed.
+    /// Honors a PFC frame that arrived over a link direction.
     fn obey(&mut self, number: usize) {
         let now = self.wires.now;
         let to = self.wires.lines[number].to;
@@ -347,7 +348,7 @@ impl<'s> Simulation<'s> {
         let now = self.wires.now;
         self.wires.cut(number);
         let LinkDirection { from, to, .. } = self.wires.lines[number];
-        // Pauses that came over it are over.
+        // Pauses received over the link end.
         self.record.pauses.forget(number, now);
         if let Place::Host(host) = self.places[to.node] {
             self.hosts[host].link_changed(to.port, &self.wires);
@@ -381,7 +382,7 @@ impl<'s> Simulation<'s> {
     }
 }
 
-/// The flows of all traffic, and which are whose.
+/// Builds the flows of all traffic. Returns them with the range of each traffic.
 fn make_flows(
     scenario: &Scenario,
     places: &[Place],

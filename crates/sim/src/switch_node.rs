@@ -1,11 +1,11 @@
-//! A switch in the network: the daemon's switch, memory for headers, and what is around it in the
-//! daemon.
+//! A switch in the network: the daemon's switch, memory for headers, and a model of the daemon
+//! around it.
 //!
-//! A chip acts at once: a frame that has arrived is switched, and whenever a line is free the next
-//! frame goes out. A software switch looks at its ports once a turn, takes what came in since,
-//! hands each line what may leave, and sees then which frames have left: it takes the daemon's own
-//! turn ([`Iteration`]), over lines. Of either kind, a frame gets its marks and tags as it goes out on a
-//! line.
+//! A chip acts at once: a frame that has arrived is switched, and whenever a link direction is idle
+//! the next frame is sent. A software switch polls its ports once per iteration: it takes the
+//! frames received since, hands frames to each link direction, and finds out which frames have been
+//! sent. It runs the daemon's own [`Iteration`], over link directions. In both kinds, a frame gets
+//! its marks and tags when its transmission starts.
 
 use std::collections::VecDeque;
 
@@ -20,15 +20,15 @@ use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
 use crate::scenario::{Scenario, SwitchNode};
 use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
 
-/// A chip looks at thresholds that others have moved so often, if frames move.
+/// Interval at which a chip checks thresholds that other ports have moved, if frames move.
 const TICK: Picos = 100 * NS;
-/// Bytes of a frame of memory: what is carried, and a whole cache line.
+/// Bytes of a frame of memory: the stored headers, rounded up to a cache line.
 const MEMORY_BYTES: usize = 64;
-/// Frames of memory for those that come in and are refused: a software loop takes a batch before it
-/// looks at any.
+/// Frames of memory for received frames that are rejected: a software loop takes a batch before it
+/// processes any of it.
 const SPARE_FRAMES: usize = RX_BATCH;
 
-/// A switch.
+/// A switch as a node.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) number: usize,
@@ -36,69 +36,69 @@ pub(crate) struct Device {
     memory: HeapMemory,
     memory_frames: usize,
     ports: Vec<PortLine>,
-    /// `None`: a chip.
+    /// Model of the poll loop; `None` for a chip.
     software: Option<PollingSwitch>,
-    /// When the last turn, or tick, was.
+    /// Time of the last iteration or tick.
     looked_at: Picos,
-    /// A turn, or tick, is planned.
+    /// True if an iteration or tick is planned.
     will_look: bool,
-    /// A watchdog has been told to look then; never, where there is none.
+    /// Time of the next check by a watchdog; never, if there is no watchdog.
     watch_at: Picos,
     has_watchdog: bool,
-    /// What its watchdogs told.
+    /// Events of the watchdogs.
     pub(crate) told: Vec<(Instant, switch::Event)>,
     outgoing: Vec<TxDesc>,
-    /// Frames that came in, PFC included.
+    /// Frames that arrived, PFC included.
     pub(crate) received: u64,
 }
 
-/// The lines that leave a node.
+/// The outgoing link directions of a node.
 fn lines_from(node: usize, wires: &Links) -> impl Iterator<Item = &LinkDirection> {
     wires.lines.iter().filter(move |line| line.from.node == node)
 }
 
-/// The settings of the switch that is node `node`.
+/// Returns the settings of the switch of node `node`.
 fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wires: &Links) -> SwitchSettings {
     let mut settings = settings.settings.clone();
     settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
-    // No more addresses than there are nodes are ever learned, and a larger table does not fit the
-    // cache.
-    settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len()); // its limit a port stays
+    // At most as many addresses as nodes are learned, and a larger table does not fit the cache.
+    // The limit per port is unchanged.
+    settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len());
     for line in lines_from(node, wires) {
         let port = &mut settings.ports[line.from.port];
-        // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its
-        // cable.
+        // The link limits the rate. A port without a configured speed counts pause quanta at the
+        // speed of its link.
         port.speed_bps.get_or_insert(line.speed_bps());
         port.keeps_rate = false;
     }
     settings
 }
 
-/// What a software switch has and a chip has not.
+/// State of a software switch that a chip does not have.
 #[derive(Debug)]
 struct PollingSwitch {
     turn: Iteration,
-    /// Time from one turn to the next.
+    /// Time from one iteration to the next.
     every: Picos,
 }
 
-/// What is between a port of the switch and its cable.
+/// State between a port of the switch and its link.
 #[derive(Debug, Default)]
 struct PortLine {
-    /// The line that leaves it, if it is linked.
+    /// The outgoing link direction, if the port has a link.
     line: Option<usize>,
-    /// The frame that the line is sending.
+    /// The frame that is being sent.
     sending: Option<TxDesc>,
-    /// Of a software switch: frames that are with the line too, frames that came in, and frames
-    /// that have left since the last turn.
+    /// For a software switch: frames queued at the link, frames received, and frames sent since the
+    /// last iteration.
     with_line: VecDeque<TxDesc>,
     arrived: VecDeque<Packet>,
     landed: Vec<TxDesc>,
 }
 
 impl Device {
-    /// Switch number `number` of the network, node `node` of the scenario; ports without a line are
-    /// down.
+    /// Creates switch number `number` of the network, node `node` of the scenario. Ports without a
+    /// link are down.
     pub(crate) fn new(
         number: usize,
         node: usize,
@@ -135,7 +135,8 @@ impl Device {
         }
     }
 
-    /// A frame has come in on `port`, or a PFC frame is obeyed there now; [`Device::act`] follows.
+    /// Handles a frame received on `port`, or a PFC frame that is honored there now.
+    /// [`Device::act`] follows.
     #[inline]
     pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
         self.received += 1;
@@ -148,7 +149,7 @@ impl Device {
         }
     }
 
-    /// A line that leaves the switch has sent its frame.
+    /// Handles the end of a transmission on an outgoing link direction.
     #[inline]
     pub(crate) fn line_free(&mut self, port: usize, wires: &mut Links) {
         let Some(sent) = self.ports[port].sending.take() else { return };
@@ -162,7 +163,7 @@ impl Device {
         self.act(wires);
     }
 
-    /// A time that [`Switch::deadline_of`] gave has come.
+    /// Handles a time that [`Switch::deadline_of`] returned.
     pub(crate) fn wake(&mut self, port: usize, wires: &mut Links) {
         if self.software.is_none() {
             self.transmit(port, wires);
@@ -170,9 +171,8 @@ impl Device {
         self.act(wires);
     }
 
-    /// Something has happened at a port. A chip: ports that have something new to send do so;
-    /// thresholds that moved are looked at, but not each time. A software switch: its loop
-    /// turns once more.
+    /// Acts after an event at a port. A chip sends on ports that have something new, and checks
+    /// moved thresholds, but not each time. A software switch plans an iteration.
     #[inline]
     pub(crate) fn act(&mut self, wires: &mut Links) {
         if self.software.is_some() {
@@ -186,7 +186,7 @@ impl Device {
         }
     }
 
-    /// A watchdog must look in time, whatever else happens.
+    /// Plans the next check by a watchdog, which is due independently of other events.
     #[inline]
     fn plan_watch(&mut self, wires: &mut Links) {
         if self.has_watchdog {
@@ -210,7 +210,7 @@ impl Device {
         }
     }
 
-    /// A watchdog looks: a chip's at once, that of a software switch in its next turn.
+    /// Runs a check by a watchdog: at once in a chip, in the next iteration of a software switch.
     pub(crate) fn look(&mut self, wires: &mut Links) {
         self.watch_at = NEVER;
         if self.software.is_some() {
@@ -220,7 +220,7 @@ impl Device {
         self.act(wires);
     }
 
-    /// A chip looks at thresholds that others have moved.
+    /// Checks thresholds of a chip that other ports have moved.
     pub(crate) fn tick(&mut self, wires: &mut Links) {
         (self.will_look, self.looked_at) = (false, wires.now);
         self.switch.tick(instant(wires.now), &mut self.memory);
@@ -228,7 +228,7 @@ impl Device {
         self.plan_watch(wires);
     }
 
-    /// A chip's ports that have something new to send do so.
+    /// Sends on ports of a chip that have something new.
     #[inline]
     fn transmit_fresh(&mut self, wires: &mut Links) {
         let mut ports = self.switch.take_newly_pending();
@@ -238,7 +238,7 @@ impl Device {
         }
     }
 
-    /// A chip's port sends its next frame, if its line is free.
+    /// Sends the next frame of a chip's port, if its link direction is idle.
     #[inline]
     fn transmit(&mut self, port: usize, wires: &mut Links) {
         let Some(line) = self.ports[port].line else { return };
@@ -263,7 +263,7 @@ impl Device {
         self.ports[port].sending = Some(outgoing);
     }
 
-    /// The first frame that is with a line of a software switch goes out, if the line is free.
+    /// Sends the first frame that a software switch has queued at a link, if the direction is idle.
     fn send_next(&mut self, port: usize, wires: &mut Links) {
         let PortLine { line: Some(line), with_line, .. } = &mut self.ports[port] else { return };
         let line = *line;
@@ -274,7 +274,7 @@ impl Device {
         }
     }
 
-    /// A software switch turns once more, a turn after the last.
+    /// Plans the next iteration of a software switch, one interval after the last.
     fn plan_turn(&mut self, wires: &mut Links) {
         if let (Some(PollingSwitch { every, .. }), false) = (&self.software, self.will_look) {
             self.will_look = true;
@@ -282,7 +282,7 @@ impl Device {
         }
     }
 
-    /// A turn of a software switch.
+    /// Runs an iteration of a software switch.
     pub(crate) fn turn(&mut self, wires: &mut Links) {
         (self.will_look, self.looked_at) = (false, wires.now);
         let now = instant(wires.now);
@@ -304,7 +304,8 @@ impl Device {
         }
     }
 
-    /// A port's cable is cut: what waits for it, and is with its line, is dropped.
+    /// Handles a cut cable of a port: frames that wait for it, or are queued at the link, are
+    /// dropped.
     pub(crate) fn port_down(&mut self, port: usize, wires: &mut Links) {
         let now = instant(wires.now);
         self.switch.port_down(port, now, &mut self.memory);
@@ -315,27 +316,27 @@ impl Device {
         self.act(wires);
     }
 
-    /// … and mended.
+    /// Handles the repair of a port's cable.
     pub(crate) fn port_up(&mut self, port: usize, wires: &mut Links) {
         self.switch.port_up(port, None, instant(wires.now));
         self.act(wires);
     }
 
-    /// Frames that it holds: in queues, with lines, and not yet looked at.
+    /// Counts the frames held: in queues, queued at links, and not yet processed.
     pub(crate) fn frames_held(&self) -> u64 {
         let arrived: usize = self.ports.iter().map(|port| port.arrived.len()).sum();
         (self.switch.frames_held() + arrived) as u64
     }
 
-    /// Data frames that the switch has counted as received and not as gone: those that lines are
-    /// sending are among them.
+    /// Counts the data frames that the switch has counted as received and not as sent or dropped,
+    /// including those that are being sent.
     pub(crate) fn data_frames_held(&self) -> u64 {
         let mut frames = 0;
         self.for_each_used(|_, bytes| frames += u64::from(!is_control(bytes)));
         frames
     }
 
-    /// Every frame that it holds and no line is sending.
+    /// Visits every frame held that is not being sent.
     pub(crate) fn for_each_held(&self, mut look: impl FnMut(&[u8; CARRIED_BYTES])) {
         let left = self.ports.iter().flat_map(|port| port.sending.iter().chain(&port.landed));
         let left: Vec<usize> = left.map(|sent| sent.frame.index()).collect();
@@ -347,21 +348,21 @@ impl Device {
         self.ports.iter().flat_map(|port| &port.arrived).for_each(|packet| look(&packet.bytes));
     }
 
-    /// Every frame of its memory that is not free.
+    /// Visits every frame of the memory that is not free.
     fn for_each_used(&self, mut look: impl FnMut(usize, &[u8; CARRIED_BYTES])) {
         for index in self.memory.taken() {
             look(index, carried(&self.memory, &FrameId::new(index as u32)));
         }
     }
 
-    /// The system had no memory for a frame that came in, or for a copy of one: what the switch did
-    /// since is wrong.
+    /// True if the system had no memory for a received frame, or for a copy of one. The results
+    /// since then are invalid.
     pub(crate) fn is_refused_memory(&self) -> bool {
         self.memory.is_refused()
     }
 
-    /// Frames of its memory that are neither free nor held: 0, or a frame was lost or is twice
-    /// there.
+    /// The number of frames of memory that are neither free nor held. If it is not 0, a frame was
+    /// lost or exists twice.
     pub(crate) fn frames_astray(&self) -> i64 {
         let used = self.memory_frames - self.memory.free_frames();
         used as i64 - self.switch.frames_held() as i64
@@ -376,17 +377,17 @@ impl Port for PortLine {
         out.extend(self.arrived.drain(..batch).filter_map(|packet| put(&packet, memory)));
     }
 
-    /// What is with a line is bounded by the switch, in bytes.
+    /// The switch limits the bytes queued at a link.
     fn transmit_room(&self) -> usize {
         usize::MAX
     }
 
-    /// They leave one by one, as the line is free.
+    /// The frames are sent one by one, as the link becomes idle.
     fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         self.with_line.extend(frames.drain(..));
     }
 
-    /// Edits are made as a frame leaves.
+    /// Edits are made when the transmission starts.
     fn makes_edits(&self) -> bool {
         true
     }
@@ -407,12 +408,13 @@ impl Port for PortLine {
     }
 }
 
-/// Puts a frame that has come in into memory; `None`: the system has no more memory, and the run
-/// must end.
+/// Stores a received frame in memory. `None` if the system has no more memory, and the run must
+/// end.
 #[inline]
 fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<RxDesc> {
     let Some(frame) = memory.alloc() else {
-        // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
+        // The switch drops frames before the memory for its cells runs out; the spare frames are
+        // for these.
         assert!(memory.is_refused(), "memory for every cell");
         return None;
     };
@@ -421,7 +423,7 @@ fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<RxDesc> {
     Some(RxDesc { frame, len: packet.len })
 }
 
-/// What a frame of memory carries.
+/// Returns the stored bytes of a frame.
 #[inline]
 fn carried<'m>(memory: &'m HeapMemory, frame: &FrameId) -> &'m [u8; CARRIED_BYTES] {
     memory.bytes(frame, CARRIED_BYTES).first_chunk().expect("frames of memory have room for that")

@@ -1,33 +1,33 @@
-//! Virtual time inside the engine: picoseconds, in which a byte of every Ethernet speed from 1G to
-//! 400G is a whole number. The switch and everything outside see nanoseconds.
+//! Virtual time inside the engine, in picoseconds: a byte of every Ethernet speed from 1G to 400G
+//! takes a whole number of them. The switch and everything outside use nanoseconds.
 
 use switch::{Instant, Nanos};
 
-/// Picoseconds: a time since the start of the run, or a duration. 64 bits of them are 213 days.
+/// Picoseconds: a time since the start of the run, or a duration. 64 bits are 213 days.
 pub type Picos = u64;
 
 /// Picoseconds in a nanosecond.
 pub const NS: Picos = 1000;
 
-/// Stands for "never".
+/// A time that never comes.
 pub const NEVER: Picos = Picos::MAX;
 
-/// The instant that the switch sees.
+/// Converts a time to the switch's instant.
 pub fn instant(at: Picos) -> Instant {
     Instant(at / NS)
 }
 
-/// The first picosecond of an instant.
+/// Returns the first picosecond of an instant.
 pub fn picos(at: Instant) -> Picos {
     if at == Instant::NEVER { NEVER } else { at.0.saturating_mul(NS) }
 }
 
-/// The time of `ns`.
+/// Converts nanoseconds.
 pub fn of_ns(ns: Nanos) -> Picos {
     ns.saturating_mul(NS)
 }
 
-/// The time that `bytes` take on a line of `bps`, rounded to the nearest picosecond.
+/// Returns the time of `bytes` at `bps`, rounded to the nearest picosecond.
 pub fn of_bytes(bytes: u64, bps: u64) -> Picos {
     let time = (u128::from(bytes) * 8_000_000_000_000 + u128::from(bps) / 2) / u128::from(bps.max(1));
     Picos::try_from(time).unwrap_or(NEVER)

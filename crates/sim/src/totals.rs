@@ -1,12 +1,10 @@
-//! The outcome of a run: the totals of every node, and whether they add up.
+//! Results of a run: the totals of every node, and whether they add up.
 //!
-//! What must add up, on every node and link at any time (docs/behavior.md, "Invariants"):
-//! - frames that came into a switch and copies that it made = frames that left, were dropped, or
-//!   are held;
-//! - frames of its memory = frames that are free or held; cells charged are 0 if no frame is held;
-//! - frames that were sent over a line = frames that arrived, are on it, or were lost by a cut;
-//! - frames that nodes have counted = frames that came over their lines, and for hosts that left by
-//!   them.
+//! These equations hold on every node and link at any time (docs/behavior.md, "Invariants"):
+//! - frames received by a switch and copies made by it = frames sent, dropped or held;
+//! - frames of its memory = frames free or held; cells charged are 0 if no frame is held;
+//! - frames sent over a link direction = frames that arrived, are in flight, or were lost by a cut;
+//! - frames counted by nodes = frames received over their links, and for hosts also frames sent.
 
 use switch::Snapshot;
 use switch::monitor::counters::PortSnapshot;
@@ -23,7 +21,7 @@ use crate::switch_node::Device;
 use crate::time::{NS, Picos, instant, of_ns};
 
 impl Simulation<'_> {
-    /// Ends the run, wherever it is: what came of it.
+    /// Ends the run at the current time. Returns its results.
     pub fn finish(mut self) -> Results {
         self.record.end(self.wires.now);
         outcome(&mut self)
@@ -59,7 +57,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
     outcome
 }
 
-/// Frames of each traffic that are in switches and on lines.
+/// Counts the frames of each traffic that are in switches and on links.
 fn in_network(simulation: &mut Simulation) -> Vec<u64> {
     let mut frames = vec![0; simulation.scenario.traffic.len()];
     let flows = &simulation.flows;
@@ -197,7 +195,7 @@ fn links(simulation: &Simulation) -> Vec<LinkOutcome> {
     links.collect()
 }
 
-/// What does not add up.
+/// Lists what does not add up.
 fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String> {
     let mut found = Vec::new();
     let names = simulation.scenario.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Switch(_)));
@@ -216,7 +214,7 @@ fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String
     found
 }
 
-/// Where a node has counted other frames than its lines.
+/// Lists the nodes that have counted other frames than their links.
 fn ends_imbalances(simulation: &Simulation) -> Vec<String> {
     let (nodes, lines) = (&simulation.scenario.nodes, &simulation.wires.lines);
     let came_to = |node: usize| {
@@ -271,7 +269,7 @@ fn device_imbalances(device: &mut Device, snapshot: &Snapshot) -> Vec<String> {
     found
 }
 
-/// What is at the other end of a port's cable.
+/// Returns the other end of a port's link.
 fn peer(scenario: &Scenario, end: End) -> Option<String> {
     let link = scenario.links.iter().find(|link| link.ends.contains(&end))?;
     let other = if link.ends[0] == end { link.ends[1] } else { link.ends[0] };

@@ -1,5 +1,5 @@
-//! What is noted while the network runs: arrivals, completions, pauses, and a point of each series
-//! every so often.
+//! Records of a run: arrivals, completions, pauses, and a point of each series at regular
+//! intervals.
 
 use std::collections::HashMap;
 
@@ -15,48 +15,48 @@ use crate::switch_node::Device;
 use crate::time::{NEVER, NS, Picos, of_ns};
 use switch::pfc::rx::quanta_ns;
 
-/// Spans of each kind kept for plots; totals know all.
+/// Spans of each kind that are kept for plots; totals cover all of them.
 const MOST_SPANS: usize = 1 << 20;
 
-/// All of it.
+/// All records of a run.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) traffic: Vec<TrafficRecord>,
     pub(crate) pauses: PauseLog,
     pub(crate) series: Series,
     sampled_at: Picos,
-    /// Places in `series.groups` by device, port and priority.
+    /// Indices in `series.groups` by device, port and priority.
     group_series: HashMap<(usize, usize, usize), usize>,
     devices: Vec<KnownDevice>,
 }
 
-/// A device as series call it.
+/// A switch as named in the series.
 #[derive(Debug)]
 struct KnownDevice {
     name: String,
     ports: Vec<PortSettings>,
-    /// Free cells of its pools at ingress, by point.
+    /// Free cells of the ingress pools, by point.
     free_cells: Vec<[u32; POOLS]>,
 }
 
-/// What has arrived of one traffic.
+/// Received frames of one traffic.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrafficRecord {
     pub(crate) begun_at: Option<Picos>,
-    /// Bytes without FCS, and of line.
+    /// Bytes without FCS, and bytes on the wire.
     pub(crate) bytes: u64,
     pub(crate) line_bytes: u64,
-    /// Of these, those since the last point of the series.
+    /// Bytes on the wire since the last point of the series.
     fresh_line_bytes: u64,
     pub(crate) last_arrival: Option<Picos>,
     /// Completion times of messages.
     pub(crate) completions: Vec<Picos>,
-    /// Messages that all there is come to; 0: there is no end to them.
+    /// Total number of messages; 0 for traffic without end.
     finite_messages: usize,
 }
 
 impl Record {
-    /// Nothing has happened.
+    /// Creates an empty record.
     pub(crate) fn new(scenario: &Scenario, wires: &Links) -> Self {
         let traffic = scenario.traffic.iter().map(|traffic| TrafficRecord {
             begun_at: match traffic.start {
@@ -87,7 +87,7 @@ impl Record {
         }
     }
 
-    /// A frame of `bytes`, which took `line_bytes` of its line, has arrived at its host.
+    /// Records that a frame of `bytes` bytes, `line_bytes` on the wire, has arrived at its host.
     #[inline]
     pub(crate) fn arrived(&mut self, traffic: usize, bytes: u16, line_bytes: u64, now: Picos) {
         let traffic = &mut self.traffic[traffic];
@@ -97,7 +97,7 @@ impl Record {
         traffic.last_arrival = Some(now);
     }
 
-    /// A message is whole. True: it was the last of its traffic.
+    /// Records that a message is complete. True if it was the last of its traffic.
     pub(crate) fn completed(&mut self, traffic: usize, begun_at: Picos, now: Picos) -> bool {
         if self.series.completions.len() < MOST_SPANS {
             let (from_ns, to_ns) = (begun_at / NS, now / NS);
@@ -108,12 +108,12 @@ impl Record {
         record.completions.len() == record.finite_messages
     }
 
-    /// A traffic that waited for another begins.
+    /// Records the start of traffic that waited for another.
     pub(crate) fn begun(&mut self, traffic: usize, now: Picos) {
         self.traffic[traffic].begun_at = Some(now);
     }
 
-    /// Takes a point of each series.
+    /// Adds a point to each series.
     pub(crate) fn sample(&mut self, now: Picos, devices: &mut [Device]) {
         let step = (now - self.sampled_at).max(1);
         self.sampled_at = now;
@@ -125,13 +125,13 @@ impl Record {
         for device in devices {
             self.sample_groups(&mut device.switch, device.number);
         }
-        // Groups that have no point yet at this time are all there are now: each was given one just now.
+        // Each group got a point just now, so every series has the same number of points.
         let points = self.series.at_ns.len();
         debug_assert!(self.series.groups.iter().all(|group| group.shared_cells.len() == points));
     }
 
-    /// Takes a point of a device's groups; one that holds something for the first time gets the
-    /// points before, too.
+    /// Adds a point for the groups of a switch. A group that holds cells for the first time also
+    /// gets the earlier points.
     fn sample_groups(&mut self, switch: &mut Switch, device: usize) {
         let KnownDevice { name, ports, free_cells } = &mut self.devices[device];
         free_cells.push(switch.free_cells());
@@ -169,7 +169,7 @@ impl Record {
         }
     }
 
-    /// The run is over.
+    /// Ends the record with the run.
     pub(crate) fn end(&mut self, now: Picos) {
         for line in 0..self.pauses.lines.len() {
             self.pauses.forget(line, now);
@@ -181,26 +181,26 @@ impl Record {
     }
 }
 
-/// Where XON comes for an XOFF threshold, in shared cells.
+/// Returns the XON limit for an XOFF threshold, in shared cells.
 fn xon_cells(threshold_cells: u32, settings: &GroupSettings) -> u32 {
     threshold_cells.saturating_sub(settings.xon_offset_cells).max(settings.resume_cells)
 }
 
-/// The pauses that each port heard of and obeyed, as spans.
+/// The pauses that each port received and honored, as spans.
 #[derive(Debug)]
 pub(crate) struct PauseLog {
     lines: Vec<PausedPort>,
     spans: Vec<PauseSpan>,
 }
 
-/// The port at the end of a line.
+/// The port at the end of a link direction.
 #[derive(Debug)]
 struct PausedPort {
     name: String,
     honored: u8,
     obeys_pause: bool,
     speed_bps: u64,
-    /// When each priority's pause began and when it ends by itself; none: [`NEVER`].
+    /// Start of each priority's pause, and `until` its end; [`NEVER`] if there is none.
     since: [Picos; PRIORITIES],
     until: [Picos; PRIORITIES],
 }
@@ -218,7 +218,7 @@ impl PauseLog {
         Self { lines: wires.lines.iter().map(port).collect(), spans: Vec::new() }
     }
 
-    /// A PFC, or PAUSE, frame that came over a line is obeyed. A PAUSE is one of every priority.
+    /// Records a PFC or PAUSE frame that is honored. A PAUSE pauses every priority.
     pub(crate) fn heard(&mut self, line: usize, packet: &Packet, now: Picos) {
         let port = &self.lines[line];
         let (pfc, honored) = match decode(&packet.bytes[..FRAME_BYTES]) {
@@ -243,7 +243,7 @@ impl PauseLog {
         }
     }
 
-    /// All pauses that came over a line end.
+    /// Ends all pauses received over a link direction.
     pub(crate) fn forget(&mut self, line: usize, now: Picos) {
         (0..PRIORITIES).for_each(|p| self.end(line, p, now));
     }
@@ -259,7 +259,7 @@ impl PauseLog {
     }
 }
 
-/// Priorities whose pauses a port obeys.
+/// Returns the priorities whose pauses a port honors.
 fn honored(scenario: &Scenario, end: End) -> u8 {
     match &scenario.nodes[end.node].kind {
         NodeKind::Switch(device) => {
@@ -270,7 +270,7 @@ fn honored(scenario: &Scenario, end: End) -> u8 {
     }
 }
 
-/// Whether a port obeys PAUSE.
+/// True if a port honors PAUSE.
 fn obeys_pause(scenario: &Scenario, end: End) -> bool {
     match &scenario.nodes[end.node].kind {
         NodeKind::Switch(device) => device.settings.ports[end.port].flow_control.obeys(),
@@ -278,7 +278,7 @@ fn obeys_pause(scenario: &Scenario, end: End) -> bool {
     }
 }
 
-/// The speed that the port at the end of a line counts quanta at.
+/// Returns the speed at which the port at the end of a link direction counts quanta.
 fn pause_speed_bps(scenario: &Scenario, line: &LinkDirection) -> u64 {
     let own = match &scenario.nodes[line.to.node].kind {
         NodeKind::Switch(device) => device.settings.ports[line.to.port].speed_bps,

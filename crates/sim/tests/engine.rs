@@ -1,4 +1,4 @@
-//! The engine itself: times to the nanosecond, and that everything adds up whatever happens.
+//! Tests of the engine: times to the nanosecond, and the equations of the totals under any faults.
 
 mod lab;
 
@@ -9,7 +9,7 @@ use sim::scenario::{
 };
 use sim::{Results, Simulation};
 
-/// Ports `p0` to `p{ports - 1}`; priority 3 is no-drop.
+/// Configuration with ports `p0` to `p{ports - 1}`; priority 3 is no-drop.
 fn device(ports: usize, more: &str) -> String {
     let mut config = format!(
         "[buffer]\ncell_bytes = 256\ntotal_cells = 65536\nheadroom_cells = 12288\n{more}\
@@ -30,7 +30,7 @@ fn star(hosts: usize, traffic: Vec<Traffic>, duration_ns: u64) -> Scenario {
     scenario(nodes, links, traffic, duration_ns)
 }
 
-/// When frames of each link arrive: (link, end that sent it, ns, length).
+/// Returns when frames of each link arrive: (link, end that sent it, ns, length).
 fn captured(scenario: &Scenario) -> Vec<(usize, usize, u64, u16)> {
     let mut simulation = Simulation::new(scenario);
     (0..scenario.links.len()).for_each(|link| simulation.capture(link));
@@ -44,20 +44,20 @@ fn captured(scenario: &Scenario) -> Vec<(usize, usize, u64, u16)> {
 #[test]
 fn a_frame_takes_the_time_that_its_bytes_and_the_cables_take() {
     let mut scenario = star(2, vec![one_frame("one", 1, 2, 3, 1000, 100)], MS);
-    // 1000 bytes at 10 Gbit/s are 800 ns, 100 m are 500 ns; the switch stores and forwards.
+    // 1000 bytes at 10 Gbit/s take 800 ns, 100 m take 500 ns; the switch stores and forwards.
     let (first, second) = (100 + 800 + 500, 100 + 2 * (800 + 500));
     assert_eq!(captured(&scenario), [(0, 0, first, 1000), (1, 1, second, 1000)]);
     let outcome = run(&scenario);
     let completion = outcome.traffic[0].completion.expect("it has arrived");
     assert_eq!((completion.messages, completion.max_ns), (1, 2600));
-    // With preamble, FCS and gap each frame takes 24 bytes, 19.2 ns, more of a line.
+    // With preamble, FCS and gap, each frame takes 24 bytes (19.2 ns) more.
     scenario.links.iter_mut().for_each(|link| link.overhead_bytes = 24);
     assert_eq!(captured(&scenario), [(0, 0, first + 19, 1000), (1, 1, second + 38, 1000)]);
 }
 
 #[test]
 fn a_line_carries_what_its_speed_is() {
-    // 64 bytes at 400 Gbit/s are 1.28 ns: no nanosecond is rounded anywhere.
+    // 64 bytes at 400 Gbit/s take 1.28 ns, without rounding to nanoseconds.
     let mut scenario = star(2, vec![constant("all", 1, 2, 3, 64)], 100 * US);
     scenario.links.iter_mut().for_each(|link| link.speed_bps = 400 * GBPS);
     let outcome = run(&scenario);
@@ -67,8 +67,8 @@ fn a_line_carries_what_its_speed_is() {
     assert!((outcome.links[0].busy_percent[0] - 100.0).abs() < 0.01, "{:?}", outcome.links);
 }
 
-/// The receiver pauses its port for 20 µs; XOFF goes back to the sender, which stops, and goes on
-/// when it may.
+/// The receiver pauses its port for 20 µs. XOFF propagates to the sender, which stops and later
+/// resumes.
 #[test]
 fn pause_stops_a_priority_and_no_other() {
     let traffic = vec![
@@ -84,21 +84,21 @@ fn pause_stops_a_priority_and_no_other() {
     let expected = |bps: u64| bps * 200 / 1_000_000 / 8000;
     assert!(other.received_frames.abs_diff(expected(GBPS)) <= 2, "never held back: {other:?}");
     assert!(no_drop.received_frames < expected(6 * GBPS) * 8 / 10, "held back: {no_drop:?}");
-    // The port of the receiver from when the storm's frame was obeyed to when its XON was; the sender
-    // in between.
+    // The receiver's port is paused from when the storm's frame takes effect until its XON does;
+    // the sender is paused within that time.
     let obeyed = |at: u64| at + 48 + 500 + 3072;
     let spans: Vec<_> = outcome.series.pauses.iter().map(|span| (&*span.port, span.priority)).collect();
     assert_eq!(spans, [("switch.p1", 3), ("h1", 3)]);
     let span = &outcome.series.pauses[0];
-    // A frame that has begun goes before PFC: nothing is sent by the receiver here, so nothing does.
+    // A frame that has begun delays PFC: the receiver sends nothing here, so nothing delays it.
     assert_eq!((span.from_ns, span.to_ns), (obeyed(20 * US), obeyed(120 * US)));
     let sender = &outcome.series.pauses[1];
     assert!(span.from_ns < sender.from_ns && span.to_ns < sender.to_ns, "{:?}", outcome.series.pauses);
     assert_eq!(outcome.hosts[0].paused_ns[3], sender.to_ns - sender.from_ns);
 }
 
-/// Two storms of one host: each pauses what is its own for its own time; what both pause goes on
-/// with the later end.
+/// Two storms of one host: each pauses its priorities for its own duration. A priority of both is
+/// paused until the later end.
 #[test]
 fn storms_of_a_host_go_side_by_side() {
     let mut scenario = star(2, vec![constant("t", 2, 1, 0, 1000)], 400 * US);
@@ -117,8 +117,8 @@ fn storms_of_a_host_go_side_by_side() {
     assert_eq!(spans, [(3, 10, 110), (4, 10, 250), (5, 50, 250)], "in µs");
 }
 
-/// The threshold of a group that was empty for long is known for that time too: it moved with what
-/// others held.
+/// The threshold of a group that was empty for long is known for that time too: it moved with the
+/// cells held by others.
 #[test]
 fn a_series_has_its_threshold_from_the_beginning() {
     let late = Traffic { start: Start::At(300 * US), ..constant("late", 1, 3, 3, 1000) };
@@ -132,7 +132,7 @@ fn a_series_has_its_threshold_from_the_beginning() {
     let group = outcome.series.groups.iter().find(|group| (&*group.port, group.priority) == ("p0", 3));
     let group = group.expect("it held something");
     assert_eq!((group.shared_cells[1], group.shared_cells.len(), group.xoff_cells.len()), (0, 5, 5));
-    // 45056 shared cells, alpha 1/16, less what priority 4 holds: two lines into one are 500 cells more
+    // 45056 shared cells, alpha 1/16, less what priority 4 holds: two links into one add 500 cells
     // each 100 µs.
     assert!(group.xoff_cells[0] > group.xoff_cells[1], "{:?}", group.xoff_cells);
     assert!(group.xoff_cells.iter().all(|&cells| cells <= 45_056 / 16), "{:?}", group.xoff_cells);
@@ -197,12 +197,12 @@ fn what_a_cut_loses_is_counted() {
     let dropped: u64 = drops.map(|(_, frames)| frames).sum();
     assert!(cut > 0 && dropped > 0, "{:?}", outcome.switches[0].ports);
     assert_eq!(traffic.lost_frames, cut + dropped, "{traffic:?}");
-    // While the first link was cut nothing was sent, and after it all went on.
+    // While the first link was cut, nothing was sent, and after that traffic continued.
     assert!(traffic.sent_frames.abs_diff(900_000 / 800) <= 2 && traffic.last_arrival_ns > Some(999_000));
 }
 
-/// Two hosts through a software switch that turns every 20 µs: as much as through a chip, a little
-/// later, and nothing lost.
+/// Two hosts through a software switch with an iteration every 20 µs: the same throughput as
+/// through a chip, a little later, without loss.
 #[test]
 fn a_software_switch_carries_as_much_a_little_later() {
     let chip = star(3, vec![constant("a", 1, 3, 3, 1000), constant("b", 2, 3, 3, 1000)], 10 * MS);
@@ -222,9 +222,9 @@ fn a_software_switch_carries_as_much_a_little_later() {
     assert!(headroom(&software) > headroom(&chip), "the loop is part of the cable");
 }
 
-/// Pauses so short that PFC is to be refreshed faster than its line can send it: what has not left
-/// is not repeated, so what is with the line is bounded, and there is memory for every cell (it
-/// once was not, and the run ended in a panic).
+/// Pauses are so short that PFC is to be refreshed faster than its link can send it. A frame that
+/// has not been sent is not repeated, so the queue at the link is bounded, and there is memory for
+/// every cell (this once failed with a panic).
 #[test]
 fn pfc_that_is_refreshed_faster_than_its_line_sends_it_is_bounded() {
     let mut config = "[buffer]\ntotal_cells = 2000\nheadroom_cells = 500\n[port-defaults]\nspeed = \"3.3G\"\ntrust = \"dot1p\"\n\
@@ -239,7 +239,7 @@ fn pfc_that_is_refreshed_faster_than_its_line_sends_it_is_bounded() {
     let traffic = vec![constant("a", 1, 3, 3, 64), constant("b", 2, 3, 3, 64)];
     let outcome = run(&scenario(nodes, links, traffic, 2 * MS));
     let ports = &outcome.switches[0].ports;
-    // A PFC frame of 60 bytes takes 145 ns of the line, so there is no time for more; a refresh every
+    // A PFC frame of 60 bytes takes 145 ns on the link, which limits their number; a refresh every
     // 51 ns would be 39,000.
     for port in &ports[..2] {
         let sent = port.counts.pfc_sent.frames;
@@ -247,8 +247,8 @@ fn pfc_that_is_refreshed_faster_than_its_line_sends_it_is_bounded() {
     }
 }
 
-/// Memory is taken as it is used: switches of 2²⁴ cells, 16 GiB of frames' headers if they were all
-/// full, for one frame.
+/// Memory is allocated on use: switches of 2²⁴ cells, 16 GiB of headers if all were full, for one
+/// frame.
 #[test]
 fn a_large_buffer_costs_what_it_holds() {
     let config =
@@ -273,7 +273,7 @@ struct Random {
     hosts: Vec<usize>,
     /// (from, to, priority, bytes, rate in Mbit/s, pattern)
     traffic: Vec<(usize, usize, u8, u16, u64, u8)>,
-    /// (time in µs, kind, which)
+    /// (time in µs, kind, index)
     faults: Vec<(u64, u8, usize)>,
     turn_us: u64,
     learning: bool,
@@ -344,7 +344,7 @@ impl Random {
                 0 => FaultKind::LinkDown { link },
                 1 => FaultKind::LinkUp { link },
                 2 => FaultKind::Storm { host: node(which), priorities: 1 << 3, duration_ns: 100 * US },
-                // To anywhere, even to nothing.
+                // To any port, even one without a link.
                 _ => FaultKind::Route(Route { switch: 0, host: node(which), port: which }),
             };
             scenario.faults.push(Fault { at_ns: at_us * US, kind });
@@ -353,7 +353,7 @@ impl Random {
         scenario
     }
 
-    /// Nothing but congestion can lose a frame.
+    /// True if only congestion can lose a frame.
     fn is_calm(&self) -> bool {
         self.faults.iter().all(|fault| fault.1 == 2)
     }
@@ -361,8 +361,9 @@ impl Random {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-    /// Whatever is sent and happens: nodes and links balance (`run` asserts it), frames are where they are counted, no-drop
-    /// frames are lost only where the network was changed, order is kept, and a second run is the same.
+    /// Under any traffic and faults, nodes and links balance (`run` asserts it), frames are where
+    /// they are counted, no-drop frames are lost only where the network was changed, order is kept,
+    /// and a second run gives the same results.
     #[test]
     fn everything_adds_up(random in random_network()) {
         let scenario = random.scenario();

@@ -1,10 +1,10 @@
-//! Headroom, proved: what the formula gives loses nothing in the worst case, and a fifth less does.
+//! Test of headroom: the formula's value loses nothing in the worst case, and a fifth less loses
+//! frames.
 //!
-//! The worst case: the sender sends frames of 64 bytes, one cell each, at line rate. At the very
-//! moment when its group reaches XOFF, the switch has begun a frame of 9216 bytes towards it, and
-//! PFC waits. At the very moment when the sender is to obey, it has begun a frame of 1536 bytes.
-//! The receiver is paused all the time, so that nothing leaves. Source: docs/behavior.md, "Headroom
-//! needed".
+//! The worst case: the sender sends frames of 64 bytes, one cell each, at line rate. At the moment
+//! when its group reaches XOFF, the switch has begun a frame of 9216 bytes towards it, and PFC
+//! waits. At the moment when the sender must stop, it has begun a frame of 1536 bytes. The receiver
+//! is paused all the time, so that nothing leaves. Source: docs/behavior.md, "Headroom needed".
 
 mod lab;
 
@@ -23,21 +23,21 @@ const SENDER: usize = 1;
 const RECEIVER: usize = 2;
 const OTHER: usize = 3;
 
-/// A link whose sender never stops before it must.
+/// A link whose sender stops as late as permitted.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     gbps: u64,
     cable_m: u32,
-    /// Bytes of line that a frame takes beyond its own.
+    /// Bytes on the wire in addition to the frame.
     overhead_bytes: u16,
 }
 
-/// When what happens, in nanoseconds.
+/// Times of the events, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 struct Moments {
     /// The frame of 9216 bytes leaves its host.
     largest_at: u64,
-    /// The sender's frame of 1536 bytes is there to be sent.
+    /// The sender's frame of 1536 bytes is ready to be sent.
     mtu_at: u64,
 }
 
@@ -48,7 +48,7 @@ impl Case {
         Link { overhead_bytes: self.overhead_bytes, ..cable(a, b, self.gbps * GBPS, cable_m) }
     }
 
-    /// Long enough for all that is sent to arrive.
+    /// Returns a duration that suffices for all frames to arrive.
     fn duration_ns(&self) -> u64 {
         20 * u64::from(self.cable_m) + 400_000 / self.gbps + 10_000
     }
@@ -80,7 +80,7 @@ impl Case {
         scenario
     }
 
-    /// Most headroom cells that were in use, frames lost, and when the sender obeyed.
+    /// Returns the peak headroom use in cells, the lost frames, and when the sender stopped.
     fn measure(&self, headroom_cells: u64, moments: Moments) -> (u64, u64, u64) {
         let outcome = run(&self.scenario(headroom_cells, moments));
         let group = &outcome.switches[0].ports[0].groups[0];
@@ -89,18 +89,19 @@ impl Case {
         (u64::from(group.counts.headroom.peak_cells), lost_frames, obeyed.from_ns)
     }
 
-    /// Time of a frame on the line, in nanoseconds, rounded up.
+    /// Returns the time of a frame on the wire, in nanoseconds, rounded up.
     fn time_ns(&self, bytes: u16) -> u64 {
         (u64::from(bytes + self.overhead_bytes) * 8).div_ceil(self.gbps)
     }
 
-    /// The moments that need the most headroom, and what they need.
+    /// Returns the moments that need the most headroom, and that headroom.
     fn worst(&self) -> (Moments, u64) {
         let ample = 400_000;
         let quiet = Moments { largest_at: NEVER, mtu_at: NEVER };
         let (_, _, obeyed_at) = self.measure(ample, quiet);
         let link = self.link((0, 0), (0, 0), self.cable_m);
-        // XOFF began when the PFC frame began: a frame, the cable and the response before it was obeyed.
+        // XOFF began when the PFC frame began: a frame, the cable and the response before it took
+        // effect.
         let xoff_at = obeyed_at - link.propagation_ns - link.response_ns - self.time_ns(60);
         let step = |range: u64| (0..=range).step_by(range.div_ceil(8).max(1) as usize);
         let slack = self.time_ns(64);

@@ -1,5 +1,4 @@
-//! Text that nobody would write: nothing panics, nothing takes long or much memory, and every
-//! mistake is inside its file.
+//! Arbitrary text: no panic, limited time and memory, and every mistake is inside its file.
 
 mod common;
 mod example;
@@ -18,7 +17,7 @@ fn inside(mistakes: &ConfigErrors, text: &str) {
     assert_eq!(mistakes.to_string().lines().count(), mistakes.list().len(), "{mistakes}");
 }
 
-/// How many mistakes there are.
+/// Returns the number of mistakes.
 fn examine(text: &str) -> usize {
     let mut loaded = Vec::new();
     let mut load = |path: &str| {
@@ -45,7 +44,7 @@ proptest! {
         examine(&text);
     }
 
-    /// Text made of the language's own pieces gets farther than letters do.
+    /// Text made of pieces of the file format gets further than letters do.
     #[test]
     fn any_toml(pieces in prop::collection::vec(prop::sample::select(vec![
         "[", "]", "[[", "]]", "{", "}", "=", ".", ",", "\n", "\"", "#", "1", "-", "99999999999999999999", "0x", "1.5", "inf",
@@ -59,7 +58,7 @@ proptest! {
         examine(&pieces.concat());
     }
 
-    /// The example with a few pieces cut out, doubled or overwritten.
+    /// The example with a few pieces cut out, duplicated or overwritten.
     #[test]
     fn mutated(edits in prop::collection::vec((any::<prop::sample::Index>(), 0..30usize, ".{0,6}"), 1..6)) {
         let mut text = example::example();
@@ -72,7 +71,7 @@ proptest! {
         examine(&text);
     }
 
-    /// The example with lines exchanged, doubled and left out: still TOML for the most part.
+    /// The example with lines exchanged, duplicated and removed: mostly still TOML.
     #[test]
     fn shuffled(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3u8), 1..5)) {
         let text = example::example();
@@ -91,8 +90,8 @@ proptest! {
 
 const NETWORK: &str = "duration = \"1000s\"\n[switch.a]\nconfig = \"leaf.toml\"\n[host.\"h[1-4095]\"]\n";
 
-/// A short file that stands for much, and a long one of little entries: refused at once, and with
-/// few mistakes.
+/// A short file that expands to many names, and a long one of small entries: both are rejected at
+/// once, with few mistakes.
 #[test]
 fn ranges_and_lists_are_bounded() {
     for (lines, mistakes) in [
@@ -115,7 +114,7 @@ fn ranges_and_lists_are_bounded() {
     }
 }
 
-/// A circle of references as long as a file may have them.
+/// A circle of references, as long as a file may have.
 #[test]
 fn a_long_circle() {
     let traffic = |number: usize| {

@@ -1,5 +1,5 @@
-//! What the reader of a wrong scenario is told, in a table that a person can judge: the change to a
-//! good one, and what is said of it.
+//! Diagnostics of invalid scenarios, as a readable table: the change to a valid scenario, and the
+//! resulting message.
 
 mod common;
 
@@ -25,7 +25,7 @@ from = "h[1-2]"
 to = "h3"
 "#;
 
-/// What is replaced in the good scenario, and by what; nothing: it is added at the end.
+/// The text to replace in the valid scenario, and its replacement. Empty text appends at the end.
 const CHANGES: &[(&str, &str)] = &[
     // the file
     ("duration = \"10ms\"", "duration = 10ms"),
@@ -228,7 +228,7 @@ fn wrong_scenarios() {
     insta::assert_snapshot!(table);
 }
 
-/// Many nodes are not all listed, and no mistake is told for each of many.
+/// Of many nodes, not all are listed, and a mistake is not repeated for each.
 #[test]
 fn of_many() {
     let text = GOOD.replace("h[1-4]", "h[1-4000]").replace("\"h3\"", "\"g3\"");

@@ -1,4 +1,4 @@
-//! Scenario files that are right, and what comes of them.
+//! Valid scenario files and the resulting scenarios.
 
 mod common;
 mod example;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use sim::Scenario;
 use sim::scenario::{Expectation, NodeKind, Start, parse};
 
-/// Everything on a line each.
+/// Lists everything, one line each.
 fn in_short(scenario: &Scenario) -> String {
     let Scenario { title, duration_ns, seed, sample_ns, forwarding, .. } = scenario;
     let mut text =
@@ -83,8 +83,8 @@ fn the_example_of_the_language() {
     insta::assert_snapshot!(in_short(&read(&example::example())));
 }
 
-/// Ranges on both sides, defaults of the ports' configurations, a traffic of all to all, faults put
-/// in order.
+/// Ranges on both sides, defaults of the ports' configurations, an all-to-all traffic, faults that
+/// are sorted.
 #[test]
 fn what_is_left_out() {
     let scenario = read(
@@ -126,7 +126,7 @@ fn what_is_left_out() {
     insta::assert_snapshot!(in_short(&scenario));
 }
 
-/// The fabric of the examples: 16 leaves, 8 spines, 256 hosts; every configuration is read once.
+/// The fabric of the examples: 16 leaves, 8 spines, 256 hosts. Every configuration is read once.
 #[test]
 fn a_fabric() {
     let mut text = String::from(
@@ -164,8 +164,8 @@ fn a_fabric() {
     assert_eq!(scenario.links[383].name, "leaf16.up8–spine8.p16");
 }
 
-/// A cable that a switch's headroom is too short for is warned of once, wherever its length is
-/// said; the scenario runs all the same. Without a length nobody knows.
+/// A cable that is too long for a switch's headroom gives one warning, wherever its length is
+/// configured; the scenario runs anyway. Without a length, there is no warning.
 #[test]
 fn cables_that_headroom_is_too_short_for() {
     let config = |lines: &str| {

@@ -1,5 +1,5 @@
-//! The scenarios of `config/scenarios`: each does what its file expects, everything adds up on
-//! every node, and what their comments tell is so.
+//! The scenarios of `config/scenarios`: each meets its expectations, everything adds up on every
+//! node, and the statements in their comments are true.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/scenarios")
 }
 
-/// The names of the files of a folder, in order.
+/// Lists the file names of a folder, in order.
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
@@ -24,7 +24,7 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The same with another device in place of deadlock-detection.toml.
+/// Reads a scenario with another device in place of deadlock-detection.toml.
 fn read_with(name: &str, device: &str) -> Scenario {
     let text = std::fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let text = text.replace("devices/deadlock-detection.toml", &format!("devices/{device}"));
@@ -33,7 +33,7 @@ fn read_with(name: &str, device: &str) -> Scenario {
     parse(name, &text, &mut load).unwrap_or_else(|_| panic!("{name} with {device}"))
 }
 
-/// Reads a file as `sluice sim` does: configurations by their path as seen from it.
+/// Reads a file like `sluice sim`: paths of configurations are relative to it.
 fn read(name: &str) -> Scenario {
     let text = std::fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(text.starts_with("# "), "{name} does not open with what it shows");
@@ -50,7 +50,7 @@ fn run(scenario: &Scenario) -> Results {
     simulation.finish()
 }
 
-/// What does not hold, or does not add up.
+/// Lists what does not hold, or does not add up.
 fn complaints(name: &str, outcome: &Results) -> String {
     let mut text = String::new();
     if outcome.expectations.is_empty() {
@@ -66,7 +66,7 @@ fn complaints(name: &str, outcome: &Results) -> String {
     text
 }
 
-/// The main figures: a line for all, and one for each traffic.
+/// Returns the main figures: one line for all traffic, and one for each.
 fn main_figures(name: &str, outcome: &Results) -> String {
     let groups = || outcome.switches.iter().flat_map(|switch| &switch.ports).flat_map(|port| &port.groups);
     let (pauses, xoffs) =
@@ -118,7 +118,7 @@ fn every_scenario_does_what_it_expects() {
     insta::assert_snapshot!(table);
 }
 
-/// The same seed gives the same outcome to the last pause; another seed does not where anything is
+/// The same seed gives the same results to the last pause; another seed does not if anything is
 /// random.
 #[test]
 fn the_same_seed_gives_the_same_outcome() {
@@ -131,7 +131,7 @@ fn the_same_seed_gives_the_same_outcome() {
     assert_ne!(run(&scenario).traffic, run(&other).traffic);
 }
 
-/// The devices are configurations that the daemon takes without a warning.
+/// The devices are configurations that the daemon accepts without a warning.
 #[test]
 fn the_devices_have_no_warnings() {
     let folder = folder().join("devices");
@@ -143,7 +143,7 @@ fn the_devices_have_no_warnings() {
     }
 }
 
-/// What is expected wrongly is found.
+/// A wrong expectation is detected.
 #[test]
 fn a_scenario_that_does_not_hold_is_found() {
     let mut scenario = read("pause-upstream.toml");
@@ -170,7 +170,7 @@ fn traffic_of<'o>(outcome: &'o Results, name: &str) -> &'o TrafficOutcome {
     outcome.traffic.iter().find(|traffic| traffic.name == name).expect("the traffic")
 }
 
-/// Figures 9 and 10: device B pauses A, later A pauses C, later C pauses the server, and nobody
+/// Figures 9 and 10: device B pauses A, later A pauses C, later C pauses the server, and nothing
 /// else is paused.
 #[test]
 fn pauses_travel_upstream_hop_by_hop() {
@@ -185,8 +185,8 @@ fn pauses_travel_upstream_hop_by_hop() {
     let order: Vec<&str> = first.iter().map(|(_, port)| *port).collect();
     assert_eq!(order, ["device-a.port2", "device-c.port2", "server1"]);
     assert!(first.is_sorted_by(|a, b| a.0 + 10_000 < b.0), "{first:?}");
-    // What each device keeps before it pauses the one before it: 200 cells, of which XON leaves 16
-    // free.
+    // The cells that each device holds before it pauses the previous one: 200 cells, of which XON
+    // leaves 16 free.
     for device in ["device-a", "device-b", "device-c"] {
         let group = &port_of(&outcome, device, "port1").groups[1];
         assert_eq!((group.priority, group.counts.shared.peak_cells), (3, 200), "{device}");
@@ -203,7 +203,8 @@ fn the_run_of_pfc_goes_as_its_figures() {
     let (switch_a, switch_b) =
         (port_of(&outcome, "switch-a", "ethernet2"), port_of(&outcome, "switch-b", "ethernet1"));
     assert_eq!(switch_b.groups[0].counts.xoff_episodes, pauses.len() as u64);
-    // An XOFF and an XON each; the last XON is told twice, before the others the next XOFF came first.
+    // An XOFF and an XON each. The last XON is sent twice; the others were overtaken by the next
+    // XOFF.
     let told = 2 * pauses.len() as u64 + 1;
     assert_eq!((switch_b.counts.pfc_sent.frames, switch_a.counts.pfc_received.frames), (told, told));
     assert_eq!(switch_b.groups[0].counts.shared.peak_cells, 76);
@@ -222,7 +223,7 @@ fn a_storm_lasts_as_long_as_its_host() {
     }
 }
 
-/// … and with a watchdog on switch A, which forwards again 400 ms after the last xoff.
+/// As above, with a watchdog on switch A, which forwards again 400 ms after the last xoff.
 #[test]
 fn a_watchdog_ends_a_storm_and_itself() {
     let outcome = run(&read("inspur-watchdog.toml"));
@@ -238,13 +239,13 @@ fn a_watchdog_ends_a_storm_and_itself() {
         "400 ms after the last xoff before the xon of 510 ms: {ended}"
     );
     assert!(storm.traffic.tx_dropped_frames > 0 && storm.traffic.tx_frames == 0, "{storm:?}");
-    // CE A was let go when the queue was dropped, though CE B stormed on.
+    // CE A was resumed when the queue was dropped, although the storm of CE B continued.
     let of_host = pauses_of(&outcome, "ce-a");
     assert!(of_host.iter().all(|span| span.to_ns <= storm.began_ns + MS), "{of_host:?}");
 }
 
-/// Figure 19 as configured: whoever has waited for more than 50 ms forwards, for 700 ms, and all
-/// goes on. The first to do so frees those behind it.
+/// Figure 19 as configured: a device that has waited for more than 50 ms forwards for 700 ms, and
+/// all traffic continues. The first one to do so frees the devices behind it.
 #[test]
 fn detection_breaks_the_deadlock() {
     let outcome = run(&read("deadlock-detection.toml"));
@@ -272,14 +273,14 @@ fn detection_breaks_the_deadlock() {
     assert!(rdma.last_arrival_ns.is_some_and(|at| at > outcome.duration_ns - 10_000), "{rdma:?}");
 }
 
-/// With a detection time of 10 ms and no delay, a loop that stays reaches the limit of 10 in a
+/// With a detection time of 10 ms and no delay, a persistent loop reaches the limit of 10 in a
 /// second: Begin, End, … and the limit.
 #[test]
 fn a_loop_that_stays_reaches_the_limit() {
     let mut scenario = read("deadlock-detection.toml");
     let quick = read_with("deadlock-detection.toml", "deadlock-limit.toml");
     scenario.nodes = quick.nodes;
-    scenario.faults.retain(|fault| fault.at_ns < MENDED_NS); // it is never mended
+    scenario.faults.retain(|fault| fault.at_ns < MENDED_NS); // it is never repaired
     scenario.duration_ns = 400 * MS;
     let outcome = run(&scenario);
     let mut reached = 0;
@@ -303,10 +304,11 @@ fn a_loop_that_stays_reaches_the_limit() {
 
 const RING: [(&str, &str); 4] =
     [("device-c", "device-a"), ("device-a", "device-d"), ("device-d", "device-b"), ("device-b", "device-c")];
-/// The link and its routes are mended.
+/// When the link and its routes are repaired.
 const MENDED_NS: u64 = 5 * MS;
 
-/// Runs it; data frames that arrive over links between devices from `MENDED_NS` on.
+/// Runs the scenario. Returns the data frames that arrive over links between devices from
+/// `MENDED_NS` on.
 fn data_after_mending(scenario: &Scenario) -> (Results, u64) {
     let mut simulation = Simulation::new(scenario);
     for (number, link) in scenario.links.iter().enumerate() {
@@ -322,7 +324,7 @@ fn data_after_mending(scenario: &Scenario) -> (Results, u64) {
     (simulation.finish(), data)
 }
 
-/// Figure 13: each device holds the one before it, and mending the network does not move a byte.
+/// Figure 13: each device blocks the one before it, and repairing the network does not move a byte.
 #[test]
 fn a_deadlock_arises_and_stays() {
     for (name, least_pfc) in [("deadlock.toml", 30), ("deadlock-short-pauses.toml", 10_000)] {
@@ -342,9 +344,9 @@ fn a_deadlock_arises_and_stays() {
     }
 }
 
-/// The same without the loop, as a control: with no fault everything arrives at the line's rate and
-/// nobody pauses; where only the link fails, what comes meanwhile is lost, and all goes on once it
-/// is mended.
+/// The same without the loop, as a control. Without a fault everything arrives at line rate without
+/// pauses. Where only the link fails, frames sent meanwhile are lost, and traffic continues after
+/// the repair.
 #[test]
 fn without_a_loop_there_is_no_deadlock() {
     let mut scenario = read("deadlock.toml");
@@ -364,8 +366,8 @@ fn without_a_loop_there_is_no_deadlock() {
     assert!(outcome.series.pauses.is_empty());
 }
 
-/// Figure 13 with server 2 on devices D and C: the loop of a moment becomes a deadlock where the
-/// port of C to server 2 is congested, and is gone without a trace where it is not.
+/// Figure 13 with server 2 on devices D and C: the short loop becomes a deadlock if the port of C
+/// to server 2 is congested, and disappears without a trace if it is not.
 #[test]
 fn a_congested_port_makes_a_deadlock_of_a_short_loop() {
     let mut scenario = read("deadlock-figure-13.toml");
@@ -385,8 +387,8 @@ fn a_congested_port_makes_a_deadlock_of_a_short_loop() {
     assert!(rdma.lost_frames <= 2 && outcome.series.pauses.iter().all(|pause| pause.to_ns < 10 * MS));
 }
 
-/// 64 to 1: either way all arrives; senders that react to marks leave PFC less to do, and others
-/// more room.
+/// 64 to 1: in both cases everything arrives. Senders that react to marks leave less to PFC, and
+/// more capacity to others.
 #[test]
 fn dcqcn_relieves_pfc() {
     let [pfc, dcqcn] = ["incast-pfc.toml", "incast-dcqcn.toml"].map(|name| run(&read(name)));
@@ -397,7 +399,7 @@ fn dcqcn_relieves_pfc() {
     assert!(2 * dcqcn.series.pauses.len() < pfc.series.pauses.len());
     let slowest = |outcome: &Results| traffic_of(outcome, "victim").completion.expect("a message").max_ns;
     assert!(4 * slowest(&dcqcn) < slowest(&pfc), "{} {}", slowest(&dcqcn), slowest(&pfc));
-    // Who sends through the trunk is not worse off.
+    // Senders through the trunk are not worse off.
     let spread = |outcome: &Results| {
         let completion = traffic_of(outcome, "incast").completion.expect("messages");
         completion.max_ns as f64 / completion.min_ns as f64
@@ -405,8 +407,7 @@ fn dcqcn_relieves_pfc() {
     assert!(spread(&pfc) > 1.8 && spread(&dcqcn) < 1.3, "{} {}", spread(&pfc), spread(&dcqcn));
 }
 
-/// The fabric: without DCQCN the incast's pauses spread to messages that have nothing to do with
-/// it.
+/// The fabric: without DCQCN, the pauses of the incast spread to unrelated messages.
 #[test]
 fn the_fabric_suffers_without_dcqcn() {
     let scenario = read("leaf-spine.toml");

@@ -1,5 +1,5 @@
-//! `sluice check`: what is wrong with configuration files, and what is right but cannot keep a
-//! no-drop priority lossless. The rules are the `config` crate's; nothing is started.
+//! `sluice check`: reports errors in configuration files, and settings that are valid but cannot
+//! keep a no-drop priority lossless. The rules are in the `config` crate; nothing is started.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use crate::read_file::{self, Text};
 use crate::socket::Daemon;
 use crate::stall::{Stall, seconds};
 
-/// With --strict: there are warnings.
+/// Exit code with --strict if there are warnings.
 const EXIT_WARNINGS: u8 = 1;
-/// A file is wrong, or cannot be read, or standard output cannot be written.
+/// Exit code if a file is invalid or unreadable, or standard output cannot be written.
 const EXIT_WRONG: u8 = 2;
 
-/// What to do about headroom that lasts too short.
+/// The remedy for headroom that lasts too short.
 const CURE: &str = "`sluice headroom --fix FILE` writes what holds";
 
 /// Which files, and how to say it.
@@ -40,8 +40,8 @@ pub struct Arguments {
     /// Exit with 1 if there are warnings.
     #[arg(long)]
     strict: bool,
-    /// Where no daemon runs that says for how long its loop has stood still, measure that with one
-    /// that spins here for so long.
+    /// Without a daemon that reports for how long its loop has stalled, measure that with a loop
+    /// that spins here for this time.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     measured: Option<Duration>,
     #[command(flatten)]
@@ -73,7 +73,7 @@ setting (empty: the whole file), message, cure (null: none is known, or needed).
 Exit codes: 0 all files are right, 1 with --strict: there are warnings, 2 a file is wrong (or
 standard output cannot be written).";
 
-/// Prints what there is to say.
+/// Checks the files and prints the results.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let stall = match stall(arguments) {
         Ok(stall) => stall,
@@ -87,7 +87,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let printed =
         if arguments.json { print_json(&verdicts) } else { verdicts.iter().try_for_each(Verdict::print) };
     match printed {
-        // Whoever closes standard output has seen enough; the exit code still tells.
+        // A reader that closes standard output early is no error; the exit code still reports the
+        // result.
         Err(error) if !output::is_broken_pipe(&error) => {
             eprintln!("sluice: {error:#}");
             ExitCode::from(EXIT_WRONG)
@@ -96,7 +97,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// How long a loop stands still, as far as anybody knows.
+/// Returns how long a loop stalls, as far as that is known.
 fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     match arguments.measured {
         Some(spin) => Stall::measure(&arguments.daemon, spin).map(Some),
@@ -104,19 +105,19 @@ fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     }
 }
 
-/// A file, and what became of it.
+/// Result of the check of a file.
 struct Verdict {
     name: String,
     outcome: Outcome,
-    /// What the buffer of a right file comes to.
+    /// Properties of the buffer of a valid file.
     notes: Vec<Note>,
-    /// Headroom that lasts shorter than a loop stands still.
+    /// Headroom that lasts shorter than a loop stalls.
     short: Vec<Note>,
-    /// What is to be said of interfaces that are there: MTUs that differ, what harms frames.
+    /// Notes on existing interfaces: MTUs that differ, settings that harm frames.
     links: Vec<Note>,
 }
 
-/// What is said of a setting without its place in the file.
+/// A note on a setting, without its position in the file.
 struct Note {
     setting: String,
     text: String,
@@ -148,7 +149,7 @@ impl Verdict {
         Self { name, outcome, notes, short, links }
     }
 
-    /// For people.
+    /// Prints the result as text.
     fn print(&self) -> Result<()> {
         match &self.outcome {
             Outcome::Right(config) => {
@@ -166,7 +167,7 @@ impl Verdict {
         Ok(())
     }
 
-    /// For programs.
+    /// Returns the result for JSON.
     fn json(&self) -> Vec<Message<'_>> {
         match &self.outcome {
             Outcome::Right(config) => {
@@ -208,8 +209,7 @@ impl Verdict {
     }
 }
 
-/// What a file's buffer comes to, if there is anything to know of it: a preset, or priorities that
-/// need headroom.
+/// Returns the properties of a file's buffer if it has a preset, or priorities that need headroom.
 fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
     let headrooms = config::headrooms(&active(config));
     if config.preset.is_none() && headrooms.is_empty() {
@@ -234,8 +234,8 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
     std::iter::once(of_buffer).chain(of_ports).chain(of_loop).collect()
 }
 
-/// MTUs that differ, and those that headroom is not reckoned for, of the interfaces that are in
-/// this network namespace now.
+/// Returns the MTUs that differ, and those that headroom does not cover, of the interfaces that
+/// exist in this network namespace.
 fn mtus(config: &Config) -> Vec<Note> {
     let (mut mtus, mut notes) = (Vec::new(), Vec::new());
     let switch = active(config);
@@ -249,7 +249,7 @@ fn mtus(config: &Config) -> Vec<Note> {
     notes
 }
 
-/// What harms frames about the interfaces that are in this network namespace now.
+/// Returns the settings of the interfaces in this network namespace that harm frames.
 fn cautions(config: &Config) -> Vec<Note> {
     let mut notes = Vec::new();
     for (port, interface) in config.switch.ports.iter().zip(&config.interfaces) {
@@ -263,7 +263,7 @@ fn cautions(config: &Config) -> Vec<Note> {
     notes
 }
 
-/// Headroom that a loop which stands still once so long lets overflow.
+/// Returns the headroom that overflows if a loop stalls once for the time of `stall`.
 fn short(config: &Config, stall: &Stall) -> Vec<Note> {
     let headrooms = config::headrooms(&active(config));
     let short = headrooms.iter().filter(|headroom| headroom.duration_ns < stall.ns);
@@ -277,7 +277,7 @@ fn note_of(headroom: &Headroom, text: String) -> Note {
     Note { setting: format!("port.{}.pfc.priority", headroom.port), text }
 }
 
-/// The switch as it will run.
+/// Returns the settings of the switch as it will run.
 fn active(config: &Config) -> SwitchSettings {
     if config.pfc_enabled { config.switch.clone() } else { config.switch.without_pfc() }
 }

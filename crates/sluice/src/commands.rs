@@ -1,4 +1,4 @@
-//! The commands that tell a running daemon to do something: `reload`, `pfc`, `port`, `clear`.
+//! Commands to a running daemon: `reload`, `pfc`, `port`, `clear`.
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
@@ -65,7 +65,7 @@ enum PfcOrder {
     },
 }
 
-/// Which daemon is told.
+/// The daemon that executes the command.
 #[derive(Args)]
 struct ToDaemon {
     #[command(flatten)]
@@ -113,7 +113,7 @@ enum Clearable {
     Watermarks,
 }
 
-/// Has the file applied, and prints what changed.
+/// Applies the configuration file, and prints what changed.
 pub fn reload(arguments: &Reload) -> Result<()> {
     let changes = arguments.daemon.order(Command::Reload)?;
     if arguments.json {
@@ -159,7 +159,7 @@ pub fn port(arguments: &Port) -> Result<()> {
     output::print(&format!("Port {} is {}.", arguments.name, if held { "held" } else { "released" }))
 }
 
-/// Begins a count again.
+/// Resets a counter.
 pub fn clear(arguments: &Clear) -> Result<()> {
     let Clearable::Watermarks = arguments.what;
     arguments.daemon.order(Command::ClearWatermarks)?;

@@ -1,4 +1,4 @@
-//! `sluice events`: what happened on a running switch, and what happens.
+//! `sluice events`: past and future events of a running switch.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -66,11 +66,12 @@ impl Arguments {
     }
 }
 
-/// Shows them.
+/// Prints the events.
 pub fn run(arguments: &Arguments) -> Result<()> {
     arguments.daemon.talk(async |client| {
         if let Some(port) = &arguments.port {
-            crate::show::only(&client.snapshot().await?, Some(port))?; // says what ports there are, if not this one
+            // Lists the ports if this one is unknown.
+            crate::show::only(&client.snapshot().await?, Some(port))?;
         }
         let mut batches = client.events(arguments.since, arguments.follow).await?;
         while let Some(batch) = batches.next().await? {
@@ -83,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// A batch as it is printed.
+/// Formats a batch of events.
 fn lines(arguments: &Arguments, batch: &v1::EventBatch, zone: &TimeZone) -> Result<String> {
     let mut lines = Vec::new();
     if batch.missed > 0 {
@@ -99,7 +100,7 @@ fn lines(arguments: &Arguments, batch: &v1::EventBatch, zone: &TimeZone) -> Resu
     Ok(lines.join("\n"))
 }
 
-/// An event as a line for people.
+/// Formats an event as a line of text.
 fn line(event: &v1::Event, zone: &TimeZone) -> String {
     let time = Timestamp::from_nanosecond(event.unix_ns.into()).unwrap_or_default();
     let time = time.to_zoned(zone.clone()).strftime("%F %T%.6f");
@@ -163,7 +164,8 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_for() {
-        let count = |arguments: &[&str]| printed(arguments).lines().count() - 1; // less the one about missing events
+        // Without the one about missing events.
+        let count = |arguments: &[&str]| printed(arguments).lines().count() - 1;
         assert_eq!(count(&["--severity", "warning"]), 2);
         assert_eq!(count(&["--severity", "error"]), 1);
         assert_eq!(count(&["--port", "a"]), 1);

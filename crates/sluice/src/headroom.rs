@@ -1,5 +1,6 @@
-//! `sluice headroom`: how much may still arrive after XOFF on a link, term by term, the thresholds
-//! that follow, and what loops in software add. The rule is [`switch::buffer::headroom`]'s.
+//! `sluice headroom`: the bytes that may still arrive after XOFF on a link, term by term, the
+//! resulting thresholds, and the addition for software loops. [`switch::buffer::headroom`] has the
+//! rule.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,14 +19,14 @@ use crate::output;
 use crate::socket::Daemon;
 use crate::stall::{self, Source, Stall, seconds};
 
-/// The link, and how its ends are held up.
+/// The link, and how long its ends are delayed.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Arguments {
     /// Speed of the link, as 25G or 2.5G.
     #[arg(long, value_parser = speed_bps, required_unless_present = "fix")]
     speed: Option<u64>,
-    /// Length of the cable, as 10m, 2km or metres.
+    /// Length of the cable, as 10m, 2km or a number of meters.
     #[arg(long, value_name = "LENGTH", value_parser = metres, required_unless_present = "fix")]
     cable: Option<u32>,
     /// Bytes of the longest frame of the priority, without FCS.
@@ -44,7 +45,7 @@ pub struct Arguments {
     /// long.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     measured: Option<Duration>,
-    /// Add what loops need that are held up for at most so many microseconds.
+    /// Add what loops need that are delayed for at most this number of microseconds.
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "measured")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=10_000_000))]
     stall_us: Option<u64>,
@@ -113,7 +114,7 @@ fn cell_bytes(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| format!("write the bytes of a cell, from {least} to {most}"))
 }
 
-/// Prints it.
+/// Prints the headroom.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let stall = stall(arguments)?;
     if let (Some(file), Some(stall)) = (&arguments.fix, &stall) {
@@ -127,7 +128,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     output::print(&if arguments.json { output::json(&report, true)? } else { report.text() })
 }
 
-/// How long loops are held up for, if that is asked for; a file that is to be fixed needs to know.
+/// Returns how long loops are delayed, if requested; `--fix` always needs it.
 fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     if let Some(us) = arguments.stall_us {
         return Ok(Some(Stall { ns: us * 1000, source: Source::Option }));
@@ -143,7 +144,7 @@ fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     Ok(Some(Stall::measure(&arguments.daemon, duration)?))
 }
 
-/// What is printed; as JSON these are its names.
+/// The printed results; the fields are the names in JSON.
 #[derive(Serialize)]
 struct Report {
     speed_bps: u64,
@@ -156,7 +157,7 @@ struct Report {
     reserved_exact_cells: f64,
     reserved_cells: u64,
     xon_offset_cells: u64,
-    /// What the H3C reference recommends for a cable of this length.
+    /// Recommendation of the H3C reference for a cable of this length.
     h3c_cells: Option<u32>,
     sonic_bytes: u64,
     sonic_cells: u64,
@@ -184,7 +185,7 @@ struct SoftwareReport {
     peer_stall_bytes: u64,
     in_flight_bytes: u64,
     total_bytes: u64,
-    /// For what is in transit and for this.
+    /// Headroom for the bytes in transit and for the delay.
     headroom_cells: u64,
 }
 
@@ -219,7 +220,7 @@ impl Report {
 
 impl SoftwareReport {
     fn new(speed_bps: u64, cell: CellSize, in_transit_bytes: u64, stall: &Stall) -> Self {
-        // The peer is taken for a Sluice with our default.
+        // The peer is assumed to be a Sluice switch with our default.
         let in_flight_bytes = u64::from(PortSettings::new("", None).in_flight_bytes);
         let software = HostDelay::new(speed_bps, stall.ns, stall.ns, in_flight_bytes);
         let (source, socket, measured_s) = match &stall.source {
@@ -242,7 +243,7 @@ impl SoftwareReport {
     }
 }
 
-/// For people.
+/// Formats the report as text.
 impl Report {
     fn text(&self) -> String {
         let mut out = String::new();
@@ -291,8 +292,8 @@ impl Report {
         );
     }
 
-    /// The H3C reference recommends headroom by the cable, too, and its figures are not those of
-    /// its formula.
+    /// The H3C reference also recommends headroom by cable length, with figures that differ from
+    /// those of its formula.
     fn write_h3c(&self, out: &mut String) {
         let Self { cable_m, headroom_cells, .. } = self;
         let _ = match self.h3c_cells {
@@ -332,7 +333,7 @@ impl Report {
         );
     }
 
-    /// Cells that the lines to paste give: with software, if that was asked for.
+    /// The cells in the configuration lines: including software, if requested.
     fn needed_cells(&self) -> u64 {
         self.software.as_ref().map_or(self.headroom_cells, |software| software.headroom_cells)
     }
@@ -355,14 +356,14 @@ impl Report {
         );
     }
 
-    /// The lines of configuration.
+    /// Formats the configuration lines.
     fn configuration(&self) -> String {
         let defaults = BufferSettings::default();
         let mut buffer = String::new();
         if self.cell_bytes != defaults.cell_bytes {
             let _ = writeln!(buffer, "cell_bytes = {}", self.cell_bytes);
         }
-        // The default pool would not hold one such group.
+        // The default pool is too small for one such group.
         if self.needed_cells() > u64::from(defaults.headroom_cells) {
             let cells = self.needed_cells();
             let _ = writeln!(buffer, "total_cells    = {}", cells + u64::from(defaults.total_cells));
@@ -390,7 +391,7 @@ impl Report {
     }
 }
 
-/// A term of a sum.
+/// Formats a term of a sum.
 fn line(out: &mut String, bytes: u64, what: &str) {
     let _ = writeln!(out, "{bytes:>12} bytes  {what}");
 }

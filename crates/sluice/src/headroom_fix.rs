@@ -1,5 +1,5 @@
-//! `sluice headroom --fix`: headroom that holds, written into a configuration. What is written is
-//! the `config` crate's to say; here a file is read and replaced as a whole.
+//! `sluice headroom --fix`: writes sufficient headroom into a configuration. The `config` crate
+//! decides what is written; here a file is read and replaced as a whole.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -16,10 +16,10 @@ use crate::output;
 use crate::read_file::{self, Text};
 use crate::stall::Stall;
 
-/// Shows what is changed, and changes it unless this is a `dry_run`.
+/// Prints the changes, and applies them unless this is a `dry_run`.
 ///
 /// # Errors
-/// Nothing that holds can be written; the file is as it was then.
+/// No sufficient headroom can be written; the file is then unchanged.
 pub fn run(file: &Path, stall: &Stall, dry_run: bool, as_json: bool) -> Result<()> {
     let name = file.display().to_string();
     let (old, fixed) = match read_file::read(file).with_context(|| format!("cannot read {name}"))? {
@@ -33,14 +33,15 @@ pub fn run(file: &Path, stall: &Stall, dry_run: bool, as_json: bool) -> Result<(
         eprintln!("{:?}", miette::Report::new(mistakes));
         anyhow!("{name} is as it was")
     })?;
-    // More headroom may be more than an egress queue of the file holds.
+    // The new headroom may exceed the limit of an egress queue of the file.
     if let Ok(fixed) = config::parse(&name, &text)
         && !fixed.warnings.list().is_empty()
     {
         eprintln!("{:?}", miette::Report::new(fixed.warnings));
     }
     let written = !dry_run && !changes.is_empty();
-    // What is shown first can be told from what is in the file; the other way round it could be lost.
+    // Changes that are printed first can still be compared with the file; in the other order they
+    // could be lost.
     if !as_json {
         output::print(&shown(&name, &old, &text, &changes, stall))?;
     }
@@ -60,7 +61,7 @@ pub fn run(file: &Path, stall: &Stall, dry_run: bool, as_json: bool) -> Result<(
     }
 }
 
-/// For programs.
+/// The changes for JSON.
 #[derive(Serialize)]
 struct Outcome<'n> {
     file: &'n str,
@@ -69,7 +70,7 @@ struct Outcome<'n> {
     written: bool,
 }
 
-/// For people: the lines that are different, and the settings.
+/// Formats the changes as text: the lines that differ, and the settings.
 fn shown(name: &str, old: &str, new: &str, changes: &[String], stall: &Stall) -> String {
     let about = format!("loops that are held up for {} ({})", spell_time(stall.ns), stall.source);
     if changes.is_empty() {
@@ -80,8 +81,8 @@ fn shown(name: &str, old: &str, new: &str, changes: &[String], stall: &Stall) ->
     format!("{diff}\nHeadroom for {about}:\n    {}\n", changes.join("\n    "))
 }
 
-/// Puts a text in a file's place, whole or not at all: owner and permissions stay, and a link to
-/// the file stays a link.
+/// Replaces a file completely or not at all. Owner and permissions are kept, and a symbolic link to
+/// the file remains.
 fn replace(file: &Path, text: &str) -> Result<()> {
     let file = fs::canonicalize(file)?;
     let metadata = fs::metadata(&file)?;

@@ -1,6 +1,5 @@
-//! The `sluice` command: what a switch is doing, what it is told to do, whether its configuration
-//! is right, what it would do in a network, and the hosts that a lossless network on one machine
-//! needs.
+//! The `sluice` command: shows the state of a switch, controls it, checks its configuration,
+//! simulates networks, and runs the hosts that a lossless network on one machine needs.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -25,8 +24,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// Looks into a running Sluice switch, tells it what to do, simulates networks of it, and plays the
-/// hosts on its ports.
+/// Looks into a running Sluice switch, controls it, simulates networks of it, and plays the hosts
+/// on its ports.
 #[derive(Parser)]
 #[command(name = "sluice", version, max_term_width = 100)]
 struct Arguments {
@@ -80,7 +79,8 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS, // `sluice show … | head` has seen enough
+        // The reader of `sluice show … | head` is done.
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sluice: {error:#}");
             ExitCode::FAILURE
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Warnings, or what RUST_LOG says.
+/// Logs warnings, or the levels of RUST_LOG.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let colors = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();

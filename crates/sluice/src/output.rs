@@ -1,4 +1,4 @@
-//! What commands print on standard output: text and tables for people, JSON for programs.
+//! Output of commands on standard output: text and tables, or JSON.
 
 use std::io::{self, Write};
 
@@ -9,24 +9,24 @@ use serde::Serialize;
 /// Prints a text, which may have several lines.
 ///
 /// # Errors
-/// It cannot be written, or nobody reads it any more ([`is_broken_pipe`]).
+/// The text cannot be written, or its reader has closed the pipe ([`is_broken_pipe`]).
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Whoever read standard output has closed it, as `| head` does: has seen enough.
+/// True if the reader of standard output has closed it, as `| head` does.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// A value as JSON, on many lines or on one.
+/// Formats a value as JSON, on many lines or on one.
 pub fn json(value: &impl Serialize, pretty: bool) -> Result<String> {
     Ok(if pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) }?)
 }
 
-/// A table with these column headings; the first `words` columns are text, the others numbers (to
-/// the right).
+/// Creates a table with these column headings. The first `words` columns are text, the others
+/// right-aligned numbers.
 pub fn table(headings: &[&str], words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')));
@@ -40,7 +40,7 @@ pub fn table(headings: &[&str], words: usize) -> Table {
     table
 }
 
-/// A number with its thousands apart: 1234567 → 1,234,567.
+/// Formats a number with separators of thousands: 1234567 → 1,234,567.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -53,7 +53,7 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-/// `number`, with one decimal and its thousands apart.
+/// Formats `number` with one decimal and separators of thousands.
 pub fn tenths(number: f64) -> String {
     let tenths = (number * 10.0).round() as u64;
     format!("{}.{}", grouped(tenths / 10), tenths % 10)

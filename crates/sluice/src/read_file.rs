@@ -1,5 +1,4 @@
-//! The text of a configuration or a scenario, read whole unless it is longer than any that is
-//! taken.
+//! The text of a configuration or a scenario, read completely unless it exceeds the size limit.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,18 +6,18 @@ use std::path::Path;
 
 use config::read::document::MAX_FILE_BYTES;
 
-/// What is in a file.
+/// Content of a file.
 pub enum Text {
-    /// All of it.
+    /// The complete text.
     Whole(String),
-    /// More than is taken: how many bytes, if the file has an end that is known.
+    /// The file exceeds the limit; contains its size in bytes, if known.
     TooLong(Option<u64>),
 }
 
 /// Reads a file.
 ///
 /// # Errors
-/// It cannot be read, or is no text.
+/// The file cannot be read, or is not text.
 pub fn read(file: &Path) -> io::Result<Text> {
     let file = File::open(file)?;
     let size = file.metadata()?;
@@ -39,7 +38,7 @@ mod tests {
     fn long_files_are_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("long.toml");
-        // Two bytes a letter: it is cut off inside one.
+        // Two bytes per letter, so that the limit cuts a letter.
         let long = "é".repeat(MAX_FILE_BYTES as usize);
         for (text, bytes) in [(&long[..], Some(2 * MAX_FILE_BYTES)), (&long[..MAX_FILE_BYTES as usize], None)]
         {

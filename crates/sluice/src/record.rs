@@ -1,8 +1,8 @@
-//! `sluice record` and `sluice replay`: a recording of a running loop, and the same switch taken
-//! through it (docs/recorder.md).
+//! `sluice record` and `sluice replay`: a recording of a running loop, and its replay by the same
+//! switch (docs/recorder.md).
 //!
-//! A file is a line that says what it is, then the recording, compressed with gzip, whose checksum
-//! tells a damaged file.
+//! A file is a title line, then the recording, compressed with gzip, whose checksum detects a
+//! damaged file.
 
 use std::fs::{File, Permissions};
 use std::io::{BufReader, Read, Write};
@@ -28,7 +28,7 @@ use crate::socket::Daemon;
 
 /// The first line of a recording, after decompression.
 const TITLE: &[u8] = b"sluice recording 3\n";
-/// A file may be decompressed to so much: the most that a daemon keeps.
+/// The most bytes of a decompressed file: the most that a daemon keeps.
 const MOST_BYTES: u64 = 64 << 30;
 
 /// Record what a running switch is given, to the frame and the nanosecond.
@@ -44,7 +44,7 @@ it: --last fetches that, and the daemon begins again.")]
 pub struct Record {
     /// Where the recording goes.
     file: PathBuf,
-    /// Record from now on for so long, as in 500ms or 10s; an hour at most.
+    /// Record from now on for this time, as in 500ms or 10s; an hour at most.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_ns)]
     duration: u64,
     /// Fetch what the daemon has kept, instead.
@@ -66,7 +66,7 @@ and event; and `snapshot`, as `sluice show VIEW --json` prints it.")]
 pub struct Arguments {
     /// The recording.
     file: PathBuf,
-    /// Stop so long after the recording's beginning, as in 2.5s or 1200us, and show the switch as
+    /// Stop this time after the recording's beginning, as in 2.5s or 1200us, and show the switch as
     /// it was then.
     #[arg(long, value_name = "TIME", value_parser = duration_ns)]
     at: Option<u64>,
@@ -87,7 +87,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Records.
+/// Requests a recording from the daemon and writes it to the file.
 pub fn record(arguments: &Record) -> Result<()> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     let duration = Duration::from_nanos(if arguments.last { 0 } else { arguments.duration });
@@ -95,11 +95,12 @@ pub fn record(arguments: &Record) -> Result<()> {
         bail!("--duration takes 1ms to 3600s, not {duration:?}");
     }
     let name = arguments.file.display().to_string();
-    // What is there is replaced by a whole recording or not at all; whether it can be is found out
-    // before anything is recorded.
+    // An existing file is replaced by a complete recording or not at all. Whether the file can be
+    // written is checked before anything is recorded.
     let folder = arguments.file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut new = tempfile::Builder::new();
-    new.prefix(".sluice-").permissions(Permissions::from_mode(0o666)); // less the umask, as any new file
+    // Subject to the umask, like any new file.
+    new.prefix(".sluice-").permissions(Permissions::from_mode(0o666));
     let file = new.tempfile_in(folder.unwrap_or(Path::new("."))).with_context(|| name.clone())?;
     let (file, bytes) = arguments.daemon.talk(async |client| {
         if !arguments.last {
@@ -124,7 +125,7 @@ pub fn record(arguments: &Record) -> Result<()> {
     output::print(&format!("{bytes} bytes were recorded; `sluice replay {name}` shows them."))
 }
 
-/// The recording in a file.
+/// Reads the recording in a file.
 fn read(file: &Path) -> Result<Vec<u8>> {
     let name = || file.display().to_string();
     let reader = BufReader::new(File::open(file).with_context(name)?);
@@ -140,19 +141,19 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// Replays.
+/// Runs the switch through the recording and prints its state.
 pub fn replay(arguments: &Arguments) -> Result<()> {
     let recording = read(&arguments.file)?;
     let mut replay = Replay::new(&recording);
     let mut events = Vec::new();
     let mut note = |at, event| events.push((at, event));
-    // One entry more than nothing, so that there is a beginning to count from.
+    // The first entry is replayed, to have a start time to count from.
     replay.run_until(Instant(1), &mut note)?;
     let end = arguments.at.map_or(Instant::NEVER, |at| replay.totals().from + at);
     replay.run_until(end, &mut note)?;
     let snapshot = replay.snapshot().context("the recording is empty")?;
     let mut message = v1::Snapshot { pfc_enabled: true, ..(&snapshot).into() };
-    message.ports.retain(|port| !port.name.is_empty()); // vacant places
+    message.ports.retain(|port| !port.name.is_empty()); // vacant slots
     let message = show::only(&message, arguments.port.as_deref())?;
     let name = |port: &switch::monitor::counters::PortSnapshot| match port.name.as_str() {
         "" => format!("number {}, which was removed,", port.number),
@@ -180,7 +181,7 @@ pub fn replay(arguments: &Arguments) -> Result<()> {
     output::print(&format!("{}\n\n{table}", summary(replay.totals(), events.len())))
 }
 
-/// How far it came and what was equal, in words.
+/// Summarizes how far the replay came and what matched.
 fn summary(totals: &Totals, events: usize) -> String {
     let gaps = match totals.gaps {
         0 => String::new(),
@@ -204,7 +205,7 @@ fn seconds(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
-/// An event in words.
+/// Formats an event.
 fn text(event: Event, names: &[String]) -> String {
     let EventRecord { port, message, .. } = event.describe();
     let Some(name) = port.and_then(|port| names.get(port)) else { return message };

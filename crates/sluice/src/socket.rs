@@ -1,4 +1,5 @@
-//! Which daemon is meant: `--socket`, else `SLUICE_SOCKET`, else the only socket in `/run/sluice`.
+//! Selection of the daemon: `--socket`, else `SLUICE_SOCKET`, else the only socket in
+//! `/run/sluice`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +7,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 use control::{Client, Command};
 
-/// Where daemons listen unless their configuration says otherwise.
+/// Where daemons listen unless their configuration sets another path.
 const DIRECTORY: &str = "/run/sluice";
 
-/// The environment variable that stands for `--socket`.
+/// The environment variable that replaces `--socket`.
 const VARIABLE: &str = "SLUICE_SOCKET";
 
 /// The daemon that a command talks to.
@@ -21,30 +22,30 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// The command line names it.
+    /// True if the command line names the socket.
     pub fn is_named(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Its socket.
+    /// Returns the path of the control socket.
     pub fn socket(&self) -> Result<PathBuf> {
         choose(self.socket.as_deref())
     }
 
-    /// Connects, and lets `talk` say and ask what it wants.
+    /// Connects, and runs `talk` with the connection.
     pub fn talk<T>(&self, talk: impl AsyncFnOnce(&mut Client) -> Result<T>) -> Result<T> {
         let socket = self.socket()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async { talk(&mut Client::connect(&socket).await?).await })
     }
 
-    /// Has an order carried out; what changed, where that is worth a line.
+    /// Has a command executed. Returns the changes that are worth a line.
     pub fn order(&self, order: Command) -> Result<Vec<String>> {
         self.talk(async |client| Ok(client.order(order).await?))
     }
 }
 
-/// The socket to talk to.
+/// Chooses the socket.
 fn choose(given: Option<&Path>) -> Result<PathBuf> {
     match (given, std::env::var_os(VARIABLE)) {
         (Some(socket), _) => Ok(socket.to_path_buf()),
@@ -53,7 +54,7 @@ fn choose(given: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// The only socket in `directory`; what there is instead, if there is not exactly one.
+/// Returns the only socket in `directory`, or an error that lists what is there.
 fn the_only_one(directory: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut sockets: Vec<PathBuf> = entries

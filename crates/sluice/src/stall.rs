@@ -1,5 +1,5 @@
-//! How long a loop stands still on this machine: as the daemon that runs here has seen it, or
-//! measured by a loop that spins.
+//! How long a loop stalls on this machine: as reported by the running daemon, or measured by a loop
+//! that spins.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,22 +9,22 @@ use anyhow::Result;
 
 use crate::socket::Daemon;
 
-/// How long a loop spins unless somebody says for how long.
+/// How long a loop spins by default.
 pub const SPIN: Duration = Duration::from_secs(2);
 
-/// The longest time for which a loop was held up, and who says so.
+/// The longest delay of a loop, and its source.
 pub struct Stall {
-    /// Nanoseconds.
+    /// The delay in nanoseconds.
     pub ns: u64,
-    /// Who says so.
+    /// Source of the figure.
     pub source: Source,
 }
 
-/// Who says how long a loop was held up.
+/// Source of the figure for the delay of a loop.
 pub enum Source {
     /// The daemon on this socket.
     Daemon(PathBuf),
-    /// A loop that spun here for so long.
+    /// A loop that spun here for this time.
     Spin(Duration),
     /// An option of the command line.
     Option,
@@ -44,10 +44,10 @@ impl fmt::Display for Source {
 }
 
 impl Stall {
-    /// Asks the daemon; `None` where none is named and none answers.
+    /// Asks the daemon; `None` if none is named and none answers.
     ///
     /// # Errors
-    /// The daemon that is named does not answer.
+    /// The named daemon does not answer.
     pub fn known(daemon: &Daemon) -> Result<Option<Self>> {
         match ask(daemon) {
             Err(error) if daemon.is_named() => Err(error),
@@ -55,14 +55,14 @@ impl Stall {
         }
     }
 
-    /// Asks the daemon, or, where none is named and none answers, spins for `spin`.
+    /// Asks the daemon, or, if none is named and none answers, spins for `spin`.
     ///
     /// # Errors
-    /// The daemon that is named does not answer.
+    /// The named daemon does not answer.
     pub fn measure(daemon: &Daemon, spin: Duration) -> Result<Self> {
         match ask(daemon) {
             Ok(stall) => Ok(stall),
-            // Who names a socket means that daemon, not just any loop.
+            // A named socket means that daemon, rather than any loop.
             Err(error) if daemon.is_named() => Err(error),
             Err(error) => {
                 eprintln!("sluice: measuring here for {} s: {error:#}", spin.as_secs_f64());
@@ -72,7 +72,7 @@ impl Stall {
     }
 }
 
-/// How long to spin, of the command line.
+/// Parses the time to spin on the command line.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "write 0.1 to 60 seconds".to_owned())

@@ -1,4 +1,4 @@
-//! `sluice telemetry`: what a switch can report to collectors.
+//! `sluice telemetry`: the sensor paths that a switch can report to collectors.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -29,7 +29,7 @@ JSON: an object a path, in a list: path, kind (periodic or event), summary, exam
     },
 }
 
-/// Says it.
+/// Prints the sensor paths.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Task::Paths { json } = arguments.task;
     output::print(&if json { list()? } else { text() })

@@ -1,4 +1,4 @@
-//! `sluice check` as it is run: exit code, standard output, standard error.
+//! `sluice check` as a process: exit code, standard output, standard error.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn check(arguments: &[&str]) -> (i32, String, String) {
     }
     fs::write(folder.path().join("binary.toml"), [0xff, 0xfe]).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    // How mistakes are drawn depends on the environment.
+    // The format of mistakes depends on the environment.
     command.arg("check").args(arguments).current_dir(&folder);
     command.env_clear().env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").env("TERM", "dumb");
     // No daemon of this machine is asked.
@@ -60,7 +60,7 @@ fn for_programs() {
     assert_eq!(check(&["--json", "right.toml"]).1, "[]\n");
 }
 
-/// What cannot be written is an error, whatever a command prints; no daemon is asked.
+/// Output that cannot be written is an error of every command; no daemon is asked.
 #[test]
 fn a_full_standard_output_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ fn a_full_standard_output_is_an_error() {
     }
 }
 
-/// A file of 100 MiB is not read, and called what it is.
+/// A file of 100 MiB is not read, and reported as too long.
 #[test]
 fn long_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();

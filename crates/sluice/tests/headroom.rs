@@ -1,5 +1,5 @@
-//! `sluice headroom` and `sluice check` as they are run: which loop they take its stall from, and
-//! what `--fix` writes.
+//! `sluice headroom` and `sluice check` as processes: the loop whose stall they use, and what
+//! `--fix` writes.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn software(output: &Output) -> serde_json::Value {
     report["software"].clone()
 }
 
-/// A daemon whose loop was once held up for 100 µs. It answers until the sender is dropped.
+/// A daemon whose loop was once delayed for 100 µs. It answers until the sender is dropped.
 fn daemon(socket: &Path) -> oneshot::Sender<()> {
     let listener = UnixListener::bind(socket).unwrap();
     let (requests, mut requested) = mpsc::channel(1);
@@ -89,7 +89,7 @@ fn a_daemon_that_is_named_must_answer() {
     }
 }
 
-/// At 1G, 100 cells last 51.2 µs: less than the loop was held up for; port b's last longer.
+/// At 1G, 100 cells last 51.2 µs, less than the loop's delay; port b's last longer.
 const SHORT: &str = "# a lab
 [port-defaults.pfc]
 mode    = \"on\"
@@ -105,7 +105,8 @@ speed     = \"1G\"
 pfc.priority.3.headroom_cells = 5000
 ";
 
-/// Runs it in this folder, which has `lab.toml`: exit code, standard output, standard error.
+/// Runs `sluice` in this folder, which has `lab.toml`. Returns exit code, standard output, standard
+/// error.
 fn sluice(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command.args(arguments).current_dir(folder);
@@ -146,7 +147,7 @@ async fn check_compares_headroom_with_the_loop() {
     assert_eq!(said[0]["setting"], "port.a.pfc.priority");
     assert_eq!(said[4]["setting"], "dataplane");
 
-    // What is written holds.
+    // The written headroom is sufficient.
     let fixed = run(&["headroom", "--fix", "lab.toml", "--measured", "--socket", "fake.sock"]).await.unwrap();
     assert_eq!(fixed.0, 0, "{}", fixed.2);
     let (code, _, err) =
@@ -154,7 +155,7 @@ async fn check_compares_headroom_with_the_loop() {
     assert_eq!((code, err.as_str()), (0, ""));
 }
 
-/// With --measured a loop is tried where no daemon answers; one that is named must answer.
+/// With --measured, a loop is tried if no daemon answers; a named daemon must answer.
 #[test]
 fn check_without_a_daemon() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,8 +210,8 @@ Headroom for loops that are held up for 100.0 µs (as --stall-us says):
     assert_eq!((code, said), (0, nothing), "once is enough");
 }
 
-/// A queue that held what met on it no longer does: 17 reserved cells, XOFF at 6023, and now 1643
-/// of headroom.
+/// A queue is too small after the change: 17 reserved cells, XOFF at 6023, and now 1643 of
+/// headroom.
 #[test]
 fn fix_warns_of_what_the_new_file_is_warned_of() {
     let folder = tempfile::tempdir().unwrap();
@@ -223,8 +224,8 @@ fn fix_warns_of_what_the_new_file_is_warned_of() {
     assert_eq!(sluice(folder.path(), &["check", "lab.toml", "--strict"]).0, 1);
 }
 
-/// A file that is wrong, or that nobody can fix, stays as it is, and so does one that was shown to
-/// nobody.
+/// A file that is invalid, or that cannot be fixed, is not changed. The same applies if its changes
+/// could not be printed.
 #[test]
 fn fix_leaves_a_file_as_it_is_when_it_must() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! `sluice record` as it is run, where there is no daemon.
+//! `sluice record` as a process, without a daemon.
 
 use std::fs;
 use std::process::Command;
 
-/// What stood in the file before is lost to a whole recording only.
+/// Only a complete recording replaces the previous content of the file.
 #[test]
 fn a_recording_that_fails_leaves_the_file_as_it_was() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `sluice sim` as it is run: exit code, standard output, standard error, files.
+//! `sluice sim` as a process: exit code, standard output, standard error, files.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ interface = \"i2\"
 [port.p3]
 interface = \"i3\"
 ";
-/// Two hosts send 20G to one that takes 10G.
+/// Two hosts send 20G to one that receives 10G.
 const INCAST: &str = "
 title = \"Incast\"
 duration = \"1ms\"
@@ -43,8 +43,8 @@ bytes = 4096
 lost = 0
 ";
 
-/// A folder with scenarios: one that holds, one that does not, one that is wrong, and one whose
-/// configuration is missing.
+/// A folder with scenarios: one whose expectations hold, one whose do not, an invalid one, and one
+/// whose configuration is missing.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -59,7 +59,7 @@ fn folder() -> TempDir {
 
 fn sim(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    // How mistakes are drawn depends on the environment.
+    // The format of mistakes depends on the environment.
     command.arg("sim").args(arguments).current_dir(folder);
     command.env_clear().env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").env("TERM", "dumb");
     let output = command.output().unwrap();
@@ -101,7 +101,7 @@ fn mistakes_are_drawn_with_the_lines_of_the_file() {
     insta::assert_snapshot!(format!("{wrong}\n{no_config}"));
 }
 
-/// The first line has the time that the run took, and is not compared.
+/// The first line contains the real duration of the run, and is not compared.
 #[test]
 fn for_people() {
     let folder = folder();
@@ -131,7 +131,7 @@ fn for_programs() {
     assert_eq!(shorter["duration_ns"], 250_000);
 }
 
-/// A plot of a run before is not taken for one of this run.
+/// A plot of an earlier run is not taken for one of this run.
 #[test]
 fn plots_that_have_nothing_to_show_are_not_written() {
     let folder = folder();
@@ -146,7 +146,7 @@ fn plots_that_have_nothing_to_show_are_not_written() {
     assert!(!folder.path().join("plots/completion.svg").exists());
 }
 
-/// An independent reader finds the same frames, PFC among them.
+/// An independent reader finds the same frames, including PFC.
 #[test]
 fn tshark_reads_captures() {
     let folder = folder();
@@ -173,15 +173,14 @@ fn tshark_reads_captures() {
     );
 }
 
-/// docs/simulator.md explains config/scenarios/first.toml and shows what comes of it: both as they
-/// are.
+/// docs/simulator.md explains config/scenarios/first.toml and shows its results; both must match.
 #[test]
 fn the_first_scenario_is_as_the_docs_tell() {
     let root = &Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = fs::read_to_string(root.join("docs/simulator.md")).unwrap();
     let (code, out, err) = sim(root, &["config/scenarios/first.toml"]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    // The second line has the time that the run took.
+    // The second line contains the real duration of the run.
     for line in out.lines().skip(2) {
         assert!(
             docs.contains(line),
@@ -202,7 +201,7 @@ fn the_first_scenario_is_as_the_docs_tell() {
     assert_eq!(outcome(folder.path(), "first.toml"), outcome(root, "config/scenarios/first.toml"));
 }
 
-/// A full disk behind standard output, or behind a capture, is an error that is called by its name.
+/// A full disk behind standard output, or behind a capture, is a specific error.
 #[test]
 fn what_cannot_be_written_is_an_error() {
     let folder = folder();
@@ -222,8 +221,8 @@ fn what_cannot_be_written_is_an_error() {
     assert!(!err.contains("reading"), "{err}");
 }
 
-/// The scenario runs all the same, standard output is as without, and the warning comes true:
-/// frames are lost.
+/// The scenario runs anyway, standard output is unchanged, and the warning is confirmed: frames are
+/// lost.
 #[test]
 fn a_cable_that_headroom_is_too_short_for_is_warned_of() {
     let folder = folder();
@@ -243,8 +242,8 @@ fn a_cable_that_headroom_is_too_short_for_is_warned_of() {
     }
 }
 
-/// A scenario, or a configuration of one, that is too long is refused unread, with what it has and
-/// what it may have.
+/// A scenario, or one of its configurations, that is too long is rejected unread, with its size and
+/// the limit.
 #[test]
 fn long_files_are_refused() {
     let folder = folder();
@@ -259,8 +258,8 @@ fn long_files_are_refused() {
     assert!(err.contains("the file has 100 MiB; 1 MiB is the most"), "{err}");
 }
 
-/// A switch that holds more than there is memory for ends the run with an error that says which,
-/// when, and what helps.
+/// A switch that holds more than fits the memory ends the run with an error that names the switch,
+/// the time and the remedy.
 #[test]
 fn memory_that_cannot_be_had_is_an_error() {
     let folder = folder();

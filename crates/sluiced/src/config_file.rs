@@ -1,4 +1,4 @@
-//! The configuration file, as it is read at the start and for each reload.
+//! The configuration file, read at the start and on each reload.
 
 use std::fmt;
 use std::fs::File;
@@ -9,12 +9,12 @@ use config::read::document::{MAX_FILE_BYTES, too_long};
 use config::{Config, ConfigErrors};
 use tracing::warn;
 
-/// Why there is no configuration in a file.
+/// Why a file yields no configuration.
 #[derive(Debug)]
 pub enum ConfigFileError {
-    /// The system says no.
+    /// The file cannot be read.
     Unreadable(String),
-    /// There are mistakes in it.
+    /// The file contains mistakes.
     Mistakes(ConfigErrors),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for ConfigFileError {
     }
 }
 
-/// Reads a file whole and checks it.
+/// Reads the whole file and checks it.
 pub fn read(file: &Path) -> Result<Config, ConfigFileError> {
     let name = file.display().to_string();
     let unreadable = |error: io::Error| ConfigFileError::Unreadable(format!("cannot read {name}: {error}"));
@@ -44,7 +44,7 @@ pub fn read(file: &Path) -> Result<Config, ConfigFileError> {
     config::parse(&name, &text).map_err(ConfigFileError::Mistakes)
 }
 
-/// Logs what is right in a file, but not lossless.
+/// Logs the settings of a valid file that are not lossless.
 pub fn log_warnings(config: &Config) {
     config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
 }
@@ -63,7 +63,7 @@ mod tests {
         };
         assert!(wrong(b"[port.a]\n").contains("lab.toml:1:7: port.a: no interface"));
         assert!(wrong(&[0xff]).contains("cannot read ") && wrong(&[0xff]).contains("UTF-8"));
-        // A file without end is read no further than it takes to refuse it.
+        // An endless file is read only as far as needed to reject it.
         let endless = read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(endless.contains("the file has more than 1 MiB; 1 MiB is the most"), "{endless}");
         let long = wrong(&vec![b'#'; 100 << 20]);

@@ -1,8 +1,8 @@
-//! The control socket: who may use it, and whose it is.
+//! The control socket: its permissions and its ownership.
 //!
-//! Rule: mode 0660 before anybody can connect. A file left by a daemon that was killed is replaced;
-//! one that a daemon listens on is not touched, nor is anything that is no socket. It is removed
-//! when the daemon ends.
+//! Rule: the mode is 0660 before any client can connect. A file left by a daemon that was killed is
+//! replaced. A socket that a daemon listens on, and a file that is not a socket, are not touched.
+//! The file is removed when the daemon ends.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,13 +15,13 @@ use anyhow::{Context, Result, bail};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::socket::{bind as bind_to, listen, socket};
 
-/// Owner and group may talk to the daemon.
+/// Owner and group may connect to the daemon.
 const MODE: u32 = 0o660;
-/// Mode of the directories made for it.
+/// Mode of the directories created for the socket.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// The file of a socket that we listen on; dropping it removes the file, unless somebody has put
-/// another in its place.
+/// The file of a listening socket. Dropping it removes the file, unless another file has replaced
+/// it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -36,8 +36,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Fails if a daemon listens on `path`, or something else is there that must not be removed.
-/// Changes nothing.
+/// Fails if a daemon listens on `path`, or if the file there must not be removed. Changes nothing.
 pub fn must_be_free(path: &Path) -> Result<()> {
     let file = match fs::symlink_metadata(path) {
         Ok(file) => file,
@@ -79,7 +78,7 @@ pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
     bind_to(unheard.as_raw_fd(), &address).with_context(context)?;
     let inode = fs::symlink_metadata(path).with_context(context)?.ino();
     let file = SocketFile { path: path.to_path_buf(), inode };
-    // Until `listen` nobody can connect.
+    // No client can connect before `listen`.
     fs::set_permissions(path, fs::Permissions::from_mode(MODE)).with_context(context)?;
     listen(&unheard, Backlog::new(128)?).with_context(context)?;
     let listener = UnixListener::from(unheard);
@@ -138,13 +137,14 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "data");
     }
 
-    /// A guard does not remove the socket of a daemon that came after it.
+    /// The socket of a later daemon is not removed.
     #[test]
     fn a_socket_of_somebody_else_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         let (listener, guard) = bind(&path).unwrap();
-        fs::hard_link(&path, folder.path().join("first")).unwrap(); // so that its inode is not used again
+        // So that its inode is not reused.
+        fs::hard_link(&path, folder.path().join("first")).unwrap();
         drop(listener);
         let (_next, _its_guard) = bind(&path).unwrap();
         drop(guard);

@@ -1,9 +1,9 @@
-//! What happened, told in two places: a numbered journal for clients of the control API, and the
+//! Events are written to two places: a numbered journal for clients of the control API, and the
 //! log.
 //!
-//! Rule: an event of the loop carries the loop's time and has one text, the switch's own
-//! (`switch::monitor::event`). Severities are the log's levels. XOFF and XON come by the thousand
-//! and are only logged. Source: docs/events.md.
+//! Rule: an event of the poll loop carries that loop's time and has one text, which the switch
+//! defines (`switch::monitor::event`). Severities are the log's levels. XOFF and XON occur by the
+//! thousand and are only logged. Source: docs/events.md.
 
 use std::time::SystemTime;
 
@@ -11,24 +11,24 @@ use control::{Command, Journal, v1};
 use switch::{EventRecord, Instant, Severity};
 use tracing::{debug, error, info, warn};
 
-/// Where events go.
+/// The destinations of events.
 pub struct Events {
     journal: Journal,
-    /// Names of the ports by their places; one that was removed still has events to be told.
+    /// Names of the ports by slot. A removed port keeps its name until its events are reported.
     ports: Vec<String>,
-    /// When the loop's clock began.
+    /// Start of the poll loop's clock.
     started: std::time::Instant,
-    /// Events that the loop had no room for, so far.
+    /// Events so far that the poll loop had no room for.
     lost: u64,
 }
 
 impl Events {
-    /// Of a switch with these ports, whose clock began at `started`.
+    /// Creates the event log of a switch with these ports, whose clock started at `started`.
     pub fn new(journal: Journal, ports: Vec<String>, started: std::time::Instant) -> Self {
         Self { journal, ports, started, lost: 0 }
     }
 
-    /// From now on the port at this place is called so.
+    /// Sets the name of the port in this slot.
     pub fn set_name(&mut self, place: usize, name: &str) {
         if self.ports.len() <= place {
             self.ports.resize(place + 1, String::new());
@@ -36,7 +36,7 @@ impl Events {
         self.ports[place] = name.to_owned();
     }
 
-    /// Something happened in the loop at `at`.
+    /// Records an event of the poll loop at `at`.
     pub fn note(&self, at: Instant, mut event: EventRecord) {
         let port = event.port.map(|port| self.ports[port].as_str());
         if let Some(name) = port {
@@ -54,19 +54,19 @@ impl Events {
         }
     }
 
-    /// Something happened just now, beside the loop.
+    /// Records an event outside the poll loop, at the present time.
     pub fn note_now(&self, event: EventRecord) {
         self.note(self.now(), event);
     }
 
-    /// An order that has been carried out; the log has had its own words.
+    /// Records an executed command in the journal; it has been logged separately.
     pub fn keep_order(&self, order: &Command, changes: &[String]) {
         if let Some(event) = self.of_order(order, changes) {
             self.keep(self.now(), event);
         }
     }
 
-    /// The loop has had no room for so many events since the start.
+    /// Sets the number of events since the start that the poll loop had no room for.
     pub fn note_lost(&mut self, lost: u64) {
         let more = lost.saturating_sub(std::mem::replace(&mut self.lost, lost));
         if more > 0 {
@@ -122,7 +122,7 @@ impl Events {
         let age = self.started.elapsed().saturating_sub(std::time::Duration::from_nanos(at.0));
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.journal.note(v1::Event {
-            number: 0, // the journal's business
+            number: 0, // assigned by the journal
             at_ns: at.0,
             unix_ns: u64::try_from(unix.saturating_sub(age).as_nanos()).unwrap_or(u64::MAX),
             kind: event.kind.to_owned(),
@@ -158,7 +158,7 @@ mod tests {
         (Events::new(journal.clone(), ports, std::time::Instant::now()), journal)
     }
 
-    /// What the journal has, a line each.
+    /// Returns the journal, one line for each event.
     fn lines(journal: &Journal) -> String {
         let line = |event: v1::Event| {
             let v1::Event { number, kind, severity, port, priority, queue, values, message, .. } = event;
@@ -168,7 +168,7 @@ mod tests {
         journal.read(0).events.into_iter().map(line).collect()
     }
 
-    /// Every event of the switch, and what orders change.
+    /// Covers every event of the switch, and the changes made by commands.
     #[test]
     fn events_and_orders_are_in_the_journal() {
         let (mut events, journal) = events();

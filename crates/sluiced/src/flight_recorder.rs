@@ -1,10 +1,10 @@
-//! What the daemon does with the loop's recorder: it starts and ends it, keeps what was recorded
-//! within bounds, and hands it to whoever asked.
+//! The daemon's side of the loop's recorder: starts and ends it, bounds the size of the recording,
+//! and returns the recording to the client that requested it.
 //!
-//! Two ways to a recording: somebody asks for the next seconds, or `[recorder]` in the file has the
-//! loop recorded all the time, and the last of it is kept. A loss then freezes what is kept, a
-//! moment later, so that it is still there when somebody comes to look. Past the bound the oldest
-//! seconds go. Source: `docs/recorder.md`.
+//! A recording is made in two cases: a client requests the next seconds, or `[recorder]` in the
+//! file records the loop all the time and keeps the most recent part. A loss then freezes that part
+//! a moment later, so that it is still available for examination. Beyond the bound, the oldest
+//! seconds are discarded. Source: `docs/recorder.md`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use dataplane::{Chunk, ChunkPool, LoopCommand, Recorder};
 use tokio::sync::oneshot;
 use tracing::warn;
 
-/// Chunks on their way from the loop to this thread: a fifth of a second at full rate.
+/// Chunks in transit from the poll loop to this thread: a fifth of a second at full rate.
 const CHUNKS: usize = 32;
-/// What follows a loss is recorded for so long.
+/// How long recording continues after a loss.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
 /// A recording, in pieces.
 pub type Pieces = Vec<Vec<u8>>;
-/// Where a recording goes that somebody asked for.
+/// The channel to the client that requested a recording.
 pub type Answer = oneshot::Sender<Result<Pieces, CommandError>>;
 
-/// Somebody who waits for a recording.
+/// A client that waits for a recording.
 #[derive(Debug)]
 struct RecordRequest {
-    /// It ends then.
+    /// End of the requested time.
     until: Instant,
     answer: Answer,
 }
 
-/// Where the loop's recorder is.
+/// State of the loop's recorder.
 #[derive(Debug)]
 enum State {
-    /// There is none.
+    /// The recorder is off.
     Off,
-    /// The loop has it.
+    /// The poll loop records.
     On(Arc<ChunkPool>),
-    /// The loop has been told to end it.
+    /// The poll loop has been ordered to end the recording.
     Ending(Arc<ChunkPool>),
-    /// What is kept stays, since something was lost.
+    /// The recording is kept unchanged because of a loss.
     Frozen,
 }
 
@@ -53,16 +53,16 @@ pub struct Recording {
     settings: RecorderSettings,
     ports: usize,
     state: State,
-    /// Whole segments, the oldest first; the last may still be going on.
+    /// Complete segments, the oldest first; the last may still be incomplete.
     kept: VecDeque<Chunk>,
     kept_bytes: usize,
     wish: Option<RecordRequest>,
-    /// Something was lost; what is kept is frozen then.
+    /// When to freeze the recording, after a loss.
     freeze_at: Option<Instant>,
 }
 
 impl Recording {
-    /// Of a loop with so many ports.
+    /// Creates the recording of a loop with `ports` ports.
     pub fn new(settings: RecorderSettings, ports: usize) -> Self {
         Self {
             settings,
@@ -75,10 +75,11 @@ impl Recording {
         }
     }
 
-    /// Somebody wants the next `duration`, or, if that is nothing, what is kept.
+    /// Handles the request for a recording of the next `duration`, or of what is kept if `duration`
+    /// is 0.
     pub fn ask(&mut self, duration: Duration, answer: Answer, now: Instant) {
         if let Some(refusal) = self.refusal(duration) {
-            let _ = answer.send(Err(refusal)); // a client that is gone needs none
+            let _ = answer.send(Err(refusal)); // a client that has disconnected needs none
         } else {
             self.wish = Some(RecordRequest { until: now + duration, answer });
         }
@@ -97,14 +98,14 @@ impl Recording {
         Some(CommandError { reason: ErrorKind::Precondition, message: message.to_owned() })
     }
 
-    /// Something was lost: what led to it is kept, if that is wanted.
+    /// Keeps the recording of what led to a loss, if that is configured.
     pub fn note_loss(&mut self, now: Instant) {
         if self.settings.always && self.settings.freeze_on_loss && self.wish.is_none() {
             self.freeze_at.get_or_insert(now + AFTERMATH);
         }
     }
 
-    /// Takes what the loop has recorded, and says what to tell it now, if anything.
+    /// Takes what the poll loop has recorded. Returns the command to send to it, if any.
     pub fn proceed(&mut self, now: Instant) -> Option<LoopCommand> {
         self.collect();
         if self.wish.as_ref().is_some_and(|wish| wish.answer.is_closed()) {
@@ -131,11 +132,11 @@ impl Recording {
         None
     }
 
-    /// The loop has ended the recording; all of it is in the reel.
+    /// Handles the end of the recording in the poll loop; all of it is in the chunk pool.
     pub fn ended(&mut self) {
         self.collect();
         if !matches!(self.state, State::Ending(_)) {
-            return; // it answers that there was none before
+            return; // it reported before that it had none
         }
         self.state = State::Off;
         if self.wish.is_some() {
@@ -155,7 +156,7 @@ impl Recording {
         let pieces = self.kept.drain(..).map(|chunk| chunk.bytes).collect();
         self.forget_all();
         if let Some(wish) = self.wish.take() {
-            let _ = wish.answer.send(Ok(pieces)); // a client that is gone needs none
+            let _ = wish.answer.send(Ok(pieces)); // a client that has disconnected needs none
         }
     }
 
@@ -164,11 +165,12 @@ impl Recording {
         self.kept_bytes = 0;
     }
 
-    /// Takes full chunks from the loop, gives it their memory back, and forgets what is too much.
+    /// Takes full chunks from the poll loop, returns their memory to it, and discards what exceeds
+    /// the bound.
     fn collect(&mut self) {
         let (State::On(reel) | State::Ending(reel)) = &self.state else { return };
         while let Some(Chunk { begins, bytes }) = reel.take() {
-            // Nothing can be replayed that does not begin with a checkpoint.
+            // A replay has to begin with a checkpoint.
             if begins || !self.kept.is_empty() {
                 self.kept_bytes += bytes.len();
                 self.kept.push_back(Chunk { begins, bytes: bytes.as_slice().to_vec() });
@@ -191,7 +193,7 @@ mod tests {
     const SETTINGS: RecorderSettings =
         RecorderSettings { always: false, freeze_on_loss: true, memory_bytes: 64 << 20 };
 
-    /// The daemon's side of a loop that answers at once.
+    /// The daemon's side of a poll loop that answers at once.
     struct Lab {
         recording: Recording,
         start: Instant,
@@ -210,7 +212,7 @@ mod tests {
             answered
         }
 
-        /// What the loop is told at that time.
+        /// Returns the command that the poll loop gets at that time.
         fn at(&mut self, at_ms: u64) -> Option<bool> {
             let told = self.recording.proceed(self.start + Duration::from_millis(at_ms));
             match told {
@@ -263,7 +265,7 @@ mod tests {
         let mut lab = Lab::new(RecorderSettings { always: true, ..SETTINGS });
         assert_eq!(lab.at(0), Some(true));
         lab.recording.note_loss(lab.start + Duration::from_millis(100));
-        lab.recording.note_loss(lab.start + Duration::from_millis(400)); // of the same kind
+        lab.recording.note_loss(lab.start + Duration::from_millis(400)); // a second loss
         assert_eq!((lab.at(599), lab.at(600), lab.at(5000)), (None, Some(false), None));
         let refused = lab.ask(5000, 1000).try_recv().unwrap().unwrap_err();
         assert!(refused.message.contains("--last"), "{refused}");
@@ -272,7 +274,7 @@ mod tests {
         assert!(answered.try_recv().unwrap().is_ok());
     }
 
-    /// Segments of two chunks of 10 MiB each, of which 64 MiB are kept.
+    /// Segments consist of two chunks of 10 MiB each, of which 64 MiB are kept.
     #[test]
     fn the_oldest_segments_are_forgotten_whole() {
         let mut recording = Recording::new(SETTINGS, 2);

@@ -1,5 +1,5 @@
-//! The poll loop on its thread: pinned to its core, ended by a command, never waited for without
-//! bound.
+//! The poll loop on its thread, which is pinned to its core and ended by a command. Nothing waits
+//! for it without a bound.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,10 +17,10 @@ use xdp::{Waiter, XdpPort};
 
 use crate::ports::core_assignment::NewLine;
 
-/// How late a sleep of the loop may end: its deadlines are pause times and shapers.
+/// Latest end of the loop's sleeps past their deadlines, which are pause times and shapers.
 const TIMER_SLACK_NS: u64 = 1_000;
 
-/// Real-time priority of a loop: below the guard's, which must see it stand still.
+/// Real-time priority of a loop: below the guard's, which must run to detect a stalled loop.
 const FIFO_PRIORITY: u32 = 40;
 
 /// Fails if this process may not use `core`.
@@ -33,15 +33,15 @@ pub fn check_core(core: usize) -> Result<()> {
     bail!("dataplane.cores: there is no core {core} for this process; it may use {}", cores.join(", "))
 }
 
-/// Where the loops on these cores are watched from: two cores, others than theirs as far as this
-/// process may use as many.
+/// Chooses the two cores from which the guard watches the loops on these cores. They differ from
+/// the loops' cores as far as this process may use enough cores.
 pub fn guard_cores(loops: &[usize]) -> Result<Vec<usize>> {
     let cores = xdp::cores().context("asking which cores there are")?;
     let others = cores.into_iter().filter(|core| !loops.contains(core));
     Ok(others.chain(loops.iter().rev().copied()).take(2).collect())
 }
 
-/// What the kernel is asked for.
+/// Converts the configured scheduling to the request to the kernel.
 fn as_asked(scheduling: Scheduling) -> xdp::Scheduling {
     match scheduling {
         Scheduling::Normal => xdp::Scheduling::Normal,
@@ -50,13 +50,14 @@ fn as_asked(scheduling: Scheduling) -> xdp::Scheduling {
     }
 }
 
-/// The longest time for which others hold up a thread on `core`, scheduled as a loop: it looks at
-/// the clock for `duration`.
+/// Measures the longest time for which other work delays a thread on `core` that is scheduled as a
+/// loop. The thread reads the clock continuously for `duration`.
 pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) -> Result<Duration> {
     let scheduling = as_asked(scheduling);
     let look = move || -> io::Result<Duration> {
         xdp::set_affinity(core)?;
-        let _ = xdp::set_scheduling(scheduling); // a refusal is told of when the loop itself asks
+        // A rejection is reported when the loop itself asks.
+        let _ = xdp::set_scheduling(scheduling);
         Ok(xdp::longest_gap(duration))
     };
     let thread = Builder::new().name(format!("trial-{core}")).spawn(look).context("starting a trial")?;
@@ -69,12 +70,12 @@ pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) ->
 pub struct LoopThreads {
     thread: JoinHandle<io::Result<()>>,
     lines: Vec<(JoinHandle<io::Result<()>>, Waker)>,
-    /// The lines are to end.
+    /// Ends the I/O loops.
     ends: Arc<AtomicBool>,
 }
 
 impl LoopThreads {
-    /// Starts the lines, and the loop on `core`, on this clock.
+    /// Starts the I/O loops, and the poll loop on `core`, on this clock.
     pub fn start(
         mut loop_of_core: PollLoop<LoopPort<XdpPort>>,
         waiter: Waiter,
@@ -96,17 +97,18 @@ impl LoopThreads {
         Ok(Self { thread, lines: started, ends })
     }
 
-    /// The loop is at its end, for better or worse; or a line is, which no other does the work of.
+    /// True if the poll loop has ended for any reason, or an I/O loop has, since no other loop
+    /// takes over its ports.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished() || self.lines.iter().any(|(line, _)| line.is_finished())
     }
 
-    /// Waits for the end of the threads; what one died of, if it did.
+    /// Waits for the threads to end. Returns the error of a thread that failed.
     pub fn join(self) -> Result<()> {
         let failed_line = self.lines.iter().position(|(line, _)| line.is_finished());
         let mut lines = self.lines;
         if let Some(number) = failed_line {
-            // The switching core waits for it in vain: it ends with the process.
+            // The switching core waits for this loop in vain; it ends with the process.
             return joined(lines.swap_remove(number).0);
         }
         let end = joined(self.thread);
@@ -138,15 +140,15 @@ fn start(
         run(&mut waiter)
     };
     let thread = Builder::new().name(name).spawn(run).context("starting the poll loop")?;
-    // The loop goes on as it is where the kernel refuses, and says nothing itself. An error here: it
-    // has ended.
+    // Where the kernel rejects the scheduling, the loop continues without it and reports nothing
+    // itself. An error here means that the loop has ended.
     if let Ok(Err(error)) = told.recv() {
         warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
     }
     Ok(thread)
 }
 
-/// Waits for the end of a loop's thread; what it died of, if it did.
+/// Waits for the thread of a loop to end. Returns the error if it failed.
 fn joined(thread: JoinHandle<io::Result<()>>) -> Result<()> {
     match thread.join() {
         Ok(end) => end.context("the poll loop failed"),

@@ -1,5 +1,5 @@
-//! `sluiced`, the daemon: reads a configuration, opens the ports, lets the poll loop run on its own
-//! core and answers the control API from another thread until it is told to stop.
+//! `sluiced`, the daemon: reads a configuration, opens the ports, runs the poll loop on its own
+//! core, and serves the control API from another thread until it is stopped.
 #![forbid(unsafe_code)]
 
 mod config_file;
@@ -27,9 +27,9 @@ use config_file::ConfigFileError;
 use log::{Format, Log};
 use startup::End;
 
-/// The file is wrong, or cannot be read.
+/// Exit code if the file is wrong or cannot be read.
 const EXIT_BAD_FILE: u8 = 2;
-/// What a shell says of a process that SIGINT ended.
+/// Exit code that a shell reports for a process ended by SIGINT.
 const EXIT_FORCED: u8 = 130;
 
 /// A lossless Ethernet switch on the network interfaces of this machine.
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// Reads the file; if it is wrong says so, with line and column, and returns nothing.
+/// Reads the file. If it is wrong, prints the errors with line and column and returns `None`.
 fn read(file: &Path) -> Option<Config> {
     match config_file::read(file) {
         Ok(config) => return Some(config),

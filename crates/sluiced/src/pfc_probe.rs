@@ -1,11 +1,11 @@
-//! Whether PFC frames get past the NICs, as far as that can be known from here.
+//! Probes whether PFC frames pass the NICs, as far as that can be determined from this machine.
 //!
-//! Rule: some NICs refuse to send PFC frames of software, and some eat those that come in. So one
-//! port after the other sends a PFC frame that is for no priority and stops nobody. Where another
-//! port of this switch, or the same one, hears such a frame within [`PATIENCE`], there is a cable
-//! between them, or a loop, and both interfaces let PFC through. Where none does, nobody can know;
-//! of a NIC that is said. A frame that the kernel does not take is an alarm.
-//! Source: docs/behavior.md, "PFC and NICs".
+//! Rule: some NICs refuse to send PFC frames from software, and some consume the PFC frames they
+//! receive. So the ports send, one after the other, a PFC frame that enables no priority and so
+//! pauses nothing. Where another port of this switch, or the same one, receives such a frame within
+//! [`PATIENCE`], there is a cable or a loop between them, and both interfaces pass PFC. Where no
+//! port does, the result is unknown, which is reported for a NIC. A frame that the kernel does not
+//! accept raises an alarm. Source: docs/behavior.md, "PFC and NICs".
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,9 +20,9 @@ use xdp::PacketSocket;
 
 use crate::ports::link_monitor::{Interface, Kind};
 
-/// How long a frame may take to be heard and counted.
+/// The most time that a frame may take to be received and counted.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often to look.
+/// Interval of the checks.
 const PACE: Duration = Duration::from_millis(20);
 
 /// A port that is to send a frame.
@@ -32,21 +32,21 @@ struct Sender {
     interface: String,
     mac: MacAddr,
     is_nic: bool,
-    /// It only is to be said that nothing is known.
+    /// True if the port sends no frame and its result is always unknown (the test is off).
     is_silent: bool,
 }
 
-/// What came of it.
+/// The result of a probe.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The kernel did not take the frame.
+    /// The kernel did not accept the frame.
     Refused(String),
-    /// The ports at these places have heard it.
+    /// The ports in these slots have received the frame.
     Heard(Vec<usize>),
     Unknown,
 }
 
-/// A frame that is under way.
+/// A frame in flight.
 #[derive(Debug)]
 struct UnderWay {
     sender: Sender,
@@ -54,7 +54,7 @@ struct UnderWay {
     deadline: Instant,
 }
 
-/// The ports whose turn is yet to come.
+/// The ports that have not been probed yet.
 #[derive(Debug)]
 pub struct Test {
     waiting: VecDeque<Sender>,
@@ -63,7 +63,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// Of ports with no-drop priorities that send PFC, as they are at the start.
+    /// Creates the probe of the ports that have no-drop priorities and send PFC at the start.
     pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Interface]) -> Self {
         let ports = settings.ports.iter().zip(interfaces).enumerate();
         let senders = ports.filter(|(_, (port, _))| port.pfc.no_drop != 0 && port.pfc.tx);
@@ -78,7 +78,7 @@ impl Test {
         Self { waiting, under_way: None, next_look: Instant::now() }
     }
 
-    /// Whether to look at the counters now.
+    /// True if the counters are to be checked now.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_due = (self.under_way.is_some() || !self.waiting.is_empty()) && now >= self.next_look;
         if is_due {
@@ -87,7 +87,8 @@ impl Test {
         is_due
     }
 
-    /// Sends the next frame, or looks who has heard the last one; what there is to tell.
+    /// Sends the next frame, or checks which ports have received the last one. Returns the event to
+    /// report, if any.
     pub fn see(&mut self, snapshot: &Snapshot, now: Instant) -> Option<EventRecord> {
         self.proceed(snapshot, now, send).map(|(sender, outcome)| describe(&sender, &outcome, snapshot))
     }
@@ -124,8 +125,8 @@ impl Test {
     }
 }
 
-/// The ports that have received PFC frames for no priority, and none for any: those of peers are
-/// for some.
+/// Returns the ports that have received PFC frames which enable no priority, and none that enable
+/// one, as the frames of peers do.
 fn heard(before: &[PfcCount], now: &[PfcCount]) -> Vec<usize> {
     let told = |count: &PfcCount| {
         count.xoff_frames.iter().chain(&count.xon_frames).copied().fold(0_u64, u64::wrapping_add)
@@ -210,7 +211,7 @@ mod tests {
         Test::new(wanted, &settings, &interfaces)
     }
 
-    /// PFC frames received by each port, and times that they stopped a priority.
+    /// PFC frames received by each port, and how often they paused a priority.
     fn snapshot(counts: [(u64, u64); 3]) -> Snapshot {
         let port = |(frames, xoff)| {
             let mut count = PfcCount { frames, ..PfcCount::default() };
@@ -240,7 +241,7 @@ mod tests {
         let quiet = snapshot([(5, 9), (0, 0), (7, 7)]);
         let mut all = test(PfcTest::All);
         assert_eq!(all.proceed(&quiet, start, |_| Ok(())), None);
-        // What stops a priority is another's.
+        // A frame that pauses a priority comes from another device.
         let others = snapshot([(6, 10), (0, 0), (7, 7)]);
         assert_eq!(all.proceed(&others, start, |_| panic!("sends")), None);
         let here = snapshot([(6, 10), (1, 0), (8, 7)]);

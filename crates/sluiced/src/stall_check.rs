@@ -1,11 +1,11 @@
-//! Headroom against stalls, said at the start and while the switch runs: for how long the headroom
-//! of each port lasts, and for how long a loop was held up on this machine.
+//! Compares headroom with stalls, at the start and while the switch runs: how long the headroom of
+//! each port lasts, and how long loops stalled on this machine.
 //!
 //! Rule: before any port is opened, a thread on each loop's core, scheduled as the loop will be,
-//! looks at the clock for [`TRIAL`]; the longest time between two looks is what a loop is held up
-//! for. What the running loops find is looked at every [`PACE`]. Headroom that lasts shorter is
-//! warned of, and again when a loop was held up for twice as long. Source: docs/behavior.md,
-//! "Headroom needed".
+//! reads the clock for [`TRIAL`]. The longest time between two readings is the loop's stall. The
+//! stalls of the running loops are checked every [`PACE`]. A warning is given of headroom that
+//! lasts for less than the stall, and again when a loop stalled for twice as long. Source:
+//! docs/behavior.md, "Headroom needed".
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,29 +19,29 @@ use tracing::{info, warn};
 
 use crate::loop_threads::longest_stall;
 
-/// How long the trial takes.
+/// Duration of the trial.
 const TRIAL: Duration = Duration::from_millis(100);
-/// How often to look at the running loop.
+/// Interval of the checks of the running loops.
 const PACE: Duration = Duration::from_secs(10);
 
-/// The loops, and what was said of them so far.
+/// The loops, and the stalls reported so far.
 #[derive(Debug)]
 pub struct Stalls {
-    /// Their cores, and where they say how they turn.
+    /// The cores of the loops, and their heartbeats.
     loops: Vec<(usize, Arc<Heartbeat>)>,
-    /// The longest that was compared with headroom …
+    /// The longest stall that was compared with headroom.
     seen_ns: Nanos,
-    /// … and the longest that was warned of.
+    /// The longest stall that a warning was given of.
     warned_ns: Nanos,
     next_look: Instant,
 }
 
 impl Stalls {
-    /// Tries the cores of the loops, if there is headroom to compare with, and says what comes of
-    /// it.
+    /// Measures stalls on the cores of the loops, if there is headroom to compare with, and reports
+    /// the result.
     ///
     /// # Errors
-    /// No thread may run there.
+    /// No thread may run on one of the cores.
     pub fn try_cores(
         settings: &SwitchSettings,
         loops: Vec<(usize, Arc<Heartbeat>)>,
@@ -66,7 +66,7 @@ impl Stalls {
         Ok(stalls)
     }
 
-    /// The loops, for clients.
+    /// The loops, as reported to clients.
     pub fn loops(&self) -> Vec<v1::Loop> {
         let told = |(core, heartbeat): &(usize, Arc<Heartbeat>)| {
             let times = heartbeat.times();
@@ -80,7 +80,7 @@ impl Stalls {
         self.loops.iter().map(told).collect()
     }
 
-    /// Looks at the one that was held up for longest.
+    /// Checks the loop with the longest stall.
     pub fn look(&mut self, settings: impl FnOnce() -> SwitchSettings) {
         let times = self.loops.iter().map(|(core, heartbeat)| (heartbeat.times().worst_stall_ns, *core));
         if let Some((stall_ns, core)) = times.max() {
@@ -88,7 +88,7 @@ impl Stalls {
         }
     }
 
-    /// Whether to look at the running loops now.
+    /// True if the running loops are to be checked now.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.next_look;
         if is_due {
@@ -97,12 +97,13 @@ impl Stalls {
         is_due
     }
 
-    /// Settings have changed, so headroom may last for another time.
+    /// Starts the comparison again after a change of settings, since headroom may last for another
+    /// time.
     pub fn forget(&mut self) {
         (self.seen_ns, self.warned_ns) = (0, 0);
     }
 
-    /// The loop on this core was held up for `stall_ns` at the longest.
+    /// Records that the longest stall of the loop on this core was `stall_ns`.
     fn see(&mut self, core: usize, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) {
         for headroom in self.short(stall_ns, settings) {
             warn!(
@@ -113,7 +114,7 @@ impl Stalls {
         }
     }
 
-    /// Headroom to warn of.
+    /// Returns the headroom to warn of.
     fn short(&mut self, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) -> Vec<Headroom> {
         if stall_ns <= self.seen_ns || stall_ns < 2 * self.warned_ns {
             return Vec::new();

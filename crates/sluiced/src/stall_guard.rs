@@ -1,15 +1,15 @@
-//! The guard: threads of real-time priority that pause the peers while a loop does not turn: all of
-//! them while the switching core does not, those of a line's ports while that line does not.
+//! The guard: real-time threads that pause the peers of a stalled loop: all peers while the
+//! switching core stalls, and the peers of an I/O loop's ports while that loop stalls.
 //!
-//! They only read the loops' heartbeats, ask the kernel whether frames wait for a loop that sleeps,
-//! and send PFC frames over packet sockets of their own. When to do so is
-//! [`dataplane::guard::stall_detector`]'s rule; the loop takes back what was told when it turns
-//! again. They never wait for the loop, nor the loop for them.
+//! The threads only read the loops' heartbeats, ask the kernel whether frames wait for a sleeping
+//! loop, and send PFC frames over packet sockets of their own. [`dataplane::guard::stall_detector`]
+//! decides when; the loop cancels the pauses when it runs again. The guard never waits for the
+//! loop, and the loop never waits for the guard.
 //!
-//! There are two, each on a core of its own, and each by itself: no priority helps a thread on a
-//! core whose kernel carries frames (8 ms at a time where kernels are not preemptible) or that a
-//! hypervisor has taken away, and that rarely happens to two at once (docs/behavior.md, "A loop
-//! that stands still").
+//! There are two independent threads, each on a core of its own. Real-time priority does not help
+//! on a core that is busy in softirq (8 ms at a time on kernels that are not preemptible) or that a
+//! hypervisor has preempted, and that rarely happens to two cores at once (docs/behavior.md, "A
+//! loop that stands still").
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -29,36 +29,36 @@ use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::{PacketSocket, RxWatcher, Scheduling, set_scheduling};
 
-/// Above whatever else of this machine is real time by habit (interrupt threads have 50).
+/// Above other threads that are usually real-time on this machine (interrupt threads have 50).
 const PRIORITY: u32 = 60;
-/// Each sentry but the first takes so many times as long from look to look: it is there for when
-/// the first one's core is taken away, and each look holds up a core that carries frames for some
-/// 25 µs (docs/performance.md, "Latency").
+/// Factor of the check interval of each thread except the first. The further thread is needed only
+/// when the core of the first is preempted, and each check delays a core that carries frames by
+/// some 25 µs (docs/performance.md, "Latency").
 const FURTHER_SENTRY: u64 = 2;
-/// No sentry waits for longer, so that the end is not forgotten.
+/// The longest wait of a thread, so that it notices its end in time.
 const LONGEST_WAIT_MS: u8 = 100;
 
 /// A loop that a guard watches.
 #[derive(Debug)]
 pub struct Watched {
-    /// Where it says that it turns.
+    /// The heartbeat of the loop.
     pub heartbeat: Arc<Heartbeat>,
-    /// The ports that it serves, whose sockets are readable when it should wake.
+    /// The ports that the loop serves, whose sockets are readable when it should wake.
     pub serves: Set64,
-    /// The ports whose peers are paused while it does not turn.
+    /// The ports whose peers are paused while the loop stalls.
     pub pauses: Set64,
-    /// The lanes that bring it something.
+    /// The port channels that carry input to the loop.
     pub lanes: Vec<ChannelMonitor>,
 }
 
 impl Watched {
-    /// Frames, or what another loop has left, wait for it; `ports` have frames.
+    /// True if frames, or entries of another loop, wait for this loop; `ports` have frames.
     fn is_waited_for(&self, ports: Set64) -> bool {
         !ports.and(self.serves).is_empty() || self.lanes.iter().any(ChannelMonitor::is_there)
     }
 }
 
-/// A guard at work. It ends when it is dropped.
+/// A running guard. Dropping it ends its threads.
 #[derive(Debug)]
 pub struct Guard {
     words: Arc<RwLock<PauseFrames>>,
@@ -66,43 +66,43 @@ pub struct Guard {
     sentries: Vec<GuardThread>,
 }
 
-/// One of its threads.
+/// A thread of the guard.
 #[derive(Debug)]
 struct GuardThread {
     thread: JoinHandle<()>,
-    /// Ends its wait for frames, so that it waits for those of other sockets.
+    /// Ends the thread's wait for frames, so that it waits on the new set of sockets.
     waker: Waker,
 }
 
-/// What to tell each peer; settings may change it, and ports come and go.
+/// The PFC frames for each peer, which change with the settings and the ports.
 #[derive(Debug)]
 struct PauseFrames {
-    /// How often this was changed.
+    /// The number of changes so far.
     version: u64,
     ports: Vec<GuardCore>,
-    /// Told again after so long, or sooner where peers have taught the loop so
-    /// ([`Heartbeat::refresh_ns`]).
+    /// Interval of the refresh of a pause. It is shorter where the loop has observed that peers
+    /// need it ([`Heartbeat::refresh_ns`]).
     refresh_ns: Nanos,
 }
 
-/// A port as the guard knows it.
+/// A port as the guard sees it.
 #[derive(Debug)]
 struct GuardCore {
-    /// The frame and the priorities that it pauses, or nothing where no priority is no-drop or no
-    /// PFC is sent.
+    /// The frame and the priorities that it pauses. `None` if no priority is no-drop or PFC is not
+    /// sent.
     frame: Option<([u8; FRAME_BYTES], Set8)>,
-    /// The open port.
+    /// The sockets of the port, if it is open.
     gate: Option<Arc<PortTap>>,
 }
 
-/// An open port's ways in and out.
+/// The sockets of an open port.
 #[derive(Debug)]
 pub struct PortTap {
-    /// Its address.
+    /// MAC address of the interface.
     pub mac: MacAddr,
-    /// The sockets that frames wait in.
+    /// The sockets in which received frames wait.
     pub fds: Vec<RawFd>,
-    /// Where frames are sent from.
+    /// The socket that sends PFC frames.
     pub packets: PacketSocket,
 }
 
@@ -125,7 +125,7 @@ impl PauseFrames {
         }
     }
 
-    /// The same with other settings, and with this gate in place of the port's.
+    /// Returns the same with other settings, and with a changed tap of one port.
     fn with(&self, settings: &SwitchSettings, changed: Option<(usize, Arc<PortTap>)>) -> Self {
         let mut gates: Vec<_> = self.ports.iter().map(|post| post.gate.clone()).collect();
         gates.resize_with(settings.ports.len().max(gates.len()), || None);
@@ -135,7 +135,7 @@ impl PauseFrames {
         Self::of(self.version + 1, settings, gates)
     }
 
-    /// The same without one port.
+    /// Returns the same without one port.
     fn without(&self, port: usize) -> Self {
         let keep = |(number, post): (usize, &GuardCore)| match number == port {
             true => GuardCore { frame: None, gate: None },
@@ -155,7 +155,7 @@ impl PauseFrames {
     }
 }
 
-/// XOFF for all no-drop priorities of a port.
+/// Builds the XOFF frame for all no-drop priorities of a port.
 fn xoff(port: &PortSettings, mac: MacAddr) -> ([u8; FRAME_BYTES], Set8) {
     let no_drop = Set8::from_bits(port.pfc.no_drop);
     let quanta = std::array::from_fn(|p| if no_drop.contains(p) { port.pfc.pause_quanta } else { 0 });
@@ -165,11 +165,11 @@ fn xoff(port: &PortSettings, mac: MacAddr) -> ([u8; FRAME_BYTES], Set8) {
 }
 
 impl Guard {
-    /// Starts a guard over these loops, of which the first is the switching core's, which the waker
-    /// wakes; the ports are all open. It has a thread on each of `cores`, the best one first.
+    /// Starts a guard over these loops, of which the first is the switching core's, woken by the
+    /// waker. All ports are open. There is a thread on each of `cores`, the best core first.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread could be started.
     pub fn start(
         (loops, waker): (Vec<Watched>, Waker),
         settings: &SwitchSettings,
@@ -197,24 +197,25 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Other settings are in force.
+    /// Applies other settings.
     pub fn apply(&self, settings: &SwitchSettings) {
         self.change(|words| words.with(settings, None));
     }
 
-    /// A port is about to be closed: its sockets will no longer be there, and no peer is paused.
+    /// Drops a port that is about to be closed. Its sockets will be invalid, and its peer is no
+    /// longer paused.
     pub fn forget(&self, port: usize) {
         self.change(|words| words.without(port));
     }
 
-    /// A port is open again.
+    /// Adds a port that is open again.
     pub fn remember(&self, port: usize, gate: PortTap, settings: &SwitchSettings) {
         let gate = Arc::new(gate);
         self.change(|words| words.with(settings, Some((port, gate))));
     }
 
-    /// Puts others in place of what the threads use. They take a lock that this thread, of ordinary
-    /// priority, holds for no longer than the exchange takes: all else is done before and after.
+    /// Replaces the state that the threads use. They take a lock which this thread, of ordinary
+    /// priority, holds only for the exchange: all other work is done before and after.
     fn change(&self, make: impl FnOnce(&PauseFrames) -> PauseFrames) {
         let mut words = make(&self.words.read().unwrap_or_else(PoisonError::into_inner));
         std::mem::swap(&mut words, &mut *self.words.write().unwrap_or_else(PoisonError::into_inner));
@@ -226,12 +227,12 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
         for sentry in self.sentries.drain(..) {
-            let _ = sentry.thread.join(); // it has nothing to say but what it has logged
+            let _ = sentry.thread.join(); // the thread returns nothing; it has logged its errors
         }
     }
 }
 
-/// Puts the calling thread on a core, above what else runs there.
+/// Moves the calling thread to a core, with a priority above other work there.
 fn take_post(core: usize) {
     if let Err(error) = xdp::set_affinity(core) {
         warn!(%error, core, "a guard is not on a core of its own: on a busy machine it may come too late");
@@ -245,8 +246,8 @@ fn take_post(core: usize) {
     }
 }
 
-/// Looks at the loops again and again, `times` as long after each look as the vigil asks, until the
-/// guard or the switching core's loop ends.
+/// Checks the loops repeatedly until the guard or the switching core's loop ends. Waits `times` as
+/// long after each check as the stall detector requests.
 fn watch(
     words: &RwLock<PauseFrames>,
     mut frames: RxWatcher,
@@ -268,10 +269,12 @@ fn watch(
             }
             let frames_wait = || watched.is_waited_for(frames.wait(0));
             let refresh_ns = words.refresh_ns.min(switching.refresh_ns());
-            // A loop that went to sleep, or turned, between pulse and clock has not stalled.
+            // A loop that fell asleep or started an iteration after its pulse was read has not
+            // stalled.
             if vigil.look(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
                 stand_in(&words, watched.pauses, switching, clock);
-                // It may have gone to sleep meanwhile, and must take back what was sent for it.
+                // The loop may have fallen asleep meanwhile, and must cancel the pauses sent for
+                // it.
                 waker.wake_by_ref();
             }
             next_look = next_look.min(vigil.next_look(pulse, refresh_ns));
@@ -283,8 +286,8 @@ fn watch(
     }
 }
 
-/// Tells every peer of these ports that has been heard of to stop. `heartbeat` is the switching
-/// core's, which takes it back.
+/// Pauses every peer of these ports that has been heard. `heartbeat` is that of the switching core,
+/// which cancels the pauses.
 fn stand_in(words: &PauseFrames, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
     for (number, post) in words.ports.iter().enumerate() {
         if let GuardCore { frame: Some((frame, priorities)), gate: Some(gate) } = post

@@ -1,7 +1,7 @@
-//! The life of the daemon, from a configuration to its totals.
+//! The daemon from its start to its totals.
 //!
-//! Order of the start: whatever can be refused without touching an interface is; then memory,
-//! ports, control socket, loop. Each of them undoes itself when a later one fails.
+//! Order of the start: first all checks that touch no interface; then memory, ports, control
+//! socket, loop. Each step is undone when a later one fails.
 
 use std::io::Write;
 use std::path::Path;
@@ -36,22 +36,22 @@ use crate::stall_check::Stalls;
 use crate::stall_guard::{Guard, PortTap};
 use crate::totals;
 
-/// How long clients may take to hear that the switch is gone.
+/// The most time that clients have to receive the end of the switch.
 const API_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How it ended.
+/// How the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// As it was told to, with its totals said.
+    /// Stopped by a signal, with its totals printed.
     Stopped,
-    /// A second signal came.
+    /// A second signal forced the end.
     Forced,
 }
 
-/// Runs a switch until it is told to stop, and prints its totals.
+/// Runs a switch until a signal stops it, and prints its totals.
 ///
 /// # Errors
-/// It could not start, or not go on; nothing is left behind.
+/// The switch could not start, or could not continue; nothing is left behind.
 pub fn run(config: Config, file: &Path, log: &Log) -> Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(run_live(RunningConfig::new(config, file), log));
@@ -182,11 +182,12 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     Ok(end)
 }
 
-/// Prints the totals, for as long as nobody wants it to end: standard output may be a pipe that
+/// Prints the totals until they are written or a signal arrives: standard output may be a pipe that
 /// nobody reads.
 async fn print(totals: String, signals: &mut Signals) -> End {
     let print = tokio::task::spawn_blocking(move || {
-        let _ = writeln!(std::io::stdout(), "{totals}"); // whoever has closed it wants no totals
+        // A reader that has closed the pipe wants no totals.
+        let _ = writeln!(std::io::stdout(), "{totals}");
     });
     tokio::select! {
         _ = print => End::Stopped,
@@ -194,7 +195,7 @@ async fn print(totals: String, signals: &mut Signals) -> End {
     }
 }
 
-/// The loop with all that it owns.
+/// Assembles the poll loop with all that it owns.
 fn assemble(
     live: &RunningConfig,
     interfaces: &[Interface],
@@ -210,8 +211,8 @@ fn assemble(
     Ok(PollLoop::new(switch, ports, memory, memory_frames, mailbox, of_core))
 }
 
-/// The ways in and out of the ports, for a guard over their loops, unless overload is to be left to
-/// the kernel.
+/// Returns the sockets of the ports for a guard over their loops. `None` if the configuration
+/// leaves overload to the kernel.
 fn gates(live: &RunningConfig, interfaces: &[Interface], open: &OpenPorts) -> Result<Option<Vec<PortTap>>> {
     if !live.config().dataplane.pauses_on_overload {
         warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");

@@ -1,12 +1,12 @@
-//! What the daemon says when it stops: totals of each port, and whether every frame is accounted
-//! for.
+//! The report that the daemon prints when it stops: totals of each port, and whether every frame is
+//! accounted for.
 
 use std::fmt::Write;
 
 use control::FrameBalance;
 use control::v1::{Count, Port, Snapshot};
 
-/// The report on a stopped switch.
+/// Returns the report on a stopped switch.
 pub fn totals(snapshot: &Snapshot) -> String {
     let mut out = String::new();
     let width = snapshot.ports.iter().map(|port| port.name.chars().count()).max().unwrap_or(0).max(4);
@@ -46,12 +46,13 @@ pub fn totals(snapshot: &Snapshot) -> String {
     out
 }
 
-/// Every frame that came in is accounted for, and all memory is free.
+/// True if every received frame is accounted for, and all memory is free.
 pub fn is_clean(snapshot: &Snapshot) -> bool {
     FrameBalance::of(snapshot).holds() && snapshot.memory_free_frames == snapshot.memory_frames
 }
 
-/// Drops by reason, and what the kernel lost before the switch saw it; only what is not zero.
+/// Returns the non-zero drops by reason, and the frames that the kernel lost before the switch got
+/// them.
 fn losses(port: &Port) -> Vec<String> {
     let drops = port.drops.iter().map(|(reason, drops)| (reason.as_str(), drops.frames));
     let kernel = port.kernel.unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Who reads the watermark "since the last read", and what each has not seen yet.
+//! The readers of the watermark "since the last read", and the peaks that each has not seen yet.
 //!
-//! Rule: a read begins that watermark again in the switch, which knows one of the kind. What a
-//! reader would lose by the reads of others is kept for it here until it reads itself, so each sees
-//! the most cells since its own last read. Source: docs/behavior.md, "Watermarks".
+//! Rule: a read restarts that watermark in the switch, which has only one of the kind. The peak
+//! that a reader would lose by the reads of others is kept here until it reads itself, so each
+//! reader sees the most cells since its own last read. Source: docs/behavior.md, "Watermarks".
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ const LEVELS_OF_POOLS: usize = 2 * POOLS + 1;
 /// Three of each group, one of each queue.
 const LEVELS_OF_A_PORT: usize = 4 * PRIORITIES;
 
-/// What each reader has not seen: a peak for each level of the snapshot, in its order. Readers are
-/// as many as the file makes.
+/// The peaks that each reader has not seen: one for each level of the snapshot, in its order. The
+/// number of readers is bounded by the file.
 #[derive(Debug)]
 pub struct Watermarks {
     unseen: BTreeMap<WatermarkReader, Vec<u32>>,
 }
 
 impl Default for Watermarks {
-    /// Nobody has read anything: clients and metrics will see what there was since the start.
-    /// Sensors come at the start.
+    /// Creates the state before any read: clients and metrics will see the peaks since the start.
+    /// Sensors are added at the start.
     fn default() -> Self {
         Self {
             unseen: [WatermarkReader::Api, WatermarkReader::Metrics]
@@ -35,7 +35,7 @@ impl Default for Watermarks {
 }
 
 impl Watermarks {
-    /// Another port has this place: nobody has missed anything of it.
+    /// Clears the peaks of a slot that another port has taken.
     pub fn forget_place(&mut self, place: usize) {
         for unseen in self.unseen.values_mut() {
             unseen
@@ -46,8 +46,8 @@ impl Watermarks {
         }
     }
 
-    /// Puts the peaks since `reader`'s own last read into `snapshot`, as the switch gave it: with
-    /// all places of ports.
+    /// Puts the peaks since `reader`'s own last read into `snapshot`, which is as the switch
+    /// returned it: with all slots of ports.
     pub fn look(&mut self, reader: WatermarkReader, snapshot: &mut Snapshot) {
         let unseen = self.unseen.entry(reader).or_default();
         for (level, peak) in levels(snapshot).zip(unseen.iter()) {
@@ -55,8 +55,8 @@ impl Watermarks {
         }
     }
 
-    /// The switch has begun the watermark again right after `snapshot`, as it gave it, and these
-    /// have read it.
+    /// Records that the switch restarted the watermark right after `snapshot`, as returned by the
+    /// switch, and that `readers` have read it.
     pub fn begin_anew(&mut self, snapshot: &mut Snapshot, readers: &[WatermarkReader]) {
         for (reader, unseen) in &mut self.unseen {
             if readers.contains(reader) {
@@ -71,7 +71,7 @@ impl Watermarks {
     }
 }
 
-/// Every level of a snapshot, in one order.
+/// Iterates over every level of a snapshot, in a fixed order.
 fn levels(snapshot: &mut Snapshot) -> impl Iterator<Item = &mut Level> {
     let pools = [&mut snapshot.ingress_pools, &mut snapshot.egress_pools].into_iter().flatten();
     let pools = pools.chain(&mut snapshot.headroom).filter_map(|pool| pool.level.as_mut());
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use control::v1::{Group, Pool, Port, Queue};
 
-    /// A switch whose levels have all had this peak since the last read of anybody.
+    /// A switch whose levels have all had this peak since the last read by any reader.
     fn snapshot(peak_read_cells: u32) -> Snapshot {
         let level = || Some(Level { peak_read_cells, ..Level::default() });
         let pool = || Pool { level: level(), ..Pool::default() };
@@ -104,8 +104,8 @@ mod tests {
         }
     }
 
-    /// Each line: who looks, whether that is a read, the peak of the switch since the last read,
-    /// and what the reader sees.
+    /// Columns: the reader, whether it reads, the peak of the switch since the last read, and the
+    /// peak that the reader sees.
     #[test]
     fn each_reader_sees_the_most_since_its_own_last_read() {
         const API: WatermarkReader = WatermarkReader::Api;
@@ -116,8 +116,8 @@ mod tests {
             (METRICS, true, 0, 0),
             (API, false, 7, 7),
             (METRICS, true, 7, 7),
-            (API, false, 2, 7),   // since its own last read, which never was
-            (SENSOR, true, 2, 2), // never seen before: whoever comes new has missed nothing that it asked for
+            (API, false, 2, 7),   // since its own last read, which never happened
+            (SENSOR, true, 2, 2), // a new reader has missed nothing
             (API, true, 1, 7),
             (API, true, 3, 3),
             (METRICS, true, 0, 3),
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Of a switch with all its groups and queues, two ports, and peaks of 5 at each.
+    /// A switch with all its groups and queues, two ports, and peaks of 5 at each.
     #[test]
     fn a_place_that_another_port_has_begins_anew() {
         let level = || Some(Level { peak_read_cells: 5, ..Level::default() });

@@ -1,12 +1,11 @@
-//! What `sluiced` refuses, how it says so, and with which exit code. Nothing here touches an
-//! interface.
+//! What `sluiced` rejects, its messages, and its exit codes. No test here touches an interface.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A configuration with nothing wrong in it but, perhaps, the world around it.
+/// Returns a valid configuration, which may still not fit the machine.
 fn config(socket: &Path) -> String {
     format!(
         "[control]\nsocket = \"{}\"\n\n[dataplane]\ncores = [0]\n\n[port.left]\ninterface = \"no-such-left\"\n\n\
@@ -20,7 +19,7 @@ fn sluiced(arguments: &[&str]) -> Output {
     command.args(arguments).env_remove("RUST_LOG").env("NO_COLOR", "1").output().unwrap()
 }
 
-/// Runs it on this text; its exit code and what it said on standard error.
+/// Runs `sluiced` on this text. Returns its exit code and its standard error.
 fn run(folder: &Path, text: &str, more: &[&str]) -> (i32, String) {
     let file = folder.join("test.toml");
     fs::write(&file, text).unwrap();

@@ -1,5 +1,5 @@
-//! The daemon on real veths: two or three ordinary hosts on one switch, each in a namespace of its
-//! own. Needs root.
+//! The daemon on real veths: two or three ordinary hosts on one switch, each in a network namespace
+//! of its own. Needs root.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use control::v1::{Event, Port, Snapshot};
 use control::{BlockingClient, FrameBalance};
 
-/// Ends a test that waits for what never comes; nothing is measured by it.
+/// Fails a test that would otherwise wait indefinitely; no result depends on it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A namespace for the switch and one for each host; all of it goes away with this.
+/// A namespace for the switch and one for each host, removed on drop.
 struct Lab {
     name: String,
     hosts: Vec<&'static str>,
@@ -22,7 +22,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// Host i has the address 10.9.0.(i + 1) on `eth0`; its port's interface is `port-HOST`.
+    /// Host i has the address 10.9.0.(i + 1) on `eth0`; the interface of its port is `port-HOST`.
     fn new(hosts: &[&'static str]) -> Self {
         static LABS: AtomicU32 = AtomicU32::new(0);
         let name = format!("sluiced-{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
@@ -44,7 +44,7 @@ impl Lab {
         format!("{}-{role}", self.name)
     }
 
-    /// A command in a namespace.
+    /// Returns a command that runs in a namespace.
     fn inside(&self, role: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.space(role), program]);
@@ -55,8 +55,8 @@ impl Lab {
         self.folder.path().join("control.sock")
     }
 
-    /// Starts the daemon on all hosts' ports, with `more` in the table of each, and waits until it
-    /// is ready.
+    /// Starts the daemon on the ports of all hosts, with `more` in the table of each, and waits
+    /// until it is ready.
     fn start(&mut self, more: &str) {
         let mut text =
             format!("[switch]\nname = \"lab\"\n[control]\nsocket = \"{}\"\n", self.socket().display());
@@ -80,7 +80,7 @@ impl Lab {
         self.until("the daemon is ready", |lab| lab.said("err").contains("sluiced is ready"));
     }
 
-    /// What the daemon wrote.
+    /// Returns the output of the daemon.
     fn said(&self, file: &str) -> String {
         fs::read_to_string(self.folder.path().join(file)).unwrap()
     }
@@ -93,7 +93,7 @@ impl Lab {
         BlockingClient::connect(&self.socket()).unwrap().events(0).unwrap()
     }
 
-    /// Waits for a condition.
+    /// Waits until a condition holds.
     fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !condition(self) {
@@ -103,7 +103,7 @@ impl Lab {
         }
     }
 
-    /// SIGTERM, and the exit code.
+    /// Sends SIGTERM and returns the exit code.
     fn terminate(&mut self) -> Option<i32> {
         let mut daemon = self.daemon.take().unwrap();
         assert!(Command::new("kill").arg(daemon.id().to_string()).status().unwrap().success());
@@ -171,13 +171,13 @@ fn two_hosts_reach_each_other_and_the_daemon_accounts_for_it() {
     assert!(!lab.socket().exists());
 }
 
-/// The queue is full and its port slow: not all of it leaves in the time that there is, and the
-/// rest is counted.
+/// The queue is full and its port slow: the drain time is too short for all frames, and the rest is
+/// counted.
 #[test]
 fn what_cannot_leave_when_the_daemon_stops_is_counted() {
     let mut lab = Lab::new(&["a", "b"]);
     lab.start("speed = \"1M\"");
-    lab.ping("a", "b"); // so that both are known, and nothing is flooded
+    lab.ping("a", "b"); // so that both hosts are learned, and nothing is flooded
     let flood = ["-c", "400", "-l", "400", "-s", "1400", "-W", "1", "10.9.0.2"];
     let mut ping = lab.inside("a", "ping").args(flood).stdout(Stdio::null()).spawn().unwrap();
     lab.until("the queue is long", |lab| port(&lab.snapshot(), "b").queues[2].waiting_frames > 200);
@@ -190,8 +190,8 @@ fn what_cannot_leave_when_the_daemon_stops_is_counted() {
     let _ = ping.wait();
 }
 
-/// A host's end goes down: its port goes down, the others go on; it comes back, and so does the
-/// port.
+/// When a host's interface goes down, its port goes down and the other ports continue. When it
+/// comes back, the port does too.
 #[test]
 fn a_port_that_loses_its_carrier_goes_down_alone_and_comes_back() {
     let mut lab = Lab::new(&["a", "b", "c"]);
@@ -223,7 +223,7 @@ fn a_port_that_loses_its_carrier_goes_down_alone_and_comes_back() {
     assert!(lab.said("out").contains("every frame is accounted for"), "{}", lab.said("out"));
 }
 
-/// Two cells at 100G last for less than any loop takes from one look at the clock to the next.
+/// Two cells at 100G last for less time than any loop takes between two readings of the clock.
 #[test]
 fn the_start_compares_headroom_with_the_loop() {
     let mut lab = Lab::new(&["a", "b"]);
@@ -243,7 +243,7 @@ fn the_start_compares_headroom_with_the_loop() {
     assert_eq!(lab.terminate(), Some(0));
 }
 
-/// A host that comes up after the switch is no reason to restart anything.
+/// A host that comes up after the switch needs no restart.
 #[test]
 fn a_port_without_carrier_works_once_it_has_one() {
     let mut lab = Lab::new(&["a", "b"]);
@@ -261,8 +261,8 @@ fn a_port_without_carrier_works_once_it_has_one() {
     assert_eq!(lab.terminate(), Some(0));
 }
 
-/// A bridge's own reports of its ports are no reports of a lost interface, and other interfaces
-/// come and go unnoticed.
+/// A bridge's own reports of its ports are not reports of a lost interface, and changes of other
+/// interfaces are ignored.
 #[test]
 fn changes_of_other_interfaces_do_not_matter() {
     let mut lab = Lab::new(&["a", "b"]);

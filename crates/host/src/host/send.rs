@@ -1,8 +1,8 @@
-//! What a host sends in a turn: announcements first, then CNPs, frames of its flows as they are
-//! due, and its storm.
+//! Transmission by a host in an iteration: announcements first, then CNPs, due frames of its flows,
+//! and its storm.
 //!
-//! Rule: nothing of a priority that is paused, and no more with the kernel at once than
-//! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES).
+//! Rule: no frame of a paused priority is sent, and the kernel holds at most
+//! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) at once.
 
 use super::{Host, Stage};
 use crate::args::FlowArgs;
@@ -20,15 +20,16 @@ use wire::pause::{FRAME_BYTES, Pfc};
 /// 3-5).
 const CNP_PRIORITY: u8 = 6;
 const CNP_ECN: u8 = 0b01;
-/// Time between the first announcements …
+/// Time between the first announcements.
 const FIRST_ANNOUNCEMENTS_NS: Nanos = 100_000_000;
-/// … of which there are this many …
+/// Number of the first announcements.
 const FIRST_ANNOUNCEMENTS: u64 = 5;
-/// … and between all later ones.
+/// Time between all later announcements.
 const ANNOUNCEMENTS_NS: Nanos = 1_000_000_000;
 
 impl<P: Port> Host<P> {
-    /// Last part: pauses begin and end, and what is due and may leave, leaves.
+    /// Runs the last part of an iteration: pauses begin and end, and due frames that may leave are
+    /// sent.
     pub fn send(&mut self, now: Instant) {
         let was_paused: [bool; PRIORITIES] = std::array::from_fn(|priority| self.egress.is_paused(priority));
         self.egress.advance(now);
@@ -59,7 +60,7 @@ impl<P: Port> Host<P> {
         now < self.storm_until && matches!(self.stage, Stage::Sending { .. })
     }
 
-    /// Pauses, as many as there is room for.
+    /// Sends pauses of a storm, as many as there is room for.
     fn send_storm(&mut self) {
         let pfc = Pfc { enable: self.settings.stormed, quanta: [u16::MAX; PRIORITIES] };
         while self.in_flight.has_room() && self.port.transmit_room() > self.outgoing.len() {
@@ -98,7 +99,7 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// Sends the CNPs that wait, as far as there is room and no pause.
+    /// Sends the waiting CNPs, as far as there is room and no pause.
     fn send_cnps(&mut self, now: Instant) {
         while !self.egress.is_paused(usize::from(CNP_PRIORITY))
             && self.in_flight.has_room()
@@ -112,7 +113,8 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// Tells the switch where the host is: until it sends, and, if it sends nothing, ever again.
+    /// Announces the host's address to the switch: until the host sends, and permanently if it
+    /// sends nothing.
     fn announce(&mut self, now: Instant) {
         let wanted = match self.stage {
             Stage::Waiting => true,
@@ -131,7 +133,7 @@ impl<P: Port> Host<P> {
         self.put_out(MacAddr::BROADCAST, None, None, &content, load);
     }
 
-    /// Writes a frame; there is a free one.
+    /// Writes a frame; the caller ensures that one is free.
     fn put_out(&mut self, to: MacAddr, tag: Option<Tag>, ecn: Option<u8>, content: &Content, load: Load) {
         let len = usize::from(load.len);
         let Some(frame) = self.memory.alloc_for(len) else { return };

@@ -1,4 +1,4 @@
-//! Small networks, drawn.
+//! Small networks with their diagrams.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use switch::{PortSettings, SwitchSettings};
 use super::{Routes, shortest_paths};
 use crate::scenario::types::{End, HostNode, Link, Node, NodeKind, Route, SwitchNode};
 
-/// A network of links between `(node, port)` and `(node, port)`: nodes whose names begin with h are
-/// hosts.
+/// Builds a network of links between `(node, port)` and `(node, port)`. Nodes whose names begin
+/// with h are hosts.
 fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link>) {
     let ports = |node| {
         let ends = ends.iter().flatten().filter(|(other, _)| *other == node);
@@ -114,7 +114,7 @@ fn ways() {
     assert_eq!(routes.path(5, 3), Some(vec![2, 5, 0]));
 }
 
-/// Two hosts need no switch, and a cable between them is their way.
+/// Two hosts need no switch, and a cable between them is their path.
 #[test]
 fn two_hosts() {
     let (nodes, links) = network(&["h0", "h1", "h2"], &[[(0, 0), (1, 0)]]);
@@ -122,8 +122,8 @@ fn two_hosts() {
     assert_eq!((routes.path(0, 1), routes.path(0, 2), routes.path(2, 0)), (Some(vec![0]), None, None));
 }
 
-/// 32 leaves of 32 hosts, each linked to all of 32 spines: on each leaf every uplink has its share
-/// of the 992 hosts elsewhere.
+/// 32 leaves of 32 hosts, each linked to all of 32 spines. On each leaf every uplink has an equal
+/// share of the 992 remote hosts.
 #[test]
 fn traffic_spreads() {
     let mut names: Vec<String> = (0..64).map(|number| format!("s{number}")).collect();

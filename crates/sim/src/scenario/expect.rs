@@ -1,4 +1,4 @@
-//! `[[expect]]`: what must come of a run.
+//! `[[expect]]`: required results of a run.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use super::tables::entries;
 use super::traffic::TrafficTable;
 use super::types::{Expectation, Metric, Scope};
 
-/// Most `[[expect]]` of a file.
+/// The most `[[expect]]` of a file.
 const MAX_ENTRIES: usize = 4096;
-/// The largest number that is expected: what a float holds exactly.
+/// The largest expected number: the largest that a float represents exactly.
 const MAX_NUMBER: u64 = 1 << 53;
 
-/// What the values of a metric are.
+/// Unit of the values of a metric.
 #[derive(Clone, Copy)]
 enum Unit {
     Number,
@@ -46,7 +46,7 @@ const METRICS: [(&str, Metric, Unit); 17] = [
 ];
 
 impl Metric {
-    /// Whether it is measured for a scope. Messages, order and times of arrival are known of
+    /// True if the metric is measured for a scope. Messages, order and arrival times are known of
     /// traffic only; pauses and headroom belong to ports and their priorities.
     pub fn is_for(self, scope: Scope) -> bool {
         let traffic = matches!(scope, Scope::All | Scope::Traffic(_) | Scope::Priority(_));
@@ -67,7 +67,7 @@ impl Metric {
         }
     }
 
-    /// Whether it is about traffic wherever that is measured, not about what flow control does.
+    /// True if the metric describes traffic at any scope, rather than the effect of flow control.
     fn is_of_traffic(self) -> bool {
         !matches!(
             self,
@@ -81,7 +81,7 @@ impl Metric {
     }
 }
 
-/// Takes all expectations, in the order of the file. `line_of` tells the line of a place.
+/// Reads all expectations, in the order of the file. `line_of` returns the line of a span.
 pub(super) fn read(
     file: &mut Section,
     traffics: &[TrafficTable],
@@ -168,7 +168,7 @@ fn find_port(name: &Setting<&str>, network: Network, report: &mut Diagnostics) -
     Some(Scope::Port(end))
 }
 
-/// The metric is measured for the scope, and could be other than it is.
+/// Checks that the metric is measured for the scope, and that its value can vary.
 fn check(
     name: &str,
     metric: Metric,
@@ -210,7 +210,7 @@ fn check(
     }
 }
 
-/// A value, or the least and the most.
+/// Reads a value, or the least and the most.
 fn read_bounds(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<(Option<f64>, Option<f64>)> {
     if !matches!(item.value(), DeValue::Table(_)) {
         let value = read_value(item, unit, report)?.value;
@@ -229,7 +229,7 @@ fn read_bounds(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<(Opti
         report.add(&section.place, "neither at_least nor at_most", cure);
     }
     section.finish(&[], report);
-    // What is there must be right.
+    // Settings that are present must be valid.
     let (at_least, at_most) =
         (at_least.map_or(Some(None), |it| it.map(Some))?, at_most.map_or(Some(None), |it| it.map(Some))?);
     if let (Some(least), Some(most)) = (&at_least, &at_most)

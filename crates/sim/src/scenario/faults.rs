@@ -1,4 +1,4 @@
-//! `[[route]]` and `[[fault]]`: static entries, and what happens to the network.
+//! `[[route]]` and `[[fault]]`: static entries, and changes of the network.
 
 use std::collections::HashSet;
 
@@ -12,12 +12,12 @@ use super::parse::{MAX_TIME_NS, before_the_end, time};
 use super::tables::{entries, required};
 use super::types::{End, Fault, FaultKind, Route};
 
-/// Most routes that a file may have.
+/// The most routes of a file.
 const MAX_ROUTES: usize = 16_384;
-/// Most faults that a file may have.
+/// The most faults of a file.
 const MAX_FAULTS: usize = 4096;
 
-/// Takes the static entries.
+/// Reads the static entries.
 pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Diagnostics) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     let mut known = HashSet::new();
@@ -63,7 +63,7 @@ fn read_route(mut section: Section, network: Network, report: &mut Diagnostics) 
     Some(Route { switch, host, port: end.port })
 }
 
-/// Takes the faults, in the order of time.
+/// Reads the faults, in the order of time.
 pub(super) fn read_faults(
     file: &mut Section,
     duration_ns: Nanos,
@@ -135,7 +135,7 @@ fn read_storm(section: &mut Section, nodes: &Nodes, report: &mut Diagnostics) ->
     Some(FaultKind::Storm { host, priorities: mask(&priorities?.value), duration_ns: duration?.value })
 }
 
-/// A cable is cut only while it is whole, and mended only while it is cut.
+/// Checks that a cable is cut only while it is whole, and repaired only while it is cut.
 fn links_change(faults: &[Setting<Fault>], links: &Links, report: &mut Diagnostics) {
     let mut cut = HashSet::new();
     for fault in faults {

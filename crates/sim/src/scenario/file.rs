@@ -1,50 +1,50 @@
-//! The language of scenario files: TOML, read as the configuration is, with every mistake shown at
-//! its place.
+//! Format of scenario files: TOML, read like the configuration, with every mistake reported at its
+//! position.
 //!
 //! ```toml
 //! title    = "incast"              # default: the file's name without .toml
-//! duration = "20ms"                # required; times have the units ns, us, ms and s, as "1.5us", up to 1000s
-//! seed     = 1                     # of random numbers; default 0
-//! sample   = "20us"                # between two points of a plot; default: duration / 500
-//! forwarding = "shortest-path"     # "shortest-path" | "learn": by flooding and learning, not where links make a loop
+//! duration = "20ms"                # required; units: ns, us, ms, s, as "1.5us"; at most 1000s
+//! seed     = 1                     # of random numbers; default: 0
+//! sample   = "20us"                # time between two points of a plot; default: duration / 500
+//! forwarding = "shortest-path"     # "shortest-path" | "learn": floods and learns, not with loops
 //!
-//! [switch."leaf[1-2]"]             # a range stands for several: leaf1 and leaf2
-//! config = "leaf.toml"             # required: a daemon's configuration, by its path as seen from this file
-//! turn   = "20us"                  # of a software loop, which looks at its ports so often; default "0ns": a chip, at once
+//! [switch."leaf[1-2]"]             # a range stands for several names: leaf1 and leaf2
+//! config = "leaf.toml"             # required: daemon configuration, path relative to this file
+//! turn   = "20us"                  # poll interval of a software loop; default: "0ns", a chip
 //!
-//! [switch.spine]                   # names have no '.'
+//! [switch.spine]                   # a name contains no '.'
 //! config = "spine.toml"
 //!
 //! [host."h[1-8]"]
-//! no_drop = [3]                    # priorities whose pauses it obeys; default: all
-//! obeys_pause = true               # 802.3x PAUSE; true by default
-//! ports = 1                        # with 2, ends are h1.1 and h1.2: it sends over the first that is up, receives over all
+//! no_drop = [3]                    # priorities whose pauses it honors; default: all
+//! obeys_pause = true               # 802.3x PAUSE; default: true
+//! ports = 1                        # with 2, ends are h1.1 and h1.2; default: 1
 //!
-//! [[link]]                         # ranges at both ends are joined one to one: h1–leaf1.h1, h2–leaf1.h2, …
-//! ends = ["h[1-8]", "leaf[1-2].h[1-4]"]  # HOST, HOST.NUMBER or SWITCH.PORT; of several ranges the first changes slowest
-//! speed = "100G"                   # default: that of the ports in their configurations, with which it must agree
+//! [[link]]                         # ranges at both ends are paired: h1–leaf1.h1, h2–leaf1.h2, …
+//! ends = ["h[1-8]", "leaf[1-2].h[1-4]"]  # HOST, HOST.NUMBER or SWITCH.PORT
+//! speed = "100G"                   # default: that of the ports, with which it must agree
 //! cable_m = 5                      # default: that of the ports, or 0
-//! delay_ns_per_m = 5.0             # 5 by default
+//! delay_ns_per_m = 5.0             # default: 5
 //! mtu = 1536                       # bytes without FCS; default: that of the ports, or 9216
-//! response = "300ns"               # until a PFC frame is obeyed; default: 3840 byte times, as for headroom
-//! wire_overhead = true             # a frame takes 24 bytes more: preamble, FCS, gap; true by default
+//! response = "300ns"               # until a PFC frame takes effect; default: 3840 byte times
+//! wire_overhead = true             # 24 bytes per frame: preamble, FCS, gap; default: true
 //!
 //! [[link]]
 //! ends = ["leaf[1-2].up", "spine.p[1-2]"]
 //!
-//! [[traffic]]                      # a flow from each sender to each receiver but itself
+//! [[traffic]]                      # a flow from each sender to each receiver except itself
 //! name = "rdma"                    # required
 //! from = ["h[2-4]", "h8"]          # a host or a list
 //! to   = "h1"
-//! priority = 3                     # default 0
+//! priority = 3                     # default: 0
 //! dscp = 24                        # default: priority × 8
-//! frame_bytes = 1024               # 64 to 9216, without FCS; default 1514, or the least MTU on the way
-//! rate = "10G"                     # of each flow; default: the speed of the (fastest) sender's link
-//! ecn = true                       # frames are ECT(0); default false
-//! dcqcn = true                     # senders slow down by marks; default false; needs ecn, which is then true by default
-//! start = "0s"                     # default 0
-//! stop = "5ms"                     # default: the end; messages of "poisson" and "incast" that are there then are sent whole
-//! pattern = "constant"             # default: "constant", or "finite" where bytes are given
+//! frame_bytes = 1024               # 64 to 9216 without FCS; default: 1514, or least path MTU
+//! rate = "10G"                     # of each flow; default: the (fastest) sender's link speed
+//! ecn = true                       # frames are ECT(0); default: false
+//! dcqcn = true                     # senders react to marks; needs ecn; default: false
+//! start = "0s"                     # default: 0
+//! stop = "5ms"                     # default: the end
+//! pattern = "constant"             # default: "constant", or "finite" if bytes are given
 //!
 //! [[traffic]]
 //! name = "waves"
@@ -64,27 +64,27 @@
 //! name = "queries"
 //! from = "h1"
 //! to = "h2"
-//! after = "file"                   # instead of start: once all of that finite traffic has arrived
+//! after = "file"                   # instead of start: when all of that finite traffic has arrived
 //! pattern = "poisson"
 //! rate = "1G"                      # required: the mean
-//! bytes = 64000                    # of a message; default: a frame
+//! bytes = 64000                    # of a message; default: one frame
 //!
 //! [[traffic]]
 //! name = "burst"
 //! from = "h[2-8]"
 //! to = "h1"
-//! pattern = "incast"               # a message from all at once, again and again
+//! pattern = "incast"               # a message from all senders at once, repeatedly
 //! bytes = 100000
 //! every = "1ms"
 //!
-//! [[route]]                        # a static entry, which wins over `forwarding`
+//! [[route]]                        # a static entry, which overrides `forwarding`
 //! switch = "leaf2"
 //! to     = "h1"
 //! port   = "up"
 //!
 //! [[fault]]
 //! at = "2ms"
-//! link-down = "leaf1.up"           # either end names the link
+//! link-down = "leaf1.up"           # either end identifies the link
 //!
 //! [[fault]]
 //! at = "3ms"
@@ -92,7 +92,7 @@
 //!
 //! [[fault]]
 //! at = "4ms"
-//! storm = "h3"                     # a host pauses its peer, whatever it receives
+//! storm = "h3"                     # a host pauses its peer regardless of what it receives
 //! priorities = [3]
 //! for = "5ms"
 //!
@@ -100,7 +100,7 @@
 //! at = "5ms"
 //! route = { switch = "spine", to = "h1", port = "p2" }
 //!
-//! [[expect]]                       # of everything; or of one traffic, priority, switch or port
+//! [[expect]]                       # for everything, or one traffic, priority, switch or port
 //! lost = 0
 //! sent = { at_least = 1000, at_most = 20000000 }
 //!
@@ -114,11 +114,17 @@
 //! pauses = 0
 //! ```
 //!
-//! What is measured: `lost`, `no_drop_lost`, `sent`, `received` and `marked` frames; `in_network`,
-//! frames left at the end (not of a port); `xoff_episodes`, `pauses` and `headroom_peak_cells` (not
-//! of a traffic); and of everything, a traffic or a priority `reordered` frames, `throughput`,
-//! messages `completed`, `slowest_completion`, and how long before the end the last frame arrived:
-//! `stuck`. What each means is told at [`Metric`](super::types::Metric).
+//! A software switch polls its ports once every `turn`; a chip acts at once. A host with several
+//! ports sends over the first that is up and receives over all. Of several ranges in a name, the
+//! first changes slowest. The default `response` is that of the headroom formula. With `dcqcn`,
+//! `ecn` is true by default. Messages of "poisson" and "incast" that are ready at `stop` are sent
+//! completely.
+//!
+//! Metrics: `lost`, `no_drop_lost`, `sent`, `received` and `marked` frames; `in_network`, frames
+//! left at the end (not of a port); `xoff_episodes`, `pauses` and `headroom_peak_cells` (not of a
+//! traffic); and of everything, a traffic or a priority `reordered` frames, `throughput`, messages
+//! `completed`, `slowest_completion`, and how long before the end the last frame arrived: `stuck`.
+//! [`Metric`](super::types::Metric) defines each.
 //!
 //! Switches are numbered before hosts, each in the order of the file.
 
@@ -139,20 +145,20 @@ use super::types::{Forwarding, Scenario, Traffic};
 use super::{expect, lint, traffic, validate};
 use crate::routes::Routes;
 
-/// Points of a series unless the file says how far they are apart.
+/// Points of a series unless the file sets their interval.
 const SAMPLES: u64 = 500;
-/// Most points of a series.
+/// The most points of a series.
 const MAX_SAMPLES: u64 = 10_000;
-/// Longest title, in characters.
+/// The longest title, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 
-/// Reads a scenario. `file_name` names the file in mistakes, and the scenario unless it has a
-/// title. `load` gets the text of a configuration by its path in the scenario, or says why it
-/// cannot be read; it is called once for each.
+/// Reads a scenario. `file_name` names the file in diagnostics, and the scenario unless it has a
+/// title. `load` returns the text of a configuration by its path in the scenario, or the reason why
+/// it cannot be read; it is called once for each path.
 ///
 /// # Errors
-/// All mistakes of the scenario, if it has any, then those of each configuration. What concerns the
-/// network as a whole is examined once all that it is made of is right.
+/// All mistakes of the scenario, if any, then those of each configuration. The network as a whole
+/// is checked once all of its parts are valid.
 pub fn parse(
     file_name: &str,
     text: &str,
@@ -170,7 +176,7 @@ pub fn parse(
     }
 }
 
-/// Reads the whole file; `None` if it, or a configuration, is not right.
+/// Reads the whole file; `None` if the file or a configuration is invalid.
 fn read(
     file_name: &str,
     lines: &Lines,
@@ -249,12 +255,12 @@ fn read_title(file_name: &str, file: &mut Section, report: &mut Diagnostics) -> 
     title.value.to_owned()
 }
 
-/// The duration and the time between two points of a series.
+/// Reads the duration and the time between two points of a series.
 fn read_times(file: &mut Section, report: &mut Diagnostics) -> (Nanos, Nanos) {
     let duration = file.item("duration").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
     let duration = required(duration, file, "duration", "duration = \"20ms\"", report);
     let sample = file.item("sample").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
-    // Without a duration nothing is too late.
+    // Without a duration, no time is too late.
     let Some(duration) = duration else { return (MAX_TIME_NS, MAX_TIME_NS) };
     let duration_ns = duration.value;
     let Some(sample) = sample else { return (duration_ns, (duration_ns / SAMPLES).max(1)) };
@@ -270,15 +276,15 @@ fn read_times(file: &mut Section, report: &mut Diagnostics) -> (Nanos, Nanos) {
     (duration_ns, sample.value)
 }
 
-/// The lines of the file, looked for once.
+/// The lines of the file, located once.
 struct Lines<'t> {
     text: &'t str,
-    /// Where each begins.
+    /// Offset of the start of each line.
     starts: OnceCell<Vec<usize>>,
 }
 
 impl Lines<'_> {
-    /// The line of a place, from 1.
+    /// Returns the line of a span, from 1.
     fn of(&self, place: &SettingSpan) -> usize {
         let breaks = self.text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = self.starts.get_or_init(|| std::iter::once(0).chain(breaks).collect());

@@ -1,4 +1,4 @@
-//! `[[link]]`: cables, and what their ports' configurations say of them.
+//! `[[link]]`: cables, and the settings of their ports' configurations.
 
 use std::collections::HashMap;
 
@@ -14,26 +14,26 @@ use super::parse::{decimal, text, time};
 use super::tables::{entries, required};
 use super::types::{End, Link};
 
-/// Nanoseconds that a bit takes for a metre of fibre or copper.
+/// Nanoseconds that a bit takes per meter of fiber or copper.
 const DELAY_NS_PER_M: f64 = 5.0;
-/// The longest frame where nobody says how long it is.
+/// The longest frame if no length is configured.
 const LONGEST_BYTES: u16 = 9216;
-/// The speed of a link whose own could not be read.
+/// Speed of a link whose speed could not be read.
 const DEFAULT_SPEED_BPS: u64 = 1_000_000_000;
-/// The slowest reaction to a PFC frame.
+/// The slowest response to a PFC frame.
 const MAX_RESPONSE_NS: Nanos = 1_000_000_000;
 
 /// The links as far as the file could be read.
 #[derive(Default)]
 pub(super) struct Links {
     pub(super) list: Vec<Link>,
-    /// By link: where its length is said, if it is.
+    /// By link: the span of its length, if it is set.
     pub(super) cables: Vec<Option<SettingSpan>>,
     by_end: HashMap<End, usize>,
 }
 
-/// What a `[[link]]` says beside its ends. Where something of it is wrong, that has been said, and
-/// defaults take the place of whatever is missing.
+/// The settings of a `[[link]]` except its ends. Invalid settings have been reported, and missing
+/// ones are replaced by defaults.
 struct LinkTable {
     speed_bps: Option<Setting<u64>>,
     cable_m: Option<Setting<u32>>,
@@ -41,12 +41,12 @@ struct LinkTable {
     mtu_bytes: Option<u16>,
     response_ns: Option<Nanos>,
     overhead_bytes: u16,
-    /// A mistake was noted while it was read.
+    /// True if a mistake was reported while the table was read.
     is_wrong: bool,
 }
 
 impl Links {
-    /// Takes all links.
+    /// Reads all links.
     pub(super) fn read(
         file: &mut Section,
         nodes: &Nodes,
@@ -120,7 +120,7 @@ impl Links {
         self.by_end.get(&end).copied()
     }
 
-    /// The link that one of its ends names.
+    /// Returns the link that one of its ends identifies.
     pub(super) fn find(
         &self,
         name: &Setting<&str>,
@@ -185,7 +185,7 @@ impl LinkTable {
         table
     }
 
-    /// Where the length of the cable is said: here, or in a port's configuration.
+    /// Returns the span of the cable's length: here, or in a port's configuration.
     fn cable_place(&self, ends: &Setting<[End; 2]>, nodes: &Nodes, devices: &Devices) -> Option<SettingSpan> {
         match &self.cable_m {
             Some(cable_m) => Some(cable_m.place.clone()),
@@ -197,7 +197,8 @@ impl LinkTable {
         }
     }
 
-    /// The link between two ports; what the entry does not say, their configurations may.
+    /// Returns the link between two ports. Settings missing in the entry are taken from their
+    /// configurations.
     fn link(
         &self,
         name: String,
@@ -270,12 +271,13 @@ impl LinkTable {
     }
 }
 
-/// Metres of cable that a port's configuration has.
+/// Returns the meters of cable in a port's configuration.
 fn cable_of_port(end: End, nodes: &Nodes, devices: &Devices) -> Option<u32> {
     nodes.device(end.node, devices)?.links[end.port].cable_m
 }
 
-/// What the configurations of both ports say, or of one; `None` if they contradict each other.
+/// Returns the setting that both ports' configurations agree on, or that only one has; `None` if
+/// they contradict each other.
 fn common<T: Copy + PartialEq + Into<u64>>(
     setting: &str,
     ends: &Setting<[End; 2]>,
@@ -306,8 +308,8 @@ fn common<T: Copy + PartialEq + Into<u64>>(
     Some(values[0].or(values[1]))
 }
 
-/// Time in which a link carries what a peer still sends until it reacts (docs/behavior.md,
-/// "Headroom needed"); less than a nanosecond is left over.
+/// Returns the time in which a link carries the bytes that a peer still sends until it reacts
+/// (docs/behavior.md, "Headroom needed"); rounded down to whole nanoseconds.
 fn response_ns(speed_bps: u64) -> Nanos {
     RESPONSE_BYTES * 8 * 1_000_000_000 / speed_bps
 }

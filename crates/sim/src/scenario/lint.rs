@@ -1,6 +1,6 @@
-//! What a scenario may say, but what cannot keep a no-drop priority lossless: a cable that a
-//! switch's headroom is too short for. The rule is [`switch::buffer::headroom`]'s; a link is judged
-//! if somebody says how long it is.
+//! Warnings of a valid scenario that cannot keep a no-drop priority lossless: a cable that is too
+//! long for a switch's headroom. [`switch::buffer::headroom`] has the rule. A link is checked if
+//! its length is configured.
 
 use config::headroom_shortage;
 use config::read::document::{Diagnostics, SettingSpan};
@@ -11,7 +11,7 @@ use switch::settings::PRIORITIES;
 use super::links::Links;
 use super::types::{Link, Node, NodeKind, Traffic};
 
-/// The longest frame, in bytes without FCS, of a priority that nobody sends.
+/// The longest frame, in bytes without FCS, of a priority without traffic.
 const DEFAULT_MTU_BYTES: u16 = 1518;
 
 /// A cause, and the ports for which it holds.
@@ -20,18 +20,18 @@ struct Warning<'s> {
     priority: usize,
     what: String,
     cure: String,
-    /// The first of them.
+    /// The first of these ports.
     port: String,
     ports: usize,
 }
 
-/// Warns of each cause once, whatever number of ports it is wrong for.
+/// Warns of each cause once, regardless of the number of ports.
 pub(super) fn headroom(links: &Links, nodes: &[Node], traffic: &[Traffic], report: &mut Diagnostics) {
     let mut warnings: Vec<Warning> = Vec::new();
     for (link, place) in links.list.iter().zip(&links.cables) {
         let Some(place) = place else { continue };
         for (port, priority, what, cure) in shortages(link, nodes, traffic) {
-            // The links of an entry follow each other.
+            // The links of an entry are consecutive.
             let mut of_entry = warnings.iter_mut().rev().take_while(|it| it.place.span == place.span);
             match of_entry.find(|it| (it.priority, &it.what, &it.cure) == (priority, &what, &cure)) {
                 Some(warning) => warning.ports += 1,
@@ -48,8 +48,8 @@ pub(super) fn headroom(links: &Links, nodes: &[Node], traffic: &[Traffic], repor
     }
 }
 
-/// The no-drop priorities at either end whose headroom is too short: port, priority, what is wrong,
-/// the cure.
+/// Returns the no-drop priorities at either end whose headroom is too short: port, priority,
+/// problem, remedy.
 fn shortages(link: &Link, nodes: &[Node], traffic: &[Traffic]) -> Vec<(String, usize, String, String)> {
     let mut shortages = Vec::new();
     for end in link.ends {

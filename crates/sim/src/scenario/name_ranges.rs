@@ -1,33 +1,33 @@
-//! Names that stand for several: `leaf[1-16]` is leaf1 … leaf16; of several ranges the first
-//! changes slowest.
+//! Names with ranges, which stand for several names: `leaf[1-16]` is leaf1 … leaf16. Of several
+//! ranges, the first changes slowest.
 
 use config::read::document::{NAME_CURE, is_name, quoted};
 
-/// Most names that one may stand for: the ports of all switches there can be.
+/// The most names that one may stand for: the ports of all possible switches.
 pub(super) const MAX_NAMES: usize = 16_384;
 /// The largest number of a range.
 const MAX_NUMBER: u32 = 99_999;
 
-/// A name as the file has it. Nothing is spelt out before it is asked for.
+/// A name as in the file. It is expanded only on request.
 pub(super) struct Names {
     ranges: Vec<Range>,
-    /// What follows the last range.
+    /// The text after the last range.
     tail: String,
     len: usize,
 }
 
 struct Range {
-    /// What stands before it.
+    /// The text before the range.
     before: String,
     first: u32,
     len: usize,
 }
 
 impl Names {
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// What is wrong, and the cure.
+    /// The problem and its remedy.
     pub(super) fn parse(text: &str) -> Result<Self, (String, String)> {
         let mut names = Self { ranges: Vec::new(), tail: String::new(), len: 1 };
         let mut rest = text;
@@ -59,12 +59,12 @@ impl Names {
         }
     }
 
-    /// How many there are.
+    /// The number of names.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The one with this number.
+    /// The name with this number.
     pub(super) fn name(&self, number: usize) -> String {
         let mut below = self.len;
         let mut name = String::new();
@@ -76,7 +76,7 @@ impl Names {
         name + &self.tail
     }
 
-    /// All of them.
+    /// Iterates over all names.
     pub(super) fn iter(&self) -> impl Iterator<Item = String> + '_ {
         (0..self.len).map(|number| self.name(number))
     }
@@ -87,7 +87,7 @@ fn no_range(text: &str) -> (String, String) {
     (what, format!("write one as in \"h[1-64]\", with numbers up to {MAX_NUMBER}"))
 }
 
-/// A number spelt as we would.
+/// Parses a number in canonical spelling.
 fn number(text: &str) -> Option<u32> {
     let number = text.parse().ok().filter(|number: &u32| *number <= MAX_NUMBER)?;
     (number.to_string() == text).then_some(number)

@@ -1,9 +1,10 @@
-//! The network as far as the file could be read: what routes, faults and expectations name.
+//! The network as far as the file could be read, for the references of routes, faults and
+//! expectations.
 
 use super::links::Links;
 use super::nodes::{Devices, Nodes};
 
-/// What there is to be named.
+/// The objects that can be referenced.
 #[derive(Clone, Copy)]
 pub(super) struct Network<'n> {
     pub(super) nodes: &'n Nodes,

@@ -1,4 +1,4 @@
-//! `[switch.NAME]` and `[host.NAME]`, and whatever else in the file names a node or a port.
+//! `[switch.NAME]` and `[host.NAME]`, and references to nodes and ports elsewhere in the file.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,13 +11,13 @@ use super::name_ranges::Names;
 use super::parse::{MAX_TIME_NS, text, time};
 use super::types::{End, HostNode, Node, NodeKind, SwitchNode};
 
-/// Most switches and hosts.
+/// The most switches and hosts together.
 pub(super) const MAX_NODES: usize = 4096;
-/// Most switches. Each takes memory for as many cells as it has.
+/// The most switches. Each takes memory for all its cells.
 const MAX_SWITCHES: usize = 256;
-/// Most ports of a host.
+/// The most ports of a host.
 const MAX_HOST_PORTS: u8 = 8;
-/// Known names up to which one that was meant is looked for, and listed.
+/// The most known names among which a suggestion is searched, and which are listed.
 const MAX_LISTED: usize = 256;
 
 /// The nodes as far as the file could be read.
@@ -25,14 +25,14 @@ const MAX_LISTED: usize = 256;
 pub(super) struct Nodes {
     list: Vec<NodeTable>,
     by_name: HashMap<String, usize>,
-    /// The names of the tables, ranges and all.
+    /// The names of the tables, including ranges.
     tables: Vec<String>,
     switches: usize,
-    /// A table was refused, so a name that is not known may be right.
+    /// True if a table was rejected, so that an unknown name may be valid.
     refused: bool,
 }
 
-/// A node's table; one with a range is that of several nodes.
+/// The table of a node, or of several nodes if it has a range.
 struct NodeTable {
     name: String,
     place: SettingSpan,
@@ -41,7 +41,7 @@ struct NodeTable {
 
 #[derive(Clone, Copy)]
 enum TableKind {
-    /// A switch and the place of its configuration in [`Devices`], if that is right.
+    /// A switch and the index of its configuration in [`Devices`], if that is valid.
     Switch {
         device: Option<usize>,
         turn_ns: Nanos,
@@ -49,22 +49,23 @@ enum TableKind {
     Host(HostNode),
 }
 
-/// Gets a configuration file's text by the path in the scenario, or says why it cannot be read.
+/// Returns the text of a configuration file by its path in the scenario, or the reason why it
+/// cannot be read.
 pub(super) type Load<'l> = &'l mut dyn FnMut(&str) -> Result<String, String>;
 
 /// Configuration files, each read once.
 #[derive(Default)]
 pub(super) struct Devices {
     list: Vec<Config>,
-    /// By path: the place in `list`; or why it cannot be read, or `None` if it is wrong.
+    /// By path: the index in `list`, or the reason why it cannot be read, or `None` if it is
+    /// invalid.
     by_path: BTreeMap<String, Result<usize, Option<String>>>,
-    /// What is wrong with them.
+    /// Mistakes in the configurations.
     pub(super) mistakes: Vec<ConfigErrors>,
 }
 
 impl Devices {
-    /// The configuration at a path, read now unless it was before; `None` if something is wrong
-    /// with it.
+    /// Returns the configuration at a path, reading it at the first call; `None` if it is invalid.
     fn get(&mut self, path: &Setting<&str>, load: Load, report: &mut Diagnostics) -> Option<usize> {
         if !self.by_path.contains_key(path.value) {
             let device = self.read(path.value, load);
@@ -110,7 +111,7 @@ impl Devices {
 }
 
 impl Nodes {
-    /// Takes the tables of all nodes: switches first, then hosts, each in the order of the file.
+    /// Reads the tables of all nodes: switches first, then hosts, each in the order of the file.
     pub(super) fn read(
         file: &mut Section,
         devices: &mut Devices,
@@ -149,7 +150,7 @@ impl Nodes {
         nodes
     }
 
-    /// The names of a table, of which there are no more than `most`.
+    /// Returns the names of a table, of which there are at most `most`.
     fn names(
         &mut self,
         name: &str,
@@ -183,17 +184,17 @@ impl Nodes {
         }
     }
 
-    /// How many there are.
+    /// The number of nodes.
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// A node's name.
+    /// The name of a node.
     pub(super) fn name(&self, node: usize) -> &str {
         &self.list[node].name
     }
 
-    /// Where a node's table is.
+    /// The span of a node's table.
     pub(super) fn place(&self, node: usize) -> &SettingSpan {
         &self.list[node].place
     }
@@ -202,7 +203,7 @@ impl Nodes {
         matches!(self.list[node].kind, TableKind::Host(_))
     }
 
-    /// Links that it must have: a host one for each port, a switch one.
+    /// The fewest links of a node: one for each port of a host, one for a switch.
     pub(super) fn least_links(&self, node: usize) -> usize {
         match self.list[node].kind {
             TableKind::Host(host) => host.ports.into(),
@@ -210,7 +211,7 @@ impl Nodes {
         }
     }
 
-    /// An end's name: `h1`, or `leaf1.p3`.
+    /// The name of an end: `h1`, or `leaf1.p3`.
     pub(super) fn end_name(&self, end: End, devices: &Devices) -> String {
         let name = self.name(end.node);
         match (self.device(end.node, devices), self.list[end.node].kind) {
@@ -220,7 +221,7 @@ impl Nodes {
         }
     }
 
-    /// A switch's configuration, if it is right.
+    /// The configuration of a switch, if it is valid.
     pub(super) fn device<'n>(&self, node: usize, devices: &'n Devices) -> Option<&'n Config> {
         match self.list[node].kind {
             TableKind::Switch { device, .. } => devices.list.get(device?),
@@ -228,7 +229,7 @@ impl Nodes {
         }
     }
 
-    /// The node of this name.
+    /// Finds the node of this name.
     fn find(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
         let node = self.by_name.get(name).copied();
         if node.is_none() && !self.refused {
@@ -242,7 +243,7 @@ impl Nodes {
         node
     }
 
-    /// The host of this name.
+    /// Finds the host of this name.
     pub(super) fn host(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
         let node = self.find(name, place, report)?;
         if !self.is_host(node) {
@@ -252,7 +253,7 @@ impl Nodes {
         Some(node)
     }
 
-    /// The switch of this name.
+    /// Finds the switch of this name.
     pub(super) fn switch(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
         let node = self.find(name, place, report)?;
         if self.is_host(node) {
@@ -262,7 +263,7 @@ impl Nodes {
         Some(node)
     }
 
-    /// The port of this name, of a switch.
+    /// Finds the port of this name, of a switch.
     pub(super) fn port(
         &self,
         switch: usize,
@@ -271,7 +272,7 @@ impl Nodes {
         devices: &Devices,
         report: &mut Diagnostics,
     ) -> Option<End> {
-        // What is wrong with its configuration has been said.
+        // Mistakes in its configuration have been reported.
         let ports = &self.device(switch, devices)?.switch.ports;
         let port = ports.iter().position(|port| port.name == name);
         if port.is_none() {
@@ -282,7 +283,8 @@ impl Nodes {
         Some(End { node: switch, port: port? })
     }
 
-    /// The end of a link: `HOST`, `HOST.NUMBER` where a host has several ports, or `SWITCH.PORT`.
+    /// Finds the end of a link: `HOST`, `HOST.NUMBER` where a host has several ports, or
+    /// `SWITCH.PORT`.
     pub(super) fn end(
         &self,
         name: &str,
@@ -306,7 +308,7 @@ impl Nodes {
         }
     }
 
-    /// The nodes, whose configurations must be right.
+    /// Builds the nodes, whose configurations must be valid.
     pub(super) fn build(&self, devices: &Devices) -> Vec<Node> {
         let kind = |kind| match kind {
             TableKind::Host(host) => Some(NodeKind::Host(host)),
@@ -320,7 +322,7 @@ impl Nodes {
     }
 }
 
-/// The port of a host that a file calls `name`, or `name.port`.
+/// Returns the port of a host that the file calls `name`, or `name.port`.
 fn host_port(
     host: &HostNode,
     name: &str,
@@ -350,7 +352,7 @@ fn host_port(
     None
 }
 
-/// The names that a table stands for; or what is wrong with them, and the cure.
+/// Returns the names that a table stands for, or the problem and its remedy.
 fn table_names(name: &str, most: usize) -> Result<Names, (String, String)> {
     let names = Names::parse(name)?;
     if name.contains('.') {
@@ -390,13 +392,13 @@ fn read_host(mut section: Section, report: &mut Diagnostics) -> TableKind {
     TableKind::Host(HostNode { no_drop, obeys_pause, ports })
 }
 
-/// Bit p: priority p is in the list.
+/// Converts a list of priorities to a mask: bit p is set if priority p is in the list.
 pub(super) fn mask(priorities: &[u8]) -> u8 {
     priorities.iter().fold(0, |mask, priority| mask | 1 << priority)
 }
 
-/// The cure for a name that is not among `names`: the one that was meant, or else what there is, in
-/// short.
+/// Returns the remedy for a name that is not among `names`: the likely intended one, or else a
+/// short list of the known ones.
 pub(super) fn meant(name: &str, names: &[&str], in_short: &[&str], none: &str) -> String {
     let known = if names.len() <= MAX_LISTED { names } else { in_short };
     if known.is_empty() || known.len() > MAX_LISTED {

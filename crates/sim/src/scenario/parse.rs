@@ -1,4 +1,4 @@
-//! Values with a spelling of their own: times, bytes, rates.
+//! Values with a format of their own: times, bytes, rates.
 
 use std::ops::RangeInclusive;
 
@@ -8,18 +8,18 @@ use toml::de::DeValue;
 
 /// The longest time of a scenario.
 pub(super) const MAX_TIME_NS: Nanos = 1_000_000_000_000;
-/// Most bytes of a message.
+/// The most bytes of a message.
 const MAX_BYTES: u64 = 1_000_000_000_000;
-/// Most bit/s of many links together.
+/// The most bit/s of many links together.
 const MAX_THROUGHPUT_BPS: u64 = 1_000_000_000_000_000;
 
-/// Units of time, as [`parse_units`] wants them: in nanoseconds.
+/// Units of time in nanoseconds, for [`parse_units`].
 pub const TIMES: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 const BYTES: &[(&str, u64)] = &[("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
 const THROUGHPUTS: &[(&str, u64)] =
     &[("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000), ("T", 1_000_000_000_000)];
 
-/// A time, as "20ms".
+/// Reads a time, such as "20ms".
 pub(super) fn time(
     item: Item,
     range: RangeInclusive<Nanos>,
@@ -31,7 +31,7 @@ pub(super) fn time(
     in_range(parse_units(text, TIMES), range, item, &cure, report)
 }
 
-/// Bytes of a message, as 1500 or "1M".
+/// Reads the bytes of a message, such as 1500 or "1M".
 pub(super) fn bytes(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
     const CURE: &str = "write bytes up to \"1000G\", as in 1500, \"64k\" or \"1M\"";
     let bytes = match item.value() {
@@ -42,7 +42,7 @@ pub(super) fn bytes(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>
     in_range(bytes, 1..=MAX_BYTES, item, CURE, report)
 }
 
-/// What many links may carry together, as "3.96G" or in bit/s.
+/// Reads the throughput of many links together, such as "3.96G" or in bit/s.
 pub(super) fn throughput(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
     const CURE: &str = "write a rate up to \"1000T\", as in \"4G\", or a whole number of bit/s";
     let bps = match item.value() {
@@ -53,7 +53,7 @@ pub(super) fn throughput(item: Item, report: &mut Diagnostics) -> Option<Setting
     in_range(bps, 0..=MAX_THROUGHPUT_BPS, item, CURE, report)
 }
 
-/// A number, whole or not.
+/// Reads a decimal number.
 pub(super) fn decimal(
     item: Item,
     range: RangeInclusive<f64>,
@@ -81,7 +81,7 @@ fn in_range<T: PartialOrd>(
     }
 }
 
-/// A string.
+/// Reads a string.
 pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Diagnostics) -> Option<Setting<&'d str>> {
     match item.value() {
         DeValue::String(text) => Some(Setting { value: text.as_ref(), place: item.place }),
@@ -89,19 +89,19 @@ pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Diagnostics) -> 
     }
 }
 
-/// The spelling of a time, as the file has it.
+/// Formats a time as in the file.
 pub(super) fn spell_time(ns: Nanos) -> String {
     let (name, unit) = TIMES.iter().rev().find(|(_, unit)| ns >= *unit).unwrap_or(&TIMES[0]);
     let places = unit.ilog10() as usize;
     let number = format!("{}.{:0places$}", ns / unit, ns % unit);
-    // Of nanoseconds nothing is left behind the point but the 0 of no places.
+    // With 0 decimal places, the format still prints the digit 0.
     let number = if places == 0 { ns.to_string() } else { number };
     let number =
         if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
     format!("{number}{name}")
 }
 
-/// What happens at the end or later has no effect.
+/// Rejects a time at or after the end, which would have no effect.
 pub(super) fn before_the_end(at: &Setting<Nanos>, duration_ns: Nanos, report: &mut Diagnostics) {
     if at.value >= duration_ns {
         let what = format!("{} is not before the end, {}", spell_time(at.value), spell_time(duration_ns));

@@ -1,8 +1,9 @@
-//! Tables of the file that come in lists, and what a table must have.
+//! Lists of tables in the file, and required settings.
 
 use config::read::document::{Diagnostics, Section};
 
-/// What must be there; `example` says how.
+/// Returns the value of a required setting, or reports that it is missing; `example` shows its
+/// form.
 pub(super) fn required<T>(
     value: Option<T>,
     section: &Section,
@@ -16,7 +17,7 @@ pub(super) fn required<T>(
     value
 }
 
-/// Takes a list of tables, of which there may be so many.
+/// Reads a list of tables, which may have at most `most` entries.
 pub(super) fn entries<'d>(
     file: &mut Section<'d>,
     name: &'static str,

@@ -1,7 +1,8 @@
-//! `[[traffic]]`: who sends what to whom, and when.
+//! `[[traffic]]`: senders, receivers, and times.
 //!
-//! Read in two steps: what the file says ([`read`]), and, once the network is known to be right,
-//! what comes of it ([`TrafficTable::traffic`]), since defaults are those of the links on the way.
+//! The tables are read in two steps: first the settings of the file ([`read`]), and, once the
+//! network is known to be valid, the resulting traffic ([`TrafficTable::traffic`]), since defaults
+//! depend on the links of the paths.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,16 +15,16 @@ use super::parse::{MAX_TIME_NS, before_the_end, bytes, spell_time, text, time};
 use super::tables::{entries, required};
 use super::types::{Pattern, Start, Traffic};
 
-/// Most traffics of a file.
+/// The most traffics of a file.
 const MAX_TRAFFICS: usize = 1024;
-/// Most flows of all traffics.
+/// The most flows of all traffics.
 const MAX_FLOWS: usize = 1 << 20;
-/// Most messages of a traffic: of each that arrives the time is kept.
+/// The most messages of a traffic, since the time of each arrival is kept.
 const MAX_MESSAGES: u128 = 1 << 24;
 /// An untagged frame with a payload of 1500 bytes, without FCS.
 const FRAME_BYTES: u16 = 1514;
 
-/// The ways of a traffic's flows together.
+/// The paths of all flows of a traffic together.
 #[derive(Clone, Copy)]
 pub(super) struct Way {
     /// The least MTU.
@@ -32,10 +33,10 @@ pub(super) struct Way {
     pub(super) line_bps: u64,
 }
 
-/// A `[[traffic]]`.
+/// The settings of one `[[traffic]]`.
 pub(super) struct TrafficTable {
     place: SettingSpan,
-    /// Empty if it has none that is right.
+    /// Empty if there is no valid name.
     pub(super) name: String,
     pub(super) flows: Vec<(usize, usize)>,
     pub(super) priority: u8,
@@ -67,7 +68,7 @@ const KINDS: [(&str, Kind); 5] = [
     ("incast", Kind::Incast),
 ];
 
-/// `pattern` and its settings; what it needs is there, unless a mistake was noted.
+/// `pattern` and its settings. Required settings are present unless a mistake was reported.
 struct PatternTable {
     kind: Kind,
     on_ns: Option<Nanos>,
@@ -76,7 +77,7 @@ struct PatternTable {
     every_ns: Option<Nanos>,
 }
 
-/// Takes all traffic.
+/// Reads all traffic.
 pub(super) fn read(
     file: &mut Section,
     duration_ns: Nanos,
@@ -144,12 +145,12 @@ impl TrafficTable {
         table
     }
 
-    /// Whether it consists of messages that arrive at some time.
+    /// True if the traffic consists of messages that have a last byte.
     pub(super) fn has_messages(&self) -> bool {
         !matches!(self.pattern.kind, Kind::Constant | Kind::OnOff)
     }
 
-    /// What comes of it.
+    /// Builds the traffic.
     pub(super) fn traffic(
         self,
         way: Way,
@@ -181,7 +182,7 @@ impl TrafficTable {
         }
     }
 
-    /// Where it begins.
+    /// The span of the table.
     pub(super) fn place(&self) -> &SettingSpan {
         &self.place
     }
@@ -202,7 +203,7 @@ impl PatternTable {
             None if section.has("bytes") => Kind::Finite,
             None => Kind::Constant,
         };
-        // Where the pattern could not be read, nobody knows what it needs.
+        // If the pattern could not be read, its required settings are unknown.
         if pattern.is_some() || !section.has("pattern") {
             check_settings(kind, section, report);
         }
@@ -229,7 +230,7 @@ impl PatternTable {
     }
 }
 
-/// What the pattern needs is there, and nothing that it does not use.
+/// Checks that the settings which the pattern requires are present, and no others.
 fn check_settings(kind: Kind, section: &Section, report: &mut Diagnostics) {
     const SETTINGS: [(&str, &str, &[Kind]); 4] = [
         ("on", "\"10us\"", &[Kind::OnOff]),
@@ -264,7 +265,7 @@ fn check_settings(kind: Kind, section: &Section, report: &mut Diagnostics) {
     }
 }
 
-/// A flow for each sender and receiver.
+/// Builds a flow for each sender and receiver.
 fn read_flows(
     section: &mut Section,
     nodes: &Nodes,
@@ -288,7 +289,7 @@ fn read_flows(
     flows
 }
 
-/// Takes a name or a list of names of hosts; `None` if not all are right.
+/// Reads a host name or a list of them; `None` if some are invalid.
 fn read_hosts(
     section: &mut Section,
     setting: &'static str,
@@ -327,7 +328,7 @@ fn read_hosts(
     Some(hosts)
 }
 
-/// Start and stop.
+/// Reads start and stop.
 fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Diagnostics) -> (Nanos, Nanos) {
     section.at_most_one(&["start", "after"], report);
     let start = section.item("start").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
@@ -347,7 +348,7 @@ fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Diagnostic
     (start_ns.min(stop.value), stop.value)
 }
 
-/// ECN and DCQCN, which needs it.
+/// Reads ECN, and DCQCN, which requires it.
 fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bool) {
     let ecn = section.boolean("ecn", report);
     let dcqcn = section.boolean("dcqcn", report).is_some_and(|dcqcn| dcqcn.value);
@@ -359,7 +360,8 @@ fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bo
     (ecn.is_some_and(|ecn| ecn.value) || dcqcn, dcqcn)
 }
 
-/// What traffic waits for is there and comes to an end; nobody waits for itself.
+/// Checks that the traffic which another waits for exists and is finite, and that no traffic waits
+/// for itself.
 fn afters(traffics: &[TrafficTable], report: &mut Diagnostics) {
     let numbers: HashMap<&str, usize> =
         traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
@@ -382,7 +384,7 @@ fn afters(traffics: &[TrafficTable], report: &mut Diagnostics) {
     circles(traffics, &next, report);
 }
 
-/// Each circle of `next` is a mistake, shown at its first member.
+/// Reports each circle of `next`, at its first member.
 fn circles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Diagnostics) {
     // By traffic: the traffic from which it was first reached.
     let mut reached_from = vec![None; next.len()];
@@ -393,7 +395,8 @@ fn circles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Diagn
             let Some(other) = next[at] else { break };
             at = other;
         }
-        // Back at one that this start has reached: from there on it is a circle, unless it just ended.
+        // If this start has reached the traffic before, it is in a circle, unless the chain just
+        // ended.
         if reached_from[at] == Some(start) && next[at].is_some() {
             let mut circle = vec![at];
             while let Some(other) = next[circle[circle.len() - 1]].filter(|other| *other != at) {
@@ -409,7 +412,7 @@ fn circles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Diagn
     }
 }
 
-/// Messages that a flow has in so much time, about.
+/// Returns the approximate number of messages of a flow in `time_ns`.
 fn messages(pattern: Pattern, rate_bps: u64, time_ns: Nanos) -> u128 {
     match pattern {
         Pattern::Constant | Pattern::OnOff { .. } => 0,

@@ -1,41 +1,41 @@
-//! What a scenario is: plain values. Nodes, links and traffic are numbered by their place here; the
-//! file's names are kept for outputs.
+//! A scenario as plain values. Nodes, links and traffic are identified by their index here; the
+//! names of the file are kept for outputs.
 
 use config::ConfigErrors;
 use switch::{Nanos, SwitchSettings};
 
-/// All of it.
+/// All settings of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// What it is called; the file's name unless it has a title.
+    /// Title, by default the name of the file.
     pub title: String,
-    /// How long it runs.
+    /// Duration of the run.
     pub duration_ns: Nanos,
-    /// Where random numbers begin.
+    /// Start value of the random numbers.
     pub seed: u64,
     /// Time between two points of a series.
     pub sample_ns: Nanos,
-    /// How switches come to know where hosts are.
+    /// How switches know the ports of hosts.
     pub forwarding: Forwarding,
     /// Switches and hosts.
     pub nodes: Vec<Node>,
-    /// Cables.
+    /// Cables between ports.
     pub links: Vec<Link>,
-    /// What is sent.
+    /// Traffic between hosts.
     pub traffic: Vec<Traffic>,
-    /// Static entries of bridge tables, beside those of `forwarding`; they win over them.
+    /// Static FDB entries, which override those of `forwarding`.
     pub routes: Vec<Route>,
-    /// What happens to the network, in the order of time.
+    /// Changes of the network, in the order of time.
     pub faults: Vec<Fault>,
-    /// What must come of it.
+    /// Required results.
     pub expectations: Vec<Expectation>,
-    /// What the file may say but should not: cables that a switch's headroom is too short for.
-    /// Often there is nothing.
+    /// Problems of a valid scenario: cables that are too long for a switch's headroom. Usually
+    /// empty.
     pub warnings: ConfigErrors,
 }
 
 impl Scenario {
-    /// How a port is called: `h1`, or `leaf1.p3`.
+    /// Returns the name of a port: `h1`, or `leaf1.p3`.
     pub fn end_name(&self, end: End) -> String {
         let node = &self.nodes[end.node];
         match &node.kind {
@@ -45,13 +45,13 @@ impl Scenario {
     }
 }
 
-/// How switches come to know where hosts are.
+/// How switches know the ports of hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarding {
-    /// Each switch has a static entry for each host, towards it by a shortest path; of several, the
-    /// host's number picks one.
+    /// Each switch has a static entry for each host, on a shortest path; of several paths, the
+    /// host's number selects one.
     ShortestPath,
-    /// By learning and flooding, as the daemon; hosts announce themselves at the start. Not for
+    /// Learning and flooding, as in the daemon; hosts announce themselves at the start. Not for
     /// networks with loops.
     Learning,
 }
@@ -59,46 +59,46 @@ pub enum Forwarding {
 /// A switch or a host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Its name.
+    /// Unique in the scenario.
     pub name: String,
-    /// What it is.
+    /// Switch or host.
     pub kind: NodeKind,
 }
 
-/// What a node is.
+/// Kind of a node, with its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeKind {
     /// A switch with as many ports as its configuration has.
     Switch(Box<SwitchNode>),
-    /// A host.
+    /// A host with its settings.
     Host(HostNode),
 }
 
-/// A switch.
+/// Settings of a switch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SwitchNode {
-    /// What its configuration file says, with PFC taken out if the file turns it off.
+    /// The settings of its configuration file, without PFC if the file turns it off.
     pub settings: SwitchSettings,
-    /// Time of one turn of a software loop, which then looks at its ports only so often; 0: a chip,
-    /// which acts at once.
+    /// Duration of one iteration of a software loop, the interval at which it polls its ports; 0
+    /// for a chip, which acts at once.
     pub turn_ns: Nanos,
 }
 
-/// A host.
+/// Settings of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostNode {
-    /// Bit p: it obeys pauses of priority p.
+    /// Bit p is set if pauses of priority p are honored.
     pub no_drop: u8,
-    /// It obeys 802.3x PAUSE, which stops all priorities.
+    /// True if 802.3x PAUSE is honored, which pauses all priorities.
     pub obeys_pause: bool,
-    /// How many ports it has, 1 or more. It receives over all of them and sends over the first
-    /// whose link is up, as a bond of Linux in active-backup mode.
+    /// Number of ports, 1 or more. The host receives over all of them and sends over the first
+    /// whose link is up, like a Linux bond in active-backup mode.
     pub ports: u8,
 }
 
 impl HostNode {
-    /// How a port of the host `name` is called: by the host's name, or as in `h1.2`, the second of
-    /// several.
+    /// Returns the name of a port of the host `name`: the host's name, or as in `h1.2` for the
+    /// second of several ports.
     pub(crate) fn end_name(&self, name: &str, port: usize) -> String {
         if self.ports == 1 { name.to_owned() } else { format!("{name}.{}", port + 1) }
     }
@@ -107,90 +107,90 @@ impl HostNode {
 /// A port of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct End {
-    /// The node.
+    /// Index of the node.
     pub node: usize,
-    /// Its port; 0 for a host with one.
+    /// Port of the node; 0 for a host with one.
     pub port: usize,
 }
 
-/// A cable between two ports, the same in both directions.
+/// A cable between two ports, equal in both directions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Link {
-    /// Its name, made of its ends': `h1–leaf1.p3`.
+    /// Composed of the names of its ends: `h1–leaf1.p3`.
     pub name: String,
-    /// What it connects.
+    /// The two ports.
     pub ends: [End; 2],
-    /// Bit/s.
+    /// Speed in bit/s.
     pub speed_bps: u64,
-    /// Metres.
+    /// Length in meters.
     pub cable_m: u32,
-    /// Time that a bit takes from end to end.
+    /// Propagation delay from end to end.
     pub propagation_ns: Nanos,
     /// Longest frame in bytes, without FCS.
     pub mtu_bytes: u16,
-    /// Time from the end of a PFC frame's arrival until the node obeys it.
+    /// Time from the end of a PFC frame's arrival until the node honors it.
     pub response_ns: Nanos,
-    /// Bytes of line that a frame takes beyond its own: 24 on Ethernet.
+    /// Bytes on the wire in addition to the frame: 24 on Ethernet.
     pub overhead_bytes: u16,
 }
 
 /// Frames of the same kind between some hosts: a flow for each pair.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
-    /// Its name.
+    /// Unique in the scenario.
     pub name: String,
     /// Sender and receiver of each flow, as nodes.
     pub flows: Vec<(usize, usize)>,
     /// 802.1p priority in the frames' tags.
     pub priority: u8,
-    /// Their DSCP.
+    /// DSCP in the frames' IP headers.
     pub dscp: u8,
-    /// Their length without FCS, at least 64.
+    /// Length of the frames without FCS, at least 64.
     pub frame_bytes: u16,
-    /// Most that each flow sends, in bit/s of the line, overhead included; the host's line holds it
-    /// back further.
+    /// The most bit/s on the wire of each flow, overhead included; the speed of the host's link
+    /// limits it further.
     pub rate_bps: u64,
-    /// When frames are there to be sent.
+    /// When frames are ready to be sent.
     pub pattern: Pattern,
-    /// When it begins.
+    /// When the traffic begins.
     pub start: Start,
-    /// No frame is due at or after this; of Poisson and incast traffic no message, and those before
-    /// it are sent whole.
+    /// No frame is due at or after this. For Poisson and incast traffic, no message is ready at or
+    /// after this, and earlier ones are sent completely.
     pub stop_ns: Nanos,
-    /// Frames say that marks are understood: ECT(0).
+    /// True if frames are ECT(0), so that switches may mark them.
     pub ecn: bool,
-    /// Marks are told to the sender (CNPs), which slows down.
+    /// True if marks are reported to the sender (CNPs), which reduces its rate.
     pub dcqcn: bool,
 }
 
-/// When frames of a flow are there to be sent.
+/// When frames of a flow are ready to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// Always.
+    /// At all times.
     Constant,
-    /// For a time, then for a time not.
+    /// Alternately on and off.
     OnOff {
-        /// Time with frames.
+        /// Duration with frames.
         on_ns: Nanos,
-        /// Time without.
+        /// Duration without frames.
         off_ns: Nanos,
     },
-    /// One message of so many bytes, whose completion time is noted.
+    /// One message of `bytes` bytes, whose completion time is recorded.
     Finite {
         /// Bytes of frames, rounded up to whole frames.
         bytes: u64,
     },
-    /// Messages at random times (exponentially distributed intervals), as many as make up the rate;
-    /// each is sent as fast as the line takes it.
+    /// Messages at random times (exponentially distributed intervals) with the mean rate; each is
+    /// sent as fast as the link allows.
     Poisson {
         /// Bytes of a message.
         bytes: u64,
     },
-    /// A message from all senders at once, again and again.
+    /// A message from all senders at once, repeatedly.
     Incast {
         /// Bytes of a message.
         bytes: u64,
-        /// Time from one to the next.
+        /// Time from one message to the next.
         every_ns: Nanos,
     },
 }
@@ -200,11 +200,11 @@ pub enum Pattern {
 pub enum Start {
     /// At a time.
     At(Nanos),
-    /// When other traffic, which is finite, has arrived whole.
+    /// When other, finite traffic has arrived completely.
     After(usize),
 }
 
-/// A static entry of a switch's bridge table.
+/// A static entry of a switch's FDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The switch's node.
@@ -215,58 +215,58 @@ pub struct Route {
     pub port: usize,
 }
 
-/// Something that happens to the network.
+/// A change of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// When.
+    /// Time of the change.
     pub at_ns: Nanos,
-    /// What.
+    /// Kind of the change.
     pub kind: FaultKind,
 }
 
-/// What happens.
+/// Kind of a change of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A cable is cut: what is on it is lost.
+    /// A cable is cut: the frames on it are lost.
     LinkDown {
-        /// The link.
+        /// Index of the link.
         link: usize,
     },
-    /// … and mended.
+    /// A cable is repaired.
     LinkUp {
-        /// The link.
+        /// Index of the link.
         link: usize,
     },
-    /// A host pauses a priority of its peer without end, whatever it receives, as a broken NIC
-    /// does.
+    /// A host pauses a priority of its peer without interruption, regardless of what it receives,
+    /// as a broken NIC does.
     Storm {
         /// The host's node.
         host: usize,
-        /// Bit p: priority p.
+        /// Bit p is set for priority p.
         priorities: u8,
-        /// How long; then it lets go.
+        /// Duration, after which the priorities are resumed.
         duration_ns: Nanos,
     },
-    /// A forwarding change.
+    /// A static entry is replaced.
     Route(Route),
 }
 
-/// Something that must come of a run.
+/// A required result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
     /// Line in the scenario file.
     pub line: usize,
-    /// What it is about.
+    /// Part of the network or traffic.
     pub scope: Scope,
-    /// What is measured.
+    /// The measured quantity.
     pub metric: Metric,
-    /// Not less …
+    /// Lower limit.
     pub at_least: Option<f64>,
-    /// … and not more.
+    /// Upper limit.
     pub at_most: Option<f64>,
 }
 
-/// What an expectation is about.
+/// Part of the network or traffic that an expectation covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The whole network.
@@ -281,13 +281,13 @@ pub enum Scope {
     Port(End),
 }
 
-/// What is measured. Frames and times are of the scope's traffic, or, for switches and ports, what
-/// they counted.
+/// A measured quantity. Frames and times are those of the scope's traffic, or, for switches and
+/// ports, their counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// Frames sent, not received, and not in the network either.
     Lost,
-    /// Of these, frames of no-drop groups: broken promises.
+    /// Lost frames of no-drop groups, which violate the guarantee.
     NoDropLost,
     /// Frames sent.
     Sent,
@@ -297,24 +297,24 @@ pub enum Metric {
     Reordered,
     /// Frames received with a mark (CE).
     Marked,
-    /// Bit/s of the line that arrived, overhead included, between the traffic's start and its stop
-    /// (or the end of the run).
+    /// Received bit/s on the wire, overhead included, between the traffic's start and its stop (or
+    /// the end of the run).
     Throughput,
-    /// Messages that arrived whole.
+    /// Messages that arrived completely.
     Completed,
     /// Longest completion time of a message, in ns.
     SlowestCompletionNs,
-    /// Times that groups went into XOFF.
+    /// Number of transitions of groups to XOFF.
     XoffEpisodes,
-    /// Times that a peer's pause began, at switches and at hosts.
+    /// Number of pauses by peers that began, at switches and at hosts.
     Pauses,
-    /// Storms that watchdogs of switches found.
+    /// Storms detected by watchdogs of switches.
     Storms,
     /// Storms that ended.
     StormsRestored,
     /// Frames that watchdogs dropped.
     StormDropped,
-    /// Most cells of headroom that a group used.
+    /// The most headroom cells that a group used.
     HeadroomPeakCells,
     /// Time from the last arrival of a frame at any host to the end of the run.
     StuckNs,

@@ -1,4 +1,4 @@
-//! What the network must be as a whole. It is examined once all that it is made of is right.
+//! Requirements on the network as a whole, which are checked once all of its parts are valid.
 
 use config::read::document::{Diagnostics, SettingSpan};
 
@@ -7,12 +7,12 @@ use super::traffic::{TrafficTable, Way};
 use super::types::{Link, Node};
 use crate::routes::Routes;
 
-/// A link reaches each switch, and each port of a host.
+/// Checks that each switch, and each port of a host, has a link.
 pub(super) fn all_linked(network: Network, report: &mut Diagnostics) {
     let Network { nodes, links, .. } = network;
     let mut linked = vec![0; nodes.len()];
     links.list.iter().flat_map(|link| link.ends).for_each(|end| linked[end.node] += 1);
-    // One mistake for all nodes of a table: by its place, the first of them and how many there are.
+    // One mistake for all nodes of a table: by its span, the first node and the number of nodes.
     let mut missing: Vec<(&SettingSpan, usize, usize)> = Vec::new();
     for node in (0..nodes.len()).filter(|node| linked[*node] < nodes.least_links(*node)) {
         let place = nodes.place(node);
@@ -34,9 +34,10 @@ pub(super) fn all_linked(network: Network, report: &mut Diagnostics) {
     }
 }
 
-/// Learning floods, and in a loop that never ends: each link joins parts that were apart.
+/// Checks that each link joins two separate parts. Learning floods, and in a loop the flooding
+/// never ends.
 pub(super) fn no_loop(links: &[Link], nodes: usize, place: &SettingSpan, report: &mut Diagnostics) {
-    // Of each node, another of the same part; of one of them, itself.
+    // By node: another node of the same part, or the node itself if it is the representative.
     let mut another: Vec<usize> = (0..nodes).collect();
     for link in links {
         let [a, b] = link.ends.map(|end| part(&mut another, end.node));
@@ -49,7 +50,7 @@ pub(super) fn no_loop(links: &[Link], nodes: usize, place: &SettingSpan, report:
     }
 }
 
-/// The node that stands for a node's part. The way to it is halved by the way.
+/// Returns the representative of a node's part. The chain is halved on the way.
 fn part(another: &mut [usize], mut node: usize) -> usize {
     while another[node] != node {
         another[node] = another[another[node]];
@@ -58,7 +59,7 @@ fn part(another: &mut [usize], mut node: usize) -> usize {
     node
 }
 
-/// Each flow has a way, and its frames fit through. By traffic: its ways together.
+/// Checks that each flow has a path on which its frames fit. Returns the combined paths by traffic.
 pub(super) fn ways(
     traffics: &[TrafficTable],
     nodes: &[Node],

@@ -1,6 +1,6 @@
-//! A simulated software switch beside the daemon's loop over ports in memory: the same arrivals at
-//! the same times, and after each turn the same counters, watermarks, pauses and drops, to the
-//! cell.
+//! Compares a simulated software switch with the daemon's loop over ports in memory. Both get the
+//! same frames at the same times. After each iteration, counters, watermarks, pauses and drops are
+//! equal to the cell.
 
 use std::task::Waker;
 
@@ -20,7 +20,8 @@ const PORTS: usize = 4;
 const TURN_NS: u64 = 20_000;
 const TURNS: u64 = 3_000;
 
-/// XOFF at few cells, so that it comes often, and little headroom and memory, so that frames drop.
+/// XOFF at few cells, so that it occurs often, and little headroom and memory, so that frames are
+/// dropped.
 const CONFIG: &str = r#"
 [buffer]
 total_cells = 2048
@@ -40,7 +41,7 @@ xoff = { dynamic_percent = 2 }
 headroom_cells = 60
 "#;
 
-/// A switch that turns every 20 µs, with a host at each port.
+/// A switch with an iteration every 20 µs, and a host at each port.
 fn scenario() -> Scenario {
     let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\n");
     let text = CONFIG.to_owned() + &(0..PORTS).map(port).collect::<String>();
@@ -93,7 +94,7 @@ impl Daemon {
         Self { core: PollLoop::new(switch, ports, memory, memory_frames, mailbox, settings), wires, handle }
     }
 
-    /// A turn, and what the switch has counted after it.
+    /// Runs an iteration. Returns the switch's counters after it.
     fn turn(&mut self, now: Instant) -> Snapshot {
         let ask = LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false };
         self.handle.send(ask).expect("room for a command");
@@ -102,7 +103,7 @@ impl Daemon {
         let mut replies = std::iter::from_fn(|| self.handle.receive());
         let found =
             replies.find_map(|reply| if let Reply::Snapshot(found) = reply { Some(found) } else { None });
-        // What only a loop with a kernel under it counts.
+        // Excludes counters of a loop on a real kernel.
         let mut snapshot = found.expect("an answer").without_loop();
         (snapshot.memory_frames, snapshot.events_lost) = (0, 0);
         snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
@@ -110,8 +111,8 @@ impl Daemon {
     }
 }
 
-/// The simulated switch, and how many frames its lines were given by the turns before and have
-/// sent.
+/// The simulated switch, the frames that its link directions were given in earlier iterations, and
+/// the frames that they have sent.
 struct Simulated {
     device: Device,
     wires: Links,
@@ -120,8 +121,8 @@ struct Simulated {
 }
 
 impl Simulated {
-    /// A turn. Before it the lines send what the turn before the last gave them, as a memory port
-    /// does.
+    /// Runs an iteration. Before it, the links send the frames of the iteration before the last, as
+    /// a port in memory does.
     fn turn(&mut self, at: Picos) -> Snapshot {
         self.wires.now = at;
         for port in 0..PORTS {
@@ -139,7 +140,7 @@ impl Simulated {
         }
         let mut snapshot = Snapshot::default();
         self.device.switch.snapshot(instant(at), &mut snapshot);
-        snapshot.events_lost = 0; // nobody takes a simulated switch's events
+        snapshot.events_lost = 0; // nobody reads the events of a simulated switch
         snapshot
     }
 }
@@ -155,7 +156,8 @@ fn both() -> (Simulated, Daemon) {
     (Simulated { device, wires, given: [[0; 2]; PORTS], sent: [0; PORTS] }, daemon)
 }
 
-/// A frame from the host at `port`: data to another host or to nobody, or a pause or its end.
+/// Returns a frame from the host at `port`: data to another host or to an unknown address, a pause,
+/// or its end.
 fn arrival(port: usize, random: &mut Random) -> Packet {
     let mut below = |n: u64| u64::from(random.draw()) % n;
     let mut bytes = [0; CARRIED_BYTES];
@@ -165,7 +167,7 @@ fn arrival(port: usize, random: &mut Random) -> Packet {
         Pfc { enable: 1 << 3, quanta }.encode(host_mac(1 + port), frame);
         return Packet { len: 60, bytes };
     }
-    // Half of it goes to the first host; one address is nobody's.
+    // Half of the data goes to the first host; one address is unknown.
     let to = if below(2) == 0 { 0 } else { below(PORTS as u64 + 1) as usize };
     let priority = [0, 3, 3, 5][below(4) as usize];
     let tag = Some(Tag::priority(priority));
@@ -180,7 +182,7 @@ fn a_simulated_software_switch_counts_what_the_daemon_counts() {
     let mut last = Snapshot::default();
     for turn in 1..=TURNS {
         let at = of_ns(turn * TURN_NS);
-        // Some bursts are more than a batch.
+        // Some bursts exceed a batch.
         let burst = [0, 2, 10, 100][random.draw() as usize % 4];
         for port in 0..PORTS {
             for _ in 0..burst {
@@ -194,7 +196,7 @@ fn a_simulated_software_switch_counts_what_the_daemon_counts() {
         last = daemon.turn(instant(at));
         assert_eq!(simulated.turn(at), last, "turn {turn}");
     }
-    // It was a test of all that a switch does.
+    // The test has covered all functions of the switch.
     let ports = || last.ports.iter();
     let count = |count: fn(&switch::monitor::counters::PortSnapshot) -> u64| ports().map(count).sum::<u64>();
     for (what, count) in [

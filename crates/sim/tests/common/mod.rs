@@ -1,6 +1,6 @@
 //! Configurations for the tests.
 
-/// The configurations, by path.
+/// Returns a configuration by its path.
 pub fn load(path: &str) -> Result<String, String> {
     let ports = |names: &[&str], lines: &str| {
         let port = |name: &&str| format!("[port.{name}]\ninterface = \"eth-{name}\"\n{lines}");

@@ -1,6 +1,6 @@
-//! The language's own example, as a test reads it.
+//! The example in the documentation of the file format.
 
-/// The example in the documentation of the language.
+/// Extracts the example from the documentation.
 pub fn example() -> String {
     let source = include_str!("../../src/scenario/file.rs");
     let (_, rest) = source.split_once("//! ```toml\n").expect("the example begins");

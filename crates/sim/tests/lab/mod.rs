@@ -1,4 +1,4 @@
-//! Networks for tests, put together in code.
+//! Networks for tests, built in code.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use sim::scenario::{
@@ -10,7 +10,7 @@ pub const GBPS: u64 = 1_000_000_000;
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 
-/// A switch with this configuration.
+/// Builds a switch with this configuration.
 pub fn switch(name: &str, config: &str) -> Node {
     let config = config::parse(name, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     Node {
@@ -19,7 +19,7 @@ pub fn switch(name: &str, config: &str) -> Node {
     }
 }
 
-/// A host that obeys every pause.
+/// Builds a host that honors every pause.
 pub fn host(name: &str) -> Node {
     Node {
         name: name.to_owned(),
@@ -27,8 +27,8 @@ pub fn host(name: &str) -> Node {
     }
 }
 
-/// A cable of so many metres on which frames take nothing but their bytes, between (node, port) and
-/// (node, port).
+/// Builds a cable of `cable_m` meters without overhead per frame, between (node, port) and (node,
+/// port).
 pub fn cable(a: (usize, usize), b: (usize, usize), speed_bps: u64, cable_m: u32) -> Link {
     let [a, b] = [a, b].map(|(node, port)| End { node, port });
     Link {
@@ -43,7 +43,7 @@ pub fn cable(a: (usize, usize), b: (usize, usize), speed_bps: u64, cable_m: u32)
     }
 }
 
-/// Frames without end at the line's rate from the start on.
+/// Builds traffic without end at line rate from the start on.
 pub fn constant(name: &str, from: usize, to: usize, priority: u8, frame_bytes: u16) -> Traffic {
     Traffic {
         name: name.to_owned(),
@@ -60,13 +60,13 @@ pub fn constant(name: &str, from: usize, to: usize, priority: u8, frame_bytes: u
     }
 }
 
-/// One frame at a time.
+/// Builds traffic of one frame at a time.
 pub fn one_frame(name: &str, from: usize, to: usize, priority: u8, bytes: u16, at_ns: u64) -> Traffic {
     let pattern = Pattern::Finite { bytes: u64::from(bytes) };
     Traffic { pattern, start: Start::At(at_ns), ..constant(name, from, to, priority, bytes) }
 }
 
-/// A network and what is sent over it, without faults.
+/// Builds a network and its traffic, without faults.
 pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, duration_ns: u64) -> Scenario {
     Scenario {
         title: "test".to_owned(),
@@ -84,7 +84,7 @@ pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, durat
     }
 }
 
-/// Runs it whole. Everything must add up.
+/// Runs the whole scenario and checks that everything adds up.
 pub fn run(scenario: &Scenario) -> Results {
     let mut simulation = Simulation::new(scenario);
     simulation.run_until(scenario.duration_ns, &mut |_| {});

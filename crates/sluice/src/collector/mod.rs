@@ -1,4 +1,4 @@
-//! `sluice collector`: the reference collector, which shows what switches report and keeps it.
+//! `sluice collector`: the reference collector, which prints and stores the reports of switches.
 
 mod rotating_file;
 mod table;
@@ -58,7 +58,7 @@ pub struct Arguments {
     /// Take only switches that show a certificate of one of these authorities.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_client_ca: Option<PathBuf>,
-    /// Stop after so many messages.
+    /// Stop after this number of messages.
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
@@ -73,7 +73,7 @@ enum Format {
     None,
 }
 
-/// Collects until told to stop.
+/// Collects until interrupted.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.format == Format::None && arguments.output.is_none() {
         bail!("--format none prints nothing: name a file with --output");
@@ -88,12 +88,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     done
 }
 
-/// What messages are printed and written with.
+/// Destinations of the messages.
 struct Sink {
     format: Format,
     file: Option<Rotating>,
     numbers: SequenceState,
-    /// Messages that may still come.
+    /// Number of messages that may still come.
     left: Option<u64>,
 }
 
@@ -133,7 +133,7 @@ async fn collect(arguments: &Arguments, file: Option<Rotating>) -> Result<()> {
 }
 
 impl Sink {
-    /// Prints and writes a message, unless it has been here; whether more may come.
+    /// Prints and writes a message, unless it is a duplicate. True if more may come.
     fn take(&mut self, message: &Received) -> Result<bool> {
         let data: Value = serde_json::from_str(&message.json).unwrap_or(Value::String(message.json.clone()));
         let notification = &data["Notification"];
@@ -162,7 +162,7 @@ impl Sink {
     }
 }
 
-/// A message as a line of JSON.
+/// Formats a message as a line of JSON.
 fn object(message: &Received, number: Option<u64>, data: &Value, now: Timestamp) -> Result<String> {
     let device = &message.device;
     let object = json!({

@@ -1,4 +1,4 @@
-//! A file of lines that begins again when it is full; the last few are kept.
+//! A file of lines that is rotated when it is full; the last few files are kept.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The file.
+/// The current file.
 #[derive(Debug)]
 pub struct Rotating {
     path: PathBuf,
@@ -17,15 +17,15 @@ pub struct Rotating {
 }
 
 impl Rotating {
-    /// Goes on with the file at `path`, or begins it; of full ones `keep` stay, as `path.1` (the
-    /// newest) and so on.
+    /// Appends to the file at `path`, or creates it. Of full files, `keep` are kept, as `path.1`
+    /// (the newest) and so on.
     pub fn open(path: &Path, most_bytes: u64, keep: u32) -> Result<Self> {
         let file = append_to(path)?;
         let bytes = file.metadata()?.len();
         Ok(Self { path: path.to_path_buf(), file, bytes, most_bytes, keep })
     }
 
-    /// Writes a line, whole.
+    /// Writes a complete line.
     pub fn write(&mut self, line: &str) -> Result<()> {
         let line = format!("{line}\n");
         if self.bytes > 0 && self.bytes + line.len() as u64 > self.most_bytes {

@@ -1,7 +1,7 @@
-//! A message as tables for people.
+//! A message as tables.
 //!
-//! What there is for each priority or queue comes as a string that holds a list of eight: those are
-//! columns. What is all zero is left out.
+//! Values per priority or queue arrive as a string that holds a list of eight, which becomes
+//! columns. Lists of zeros are omitted.
 
 use ::telemetry::collector::Received;
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::output;
 
-/// A line that says when, who and what, and the rows below it.
+/// Formats a line with time, switch and sensor, and the rows below it.
 pub fn text(
     message: &Received,
     number: Option<u64>,
@@ -28,7 +28,7 @@ pub fn text(
     format!("{head}\n{body}\n ")
 }
 
-/// The first list of objects below `value`.
+/// Returns the first list of objects below `value`.
 fn rows(value: &Value) -> Option<Vec<&Map<String, Value>>> {
     match value {
         Value::Array(list) => list.iter().map(Value::as_object).collect(),
@@ -37,12 +37,12 @@ fn rows(value: &Value) -> Option<Vec<&Map<String, Value>>> {
     }
 }
 
-/// The numbers of a list in a string.
+/// Parses the numbers of a list in a string.
 fn eight(value: &Value) -> Option<Vec<u64>> {
     serde_json::from_str(value.as_str().filter(|text| text.starts_with('['))?).ok()
 }
 
-/// Rows of which values are by priority or queue: a line for each value.
+/// Formats rows whose values are per priority or queue: a line for each value.
 fn eights(rows: &[&Map<String, Value>]) -> String {
     let mut table = output::table(&["Port", "", "all", "0", "1", "2", "3", "4", "5", "6", "7"], 2);
     for row in rows {
@@ -62,7 +62,7 @@ fn eights(rows: &[&Map<String, Value>]) -> String {
     if table.is_empty() { "all zero".to_owned() } else { table.trim_fmt() }
 }
 
-/// Rows of plain values: a line for each row.
+/// Formats rows of plain values: a line for each row.
 fn plain(rows: &[&Map<String, Value>]) -> String {
     let Some(first) = rows.first() else { return "nothing".to_owned() };
     let names: Vec<&str> = first.keys().map(String::as_str).filter(|name| *name != "IfIndex").collect();

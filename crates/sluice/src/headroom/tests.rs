@@ -15,8 +15,8 @@ fn for_a_switch_chip() {
     insta::assert_snapshot!(report(SERVER, 256, None).text());
 }
 
-/// Rows 134 to 138 of the documents' table: the figure is said beside the formula's, and that the
-/// two contradict each other.
+/// Rows 134 to 138 of the table of vendor specifications: the figure is printed beside that of the
+/// formula, with a note that the two contradict each other.
 #[test]
 fn the_figures_of_the_h3c_reference() {
     for (gbps, cable_m, said) in [
@@ -67,7 +67,7 @@ fn as_json() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&reports).unwrap());
 }
 
-/// What is to be pasted is right, says what was asked for, and the check has nothing to say against
+/// The printed configuration is valid and matches the options, and the check reports nothing for
 /// it.
 #[test]
 fn the_lines_to_paste_are_configuration() {

@@ -115,7 +115,7 @@ impl Order {
     }
 }
 
-/// The word that the command line has for a value.
+/// Returns the word of the command line for a value.
 pub(super) fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().expect("no value is hidden").get_name().to_owned()
 }
@@ -158,7 +158,7 @@ impl Attach {
         ))
     }
 
-    /// What the switch says of the port.
+    /// Asks the switch for the properties of the port.
     fn ask(&self, switch: &str) -> Result<PortFacts> {
         let socket = if switch.contains('/') {
             PathBuf::from(switch)

@@ -1,4 +1,4 @@
-//! `sluice nic check`: whether this kernel can do it, and what it lacks if not.
+//! `sluice nic check`: reports whether this kernel supports it, and what is missing if not.
 
 use anyhow::{Result, bail};
 use clap::Args;

@@ -1,5 +1,5 @@
-//! `sluice nic`: an interface of this machine obeys PFC. The crate `nic` does it; here are its
-//! options and its words.
+//! `sluice nic`: makes an interface of this machine honor PFC. The crate `nic` implements it; its
+//! options and messages are here.
 
 mod attach;
 mod check;
@@ -39,7 +39,7 @@ enum Task {
     Check(check::Check),
 }
 
-/// Does it.
+/// Runs the selected command.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.task {
         Task::Attach(attach) => attach.run(),

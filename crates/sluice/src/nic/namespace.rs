@@ -1,4 +1,4 @@
-//! The namespace of an interface, and what all tasks of `sluice nic` spell alike.
+//! The namespace of an interface, and text that all commands of `sluice nic` share.
 
 use anyhow::Result;
 use clap::Args;
@@ -13,18 +13,18 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Calls `inside` there.
+    /// Calls `inside` in the namespace.
     pub fn enter<T: Send>(&self, inside: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T> {
         Ok(nic::netns::enter(self.netns.as_deref(), inside)?)
     }
 
-    /// ` in NAME`, or nothing.
+    /// Returns ` in NAME`, or an empty string.
     pub fn spelt(&self) -> String {
         self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default()
     }
 }
 
-/// Priorities of a mask, as `3, 4`.
+/// Formats the priorities of a mask, as `3, 4`.
 pub fn priorities(mask: u8) -> String {
     let set: Vec<String> = (0..8).filter(|p| mask & (1 << p) != 0).map(|p: u8| p.to_string()).collect();
     set.join(", ")

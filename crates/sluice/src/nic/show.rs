@@ -1,4 +1,5 @@
-//! `sluice nic show`: what interfaces that obey PFC have sent, held, dropped and heard.
+//! `sluice nic show`: sent, held and dropped frames and received pauses of interfaces that honor
+//! PFC.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub struct Show {
     /// Print JSON; with --watch, one object a line.
     #[arg(long)]
     json: bool,
-    /// Again and again, every so many seconds (0.05 at least).
+    /// Repeat at this interval in seconds (0.05 at least).
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     watch: Option<f64>,
 }

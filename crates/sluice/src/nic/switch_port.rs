@@ -1,5 +1,5 @@
-//! What a running switch says of the port that an interface is plugged into: a veth's two ends name
-//! each other.
+//! Properties of the switch port that an interface is connected to, from a running switch: the two
+//! ends of a veth identify each other.
 
 use std::path::Path;
 
@@ -7,24 +7,25 @@ use anyhow::{Result, bail};
 use control::v1::{Port, Snapshot};
 use nic::{Interface, Links};
 
-/// What a host needs to know of its port.
+/// The properties of the port that a host needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortFacts {
-    /// Its name.
+    /// Name of the port.
     pub port: String,
-    /// 0: none was configured.
+    /// Speed in bit/s; 0 if none was configured.
     pub speed_bps: u64,
-    /// Bit p: priority p is no-drop.
+    /// Bit p is set if priority p is no-drop.
     pub no_drop: u8,
 }
 
-/// The port `name` of the switch behind `socket`, or the one at the other end of `device`.
+/// Returns the port `name` of the switch behind `socket`, or the one at the other end of `device`.
 pub fn port_facts(socket: &Path, name: Option<&str>, device: &Interface) -> Result<PortFacts> {
     let snapshot = control::BlockingClient::connect(socket)?.snapshot()?;
     let port = match name {
         Some(name) => snapshot.ports.iter().find(|port| port.name == name),
         None => {
-            // The ports are interfaces of the daemon's namespace, where the other end of the cable is, too.
+            // The ports are interfaces of the daemon's namespace, which also contains the other end
+            // of the cable.
             let daemon = nic::netns::listener(socket)?;
             let there = nic::netns::enter(Some(&daemon), || Links::connect()?.all())?;
             other_end(&snapshot, &there, device)
@@ -43,7 +44,7 @@ pub fn port_facts(socket: &Path, name: Option<&str>, device: &Interface) -> Resu
     }
 }
 
-/// The port whose interface and `device` name each other as their other end.
+/// Returns the port whose interface and `device` identify each other as their other end.
 fn other_end<'a>(snapshot: &'a Snapshot, there: &[Interface], device: &Interface) -> Option<&'a Port> {
     snapshot.ports.iter().find(|port| {
         let interface = there.iter().find(|interface| interface.name == port.interface);
@@ -78,8 +79,8 @@ mod tests {
         let ports = vec![port("a", "sw-a"), port("b", "sw-b"), port("c", "sw-c")];
         let snapshot = Snapshot { ports, ..Snapshot::default() };
         let end = |name: &str, index, peer| Interface { name: name.into(), index, peer };
-        // sw-a has the number that eth0 names, but its other end is another interface of the same number
-        // elsewhere.
+        // sw-a has the index that eth0 refers to, but its other end is another interface of the
+        // same index elsewhere.
         let there = [end("sw-a", 5, Some(9)), end("sw-b", 6, Some(2)), end("sw-c", 7, None)];
         let found = other_end(&snapshot, &there, &end("eth0", 2, Some(6))).map(facts);
         assert_eq!(found, Some(PortFacts { port: "b".into(), speed_bps: 7, no_drop: 0b10_1000 }));

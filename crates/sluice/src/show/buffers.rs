@@ -1,4 +1,4 @@
-//! `sluice show buffers`: who holds the memory: pools, the priority groups that draw on them at
+//! `sluice show buffers`: use of the memory: pools, the priority groups that draw on them at
 //! ingress, the queues at egress.
 //!
 //! The columns are those of H3C's "display buffer usage interface" (H3C RDMA technical reference,
@@ -14,8 +14,7 @@ use control::v1::{Group, Level, Pool, Queue, Snapshot};
 use super::format::{self, Unit, frames, grouped, percent};
 use super::json;
 
-/// For people: the pools and the loop's memory, then the groups and the queues that ever had
-/// something.
+/// Formats the pools and the loop's memory, then the groups and the queues that were ever used.
 pub fn table(snapshot: &Snapshot, unit: Unit) -> String {
     format!(
         "{}\nA cell has {} bytes; peaks are the most since they were last read. Of {} frames of memory\n{} are free and {} \
@@ -30,14 +29,14 @@ pub fn table(snapshot: &Snapshot, unit: Unit) -> String {
     )
 }
 
-/// Size and use of what may be used, and by how much use may grow: of the total, and of what is
-/// `free` beside it.
+/// Returns size and use of an allowance, and by how much use may grow: within the total, and within
+/// the `free` cells beside it.
 fn use_of(used: u64, peak: u64, total: u64, free: u64, unit: Unit) -> [String; 5] {
     let free = total.saturating_sub(used).min(free);
     [unit.of(total), unit.of(used), percent(used, total), unit.of(free), unit.of(peak)]
 }
 
-/// Cells of a pool that nobody uses.
+/// Free cells of a pool.
 fn free_cells(pool: Option<&Pool>) -> u64 {
     pool.map_or(0, |pool| pool.size_cells.saturating_sub(pool.level.unwrap_or_default().cells)).into()
 }
@@ -83,7 +82,7 @@ fn pools(snapshot: &Snapshot, unit: Unit) -> String {
     table.trim_fmt()
 }
 
-/// What the groups hold, what they may hold, and the headroom of those that have some.
+/// Formats the cells of the groups, their limits, and the headroom of no-drop groups.
 fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
     let mut groups = Vec::new();
     for port in &snapshot.ports {
@@ -152,8 +151,8 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
     text
 }
 
-/// Total, Used, … of a group outside its headroom. Its reservation is used first and given back
-/// last, so it was full whenever shared cells were in use.
+/// Returns Total, Used, … of a group outside its headroom. Its reservation is used first and
+/// released last, so it was full whenever shared cells were in use.
 fn group_use(group: &Group, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
     let [shared, total] = [group.shared, group.total].map(Option::unwrap_or_default);
     let reserved = u64::from(group.reserved_size_cells);
@@ -174,12 +173,12 @@ fn state(group: &Group) -> &'static str {
     }
 }
 
-/// Whether a threshold moves with the free cells of its pool.
+/// Describes whether a threshold changes with the free cells of its pool.
 pub fn kind(is_dynamic: bool) -> &'static str {
     if is_dynamic { "dynamic" } else { "static" }
 }
 
-/// What the queues hold.
+/// Formats the cells of the queues.
 fn egress(snapshot: &Snapshot, unit: Unit) -> String {
     let first = ["Egress\nport", "Queue", "Pool"];
     let mut table = table_of(&headings(&first, "Total", unit, &["Threshold\n%", "Violations"]), 2);
@@ -196,7 +195,7 @@ fn egress(snapshot: &Snapshot, unit: Unit) -> String {
     if table.is_empty() { "No queue has held a frame yet.".to_owned() } else { table.trim_fmt() }
 }
 
-/// Total, Used, … of a queue; without limit the total is its pool, and what it is guaranteed.
+/// Returns Total, Used, … of a queue; without a limit, the total is its pool plus its guarantee.
 fn queue_use(queue: &Queue, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
     let Level { cells, peak_read_cells, .. } = queue.level.unwrap_or_default();
     let (used, peak) = (u64::from(cells), u64::from(peak_read_cells));
@@ -210,13 +209,13 @@ mod tests {
     use super::super::sample;
     use super::*;
 
-    /// Rows 49 to 66 and 69, 70 of the documents' displays, in cells …
+    /// Rows 49 to 66 and 69, 70 of the displays in the vendor specifications, in cells.
     #[test]
     fn table_of_pools_groups_and_queues() {
         insta::assert_snapshot!(table(&sample::snapshot(), Unit::CELLS));
     }
 
-    /// … and in bytes, as H3C's brief form (table 2) and Inspur's pools have them.
+    /// The same in bytes, as in H3C's brief form (table 2) and Inspur's pools.
     #[test]
     fn table_in_bytes() {
         insta::assert_snapshot!(table(&sample::snapshot(), Unit::bytes(256)));
@@ -229,7 +228,7 @@ mod tests {
         assert!(text.ends_with("No queue has held a frame yet."), "{text}");
     }
 
-    /// A threshold of eight times what is free says nothing of what there is.
+    /// A threshold of eight times the free cells exceeds the cells that exist.
     #[test]
     fn no_more_is_free_than_the_pool_has() {
         let level = |cells| Some(Level { cells, ..Level::default() });
@@ -247,7 +246,7 @@ mod tests {
     }
 
     /// Reserved cells are used first, so a group that used no shared cells had at most its
-    /// reservation; headroom is none of what Total means.
+    /// reservation. Headroom is not part of Total.
     #[test]
     fn the_peak_of_a_group_is_without_its_headroom() {
         let peak = |peak_read_cells| Some(Level { peak_read_cells, ..Level::default() });

@@ -1,12 +1,11 @@
-//! `sluice show congestion`: what each queue forwarded, marked and dropped, and why; of several
-//! queues of a port the sum, too.
+//! `sluice show congestion`: forwarded, marked and dropped frames of each queue, by reason; for
+//! several queues of a port also the sum.
 
 use control::v1::{ByDropLevel, Count, Port, Queue, Snapshot};
 
 use super::format::{self, earlier, elapsed_ns, frames, grouped, rate, volume, volume_unit};
 
-/// For people: the queues that ever had something to do. With a snapshot from before, rates instead
-/// of MB.
+/// Formats the queues that ever had frames. With an earlier snapshot, shows rates instead of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let sent_frames = if elapsed_ns == 0 { "Sent\nframes" } else { "Sent\nframes/s" };
@@ -55,8 +54,8 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     if table.is_empty() { "No queue has seen a frame yet.".to_owned() } else { table.trim_fmt() }
 }
 
-/// What this table shows of all queues of a port together; an average of averages would say
-/// nothing.
+/// Sums the columns of this table over all queues of a port. An average of averages would be
+/// meaningless.
 fn sum(port: &Port) -> Queue {
     let count = |of: fn(&Queue) -> Option<Count>| {
         let counts = port.queues.iter().filter_map(of);

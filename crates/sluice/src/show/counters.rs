@@ -1,5 +1,5 @@
-//! `sluice show counters`: every number that is not zero and no setting, by the name that it has in
-//! JSON, as `ethtool -S` lists those of an interface. What no other view has a column for is here.
+//! `sluice show counters`: every non-zero counter, by its name in JSON, like the list of `ethtool
+//! -S` for an interface. Counters that no other view has a column for are here.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::format::{self, elapsed_ns, grouped, per_second};
 use super::json::Document;
 use super::view::View;
 
-/// Numbers that the configuration gives or that say whose the others are: left out.
+/// Numbers that are settings, or that identify the object of other numbers; they are omitted.
 const SETTINGS: [&str; 20] = [
     "pvid",
     "mtu_bytes",
@@ -34,7 +34,7 @@ const SETTINGS: [&str; 20] = [
     "size_cells",
 ];
 
-/// For people: whose number, its name, and with a snapshot from before how much it grew a second.
+/// Formats object, name and number, and with an earlier snapshot the growth per second.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let headings = ["Of", "Counter", "Value", "Growth\nper second"];
@@ -51,12 +51,12 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     table.trim_fmt()
 }
 
-/// All numbers, by whose they are and their names.
+/// Returns all numbers, by their object and name.
 fn numbers(snapshot: &Snapshot) -> Vec<((String, String), u64)> {
     let document = Document::of(View::Counters, snapshot, None);
     let Ok(Value::Object(mut document)) = serde_json::to_value(document) else { return Vec::new() };
     let mut found = Vec::new();
-    document.remove("storms"); // a history, and no counters
+    document.remove("storms"); // a history, not counters
     let rows = ["ports", "queues", "groups", "priorities", "pools"].map(|list| (list, document.remove(list)));
     collect("switch", "", &Value::Object(document), &mut found);
     for (list, rows) in rows {
@@ -66,7 +66,7 @@ fn numbers(snapshot: &Snapshot) -> Vec<((String, String), u64)> {
     found
 }
 
-/// Whose numbers a row of a list has.
+/// Returns the object of the numbers in a row of a list.
 fn whose(list: &str, row: &Value) -> String {
     let text = |field: &str| row[field].as_str().unwrap_or_default();
     match list {

@@ -1,5 +1,4 @@
-//! `sluice show drops`: a summary of what was dropped, of all ports and of each, on which side and
-//! why.
+//! `sluice show drops`: a summary of drops, of all ports and of each, by side and reason.
 //!
 //! It is H3C's "display packet-drop" (H3C RDMA technical reference, table 10): dropped for want of
 //! buffer at input and at output, dropped by WRED, marked with ECN; with the totals forwarded and
@@ -13,42 +12,42 @@ use switch::DropReason;
 
 use super::format::{self, grouped, volume};
 
-/// Of all ports together, or of one.
+/// Totals of all ports together, or of one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Frames that came in and never had a place in a queue.
+    /// Frames received and never queued.
     input_dropped: Count,
-    /// Of these: there was no room in the buffer.
+    /// Input drops because the buffer was full.
     input_buffer_dropped: Count,
-    /// Frames that left.
+    /// Frames transmitted.
     transmitted: Count,
-    /// Frames that were to leave and were dropped.
+    /// Frames dropped at output.
     output_dropped: Count,
-    /// Of these: their queue, or its pool, was full.
+    /// Output drops because the queue, or its pool, was full.
     output_buffer_dropped: Count,
-    /// Of these: WRED dropped them.
+    /// Output drops by WRED.
     wred_dropped: Count,
     /// Frames marked as having met congestion.
     marked: Count,
-    /// Frames that the kernel lost before the switch had them or after.
+    /// Frames that the kernel lost before or after the switch had them.
     kernel_lost_frames: u64,
 }
 
-/// What was dropped at a port, on one side, for one reason.
+/// Drops of a port, on one side, for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DropRow<'a> {
     port: &'a str,
     side: &'static str,
     reason: String,
     frames: u64,
-    /// Of what it drops on receipt the kernel does not say how long it was.
+    /// Bytes dropped; `None` for drops on receipt in the kernel, which does not report lengths.
     bytes: Option<u64>,
 }
 
 const INPUT: &str = "input";
 const OUTPUT: &str = "output";
 
-/// What it comes to of one port.
+/// Summarizes one port.
 fn of_port(port: &Port) -> Summary {
     let kernel = port.kernel.unwrap_or_default();
     let marks = port.queues.iter().map(|queue| queue.marked.unwrap_or_default());
@@ -70,7 +69,7 @@ fn of_port(port: &Port) -> Summary {
     }
 }
 
-/// What it comes to of all ports.
+/// Summarizes all ports.
 pub fn summary(snapshot: &Snapshot) -> Summary {
     snapshot.ports.iter().map(of_port).fold(Summary::default(), |sum, port| Summary {
         input_dropped: plus(sum.input_dropped, port.input_dropped),
@@ -96,13 +95,13 @@ fn minus(a: Count, b: Count) -> Count {
     Count { frames: a.frames.saturating_sub(b.frames), bytes: a.bytes.saturating_sub(b.bytes) }
 }
 
-/// Every port, side and reason, also of which there were none.
+/// Returns every port, side and reason, including those without drops.
 pub fn rows(snapshot: &Snapshot) -> Vec<DropRow<'_>> {
     snapshot.ports.iter().flat_map(rows_of).collect()
 }
 
 fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
-    // Only `port_down` is counted on both sides: of a frame that waited, and of one that came in while
+    // Only `port_down` is counted on both sides: for a queued frame, and for a frame received while
     // the switch ended.
     let of_others = [DropReason::TailDrop, DropReason::Wred, DropReason::MtuExceeded]
         .into_iter()
@@ -148,7 +147,7 @@ fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
     rows
 }
 
-/// For people: all ports and each of them, then the drops that happened, by side and reason.
+/// Formats all ports and each of them, then the drops that happened, by side and reason.
 pub fn table(snapshot: &Snapshot) -> String {
     let headings = [
         "Port",
@@ -199,13 +198,13 @@ mod tests {
     use super::super::sample;
     use super::*;
 
-    /// Rows 74, 189 and 192 of the documents' table.
+    /// Rows 74, 189 and 192 of the table of vendor specifications.
     #[test]
     fn table_of_totals() {
         insta::assert_snapshot!(table(&sample::snapshot()));
     }
 
-    /// Rows 189 and 192: every drop is on one side, and the sides come to what the port counts.
+    /// Rows 189 and 192: every drop is on one side, and the sides add up to the port's counter.
     #[test]
     fn sides_come_to_what_ports_count() {
         let mut snapshot = sample::snapshot();
@@ -213,7 +212,7 @@ mod tests {
         for (reason, frames) in [("port_down", 9), ("tail_drop", 20), ("wred", 4), ("ingress_no_drop", 1)] {
             port.drops.insert(reason.to_owned(), Count { frames, bytes: 100 * frames });
         }
-        // Of the nine three came in while the switch ended.
+        // Three of the nine arrived while the switch ended.
         port.input_dropped = Some(Count { frames: 4, bytes: 400 });
         port.output_dropped = Some(Count { frames: 30, bytes: 3000 });
         let rows = rows_of(port);

@@ -1,13 +1,13 @@
-//! How tables and numbers are written.
+//! Formats of tables and numbers.
 
 use control::v1::{Count, Port, Snapshot};
 
 pub use crate::output::{grouped, table, tenths};
 
-/// In what sizes of the buffer are written.
+/// Unit of buffer sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
-    /// Its name, for headings.
+    /// Word for the headings.
     pub name: &'static str,
     each: u64,
 }
@@ -21,25 +21,25 @@ impl Unit {
         Self { name: "bytes", each: cell_bytes.into() }
     }
 
-    /// So many cells.
+    /// Formats `cells` in this unit.
     pub fn of(self, cells: impl Into<u64>) -> String {
         grouped(cells.into() * self.each)
     }
 }
 
-/// A part in percent of the whole; of nothing, nothing is 0 % and anything all of it.
+/// Formats a part in percent of the whole. If the whole is 0, 0 is 0 % and anything else 100 %.
 pub fn percent(part: u64, whole: u64) -> String {
     let whole = if whole == 0 { part.max(1) } else { whole };
     tenths(part as f64 * 100.0 / whole as f64)
 }
 
-/// Bit/s as Mbit/s.
+/// Formats bit/s as Mbit/s.
 pub fn mbit(bps: u64) -> String {
     if bps.is_multiple_of(1_000_000) { grouped(bps / 1_000_000) } else { tenths(bps as f64 / 1e6) }
 }
 
-/// Bytes, under the heading that [`volume_unit`] gives: MB since the start, or Mbit/s since
-/// `elapsed_ns` ago, when the count stood at `before`.
+/// Formats bytes under the heading that [`volume_unit`] returns: MB since the start, or Mbit/s
+/// since `elapsed_ns` ago, when the count was `before`.
 pub fn volume(now: Option<Count>, before: Option<Count>, elapsed_ns: u64) -> String {
     let now = now.unwrap_or_default().bytes;
     if elapsed_ns == 0 {
@@ -49,26 +49,27 @@ pub fn volume(now: Option<Count>, before: Option<Count>, elapsed_ns: u64) -> Str
     tenths(bits * 1e3 / elapsed_ns as f64)
 }
 
-/// The unit of [`volume`].
+/// Returns MB, or Mbit/s if there is an earlier snapshot.
 pub fn volume_unit(elapsed_ns: u64) -> &'static str {
     if elapsed_ns == 0 { "MB" } else { "Mbit/s" }
 }
 
-/// Frames since the start, or a second since `elapsed_ns` ago, when the count stood at `before`.
+/// Formats frames since the start, or per second since `elapsed_ns` ago, when the count was
+/// `before`.
 pub fn rate(now: Option<Count>, before: Option<Count>, elapsed_ns: u64) -> String {
     let (now, before) = (now.unwrap_or_default().frames, before.unwrap_or_default().frames);
     grouped(per_second(now, before, elapsed_ns).unwrap_or(now))
 }
 
-/// How much a count grew a second since `elapsed_ns` ago, when it stood at `before`; nothing
-/// without an earlier look.
+/// Returns the growth of a count per second since `elapsed_ns` ago, when it was `before`; `None`
+/// without an earlier snapshot.
 pub fn per_second(now: u64, before: u64, elapsed_ns: u64) -> Option<u64> {
     let more = u128::from(now.saturating_sub(before)) * 1_000_000_000;
     Some(more.checked_div(u128::from(elapsed_ns))? as u64)
 }
 
-/// How much of its line a port used since `elapsed_ns` ago, when it had transmitted `before`, in
-/// percent; nothing without a speed, or without an earlier look.
+/// Returns the percentage of its line rate that a port used since `elapsed_ns` ago, when it had
+/// transmitted `before`; `None` without a speed, or without an earlier snapshot.
 pub fn utilization_percent(port: &Port, before: Option<&Port>, elapsed_ns: u64) -> Option<f64> {
     if port.speed_bps == 0 || elapsed_ns == 0 {
         return None;
@@ -81,17 +82,17 @@ pub fn utilization_percent(port: &Port, before: Option<&Port>, elapsed_ns: u64) 
     Some(bits as f64 * 1e11 / elapsed_ns as f64 / port.speed_bps as f64)
 }
 
-/// Frames of a count, thousands apart.
+/// Formats the frames of a count with separators of thousands.
 pub fn frames(count: Option<Count>) -> String {
     grouped(count.unwrap_or_default().frames)
 }
 
-/// The port of that name in an earlier snapshot.
+/// Returns the port of that name in an earlier snapshot.
 pub fn earlier<'a>(before: Option<&'a Snapshot>, name: &str) -> Option<&'a Port> {
     before?.ports.iter().find(|port| port.name == name)
 }
 
-/// Nanoseconds between two snapshots; 0 if there is but one.
+/// Nanoseconds between two snapshots; 0 if there is only one.
 pub fn elapsed_ns(now: &Snapshot, before: Option<&Snapshot>) -> u64 {
     before.map_or(0, |before| now.at_ns.saturating_sub(before.at_ns))
 }

@@ -1,13 +1,13 @@
-//! What `sluice show --help` says of the JSON: the fields of the messages with the comments of the
-//! proto file.
+//! Description of the JSON in `sluice show --help`: the fields of the messages with the comments of
+//! the proto file.
 
 use std::fmt::Write;
 
 use control::field_docs;
 
-/// Lines are of at most this many characters: clap would break longer ones at 100.
+/// The most characters of a line: clap would break longer ones at 100.
 const WIDTH: usize = 99;
-/// Where comments begin.
+/// Column where comments begin.
 const INDENT: usize = 30;
 
 const BEGINNING: &str = "\
@@ -56,7 +56,7 @@ const SECTIONS: [(&str, &str); 14] = [
     ("kernel", "Kernel"),
 ];
 
-/// What rows have beside the fields of the message.
+/// Returns the fields that rows have in addition to those of the message.
 fn added(message: &str) -> &'static [(&'static str, &'static str)] {
     match message {
         "Port" => &[("utilization_percent", "Of its line, with --watch or --rates, if it has a speed.")],
@@ -73,7 +73,7 @@ fn added(message: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// All of it.
+/// Returns the whole description.
 pub fn text() -> String {
     let mut out = String::from(BEGINNING);
     for (heading, message) in SECTIONS {
@@ -83,7 +83,7 @@ pub fn text() -> String {
         }
         for field in field_docs::of(message) {
             let kind = match field.of {
-                // Lists, of which there are rows.
+                // Lists with rows of their own.
                 "Port" | "Group" | "Queue" | "Pool" | "Priority" | "Storm" => continue,
                 "Count" => " (count)",
                 "Level" => " (level)",
@@ -102,7 +102,7 @@ pub fn text() -> String {
     out + "\n" + END
 }
 
-/// One name with what it means, wrapped.
+/// Formats one name with its description, wrapped.
 fn entry(out: &mut String, name: &str, comment: &str) {
     let mut line = format!("  {name:<width$}", width = INDENT - 3);
     for word in comment.split_whitespace() {
@@ -123,7 +123,7 @@ mod tests {
     use super::super::view::View;
     use super::*;
 
-    /// The names in JSON are an interface: nothing disappears or changes its name unnoticed.
+    /// The names in JSON are an interface, so a removed or changed name must be noticed.
     #[test]
     fn every_field_of_the_json_is_named() {
         fn names(value: &serde_json::Value, found: &mut Vec<String>) {

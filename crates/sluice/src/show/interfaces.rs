@@ -1,5 +1,5 @@
-//! `sluice show ports --verbose`: what there is to know of the interface of each port, and what
-//! about it harms frames.
+//! `sluice show ports --verbose`: properties of the interface of each port, and those that harm
+//! frames.
 
 use control::v1::{Caution, Link, Port, Snapshot};
 
@@ -8,12 +8,12 @@ use super::format::{grouped, mbit};
 /// Bytes of Ethernet header and a tag, on top of the MTU: docs/behavior.md, "MTUs".
 const HEADER_BYTES: u32 = 14 + 4;
 
-/// For people: a paragraph for each port.
+/// Formats a paragraph for each port.
 pub fn text(now: &Snapshot) -> String {
     now.ports.iter().map(of_port).collect::<Vec<_>>().join("\n\n")
 }
 
-/// What harms frames, and on which port.
+/// Returns the settings that harm frames, with their ports.
 pub fn cautions(now: &Snapshot) -> impl Iterator<Item = (&str, &Caution)> {
     now.ports.iter().flat_map(|port| {
         let cautions = port.link.iter().flat_map(|link| &link.cautions);
@@ -58,7 +58,7 @@ fn kind(link: &Link) -> String {
     }
 }
 
-/// Who copies its frames.
+/// Describes which component copies the frames.
 fn copies(link: &Link) -> String {
     let mode = if link.zero_copy { "zero-copy" } else { "the kernel copies each frame" };
     let memory = if link.own_memory {

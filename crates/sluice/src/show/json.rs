@@ -1,6 +1,6 @@
-//! The JSON of `sluice show`: the messages of the API as they are, in rows, so that a name is the
-//! same in every view and is that of the proto file. Only what two looks tell (rates, utilization)
-//! is added here.
+//! The JSON of `sluice show`: the messages of the API, in rows, so that a name is the same in every
+//! view and in the proto file. Only values that need two snapshots (rates, utilization) are added
+//! here.
 
 use control::v1::{Count, Group, Pool, Port, Priority, Queue, Snapshot, Storm};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::drops::{self, DropRow, Summary};
 use super::format::{earlier, elapsed_ns, per_second, utilization_percent};
 use super::view::View;
 
-/// What a view prints: the whole switch's numbers, and the lists that the view is about.
+/// Output of a view: the numbers of the whole switch, and the lists of the view.
 #[derive(Serialize)]
 pub struct Document<'a> {
     #[serde(flatten)]
@@ -32,7 +32,7 @@ pub struct Document<'a> {
     pub drops: Option<Vec<DropRow<'a>>>,
 }
 
-/// A port.
+/// Counters and rates of one of the switch's ports.
 #[derive(Serialize)]
 pub struct PortRow<'a> {
     #[serde(flatten)]
@@ -41,7 +41,7 @@ pub struct PortRow<'a> {
     utilization_percent: Option<f64>,
 }
 
-/// A queue of a port.
+/// Row of an egress queue, with its port.
 #[derive(Serialize)]
 pub struct QueueRow<'a> {
     port: &'a str,
@@ -55,7 +55,7 @@ pub struct QueueRow<'a> {
     transmitted_bps: Option<u64>,
 }
 
-/// A priority group of a port.
+/// Row of a priority group, with its port.
 #[derive(Serialize)]
 pub struct GroupRow<'a> {
     port: &'a str,
@@ -64,7 +64,7 @@ pub struct GroupRow<'a> {
     counts: &'a Group,
 }
 
-/// PFC of a priority of a port.
+/// Row of a priority's PFC state, with its port.
 #[derive(Serialize)]
 pub struct PriorityRow<'a> {
     port: &'a str,
@@ -73,7 +73,7 @@ pub struct PriorityRow<'a> {
     counts: &'a Priority,
 }
 
-/// A storm.
+/// Row of a PFC storm, with its port.
 #[derive(Serialize)]
 pub struct StormRow<'a> {
     port: &'a str,
@@ -81,7 +81,7 @@ pub struct StormRow<'a> {
     storm: &'a Storm,
 }
 
-/// A pool.
+/// Row of a buffer pool, with its name.
 #[derive(Serialize)]
 pub struct PoolRow<'a> {
     name: String,
@@ -90,7 +90,7 @@ pub struct PoolRow<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// What `view` prints of a snapshot; rates need the one before.
+    /// Returns the output of `view` for a snapshot; rates need the one before.
     pub fn of(view: View, now: &'a Snapshot, before: Option<&Snapshot>) -> Self {
         let everything = view == View::Counters;
         Self {
@@ -169,7 +169,7 @@ fn storms(now: &Snapshot) -> Vec<StormRow<'_>> {
     rows
 }
 
-/// All pools by name.
+/// Returns all pools by name.
 pub fn pools(snapshot: &Snapshot) -> Vec<(String, &Pool)> {
     let ingress = snapshot.ingress_pools.iter().enumerate().map(|(n, pool)| (format!("ingress_{n}"), pool));
     let egress = snapshot.egress_pools.iter().enumerate().map(|(n, pool)| (format!("egress_{n}"), pool));
@@ -187,7 +187,7 @@ mod tests {
         to_value(Document::of(view, now, before)).unwrap()
     }
 
-    /// Every name and how it is nested: an interface that scripts build on.
+    /// All names and their nesting, which are an interface for scripts.
     #[test]
     fn one_of_each() {
         let (before, now) = (sample::snapshot(), sample::later());
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Rows 189 and 192 of the documents' table, as programs read them.
+    /// Rows 189 and 192 of the table of vendor specifications, in JSON.
     #[test]
     fn the_summary_of_drops() {
         let json = document(View::Drops, &sample::snapshot(), None);

@@ -1,11 +1,11 @@
-//! `sluice show loop`: whether the poll loops keep up, and how long they stood still.
+//! `sluice show loop`: whether the poll loops keep up, and how long they stalled.
 
 use control::v1::{Loop, Snapshot};
 
 use super::format::{self, grouped, tenths};
 
-/// For people: the turns by the time that each began after the one before. With a snapshot from
-/// before, those since then.
+/// Formats the iterations by their distance from the one before. With an earlier snapshot, shows
+/// those since then.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let turns = turns(now, before);
     let all: u64 = turns.iter().sum();
@@ -27,7 +27,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     if shown == 0 { format!("{summary}{loops}") } else { format!("{}\n\n{summary}{loops}", table.trim_fmt()) }
 }
 
-/// Which of several loops took which part in that, since the start.
+/// Describes the share of several loops in that, since the start.
 fn loops(loops: &[Loop]) -> Option<String> {
     let [_, _, ..] = loops else { return None };
     let mut table = format::table(&["Loop on core", "Turns", "Awake", "Longest stall"], 1);
@@ -38,14 +38,15 @@ fn loops(loops: &[Loop]) -> Option<String> {
     Some(table.trim_fmt())
 }
 
-/// Turns by time, since the start or since the snapshot from before.
+/// Returns the iterations by time, since the start or since the earlier snapshot.
 fn turns(now: &Snapshot, before: Option<&Snapshot>) -> Vec<u64> {
     let earlier = |place| before.and_then(|before| before.loop_turns_by_time.get(place)).copied();
     let turns = now.loop_turns_by_time.iter().enumerate();
     turns.map(|(place, turns)| turns.saturating_sub(earlier(place).unwrap_or(0))).collect()
 }
 
-/// The times of a place of so many, as `switch::monitor::counters::turn_time` has it.
+/// Returns the time range of index `place` out of `places`, according to
+/// `switch::monitor::counters::turn_time`.
 fn range(place: usize, places: usize) -> String {
     let from = |place: usize| if place == 0 { 0.0 } else { (1_u64 << (place - 1)) as f64 };
     match place {
@@ -55,7 +56,7 @@ fn range(place: usize, places: usize) -> String {
     }
 }
 
-/// Microseconds as people say them.
+/// Formats microseconds with a suitable unit.
 fn time(micros: f64) -> String {
     match micros {
         _ if micros >= 1e6 => format!("{} s", tenths(micros / 1e6)),
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(text, "Turns since the start, sleep apart: 0. The longest stall since the start: 0 µs.");
     }
 
-    /// The headings say what the loop counts.
+    /// The headings match the counters of the loop.
     #[test]
     fn ranges_are_those_of_the_loop() {
         use switch::monitor::counters::{TURN_TIMES, turn_time};

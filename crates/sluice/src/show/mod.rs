@@ -1,5 +1,5 @@
-//! `sluice show`: fetches snapshots and prints a view of them, as a table for people or as JSON for
-//! programs. Each view has a file of its own; the JSON of all is in [`json`].
+//! `sluice show`: fetches snapshots and prints a view of them, as a table or as JSON. Each view has
+//! a file of its own; the JSON of all is in [`json`].
 
 mod buffers;
 mod congestion;
@@ -55,10 +55,11 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     daemon: Daemon,
-    /// Again and again, every so many seconds (0.05 at least); tables then show rates.
+    /// Repeat at this interval in seconds (0.05 at least); tables then show rates.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     watch: Option<f64>,
-    /// Look twice, so many seconds apart, and show rates and utilization of that time.
+    /// Take two snapshots, this number of seconds apart, and show rates and utilization of that
+    /// time.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", conflicts_with = "watch")]
     rates: Option<f64>,
     /// With `buffers` and `queues`: sizes in bytes of cells instead of cells.
@@ -72,7 +73,7 @@ pub struct Arguments {
     keep_watermarks: bool,
 }
 
-/// What is shown: a view of the switch, or of the daemon around it.
+/// A view of the switch, or of the daemon around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shown {
     Of(View),
@@ -99,7 +100,7 @@ impl ValueEnum for Shown {
     }
 }
 
-/// Shows it.
+/// Prints the selected view.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Shown::Of(view) = arguments.shown else { return show_telemetry(arguments) };
     let interval = arguments.watch.map(|seconds| duration("--watch", seconds)).transpose()?;
@@ -131,7 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// Shows what is reported to collectors.
+/// Prints the state of the telemetry reports.
 fn show_telemetry(arguments: &Arguments) -> Result<()> {
     let Arguments { port, watch, rates, bytes, verbose, keep_watermarks, json, .. } = arguments;
     if port.is_some() || watch.is_some() || rates.is_some() || *bytes || *verbose || *keep_watermarks {
@@ -145,7 +146,7 @@ fn show_telemetry(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// Whether a view begins the watermarks again: peaks are those between two executions
+/// True if a view restarts the watermarks: peaks are those between two executions
 /// (docs/behavior.md, "Watermarks").
 fn reads_watermarks(view: View, keep: bool) -> Result<bool> {
     if keep && view != View::Buffers {
@@ -191,7 +192,7 @@ fn print(arguments: &Arguments, view: View, snapshot: &Snapshot, before: Option<
     })
 }
 
-/// The snapshot with no port but `name`.
+/// Returns the snapshot with the port `name` only.
 pub fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     let mut snapshot = snapshot.clone();
     let Some(name) = name else { return Ok(snapshot) };
@@ -203,12 +204,12 @@ pub fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// A view as JSON has it.
+/// Returns the JSON of a view.
 pub fn document(view: View, snapshot: &Snapshot) -> Document<'_> {
     Document::of(view, snapshot, None)
 }
 
-/// A view as a table, with cells or their bytes.
+/// Formats a view as a table, in cells or in bytes.
 pub fn text(view: View, snapshot: &Snapshot, bytes: bool) -> String {
     table(view, snapshot, None, unit(snapshot, bytes))
 }
@@ -254,7 +255,7 @@ mod tests {
         }
     }
 
-    /// A terminal of 100 columns shows every table whole.
+    /// A terminal of 100 columns shows every table completely.
     #[test]
     fn tables_fit_in_100_columns() {
         let (before, now) = (sample::snapshot(), sample::later());

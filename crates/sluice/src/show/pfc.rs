@@ -1,10 +1,10 @@
-//! `sluice show pfc`: who is told to stop, and who tells us.
+//! `sluice show pfc`: pauses sent to peers, and pauses received from them.
 
 use control::v1::{PfcCount, Priority, Snapshot, Storm};
 
 use super::format::{self, grouped};
 
-/// For people: the frames of each port, then the priorities that are no-drop or ever saw PFC.
+/// Formats the frames of each port, then the priorities that are no-drop or ever had PFC.
 pub fn table(snapshot: &Snapshot) -> String {
     let headings = [
         "Port",
@@ -79,7 +79,7 @@ fn priorities(snapshot: &Snapshot) -> String {
     }
 }
 
-/// What the watchdogs found, if any priority has one or had a storm.
+/// Formats the events of the watchdogs, if any priority has one or had a storm.
 fn watchdogs(snapshot: &Snapshot) -> Option<String> {
     let headings = [
         "Port",
@@ -127,8 +127,8 @@ fn all_priorities(snapshot: &Snapshot) -> impl Iterator<Item = (&str, usize, &Pr
     })
 }
 
-/// For people: how often and for how long priorities were paused, how much PFC there is, and the
-/// last storms.
+/// Formats how often and for how long priorities were paused, the rates of PFC, and the last
+/// storms.
 pub fn history(snapshot: &Snapshot) -> String {
     let headings = [
         "Port",

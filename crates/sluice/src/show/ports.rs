@@ -1,4 +1,4 @@
-//! `sluice show ports`: what came in, what left, what was flooded, what was dropped and why.
+//! `sluice show ports`: received, transmitted, flooded and dropped frames, with the reasons.
 
 use control::v1::{Port, Snapshot};
 
@@ -7,8 +7,8 @@ use super::format::{
 };
 use super::interfaces;
 
-/// For people: the ports, what was dropped or lost, what was flooded. With a snapshot from before,
-/// rates instead of MB.
+/// Formats the ports, their drops and losses, and flooding. With an earlier snapshot, shows rates
+/// instead of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let unit = volume_unit(elapsed_ns);
@@ -25,7 +25,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
         &sent,
         "Dropped\nframes",
     ]);
-    // How much of its line a port uses is only known from two looks.
+    // The utilization of a port is only known from two snapshots.
     headings.extend((elapsed_ns > 0).then_some("Used\n%"));
     let mut table = format::table(&headings, columns_of_words);
     for port in &now.ports {
@@ -50,8 +50,8 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The addresses learned on each port, and the frames that went to all ports, by kind; empty if
-/// there were none.
+/// Formats the addresses learned on each port, and the flooded frames by type; empty if there were
+/// none.
 fn flooded(now: &Snapshot) -> String {
     let headings = [
         "Port",
@@ -81,7 +81,7 @@ fn flooded(now: &Snapshot) -> String {
     if table.is_empty() { String::new() } else { table.trim_fmt() }
 }
 
-/// The bridge table in words, and what it could not do.
+/// Describes the FDB and its failures.
 fn bridge(now: &Snapshot) -> String {
     let mut text = format!(
         "Addresses known: {}, moved from port to port: {}. Copies made of flooded frames: {}.",
@@ -134,7 +134,7 @@ fn bridge(now: &Snapshot) -> String {
     text
 }
 
-/// The VLANs of a port; of a trunk the PVID, too.
+/// Formats the VLANs of a port; for a trunk also the PVID.
 fn vlans(port: &Port) -> String {
     match (port.vlan_mode.as_str(), port.pvid) {
         ("", _) => "–".to_owned(),
@@ -152,8 +152,8 @@ fn state(port: &Port) -> &'static str {
     }
 }
 
-/// The drops that happened, by reason, and what the kernel lost before the switch saw it; empty if
-/// there were none.
+/// Formats the drops that happened, by reason, and the frames that the kernel lost before the
+/// switch had them; empty if there were none.
 fn losses(snapshot: &Snapshot) -> String {
     let mut table = format::table(&["Port", "Dropped because", "Frames", "MB"], 2);
     let removed = snapshot.removed_ports.clone().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! `sluice show queues`: what waits on its way out, and what stopped it.
+//! `sluice show queues`: frames that wait for transmission, and why.
 
 use control::v1::{Port, Queue, Snapshot};
 
 use super::buffers::kind;
 use super::format::{self, Unit, earlier, elapsed_ns, frames, grouped, volume, volume_unit};
 
-/// For people: what the queues that ever had something to do hold, then what they counted.
+/// Formats the cells of the queues that ever had frames, then their counters.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let of_cells = |name: &str| format!("{name}\n{}", unit.name);
@@ -84,7 +84,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
     text
 }
 
-/// Which ports are held, whether or not their queues hold anything.
+/// Lists the held ports, whether or not their queues hold frames.
 fn held(snapshot: &Snapshot) -> Option<String> {
     let names: Vec<&str> =
         snapshot.ports.iter().filter(|port| port.held).map(|port| port.name.as_str()).collect();

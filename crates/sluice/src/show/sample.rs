@@ -1,5 +1,5 @@
-//! A made-up switch for the tests of the views: a server that sends too much on priorities 0 and 3
-//! to a slow uplink, and a port without anything on it.
+//! An invented switch for the tests of the views: a server that sends too much on priorities 0 and
+//! 3 to a slow uplink, and an unused port.
 
 use control::v1::{
     ByDropLevel, Caution, Count, Group, Kernel, Level, Link, PfcCount, Pool, Port, Priority, Queue,
@@ -7,7 +7,7 @@ use control::v1::{
 };
 use switch::DropReason;
 
-/// Ten seconds after its start.
+/// The switch ten seconds after its start.
 pub fn snapshot() -> Snapshot {
     Snapshot {
         at_ns: 10_000_000_000,
@@ -50,7 +50,7 @@ pub fn snapshot() -> Snapshot {
     }
 }
 
-/// Two seconds later.
+/// The switch two seconds later.
 pub fn later() -> Snapshot {
     let mut later = snapshot();
     later.at_ns += 2_000_000_000;
@@ -140,7 +140,7 @@ fn calm() -> Priority {
     }
 }
 
-/// Two storms of the uplink: one of before, and one that waits to be ended by hand.
+/// Two storms of the uplink: an earlier one, and one that needs manual recovery.
 fn storms() -> (Vec<Storm>, Priority) {
     let last = StormTraffic { tx_frames: 3, tx_dropped_frames: 1_200, rx_frames: 0, rx_dropped_frames: 40 };
     let first = StormTraffic { tx_frames: 0, tx_dropped_frames: 300, rx_frames: 0, rx_dropped_frames: 2 };

@@ -1,4 +1,4 @@
-//! `sluice show telemetry`: what is reported to collectors, and how that goes.
+//! `sluice show telemetry`: the reports to collectors, and their state.
 
 use control::v1::{Telemetry, TelemetryDestination, TelemetrySensor};
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::format::{self, grouped};
 
-/// For people.
+/// Formats the state as tables.
 pub fn table(telemetry: &Telemetry, zone: &TimeZone) -> String {
     if telemetry.subscriptions.is_empty() {
         return "Nothing is reported to collectors: there is no [telemetry.subscription.NAME].".to_owned();
@@ -19,7 +19,7 @@ fn subscriptions(telemetry: &Telemetry) -> String {
     let mut table = format::table(&headings, 3);
     for subscription in &telemetry.subscriptions {
         for sensor in &subscription.sensors {
-            // Numbers are the group's: they stand at its first path.
+            // The numbers are those of the group, so they are in the row of its first path.
             for (place, path) in sensor.paths.iter().enumerate() {
                 let words = match place {
                     0 => [subscription.name.clone(), sensor.group.clone(), path.clone()],
@@ -67,7 +67,7 @@ fn address(to: &TelemetryDestination) -> String {
     }
 }
 
-/// The last error of each, which may be as long as it takes.
+/// Formats the last error of each collector, which may have any length.
 fn errors(telemetry: &Telemetry, zone: &TimeZone) -> String {
     let line = |to: &TelemetryDestination| {
         let ms = i64::try_from(to.last_error_unix_ms?).ok()?;

@@ -16,21 +16,21 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::{DataLink, PcapError};
 use sim::Captured;
 
-/// Most bytes that are kept of a frame: the simulator's frames have headers only.
+/// The most bytes that are kept of a frame: the simulator's frames have headers only.
 const SNAP_BYTES: u32 = 62;
 /// if_tsresol: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// A file that frames of one link go to.
+/// A capture file of one link.
 pub struct Capture<W: Write> {
     writer: PcapNgWriter<W>,
 }
 
 impl<W: Write> Capture<W> {
-    /// An empty one, of a link between two ports that are called so: `h1`, `leaf1.p3`.
+    /// Creates an empty capture of a link between two ports with these names: `h1`, `leaf1.p3`.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn new(out: W, ends: [&str; 2], speed_bps: u64) -> Result<Self> {
         let mut writer = PcapNgWriter::new(out).map_err(cause)?;
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
@@ -42,7 +42,7 @@ impl<W: Write> Capture<W> {
     /// Adds a frame.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn add(&mut self, frame: &Captured) -> Result<()> {
         let kept = frame.bytes.len().min(SNAP_BYTES as usize);
         let block = EnhancedPacketBlock {
@@ -56,13 +56,14 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    /// What it was written to.
+    /// Returns the underlying writer.
     pub fn into_inner(self) -> W {
         self.writer.into_inner()
     }
 }
 
-/// Why a block was not written. The library calls every failure of the system a failure to read.
+/// Returns why a block was not written. The library reports every failure of the system as a
+/// failure to read.
 fn cause(error: PcapError) -> anyhow::Error {
     match error {
         PcapError::IoError(error) => error.into(),
@@ -70,7 +71,7 @@ fn cause(error: PcapError) -> anyhow::Error {
     }
 }
 
-/// The direction from one end to the other.
+/// Describes the direction from one end to the other.
 fn interface(from: &str, to: &str, speed_bps: u64) -> InterfaceDescriptionBlock<'static> {
     let comment =
         "Simulated by Sluice. Frames have their headers only; FCS, preamble and gap are not in their length.";
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(seen, [(0, 1_000_000_123, 1024, 62), (1, 1_000_000_205, 60, 60)]);
     }
 
-    /// Nothing is read here, so no reading fails.
+    /// Nothing is read here, so no error can be one of reading.
     #[test]
     fn a_full_disk_is_called_that() {
         struct Full;

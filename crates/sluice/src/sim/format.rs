@@ -1,49 +1,49 @@
-//! Times, rates and large counts with the unit that suits them.
+//! Times, rates and large counts with a suitable unit.
 
 use crate::output::grouped;
 
-/// Units of time: nanoseconds in one, and its name.
+/// Units of time: nanoseconds per unit, and its name.
 const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")];
 const RATES: [(f64, &str); 5] =
     [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 
-/// A time: 12400 → 12.4 us.
+/// Formats a time: 12400 → 12.4 us.
 pub fn time(ns: u64) -> String {
     let (size, unit) = time_unit(ns);
     format!("{} {unit}", three_digits(ns as f64 / size))
 }
 
-/// The largest unit that a time has one of: its nanoseconds, and its name.
+/// Returns the largest unit that a time reaches: its nanoseconds, and its name.
 pub fn time_unit(ns: u64) -> (f64, &'static str) {
     unit(ns as f64, &TIMES)
 }
 
-/// A rate: 98.4e9 → 98.4 Gbit/s.
+/// Formats a rate: 98.4e9 → 98.4 Gbit/s.
 pub fn rate(bps: f64) -> String {
     let (size, unit) = rate_unit(bps);
     format!("{} {unit}", three_digits(bps / size))
 }
 
-/// The largest unit that a rate has one of: its bit/s, and its name.
+/// Returns the largest unit that a rate reaches: its bit/s, and its name.
 pub fn rate_unit(bps: f64) -> (f64, &'static str) {
     unit(bps, &RATES)
 }
 
-/// A large number in words: 12300000 → 12.3 million.
+/// Formats a large number in words: 12300000 → 12.3 million.
 pub fn in_words(number: f64) -> String {
     let (size, word) = unit(number, &[(1e9, " billion"), (1e6, " million"), (1.0, "")]);
     let number = number / size;
     if word.is_empty() { grouped(number.round() as u64) } else { format!("{}{word}", three_digits(number)) }
 }
 
-/// The unit whose number does not come out as a thousand of the next smaller one; the smallest if
-/// there is none.
+/// Returns the unit in which the value does not round to a thousand of the next smaller one; the
+/// smallest if there is none.
 fn unit<'u>(value: f64, units: &[(f64, &'u str)]) -> (f64, &'u str) {
     let large_enough = units.iter().find(|(size, _)| value >= 0.9995 * size);
     *large_enough.unwrap_or(&units[units.len() - 1])
 }
 
-/// A number with three digits or all those before the point; 12.0 is 12.
+/// Formats a number with three digits, or all digits before the point; 12.0 is 12.
 fn three_digits(number: f64) -> String {
     let text = match number {
         number if number < 9.995 => format!("{number:.2}"),

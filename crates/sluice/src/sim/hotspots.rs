@@ -1,4 +1,4 @@
-//! Where something happened: the ports, hosts and links that were hit hardest.
+//! The ports, hosts and links most affected by drops and pauses.
 
 use std::cmp::Reverse;
 
@@ -10,18 +10,18 @@ use super::format::time;
 use super::truncate::{fitted, short};
 use crate::output::{grouped, table, tenths};
 
-/// Most rows of each table.
+/// The most rows of each table.
 const MOST_PORTS: usize = 20;
 const MOST_HOSTS: usize = 8;
 const MOST_LINKS: usize = 4;
-/// Most names in a line of text.
+/// The most names in a line of text.
 const MOST_NAMES: usize = 3;
 /// Longest names of ports in lines of text, in characters.
 const PORT_CHARS: usize = 16;
-/// … and of hosts and what they are linked to, in their table.
+/// Longest names of hosts and their peers in their table.
 const HOST_CHARS: usize = 28;
 
-/// A port where something happened.
+/// A port with drops or pauses.
 struct Hotspot<'o> {
     name: String,
     port: &'o PortOutcome,
@@ -69,7 +69,7 @@ impl<'o> Hotspot<'o> {
     }
 }
 
-/// The ports of switches that dropped, paused or were paused: those that dropped most first.
+/// Formats the ports of switches that dropped, paused or were paused, the most drops first.
 pub fn ports(outcome: &Results) -> String {
     let mut hits: Vec<Hotspot> = outcome.switches.iter().flat_map(ports_of).collect();
     if hits.is_empty() {
@@ -103,7 +103,7 @@ fn ports_of(switch: &SwitchOutcome) -> Vec<Hotspot<'_>> {
     switch.ports.iter().filter_map(|port| Hotspot::new(switch, port)).collect()
 }
 
-/// Ports that had not come to rest when the run ended.
+/// Lists the ports in XOFF, and those paused, at the end of the run.
 fn stuck(hits: &[Hotspot]) -> String {
     let in_xoff = hits.iter().filter(|hit| hit.port.groups.iter().any(|group| group.counts.xoff));
     let paused = hits.iter().filter(|hit| hit.port.queues.iter().any(|queue| queue.counts.paused));
@@ -119,7 +119,7 @@ fn stuck(hits: &[Hotspot]) -> String {
     text
 }
 
-/// The first few names, and how many more there are.
+/// Lists the first few names, and the number of further ones.
 fn some(names: &[&str]) -> String {
     let mut text = names[..names.len().min(MOST_NAMES)]
         .iter()
@@ -132,7 +132,7 @@ fn some(names: &[&str]) -> String {
     text
 }
 
-/// The hosts that were paused longest, by priority.
+/// Formats the hosts that were paused longest, by priority.
 pub fn hosts(outcome: &Results) -> String {
     let mut paused: Vec<(&HostOutcome, usize)> = outcome
         .hosts
@@ -163,7 +163,7 @@ pub fn hosts(outcome: &Results) -> String {
     text
 }
 
-/// Links that lost frames because they were cut.
+/// Formats the links that lost frames because they were cut.
 pub fn links(outcome: &Results) -> String {
     let cut = outcome.links.iter().filter(|link| link.cut_frames > 0);
     let lines: Vec<String> = cut

@@ -1,10 +1,10 @@
-//! Huge pages. What a simulated network remembers is thousands of ports of 5 kB and the frames that
-//! they hold, and every frame touches some of it somewhere else: with pages of 4 kB a tenth of the
-//! time, and at 64 switches a sixth, goes into finding pages (docs/performance.md).
+//! Huge pages. The state of a simulated network is thousands of ports of 5 kB and the frames that
+//! they hold, and every frame touches a different part of it. With pages of 4 kB a tenth of the
+//! time, and at 64 switches a sixth, is spent on page-table walks (docs/performance.md).
 //!
-//! The C library asks for huge pages if `GLIBC_TUNABLES` says so when a program starts (glibc 2.35;
-//! glibc manual, "Memory Allocation Tunables"), so the program starts itself once more. Another C
-//! library, or a kernel without transparent huge pages, takes no notice.
+//! The C library uses huge pages if `GLIBC_TUNABLES` requests it when a program starts (glibc 2.35;
+//! glibc manual, "Memory Allocation Tunables"), so the program restarts itself once. Another C
+//! library, or a kernel without transparent huge pages, ignores it.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -12,8 +12,8 @@ use std::process::Command;
 
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
-/// Starts this program again with huge pages, unless it, or its user, has seen to that already.
-/// Does nothing if that fails: the program is slower then, and right.
+/// Restarts this program with huge pages, unless the program or its user has already set that. A
+/// failure is ignored: the program is then slower, and still correct.
 pub fn start_again() {
     let before = env::var("GLIBC_TUNABLES").unwrap_or_default();
     let (Some(tunables), Ok(program)) = (with_huge_pages(before), env::current_exe()) else { return };
@@ -25,7 +25,7 @@ pub fn start_again() {
     let _ = again.args(arguments).env("GLIBC_TUNABLES", tunables).exec();
 }
 
-/// Tunables that ask for huge pages too; `None` if those there are say something of them.
+/// Returns tunables that also request huge pages; `None` if the present ones set them.
 fn with_huge_pages(tunables: String) -> Option<String> {
     match tunables {
         said if said.contains(TUNABLE) => None,

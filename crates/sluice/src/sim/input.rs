@@ -1,5 +1,4 @@
-//! The scenario and the configurations that it names, read from their files, and why a run is
-//! refused.
+//! Reads the scenario and its configurations from their files, and describes why a run is rejected.
 
 use std::path::Path;
 
@@ -11,10 +10,10 @@ use sim::Scenario;
 use super::format::time;
 use crate::read_file::{self, Text};
 
-/// Why there is no run, or no end of it.
+/// Why a run could not start or complete.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The scenario or a configuration is wrong.
+    /// The scenario or a configuration is invalid.
     Mistakes(Vec<ConfigErrors>),
     /// A file cannot be read or written, or an option is wrong.
     Other(anyhow::Error),
@@ -27,7 +26,7 @@ impl From<anyhow::Error> for Refusal {
 }
 
 impl Refusal {
-    /// Says it on standard error.
+    /// Prints the reason on standard error.
     pub fn print(self) {
         match self {
             Self::Mistakes(all) => {
@@ -38,7 +37,7 @@ impl Refusal {
     }
 }
 
-/// Reads a scenario; configurations are looked for from its folder.
+/// Reads a scenario; paths of configurations are relative to its folder.
 pub fn read(file: &Path) -> Result<Scenario, Refusal> {
     let name = file.display().to_string();
     let text = match read_file::read(file).with_context(|| format!("cannot read {name}"))? {
@@ -56,7 +55,7 @@ pub fn read(file: &Path) -> Result<Scenario, Refusal> {
     sim::scenario::parse(&name, &text, &mut load).map_err(Refusal::Mistakes)
 }
 
-/// Another seed, and an earlier end.
+/// Sets another seed, and an earlier end.
 pub fn change(scenario: &mut Scenario, seed: Option<u64>, duration_ns: Option<u64>) -> Result<()> {
     scenario.seed = seed.unwrap_or(scenario.seed);
     let Some(duration_ns) = duration_ns else { return Ok(()) };
@@ -97,7 +96,7 @@ from = \"h1\"
 to = \"h2\"
 ";
 
-    /// A folder with a scenario and its configuration.
+    /// Creates a folder with a scenario and its configuration.
     fn folder(scenario: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("configs")).unwrap();

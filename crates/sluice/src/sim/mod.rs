@@ -1,5 +1,5 @@
-//! `sluice sim`: runs a scenario in virtual time and says what came of it. The simulator is the
-//! `sim` crate's; here its files are read, and its outcome becomes a summary, JSON, plots and
+//! `sluice sim`: runs a scenario in virtual time and reports the results. The simulator is the
+//! `sim` crate; here its files are read, and its results become a summary, JSON, plots and
 //! captures.
 
 mod capture;
@@ -27,9 +27,9 @@ use crate::output;
 use input::Refusal;
 use run::Run;
 
-/// Something that was expected did not come, or something does not add up.
+/// Exit code if an expectation does not hold, or something does not add up.
 const EXIT_MISSED: u8 = 1;
-/// The scenario is wrong, or a file cannot be read or written.
+/// Exit code if the scenario is invalid, or a file cannot be read or written.
 const EXIT_WRONG: u8 = 2;
 
 /// Which scenario, and what to make of it.
@@ -52,8 +52,7 @@ pub struct Arguments {
     /// Begin random numbers elsewhere than the scenario says.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged all the
-    /// same.
+    /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged anyway.
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     duration: Option<u64>,
     /// Say nothing of the progress. It is said on standard error, if that is a terminal.
@@ -96,7 +95,7 @@ imbalances[]: what does not add up; there should be none
 Exit codes: 0 every expectation holds, 1 one does not (or something does not add up), 2 the
 scenario is wrong, or a file or standard output cannot be read or written.";
 
-/// `LINK=FILE`.
+/// Parses `LINK=FILE`.
 fn capture_of(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((link, file)) if !link.is_empty() && !file.is_empty() => Ok((link.to_owned(), file.into())),
@@ -109,7 +108,7 @@ fn time_ns(text: &str) -> Result<u64, String> {
     ns.ok_or_else(|| "write a time with its unit (ns, us, ms or s), as 5ms or 1.5us".to_owned())
 }
 
-/// Runs the scenario and prints what came of it.
+/// Runs the scenario and prints the results.
 pub fn run(arguments: &Arguments) -> ExitCode {
     huge_pages::start_again();
     match simulate(arguments) {
@@ -122,14 +121,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Whether all has come that was expected.
+/// Runs the scenario. True if all expectations hold.
 fn simulate(arguments: &Arguments) -> Result<bool, Refusal> {
     let mut scenario = input::read(&arguments.file)?;
     if !scenario.warnings.list().is_empty() {
         eprintln!("{:?}", miette::Report::new(scenario.warnings.clone()));
     }
     input::change(&mut scenario, arguments.seed, arguments.duration)?;
-    // What cannot be written is better known before a long run than after it.
+    // Files that cannot be written are reported before a long run rather than after it.
     if let Some(folder) = &arguments.plots {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
@@ -148,7 +147,8 @@ fn simulate(arguments: &Arguments) -> Result<bool, Refusal> {
             .and_then(|()| lines.iter().try_for_each(|line| output::print(line)))
     };
     match printed {
-        // Whoever closes standard output has seen enough; the exit code still tells.
+        // A reader that closes standard output early is no error; the exit code still reports the
+        // result.
         Err(error) if !output::is_broken_pipe(&error) => Err(error.into()),
         _ => Ok(outcome.holds()),
     }
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The names in JSON are an interface: nothing disappears or changes its name unnoticed.
+    /// The names in JSON are an interface, so a removed or changed name must be noticed.
     #[test]
     fn every_field_of_the_json_is_named_in_the_help() {
         fn names(value: &serde_json::Value, found: &mut Vec<String>) {

@@ -1,14 +1,14 @@
-//! How far a run is: one line on standard error that is drawn again and again.
+//! Progress of a run: one line on standard error that is redrawn.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::format::{in_words, time};
 
-/// Time between two looks of the line.
+/// Interval between two updates of the line.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// The line.
+/// The progress line.
 pub struct Progress {
     is_shown: bool,
     duration_ns: u64,
@@ -17,14 +17,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A run of so much virtual time begins. Nothing is drawn where nobody watches, or if it is to
-    /// be quiet.
+    /// Starts the progress of a run of this virtual time. Nothing is drawn without a terminal, or
+    /// if `quiet`.
     pub fn new(duration_ns: u64, quiet: bool) -> Self {
         let now = Instant::now();
         Self { is_shown: !quiet && std::io::stderr().is_terminal(), duration_ns, start: now, drawn_at: now }
     }
 
-    /// The run has come so far.
+    /// Updates the progress.
     pub fn at(&mut self, now_ns: u64, frame_hops: u64) {
         if !self.is_shown || self.drawn_at.elapsed() < EVERY {
             return;
@@ -33,7 +33,7 @@ impl Progress {
         self.draw(&line(now_ns, self.duration_ns, frame_hops, self.start.elapsed()));
     }
 
-    /// The run is over: the line goes away. Returns the time that it took.
+    /// Removes the line at the end of the run. Returns the elapsed time.
     pub fn end(self) -> Duration {
         if self.is_shown {
             self.draw("");
@@ -41,7 +41,7 @@ impl Progress {
         self.start.elapsed()
     }
 
-    /// Overwrites the line. Progress that cannot be written is no reason to end the run.
+    /// Overwrites the line. Failure to write progress does not end the run.
     fn draw(&self, text: &str) {
         let mut out = std::io::stderr().lock();
         let _ = write!(out, "\r{text}\x1b[K").and_then(|()| out.flush());
@@ -62,7 +62,7 @@ fn line(now_ns: u64, duration_ns: u64, frame_hops: u64, elapsed: Duration) -> St
     )
 }
 
-/// A wait, as people say it: 42 s, 7 min, 2.5 h.
+/// Formats a wait: 42 s, 7 min, 2.5 h.
 fn spell_wait(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 99.5 => format!("{seconds:.0} s"),

@@ -1,4 +1,4 @@
-//! The run itself: virtual time in steps, with progress between them and captures on the way.
+//! The run: virtual time in steps, with progress between them, and captures.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,26 +12,25 @@ use sim::{Results, Scenario, Simulation};
 use super::capture::Capture;
 use super::progress::Progress;
 
-/// Steps of a run: between two of them progress is looked at.
+/// Steps of a run, between which the progress is updated.
 const STEPS: u64 = 1000;
-/// Most ends of links that are named to somebody who has named none.
+/// The most ends of links that are listed if an unknown end was named.
 const MOST_ENDS: usize = 8;
 
-/// A run that is over.
+/// A completed run.
 pub struct Run {
-    /// What came of it.
+    /// Results of the run.
     pub outcome: Results,
-    /// How long it took.
+    /// Real duration of the run.
     pub wall: Duration,
     /// The captures that were written.
     pub captures: Vec<PathBuf>,
 }
 
-/// Runs a scenario and captures links that are given by one of their ends.
+/// Runs a scenario and captures links that are identified by one of their ends.
 ///
 /// # Errors
-/// There is no such link, a capture cannot be written, or switches hold more than there is memory
-/// for.
+/// There is no such link, a capture cannot be written, or switches hold more than fits the memory.
 pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<Run> {
     let mut captures = Captures::new(scenario, pcap)?;
     let mut simulation = Simulation::new(scenario);
@@ -59,10 +58,10 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
     Ok(Run { outcome: simulation.finish(), wall, captures })
 }
 
-/// The files that frames go to.
+/// The capture files.
 struct Captures {
     open: Vec<Open>,
-    /// Why one of them could not be written, once.
+    /// The first error of a capture.
     failed: Option<anyhow::Error>,
 }
 
@@ -94,7 +93,7 @@ impl Captures {
         }
     }
 
-    /// What is still in memory is written too. Returns the files.
+    /// Writes the buffered data. Returns the files.
     fn finish(self) -> Result<Vec<PathBuf>> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -114,7 +113,7 @@ fn create(scenario: &Scenario, link: usize, file: &Path) -> Result<Capture<BufWr
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The link that has an end of this name.
+/// Returns the link that has an end of this name.
 fn link_of(scenario: &Scenario, name: &str) -> Result<usize> {
     let named = |end: &End| scenario.end_name(*end) == name;
     if let Some(link) = scenario.links.iter().position(|link| link.ends.iter().any(named)) {
@@ -151,7 +150,7 @@ speed = \"10G\"
 interface = \"i3\"
 speed = \"10G\"
 ";
-    /// Two hosts send 20G to one that takes 10G: it pauses both.
+    /// Two hosts send 20G to one that receives 10G and pauses both.
     const SCENARIO: &str = "
 duration = \"1ms\"
 [switch.s]
@@ -185,8 +184,8 @@ lost = 0
         );
     }
 
-    /// What a capture holds is what the outcome counts, in both directions and in the order of
-    /// time; PFC frames among it.
+    /// A capture matches the counters of the results, in both directions and in the order of time,
+    /// PFC frames included.
     #[test]
     fn a_capture_has_all_frames_of_its_link() {
         let folder = tempfile::tempdir().unwrap();
@@ -211,7 +210,7 @@ lost = 0
         }
         let port = &outcome.switches[0].ports[1];
         assert_eq!((port.counts.name.as_str(), data), ("p2", port.counts.received.frames));
-        // One may still be on the line.
+        // One frame may still be on the link.
         let sent = port.counts.pfc_sent.frames;
         assert!(pfc > 0 && (sent - 1..=sent).contains(&pfc), "{pfc} of {sent}");
     }

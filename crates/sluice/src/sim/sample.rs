@@ -1,5 +1,5 @@
-//! Made-up outcomes for the tests of summaries and plots: an incast that PFC holds, a run in which
-//! nothing happens, and a large fabric in trouble.
+//! Invented results for the tests of summaries and plots: an incast controlled by PFC, a run
+//! without events, and a large fabric with problems.
 
 use sim::Results;
 use sim::results::{
@@ -13,11 +13,11 @@ use switch::{DropReason, Occupancy};
 const DURATION_NS: u64 = 20_000_000;
 const POINTS: u64 = 500;
 const STEP_NS: u64 = DURATION_NS / POINTS;
-/// Of the incast's groups.
+/// Threshold of the incast's groups.
 const XOFF_CELLS: u32 = 256;
 const XON_CELLS: u32 = 244;
 const HEADROOM_CELLS: u32 = 432;
-/// The senders' groups fill and drain once in so many points.
+/// Points in which the senders' groups fill and drain once.
 const PERIOD: u64 = 40;
 
 /// Three hosts send to one, on a no-drop priority and on a lossy one.
@@ -245,8 +245,7 @@ fn host(number: u64) -> HostOutcome {
     }
 }
 
-/// The senders' groups rise to XOFF, use headroom, and drain to XON, again and again; then all is
-/// sent.
+/// The senders' groups rise to XOFF, use headroom, and drain to XON, repeatedly, until all is sent.
 fn series() -> Series {
     let end = POINTS * 9 / 10;
     let shape = |point: u64, late: u64| -> (u32, u32) {

@@ -1,5 +1,4 @@
-//! What came of a run, for people: traffic, the places where something happened, and whether what
-//! was expected came.
+//! Results of a run as text: traffic, the locations of drops and pauses, and the expectations.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use super::hotspots;
 use super::truncate::{SHORT_CHARS, fitted, short};
 use crate::output::{grouped, table};
 
-/// The whole summary of a run that took `wall` of real time.
+/// Formats the whole summary of a run that took `wall` of real time.
 pub fn text(outcome: &Results, wall: Duration) -> String {
     let sections = [
         head(outcome, wall),
@@ -41,7 +40,7 @@ fn head(outcome: &Results, wall: Duration) -> String {
     )
 }
 
-/// Frames of each traffic.
+/// Formats the frames of each traffic.
 fn traffic(traffic: &[TrafficOutcome]) -> String {
     if traffic.is_empty() {
         return "No traffic.".to_owned();
@@ -86,7 +85,7 @@ fn traffic(traffic: &[TrafficOutcome]) -> String {
     text
 }
 
-/// Completion times of the traffic that has messages.
+/// Formats the completion times of the traffic that has messages.
 fn messages(traffic: &[TrafficOutcome]) -> String {
     let headings = [
         "Messages of",
@@ -111,7 +110,7 @@ fn messages(traffic: &[TrafficOutcome]) -> String {
     if table.is_empty() { String::new() } else { table.trim_fmt() }
 }
 
-/// Each expectation with what came, then the verdict.
+/// Formats each expectation with the measured value, then the verdict.
 fn expectations(outcome: &Results) -> String {
     let mut out = String::new();
     for expectation in &outcome.expectations {
@@ -153,7 +152,8 @@ mod tests {
         insta::assert_snapshot!(text(&sample::fabric(), Duration::from_secs(80)));
     }
 
-    /// A terminal of 100 columns shows every line whole, long names and large numbers too.
+    /// A terminal of 100 columns shows every line completely, including long names and large
+    /// numbers.
     #[test]
     fn lines_fit_in_100_columns() {
         for outcome in [sample::incast(), sample::nothing(), sample::fabric()] {

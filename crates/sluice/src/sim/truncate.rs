@@ -1,21 +1,22 @@
-//! Names of ports, hosts and traffic, cut so that tables fit the terminal.
+//! Truncation of names of ports, hosts and traffic, so that tables fit the terminal.
 
-/// Columns of a terminal that shows every table whole.
+/// Columns of a terminal that shows every table completely.
 const COLUMNS: usize = 100;
 /// Longest names in tables, in characters: the first with which a table fits.
 const NAME_CHARS: [usize; 7] = [32, 28, 24, 20, 18, 16, 12];
-/// … and in lines of text and small tables.
+/// Longest names in lines of text and small tables, in characters.
 pub const SHORT_CHARS: usize = 20;
 
-/// The text that `render` makes with the longest names that leave it at most [`COLUMNS`] wide.
+/// Returns the text that `render` makes with the longest names that leave it at most [`COLUMNS`]
+/// wide.
 pub fn fitted(render: impl Fn(usize) -> String) -> String {
     let fits = |text: &String| text.lines().all(|line| line.chars().count() <= COLUMNS);
     let [.., shortest] = NAME_CHARS;
     NAME_CHARS.into_iter().map(&render).find(fits).unwrap_or_else(|| render(shortest))
 }
 
-/// A name with at most so many characters: the middle is left out, since what tells names apart is
-/// at their ends.
+/// Shortens a name to at most `most` characters. The middle is omitted, since names differ at their
+/// ends.
 pub fn short(name: &str, most: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= most {

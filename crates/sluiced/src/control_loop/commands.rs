@@ -1,5 +1,5 @@
-//! What clients (and SIGHUP) can tell the daemon to do: what each order means for the loop, and
-//! what the log says of it.
+//! Commands of clients (and SIGHUP): what each means for the poll loop, and how its outcome is
+//! logged.
 
 use control::{Command, CommandError, ErrorKind, Outcome};
 use dataplane::LoopCommand;
@@ -8,21 +8,22 @@ use wire::bitset::Set8;
 
 use crate::control_loop::running_config::RunningConfig;
 
-/// Target of what is said of a file, which has as many lines as it takes (see [`crate::log`]).
+/// Log target of messages about a configuration file, which may take any number of lines (see
+/// [`crate::log`]).
 const FILE: &str = "sluiced::file";
 
-/// What the loop is told for the sake of an order.
+/// What the poll loop has to do for a command of a client.
 #[derive(Debug)]
 pub struct Step {
-    /// The command.
+    /// The command to the poll loop.
     pub command: LoopCommand,
-    /// What it changes, where that is worth a line.
+    /// The changed settings, where they are worth a log line.
     pub changes: Vec<String>,
-    /// What runs once it is obeyed, if that is something else.
+    /// The running configuration after the loop has executed the command, if it differs.
     pub live: Option<RunningConfig>,
 }
 
-/// What an order takes on a switch that runs as `live` says; `None`: nothing.
+/// Returns what a command requires of a switch that runs with `live`; `None` if nothing.
 pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<Step>, CommandError> {
     let apply = |next: RunningConfig, changes| Step {
         command: LoopCommand::Apply(Box::new(next.settings())),
@@ -59,7 +60,7 @@ pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<Step>, Comma
     Ok(Some(step))
 }
 
-/// The place of the port of this name.
+/// Returns the slot of the port with this name.
 fn number(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
     let ports = &live.config().switch.ports;
     live.places().of_name(name).ok_or_else(|| {
@@ -69,7 +70,7 @@ fn number(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
     })
 }
 
-/// Logs what became of an order.
+/// Logs the outcome of a command.
 pub fn log(order: &Command, outcome: &Outcome) {
     match (order, outcome) {
         (_, Err(refusal)) => {

@@ -1,9 +1,9 @@
-//! What happens beside the poll loop, on the daemon's first thread: clients' requests go to the
-//! loop and the answers come back, changes of interfaces become commands, events go to the journal
-//! and the log, and signals reload the file or end it all.
+//! The control loop, on the daemon's first thread. It forwards clients' requests to the poll loop
+//! and returns the answers, turns interface changes into commands, writes events to the journal and
+//! the log, and handles the signals that reload the file or stop the daemon.
 //!
-//! The loop never waits for this thread: the mailbox between them is two bounded rings. The loop
-//! does not wake this thread either; replies are looked for every few milliseconds.
+//! The poll loop never waits for this thread: the mailbox between them is two bounded rings. The
+//! poll loop does not wake this thread either, which polls for replies every few milliseconds.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,29 +35,29 @@ pub(crate) mod commands;
 mod reload;
 pub(crate) mod running_config;
 
-/// How often replies are looked for while one is expected …
+/// Interval of polling for replies while one is expected.
 const BUSY_PACE: Duration = Duration::from_millis(1);
-/// … and otherwise, for events.
+/// Interval of polling for events while no reply is expected.
 const IDLE_PACE: Duration = Duration::from_millis(20);
-/// How long the loop may take to stop: it drains for 2 s at most.
+/// The most time that the poll loop may take to stop: it drains for 2 s at most.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// SIGINT and SIGTERM, which end it, and SIGHUP, which has the file read again.
+/// SIGINT and SIGTERM, which stop the daemon, and SIGHUP, which reloads the file.
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
 }
 
-/// What a signal says.
+/// What a signal requests.
 enum SignalAction {
-    /// Its name.
+    /// Stops the daemon; contains the name of the signal.
     Stop(&'static str),
     Reload,
 }
 
 impl Signals {
-    /// From now on they are ours.
+    /// Takes over the handling of these signals.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -74,89 +74,90 @@ impl Signals {
         }
     }
 
-    /// Waits for one that ends it.
+    /// Waits for a signal that stops the daemon.
     pub async fn stop(&mut self) {
         while !matches!(self.next().await, SignalAction::Stop(_)) {}
     }
 }
 
-/// How it ended.
+/// How the control loop ended.
 #[derive(Debug)]
 pub enum End {
-    /// The loop has stopped, and these are its totals.
+    /// The poll loop has stopped, with these totals.
     Stopped(Box<v1::Snapshot>),
-    /// A second signal came.
+    /// A second signal forced the end.
     Forced,
 }
 
-/// Somebody who waits for a snapshot.
+/// A client that waits for a snapshot.
 struct SnapshotRequest {
     reader: WatermarkReader,
     read_watermarks: bool,
     answer: oneshot::Sender<v1::Snapshot>,
 }
 
-/// An order, and who waits for its outcome; nobody does where a signal gave it.
+/// A command, and the client that waits for its outcome. A command given by a signal has no client.
 struct PendingCommand {
     order: Command,
     answer: Option<oneshot::Sender<Outcome>>,
 }
 
-/// An order that is being carried out.
+/// A command that is being executed.
 struct ActiveCommand {
-    /// Nobody has asked where interfaces have become others.
+    /// The request. `None` if changed interfaces are the cause.
     asked: Option<PendingCommand>,
     changes: Vec<String>,
     live: Option<RunningConfig>,
     stage: Stage,
 }
 
-/// How far it is.
+/// Progress of a command.
 enum Stage {
-    /// The ports that it adds are being opened; then the loop is told.
+    /// The ports that the command adds are being opened. The poll loop gets its command after that.
     Opening(LoopCommand),
-    /// The loop has been told.
+    /// The command has been sent to the poll loop.
     Told,
-    /// The loop has obeyed; ports at these places are still on their way in or out.
+    /// The poll loop has executed the command; the ports in these slots are still being opened or
+    /// closed.
     Settling(Vec<usize>),
 }
 
-/// Both ways to the loop, and who waits for what.
+/// Both directions of the mailbox to the poll loop, and the clients that wait for replies.
 pub struct ControlLoop {
     handle: Handle,
     /// The ports and their interfaces.
     lives: PortSupervisor,
-    /// What the kernel says of the interfaces; nothing any more if it does not say it.
+    /// Reports of the kernel about interfaces; `None` once the kernel has stopped reporting.
     links: Option<LinkMonitor>,
     log: Log,
     events: Events,
     recording: Recording,
-    /// What the loop runs with, after all that it has answered so far.
+    /// The configuration that the poll loop runs with, according to all its replies so far.
     live: RunningConfig,
-    /// For how long it was held up.
+    /// The longest stalls of the loops.
     stalls: Stalls,
-    /// Whether PFC frames get out and in.
+    /// Checks that the NICs pass PFC frames in both directions.
     pfc_test: pfc_probe::Test,
     /// Commands that found the ring full.
     commands: VecDeque<LoopCommand>,
-    /// The one snapshot that goes to and fro; `None` while the loop has it.
+    /// The only snapshot, which is passed back and forth; `None` while the poll loop has it.
     snapshot: Option<Box<Snapshot>>,
-    /// What each reader has not seen of them.
+    /// The peaks that each reader has not seen yet.
     watermarks: Watermarks,
-    /// Who gets the snapshot that the loop is filling.
+    /// The clients that get the snapshot which the poll loop is filling.
     asked: Vec<SnapshotRequest>,
-    /// Who came later: theirs must be taken later, too.
+    /// Clients that asked after that snapshot was requested, and need a later one.
     waiting: Vec<SnapshotRequest>,
-    /// Orders that wait their turn: one at a time is carried out.
+    /// Commands that are queued: one is executed at a time.
     orders: VecDeque<PendingCommand>,
     under_way: Option<ActiveCommand>,
-    /// What was last said of MTUs: the kind of event, the port's place, the message.
+    /// The last MTU warnings: kind of event, slot of the port, message.
     mtu_warnings: Vec<(&'static str, Option<usize>, String)>,
     stopped: Option<Box<Snapshot>>,
 }
 
 impl ControlLoop {
-    /// For a loop that runs with `live`.
+    /// Creates the control loop of a poll loop that runs with `live`.
     pub fn new(
         handle: Handle,
         live: RunningConfig,
@@ -187,10 +188,10 @@ impl ControlLoop {
         }
     }
 
-    /// Serves until a signal comes, then stops the loop.
+    /// Serves until a signal arrives, then stops the poll loop.
     ///
     /// # Errors
-    /// The loop ended by itself, or does not stop.
+    /// The poll loop ended by itself, or does not stop.
     pub async fn run(
         mut self,
         mut requests: mpsc::Receiver<Request>,
@@ -225,7 +226,7 @@ impl ControlLoop {
                 () = tokio::time::sleep(pace) => {}
             }
         }
-        drop(requests); // whoever still asks is told that the switch is stopping
+        drop(requests); // clients still waiting get the error that the switch is stopping
         self.stop(machine, signals).await
     }
 
@@ -236,7 +237,8 @@ impl ControlLoop {
         self.commands.push_back(LoopCommand::Stop(Box::default()));
         let asked = Instant::now();
         loop {
-            // Whatever a loop said before it ended is in the mailbox, so look for its end first.
+            // The last messages of a loop that ended are in the mailbox, so check first whether it
+            // has ended.
             let has_ended = machine.has_ended();
             self.exchange().await;
             if let Some(totals) = self.stopped.take() {
@@ -281,7 +283,7 @@ impl ControlLoop {
         if idle { IDLE_PACE } else { BUSY_PACE }
     }
 
-    /// Takes what the loop said, and tells it what there is to tell.
+    /// Reads the messages of the poll loop, and sends it the pending commands.
     async fn exchange(&mut self) {
         while let Some(reply) = self.handle.receive() {
             match reply {
@@ -344,7 +346,7 @@ impl ControlLoop {
             let mut told = message.clone();
             self.watermarks.look(wish.reader, &mut told);
             self.list_ports(&mut told);
-            let _ = wish.answer.send(told); // a client that is gone needs none
+            let _ = wish.answer.send(told); // a client that has disconnected needs none
         }
         if !readers.is_empty() {
             self.watermarks.begin_anew(&mut message, &readers);
@@ -352,7 +354,7 @@ impl ControlLoop {
         self.snapshot = Some(snapshot);
     }
 
-    /// What clients are told of a snapshot that the loop has just filled.
+    /// Returns the message for clients about a snapshot that the poll loop has just filled.
     fn message(&self, snapshot: &Snapshot) -> v1::Snapshot {
         let mut message = convert::snapshot(snapshot, &self.facts());
         self.list_ports(&mut message);
@@ -367,8 +369,8 @@ impl ControlLoop {
         }
     }
 
-    /// The ports in the order of the file, without vacant places. One that the loop has not heard
-    /// of yet is none.
+    /// Lists the ports in the order of the file, without vacant slots. A port that the poll loop
+    /// does not have yet is not listed.
     fn list_ports(&self, message: &mut v1::Snapshot) {
         let known = message.ports.len();
         let places = self.live.places().in_config_order().iter().filter(|&&place| place < known);
@@ -378,7 +380,7 @@ impl ControlLoop {
 
     async fn begin_order(&mut self, asked: PendingCommand) {
         if asked.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
-            return; // it waited so long that its client was told that it failed
+            return; // it waited so long that its client has got an error
         }
         match commands::plan(&asked.order, &self.live) {
             Ok(Some(Step { command, changes, live })) => {
@@ -397,7 +399,7 @@ impl ControlLoop {
         }
     }
 
-    /// The loop has done what it was told.
+    /// Completes the command that the poll loop has executed.
     fn finish_order(&mut self) {
         let Some(ActiveCommand { asked, changes, live, .. }) = self.under_way.take() else { return };
         let moved = live.map(|live| self.take_on(live)).unwrap_or_default();
@@ -412,8 +414,8 @@ impl ControlLoop {
         }
     }
 
-    /// The loop has not done what it was told: it is not the time to change the watchdog of this
-    /// port.
+    /// Fails the command that the poll loop has rejected, since the watchdog of this port cannot be
+    /// changed at present.
     fn refuse_order(&mut self, port: usize) {
         let Some(ActiveCommand { asked, .. }) = self.under_way.take() else { return };
         self.lives.abort();
@@ -453,7 +455,8 @@ impl ControlLoop {
     }
 }
 
-/// What came in that is longer than any line carries, and what helps.
+/// Returns the warning about received frames that exceed the length which any link carries, and the
+/// remedy.
 fn too_long(frames: u64, longest_bytes: u32) -> String {
     let (frames, were) =
         if frames == 1 { ("a frame".to_owned(), "was") } else { (format!("{frames} frames"), "were") };
@@ -464,12 +467,12 @@ fn too_long(frames: u64, longest_bytes: u32) -> String {
     )
 }
 
-/// Why a port cannot be added.
+/// Returns the error of a port that cannot be added.
 fn unusable(why: &str) -> CommandError {
     CommandError { reason: ErrorKind::Precondition, message: format!("nothing was changed: {why}") }
 }
 
-/// The next change of an interface; never, if the kernel does not report them.
+/// Returns the next change of an interface. Never completes if the kernel does not report changes.
 async fn next_notice(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
     match links {
         Some(links) => links.next().await,
@@ -477,11 +480,11 @@ async fn next_notice(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
     }
 }
 
-/// Logs the outcome of an order and tells whoever waits for it.
+/// Logs the outcome of a command and sends it to the waiting client, if any.
 fn conclude(asked: impl Into<Option<PendingCommand>>, outcome: Outcome) {
     let Some(PendingCommand { order, answer }) = asked.into() else { return };
     commands::log(&order, &outcome);
     if let Some(answer) = answer {
-        let _ = answer.send(outcome); // a client that is gone needs none
+        let _ = answer.send(outcome); // a client that has disconnected needs none
     }
 }

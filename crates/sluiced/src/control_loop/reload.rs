@@ -1,9 +1,9 @@
-//! Ports that a reload adds and removes, and interfaces that become others: what the conductor does
-//! about them, in which order.
+//! Ports that a reload adds and removes, and changed interfaces: the steps of the control loop, in
+//! their order.
 //!
-//! Rule: what is added is opened first, and where that fails nothing has changed; then the loop
-//! takes on all settings at once; then ports come and go, and the order is done when they have.
-//! Source: docs/behavior.md, "Ports that are added and removed", "MTUs".
+//! Rule: ports to add are opened first; if that fails, nothing has changed. Then the poll loop
+//! applies all settings at once. Then ports join and leave, and the command is complete when all
+//! have. Source: docs/behavior.md, "Ports that are added and removed", "MTUs".
 
 use anyhow::{Context, Result};
 use dataplane::LoopCommand;
@@ -15,8 +15,8 @@ use crate::control_loop::running_config::RunningConfig;
 use crate::ports::link_monitor::look_up;
 
 impl ControlLoop {
-    /// Has the loop go by the MTUs and speeds that the interfaces have now, and warns of MTUs that
-    /// differ.
+    /// Applies the current MTUs and speeds of the interfaces to the poll loop, and warns of MTUs
+    /// that differ.
     pub(super) fn take_on_interfaces(&mut self) {
         let mut live = self.live.clone();
         let mut mtus = Vec::new();
@@ -51,8 +51,8 @@ impl ControlLoop {
         }
     }
 
-    /// Begins to open the ports that an order adds. True if there are any: the loop is told once
-    /// they are open.
+    /// Starts to open the ports that a command adds. True if there are any: the poll loop then gets
+    /// its command once they are open.
     pub(super) async fn open_added(&mut self, order: &mut ActiveCommand) -> Result<bool> {
         let Some(live) = &mut order.live else { return Ok(false) };
         let added = live.places().added_to(self.live.places());
@@ -84,7 +84,7 @@ impl ControlLoop {
         Ok(true)
     }
 
-    /// Goes on with an order that waits for ports.
+    /// Continues a command that waits for ports.
     pub(super) fn go_on(&mut self) {
         let Some(mut order) = self.under_way.take() else { return };
         match (order.stage, self.lives.prepared()) {
@@ -105,7 +105,8 @@ impl ControlLoop {
         self.under_way = Some(order);
     }
 
-    /// The loop runs with this from now on. The places of ports that came or went.
+    /// Makes `live` the running configuration. Returns the slots of the ports that were added or
+    /// removed.
     pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.live, live);
         self.stalls.forget();

@@ -1,8 +1,9 @@
-//! The configuration that a running switch has, and how it comes to another.
+//! The configuration of a running switch, and how it changes to another.
 //!
-//! Rule: a configuration is applied whole or not at all. The file is read again, checked whole and
-//! compared with what runs; where anything differs that only a restart changes, nothing is applied.
-//! Each port has a place in the switch ([`PortSlots`]), which it keeps for as long as it is there.
+//! Rule: a configuration is applied as a whole or not at all. The file is read again, checked
+//! completely and compared with the running configuration. If a setting differs that takes a
+//! restart to change, nothing is applied. Each port has a slot in the switch ([`PortSlots`]), which
+//! it keeps until it is removed.
 
 use std::path::{Path, PathBuf};
 
@@ -17,23 +18,23 @@ use crate::ports::link_monitor::Interface;
 use crate::ports::open_ports;
 use crate::ports::slots::{Link, PortSlots};
 
-/// What runs.
+/// The running configuration.
 #[derive(Debug, Clone)]
 pub struct RunningConfig {
     file: PathBuf,
     config: Config,
-    /// Frames of memory that were set aside for the switch at the start.
+    /// Frames of memory reserved for the switch at the start.
     frames: usize,
-    /// Which port is where.
+    /// The slots of the ports.
     places: PortSlots,
-    /// Who serves which place.
+    /// The core of each slot.
     servers: CoreAssignment,
-    /// RX queues that memory was set aside for at the start.
+    /// RX queues for which memory was reserved at the start.
     queues: usize,
 }
 
 impl RunningConfig {
-    /// A switch that starts with `config`, which was read from `file`.
+    /// Creates the configuration of a switch that starts with `config`, read from `file`.
     pub fn new(config: Config, file: &Path) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let places = PortSlots::new(&config);
@@ -41,27 +42,27 @@ impl RunningConfig {
         Self { frames: open_ports::switch_frames(&config), file, config, places, servers, queues: 0 }
     }
 
-    /// The same with memory for so many RX queues, and ports that have so many of them each.
+    /// Returns the same with memory for `queues` RX queues, and `of_ports` RX queues of each port.
     pub fn with_queues(self, queues: usize, of_ports: &[u32]) -> Self {
         Self { queues, servers: CoreAssignment::new(&self.config, of_ports), ..self }
     }
 
-    /// Who serves which place.
+    /// The core of each slot.
     pub fn servers(&self) -> &CoreAssignment {
         &self.servers
     }
 
-    /// RX queues that memory was set aside for, of all ports together.
+    /// RX queues of all ports together for which memory was reserved.
     pub fn queues_set_aside(&self) -> usize {
         self.queues
     }
 
-    /// Which port is where.
+    /// The slots of the ports.
     pub fn places(&self) -> &PortSlots {
         &self.places
     }
 
-    /// The port at this place is on this interface.
+    /// Sets the interface of the port in this slot.
     pub fn set_interface(&mut self, place: usize, interface: &Interface) {
         let link = Link { speed_bps: interface.speed_bps, mtu_bytes: Some(interface.mtu) };
         self.places.set_link(place, link);
@@ -72,12 +73,12 @@ impl RunningConfig {
         &self.file
     }
 
-    /// The configuration, as it was read, but for [`RunningConfig::with_pfc`].
+    /// The configuration as it was read, except for the change made by [`RunningConfig::with_pfc`].
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What the loop is given.
+    /// The settings for the poll loop.
     pub fn settings(&self) -> Settings {
         let Config { switch, pfc_enabled, .. } = &self.config;
         let settings = if *pfc_enabled { switch.clone() } else { switch.without_pfc() };
@@ -88,17 +89,17 @@ impl RunningConfig {
         }
     }
 
-    /// The same with PFC on as configured, or off on all ports.
+    /// Returns the same with PFC as configured, or off on all ports.
     pub fn with_pfc(&self, enabled: bool) -> Self {
         let mut live = self.clone();
         live.config.pfc_enabled = enabled;
         live
     }
 
-    /// What the file says now, and what of it is different.
+    /// Reads the file again. Returns the configuration and its differences from this one.
     pub fn reloaded(&self) -> Result<(Self, Vec<String>), CommandError> {
         let file = self.file.display();
-        // Whatever else may take the file's place could keep its readers waiting.
+        // Opening anything but a regular file could block.
         if self.file.metadata().is_ok_and(|found| !found.is_file()) {
             let what =
                 format!("nothing was changed: {file} is no file that could be read again; restart sluiced");
@@ -141,7 +142,8 @@ impl RunningConfig {
         Err(CommandError { reason: ErrorKind::Precondition, message })
     }
 
-    /// Ports that are there and are to be served by another core than the one that does.
+    /// Adds the ports that exist and that the file moves to another core to the settings which need
+    /// a restart.
     fn other_cores(&self, config: &Config, restart: &mut Vec<String>) {
         for (port, core) in config.switch.ports.iter().zip(&config.port_cores) {
             if let (Some(place), Some(core)) = (self.places.of_name(&port.name), core)
@@ -160,7 +162,7 @@ mod tests {
     const FILE: &str = "[buffer]\ntotal_cells = 16384\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\
                         [port.a]\ninterface = \"veth0\"\nspeed = \"1G\"\n";
 
-    /// A file that runs, and the folder it lies in.
+    /// Returns a running configuration, and the folder of its file.
     fn live(text: &str) -> (RunningConfig, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lab.toml");
@@ -192,7 +194,7 @@ mod tests {
         );
         assert_eq!(next.settings().switch.ports[0].speed_bps, Some(100_000_000));
         assert_eq!((live.settings().min_posted, next.settings().min_posted), (vec![8192], vec![1488]));
-        // What was set aside at the start stays there: back again is no trouble.
+        // The memory reserved at the start remains, so a change back needs no restart.
         std::fs::write(live.file(), FILE).unwrap();
         assert_eq!(next.reloaded().unwrap().0.config(), live.config());
     }
@@ -211,7 +213,7 @@ mod tests {
         );
     }
 
-    /// The first port is core 0's, the second core 1's; to say so is no change.
+    /// The first port is on core 0, the second on core 1; naming these cores is no change.
     #[test]
     fn a_port_keeps_its_core() {
         let text =
@@ -249,7 +251,7 @@ mod tests {
         assert_eq!(off.settings().switch, live.settings().switch.without_pfc());
         assert_eq!(off.settings().min_posted, live.settings().min_posted);
         assert_eq!(off.with_pfc(true).settings(), live.settings());
-        // A reload takes what the file says.
+        // A reload applies what the file contains.
         let (next, changes) = off.reloaded().unwrap();
         assert_eq!(
             (changes, next.settings()),

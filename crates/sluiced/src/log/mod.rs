@@ -1,6 +1,6 @@
-//! The daemon's log: lines on standard error, limited in number ([`rate_limit`]) and written by a thread
-//! of their own ([`writer`]), so that no reader of the log, slow or gone, holds up the switch.
-//! Source: docs/architecture.md, "Logs".
+//! The daemon's log: lines on standard error, limited in rate ([`rate_limit`]) and written by a
+//! thread of their own ([`writer`]), so that a slow or closed reader of the log never delays the
+//! switch. Source: docs/architecture.md, "Logs".
 
 mod rate_limit;
 mod writer;
@@ -36,11 +36,11 @@ pub struct Log {
 }
 
 impl Log {
-    /// From now on what is logged at `level` (or as `RUST_LOG` says, or from info on) goes to
-    /// standard error, panics too.
+    /// Starts to write log messages and panics to standard error, at `level`, or at the level of
+    /// `RUST_LOG`, or from info upwards.
     ///
     /// # Errors
-    /// That is no level, or there is no thread to be had.
+    /// The level is invalid, or no thread could be started.
     pub fn to_stderr(level: Option<&str>, format: Format) -> Result<Self, String> {
         let from_environment = std::env::var(EnvFilter::DEFAULT_ENV).ok();
         let wanted =
@@ -66,7 +66,7 @@ impl Log {
         Ok(Self { writer, limits, format })
     }
 
-    /// Writes a line as it is, whatever the level; as an object where all lines are objects.
+    /// Writes a line unchanged, at any level; as an object where all lines are objects.
     pub fn say(&self, line: &str) {
         match self.format {
             Format::Text => self.writer.put(format!("{line}\n").as_bytes()),
@@ -74,23 +74,23 @@ impl Log {
         }
     }
 
-    /// Keeps its thread off a core, as soon as it can be.
+    /// Keeps the writer's thread off a core, as soon as possible.
     pub fn leave_core(&self, core: usize) {
         self.writer.leave_core(core);
     }
 
-    /// Lets what was logged leave; waits a moment for it, and no longer.
+    /// Waits for queued lines to be written, for a limited time.
     pub fn flush(&self) {
         self.writer.flush();
     }
 
-    /// What did not reach whoever reads the log.
+    /// Counts the lines that did not reach the reader of the log.
     pub fn counts(&self) -> LogCounts {
         LogCounts { lost: self.writer.lost(), left_out: self.limits.left_out() }
     }
 }
 
-/// A panic is logged as everything else: the thread that panics may be the loop, and must end
+/// Logs a panic like any other message: the panicking thread may be the poll loop, which must end
 /// rather than wait.
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();

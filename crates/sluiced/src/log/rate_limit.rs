@@ -1,9 +1,10 @@
-//! How often one place of the program may log.
+//! Rate limit of log messages, per statement of the program.
 //!
-//! Rule: a place in the source logs [`BURST`] lines at once and one more each [`REFILL`], a bucket
-//! of tokens. What comes faster is left out and counted, and every [`REMINDER`] a line says how
-//! many more there were like it. Not limited is what comes once an order or at the start, and would
-//! be a riddle with lines missing: [`UNLIMITED`]. Source: docs/architecture.md, "Logs".
+//! Rule: each log statement of the source has a token bucket: [`BURST`] lines at once, and one more
+//! each [`REFILL`]. Lines beyond that are suppressed and counted. Every [`REMINDER`], a line
+//! reports the number of suppressed lines of each statement. Messages that occur once per command
+//! or at the start, and that make no sense with lines missing, are not limited: [`UNLIMITED`].
+//! Source: docs/architecture.md, "Logs".
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
@@ -17,22 +18,22 @@ use tracing::{Event, Level, Metadata, Subscriber, debug, error, info, trace, war
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// The target of what is logged about the log; it is never filtered out.
+/// The target of messages about the log itself; it is never filtered out.
 pub(super) const TARGET: &str = "sluiced::log";
 
-/// Lines that one place may log at once: a line for each port, and then some.
+/// Lines that a statement may log at once: more than one for each port.
 const BURST: u32 = 100;
-/// One more after each of these.
+/// Time after which a statement gets one more token.
 const REFILL: Duration = Duration::from_secs(1);
-/// How often it is said what was left out.
+/// Interval of the reports about suppressed lines.
 const REMINDER: Duration = Duration::from_secs(10);
-/// Targets without a limit: what is said of a configuration file, what is said of the log, and what
-/// libbpf says of a program that the kernel refuses.
+/// Targets without a limit: messages about a configuration file, messages about the log, and
+/// libbpf's messages about a program that the kernel rejects.
 const UNLIMITED: [&str; 3] = ["sluiced::file", TARGET, "libbpf"];
 /// Characters of a message that a reminder repeats.
 const REPEATED_CHARS: usize = 120;
 
-/// The tokens of one place.
+/// The token bucket of a statement.
 #[derive(Debug)]
 struct Bucket {
     tokens: u32,
@@ -54,19 +55,19 @@ impl Bucket {
     }
 }
 
-/// A place that logs.
+/// A statement that logs.
 #[derive(Debug)]
 struct Site {
     bucket: Bucket,
     level: Level,
-    /// Left out, not yet told.
+    /// Lines suppressed and not yet reported.
     left_out: u64,
-    /// The first of these.
+    /// The first suppressed message.
     message: String,
     since: Instant,
 }
 
-/// What to remind of: so many more at this level like this message.
+/// A report of further lines at this level that were like this message.
 #[derive(Debug, PartialEq)]
 struct Reminder {
     level: Level,
@@ -74,7 +75,7 @@ struct Reminder {
     message: String,
 }
 
-/// The places that have logged; there are no more than the source has.
+/// The statements that have logged; their number is bounded by the source.
 #[derive(Debug, Default)]
 pub struct Limits {
     sites: Mutex<HashMap<Identifier, Site>>,
@@ -82,12 +83,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Lines left out since the start.
+    /// Lines suppressed since the start.
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Relaxed)
     }
 
-    /// Whether a place may log now; `message` is asked for if it is the first that is left out.
+    /// True if a statement may log now. `message` is called only for the first line that is
+    /// suppressed.
     fn admit(&self, place: &Metadata<'_>, now: Instant, message: impl FnOnce() -> String) -> bool {
         if UNLIMITED.contains(&place.target()) {
             return true;
@@ -111,7 +113,7 @@ impl Limits {
         admitted
     }
 
-    /// What was left out and is to be told now, or all of it.
+    /// Returns the suppressed lines that are due to be reported, or all of them.
     fn due(&self, now: Instant, all: bool) -> Vec<Reminder> {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = |site: &&mut Site| site.left_out > 0 && (all || now >= site.since + REMINDER);
@@ -124,7 +126,7 @@ impl Limits {
         told.collect()
     }
 
-    /// Logs what was left out where it is time, or all of it.
+    /// Logs the number of suppressed lines where that is due, or all of them.
     pub fn remind(&self, now: Instant, all: bool) {
         for Reminder { level, left_out, message } in self.due(now, all) {
             match level {
@@ -138,7 +140,7 @@ impl Limits {
     }
 }
 
-/// The limits at work on all that is logged.
+/// The rate limits as a filter of all log messages.
 #[derive(Debug)]
 pub struct LimitLayer(pub Arc<Limits>);
 
@@ -153,7 +155,7 @@ impl<S: Subscriber> Layer<S> for LimitLayer {
     }
 }
 
-/// An event's message, without its other fields.
+/// The message of an event, without its other fields.
 struct Text(String);
 
 impl Visit for Text {
@@ -183,8 +185,8 @@ mod tests {
         assert_eq!(given(REFILL * 1000, 3 * BURST), BURST, "no more than a burst is saved up");
     }
 
-    /// A flood of one message, two of another, and one without limit, as the rest of the program
-    /// logs them.
+    /// Logs a flood of one message, two of another, and one without a limit, as the rest of the
+    /// program does.
     #[test]
     fn a_flood_is_cut_off_counted_and_told_and_others_are_not() {
         let limits = Arc::new(Limits::default());

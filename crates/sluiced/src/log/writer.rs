@@ -1,12 +1,12 @@
 //! The thread that writes the log.
 //!
-//! Rule: whoever logs never waits. Lines wait in a bounded queue for a thread that does nothing but
-//! write them; a line that finds the queue full, or that cannot be written, is lost and counted,
-//! and once lines can be written again one of them says how many were lost. At the end what is
-//! queued has [`FLUSH_PATIENCE`] to leave. Source: docs/architecture.md, "Logs".
+//! Rule: a thread that logs never waits. Lines are queued in a bounded queue for a thread that only
+//! writes them. A line is lost and counted if the queue is full or the line cannot be written. Once
+//! lines can be written again, one line reports how many were lost. At the end, queued lines have
+//! [`FLUSH_PATIENCE`] to be written. Source: docs/architecture.md, "Logs".
 //!
 //! `tracing-appender` has such a thread, but prints to standard output at the end if its queue is
-//! full, which may be the same full pipe, and says nothing of what it lost.
+//! full, which may be the same full pipe, and does not report what it lost.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -20,27 +20,27 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::rate_limit::{Limits, TARGET};
 
-/// Lines that wait to be written.
+/// Capacity of the queue, in lines.
 const MAX_LINES: usize = 4096;
-/// Bytes of a line; what is longer is cut off.
+/// The most bytes of a line; longer lines are truncated.
 const MAX_LINE_BYTES: usize = 4096;
-/// How often the thread looks what there is to remind of.
+/// Interval at which the thread checks for reports that are due.
 const PACE: Duration = Duration::from_secs(1);
-/// How long to wait before another try, where the writer itself does not wait.
+/// Delay before a retry, where the descriptor is non-blocking.
 const RETRY: Duration = Duration::from_millis(10);
-/// How long the end may take.
+/// The most time that the end may take.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the thread is sent.
+/// A message to the thread.
 enum Message {
     Line(Vec<u8>),
-    /// Write all that came before, then answer.
+    /// Writes all earlier lines, then answers.
     Flush(Sender<()>),
-    /// Keep off this core.
+    /// Keeps the thread off this core.
     LeaveCore(usize),
 }
 
-/// The way to the thread.
+/// The sending side of the queue to the thread.
 #[derive(Clone)]
 pub struct Writer {
     queue: Sender<Message>,
@@ -48,10 +48,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread, which writes to `out` and reminds of what `limits` left out.
+    /// Starts the thread, which writes to `out` and reports the lines that `limits` suppressed.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread could be started.
     pub fn start(out: impl Write + Send + 'static, limits: Arc<Limits>) -> io::Result<Self> {
         let (queue, queued) = bounded(MAX_LINES);
         let lost = Arc::new(AtomicU64::new(0));
@@ -65,7 +65,7 @@ impl Writer {
         self.lost.load(Relaxed)
     }
 
-    /// Queues a line, or loses it; never waits.
+    /// Queues a line, or drops it if the queue is full; never blocks.
     pub fn put(&self, line: &[u8]) {
         let mut kept = line[..line.len().min(MAX_LINE_BYTES)].to_vec();
         if kept.len() < line.len() {
@@ -78,12 +78,13 @@ impl Writer {
         }
     }
 
-    /// Has the thread keep off a core, as soon as it has nothing to write.
+    /// Keeps the thread off a core, as soon as the queue is empty.
     pub fn leave_core(&self, core: usize) {
-        let _ = self.queue.try_send(Message::LeaveCore(core)); // a thread that waits for its reader is on no core
+        // A thread that waits for its reader uses no core.
+        let _ = self.queue.try_send(Message::LeaveCore(core));
     }
 
-    /// Waits until all that was queued is written, but not for long. False: it was not.
+    /// Waits until all queued lines are written, for a limited time. False if that time has passed.
     pub fn flush(&self) -> bool {
         let end = Instant::now() + FLUSH_PATIENCE;
         let (done, is_done) = bounded(1);
@@ -110,12 +111,12 @@ impl<'a> MakeWriter<'a> for Writer {
     }
 }
 
-/// The thread's own.
+/// The state of the thread.
 struct Work<W> {
     out: W,
     queued: Receiver<Message>,
     lost: Arc<AtomicU64>,
-    /// Of these, those that the log has told.
+    /// The part of the lost lines that the log has reported.
     told: u64,
     next_telling: Instant,
     limits: Arc<Limits>,
@@ -129,7 +130,7 @@ impl<W: Write> Work<W> {
                 Ok(Message::Flush(done)) => {
                     self.tell(true);
                     self.write_queued();
-                    let _ = done.send(()); // whoever asked may have lost patience
+                    let _ = done.send(()); // the thread that asked may have stopped waiting
                 }
                 Ok(Message::LeaveCore(core)) => drop(xdp::leave_core(core)),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -139,12 +140,12 @@ impl<W: Write> Work<W> {
         }
     }
 
-    /// Logs what was lost or left out, where it is time for it, or all of it. These lines go
-    /// through the queue as all others.
+    /// Logs the lines lost or suppressed where that is due, or all of them. These lines pass
+    /// through the queue like all others.
     fn tell(&mut self, all: bool) {
         let now = Instant::now();
         let lost = self.lost.load(Relaxed);
-        // What is told must not be lost itself.
+        // The report itself must not be lost.
         let has_room = self.queued.len() < MAX_LINES / 2;
         if lost > self.told && has_room && (all || self.queued.is_empty() || now >= self.next_telling) {
             warn!(target: TARGET, "lines lost because standard error did not take them: {}",
@@ -166,13 +167,13 @@ impl<W: Write> Work<W> {
         }
     }
 
-    /// Writes a line, however long that takes.
+    /// Writes a line, for as long as that takes.
     fn write(&mut self, mut line: &[u8]) {
         while !line.is_empty() {
             match self.out.write(line) {
                 Ok(bytes) if bytes > 0 => line = &line[bytes..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Whoever shares this descriptor has made it one that does not wait.
+                // Another process that shares this descriptor has made it non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY),
                 Ok(_) | Err(_) => {
                     self.lost.fetch_add(1, Relaxed);
@@ -190,8 +191,8 @@ mod tests {
     use std::io::{BufRead, BufReader, PipeReader, pipe};
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// A writer on a pipe that nobody has read from and that is full, so that its thread stands
-    /// still with the first line.
+    /// Returns a writer on a full pipe that nobody reads, so that its thread blocks on the first
+    /// line.
     fn on_a_full_pipe() -> (Writer, PipeReader) {
         let (read, mut write) = pipe().unwrap();
         nix::fcntl::fcntl(&write, nix::fcntl::FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
@@ -212,7 +213,8 @@ mod tests {
         assert_eq!(writer.lost(), 0);
     }
 
-    /// Five lines more than the queue takes, besides the one that the thread may hold in its hands.
+    /// Logs five lines more than the queue holds, besides the one that the thread may have taken
+    /// from it.
     #[test]
     fn a_full_pipe_holds_nobody_up_and_what_was_lost_is_told_when_it_is_read() {
         let (writer, read) = on_a_full_pipe();
@@ -223,7 +225,7 @@ mod tests {
         assert!((5..=6).contains(&lost), "{lost}");
         assert!(!writer.flush(), "it waits, but not indefinitely");
 
-        // It can be written again; the thread logs what was lost as the rest of the program does.
+        // The pipe can be written again; the thread logs the losses like the rest of the program.
         let subscriber = tracing_subscriber::registry()
             .with(tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(false));
         tracing::subscriber::set_global_default(subscriber).expect("no other test sets it");

@@ -1,8 +1,8 @@
-//! Whether a port's interface can carry frames, as the kernel reports it.
+//! State of the carrier of a port's interface, as the kernel reports it.
 //!
-//! Rule: a port goes down when its interface is deleted, set down or loses its carrier, and comes
-//! back once an interface of this name has its carrier ([`crate::ports::fsm`]). One that had no
-//! carrier yet when the daemon started just begins to work when it comes.
+//! Rule: a port goes down when its interface is deleted, is set down or loses its carrier. It comes
+//! back when an interface of this name has its carrier ([`crate::ports::fsm`]). A port that has no
+//! carrier when the daemon starts begins to work when the carrier appears.
 //!
 //! ```text
 //!             carrier                no carrier, down, gone
@@ -12,12 +12,12 @@
 //!      └──────────────────────────── down, gone ──────────────────────┘
 //! ```
 
-/// What the kernel says of an interface.
+/// State of an interface, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
     /// Up, with carrier.
     Carrier,
-    /// Up, but nobody at the other end.
+    /// Up, without carrier.
     NoCarrier,
     /// Set down.
     Down,
@@ -25,32 +25,32 @@ pub enum LinkState {
     Gone,
 }
 
-/// What is to be done about it.
+/// The change that a report of the kernel means for a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The first carrier came.
+    /// The interface has its first carrier.
     Came,
     /// The port must go down, for this reason.
     Lost(LinkState),
-    /// The interface, or another of its name, carries frames again.
+    /// The interface, or another of its name, has a carrier again.
     Back,
-    /// All is as before but its MTU or its speed.
+    /// Only the MTU or the speed has changed.
     Altered,
 }
 
-/// Where a port's interface stands.
+/// State of the carrier of a port's interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// No carrier since the start.
     Waiting,
-    /// It carries frames.
+    /// The interface has a carrier.
     Carrying,
-    /// It does not any more.
+    /// The interface has lost its carrier.
     Lost,
 }
 
 impl Carrier {
-    /// At the start; `None` if there can be no port on such an interface.
+    /// Returns the state at the start; `None` if no port is possible on such an interface.
     pub fn new(seen: LinkState) -> Option<Self> {
         match seen {
             LinkState::Carrier => Some(Carrier::Carrying),
@@ -59,7 +59,7 @@ impl Carrier {
         }
     }
 
-    /// The kernel reports.
+    /// Takes a report of the kernel. Returns the change, if any.
     pub fn observe(&mut self, seen: LinkState) -> Option<Change> {
         let (next, change) = match (*self, seen) {
             (Carrier::Waiting, LinkState::Carrier) => (Carrier::Carrying, Some(Change::Came)),
@@ -81,7 +81,7 @@ impl Carrier {
 mod tests {
     use super::*;
 
-    /// The whole transition table, a row a state.
+    /// Checks the whole transition table, one row per state.
     #[test]
     fn every_state_answers_every_report() {
         use Carrier::{Carrying, Lost, Waiting};

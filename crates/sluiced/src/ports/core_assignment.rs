@@ -1,11 +1,11 @@
-//! Which core serves which port, and what serves them.
+//! Assignment of ports to cores, and the loops that serve them.
 //!
 //! Rule: a port is served by the core that the file names, for as long as the daemon runs. The
-//! others are handed out in the order of the file, each to the core that serves the fewest RX
-//! queues by then, the earlier of two in `dataplane.cores`; so are the places of ports that may be
-//! added later, each as if it had one queue. The first core switches, and serves ports too unless
-//! the file says otherwise; what the others serve it sees as ports like any other. Source:
-//! docs/multi-core.md.
+//! other ports are assigned in the order of the file, each to the core that serves the fewest RX
+//! queues so far, and on a tie to the earlier one in `dataplane.cores`. The slots of ports that may
+//! be added later are assigned in the same way, each as if it had one queue. The first core
+//! switches, and also serves ports unless the file says otherwise. To the switching core, the ports
+//! of the other cores look like any other ports. Source: docs/multi-core.md.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -19,17 +19,17 @@ use xdp::{Umem, Waiter, XdpPort};
 
 use crate::stall_guard::Watched;
 
-/// Which core serves the port at each place of the switch.
+/// The core that serves the port in each slot of the switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreAssignment {
     /// CPUs; the first is the switching core.
     cores: Vec<usize>,
-    /// For each place, which of them.
+    /// For each slot, the index of its core in `cores`.
     of_places: Vec<usize>,
 }
 
 impl CoreAssignment {
-    /// At the start, for the ports of the file, which have so many RX queues.
+    /// Assigns the slots at the start; `queues` are the RX queues of the ports of the file.
     pub fn new(config: &Config, queues: &[u32]) -> Self {
         let Dataplane { cores, switch_core_serves, .. } = &config.dataplane;
         let asked = |place: usize| {
@@ -51,41 +51,41 @@ impl CoreAssignment {
         Self { cores: cores.clone(), of_places: of_places.collect() }
     }
 
-    /// The core that serves this place.
+    /// The core that serves this slot.
     pub fn core(&self, place: usize) -> usize {
         self.cores[self.of_places[place]]
     }
 
-    /// The places that one of the cores serves, by its number among them.
+    /// The slots that a core serves, by its index.
     fn places_of(&self, server: usize) -> Set64 {
         (0..MAX_PORTS).filter(|&place| self.of_places[place] == server).collect()
     }
 }
 
-/// A line that has not started yet, with all that is its own.
+/// An I/O loop that has not started yet, with all that it owns.
 pub struct NewLine {
-    /// Its core.
+    /// The core that the loop runs on.
     pub core: usize,
-    /// The loop.
+    /// The I/O loop.
     pub line: IoLoop<XdpPort>,
-    /// Its part of the memory.
+    /// The loop's part of the memory.
     pub memory: Umem,
-    /// How it sleeps.
+    /// Puts the loop to sleep and wakes it.
     pub waiter: Waiter,
 }
 
-/// The ports as the switching core has them, and what serves them.
+/// The ports as the switching core sees them, and the loops that serve them.
 pub struct AssignedPorts {
-    /// In their places.
+    /// The ports by slot.
     pub ports: Vec<LoopPort<XdpPort>>,
-    /// One for each core but the first.
+    /// One I/O loop for each core except the first.
     pub lines: Vec<NewLine>,
-    /// What lines wake the switching core by.
+    /// Wakes the switching core on behalf of the I/O loops.
     pub bell: Arc<Doorbell>,
 }
 
-/// The loops that a guard watches, the switching core's first; `heartbeats` are theirs, in the
-/// order of the cores.
+/// Returns the loops that a guard watches, the switching core's first. `heartbeats` are the loops'
+/// heartbeats, in the order of the cores.
 pub fn watched(
     servers: &CoreAssignment,
     heartbeats: &[Arc<Heartbeat>],
@@ -104,10 +104,10 @@ pub fn watched(
     heartbeats.iter().enumerate().map(of_core).collect()
 }
 
-/// Hands the ports out to their servers, the first of which switches and is woken by `waker`.
+/// Assigns the ports to their loops. The first loop switches and is woken by `waker`.
 ///
 /// # Errors
-/// No descriptor is left for a line to sleep on.
+/// No file descriptor is available for the sleep of an I/O loop.
 pub fn share_out(
     ports: Vec<XdpPort>,
     memory: &Umem,
@@ -146,7 +146,7 @@ pub fn share_out(
 mod tests {
     use super::*;
 
-    /// Of ports with these cores, or 9 for none, and so many RX queues.
+    /// Assigns ports with these cores (9 for none) and RX queues.
     fn servers(dataplane: &str, ports: &[(usize, u32)]) -> CoreAssignment {
         let mut text = format!("[dataplane]\n{dataplane}\n");
         for (number, (core, _)) in ports.iter().enumerate() {
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Every place has one server, and each of the cores serves some.
+    /// Every slot has one core, and each of the cores serves some slots.
     #[test]
     fn all_places_are_watched() {
         let heartbeats: Vec<_> = (0..3).map(|_| Arc::new(Heartbeat::default())).collect();

@@ -1,16 +1,17 @@
-//! The life of a port whose interface comes and goes: when what it is made of is closed, and when
-//! it is opened again.
+//! State machine of a port: when its sockets and program are closed, and when they are opened
+//! again, as its interface goes down and comes back.
 //!
-//! Rule: a port whose interface has lost its carrier, is down or is gone goes down; so does one of
-//! which the loop finds out by itself. What it was made of is closed by the keeper
-//! ([`crate::ports::worker`]), and then the loop takes its frames back. Once an interface of its
-//! name has a carrier, it is opened again: sockets first, then the loop posts frames, then the
-//! program lets frames in. Where that fails it is tried again, no sooner than after [`RETRY`].
+//! Rule: a port goes down when its interface loses its carrier, is set down or is deleted, or when
+//! the poll loop detects a fault of the port. The port worker ([`crate::ports::worker`]) closes its
+//! sockets and program, and then the poll loop reclaims its frames. Once an interface of its name
+//! has a carrier, the port is opened again: first its sockets, then the poll loop posts frames,
+//! then the XDP program lets frames in. If that fails, it is retried after [`RETRY`] or later.
 //!
-//! A NIC begins again when something is put on it, and many lose their carrier for seconds then. If
-//! that took the port down, what was put on would be taken off, the NIC would begin again, and so
-//! on indefinitely. So the port of a NIC that loses its carrier within [`SETTLING`] after it was
-//! attached stays open; what is for it waits. If there is still no carrier then, it goes down.
+//! A NIC resets when a program is attached to it, and many NICs lose their carrier for seconds
+//! then. If that took the port down, detaching the program would reset the NIC again, and so on
+//! indefinitely. So the port of a NIC that loses its carrier within [`SETTLING`] after it was
+//! attached stays open, and frames for it wait. If there is still no carrier at the end of that
+//! time, the port goes down.
 //!
 //! ```text
 //!           let go              closed             carrier, time          opened
@@ -23,48 +24,48 @@
 
 use std::time::{Duration, Instant};
 
-/// An interface that cannot be opened is tried again after so long.
+/// Time after which an interface that could not be opened is tried again.
 pub const RETRY: Duration = Duration::from_secs(1);
-/// No port is opened more often, whatever its interface does.
+/// The least time between two attempts to open a port, whatever its interface does.
 const PACE: Duration = Duration::from_millis(200);
-/// How long a NIC may take until it has settled: links negotiate for some seconds.
+/// The most time that a NIC may take to settle: links negotiate for some seconds.
 pub const SETTLING: Duration = Duration::from_secs(15);
 
-/// What happens to a port.
+/// An input of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortEvent {
-    /// Its interface has a carrier now, or has it no more.
+    /// The interface has gained (true) or lost its carrier.
     Carrier(bool),
-    /// The loop has let its sockets go.
+    /// The poll loop has detached the sockets.
     LetGo,
-    /// The keeper has closed them.
+    /// The port worker has closed the sockets.
     Closed,
-    /// The keeper has opened others.
+    /// The port worker has opened new sockets.
     Opened,
-    /// The loop has taken them, or found none.
+    /// The poll loop has posted frames to the new sockets (true), or found no sockets.
     Posted(bool),
-    /// Frames come in.
+    /// The program lets frames in.
     Attached,
-    /// The keeper could not open them, or not let frames in.
+    /// The port worker could not open the sockets, or not attach the program.
     Failed,
-    /// Time passes.
+    /// Time has passed.
     Time,
 }
 
-/// What is to be done about it.
+/// An action that an event requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortAction {
-    /// The loop takes the port down.
+    /// The poll loop takes the port down.
     TakeDown,
-    /// The keeper closes what the loop has let go.
+    /// The port worker closes the sockets that the poll loop has detached.
     Close,
-    /// The loop takes the frames back.
+    /// The poll loop reclaims the frames.
     Reclaim,
-    /// The keeper opens sockets.
+    /// The port worker opens sockets.
     Open,
-    /// The loop takes them and posts frames.
+    /// The poll loop takes the sockets and posts frames.
     Join,
-    /// The keeper lets frames in.
+    /// The port worker attaches the program, which lets frames in.
     Attach,
 }
 
@@ -78,23 +79,23 @@ enum PortState {
     Attaching,
 }
 
-/// Where a port stands.
+/// State of a port.
 #[derive(Debug, Clone)]
 pub struct PortFsm {
     stage: PortState,
     has_carrier: bool,
-    /// It is opened no sooner.
+    /// The port is not opened before this time.
     open_after: Instant,
-    /// Its interface is a NIC's.
+    /// True if the interface is a NIC.
     is_nic: bool,
-    /// A NIC that was attached settles until then.
+    /// End of the time in which an attached NIC settles.
     settled_at: Instant,
-    /// It has lost its carrier while it settled, and is still open.
+    /// True if the port lost its carrier while it settled, and is still open.
     awaits_carrier: bool,
 }
 
 impl PortFsm {
-    /// A port that has just been opened, with or without carrier, on a NIC or not.
+    /// Creates a port that has just been opened, with or without carrier, on a NIC or not.
     pub fn new(has_carrier: bool, is_nic: bool, now: Instant) -> Self {
         let settled_at = now + SETTLING;
         Self {
@@ -107,12 +108,12 @@ impl PortFsm {
         }
     }
 
-    /// A port that is being opened for the first time.
+    /// Creates a port that is being opened for the first time.
     pub fn opening(is_nic: bool, now: Instant) -> Self {
         Self { stage: PortState::Opening, ..Self::new(true, is_nic, now) }
     }
 
-    /// A loss of its carrier now would not take it down.
+    /// True if a loss of the carrier now would not take the port down.
     pub fn settles(&self, now: Instant) -> bool {
         let settles = match self.stage {
             PortState::Open => now < self.settled_at,
@@ -122,44 +123,44 @@ impl PortFsm {
         self.is_nic && settles
     }
 
-    /// It has lost its carrier while it settled, and is still open.
+    /// True if the port lost its carrier while it settled, and is still open.
     pub fn awaits_carrier(&self) -> bool {
         self.awaits_carrier
     }
 
-    /// Frames come in.
+    /// True if the port is open: the program lets frames in.
     pub fn is_open(&self) -> bool {
         self.stage == PortState::Open
     }
 
-    /// Frames are being let in.
+    /// True if the program is being attached.
     pub fn is_attaching(&self) -> bool {
         self.stage == PortState::Attaching
     }
 
-    /// Its sockets are closed, and the loop has taken its frames back.
+    /// True if the sockets are closed and the poll loop has reclaimed the frames.
     pub fn is_closed(&self) -> bool {
         self.stage == PortState::Closed
     }
 
-    /// Something is under way that answers soon.
+    /// True if an operation is in progress that will complete soon.
     pub fn is_busy(&self) -> bool {
         !matches!(self.stage, PortState::Open | PortState::Closed)
     }
 
-    /// It is not opened any more.
+    /// Prevents the port from being opened again.
     pub fn end(&mut self) {
         self.has_carrier = false;
     }
 
-    /// Something happens at `now`.
+    /// Handles an event at `now`. Returns the action that it requires, if any.
     pub fn note(&mut self, happening: PortEvent, now: Instant) -> Option<PortAction> {
         match happening {
             PortEvent::Carrier(has_carrier) => {
                 self.has_carrier = has_carrier;
                 self.awaits_carrier = false;
                 match self.stage {
-                    // One that is being opened is taken down once it is.
+                    // A port that is being opened is taken down once it is open.
                     PortState::Open if !has_carrier => self.lose_carrier(now),
                     PortState::Closed => self.open(now),
                     _ => None,
@@ -194,7 +195,7 @@ impl PortFsm {
         }
     }
 
-    /// There is no carrier, and the port is open.
+    /// Handles the loss of the carrier of an open port.
     fn lose_carrier(&mut self, now: Instant) -> Option<PortAction> {
         self.awaits_carrier = self.settles(now);
         (!self.awaits_carrier).then_some(PortAction::TakeDown)
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
     use PortEvent::{Attached, Carrier, Closed, Failed, LetGo, Opened, Posted, Time};
 
-    /// Each happening, at a time in milliseconds, and the step that follows.
+    /// Applies the events, each at a time in milliseconds, and checks the action that follows.
     fn walk(happenings: &[(u64, PortEvent, Option<PortAction>)]) {
         walk_on(false, happenings);
     }
@@ -257,8 +258,8 @@ mod tests {
         ]);
     }
 
-    /// The carrier is back before all is closed, and lost again before all is open; opening is
-    /// paced.
+    /// The carrier is back before all is closed, and lost again before all is open. Attempts to
+    /// open are paced.
     #[test]
     fn changes_in_the_midst_of_it_are_not_forgotten() {
         walk(&[
@@ -281,8 +282,8 @@ mod tests {
         ]);
     }
 
-    /// The loop finds out by itself, at any stage; what was asked of the keeper before is answered
-    /// in vain.
+    /// The poll loop detects the fault itself, in any state. Answers to earlier requests to the
+    /// port worker are ignored.
     #[test]
     fn the_loop_may_let_go_by_itself() {
         walk(&[
@@ -302,8 +303,8 @@ mod tests {
         ]);
     }
 
-    /// What is put on makes the NIC begin again, as does what is taken off: it is opened once for
-    /// each time that it was really without carrier.
+    /// Attaching and detaching a program resets the NIC. The port is opened once for each real loss
+    /// of the carrier.
     #[test]
     fn a_nic_may_lose_its_carrier_while_it_settles() {
         walk_on(
@@ -320,7 +321,7 @@ mod tests {
                 (20_000, Carrier(true), Some(PortAction::Open)),
                 (20_001, Opened, Some(PortAction::Join)),
                 (20_002, Posted(true), Some(PortAction::Attach)),
-                (20_003, Carrier(false), None), // it is noticed before the keeper has answered
+                (20_003, Carrier(false), None), // before the port worker has answered
                 (20_004, Attached, None),
                 (23_000, Carrier(true), None),
                 (40_000, Time, None),

@@ -1,5 +1,5 @@
-//! What rtnetlink says of interfaces: their address, MTU and kind before ports are opened on them,
-//! and from then on every change that matters to a port.
+//! Interface state from rtnetlink: address, MTU and kind before ports are opened, and then every
+//! change that matters to a port.
 
 use std::collections::VecDeque;
 
@@ -19,40 +19,40 @@ use crate::ports::carrier::{Carrier, Change, LinkState};
 /// An interface as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Name.
+    /// Name of the network device.
     pub name: String,
-    /// Number, which a new interface of the same name does not have.
+    /// Interface index, which a new interface of the same name does not share.
     pub index: u32,
-    /// Its address.
+    /// MAC address.
     pub mac: MacAddr,
-    /// Its MTU in bytes.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// What it is made of.
+    /// Kind of the device.
     pub kind: Kind,
-    /// Speed of its link in bit/s, if the driver tells it.
+    /// Speed of the link in bit/s, if the driver reports it.
     pub speed_bps: Option<u64>,
-    /// Whether it carries frames.
+    /// State of the interface and its carrier.
     pub seen: LinkState,
 }
 
-/// What an interface is made of.
+/// Kind of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Software: `veth`, `tun`, …
+    /// A software device: `veth`, `tun`, …
     Software(String),
     /// A NIC that a hypervisor emulates.
     Virtio,
-    /// A NIC.
+    /// A physical NIC.
     Hardware,
 }
 
 impl Kind {
-    /// The other end is a Linux stack on the same machine, which may leave checksums open.
+    /// True if the peer is a Linux stack on the same machine, which may leave checksums unfilled.
     pub fn is_virtual(&self) -> bool {
         !matches!(self, Kind::Hardware)
     }
 
-    /// The kind's name for the log.
+    /// The name of the kind for the log.
     pub fn name(&self) -> &str {
         match self {
             Kind::Software(kind) => kind,
@@ -62,11 +62,11 @@ impl Kind {
     }
 }
 
-/// The speed that the driver of an interface tells, in bit/s; a link that is down, and some
-/// drivers, tell none.
+/// Returns the speed in bit/s that the driver of an interface reports. A link that is down, and
+/// some drivers, report none.
 fn speed_bps(interface: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
-    let mbps = text.trim().parse::<u64>().ok()?; // −1: not known
+    let mbps = text.trim().parse::<u64>().ok()?; // −1: unknown
     (mbps > 0 && mbps < u64::from(u32::MAX)).then_some(mbps * 1_000_000)
 }
 
@@ -75,22 +75,22 @@ fn speed_bps(interface: &str) -> Option<u64> {
 pub struct LinkEvent {
     /// Port number.
     pub port: usize,
-    /// What happened.
+    /// The kind of change.
     pub change: Change,
-    /// The interface, if it is there: another than before, perhaps.
+    /// The interface, if it exists. It may be another one than before.
     pub interface: Option<Interface>,
 }
 
 type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>;
 
-/// Watches the interfaces of all ports.
+/// Monitors the interfaces of all ports.
 pub struct LinkMonitor {
     handle: rtnetlink::Handle,
     messages: Messages,
-    /// By their places; some are vacant.
+    /// The ports by slot; some slots are vacant.
     ports: Vec<Option<Port>>,
     notices: VecDeque<LinkEvent>,
-    /// The places of ports whose interfaces must be looked at again, from this one on.
+    /// The first slot whose interface must be queried again; those of the later slots follow.
     ask_from: Option<usize>,
 }
 
@@ -103,7 +103,7 @@ struct Port {
 }
 
 impl Port {
-    /// A port on this interface; `None`: it is down, or gone.
+    /// Returns the state of a port on this interface; `None` if it is down or deleted.
     fn on(interface: &Interface) -> Option<Self> {
         let Interface { name, index, mtu, speed_bps, .. } = interface;
         let carrier = Carrier::new(interface.seen)?;
@@ -111,7 +111,7 @@ impl Port {
     }
 }
 
-/// Looks these interfaces up by name.
+/// Looks up these interfaces by name.
 ///
 /// # Errors
 /// One of them does not exist, or the kernel does not answer.
@@ -130,12 +130,12 @@ pub async fn look_up(names: &[String]) -> Result<Vec<Interface>> {
 }
 
 impl LinkMonitor {
-    /// Watches from now on. `names` are the interfaces of the ports in their order.
+    /// Starts to monitor. `names` are the interfaces of the ports in their order.
     ///
     /// # Errors
-    /// One of them is gone or down by now, or the kernel does not answer.
+    /// An interface has been deleted or set down by now, or the kernel does not answer.
     pub async fn watch(names: &[String]) -> Result<Self> {
-        // Subscribe first, ask then: what changes in between is reported.
+        // Subscribe before the query, so that a change in between is reported.
         let (handle, messages) = connect()?;
         let mut ports = Vec::with_capacity(names.len());
         for name in names {
@@ -148,34 +148,34 @@ impl LinkMonitor {
         Ok(Self { handle, messages, ports, notices: VecDeque::new(), ask_from: None })
     }
 
-    /// Watches the interface of one port more, which was as `interface` says when it was looked up.
-    /// False: there can be no port on it.
+    /// Starts to monitor the interface of one more port, which was as `interface` says at its
+    /// look-up. False if no port is possible on it.
     pub fn add(&mut self, place: usize, interface: &Interface) -> bool {
         let Some(port) = Port::on(interface) else { return false };
         if self.ports.len() <= place {
             self.ports.resize_with(place + 1, || None);
         }
         self.ports[place] = Some(port);
-        // What has changed since it was looked up nobody has reported.
+        // A change since the look-up has not been reported.
         self.ask_from = Some(self.ask_from.map_or(place, |from| from.min(place)));
         true
     }
 
-    /// Watches the interface of this port no more.
+    /// Stops monitoring the interface of this port.
     pub fn forget(&mut self, place: usize) {
         self.ports[place] = None;
         self.notices.retain(|notice| notice.port != place);
     }
 
-    /// The port's interface has had no carrier since the start.
+    /// True if the port's interface has had no carrier since the start.
     pub fn is_waiting(&self, port: usize) -> bool {
         self.ports[port].as_ref().is_some_and(|port| port.carrier == Carrier::Waiting)
     }
 
-    /// Waits for the next change. It may be given up at any time, and is taken up where it was.
+    /// Waits for the next change. Cancel-safe: a canceled call can be repeated without loss.
     ///
     /// # Errors
-    /// The kernel does not report them any more.
+    /// The kernel has stopped reporting changes.
     pub async fn next(&mut self) -> Result<LinkEvent> {
         loop {
             if let Some(notice) = self.notices.pop_front() {
@@ -190,18 +190,18 @@ impl LinkMonitor {
             match message.0.payload {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => self.note(&link, false),
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => self.note(&link, true),
-                // More happened than the socket could hold.
+                // The socket's buffer overflowed, so reports are lost.
                 NetlinkPayload::Overrun(_) => self.ask_from = Some(0),
                 _ => {}
             }
         }
     }
 
-    /// Looks at an interface again.
+    /// Queries an interface again.
     async fn ask(&mut self, place: usize) -> Result<()> {
         let Some(Some(Port { interface, index: before, .. })) = self.ports.get(place) else { return Ok(()) };
         let (before, interface) = (*before, by_name(&self.handle, interface).await?);
-        // Another index: the one we had is gone, and this is a new one of the same name.
+        // A different index: our interface was deleted, and this is a new one of the same name.
         if interface.as_ref().is_none_or(|interface| interface.index != before) {
             self.observe(place, None);
         }
@@ -219,7 +219,7 @@ impl LinkMonitor {
     }
 
     fn note(&mut self, link: &LinkMessage, deleted: bool) {
-        // A bridge reports its ports, too, as links of its own family.
+        // A bridge also reports its ports, as links of its own address family.
         if link.header.interface_family != AddressFamily::Unspec {
             return;
         }
@@ -230,13 +230,13 @@ impl LinkMonitor {
         if let Some(port) = place(&|port| port.index == index) {
             self.observe(port, (!deleted).then(|| describe(link)));
         } else if !deleted && let Some(port) = place(&|port| Some(port.interface.as_str()) == name(link)) {
-            // A new interface in the place of one that is gone.
+            // A new interface that replaces a deleted one.
             self.note_index(port, index);
             self.observe(port, Some(describe(link)));
         }
     }
 
-    /// What there is now of a port's interface.
+    /// Compares the current state of a port's interface with the previous one.
     fn observe(&mut self, port: usize, interface: Option<Interface>) {
         let seen = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
         let Some(watched) = &mut self.ports[port] else { return };
@@ -248,8 +248,8 @@ impl LinkMonitor {
     }
 }
 
-/// A netlink socket that hears of links. Its work is done by a task of the current runtime until
-/// both are dropped.
+/// Opens a netlink socket that receives reports about links. A task of the current runtime serves
+/// it until both are dropped.
 fn connect() -> Result<(rtnetlink::Handle, Messages)> {
     let (connection, handle, messages) =
         new_multicast_connection(&[MulticastGroup::Link]).context("opening a netlink socket")?;
@@ -266,7 +266,7 @@ async fn by_name(handle: &rtnetlink::Handle, name: &str) -> Result<Option<Interf
     }
 }
 
-/// ENODEV; ERANGE and EINVAL say that no interface can have such a name.
+/// ENODEV means that there is none; ERANGE and EINVAL that no interface can have such a name.
 fn is_no_such_link(code: i32) -> bool {
     use nix::errno::Errno;
     matches!(Errno::from_raw(-code), Errno::ENODEV | Errno::ERANGE | Errno::EINVAL)

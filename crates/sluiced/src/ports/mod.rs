@@ -1,7 +1,7 @@
-//! The ports of a running switch: their life from open to removed, their interfaces, slots and
+//! The ports of a running switch: their states from open to removed, their interfaces, slots and
 //! cores.
 //!
-//! The state machine is in `fsm`, who drives it in `supervisor`.
+//! The state machine is in `fsm`; `supervisor` drives it.
 
 pub(crate) mod carrier;
 pub(crate) mod core_assignment;

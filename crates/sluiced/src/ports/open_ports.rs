@@ -1,5 +1,5 @@
-//! From a configuration to open ports: memory first, then port after port; on any error all that
-//! was opened is closed.
+//! Opens the ports of a configuration: first the memory, then one port after the other. On any
+//! error, all that was opened is closed.
 
 use anyhow::{Context, Result};
 use config::Config;
@@ -14,9 +14,9 @@ use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::link_monitor::Interface;
 use crate::ports::worker::{link, mode_name};
 
-/// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF:
-/// up to 2.8 ms each), or what a guard takes to be heard whose own core, or whose peer's, is busy
-/// in the kernel.
+/// A stall of the loop for which frames are posted. It covers a few time slices of other work on
+/// the loop's core (EEVDF: up to 2.8 ms each), or the delay until a guard's PFC takes effect if its
+/// core, or that of a peer, is busy in the kernel.
 const STALL_NS: u64 = 10_000_000;
 /// Bits that the shortest frame takes on a line: 64 bytes with FCS, preamble and inter-frame gap.
 const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
@@ -24,10 +24,10 @@ const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
 /// Open ports on their memory.
 #[derive(Debug)]
 pub struct OpenPorts {
-    /// The ports, in the order of the configuration, and closed ones for all that may be added.
-    /// Before `memory`, so that they are closed first.
+    /// The ports in the order of the configuration, and a closed port for each one that may be
+    /// added. Declared before `memory`, so that they are closed first.
     pub ports: Vec<XdpPort>,
-    /// Where their frames lie.
+    /// The memory of their frames.
     pub memory: Umem,
 }
 
@@ -35,7 +35,7 @@ impl OpenPorts {
     /// Opens a port on each interface of the configuration.
     ///
     /// # Errors
-    /// One clear error with its cure; the interfaces are then as they were.
+    /// A single error with its remedy; the interfaces are then as they were before.
     pub fn open(config: &Config) -> Result<Self> {
         let mut memory = memory_for(config)?;
         let mut ports = Vec::with_capacity(config.interfaces.len());
@@ -52,7 +52,7 @@ impl OpenPorts {
         Ok(Self { ports, memory })
     }
 
-    /// What clients are told of each open port's interface.
+    /// The interface facts of each open port, as reported to clients.
     pub fn facts(&self) -> Vec<PortFacts> {
         self.ports
             .iter()
@@ -68,7 +68,7 @@ impl OpenPorts {
     }
 }
 
-/// How all ports of a switch use their rings.
+/// Returns the ring configuration of all ports of a switch.
 fn port_setup(config: &Config) -> PortConfig {
     let zero_copy = match config.dataplane.zero_copy {
         config::ZeroCopy::Auto => xdp::ZeroCopy::Auto,
@@ -78,9 +78,9 @@ fn port_setup(config: &Config) -> PortConfig {
     PortConfig { promiscuous: true, zero_copy, ..PortConfig::default() }
 }
 
-/// The fewest frames that a port keeps posted for receipt. Frames that the kernel has no place for
-/// are lost whatever their priority, so where one of them is no-drop, enough are posted for a stall
-/// at the rate of the port or of its link.
+/// Returns the fewest frames that a port keeps posted to its fill ring. A frame for which the
+/// kernel has no chunk is lost whatever its priority. So if one priority is no-drop, enough frames
+/// are posted for a stall at the rate of the port or of its link.
 pub fn min_posted(settings: &PortSettings) -> u32 {
     let PortConfig { min_posted, max_posted, .. } = PortConfig::default();
     if settings.pfc.no_drop != 0 {
@@ -91,21 +91,21 @@ pub fn min_posted(settings: &PortSettings) -> u32 {
     min_posted
 }
 
-/// Cells that a port which is added later may reserve beyond what its peers then reserve less, and
-/// its PFC frames.
+/// Cells that a port added later may reserve beyond what its peers then reserve less, and its PFC
+/// frames.
 const SPARE_PORT_FRAMES: usize = 256;
 
-/// Frames of memory for what the switch may hold, with ports that may be added. Should a cell be
-/// longer than a frame of memory, the frames are of the smaller kind.
+/// Returns the frames of memory for what the switch may hold, including ports that may be added. If
+/// a cell is longer than a frame of memory, the smaller frames are assumed.
 pub fn switch_frames(config: &Config) -> usize {
     switch::frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES)
         + config.dataplane.spare_ports * SPARE_PORT_FRAMES
 }
 
-/// RX queues that memory is set aside for: those of these interfaces together, and spare ones.
+/// Returns the RX queues to reserve memory for: those of these interfaces, and spare ones.
 ///
 /// # Errors
-/// An interface is gone, or cannot be asked.
+/// An interface does not exist or cannot be queried.
 pub fn queues_set_aside(config: &Config) -> Result<usize> {
     let mut queues = config.dataplane.spare_ports;
     for interface in &config.interfaces {
@@ -114,8 +114,8 @@ pub fn queues_set_aside(config: &Config) -> Result<usize> {
     Ok(queues)
 }
 
-/// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells
-/// run out before memory does.
+/// Creates memory in which every cell can be a frame of minimum size while all rings are full, so
+/// that cells run out before memory does.
 fn memory_for(config: &Config) -> Result<Umem> {
     let on_lane = if config.dataplane.cores.len() > 1 { dataplane::LANE_FRAMES } else { 0 };
     let frames = switch_frames(config) + queues_set_aside(config)? * (xdp::FRAMES_OF_A_QUEUE + on_lane);
@@ -125,7 +125,7 @@ fn memory_for(config: &Config) -> Result<Umem> {
     Ok(memory)
 }
 
-/// Logs what was found at each port.
+/// Logs the properties of each port.
 pub fn log(config: &Config, servers: &CoreAssignment, interfaces: &[Interface], facts: &[PortFacts]) {
     for (place, ((settings, interface), facts)) in
         config.switch.ports.iter().zip(interfaces).zip(facts).enumerate()
@@ -152,7 +152,7 @@ pub fn log(config: &Config, servers: &CoreAssignment, interfaces: &[Interface], 
     }
 }
 
-/// What the user should know of a port that is not a plain veth.
+/// Warns of the properties of a port that is not a plain veth.
 fn cautions(port: &str, interface: &Interface, facts: &PortFacts) {
     let name = &interface.name;
     if facts.xdp_mode == "generic" {
@@ -171,7 +171,7 @@ fn cautions(port: &str, interface: &Interface, facts: &PortFacts) {
     }
 }
 
-/// Bit/s as people say it.
+/// Formats a rate in bit/s with a prefix.
 fn speed(bps: u64) -> String {
     match bps {
         bps if bps >= 1_000_000_000 => format!("{} Gbit/s", bps as f64 / 1e9),
@@ -184,8 +184,8 @@ fn speed(bps: u64) -> String {
 mod tests {
     use super::*;
 
-    /// 100 Mbit/s are 148,809 frames a second, so 1488 in 10 ms; at 1 Gbit/s the rings are the
-    /// bound.
+    /// 100 Mbit/s are 148,809 frames a second, so 1488 in 10 ms. At 1 Gbit/s the size of the rings
+    /// limits the number.
     #[test]
     fn frames_are_posted_for_a_stall_where_a_priority_is_no_drop() {
         let posted = |speed_bps, no_drop| {

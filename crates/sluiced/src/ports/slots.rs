@@ -1,11 +1,11 @@
-//! Which port is where: the switch knows ports by their places, the file, and everybody else, by
-//! their names.
+//! Slots of the ports. The switch identifies ports by their slots; the file and all other
+//! interfaces identify them by their names.
 //!
-//! Rule: a port keeps its place for as long as it is there, wherever it stands in the file; one
-//! that is added takes the first vacant place, of the core that it is to have if the file says one.
-//! An interface belongs to one port at a time, and a place is only given away once the port before
-//! has left it, so what a reload removes is free for the next one.
-//! Source: docs/behavior.md, "Ports that are added and removed".
+//! Rule: a port keeps its slot until it is removed, wherever it is in the file. A port that is
+//! added takes the first vacant slot, or the first one of its core if the file names a core. An
+//! interface belongs to one port at a time, and a slot is only reassigned once its former port has
+//! left it. So what a reload removes is available to the next reload. Source: docs/behavior.md,
+//! "Ports that are added and removed".
 
 use config::Config;
 use control::{CommandError, ErrorKind};
@@ -14,7 +14,7 @@ use switch::settings::MAX_PORTS;
 
 use crate::ports::core_assignment::CoreAssignment;
 
-/// A port at its place.
+/// A port in its slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PortSlot {
     name: String,
@@ -22,35 +22,35 @@ struct PortSlot {
     link: Link,
 }
 
-/// What the kernel says of the link of a port.
+/// State of the link of a port, as the kernel reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Speed in bit/s, where the driver tells it.
+    /// Speed in bit/s, if the driver reports it.
     pub speed_bps: Option<u64>,
     /// MTU of the interface in bytes.
     pub mtu_bytes: Option<u32>,
 }
 
-/// The places of all ports.
+/// Assignment of all ports to slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortSlots {
     tenants: Vec<Option<PortSlot>>,
-    /// For each port of the file, in its order, its place.
+    /// The slot of each port of the file, in its order.
     of_file: Vec<usize>,
 }
 
 impl PortSlots {
-    /// At the start: as in the file.
+    /// Assigns the slots at the start, in the order of the file.
     pub fn new(config: &Config) -> Self {
         let tenants = config.switch.ports.iter().zip(&config.interfaces);
         let tenants = tenants.map(|(port, interface)| Some(PortSlot::new(port, interface))).collect();
         Self { tenants, of_file: (0..config.switch.ports.len()).collect() }
     }
 
-    /// The places of the ports of another file, where places are served so.
+    /// Returns the slots of the ports of another file, where slots have these cores.
     ///
     /// # Errors
-    /// There is no place for all of them, or an interface is not free yet.
+    /// There is no slot for all of them, or an interface is still in use.
     pub fn of(&self, config: &Config, servers: &CoreAssignment) -> Result<Self, CommandError> {
         let mut next = Self { tenants: vec![None; self.tenants.len()], of_file: Vec::new() };
         let ports = config.switch.ports.iter().zip(&config.interfaces).zip(&config.port_cores);
@@ -72,7 +72,7 @@ impl PortSlots {
         Ok(next)
     }
 
-    /// The first place that is vacant here and in `before`, and will do.
+    /// Returns the first slot that is vacant here and in `before`, and that satisfies `will_do`.
     fn vacant_in(&self, before: &Self, will_do: impl Fn(usize) -> bool) -> Option<usize> {
         let is_taken = |places: &Self, place: usize| matches!(places.tenants.get(place), Some(Some(_)));
         (0..MAX_PORTS).find(|&place| !is_taken(self, place) && !is_taken(before, place) && will_do(place))
@@ -91,46 +91,46 @@ impl PortSlots {
         Err(CommandError { reason: ErrorKind::Precondition, message })
     }
 
-    /// All places, vacant ones too.
+    /// The number of slots, including vacant ones.
     pub fn count(&self) -> usize {
         self.tenants.len()
     }
 
-    /// The places of the ports, in the order of the file.
+    /// The slots of the ports, in the order of the file.
     pub fn in_config_order(&self) -> &[usize] {
         &self.of_file
     }
 
-    /// The place of the port of this name.
+    /// The slot of the port with this name.
     pub fn of_name(&self, name: &str) -> Option<usize> {
         self.tenants.iter().position(|tenant| tenant.as_ref().is_some_and(|tenant| tenant.name == name))
     }
 
-    /// The name of the port at this place.
+    /// The name of the port in this slot.
     pub fn name(&self, place: usize) -> Option<&str> {
         Some(&self.tenants.get(place)?.as_ref()?.name)
     }
 
-    /// Its interface.
+    /// The name of the interface of the port in this slot.
     pub fn interface(&self, place: usize) -> Option<&str> {
         Some(&self.tenants.get(place)?.as_ref()?.interface)
     }
 
-    /// Places that are vacant in `before` and not here.
+    /// Returns the occupied slots that are vacant in `before`.
     pub fn added_to(&self, before: &Self) -> Vec<usize> {
         (0..self.count())
             .filter(|&place| self.name(place).is_some() && before.name(place).is_none())
             .collect()
     }
 
-    /// The port at this place has this link.
+    /// Sets the link of the port in this slot.
     pub fn set_link(&mut self, place: usize, link: Link) {
         if let Some(Some(tenant)) = self.tenants.get_mut(place) {
             tenant.link = link;
         }
     }
 
-    /// The ports of the file at their places.
+    /// Arranges the ports of the file by slot.
     pub fn settle(&self, ports: &[PortSettings]) -> Vec<PortSettings> {
         let mut settled = vec![PortSettings::vacant(); self.count()];
         for (port, &place) in ports.iter().zip(&self.of_file) {
@@ -171,7 +171,7 @@ mod tests {
         places.of(&config, &CoreAssignment::new(&config, &[]))
     }
 
-    /// The names at the places, "–" where there is none.
+    /// Returns the names by slot, "–" for a vacant one.
     fn names(places: &PortSlots) -> String {
         (0..places.count()).map(|place| places.name(place).unwrap_or("–")).collect()
     }
@@ -190,7 +190,7 @@ mod tests {
             assert_eq!((names(&places).as_str(), places.in_config_order()), (at, order), "{file:?}");
             assert!(places.added_to(&before).iter().all(|&place| before.name(place).is_none()));
         }
-        // What goes and what comes at once never share a place.
+        // Ports that leave and ports that join in one reload never share a slot.
         let after = next(&places, &[("c", "v2"), ("f", "v4")]).unwrap();
         assert_eq!((names(&after).as_str(), after.in_config_order()), ("––c–f", &[2, 4][..]));
         assert_eq!(after.added_to(&places), [4]);
@@ -221,8 +221,8 @@ mod tests {
         assert!(refusal.message.contains("port.new: a switch has 64 places"), "{refusal}");
     }
 
-    /// Places are core 0's and core 1's in turn; a port that asks for one of them gets the next of
-    /// its places.
+    /// Slots belong to core 0 and core 1 alternately. A port that names a core gets the next slot
+    /// of that core.
     #[test]
     fn a_port_that_is_added_has_the_core_that_it_asks_for() {
         let file = |more: &str| {

@@ -1,12 +1,12 @@
-//! The ports of a running switch and their interfaces: who is told what when one comes or goes.
-//! When to do what is [`crate::ports::fsm`]'s rule.
+//! Supervises the ports of a running switch and their interfaces: which component gets which
+//! command when a port comes or goes. [`crate::ports::fsm`] decides when.
 //!
-//! A port that a reload adds is opened before the loop hears of it, so that one that cannot be
-//! opened is refused and nothing has changed ([`PortSupervisor::prepare`]). One that it removes leaves its
-//! place once its sockets are closed and the loop has its frames back.
+//! A port that a reload adds is opened before the poll loop gets it, so that a port which cannot be
+//! opened is rejected and nothing has changed ([`PortSupervisor::prepare`]). A port that a reload
+//! removes leaves its slot once its sockets are closed and the poll loop has its frames back.
 //!
-//! A port's sockets are only closed once the guard has forgotten them: their numbers may soon be
-//! another file's.
+//! A port's sockets are closed only after the guard has dropped them, since their descriptor
+//! numbers may soon be reused for another file.
 
 use std::time::{Duration, Instant};
 
@@ -22,26 +22,26 @@ use crate::ports::link_monitor::{Interface, Kind, LinkEvent, LinkMonitor};
 use crate::ports::worker::{Answer, Assignment, PortWorker};
 use crate::stall_guard::{Guard, PortTap};
 
-/// How often interfaces are looked at.
+/// Interval of the queries of all interfaces.
 const LOOK_PACE: Duration = Duration::from_secs(2);
 
-/// The ports by their places.
+/// The ports by slot.
 pub struct PortSupervisor {
     ports: Vec<Option<Port>>,
-    /// Those that a reload is about to add.
+    /// The ports that a reload is about to add.
     coming: Vec<PendingPort>,
     keeper: PortWorker,
-    /// Some interface is not what it was.
+    /// True if an interface has changed.
     altered: bool,
-    /// Stands in for the loop, unless that is not wanted.
+    /// Sends PFC on behalf of stalled loops; `None` if that is not configured.
     guard: Option<Guard>,
-    /// Who serves which place.
+    /// The core of each slot.
     servers: CoreAssignment,
-    /// When interfaces are to be looked at again.
+    /// Time of the next query of the interfaces.
     next_look: Instant,
-    /// For the loop.
+    /// Commands for the poll loop.
     commands: Vec<LoopCommand>,
-    /// For the journal and the log.
+    /// Events for the journal and the log.
     events: Vec<EventRecord>,
 }
 
@@ -49,11 +49,11 @@ struct Port {
     life: PortFsm,
     interface: Interface,
     facts: PortFacts,
-    /// RX queues that there is memory for.
+    /// RX queues for which there is memory.
     queues: u32,
-    /// Why it could not be opened when that was last tried.
+    /// Why the last attempt to open the port failed.
     failure: Option<String>,
-    /// It has been removed, and leaves its place once all of it is closed.
+    /// True if the port has been removed, and leaves its slot once all of it is closed.
     leaves: bool,
 }
 
@@ -61,13 +61,13 @@ struct Port {
 struct PendingPort {
     place: usize,
     port: Port,
-    /// Whether it could be opened, or why not, once that is known.
+    /// The result of opening the port, once it is known.
     opened: Option<Result<(), String>>,
 }
 
 impl PortSupervisor {
-    /// Of ports that have just been opened on these interfaces, each with so many RX queues, and
-    /// served so.
+    /// Creates the supervisor of ports that have just been opened on these interfaces. `queues` are
+    /// the RX queues of each port, `servers` the cores.
     pub fn new(
         (keeper, guard): (PortWorker, Option<Guard>),
         servers: &CoreAssignment,
@@ -94,7 +94,7 @@ impl PortSupervisor {
         }
     }
 
-    /// What clients are told of the interface of the port at this place.
+    /// The facts about the interface of the port in this slot, as reported to clients.
     pub fn facts(&self, place: usize) -> Option<PortFacts> {
         let Port { facts, interface, .. } = self.ports.get(place)?.as_ref()?;
         let mut facts = PortFacts { mtu_bytes: interface.mtu, ..facts.clone() };
@@ -103,34 +103,34 @@ impl PortSupervisor {
         Some(facts)
     }
 
-    /// The interface of the port at this place, as the kernel last described it.
+    /// The interface of the port in this slot, as the kernel last described it.
     pub fn interface(&self, place: usize) -> Option<&Interface> {
         Some(&self.ports.get(place)?.as_ref()?.interface)
     }
 
-    /// Some interface is not what it was since this was last asked.
+    /// True if an interface has changed since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.altered)
     }
 
-    /// RX queues that there is memory for, of all ports, those that leave included.
+    /// RX queues of all ports for which there is memory, including those of leaving ports.
     pub fn queues(&self) -> usize {
         self.ports.iter().flatten().map(|port| port.queues as usize).sum()
     }
 
-    /// Something is under way that answers soon.
+    /// True if an operation is in progress that will complete soon.
     pub fn is_busy(&self) -> bool {
         !self.coming.is_empty() || self.ports.iter().flatten().any(|port| port.leaves || port.life.is_busy())
     }
 
-    /// These places are as the last reload wants them: with open ports, or vacant.
+    /// True if these slots are as the last reload requires: with open ports, or vacant.
     pub fn are_settled(&self, places: &[usize]) -> bool {
         let port = |place: &usize| self.ports.get(*place).and_then(Option::as_ref);
         places.iter().filter_map(port).all(|port| !port.leaves && !port.life.is_busy())
     }
 
-    /// Opens a port on this interface, at a place that is vacant, for the loop to take if all that
-    /// belongs to the same reload can be opened.
+    /// Opens a port on this interface in a vacant slot. The poll loop takes it if all ports of the
+    /// same reload can be opened.
     pub fn prepare(&mut self, place: usize, interface: Interface, (queues, min_posted): (u32, u32)) {
         let name = interface.name.clone();
         self.keeper.assign(place, Assignment { interface: name.clone(), most_queues: queues, min_posted });
@@ -147,8 +147,8 @@ impl PortSupervisor {
         self.coming.push(PendingPort { place, port, opened: None });
     }
 
-    /// Whether all that were prepared are open, or why one of them is not, and its place; `None`:
-    /// that is not known yet.
+    /// True if all prepared ports are open; otherwise the slot of a port that failed, and the
+    /// reason. `None` if the result is not known yet.
     pub fn prepared(&self) -> Option<Result<(), (usize, String)>> {
         let answers = self.coming.iter().map(|coming| Some((coming.place, coming.opened.as_ref()?)));
         let answers: Vec<_> = answers.collect::<Option<_>>()?;
@@ -156,20 +156,20 @@ impl PortSupervisor {
         Some(failed.map_or(Ok(()), Err))
     }
 
-    /// The places of those that were prepared, and their interfaces.
+    /// The slots of the prepared ports, and their interfaces.
     pub fn coming(&self) -> impl Iterator<Item = (usize, &Interface)> {
         self.coming.iter().map(|coming| (coming.place, &coming.port.interface))
     }
 
-    /// Closes what was prepared.
+    /// Closes the prepared ports.
     pub fn abort(&mut self) {
         for coming in self.coming.drain(..) {
             self.keeper.close(coming.place);
         }
     }
 
-    /// The loop has taken other settings: what was prepared is there from now on, and the ports at
-    /// these places are not.
+    /// Handles new settings that the poll loop has applied: the prepared ports exist from now on,
+    /// and the ports in the `removed` slots do not.
     pub fn settle(&mut self, removed: &[usize], settings: &SwitchSettings) {
         for &place in removed {
             if let Some(port) = &mut self.ports[place] {
@@ -185,14 +185,14 @@ impl PortSupervisor {
         }
     }
 
-    /// Other settings are in force.
+    /// Passes new settings on to the guard.
     pub fn apply(&self, settings: &SwitchSettings) {
         if let Some(guard) = &self.guard {
             guard.apply(settings);
         }
     }
 
-    /// A change of a port's interface.
+    /// Handles a change of a port's interface.
     pub fn note(&mut self, LinkEvent { port, change, interface }: LinkEvent) {
         let Some(Some(Port { facts, interface: before, life, .. })) = self.ports.get_mut(port) else {
             return;
@@ -231,13 +231,13 @@ impl PortSupervisor {
         self.on_event(port, PortEvent::Carrier(!matches!(change, Change::Lost(_))));
     }
 
-    /// The loop has opened a port again, or found nothing to open it with.
+    /// Handles the report that the poll loop has opened a port again, or found no sockets for it.
     pub fn note_posted(&mut self, port: usize, is_up: bool) {
         self.on_event(port, PortEvent::Posted(is_up));
     }
 
-    /// Has all interfaces looked at again, from time to time: nobody reports what is changed with
-    /// `ethtool` below a macvlan.
+    /// Queries all interfaces periodically, since changes made with `ethtool` to the device below a
+    /// macvlan are not reported.
     fn look(&mut self) {
         let now = Instant::now();
         if now < self.next_look {
@@ -251,7 +251,7 @@ impl PortSupervisor {
         }
     }
 
-    /// Tells of what harms frames now and did not before.
+    /// Takes the state of a link, and reports new settings that harm frames.
     fn take_link(&mut self, place: usize, link: v1::Link) {
         let Some(Some(Port { facts, .. })) = self.ports.get_mut(place) else { return };
         let before = std::mem::replace(&mut facts.link, link);
@@ -263,7 +263,7 @@ impl PortSupervisor {
         }
     }
 
-    /// Takes what the loop has let go, what the keeper has done, and what it is time for.
+    /// Handles sockets that the poll loop has detached, answers of the port worker, and timers.
     pub fn poll(&mut self, settings: impl Fn() -> SwitchSettings) {
         self.look();
         for port in 0..self.ports.len() {
@@ -279,29 +279,29 @@ impl PortSupervisor {
         for port in 0..self.ports.len() {
             self.on_event(port, PortEvent::Time);
             if self.ports[port].as_ref().is_some_and(|port| port.leaves && port.life.is_closed()) {
-                self.keeper.close(port); // what was opened, and never taken
+                self.keeper.close(port); // sockets that were opened and never taken
                 self.ports[port] = None;
             }
         }
     }
 
-    /// What the loop is to be told.
+    /// Takes the commands for the poll loop.
     pub fn commands(&mut self) -> impl Iterator<Item = LoopCommand> + '_ {
         self.commands.drain(..)
     }
 
-    /// What is to be told of.
+    /// Takes the events to report.
     pub fn events(&mut self) -> impl Iterator<Item = EventRecord> + '_ {
         self.events.drain(..)
     }
 
-    /// The switch is about to end: no port is opened any more.
+    /// Prevents ports from being opened again, since the switch is about to end.
     pub fn wind_up(&mut self) {
         self.ports.iter_mut().flatten().for_each(|port| port.life.end());
     }
 
-    /// What an answer of the keeper means for a port; nothing for one that is not there yet, or no
-    /// more.
+    /// Converts an answer of the port worker to an event of the port. `None` for a port that does
+    /// not exist yet, or no longer.
     fn take(
         &mut self,
         number: usize,
@@ -330,8 +330,8 @@ impl PortSupervisor {
             Answer::Assigned | Answer::Looked(_) => return None,
             Answer::Closed => PortEvent::Closed,
             Answer::Opened => PortEvent::Opened,
-            // The loop has let go of it meanwhile: its sockets are about to be closed, and the guard must not
-            // know them.
+            // The poll loop has detached the port meanwhile. Its sockets are about to be closed,
+            // and the guard must not get them.
             Answer::Attached { .. } if !port.life.is_attaching() => return None,
             Answer::Attached { facts, fds, packets } => {
                 (port.facts, port.failure) = (facts, None);

@@ -1,5 +1,5 @@
-//! The thread that closes and opens ports, one after the other, while their loop goes on: the
-//! kernel takes tens of milliseconds for it. When to do what is [`crate::ports::fsm`]'s rule.
+//! The thread that closes and opens ports, one after the other, while their loop continues: the
+//! kernel takes tens of milliseconds for it. [`crate::ports::fsm`] decides when.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use control::{PortFacts, v1};
 use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPort};
 
-/// What the thread is told to do with a port.
+/// A task for the port worker.
 #[derive(Debug)]
 enum Task {
     Assign(Assignment),
@@ -20,42 +20,42 @@ enum Task {
     Look,
 }
 
-/// What a place is given to open a port on that was none before.
+/// What a vacant slot needs to open a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// The interface.
+    /// Name of the network device.
     pub interface: String,
-    /// RX queues that there is memory for.
+    /// RX queues for which there is memory.
     pub most_queues: u32,
-    /// Frames that it keeps posted at least.
+    /// The fewest frames that the port keeps posted.
     pub min_posted: u32,
 }
 
-/// What became of it.
+/// The result of a task.
 #[derive(Debug)]
 pub enum Answer {
-    /// Another interface is to be opened from now on.
+    /// The slot has a new interface, which the next task opens.
     Assigned,
     /// The sockets are closed.
     Closed,
-    /// Others are open, for the loop to take.
+    /// New sockets are open, for the poll loop to take.
     Opened,
-    /// Frames come in.
+    /// The program lets frames in.
     Attached {
-        /// What clients are told of the interface.
+        /// Facts about the interface, as reported to clients.
         facts: PortFacts,
-        /// What becomes readable when a frame comes in, until the port is closed.
+        /// Descriptors that become readable when a frame arrives, until the port is closed.
         fds: Vec<RawFd>,
-        /// For whoever must speak while the loop cannot.
+        /// Sends PFC frames of the guard while the poll loop cannot.
         packets: Option<PacketSocket>,
     },
-    /// It could not be opened, or frames not be let in, for this reason.
+    /// The sockets could not be opened, or the program not attached, for this reason.
     Failed(String),
-    /// What there is to know of its interface now.
+    /// The current state of the link of the interface.
     Looked(v1::Link),
 }
 
-/// The thread and what it is told.
+/// The thread, and the channels to and from it.
 #[derive(Debug)]
 pub struct PortWorker {
     docks: Vec<Arc<SocketHandoff>>,
@@ -65,10 +65,10 @@ pub struct PortWorker {
 }
 
 impl PortWorker {
-    /// Takes charge of these ports, which are open, or on no interface yet.
+    /// Starts a thread for these ports, which are open, or on no interface yet.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread could be started.
     pub fn start(ports: &mut [XdpPort]) -> Result<Self> {
         let mut keepers: Vec<_> = ports.iter_mut().map(XdpPort::keeper).collect();
         let docks = keepers.iter().map(xdp::PortOpener::dock).collect();
@@ -86,50 +86,50 @@ impl PortWorker {
         Ok(Self { docks, tasks: Some(tasks), answers, thread: Some(thread) })
     }
 
-    /// The loop has let go of this port's sockets, and they are not closed yet.
+    /// True if the poll loop has detached this port's sockets, and they are not closed yet.
     pub fn has_detached(&self, port: usize) -> bool {
         self.docks[port].has_left()
     }
 
-    /// Makes the port at this place, which is closed, another one.
+    /// Assigns another interface to the closed port in this slot.
     pub fn assign(&self, port: usize, assignment: Assignment) {
         self.tell(port, Task::Assign(assignment));
     }
 
-    /// Closes what the loop has let go, or has not taken.
+    /// Closes sockets that the poll loop has detached, or has not taken.
     pub fn close(&self, port: usize) {
         self.tell(port, Task::Close);
     }
 
-    /// Opens sockets on the interface that there is now.
+    /// Opens sockets on the current interface.
     pub fn open(&self, port: usize) {
         self.tell(port, Task::Open);
     }
 
-    /// Lets frames in.
+    /// Attaches the program, which lets frames in.
     pub fn attach(&self, port: usize) {
         self.tell(port, Task::Attach);
     }
 
-    /// Looks at its interface again.
+    /// Queries the interface again.
     pub fn look(&self, port: usize) {
         self.tell(port, Task::Look);
     }
 
     fn tell(&self, port: usize, task: Task) {
         if let Some(tasks) = &self.tasks {
-            let _ = tasks.send((port, task)); // it lives as long as this
+            let _ = tasks.send((port, task)); // the thread lives as long as `self`
         }
     }
 
-    /// What became of the oldest task that is done and was not asked for yet, and of which port.
+    /// Returns the result of the oldest completed task that was not returned yet, and its port.
     pub fn answer(&self) -> Option<(usize, Answer)> {
         self.answers.try_recv().ok()
     }
 }
 
 impl Drop for PortWorker {
-    /// What is still on the interfaces is taken off.
+    /// Detaches what is still attached to the interfaces.
     fn drop(&mut self) {
         self.tasks = None;
         if let Some(thread) = self.thread.take() {
@@ -167,13 +167,13 @@ fn facts(keeper: &xdp::PortOpener) -> PortFacts {
         interface: keeper.interface().to_owned(),
         xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
         vlan_tags_restored: keeper.vlan_tags_restored(),
-        mtu_bytes: 0, // the kernel tells it, whenever it changes
+        mtu_bytes: 0, // the kernel reports it whenever it changes
         link: link(keeper.interface(), keeper.xdp_mode(), keeper.binding()),
     }
 }
 
-/// What there is to know of an interface whose program runs in this mode, and whose sockets are
-/// bound so; nothing of one that is gone.
+/// Returns the state of an interface whose program runs in this mode and whose sockets are bound in
+/// this mode. Empty for a deleted interface.
 pub fn link(interface: &str, mode: XdpMode, binding: PortMode) -> v1::Link {
     let facts = xdp::facts(interface).unwrap_or_default();
     let cautions = xdp::cautions(interface, &facts, Some(mode));
@@ -183,16 +183,16 @@ pub fn link(interface: &str, mode: XdpMode, binding: PortMode) -> v1::Link {
         driver: facts.driver,
         rx_queues: facts.rx_queues,
         tx_queues: facts.tx_queues,
-        link_speed_bps: 0, // as the MTU
+        link_speed_bps: 0, // like the MTU
         promiscuous: facts.promiscuous,
         zero_copy: binding.zero_copy,
         own_memory: binding.own_memory,
-        core: 0, // that of its place
+        core: 0, // set from the port's slot
         cautions: cautions.into_iter().map(caution).collect(),
     }
 }
 
-/// How a program runs, for people.
+/// The mode of a program, as displayed.
 pub fn mode_name(mode: XdpMode) -> &'static str {
     match mode {
         XdpMode::Native => "native",

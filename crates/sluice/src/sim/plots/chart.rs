@@ -1,7 +1,7 @@
-//! What all plots share: the picture, its heading and legend, axes, colors, and how long series
-//! become short ones.
+//! Common parts of all plots: the picture, its heading and legend, axes, colors, and the reduction
+//! of long series.
 //!
-//! Colors: Okabe and Ito, "Color Universal Design", which color-blind people tell apart.
+//! Colors: Okabe and Ito, "Color Universal Design", which color-blind people can distinguish.
 
 use std::io;
 use std::ops::Range;
@@ -22,11 +22,11 @@ use crate::sim::truncate::short;
 pub const WIDTH: u32 = 1100;
 /// Pixels above the first chart: title and legend.
 pub const HEADING: u32 = 64;
-/// Points of a series that are drawn at most.
+/// The most points of a series that are drawn.
 pub const MOST_POINTS: usize = 1000;
-/// Steps of time that spans are drawn in.
+/// Time steps in which spans are drawn.
 const SPAN_STEPS: usize = 500;
-/// Shades of a step by how much of it a span covers.
+/// Shades of a step by the part of it that spans cover.
 const SHADES: usize = 4;
 const MARGIN: i32 = 14;
 const MOST_TITLE_CHARS: usize = 110;
@@ -38,23 +38,23 @@ pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
 pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
 pub const SKY: RGBColor = RGBColor(86, 180, 233);
 pub const GREY: RGBColor = RGBColor(120, 120, 120);
-/// Of areas, opaque so that nothing shines through.
+/// Color of areas, opaque so that nothing below is visible.
 pub const LIGHT_SKY: RGBColor = RGBColor(154, 210, 242);
 pub const LIGHT_VERMILLION: RGBColor = RGBColor(230, 158, 102);
 pub const LIGHT_GREY: RGBColor = RGBColor(222, 222, 222);
 
-/// Of traffics, by their number.
+/// Colors of traffics, by their number.
 pub const TRAFFIC: [RGBColor; 8] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY];
-/// Of priorities: always the same.
+/// Colors of priorities, the same in all plots.
 pub const PRIORITY: [RGBColor; 8] = [GREY, SKY, ORANGE, BLUE, GREEN, PURPLE, VERMILLION, BLACK];
 
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// What drawing comes to.
+/// Result of drawing.
 pub type DrawResult = Result<(), DrawingAreaErrorKind<io::Error>>;
-/// A chart of numbers over numbers, the horizontal ones on a scale of their own kind.
+/// A chart of numbers over numbers, with a scale of its own type for the horizontal axis.
 pub type Chart<'a, 'b, X> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, RangedCoordf64>>;
 
-/// A picture that `draw` draws on, as SVG.
+/// Returns a picture that `draw` draws on, as SVG.
 ///
 /// # Errors
 /// The library cannot draw it.
@@ -68,14 +68,15 @@ pub fn picture(height: u32, draw: impl FnOnce(&Area) -> DrawResult) -> Result<St
     Ok(svg)
 }
 
-/// How something looks in a legend.
+/// Symbol of an entry in a legend.
 #[derive(Clone, Copy)]
 pub enum Look {
     Dashes(RGBColor),
     Filled(RGBColor),
 }
 
-/// Title and legend of a picture; what does not fit into a line of the legend is left out.
+/// Draws title and legend of a picture. Entries that do not fit into a line of the legend are
+/// omitted.
 pub fn heading(area: &Area, title: &str, about: &str, legend: &[(Look, String)]) -> DrawResult {
     let title = format!("{}: {about}", short(title, MOST_TITLE_CHARS - about.len()));
     text(area, &title, (MARGIN, 18), 21, HPos::Left)?;
@@ -100,18 +101,18 @@ fn swatch(area: &Area, look: Look, (x, y): (i32, i32)) -> DrawResult {
     }
 }
 
-/// A line of text at a place of the picture.
+/// Draws a line of text at a position.
 pub fn text(area: &Area, text: &str, at: (i32, i32), size: i32, to: HPos) -> DrawResult {
     let style = ("sans-serif", size).into_font().color(&BLACK).pos(Pos::new(to, VPos::Center));
     area.draw(&Text::new(text.to_owned(), at, style))
 }
 
-/// A piece of the picture: its full width from `top` on.
+/// Returns a part of the picture: its full width from `top` on.
 pub fn piece<'a>(area: &Area<'a>, top: u32, height: u32) -> Area<'a> {
     area.clone().shrink((0, top), (WIDTH, height))
 }
 
-/// The axes of a chart and its grid. Without a name the vertical axis has no grid either.
+/// Draws the axes of a chart and its grid. Without a name the vertical axis has no grid either.
 pub fn axes<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
     chart: &mut Chart<X>,
     (x, y): (&str, Option<&str>),
@@ -135,7 +136,7 @@ pub fn axes<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
         .draw()
 }
 
-/// A number on an axis: 12, 0.5, 40k.
+/// Formats a number on an axis: 12, 0.5, 40k.
 pub fn number(value: f64) -> String {
     let (value, unit) = match value {
         value if value >= 1e6 => (value / 1e6, "M"),
@@ -146,18 +147,18 @@ pub fn number(value: f64) -> String {
     format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Time on an axis.
+/// Time axis.
 #[derive(Clone, Copy)]
 pub struct TimeScale {
     unit_ns: f64,
-    /// What is written at the axis.
+    /// Label of the axis.
     pub name: &'static str,
-    /// The end of the run.
+    /// End of the run.
     pub end: f64,
 }
 
 impl TimeScale {
-    /// For a run of so long.
+    /// Creates the axis of a run of `duration_ns`.
     pub fn new(duration_ns: u64) -> Self {
         let (unit_ns, unit) = time_unit(duration_ns);
         let name = match unit {
@@ -169,23 +170,23 @@ impl TimeScale {
         Self { unit_ns, name, end: duration_ns.max(1) as f64 / unit_ns }
     }
 
-    /// A time on it.
+    /// Returns the position of a time on the axis.
     pub fn at(&self, ns: u64) -> f64 {
         ns as f64 / self.unit_ns
     }
 }
 
-/// `len` points in at most `most` pieces of the same length, each to become one point.
+/// Divides `len` points into at most `most` pieces of the same length, each to become one point.
 pub fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let step = len.div_ceil(most).max(1);
     (0..len).step_by(step).map(move |from| from..(from + step).min(len))
 }
 
-/// A span of the drawing: from, to (shares of the whole time), and how dark: up to 1.
+/// A span of the drawing: from, to (fractions of the whole time), and its darkness up to 1.
 pub type Shaded = (f64, f64, f64);
 
-/// Spans of time as they can be drawn, however many there are: in steps, each as dark as the spans
-/// cover it. What covers any of a step is seen.
+/// Converts any number of spans of time to steps, each as dark as the part of it that the spans
+/// cover. Any covered part is visible.
 pub fn shaded(spans: impl Iterator<Item = (u64, u64)>, duration_ns: u64) -> Vec<Shaded> {
     let step_ns = duration_ns.max(1) as f64 / SPAN_STEPS as f64;
     let mut covered = vec![0.0; SPAN_STEPS];

@@ -1,4 +1,5 @@
-//! How long messages took: for each traffic, which share of them was there within which time.
+//! Completion times of messages: for each traffic, the share of messages that completed within a
+//! time.
 
 use anyhow::Result;
 use plotters::prelude::*;
@@ -23,11 +24,11 @@ struct Messages {
     name: String,
     to_send: u64,
     color: RGBColor,
-    /// Times of those that arrived, shortest first.
+    /// Completion times of the messages that arrived, shortest first.
     took_ns: Vec<u64>,
 }
 
-/// The chart; `None` if no message arrived.
+/// Draws the chart; `None` if no message arrived.
 ///
 /// # Errors
 /// The library cannot draw it.
@@ -43,7 +44,7 @@ pub fn completion(outcome: &Results) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-/// Of the traffics with most messages, as many as there are colors.
+/// Returns the traffics with most messages, as many as there are colors.
 fn messages(outcome: &Results) -> Vec<Messages> {
     let mut took_ns = vec![Vec::new(); outcome.traffic.len()];
     for span in &outcome.series.completions {
@@ -62,7 +63,7 @@ fn messages(outcome: &Results) -> Vec<Messages> {
         all.sort_by_key(|messages| std::cmp::Reverse(messages.took_ns.len()));
         all.truncate(TRAFFIC.len());
     }
-    // Each has the color that it has in the plot of throughput, unless two would have the same.
+    // Each has the color of the throughput plot, unless two would have the same.
     if outcome.traffic.len() > TRAFFIC.len() {
         all.iter_mut().zip(TRAFFIC).for_each(|(messages, color)| messages.color = color);
     }
@@ -92,8 +93,8 @@ fn panel(area: &Area, all: &[Messages]) -> DrawResult {
     Ok(())
 }
 
-/// The share in percent that took no longer, as stairs from the shortest time to the end of the
-/// chart.
+/// Returns the share in percent that took no longer, as steps from the shortest time to the end of
+/// the chart.
 fn steps(took_ns: &[u64], end_ns: u64) -> Vec<(f64, f64)> {
     let each = took_ns.len().div_ceil(MOST_POINTS / 2).max(1);
     let last = took_ns.len() - 1;
@@ -119,7 +120,7 @@ fn name(area: &Area, row: usize, messages: &Messages) -> DrawResult {
     text(area, &times, (x + 26, y + 19), 14, HPos::Left)
 }
 
-/// Round times between two, not more than fit below the chart.
+/// Returns round times between two, not more than fit below the chart.
 fn ticks(from: u64, to: u64) -> Vec<f64> {
     let all = |factors: &'static [u64]| {
         let powers = (0..=to.ilog10()).map(|power| 10_u64.pow(power));
@@ -130,8 +131,8 @@ fn ticks(from: u64, to: u64) -> Vec<f64> {
     if fine.len() <= MOST_TICKS { fine } else { all(&[1]) }
 }
 
-/// The next number below of the kind 1, 2 or 5 times a power of ten; something below it even if it
-/// is one.
+/// Returns the next smaller number of the form 1, 2 or 5 times a power of ten; a smaller one even
+/// if the number has this form.
 fn round_down(ns: u64) -> u64 {
     let power = 10_u64.pow(ns.max(1).ilog10());
     match ns {
@@ -143,7 +144,7 @@ fn round_down(ns: u64) -> u64 {
     }
 }
 
-/// The next one above.
+/// Returns the next larger number of this form.
 fn round_up(ns: u64) -> u64 {
     let power = 10_u64.pow(ns.max(1).ilog10());
     match ns {

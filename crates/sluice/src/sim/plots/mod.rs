@@ -1,4 +1,4 @@
-//! Plots of a run as SVG, each a function of the outcome alone.
+//! Plots of a run as SVG, each a function of the results alone.
 
 mod chart;
 mod completion;
@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sim::Results;
 
-/// Writes the plots that there is something to draw for into a folder that exists. Returns the
-/// files.
+/// Writes the plots that are not empty into an existing folder. Returns the files.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -34,7 +33,7 @@ pub fn write(outcome: &Results, folder: &Path) -> Result<Vec<PathBuf>> {
                 fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))?;
                 files.push(file);
             }
-            // One of a run before must not be taken for this one's.
+            // A plot of an earlier run must not be taken for one of this run.
             None if file.exists() => {
                 fs::remove_file(&file)
                     .with_context(|| format!("cannot remove the old {}", file.display()))?;

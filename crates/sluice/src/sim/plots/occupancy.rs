@@ -1,5 +1,4 @@
-//! The buffer over time: cells of the fullest no-drop groups, with the lines that they are judged
-//! by.
+//! The buffer over time: cells of the fullest no-drop groups, with their thresholds.
 
 use anyhow::Result;
 use plotters::element::DashedPathElement;
@@ -12,15 +11,15 @@ use super::chart::{
     TimeScale, VERMILLION, axes, heading, number, picture, piece, pieces, shaded,
 };
 
-/// Most groups that are drawn.
+/// The most groups that are drawn.
 const MOST_GROUPS: usize = 6;
 /// Height of each in pixels.
 const PANEL: u32 = 250;
-/// A line that is so many times as high as what the group held is not drawn: the rest would be
+/// A threshold of more than this many times the group's peak is not drawn, since the curve would be
 /// flat.
 const FAR: f64 = 4.0;
 
-/// The fullest groups below each other; `None` if no no-drop group held anything outside its
+/// Draws the fullest groups below each other; `None` if no no-drop group held cells outside its
 /// reservation.
 ///
 /// # Errors
@@ -28,7 +27,7 @@ const FAR: f64 = 4.0;
 pub fn occupancy(outcome: &Results) -> Result<Option<String>> {
     let mut groups: Vec<&GroupSeries> =
         outcome.series.groups.iter().filter(|group| peak(group) > 0).collect();
-    // The sort is stable: what is equally full stays in the order of the outcome.
+    // The sort is stable: equally full groups stay in the order of the results.
     groups.sort_by_key(|group| std::cmp::Reverse(peak(group)));
     let left_out = groups.len().saturating_sub(MOST_GROUPS);
     groups.truncate(MOST_GROUPS);
@@ -58,7 +57,7 @@ pub fn occupancy(outcome: &Results) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-/// Most cells that a group held.
+/// Returns the most cells that a group held.
 fn peak(group: &GroupSeries) -> u32 {
     group
         .shared_cells
@@ -69,8 +68,8 @@ fn peak(group: &GroupSeries) -> u32 {
         .unwrap_or(0)
 }
 
-/// A point as it is drawn: at its time the most cells of the samples that it stands for, and the
-/// thresholds then.
+/// A drawn point: its time, the most cells of the samples that it stands for, and the thresholds at
+/// that time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     at_ns: u64,
@@ -134,7 +133,7 @@ fn highest(line: &[(f64, f64)]) -> f64 {
     line.iter().map(|point| point.1).fold(0.0, f64::max)
 }
 
-/// Where a chart ends: above what the group held and the lines that are not far above that.
+/// Returns the top of a chart: above the group's peak and the thresholds that are not far above it.
 fn top(peak: f64, limits: impl Iterator<Item = f64>) -> f64 {
     1.08 * limits.filter(|limit| *limit <= FAR * peak).fold(peak.max(1.0), f64::max)
 }
@@ -157,7 +156,7 @@ fn caption(group: &GroupSeries, points: &[Point]) -> String {
     )
 }
 
-/// The pauses of the port that sends to this group.
+/// Returns the pauses of the port that sends to this group.
 fn pauses<'o>(outcome: &'o Results, group: &'o GroupSeries) -> impl Iterator<Item = (u64, u64)> + 'o {
     let switch = outcome.switches.iter().find(|switch| switch.name == group.switch);
     let port = switch.and_then(|switch| switch.ports.iter().find(|port| port.counts.name == group.port));
@@ -173,7 +172,7 @@ fn above_zero(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
     between(&floor, line)
 }
 
-/// The outline of what is between two lines.
+/// Returns the outline of the area between two lines.
 fn between(below: &[(f64, f64)], above: &[(f64, f64)]) -> Vec<(f64, f64)> {
     below.iter().chain(above.iter().rev()).copied().collect()
 }
@@ -223,7 +222,7 @@ mod tests {
         assert!(said[0].ends_with("(3 more are not shown)"), "{}", said[0]);
     }
 
-    /// Of 5000 samples one is high: it is still there.
+    /// One high sample of 5000 is still visible.
     #[test]
     fn peaks_survive_thinning() {
         let at_ns: Vec<u64> = (1..=5000).collect();

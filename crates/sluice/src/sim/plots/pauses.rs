@@ -1,5 +1,5 @@
-//! Who was paused when: a row for each paused port and priority, in the order in which their pauses
-//! began, so that pauses that travel upstream are seen as stairs.
+//! Pauses over time: a row for each paused port and priority, in the order in which their pauses
+//! began, so that pauses which propagate upstream look like stairs.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use super::chart::{
 };
 use crate::sim::truncate::short;
 
-/// Most rows: those that were paused longest.
+/// The most rows: those that were paused longest.
 const MOST_ROWS: usize = 32;
-/// Height of a row, and of what is around all of them, in pixels.
+/// Height of a row, and of the space around all rows, in pixels.
 const ROW: u32 = 22;
 const AROUND: u32 = 50;
-/// Width of what is written to the left and to the right of rows.
+/// Width of the text to the left and to the right of rows.
 const LEFT: u32 = 190;
 const RIGHT: u32 = 80;
 const NAME_CHARS: usize = 20;
 
-/// A row.
+/// A row of the chart.
 struct Row<'o> {
     port: &'o str,
     priority: u8,
@@ -32,7 +32,7 @@ struct Row<'o> {
     paused_ns: u64,
 }
 
-/// The timeline; `None` if nobody was paused.
+/// Draws the timeline; `None` if nothing was paused.
 ///
 /// # Errors
 /// The library cannot draw it.
@@ -64,7 +64,7 @@ pub fn pauses(outcome: &Results) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-/// A row for each port and priority, in the order of the first pause.
+/// Returns a row for each port and priority, in the order of the first pause.
 fn rows(spans: &[PauseSpan]) -> Vec<Row<'_>> {
     let mut rows: Vec<Row> = Vec::new();
     let mut places: HashMap<(&str, u8), usize> = HashMap::new();
@@ -80,7 +80,7 @@ fn rows(spans: &[PauseSpan]) -> Vec<Row<'_>> {
     rows
 }
 
-/// Those that were paused longest, in the order that they have.
+/// Returns the rows that were paused longest, in their order.
 fn longest(mut rows: Vec<Row>) -> Vec<Row> {
     let mut times: Vec<u64> = rows.iter().map(|row| row.paused_ns).collect();
     times.sort_unstable_by(|a, b| b.cmp(a));
@@ -136,8 +136,8 @@ mod tests {
         assert_eq!(pauses(&sample::nothing()).unwrap(), None);
     }
 
-    /// 40 ports, the later ones longer: the first 8 are left out, and what is left begins with the
-    /// first paused.
+    /// 40 ports, the later ones paused longer: the first 8 are omitted, and the rest begins with
+    /// the first paused.
     #[test]
     fn those_paused_longest_are_shown_in_the_order_of_time() {
         let span = |number: u64| PauseSpan {
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!((names.len(), names[0], names[31]), (32, "h8", "h39"));
     }
 
-    /// A million short pauses still make a small file.
+    /// A million short pauses still result in a small file.
     #[test]
     fn many_pauses_make_a_small_file() {
         let mut outcome = sample::incast();

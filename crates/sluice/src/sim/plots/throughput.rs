@@ -1,4 +1,4 @@
-//! What arrived over time: of each priority, and of each traffic where there are few.
+//! Received traffic over time: per priority, and per traffic if there are few.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ const PANEL: u32 = 320;
 const NAMES: u32 = 250;
 const NAMES_FROM: i32 = (WIDTH - NAMES) as i32 + 14;
 const NAME_CHARS: usize = 18;
-/// Most steps of a line: more would show single bursts of frames.
+/// The most steps of a line: more would show single bursts of frames.
 const MOST_STEPS: usize = 200;
 
 /// Arrivals of one color: bit/s in each sample.
@@ -32,12 +32,12 @@ struct Line {
 
 /// Lines with axes of their own.
 struct Panel {
-    /// What the lines' means are over.
+    /// The period of the lines' means.
     mean_of: &'static str,
     lines: Vec<Line>,
 }
 
-/// The chart; `None` if nothing was sent.
+/// Draws the chart; `None` if nothing was sent.
 ///
 /// # Errors
 /// The library cannot draw it.
@@ -98,7 +98,7 @@ fn by_traffic(outcome: &Results) -> Vec<Line> {
     traffic.map(line).collect()
 }
 
-/// The mean of values that each held since the time of the one before.
+/// Returns the mean of values that each cover the time since the previous one.
 fn mean_over_time(at_ns: &[u64], values: &[f64]) -> f64 {
     let mut before_ns = 0;
     let mut sum = 0.0;
@@ -126,7 +126,7 @@ fn draw_panel(area: &Area, outcome: &Results, panel: &Panel) -> DrawResult {
     text(area, panel.mean_of, (NAMES_FROM, 20), 14, HPos::Left)?;
     for (row, (line, points)) in panel.lines.iter().zip(lines).enumerate() {
         let points: Vec<(f64, f64)> = points.into_iter().map(|(at, bps)| (at, bps / unit_bps)).collect();
-        // The first are wider, so that they are seen below those that cover them.
+        // The first lines are wider, so that they are visible below lines that cover them.
         let width = if row < 2 { 4 - row as u32 } else { 2 };
         chart.draw_series([PathElement::new(points, line.color.stroke_width(width))])?;
         let y = 44 + 24 * row as i32;
@@ -137,7 +137,8 @@ fn draw_panel(area: &Area, outcome: &Results, panel: &Panel) -> DrawResult {
     Ok(())
 }
 
-/// Samples as stairs, several as their mean, for a peak of an instant says nothing of a rate.
+/// Converts samples to steps, several samples to their mean, since a momentary peak does not
+/// describe a rate.
 fn stairs(at_ns: &[u64], bps: &[f64], time: &TimeScale) -> Vec<(f64, f64)> {
     let all = at_ns.len().min(bps.len());
     let step = |samples: Range<usize>| {
