@@ -81,11 +81,11 @@ fn main() {
 /// the compiler requires all fields of the struct.
 fn conversion(file: &FileDescriptorProto, (message, of): &(&str, &str)) -> String {
     let message = file.message_type.iter().find(|found| found.name() == *message).expect("a message");
-    let told = || message.field.iter().filter(|field| !OF_THE_DAEMON.contains(&field.name()));
-    let names: String = told().map(|field| format!("{}, ", field.name())).collect();
-    let values: String = told().map(|field| format!("{}: {}, ", field.name(), value(field))).collect();
+    let reported = || message.field.iter().filter(|field| !OF_THE_DAEMON.contains(&field.name()));
+    let names: String = reported().map(|field| format!("{}, ", field.name())).collect();
+    let values: String = reported().map(|field| format!("{}: {}, ", field.name(), value(field))).collect();
     // Only a message with fields of the daemon has further fields to fill in.
-    let rest = if told().count() == message.field.len() { "" } else { "..Self::default()" };
+    let rest = if reported().count() == message.field.len() { "" } else { "..Self::default()" };
     format!(
         "impl From<&switch::{of}> for {name} {{\n\
          \x20   fn from(from: &switch::{of}) -> Self {{\n\

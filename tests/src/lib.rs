@@ -6,7 +6,7 @@
 //! [`testbed::binary`].
 
 mod capture;
-mod catalogue;
+mod catalog;
 mod checksums;
 mod datagrams;
 mod fetch;
@@ -27,7 +27,7 @@ use testbed::{
 };
 
 pub use capture::Capture;
-pub use catalogue::{Sample, catalogue, lengths};
+pub use catalog::{Sample, catalog, lengths};
 pub use checksums::Checksums;
 pub use datagrams::datagrams;
 pub use fetch::fetch;
@@ -146,12 +146,12 @@ pub fn stop_hosts(
             .try_for_each(|daemon| daemon.until("the switch is at rest", |now| idle(now).then_some(())))
     };
     at_rest()?;
-    let told = watched.snapshot()?;
+    let reported = watched.snapshot()?;
     for host in receivers.iter().chain(&senders) {
         let sent = |at: &Snapshot| port(at, &host.port).map(pauses_sent);
         // A host at another switch is in neither snapshot.
-        if let (Ok(before), Ok(by_now)) = (sent(before), sent(&told)) {
-            host.until_told(by_now - before)?;
+        if let (Ok(before), Ok(by_now)) = (sent(before), sent(&reported)) {
+            host.until_reported(by_now - before)?;
         }
     }
     // Receivers announce themselves as long as they run: the senders must be there to receive that.

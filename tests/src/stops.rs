@@ -51,11 +51,11 @@ impl Stops {
     /// Stops `thread` for `stop` of each `period`, for no longer than `longest` in all.
     pub fn new(thread: Pid, stop: Duration, period: Duration, longest: Duration) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ends);
+        let reported = Arc::clone(&ends);
         let work = move || {
             let end = Instant::now() + longest;
             let mut stops = 0;
-            while !told.load(Relaxed) && Instant::now() + stop < end {
+            while !reported.load(Relaxed) && Instant::now() + stop < end {
                 stop_thread(thread, stop)?;
                 stops += 1;
                 sleep(period.saturating_sub(stop));

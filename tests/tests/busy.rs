@@ -1,6 +1,6 @@
 //! The lossless guarantee on an overloaded machine: no-drop frames arrive faster than the loop
-//! handles them, and the loop is preempted (docs/behavior.md, "RX rings" and "A loop that stands
-//! still").
+//! handles them, and the loop is preempted (docs/behavior.md, "RX rings" and "A loop that
+//! stalls").
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ fn overload(plan: Plan) -> Result<()> {
 
 /// The same with the loop stopped for 50 and for 500 ms, repeatedly: the guard acts for the loop.
 #[test]
-fn a_loop_that_stands_still_is_stood_in_for() -> Result<()> {
+fn a_loop_that_stalls_is_covered() -> Result<()> {
     for (stop, period) in [(50, 400), (500, 1500)] {
         let (stop, period) = (Duration::from_millis(stop), Duration::from_millis(period));
         let (run, stops, _) =

@@ -179,13 +179,13 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
     assert_eq!(port(&now, "sender")?.groups[P].xoff_episodes, 1);
 
     // On the wire: XOFFs of this priority alone, then XON and its repetition at the end.
-    let told = capture.wait_for(
+    let reported = capture.wait_for(
         "macc",
         &["macc.cbfc.enbv", "macc.cbfc.pause_time.c5"],
         xoff_sent(&now)? as usize + 2,
     )?;
-    let times: Vec<&str> = told.iter().map(|fields| fields[1].as_str()).collect();
-    assert!(told.iter().all(|fields| fields[0] == "0x0020"), "{told:?}");
+    let times: Vec<&str> = reported.iter().map(|fields| fields[1].as_str()).collect();
+    assert!(reported.iter().all(|fields| fields[0] == "0x0020"), "{reported:?}");
     let (before, last) = times.split_last_chunk::<2>().context("PFC frames")?;
     assert!(before.iter().all(|time| *time == "65535") && *last == ["0", "0"], "{times:?}");
     bench.daemon.stop().map(drop)

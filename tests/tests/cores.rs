@@ -68,7 +68,7 @@ fn incast(receiver_first: bool) -> Result<(Run, String)> {
 /// 64-byte frames of a no-drop priority across the cores: the peers are paused, or the frames find
 /// room; nothing is lost.
 #[test]
-fn a_core_that_stands_still_is_stood_in_for() -> Result<()> {
+fn a_core_that_stalls_is_covered() -> Result<()> {
     for name in ["line-1", "poll-0"] {
         for (stop, period) in [(50, 400), (500, 1500)] {
             let (stop, period) = (Duration::from_millis(stop), Duration::from_millis(period));

@@ -309,10 +309,10 @@ fn hosts_that_react_to_marks_are_hardly_ever_paused() -> Result<()> {
     let receiver = ecn.run.report("receiver")?;
     let arrived: u64 = receiver.received.iter().map(|flow| flow.received_ce_frames).sum();
     assert_eq!(arrived, ecn.marked, "marks that the switch made and the receiver saw");
-    let told =
+    let reported =
         ["sender1", "sender2"].map(|name| ecn.run.report(name).map_or(0, |report| report.cnps_received));
-    assert!(told.iter().all(|&cnps| cnps > 0), "{told:?}");
-    assert_eq!(told.iter().sum::<u64>(), receiver.cnps_sent, "CNPs");
+    assert!(reported.iter().all(|&cnps| cnps > 0), "{reported:?}");
+    assert_eq!(reported.iter().sum::<u64>(), receiver.cnps_sent, "CNPs");
     for sender in ["sender1", "sender2"] {
         let flow = &ecn.run.report(sender)?.sent[0];
         assert!(flow.reaction_lowest_bps < 500_000_000 && flow.cnps_received > 0, "{flow:?}");

@@ -30,7 +30,7 @@ fn kinds(events: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn what_fills_and_what_is_lost_is_told_by_name() -> Result<()> {
+fn what_fills_and_what_is_lost_is_reported_by_name() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
@@ -52,11 +52,11 @@ fn what_fills_and_what_is_lost_is_told_by_name() -> Result<()> {
 
     sluice(&daemon, &["port", "hold", "b"])?;
     send(30)?; // 8 reserved, 40 shared, 12 in headroom
-    let told = testbed::eventually("both alarms", || {
-        Ok(Some(events(&daemon, quiet)?).filter(|told| told.len() >= 3))
+    let reported = testbed::eventually("both alarms", || {
+        Ok(Some(events(&daemon, quiet)?).filter(|reported| reported.len() >= 3))
     })?;
-    assert_eq!(kinds(&told), ["port_held", "use_alarm", "use_alarm"], "{told:#?}");
-    for (event, (alarm_type, cells, allowed_cells)) in told[1..].iter().zip([(1, 48, 48), (3, 12, 100)]) {
+    assert_eq!(kinds(&reported), ["port_held", "use_alarm", "use_alarm"], "{reported:#?}");
+    for (event, (alarm_type, cells, allowed_cells)) in reported[1..].iter().zip([(1, 48, 48), (3, 12, 100)]) {
         assert_eq!((&event["port"], &event["priority"]), (&"a".into(), &3.into()), "{event:#}");
         let values = &event["values"];
         assert_eq!(values["alarm_type"], alarm_type);
@@ -68,13 +68,14 @@ fn what_fills_and_what_is_lost_is_told_by_name() -> Result<()> {
     }
 
     send(60)?; // 44 have room
-    let seen = quiet + told.len() as u64;
-    let told =
-        testbed::eventually("the loss", || Ok(Some(events(&daemon, seen)?).filter(|told| told.len() >= 2)))?;
-    assert_eq!(kinds(&told), ["no_drop_lost", "drop_alarm"], "{told:#?}");
-    assert_eq!(told[0]["severity"], "error");
-    let told_frames = told[1]["values"]["frames"].as_u64().context("a number")?;
-    ensure!((1..=16).contains(&told_frames), "{told:#?}");
+    let seen = quiet + reported.len() as u64;
+    let reported = testbed::eventually("the loss", || {
+        Ok(Some(events(&daemon, seen)?).filter(|reported| reported.len() >= 2))
+    })?;
+    assert_eq!(kinds(&reported), ["no_drop_lost", "drop_alarm"], "{reported:#?}");
+    assert_eq!(reported[0]["severity"], "error");
+    let reported_frames = reported[1]["values"]["frames"].as_u64().context("a number")?;
+    ensure!((1..=16).contains(&reported_frames), "{reported:#?}");
     assert_eq!(frames(port(&daemon.snapshot()?, "a")?.groups[3].dropped), 16);
 
     // A follower has read the same events, and its reading has not removed any.

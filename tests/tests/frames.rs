@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use testbed::{Daemon, Endpoint, Namespace, Process, Testbed, eventually, idle};
-use tests::{Capture, Sample, catalogue};
+use tests::{Capture, Sample, catalog};
 use xdp::PacketSocket;
 
 /// The largest MTU of a port.
@@ -133,11 +133,11 @@ fn every_frame_crosses_from_every_kind_of_port_to_every_other() -> Result<()> {
         let ears = lab.listen(from)?;
         let mut sent = 0;
         for ear in &ears {
-            let samples = catalogue(address(from), address(ear.0), MTU);
+            let samples = catalog(address(from), address(ear.0), MTU);
             cross(from, &samples, std::slice::from_ref(ear))?;
             sent += samples.len();
         }
-        let mut to_all = catalogue(address(from), [0xff; 6], MTU);
+        let mut to_all = catalog(address(from), [0xff; 6], MTU);
         to_all.retain(|sample| !is_joined(from, sample));
         cross(from, &to_all, &ears)?;
         println!("{sent} frames from {}, and {} to all", from.name, to_all.len());

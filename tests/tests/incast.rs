@@ -206,12 +206,12 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
     }
 
     // The second switch paused the first.
-    let told = port(&after, "downlink")?.pfc_sent.clone().unwrap_or_default();
+    let reported = port(&after, "downlink")?.pfc_sent.clone().unwrap_or_default();
     let uplink = port(&run.snapshot, "uplink")?;
     let heard = uplink.pfc_received.clone().unwrap_or_default();
-    assert!(told.xoff_frames[3] > 0 && told.xon_frames[3] > 0, "{told:?}");
+    assert!(reported.xoff_frames[3] > 0 && reported.xon_frames[3] > 0, "{reported:?}");
     assert_eq!(
-        (told.xoff_frames[3], told.xon_frames[3]),
+        (reported.xoff_frames[3], reported.xon_frames[3]),
         (heard.xoff_frames[3], heard.xon_frames[3]),
         "what one sent the other heard"
     );

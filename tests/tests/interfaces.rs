@@ -54,12 +54,12 @@ fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
     eventually("GRO below the macvlan is blamed", || {
         Ok((blamed(&daemon, "m")? == ["rx-gro", "macvlan"]).then_some(()))
     })?;
-    let told = events(&daemon, "interface_harms_frames")?;
-    assert_eq!(told.len(), 1, "what there was at the start is in the log: {told:#?}");
-    assert_eq!(told[0]["port"], "m");
+    let reported = events(&daemon, "interface_harms_frames")?;
+    assert_eq!(reported.len(), 1, "what there was at the start is in the log: {reported:#?}");
+    assert_eq!(reported[0]["port"], "m");
     assert!(
-        told[0]["message"].as_str().unwrap_or_default().contains("`ethtool -K low-m gro off`"),
-        "{told:#?}"
+        reported[0]["message"].as_str().unwrap_or_default().contains("`ethtool -K low-m gro off`"),
+        "{reported:#?}"
     );
     let verbose = sluice(&daemon, &["show", "ports", "--verbose"])?;
     println!("{verbose}");

@@ -186,21 +186,21 @@ fn pfc_is_turned_off_and_on_while_a_host_is_paused() -> Result<()> {
     };
     let run = pair.run(&daemon, Duration::from_secs(8), || {
         sluice(&daemon, &["port", "hold", "receiver"])?;
-        let (told, received) = paused("the sender is told to stop", xoff_frames()?)?;
+        let (reported, received) = paused("the sender is told to stop", xoff_frames()?)?;
 
         assert_eq!(sluice(&daemon, &["pfc", "off"])?, "PFC is off on all ports.\n");
         daemon.until("XON, twice, and the sender goes on", |now| {
             let sender = port(now, "sender").ok()?;
             let xon = sender.pfc_sent.as_ref()?.xon_frames[3];
-            (xon >= told.xon_frames[3] + 2 && frames(sender.received) > received + 100).then_some(())
+            (xon >= reported.xon_frames[3] + 2 && frames(sender.received) > received + 100).then_some(())
         })?;
         let off = daemon.snapshot()?;
         assert!(!off.pfc_enabled && !port(&off, "sender")?.groups[3].no_drop);
         assert!(sluice(&daemon, &["show", "pfc"])?.starts_with("PFC is off on all ports"));
 
-        let told = xoff_frames()?;
+        let reported = xoff_frames()?;
         assert_eq!(sluice(&daemon, &["pfc", "on"])?, "PFC is on, as the ports have it.\n");
-        paused("the sender is told to stop again", told)?;
+        paused("the sender is told to stop again", reported)?;
         assert!(daemon.snapshot()?.pfc_enabled);
         sluice(&daemon, &["port", "release", "receiver"]).map(drop)
     })?;

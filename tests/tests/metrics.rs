@@ -130,14 +130,14 @@ fn numbers_are_those_of_show(daemon: &Daemon, metrics: &str) -> Result<()> {
     let mut compared = 0;
     let mut same = |series: &str, shown: &Value, unit: f64| -> Result<()> {
         let shown = shown.as_f64().with_context(|| format!("{series}: no number is shown"))? / unit;
-        let Ok(told) = value(metrics, series) else {
+        let Ok(reported) = value(metrics, series) else {
             ensure!(
                 shown == 0.0 || series.contains("size") || series.contains("threshold"),
                 "no {series}: {shown}"
             );
             return Ok(());
         };
-        ensure!((told - shown).abs() <= 1e-9 * shown.abs(), "{series} is {told}, and shown {shown}");
+        ensure!((reported - shown).abs() <= 1e-9 * shown.abs(), "{series} is {reported}, and shown {shown}");
         compared += 1;
         Ok(())
     };

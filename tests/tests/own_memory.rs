@@ -45,7 +45,7 @@ fn an_incast_loses_nothing() -> Result<()> {
 /// The loop is stopped for 50 ms repeatedly: received frames wait in the memory of each port and
 /// pause the peers, or the guard pauses them; nothing is lost.
 #[test]
-fn a_loop_that_stands_still_loses_nothing() -> Result<()> {
+fn a_loop_that_stalls_loses_nothing() -> Result<()> {
     let incast = Incast::new()?;
     let mut daemon = incast.daemon(EMULATED)?;
     let thread = loop_thread(&mut daemon)?;

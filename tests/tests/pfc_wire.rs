@@ -98,8 +98,8 @@ fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     }
     let after = daemon.until("XOFF has begun and ended", |now| {
         let began = now.ports.iter().any(|port| port.groups[3].xoff_episodes > 0);
-        let told = port(now, "loader").ok()?.pfc_sent.as_ref()?.xon_frames[3] == 2; // XON is repeated once
-        (began && told && idle(now)).then(|| now.clone())
+        let reported = port(now, "loader").ok()?.pfc_sent.as_ref()?.xon_frames[3] == 2; // XON is repeated once
+        (began && reported && idle(now)).then(|| now.clone())
     })?;
     let sent = port(&after, "loader")?.pfc_sent.clone().unwrap_or_default();
     assert!(

@@ -236,7 +236,7 @@ fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<
 /// A peer accepts only shorter frames than its port: its interface rejects frames from the kernel.
 /// Each such frame is counted at its egress queue as a no-drop loss, and an event reports it.
 #[test]
-fn no_drop_frames_that_the_kernel_loses_are_told_by_name() -> Result<()> {
+fn no_drop_frames_that_the_kernel_loses_are_reported_by_name() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, c) = (bed.quiet_host(&switch, "a")?, bed.plain_host(&switch, "c")?);
@@ -255,10 +255,14 @@ fn no_drop_frames_that_the_kernel_loses_are_told_by_name() -> Result<()> {
     assert_eq!((of_queue.frames, port.kernel_lost_no_drop_frames), (sent, sent), "{port:#?}");
     assert!(sent > 100 && of_queue.bytes > 500 * sent, "{sent} frames, {of_queue:?}");
     let events = sluice(&daemon, &["events", "--json"])?;
-    let told = events.lines().find(|line| line.contains(r#""kind":"kernel_lost""#)).context("an event")?;
-    let told: serde_json::Value = serde_json::from_str(told)?;
-    let no_drop_frames = told["values"]["no_drop_frames"].as_u64();
-    ensure!(told["port"] == "c" && no_drop_frames > Some(0) && told["severity"] == "error", "{told}");
+    let reported =
+        events.lines().find(|line| line.contains(r#""kind":"kernel_lost""#)).context("an event")?;
+    let reported: serde_json::Value = serde_json::from_str(reported)?;
+    let no_drop_frames = reported["values"]["no_drop_frames"].as_u64();
+    ensure!(
+        reported["port"] == "c" && no_drop_frames > Some(0) && reported["severity"] == "error",
+        "{reported}"
+    );
     testbed::conservation(&at_rest, &[])?;
     let totals = daemon.stop()?;
     assert!(totals.contains("every frame is accounted for"), "{totals}");

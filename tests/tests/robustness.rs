@@ -309,8 +309,11 @@ fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
     assert!(said.contains("received") && said.contains("transmitted"), "totals are told:\n{said}");
     eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
     let sent = sender.stop()?;
-    let told = pause(&sent, 3);
-    assert!(told.xoff > 0 && told.sent_while_paused == 0, "the host was told to stop, and obeyed: {sent:?}");
+    let reported = pause(&sent, 3);
+    assert!(
+        reported.xoff > 0 && reported.sent_while_paused == 0,
+        "the host was told to stop, and obeyed: {sent:?}"
+    );
     let received = receiver.stop()?;
     let arrived = received.received.first().context("the flow")?;
     // The frames in the switch left it: no gap in the sequence, and more frames than fit into an
@@ -345,7 +348,7 @@ fn a_host_that_dies_harms_nobody() -> Result<()> {
 /// continue, `sluice show` reports what the log lacks, and so does the log itself once it is read.
 /// When full again, it does not delay the exit.
 #[test]
-fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
+fn a_log_that_nobody_reads_delays_nobody() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);

@@ -1,5 +1,5 @@
 //! The loop is stopped in the middle of an incast, and nothing is lost (docs/behavior.md, "A loop
-//! that stands still"). Peers that count quanta at other speeds than the switch assumes are paused
+//! that stalls"). Peers that count quanta at other speeds than the switch assumes are paused
 //! anyway ("PFC sent"). A switch that stops honors its peers until the end ("The end").
 
 use std::collections::HashSet;
@@ -53,8 +53,8 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     run.switch_lost_nothing(3)?;
     conservation(&run.snapshot, &run.hosts())?;
     ensure!(run.snapshot.loop_worst_stall_ns >= 2_000_000_000, "{}", run.snapshot.loop_worst_stall_ns);
-    let told = capture.read("macc.opcode == 0x0101", &["frame.time_epoch"])?;
-    let times: Vec<f64> = told.iter().filter_map(|row| row.first()?.parse().ok()).collect();
+    let reported = capture.read("macc.opcode == 0x0101", &["frame.time_epoch"])?;
+    let times: Vec<f64> = reported.iter().filter_map(|row| row.first()?.parse().ok()).collect();
     for (stop, at) in stops {
         let first = times.iter().find(|&&time| time > at).context("a PFC frame after the stop")?;
         println!("stopped for {stop:?}: the first PFC frame after {:.2} ms", (first - at) * 1e3);

@@ -155,12 +155,12 @@ fn detection_ends_a_deadlock_of_four_daemons() -> Result<()> {
     for daemon in ring.daemons {
         let found = port(&daemon.snapshot()?, "port1")?.priorities[3].storms;
         let log = daemon.stop()?;
-        let told: Vec<&str> = log
+        let reported: Vec<&str> = log
             .lines()
             .filter_map(|line| line.split_once("PFC Deadlock Recovery Event ").map(|(_, rest)| rest))
             .filter_map(|rest| rest.split_once(".Port is port1.").map(|(what, _)| what))
             .collect();
-        ensure!(told == ["Begin", "End"].repeat(found as usize), "{told:?}\n{log}");
+        ensure!(reported == ["Begin", "End"].repeat(found as usize), "{reported:?}\n{log}");
     }
     Ok(())
 }

@@ -145,13 +145,13 @@ fn survives_a_collector_that_is_killed(
         sluice(daemon, &["port", "release", "a"])?;
     }
     let collector = Collector::start(switch, &file)?;
-    let told = eventually("the events have come", || {
+    let reported = eventually("the events have come", || {
         let events = events(&collector.received());
         let kinds: Vec<&str> = events.iter().map(|(_, kind)| kind.as_str()).collect();
         let all = kinds.ends_with(&["port_held", "port_released"].repeat(5));
         Ok(all.then_some(events))
     })?;
-    assert!(told.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1), "{told:?}");
+    assert!(reported.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1), "{reported:?}");
     for message in collector.received().iter().filter(|message| message["path"] == "sluice/events").take(2) {
         println!("{message}");
     }
@@ -160,7 +160,7 @@ fn survives_a_collector_that_is_killed(
     sluice(daemon, &["port", "release", "a"])?;
     let received = eventually("two more events have come", || {
         let received = collector.received();
-        Ok((events(&received).len() == told.len() + 2).then_some(received))
+        Ok((events(&received).len() == reported.len() + 2).then_some(received))
     })?;
     for message in received.iter().filter(|message| message["path"] == "sluice/events").rev().take(2) {
         let at: i64 = message["data"]["Notification"]["Timestamp"].as_str().unwrap_or_default().parse()?;
@@ -198,7 +198,7 @@ fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
         }
         Ok(())
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for round in 0..=ROUNDS {
         let collector = Collector::start(&switch, &bed.dir().join(format!("{round}.json")))?;
         happen()?;
@@ -216,7 +216,7 @@ fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
         drop(collector); // killed
         let events = events(&received);
         assert!(events.windows(2).all(|pair| pair[0].0 < pair[1].0), "in order: {events:?}");
-        told.extend(events);
+        reported.extend(events);
         if round < ROUNDS {
             happen()?;
         }
@@ -224,11 +224,11 @@ fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
     let is_sending = !sender.has_sent_all()?;
     testbed::Host::stop_all(vec![sender, receiver])?;
     assert!(is_sending, "all of it was under load");
-    told.sort();
-    told.dedup();
-    let numbers: Vec<u64> = told.iter().map(|(number, _)| *number).collect();
+    reported.sort();
+    reported.dedup();
+    let numbers: Vec<u64> = reported.iter().map(|(number, _)| *number).collect();
     assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "none is missing: {numbers:?}");
-    let held = told.iter().filter(|(_, kind)| kind == "port_held").count();
+    let held = reported.iter().filter(|(_, kind)| kind == "port_held").count();
     assert_eq!(held, (2 * ROUNDS + 1) * EACH);
     let shown: Value = serde_json::from_str(&sluice(&daemon, &["show", "telemetry", "--json"])?)?;
     ensure!(shown["destinations"][0]["dropped"] == 0, "{shown:#}");

@@ -43,7 +43,7 @@ fn all_are(now: &Snapshot, xoff: bool) -> Option<()> {
 }
 
 #[test]
-fn all_of_sixteen_loaded_ports_are_told_to_stop() -> Result<()> {
+fn all_of_sixteen_loaded_ports_are_reported_to_stop() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let sink = bed.quiet_host(&switch, "sink")?;
@@ -112,9 +112,9 @@ fn all_of_sixteen_loaded_ports_are_told_to_stop() -> Result<()> {
         let xoffs = frames.iter().filter(|fields| fields.get(1).is_some_and(|quanta| quanta == "65535"));
         let xoffs = xoffs.map(|fields| Ok(fields[0].parse()?)).collect::<Result<Vec<f64>>>()?;
         for ([first, last], [before, after]) in first_and_last.iter_mut().zip(&times) {
-            let told =
+            let reported =
                 xoffs.iter().find(|at| (before..=after).contains(at)).context("an XOFF in each run")?;
-            (*first, *last) = (first.min(*told), last.max(*told));
+            (*first, *last) = (first.min(*reported), last.max(*reported));
         }
     }
     let mut spreads = first_and_last.map(|[first, last]| ((last - first) * 1e6).round());

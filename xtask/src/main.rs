@@ -53,8 +53,8 @@ enum Task {
     /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are
     /// more than they were.
     Instructions,
-    /// Check comments, prose and names against xtask/lint-budget.toml.
-    Lint(lint::Lint),
+    /// Check comments, prose, names and the size of folders.
+    Lint,
     /// Remove network namespaces that test beds left which were killed.
     Sweep,
 }
@@ -91,7 +91,7 @@ fn run_task(task: Task) -> Result<()> {
             packages::set_up()?;
             instruction_count::check()
         }
-        Task::Lint(arguments) => lint::run(&arguments),
+        Task::Lint => lint::run(),
         Task::Sweep => {
             run::require_root("sweeping")?;
             run::build(&["--package", "testbed"])?;

@@ -9,7 +9,7 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// docs/behavior.md, "A loop that stands still": short slices, and a loop that falls behind pauses
+/// docs/behavior.md, "A loop that stalls": short slices, and a loop that falls behind pauses
 /// its peers.
 #[test]
 fn defaults() {

@@ -126,7 +126,7 @@ fn deep_and_large() {
 /// However many errors a file has, on a line each or all on one, a hundred are reported and drawn,
 /// with a note that there are more.
 #[test]
-fn many_mistakes_are_told_in_a_hundred_lines() {
+fn many_mistakes_are_reported_in_a_hundred_lines() {
     let joined = |count: usize, of: &dyn Fn(usize) -> String, between: &str| {
         (0..count).map(of).collect::<Vec<_>>().join(between)
     };

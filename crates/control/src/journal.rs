@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_numbered_and_a_late_reader_is_told_what_it_missed() {
+    fn events_are_numbered_and_a_late_reader_is_reported_what_it_missed() {
         let journal = Journal::default();
         assert_eq!(journal.read(0), v1::EventBatch::default());
         for kind in ["a", "b", "c"] {

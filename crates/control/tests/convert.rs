@@ -13,7 +13,7 @@ fn count(frames: u64) -> FrameCount {
     FrameCount { frames, bytes: 100 * frames }
 }
 
-fn told(frames: u64) -> Option<v1::Count> {
+fn reported(frames: u64) -> Option<v1::Count> {
     Some(v1::Count { frames, bytes: 100 * frames })
 }
 
@@ -58,7 +58,7 @@ fn ports_are_listed_in_the_order_of_the_file_and_vacant_places_are_not() {
     let listed: Vec<_> = message.ports.iter().map(|port| (port.name.as_str(), port.number)).collect();
     assert_eq!(listed, [("right", 3), ("left", 1)]);
     assert_eq!(message.ports[0].interface, "a-right");
-    assert_eq!(message.removed_ports.unwrap().received, told(7));
+    assert_eq!(message.removed_ports.unwrap().received, reported(7));
 }
 
 #[test]
@@ -112,11 +112,14 @@ fn lists_and_structs_inside_structs() {
     let port = &message.ports[0];
     let sent = port.pfc_sent.as_ref().unwrap();
     assert_eq!((sent.frames, &sent.xoff_frames[..]), (9, &[1, 2, 3, 4, 5, 6, 7, 8][..]));
-    assert_eq!((port.kernel.unwrap().tx_busy, port.received), (10, told(11)));
+    assert_eq!((port.kernel.unwrap().tx_busy, port.received), (10, reported(11)));
     let level = v1::Level { cells: 1, peak_read_cells: 2, peak_clear_cells: 3, peak_cells: 4 };
     assert_eq!((port.groups[3].no_drop, port.groups[3].shared), (true, Some(level)));
     let queue = &port.queues[7];
     assert_eq!((queue.pool, queue.level, queue.threshold_cells), (2, Some(level), Some(5)));
-    assert_eq!(queue.wred_dropped, Some(ByDropLevel { green: told(6), yellow: told(7), red: told(8) }));
+    assert_eq!(
+        queue.wred_dropped,
+        Some(ByDropLevel { green: reported(6), yellow: reported(7), red: reported(8) })
+    );
     assert_eq!(port.queues[0].threshold_cells, None);
 }

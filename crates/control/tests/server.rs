@@ -236,7 +236,7 @@ async fn orders_arrive_and_their_outcome_comes_back() {
 
 #[test]
 fn a_client_without_async_gets_the_same() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, reported) = std::sync::mpsc::channel();
     let (end, ended) = oneshot::channel::<()>();
     let daemon = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -246,7 +246,7 @@ fn a_client_without_async_gets_the_same() {
             let _ = ended.await;
         });
     });
-    let mut client = BlockingClient::connect(&told.recv().unwrap()).unwrap();
+    let mut client = BlockingClient::connect(&reported.recv().unwrap()).unwrap();
     assert_eq!(client.info().unwrap().name, "fake");
     assert_eq!(client.snapshot().unwrap().at_ns, 1);
     assert_eq!(client.read_watermarks().unwrap().at_ns, 2);
@@ -376,7 +376,7 @@ async fn rubbish_does_not_disturb_other_clients() {
 
 /// When the switch stops, clients receive an error, and the server ends when asked.
 #[tokio::test]
-async fn when_the_switch_stops_clients_are_told_and_the_server_ends() {
+async fn when_the_switch_stops_clients_are_reported_and_the_server_ends() {
     let mut fake = Fake::start();
     let mut client = Client::connect(&fake.socket).await.unwrap();
     let mut watch = client.watch(Duration::ZERO, false).await.unwrap();

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn misbehaves_as_told() {
+    fn misbehaves_as_ordered() {
         let mut memory = HeapMemory::new(4, 100);
         let (mut port, wire) = LoopbackPort::new();
         (0..4).for_each(|i| wire.inject([i; 60]));

@@ -163,7 +163,7 @@ fn pfc_turned_off_tells_xon_and_turned_on_pauses_again() {
 /// A read resets one watermark right after the snapshot, a clear resets another, and neither resets
 /// the third.
 #[test]
-fn watermarks_begin_anew_when_read_and_when_cleared() {
+fn watermarks_start_again_when_read_and_when_cleared() {
     let mut lab = Lab::new();
     let burst = |lab: &mut Lab, frames: u8| {
         lab.hold(1, true);

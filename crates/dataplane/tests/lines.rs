@@ -10,7 +10,7 @@ use dataplane::guard::heartbeat::STALL_NS;
 use dataplane::guard::stall_detector::GIVE_UP_NS;
 use dataplane::{LANE_FRAMES, LoopCommand, RX_BATCH, Reply};
 use lab::lines::Loops;
-use lab::story::{FRAMES, Story, Told, loops, numbered};
+use lab::story::{FRAMES, Reported, Story, loops, numbered};
 use lab::{mac, settings, xoff_3};
 use proptest::prelude::*;
 use switch::monitor::counters::DropReason;
@@ -27,15 +27,15 @@ const PORTS: usize = lab::PORTS;
 /// watermarks, drops and events are the same.
 #[test]
 fn several_loops_decide_what_one_does() {
-    let told = Story::PLAIN.told(&[0, 0, 0]);
-    let Told { left, events, snapshot } = &told;
+    let reported = Story::PLAIN.reported(&[0, 0, 0]);
+    let Reported { left, events, snapshot } = &reported;
     let drops: u64 = snapshot.ports.iter().flat_map(|port| &port.drops).map(|count| count.frames).sum();
     let paused: u64 = snapshot.ports.iter().map(|port| port.pfc_sent.frames).sum();
     let lost: u64 = snapshot.ports.iter().map(|port| port.kernel_lost_frames).sum();
     assert!(drops > 1000 && paused > 100 && lost > 10, "it was a story: {drops}, {paused}, {lost}");
     assert!(left.len() > 9000 && !events.is_empty());
     for served_by in [[1, 1, 1], [1, 2, 2], [0, 1, 2], [2, 0, 1]] {
-        told.is_as(&Story::PLAIN.told(&served_by), served_by);
+        reported.is_as(&Story::PLAIN.reported(&served_by), served_by);
     }
 }
 
@@ -43,9 +43,9 @@ fn several_loops_decide_what_one_does() {
 /// ports of its own touches no byte of them.
 #[test]
 fn several_loops_mark_and_tag_what_one_does() {
-    let told = Story::EDITED.told(&[0, 0, 0]);
+    let reported = Story::EDITED.reported(&[0, 0, 0]);
     let marked = |port: usize| {
-        let queues = &told.snapshot.ports[port].queues;
+        let queues = &reported.snapshot.ports[port].queues;
         queues.iter().map(|queue| queue.marked.frames as usize).sum()
     };
     let has_vid = |vid: u16| move |_: &[u8], header: &Header| header.outer.is_some_and(|tag| tag.vid == vid);
@@ -54,16 +54,16 @@ fn several_loops_mark_and_tag_what_one_does() {
         ("marked at dequeue", marked(2)),
         (
             "another DSCP",
-            told.count(1, |bytes, header| ip::dscp(bytes, header).is_some_and(|dscp| dscp > 40)),
+            reported.count(1, |bytes, header| ip::dscp(bytes, header).is_some_and(|dscp| dscp > 40)),
         ),
-        ("another PCP", told.count(2, |_, header| header.outer.is_some_and(|tag| tag.pcp == 6))),
-        ("tagged", told.count(2, has_vid(10)) + told.count(0, has_vid(20))),
-        ("untagged", told.count(1, |_, header| header.outer.is_none())),
-        ("flooded", told.snapshot.flood_copies as usize),
+        ("another PCP", reported.count(2, |_, header| header.outer.is_some_and(|tag| tag.pcp == 6))),
+        ("tagged", reported.count(2, has_vid(10)) + reported.count(0, has_vid(20))),
+        ("untagged", reported.count(1, |_, header| header.outer.is_none())),
+        ("flooded", reported.snapshot.flood_copies as usize),
     ];
     assert!(seen.iter().all(|&(_, frames)| frames > 500), "it was a story: {seen:?}");
     for served_by in [[1, 1, 1], [1, 2, 2], [2, 1, 3], [0, 1, 2], [2, 0, 1]] {
-        told.is_as(&Story::EDITED.told(&served_by), served_by);
+        reported.is_as(&Story::EDITED.reported(&served_by), served_by);
     }
 }
 
@@ -138,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn incast_loses_nothing_whichever_loop_stands_still(
+    fn incast_loses_nothing_whichever_loop_stalls(
         served_by in prop::sample::select(vec![[1, 2, 0], [1, 2, 3], [0, 1, 2], [1, 1, 2]]),
         schedule in prop::collection::vec((0_usize..3, 1_usize..500), 3..8),
     ) {
@@ -182,7 +182,7 @@ fn a_full_lane_pauses_the_peer() {
 /// queues and their senders are paused. PFC still finds room on the port channel, and leaves once
 /// the I/O loop runs.
 #[test]
-fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
+fn a_line_that_stalls_is_given_no_more_than_it_has_room_for() {
     let mut settings = settings();
     settings.buffer.total_cells = 4_000;
     settings.ports[1].in_flight_bytes = 1 << 20;
@@ -220,7 +220,7 @@ fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
 /// before cells run out. The pauses end, and there are none where no frames wait. Ports of that I/O
 /// loop are left to the guard.
 #[test]
-fn while_frames_wait_for_a_line_that_stands_still_all_peers_are_paused() {
+fn while_frames_wait_for_a_line_that_stalls_all_peers_are_paused() {
     let mut loops = loops(&settings(), &[0, 1, 0]);
     let step = |loops: &mut Loops, nanos: u64| {
         loops.now = loops.now + nanos;

@@ -62,7 +62,7 @@ fn a_port_that_comes_and_goes_is_replayed() {
     }
     incast(&mut lab, 60);
     let (_, _, events) = ends_as_replayed(lab);
-    let came = |event: Event| events.iter().filter(|(_, told)| *told == event).count();
+    let came = |event: Event| events.iter().filter(|(_, reported)| *reported == event).count();
     assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }
 
@@ -87,7 +87,7 @@ fn ports_that_are_removed_and_added_are_replayed() {
     let (_, last, events) = ends_as_replayed(lab);
     let removed = last.removed_ports;
     assert!(removed.ports == 2 && removed.received.frames >= 2 * 60, "{removed:?}");
-    let came = |event: Event| events.iter().filter(|(_, told)| *told == event).count();
+    let came = |event: Event| events.iter().filter(|(_, reported)| *reported == event).count();
     assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }
 

@@ -33,7 +33,7 @@ impl Sleeper for TestSleeper<'_> {
 
 #[test]
 fn a_loop_takes_more_weight_while_others_want_its_core() {
-    const HELD_UP_AT: u64 = 2_500_000_000;
+    const DELAYED_AT: u64 = 2_500_000_000;
     let settings = SwitchSettings {
         buffer: BufferSettings { total_cells: 64, ..BufferSettings::default() },
         usage_percent: 100,
@@ -51,8 +51,8 @@ fn a_loop_takes_more_weight_while_others_want_its_core() {
 
     let (now, handle) = (Cell::new(0), RefCell::new(handle));
     let clock = || {
-        let held_up = now.get() == HELD_UP_AT;
-        now.set(now.get() + if held_up { 6_000_000 } else { TURN_NS });
+        let delayed = now.get() == DELAYED_AT;
+        now.set(now.get() + if delayed { 6_000_000 } else { TURN_NS });
         if now.get() % (5 * TURN_NS) == 0 {
             wire.inject([0; 60]); // something moves, so the loop stays awake
         }
@@ -64,6 +64,6 @@ fn a_loop_takes_more_weight_while_others_want_its_core() {
     let mut sleeper = TestSleeper { now: &now, weights: Vec::new() };
     core.run(clock, &mut sleeper).expect("it can sleep");
     let of_a_turn = |nanos: u64| nanos / 1_000_000;
-    let told: Vec<_> = sleeper.weights.iter().map(|&(at, highest)| (of_a_turn(at), highest)).collect();
-    assert_eq!(told, [(210, false), (2_506, true), (2_716, false)], "in milliseconds");
+    let reported: Vec<_> = sleeper.weights.iter().map(|&(at, highest)| (of_a_turn(at), highest)).collect();
+    assert_eq!(reported, [(210, false), (2_506, true), (2_716, false)], "in milliseconds");
 }

@@ -39,7 +39,7 @@ fn an_unknown_destination_is_flooded_to_all_but_the_sender() {
 /// XOFF is sent in the iteration in which the threshold is reached, and XON once the queue drains.
 /// No frame is lost.
 #[test]
-fn congestion_is_told_in_the_same_turn_and_its_end_too() {
+fn congestion_is_reported_in_the_same_turn_and_its_end_too() {
     let mut lab = Lab::new();
     lab.wires[1].block(true);
     (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
@@ -58,7 +58,7 @@ fn congestion_is_told_in_the_same_turn_and_its_end_too() {
 }
 
 #[test]
-fn headroom_exhausted_is_counted_to_the_frame_and_told_once() {
+fn headroom_exhausted_is_counted_to_the_frame_and_reported_once() {
     let mut lab = Lab::new();
     lab.wires[1].block(true);
     (0..20).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
@@ -164,9 +164,9 @@ fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
     lab.wires[1].go_down();
     lab.turns(2);
     let said: Vec<_> = std::iter::from_fn(|| lab.handle.receive()).collect();
-    let told = said.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortDown { port: 1 })));
+    let reported = said.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortDown { port: 1 })));
     let why = said.iter().filter(|reply| matches!(reply, Reply::Trouble(1, PortFault::Down(Wire::ENODEV))));
-    assert_eq!((told, why.count()), (true, 1), "that it is down, and once why: {said:?}");
+    assert_eq!((reported, why.count()), (true, 1), "that it is down, and once why: {said:?}");
     let snapshot = lab.snapshot();
     assert!(!snapshot.ports[1].up && snapshot.ports[0].up);
     assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 3);
@@ -185,7 +185,7 @@ fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
 /// and it is not opened. Then it carries frames again, with another address, and XOFF is sent to
 /// the present peer where it applies.
 #[test]
-fn a_port_that_is_opened_again_begins_anew() {
+fn a_port_that_is_opened_again_starts_again() {
     let mut lab = Lab::new();
     lab.wires[1].keep();
     lab.hold(2, true);
@@ -212,12 +212,12 @@ fn a_port_that_is_opened_again_begins_anew() {
         lab.handle.send(command).unwrap();
         lab.turns(1);
         let said = std::iter::from_fn(|| lab.handle.receive()).collect::<Vec<_>>();
-        let told = said.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortUp { port: 1 })));
+        let reported = said.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortUp { port: 1 })));
         let answer = said.iter().find_map(|reply| match reply {
             Reply::PortUp(1, is_up) => Some(*is_up),
             _ => None,
         });
-        (answer.expect("an answer"), told)
+        (answer.expect("an answer"), reported)
     };
     lab.wires[1].open_again();
     assert_eq!(up(&mut lab), (false, false), "its rings are not closed yet");
@@ -363,7 +363,7 @@ fn turns_are_counted_by_the_time_they_took() {
 /// A guard paused the peer of port 0 while the loop stalled. XON follows in the next iteration, and
 /// the guard's frames are counted.
 #[test]
-fn what_a_guard_told_is_taken_back() {
+fn what_a_guard_reported_is_taken_back() {
     let mut lab = Lab::new();
     lab.heartbeat.leave(0, Set8::of(3), lab.now);
     lab.heartbeat.leave(0, Set8::of(3), lab.now);
@@ -377,7 +377,7 @@ fn what_a_guard_told_is_taken_back() {
 /// A guard uses the settings that it has. If others are in force when the loop takes its report,
 /// the frames have been sent anyway, and the peer is paused.
 #[test]
-fn what_a_guard_told_by_other_settings_is_taken_back_too() {
+fn what_a_guard_reported_by_other_settings_is_taken_back_too() {
     for (name, change) in [
         ("PFC is off", (|port| port.pfc.tx = false) as fn(&mut PortSettings)),
         ("no priority is no-drop", |port| port.pfc.no_drop = 0),
@@ -418,10 +418,10 @@ fn what_a_peer_teaches_the_loop_the_guard_knows() {
     lab.turns(300);
     assert_eq!(lab.heartbeat.refresh_ns(), REFRESH_NS, "it may have been on its way");
     lab.turns(200);
-    let told = lab.seen(0).len();
+    let reported = lab.seen(0).len();
     lab.wires[0].inject(frame(mac(1), mac(0), 3));
     lab.turns(2);
-    assert!(told > 0 && !lab.seen(0).is_empty(), "it was told again");
+    assert!(reported > 0 && !lab.seen(0).is_empty(), "it was told again");
     lab.turns(300);
     assert!((168_000..600_000).contains(&lab.heartbeat.refresh_ns()), "{}", lab.heartbeat.refresh_ns());
     assert_eq!(lab.snapshot().ports[0].pfc_guard_frames, 0);

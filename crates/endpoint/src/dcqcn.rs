@@ -311,7 +311,7 @@ mod tests {
     /// Runs two flows into one link for `turns`; CNPs arrive in the turn after the mark.
     fn two_flows(settings: DcqcnSettings, most_bps: u64, line: &Line, turn_ns: Nanos, turns: u64) -> Outcome {
         let mut flows = [(); 2].map(|()| Dcqcn::new(settings, most_bps, Instant(0)));
-        let (mut told_at, mut sent) = ([Instant(0); 2], [0.0; 2]);
+        let (mut reported_at, mut sent) = ([Instant(0); 2], [0.0; 2]);
         let (mut queue, mut room_bytes, mut random) = (std::collections::VecDeque::new(), 0.0, 1_u64);
         let mut peak_bytes = 0.0_f64;
         for turn in 1..=turns {
@@ -339,8 +339,8 @@ mod tests {
                 random =
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let marked = (random >> 40) as f64 / (1 << 24) as f64;
-                if marked < line.mark_share(queue.len() as f64 * 1000.0) && now >= told_at[index] {
-                    told_at[index] = now + settings.cnp_interval_ns;
+                if marked < line.mark_share(queue.len() as f64 * 1000.0) && now >= reported_at[index] {
+                    reported_at[index] = now + settings.cnp_interval_ns;
                     flows[index].cut(now);
                 }
             }

@@ -218,7 +218,7 @@ mod tests {
 
     /// The same with a count: expired frames are sent later.
     #[test]
-    fn a_flow_with_a_count_sends_it_all_the_same() {
+    fn a_flow_with_a_count_sends_it_anyway() {
         let mut pace = Pacer::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), Some(1500), 10);
         let now = Instant(SECOND);
         pace.limit_backlog(now);

@@ -298,21 +298,21 @@ mod tests {
 
     /// With 1 ms: a CNP at the first mark, then at most one a millisecond for each flow.
     #[test]
-    fn senders_are_told_of_marks_in_time_and_not_too_often() {
-        let told = |flow| Some(Request::SendCnp { to: SENDER, flow, run: 9 });
+    fn senders_are_reported_of_marks_in_time_and_not_too_often() {
+        let reported = |flow| Some(Request::SendCnp { to: SENDER, flow, run: 9 });
         let mut receiver = Receiver::new(ME, Some(1_000_000));
         let table = [
             // time in µs, flow, ECN field, request
             (0, 1, 0b10, None),
-            (10, 1, 0b11, told(1)),
+            (10, 1, 0b11, reported(1)),
             (20, 1, 0b11, None),
-            (30, 2, 0b11, told(2)),
+            (30, 2, 0b11, reported(2)),
             (40, 3, 0b00, None),
             (1009, 1, 0b11, None),
             (1010, 1, 0b01, None),
-            (1020, 1, 0b11, told(1)),
+            (1020, 1, 0b11, reported(1)),
             (2019, 1, 0b11, None),
-            (2020, 1, 0b11, told(1)),
+            (2020, 1, 0b11, reported(1)),
         ];
         let mut silent = Receiver::new(ME, None);
         for (sequence, (at_us, flow, ecn, wish)) in table.into_iter().enumerate() {

@@ -46,7 +46,7 @@ pub(crate) struct Device {
     watch_at: Picos,
     has_watchdog: bool,
     /// Events of the watchdogs.
-    pub(crate) told: Vec<(Instant, switch::Event)>,
+    pub(crate) reported: Vec<(Instant, switch::Event)>,
     outgoing: Vec<TxDesc>,
     /// Frames that arrived, PFC included.
     pub(crate) received: u64,
@@ -129,7 +129,7 @@ impl Device {
             will_look: false,
             watch_at: NEVER,
             has_watchdog: settings.wants_waking(),
-            told: Vec::new(),
+            reported: Vec::new(),
             outgoing: Vec::new(),
             received: 0,
         }
@@ -201,7 +201,7 @@ impl Device {
                         | switch::Event::EarlyWarningCleared { .. }
                 )
             };
-            self.told.extend(self.switch.drain_events().filter(of_watchdog));
+            self.reported.extend(self.switch.drain_events().filter(of_watchdog));
             let at = picos(self.switch.due_at());
             if at < self.watch_at {
                 self.watch_at = at;

@@ -141,7 +141,7 @@ fn switches(simulation: &Simulation, snapshots: &[Snapshot]) -> Vec<SwitchOutcom
                 headroom_peak_cells: snapshot.headroom.level.peak_cells,
                 shared_peak_cells: snapshot.ingress_pools.iter().map(|pool| pool.level.peak_cells).sum(),
                 held_frames: device.frames_held(),
-                events: device.told.clone(),
+                events: device.reported.clone(),
             }
         };
     with_snapshots.map(outcome).collect()

@@ -205,8 +205,8 @@ fn the_run_of_pfc_goes_as_its_figures() {
     assert_eq!(switch_b.groups[0].counts.xoff_episodes, pauses.len() as u64);
     // An XOFF and an XON each. The last XON is sent twice; the others were overtaken by the next
     // XOFF.
-    let told = 2 * pauses.len() as u64 + 1;
-    assert_eq!((switch_b.counts.pfc_sent.frames, switch_a.counts.pfc_received.frames), (told, told));
+    let reported = 2 * pauses.len() as u64 + 1;
+    assert_eq!((switch_b.counts.pfc_sent.frames, switch_a.counts.pfc_received.frames), (reported, reported));
     assert_eq!(switch_b.groups[0].counts.shared.peak_cells, 76);
     assert_eq!((switch_a.queues[0].counts.paused, switch_b.groups[0].counts.xoff), (false, false));
 }
@@ -253,12 +253,12 @@ fn detection_breaks_the_deadlock() {
     for (from, _) in RING {
         let port = port_of(&outcome, from, "port1");
         let device = outcome.switches.iter().find(|of| of.name == from).expect("the switch");
-        let told: Vec<bool> = device
+        let reported: Vec<bool> = device
             .events
             .iter()
-            .map(|told| matches!(told.1, Event::StormBegan { priority: 5, .. }))
+            .map(|reported| matches!(reported.1, Event::StormBegan { priority: 5, .. }))
             .collect();
-        assert_eq!(told, [true, false].repeat(port.storms.len()), "{from}: Begin, End");
+        assert_eq!(reported, [true, false].repeat(port.storms.len()), "{from}: Begin, End");
         for storm in &port.storms {
             assert_eq!(
                 (storm.stuck_ns, storm.ended_ns),
@@ -287,13 +287,15 @@ fn a_loop_that_stays_reaches_the_limit() {
     for (from, _) in RING {
         let device = outcome.switches.iter().find(|of| of.name == from).expect("the switch");
         let port = port_of(&outcome, from, "port1");
-        let mut told = device.events.iter().map(|told| told.1);
-        let Some(at) = told.position(|event| matches!(event, Event::StormLimitReached { .. })) else {
+        let mut reported = device.events.iter().map(|reported| reported.1);
+        let Some(at) = reported.position(|event| matches!(event, Event::StormLimitReached { .. })) else {
             continue;
         };
         reached += 1;
-        let before: Vec<bool> =
-            device.events[..at].iter().map(|told| matches!(told.1, Event::StormBegan { .. })).collect();
+        let before: Vec<bool> = device.events[..at]
+            .iter()
+            .map(|reported| matches!(reported.1, Event::StormBegan { .. }))
+            .collect();
         assert_eq!(before, [true, false].repeat(10), "{from}");
         assert!(matches!(device.events[at].1, Event::StormLimitReached { priority: 5, times: 10, .. }));
         let priority = port.priorities.iter().find(|of| of.priority == 5).expect("priority 5").counts;

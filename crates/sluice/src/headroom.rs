@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long, value_parser = speed_bps, required_unless_present = "fix")]
     speed: Option<u64>,
     /// Length of the cable, as 10m, 2km or a number of meters.
-    #[arg(long, value_name = "LENGTH", value_parser = metres, required_unless_present = "fix")]
+    #[arg(long, value_name = "LENGTH", value_parser = meters, required_unless_present = "fix")]
     cable: Option<u32>,
     /// Bytes of the longest frame of the priority, without FCS.
     #[arg(long, value_name = "BYTES", default_value_t = 1518, value_parser = mtu_bytes)]
@@ -89,14 +89,14 @@ fn speed_bps(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a speed up to 800G with K, M or G, as 500M or 2.5G".to_owned())
 }
 
-fn metres(text: &str) -> Result<u32, String> {
+fn meters(text: &str) -> Result<u32, String> {
     let (number, unit_m) = match (text.strip_suffix("km"), text.strip_suffix('m')) {
         (Some(number), _) => (number, 1000),
         (None, Some(number)) => (number, 1),
         (None, None) => (text, 1),
     };
-    let metres = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit_m));
-    metres.filter(|metres| config::CABLE_M.contains(metres)).ok_or_else(|| {
+    let meters = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit_m));
+    meters.filter(|meters| config::CABLE_M.contains(meters)).ok_or_else(|| {
         let most_km = config::CABLE_M.end() / 1000;
         format!("write a whole number of metres or kilometres up to {most_km}km, as 10m or 2km")
     })

@@ -13,6 +13,8 @@ mod output;
 mod read_file;
 mod record;
 mod show;
+#[cfg(test)]
+mod show_sample;
 mod sim;
 mod socket;
 mod stall;

@@ -133,8 +133,8 @@ async fn check_compares_headroom_with_the_loop() {
 ";
     assert_eq!(run(&["check", "lab.toml", "--strict"]).await.unwrap(), (0, lasts.to_owned(), String::new()));
     let (code, out, err) = run(&["check", "lab.toml", "--strict", "--socket", "fake.sock"]).await.unwrap();
-    let held_up = "  a loop is held up for 100.0 µs (the longest of the daemon on fake.sock)\n";
-    assert_eq!((code, out), (1, format!("{lasts}{held_up}")));
+    let delayed = "  a loop is held up for 100.0 µs (the longest of the daemon on fake.sock)\n";
+    assert_eq!((code, out), (1, format!("{lasts}{delayed}")));
     let warning = "lab.toml: warning: port a, priority 3: 100 headroom cells last 51.2 µs at 1G, shorter than a loop is held \
         up for, 100.0 µs (the longest of the daemon on fake.sock); `sluice headroom --fix FILE` writes what holds\n";
     assert_eq!(err, warning);

@@ -188,10 +188,11 @@ fn the_first_scenario_is_as_the_docs_tell() {
         );
     }
 
-    let told: String = docs.split("```toml").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let reported: String =
+        docs.split("```toml").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let config = format!("{:?}", root.join("config/incast.toml"));
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("first.toml"), told.replace("\"../incast.toml\"", &config)).unwrap();
+    fs::write(folder.path().join("first.toml"), reported.replace("\"../incast.toml\"", &config)).unwrap();
     let outcome = |folder: &Path, file: &str| -> serde_json::Value {
         let mut outcome: serde_json::Value = serde_json::from_str(&sim(folder, &["--json", file]).1).unwrap();
         let expectations = outcome["expectations"].as_array_mut().unwrap();

@@ -214,8 +214,8 @@ mod tests {
 
         /// Returns the command that the poll loop gets at that time.
         fn at(&mut self, at_ms: u64) -> Option<bool> {
-            let told = self.recording.proceed(self.start + Duration::from_millis(at_ms));
-            match told {
+            let reported = self.recording.proceed(self.start + Duration::from_millis(at_ms));
+            match reported {
                 Some(LoopCommand::Record(recorder)) => {
                     let had_one = std::mem::replace(&mut self.recorder, recorder.is_some());
                     assert_ne!(had_one, self.recorder, "a loop has one recorder or none");

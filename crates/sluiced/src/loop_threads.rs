@@ -129,7 +129,7 @@ fn start(
     mut waiter: Waiter,
     run: impl FnOnce(&mut Waiter) -> io::Result<()> + Send + 'static,
 ) -> Result<JoinHandle<io::Result<()>>> {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (tell, reported) = mpsc::sync_channel(1);
     let run = move || {
         xdp::set_affinity(core)?;
         xdp::set_timer_slack(TIMER_SLACK_NS)?;
@@ -142,7 +142,7 @@ fn start(
     let thread = Builder::new().name(name).spawn(run).context("starting the poll loop")?;
     // Where the kernel rejects the scheduling, the loop continues without it and reports nothing
     // itself. An error here means that the loop has ended.
-    if let Ok(Err(error)) = told.recv() {
+    if let Ok(Err(error)) = reported.recv() {
         warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
     }
     Ok(thread)

@@ -128,11 +128,12 @@ impl Test {
 /// Returns the ports that have received PFC frames which enable no priority, and none that enable
 /// one, as the frames of peers do.
 fn heard(before: &[PfcCount], now: &[PfcCount]) -> Vec<usize> {
-    let told = |count: &PfcCount| {
+    let reported = |count: &PfcCount| {
         count.xoff_frames.iter().chain(&count.xon_frames).copied().fold(0_u64, u64::wrapping_add)
     };
     let changes = before.iter().zip(now).enumerate();
-    let heard = changes.filter(|(_, (before, now))| now.frames > before.frames && told(now) == told(before));
+    let heard =
+        changes.filter(|(_, (before, now))| now.frames > before.frames && reported(now) == reported(before));
     heard.map(|(place, _)| place).collect()
 }
 

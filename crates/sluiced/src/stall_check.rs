@@ -68,7 +68,7 @@ impl Stalls {
 
     /// The loops, as reported to clients.
     pub fn loops(&self) -> Vec<v1::Loop> {
-        let told = |(core, heartbeat): &(usize, Arc<Heartbeat>)| {
+        let reported = |(core, heartbeat): &(usize, Arc<Heartbeat>)| {
             let times = heartbeat.times();
             v1::Loop {
                 core: *core as u32,
@@ -77,7 +77,7 @@ impl Stalls {
                 awake_ns: times.awake_ns,
             }
         };
-        self.loops.iter().map(told).collect()
+        self.loops.iter().map(reported).collect()
     }
 
     /// Checks the loop with the longest stall.

@@ -9,7 +9,7 @@
 //! There are two independent threads, each on a core of its own. Real-time priority does not help
 //! on a core that is busy in softirq (8 ms at a time on kernels that are not preemptible) or that a
 //! hypervisor has preempted, and that rarely happens to two cores at once (docs/behavior.md, "A
-//! loop that stands still").
+//! loop that stalls").
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -260,7 +260,7 @@ fn watch(
     let mut version = 0;
     while !ends.load(Relaxed) && switching.pulse() != LoopState::Ended {
         let mut next_look = NextCheck::WithFrames;
-        for (watched, vigil) in loops.iter().zip(&mut vigils) {
+        for (watched, detector) in loops.iter().zip(&mut vigils) {
             let pulse = watched.heartbeat.pulse();
             let words = words.read().unwrap_or_else(PoisonError::into_inner);
             if version != words.version {
@@ -271,13 +271,13 @@ fn watch(
             let refresh_ns = words.refresh_ns.min(switching.refresh_ns());
             // A loop that fell asleep or started an iteration after its pulse was read has not
             // stalled.
-            if vigil.look(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
+            if detector.look(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
                 stand_in(&words, watched.pauses, switching, clock);
                 // The loop may have fallen asleep meanwhile, and must cancel the pauses sent for
                 // it.
                 waker.wake_by_ref();
             }
-            next_look = next_look.min(vigil.next_look(pulse, refresh_ns));
+            next_look = next_look.min(detector.next_look(pulse, refresh_ns));
         }
         match next_look {
             NextCheck::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),

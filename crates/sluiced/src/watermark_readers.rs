@@ -57,7 +57,7 @@ impl Watermarks {
 
     /// Records that the switch restarted the watermark right after `snapshot`, as returned by the
     /// switch, and that `readers` have read it.
-    pub fn begin_anew(&mut self, snapshot: &mut Snapshot, readers: &[WatermarkReader]) {
+    pub fn reset(&mut self, snapshot: &mut Snapshot, readers: &[WatermarkReader]) {
         for (reader, unseen) in &mut self.unseen {
             if readers.contains(reader) {
                 unseen.clear();
@@ -131,18 +131,18 @@ mod tests {
         .enumerate()
         {
             let mut taken = snapshot(peak);
-            let mut told = taken.clone();
-            watermarks.look(reader, &mut told);
-            assert_eq!(told, snapshot(seen), "line {line}");
+            let mut reported = taken.clone();
+            watermarks.look(reader, &mut reported);
+            assert_eq!(reported, snapshot(seen), "line {line}");
             if reads {
-                watermarks.begin_anew(&mut taken, &[reader]);
+                watermarks.reset(&mut taken, &[reader]);
             }
         }
     }
 
     /// A switch with all its groups and queues, two ports, and peaks of 5 at each.
     #[test]
-    fn a_place_that_another_port_has_begins_anew() {
+    fn a_place_that_another_port_has_starts_again() {
         let level = || Some(Level { peak_read_cells: 5, ..Level::default() });
         let pool = || Pool { level: level(), ..Pool::default() };
         let group = || Group { shared: level(), headroom: level(), total: level(), ..Group::default() };
@@ -157,7 +157,7 @@ mod tests {
             ..Snapshot::default()
         };
         let mut watermarks = Watermarks::default();
-        watermarks.begin_anew(&mut taken, &[WatermarkReader::Metrics]);
+        watermarks.reset(&mut taken, &[WatermarkReader::Metrics]);
         watermarks.forget_place(1);
         levels(&mut taken).for_each(|level| level.peak_read_cells = 0);
         watermarks.look(WatermarkReader::Api, &mut taken);

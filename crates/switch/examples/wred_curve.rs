@@ -1,4 +1,4 @@
-//! Draws what WRED does against what it was told: `cargo run -p switch --example wred_curve --
+//! Draws what WRED does against its settings: `cargo run -p switch --example wred_curve --
 //! FILE.svg`.
 //!
 //! Lines are the configured curves of the three drop levels; each point is the share of frames that

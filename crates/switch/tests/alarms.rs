@@ -32,7 +32,7 @@ fn alarmed(kinds: &[AlarmKind]) -> Lab {
 }
 
 /// Runs an iteration after `after_ns`, which polls the alarms, and returns the events as text.
-fn told(lab: &mut Lab, after_ns: u64) -> Vec<String> {
+fn reported(lab: &mut Lab, after_ns: u64) -> Vec<String> {
     lab.now = lab.now + after_ns.max(LOOK_NS);
     lab.turn();
     let events = lab.switch.drain_events();
@@ -50,8 +50,8 @@ fn every_kind_tells_of_its_place_once() {
     let mut lab = alarmed(&KINDS);
     let mut story = String::new();
     let mut after = |what: &str, lab: &mut Lab, after_ns| {
-        let told: String = told(lab, after_ns).iter().map(|line| format!("  {line}\n")).collect();
-        story += &format!("{what}:\n{told}");
+        let reported: String = reported(lab, after_ns).iter().map(|line| format!("  {line}\n")).collect();
+        story += &format!("{what}:\n{reported}");
     };
     after("nothing has happened", &mut lab, 0);
     arrive(&mut lab, 9);
@@ -93,22 +93,22 @@ fn a_kind_that_is_off_tells_nothing() {
     }
     let mut lab = alarmed(&[]);
     arrive(&mut lab, 9);
-    assert_eq!(told(&mut lab, 60 * SECOND_NS), [""; 0]);
+    assert_eq!(reported(&mut lab, 60 * SECOND_NS), [""; 0]);
     assert_eq!(lab.snapshot().ports[0].groups[3].headroom_violations, 1, "row 272");
 }
 
 /// A crossing between two polls, however short, is not missed. A reload that enables alarms reports
 /// nothing that happened before it.
 #[test]
-fn a_short_crossing_is_told_and_the_past_is_not() {
+fn a_short_crossing_is_reported_and_the_past_is_not() {
     let mut lab = alarmed(&[AlarmKind::Ingress]);
     lab.switch.hold(1, false);
-    told(&mut lab, 0);
+    reported(&mut lab, 0);
     arrive(&mut lab, 3);
     (0..3).for_each(|_| lab.turn()); // they are gone again, microseconds later
     assert_eq!(lab.switch.frames_held(), 0);
     assert_eq!(
-        told(&mut lab, 0),
+        reported(&mut lab, 0),
         ["priority 3 at ingress: use came to 50 % of what is allowed: 3 of 4 cells"]
     );
 
@@ -117,14 +117,14 @@ fn a_short_crossing_is_told_and_the_past_is_not() {
     let mut settings = lab.switch.settings().clone();
     settings.alarms.interval_ns = [Some(SECOND_NS); 4];
     lab.switch.apply(&settings, lab.now);
-    assert_eq!(told(&mut lab, SECOND_NS), [""; 0], "what was dropped and crossed before");
+    assert_eq!(reported(&mut lab, SECOND_NS), [""; 0], "what was dropped and crossed before");
     arrive(&mut lab, 1);
-    assert_eq!(told(&mut lab, SECOND_NS), ["priority 3 at ingress: 1 frames were dropped"]);
+    assert_eq!(reported(&mut lab, SECOND_NS), ["priority 3 at ingress: 1 frames were dropped"]);
 }
 
 /// An event has the time of the poll, at most [`LOOK_NS`] after its cause.
 #[test]
-fn an_alarm_is_told_within_ten_milliseconds() {
+fn an_alarm_is_reported_within_ten_milliseconds() {
     let mut lab = alarmed(&KINDS);
     lab.turn();
     lab.switch.drain_events().for_each(drop);
@@ -145,11 +145,11 @@ fn an_alarm_is_told_within_ten_milliseconds() {
 /// Frames are lost every ten milliseconds for half a minute: an event comes every 5 s, each with
 /// all frames lost since the last one.
 #[test]
-fn what_goes_on_is_told_every_five_seconds() {
+fn what_goes_on_is_reported_every_five_seconds() {
     let mut lab = alarmed(&KINDS);
     arrive(&mut lab, 8); // whatever fits
     let began = lab.now;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut lost = 0;
     while lab.now.since(began) < 30 * SECOND_NS {
         arrive(&mut lab, 1);
@@ -157,13 +157,13 @@ fn what_goes_on_is_told_every_five_seconds() {
         lab.turn();
         for (at, event) in lab.switch.drain_events() {
             if let Event::DropAlarm { dropped, .. } = event {
-                told.push(at);
+                reported.push(at);
                 lost += dropped.frames;
             }
         }
     }
-    assert_eq!(told.len(), 6, "{told:?}");
-    for pair in told.windows(2) {
+    assert_eq!(reported.len(), 6, "{reported:?}");
+    for pair in reported.windows(2) {
         let between = pair[1].since(pair[0]);
         assert!((5 * SECOND_NS..=5 * SECOND_NS + LOOK_NS).contains(&between), "{between} ns");
     }

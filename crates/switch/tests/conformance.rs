@@ -46,7 +46,7 @@ fn drops(snapshot: &Snapshot) -> Vec<(DropReason, u64)> {
 }
 
 /// Returns whether one of these PFC frames pauses `P`, and whether one resumes it.
-fn told(pfc: &[Pfc]) -> (bool, bool) {
+fn reported(pfc: &[Pfc]) -> (bool, bool) {
     let of_p = pfc.iter().filter(|pfc| pfc.enable & NO_DROP != 0).map(|pfc| pfc.quanta[usize::from(P)]);
     (of_p.clone().any(|quanta| quanta > 0), of_p.clone().any(|quanta| quanta == 0))
 }
@@ -84,14 +84,14 @@ fn pfc_thresholds() {
                 lab.arrive(frame(0, 1, len));
                 lab.turn();
                 let expected = (arrived == to_xoff, false);
-                assert_eq!(told(&lab.pfc_sent(0)), expected, "PFC after frame {arrived}: {context}");
+                assert_eq!(reported(&lab.pfc_sent(0)), expected, "PFC after frame {arrived}: {context}");
                 assert_eq!(drops(lab.snapshot()), [], "frame {arrived}: {context}");
             }
             // "PFC keeps being sent": the pause time of 65535 quanta at 10 Gbit/s is 3.4 ms.
             for _ in 0..3 {
                 lab.now = lab.now + 1_700_000;
                 lab.turn();
-                assert_eq!(told(&lab.pfc_sent(0)), (true, false), "refreshed: {context}");
+                assert_eq!(reported(&lab.pfc_sent(0)), (true, false), "refreshed: {context}");
             }
             lab.arrive(frame(0, 1, len));
             assert_eq!(drops(lab.snapshot()), [(DropReason::IngressNoDrop, 1)], "{context}");
@@ -131,7 +131,7 @@ fn pfc_thresholds_dynamic() {
                 lab.arrive(frame(0, 1, len));
                 lab.turn();
                 assert_eq!(
-                    told(&lab.pfc_sent(0)),
+                    reported(&lab.pfc_sent(0)),
                     (over && !xoff, false),
                     "{shared} + {headroom}: {context}"
                 );
@@ -162,21 +162,21 @@ fn xon() {
             lab.arrive(frame(0, 1 + arrived % 3, len));
         }
         lab.turn();
-        assert_eq!(told(&lab.pfc_sent(0)), (true, false));
+        assert_eq!(reported(&lab.pfc_sent(0)), (true, false));
         lab.switch.hold(1, false); // 10 frames go: 20 stay, 18 of them shared
         (0..2).for_each(|_| lab.turn()); // the frames leave in one, the next would tell
-        assert_eq!(told(&lab.pfc_sent(0)), (false, false), "18 frames are more than 10");
+        assert_eq!(reported(&lab.pfc_sent(0)), (false, false), "18 frames are more than 10");
         for _ in 0..3 {
             lab.now = lab.now + 1_700_000;
             lab.turn();
-            assert_eq!(told(&lab.pfc_sent(0)), (true, false), "refreshed");
+            assert_eq!(reported(&lab.pfc_sent(0)), (true, false), "refreshed");
         }
         lab.switch.hold(2, false); // 10 stay, 8 of them shared
         (0..2).for_each(|_| lab.turn());
-        assert_eq!(told(&lab.pfc_sent(0)), (false, true), "XON with {len} bytes in cells of {cell}");
+        assert_eq!(reported(&lab.pfc_sent(0)), (false, true), "XON with {len} bytes in cells of {cell}");
         lab.now = lab.now + 1_000_000;
         lab.turn();
-        assert_eq!(told(&lab.pfc_sent(0)), (false, true), "once more, should the first have been lost");
+        assert_eq!(reported(&lab.pfc_sent(0)), (false, true), "once more, should the first have been lost");
         for _ in 0..30 {
             lab.now = lab.now + 1_000_000_000;
             lab.turn();
@@ -205,7 +205,7 @@ fn xon_at_the_larger_of_resume_and_offset() {
         lab.switch.hold(1, true);
         (0..28).for_each(|_| lab.arrive(frame(0, 1, 64)));
         lab.turn();
-        assert_eq!(told(&lab.pfc_sent(0)), (true, false));
+        assert_eq!(reported(&lab.pfc_sent(0)), (true, false));
         for left in (0..28).rev() {
             lab.switch.hold(1, false);
             lab.transmit(1, 1);
@@ -213,7 +213,7 @@ fn xon_at_the_larger_of_resume_and_offset() {
             lab.complete(1, 1);
             lab.turn();
             let expected = (false, left == xon_at);
-            assert_eq!(told(&lab.pfc_sent(0)), expected, "{left} left, XON at {xon_at}");
+            assert_eq!(reported(&lab.pfc_sent(0)), expected, "{left} left, XON at {xon_at}");
         }
     }
 }
@@ -539,13 +539,13 @@ fn others_push_a_group_into_xoff_within_a_turn() {
     lab.switch.hold(2, true);
     (0..30).for_each(|_| lab.arrive(frame(0, 2, 64)));
     lab.turn();
-    assert_eq!(told(&lab.pfc_sent(0)), (false, false), "30 cells, 70 are free, alpha 1");
+    assert_eq!(reported(&lab.pfc_sent(0)), (false, false), "30 cells, 70 are free, alpha 1");
     // A lossy priority takes 40 cells: 30 are free, as many as the group holds.
     (0..39).for_each(|_| lab.arrive(Frame { priority: 0, ..frame(1, 2, 64) }));
     lab.turn();
-    assert_eq!(told(&lab.pfc_sent(0)), (false, false), "31 are free");
+    assert_eq!(reported(&lab.pfc_sent(0)), (false, false), "31 are free");
     lab.arrive(Frame { priority: 0, ..frame(1, 2, 64) });
     lab.turn();
-    assert_eq!(told(&lab.pfc_sent(0)), (true, false), "30 are free");
+    assert_eq!(reported(&lab.pfc_sent(0)), (true, false), "30 are free");
     assert_eq!(lab.snapshot().ports[0].groups[usize::from(P)].threshold_cells, 30);
 }

@@ -116,7 +116,7 @@ fn check_conservation(lab: &Lab) {
 fn drain(lab: &mut Lab) {
     for _ in 0..10_000 {
         lab.now = lab.now + 100_000;
-        // Once per iteration, as the loop does: a starved group leaves XOFF when others have made room.
+        // Once per iteration, as the loop does: a starved group leaves XOFF when others made room.
         lab.switch.tick(lab.now, &mut lab.memory);
         for port in 0..PORTS {
             lab.transmit(port, 64);

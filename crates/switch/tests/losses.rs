@@ -57,8 +57,8 @@ fn every_cause_has_a_counter_and_an_event() {
     let mut small = settings();
     small.ports[1].queues = [queue_of(Threshold::Static(0)); 8];
     let mut lab = Lab::new(&small);
-    let told = lost(&mut lab, |lab| (0..3).for_each(|_| lab.arrive(FRAME)));
-    assert_eq!((told, drops(&mut lab, 1, DropReason::TailDrop)), (dropped(1, 3), 3));
+    let reported = lost(&mut lab, |lab| (0..3).for_each(|_| lab.arrive(FRAME)));
+    assert_eq!((reported, drops(&mut lab, 1, DropReason::TailDrop)), (dropped(1, 3), 3));
 
     let mut with_wred = settings();
     let always = WredProfile { low_cells: 0, high_cells: 0, probability_percent: 100 };
@@ -70,32 +70,32 @@ fn every_cause_has_a_counter_and_an_event() {
         ..WredSettings::default()
     });
     let mut lab = Lab::new(&with_wred);
-    let told = lost(&mut lab, |lab| lab.arrive(FRAME));
-    assert_eq!((told, drops(&mut lab, 1, DropReason::Wred)), (dropped(1, 1), 1));
+    let reported = lost(&mut lab, |lab| lab.arrive(FRAME));
+    assert_eq!((reported, drops(&mut lab, 1, DropReason::Wred)), (dropped(1, 1), 1));
 
     let mut lab = Lab::new(&settings());
-    let told = lost(&mut lab, |lab| {
+    let reported = lost(&mut lab, |lab| {
         let last = lab.memory.alloc().expect("memory");
         let taken: Vec<_> = std::iter::from_fn(|| lab.memory.alloc()).collect();
         lab.memory.free(last);
         lab.arrive(Frame { dst: MacAddr::BROADCAST, ..FRAME });
         taken.into_iter().for_each(|frame| lab.memory.free(frame));
     });
-    assert_eq!((told, drops(&mut lab, 0, DropReason::NoCopy)), (dropped(0, 1), 1));
+    assert_eq!((reported, drops(&mut lab, 0, DropReason::NoCopy)), (dropped(0, 1), 1));
 
     let mut short = settings();
     short.ports[1].mtu_bytes = Some(1500);
     let mut lab = Lab::new(&short);
-    let told = lost(&mut lab, |lab| lab.arrive(Frame { len: 2000, ..FRAME }));
-    assert_eq!((told, drops(&mut lab, 1, DropReason::MtuExceeded)), (dropped(1, 1), 1));
+    let reported = lost(&mut lab, |lab| lab.arrive(Frame { len: 2000, ..FRAME }));
+    assert_eq!((reported, drops(&mut lab, 1, DropReason::MtuExceeded)), (dropped(1, 1), 1));
 
     let mut lab = Lab::new(&settings());
-    let told = lost(&mut lab, |lab| {
+    let reported = lost(&mut lab, |lab| {
         lab.switch.hold(1, true);
         (0..2).for_each(|_| lab.arrive(FRAME));
         lab.switch.port_down(1, lab.now, &mut lab.memory);
     });
-    assert_eq!((told, drops(&mut lab, 1, DropReason::PortDown)), (dropped(1, 2), 2));
+    assert_eq!((reported, drops(&mut lab, 1, DropReason::PortDown)), (dropped(1, 2), 2));
 
     let mut watched = settings();
     watched.ports[1].watchdog[3] = Some(WatchdogSettings {
@@ -105,17 +105,17 @@ fn every_cause_has_a_counter_and_an_event() {
         limit: None,
     });
     let mut lab = Lab::new(&watched);
-    let told = lost(&mut lab, |lab| {
+    let reported = lost(&mut lab, |lab| {
         lab.send_pfc(1, Pfc { enable: 8, quanta: [65_535; 8] });
         (0..2).for_each(|_| lab.arrive(FRAME));
         (0..3).for_each(|_| lab.turn());
     });
-    assert_eq!((told, drops(&mut lab, 1, DropReason::Watchdog)), (dropped(1, 2), 2));
+    assert_eq!((reported, drops(&mut lab, 1, DropReason::Watchdog)), (dropped(1, 2), 2));
 
     // Losses of lossy priorities are not reported.
     let mut lab = Lab::new(&small);
-    let told = lost(&mut lab, |lab| lab.arrive(Frame { priority: 1, ..FRAME }));
-    assert_eq!(told, []);
+    let reported = lost(&mut lab, |lab| lab.arrive(Frame { priority: 1, ..FRAME }));
+    assert_eq!(reported, []);
 }
 
 /// Reported at once, then once a second while it lasts, with all frames lost since.
@@ -125,14 +125,14 @@ fn what_goes_on_is_reported_once_a_second() {
     settings.ports[1].queues = [queue_of(Threshold::Static(0)); 8];
     let mut lab = Lab::new(&settings);
     let start = lab.now;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (ms, frames) in [(0, 1), (1, 2), (999, 3), (1001, 0), (1500, 1), (4000, 0), (6000, 1)] {
         lab.now = start + ms * 1_000_000;
         (0..frames).for_each(|_| lab.arrive(FRAME));
         lab.turn();
-        told.extend(losses(&mut lab).into_iter().map(|(_, _, _, frames)| (ms, frames)));
+        reported.extend(losses(&mut lab).into_iter().map(|(_, _, _, frames)| (ms, frames)));
     }
-    assert_eq!(told, [(0, 1), (1001, 5), (4000, 1), (6000, 1)]);
+    assert_eq!(reported, [(0, 1), (1001, 5), (4000, 1), (6000, 1)]);
 }
 
 /// A group without headroom, which loses frames in each of its bursts.
@@ -142,8 +142,8 @@ fn each_episode_is_reported() {
     settings.ports[0].groups[3] = GroupSettings { xoff: Threshold::Static(2), headroom_cells: 0, ..OPEN };
     let mut lab = Lab::new(&settings);
     for _ in 0..3 {
-        let told = lost(&mut lab, |lab| (0..5).for_each(|_| lab.arrive(FRAME)));
-        assert_eq!(told, [("no_drop_lost", Some(0), Some(3), 0)]);
+        let reported = lost(&mut lab, |lab| (0..5).for_each(|_| lab.arrive(FRAME)));
+        assert_eq!(reported, [("no_drop_lost", Some(0), Some(3), 0)]);
     }
 }
 

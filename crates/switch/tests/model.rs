@@ -156,7 +156,7 @@ impl Random {
 struct Pair {
     lab: Lab,
     model: Model,
-    told: [u8; PORTS],
+    reported: [u8; PORTS],
     cell_bytes: u32,
     /// Classification of each port before it was removed.
     classify: [ClassifySettings; PORTS],
@@ -240,7 +240,7 @@ impl Pair {
             }
             self.model.take_down(port, &with_kernel);
             self.model.examine();
-            self.told[port] = 0;
+            self.reported[port] = 0;
             self.classify[port] = settings.ports[port].classify.clone();
             settings.ports[port] = PortSettings::vacant();
             self.apply(settings);
@@ -248,7 +248,7 @@ impl Pair {
             settings.ports[port] = random.settings(self.cell_bytes, total_cells).ports[port].clone();
             // Its host continues its flows, some frames of which may still wait.
             settings.ports[port].classify = self.classify[port].clone();
-            self.model.begin_anew(port);
+            self.model.reset(port);
             self.apply(settings);
             self.lab.switch.port_up(port, None, now);
             self.lab.switch.set_learned(mac(port), port, now);
@@ -309,13 +309,13 @@ impl Pair {
             self.lab.switch.hold(port, false);
             for pfc in self.lab.pfc_sent(port) {
                 let paused = (0..8).filter(|&p| pfc.quanta[p] > 0).fold(0, |mask, p| mask | 1 << p);
-                self.told[port] = self.told[port] & !pfc.enable | paused & pfc.enable;
+                self.reported[port] = self.reported[port] & !pfc.enable | paused & pfc.enable;
             }
         }
     }
 
     fn compare(&mut self) {
-        let Self { lab, model, told, .. } = self;
+        let Self { lab, model, reported, .. } = self;
         let held = lab.memory.free_frames() + lab.switch.frames_held();
         assert_eq!(held, lab.frames, "one owner a frame (§7.1)");
         let now = lab.now;
@@ -349,13 +349,13 @@ impl Pair {
             let expected = (expected.dropped, expected.storm_dropped, expected.violations);
             assert_eq!(counts, expected, "{}", context());
         }
-        for (port, &told) in told.iter().enumerate() {
+        for (port, &reported) in reported.iter().enumerate() {
             let drops = REASONS.map(|reason| seen.ports[port].drops[reason as usize].frames);
             assert_eq!(drops, model.drops[port], "drops of port {port}");
             let tells = |p: &usize| model.groups[port][*p].xoff && !model.drops_storm(port, *p);
             let xoff = (0..8).filter(tells).fold(0, |mask, p| mask | 1 << p);
             let expected = if model.settings.ports[port].pfc.tx { xoff } else { 0 };
-            assert_eq!(told, expected, "what the peer of port {port} was told within the turn");
+            assert_eq!(reported, expected, "what the peer of port {port} was told within the turn");
         }
         for pool in 0..4_u8 {
             let (ingress, egress) =
@@ -403,8 +403,13 @@ fn run(seed: u64) {
     roomy.ports.iter_mut().for_each(|port| port.groups = [OPEN; PRIORITIES]);
     let mut lab = Lab::new(&roomy);
     lab.switch.apply(&settings, lab.now);
-    let mut pair =
-        Pair { lab, model: Model::new(settings), told: [0; PORTS], cell_bytes, classify: Default::default() };
+    let mut pair = Pair {
+        lab,
+        model: Model::new(settings),
+        reported: [0; PORTS],
+        cell_bytes,
+        classify: Default::default(),
+    };
     for _ in 0..STEPS {
         pair.step(&mut random, total_cells);
         pair.compare();

@@ -72,19 +72,19 @@ fn what_is_too_long_is_no_loss_of_a_full_group() {
 }
 
 #[test]
-fn it_is_told_at_once_and_then_once_a_second() {
+fn it_is_reported_at_once_and_then_once_a_second() {
     let mut lab = lab();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let start = lab.now;
     for (at_ns, frames) in [(0, 3), (SECOND - 1, 2), (SECOND, 1), (3 * SECOND, 0), (4 * SECOND, 1)] {
         lab.now = start + at_ns;
         for _ in 0..frames {
             lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len: 2000 });
         }
-        told.push(lab.switch.drain_events().map(|(_, event)| event).collect::<Vec<_>>());
+        reported.push(lab.switch.drain_events().map(|(_, event)| event).collect::<Vec<_>>());
     }
     let event = |frames| vec![Event::MtuExceeded { port: 1, frames }];
-    assert_eq!(told, [event(1), vec![], event(5), vec![], event(1)]);
+    assert_eq!(reported, [event(1), vec![], event(5), vec![], event(1)]);
 }
 
 #[test]

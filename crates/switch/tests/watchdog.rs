@@ -63,13 +63,13 @@ fn send(lab: &mut Lab, from: usize, to: usize, priority: u8) {
 }
 
 fn events(lab: &mut Lab) -> Vec<(u64, Event)> {
-    let told = lab.switch.drain_events().map(|(at, event)| (at.0, event));
+    let reported = lab.switch.drain_events().map(|(at, event)| (at.0, event));
     let is_of_watchdog = |event: &Event| {
         // Its drops are reported, too: `losses.rs`.
         let is_xoff = matches!(event, Event::XoffBegan { .. } | Event::XoffEnded { .. });
         !is_xoff && !event.is_no_drop_loss()
     };
-    told.filter(|(_, event)| is_of_watchdog(event)).collect()
+    reported.filter(|(_, event)| is_of_watchdog(event)).collect()
 }
 
 fn port(lab: &mut Lab) -> PortSnapshot {
@@ -153,9 +153,9 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
     assert_eq!(events(&mut lab).len(), 1);
     let stormed = port(&mut lab);
     assert_eq!((stormed.drops[DropReason::Watchdog as usize].frames, stormed.queues[P].level.cells), (6, 0));
-    let told = |pfcs: Vec<Pfc>| pfcs.last().map(|pfc| (pfc.enable & 1 << P != 0, pfc.quanta[P]));
-    assert_eq!(told(lab.pfc_sent(0)), Some((true, 0)), "what the queue held has let port 0 go");
-    assert_eq!(told(lab.pfc_sent(STORMED)), Some((true, 0)), "no PFC is sent for what is stormed");
+    let reported = |pfcs: Vec<Pfc>| pfcs.last().map(|pfc| (pfc.enable & 1 << P != 0, pfc.quanta[P]));
+    assert_eq!(reported(lab.pfc_sent(0)), Some((true, 0)), "what the queue held has let port 0 go");
+    assert_eq!(reported(lab.pfc_sent(STORMED)), Some((true, 0)), "no PFC is sent for what is stormed");
     // Arrivals: for the queue from any port, and from the group to any port. Others pass.
     for (from, to, priority) in [(0, STORMED, 3), (2, STORMED, 3), (STORMED, 0, 3), (STORMED, 2, 3)] {
         send(&mut lab, from, to, priority);
@@ -181,7 +181,7 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
     turn_at(&mut lab, quiet + 400 * MS + 1000);
     assert_eq!(events(&mut lab), [(quiet.0 + 400 * MS + 1, ended())]);
     assert_eq!(
-        told(lab.pfc_sent(STORMED)),
+        reported(lab.pfc_sent(STORMED)),
         Some((true, u16::MAX)),
         "five frames of it still wait for port 2"
     );
@@ -206,7 +206,7 @@ fn by_hand_it_lasts_until_somebody_says_so_and_its_settings_stay() {
     send(&mut lab, 0, STORMED, P as u8);
     storm(&mut lab, 51 * MS);
     let pending = Event::RecoveryPending { port: STORMED, priority: P };
-    assert_eq!(events(&mut lab).iter().map(|told| told.1).collect::<Vec<_>>(), [began(), pending]);
+    assert_eq!(events(&mut lab).iter().map(|reported| reported.1).collect::<Vec<_>>(), [began(), pending]);
     let much_later = lab.now + 60_000 * MS;
     turn_at(&mut lab, much_later);
     assert!(port(&mut lab).priorities[P].recovery_pending && events(&mut lab).is_empty());
@@ -235,16 +235,16 @@ fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
     settings.ports.iter_mut().for_each(|port| port.groups[P].xoff = switch::settings::Threshold::Static(2));
     settings.ports.iter_mut().for_each(|port| port.groups[P].headroom_cells = 50);
     let mut lab = Lab::new(&settings);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..300 {
         storm(&mut lab, MS);
         send(&mut lab, 0, STORMED, P as u8);
-        told.extend(events(&mut lab).into_iter().map(|told| told.1));
+        reported.extend(events(&mut lab).into_iter().map(|reported| reported.1));
     }
     let reached =
         Event::StormLimitReached { port: STORMED, priority: P, local_precedence: P as u8, times: 10 };
     let pairs = [began(), ended()].repeat(10);
-    assert_eq!(told, [&pairs[..], &[reached]].concat(), "Begin, End, and so on, then the limit");
+    assert_eq!(reported, [&pairs[..], &[reached]].concat(), "Begin, End, and so on, then the limit");
     let off = port(&mut lab);
     assert!(off.priorities[P].limit_reached && !off.priorities[P].stormed && !off.groups[P].no_drop);
     assert_eq!((off.priorities[P].storms, off.priorities[P].storms_restored), (10, 10));
@@ -385,7 +385,7 @@ fn early_warnings_of_pfc_in_both_directions() {
             let next = lab.now + 1000 * MS / pfc;
             turn_at(lab, next);
         }
-        events(lab).into_iter().map(|told| told.1).collect::<Vec<_>>()
+        events(lab).into_iter().map(|reported| reported.1).collect::<Vec<_>>()
     };
     let start = lab.now;
     turn_at(&mut lab, start + 1000 * MS);
@@ -405,7 +405,7 @@ fn early_warnings_of_pfc_in_both_directions() {
     send(&mut lab, STORMED, 2, P as u8);
     let later = lab.now + 1100 * MS;
     turn_at(&mut lab, later);
-    let sent: Vec<_> = events(&mut lab).into_iter().map(|told| told.1).collect();
+    let sent: Vec<_> = events(&mut lab).into_iter().map(|reported| reported.1).collect();
     assert!(sent.iter().any(|event| matches!(event, Event::EarlyWarning { sent: true, .. })), "{sent:?}");
 }
 

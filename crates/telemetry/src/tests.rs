@@ -114,7 +114,7 @@ impl Collector {
         to: std::sync::mpsc::Sender<Received>,
     ) -> Self {
         let (end, ended) = oneshot::channel::<()>();
-        let (ready, told) = std::sync::mpsc::channel();
+        let (ready, reported) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
@@ -128,7 +128,7 @@ impl Collector {
             });
             runtime.shutdown_background(); // nothing is answered any more: that is what killing does
         });
-        Self { port: told.recv().unwrap(), end: Some(end), thread: Some(thread) }
+        Self { port: reported.recv().unwrap(), end: Some(end), thread: Some(thread) }
     }
 }
 

@@ -64,7 +64,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn a_page_is_told_the_events_that_it_has_not_seen() {
+    fn a_page_is_reported_the_events_that_it_has_not_seen() {
         let journal = Journal::default();
         let device = Device { name: "lab".to_owned(), version: String::new() };
         let snapshot = v1::Snapshot { at_ns: 7, ..v1::Snapshot::default() };

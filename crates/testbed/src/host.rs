@@ -98,7 +98,7 @@ impl Host {
 
     /// Waits until the host has received `frames` PFC and PAUSE frames: frames sent to it may still
     /// wait in its kernel, or for its core. Frames that its kernel lost may have been some of them.
-    pub fn until_told(&self, frames: u64) -> Result<()> {
+    pub fn until_reported(&self, frames: u64) -> Result<()> {
         let heard = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
         eventually(&format!("{} has heard {frames} PFC and PAUSE frames", self.port), || {
             Ok(self.report().is_some_and(|report| heard(report) >= frames).then_some(()))

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn group_zero_and_link_local_addresses_are_told_apart() {
+    fn group_zero_and_link_local_addresses_are_distinguished() {
         //                                      group, zero, link-local
         for (address, expected) in [
             ("00:00:00:00:00:00", (false, true, false)),

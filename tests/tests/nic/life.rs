@@ -60,11 +60,11 @@ fn under_traffic<T>(cable: &Cable, during: impl FnOnce() -> Result<T>) -> Result
     // Without the testbed, which belongs to one thread.
     let near = &cable.near;
     std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let (tell, reported) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             let some = Duration::from_millis(50);
             // Until the other side hangs up; once the interface is removed there is no destination.
-            while told.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty)
+            while reported.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty)
                 && send(near, FAR, NO_DROP_TOS, Full::Again, some, Duration::ZERO).is_ok()
             {}
         });

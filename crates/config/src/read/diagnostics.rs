@@ -159,10 +159,10 @@ impl ConfigErrors {
         let lines: Vec<usize> = std::iter::once(0).chain(breaks).collect();
         let mut list: Vec<ConfigError> =
             report.notes.into_iter().map(|note| note.mistake(text, &lines)).collect();
-        if let Some(first_untold) = list.get_mut(MOST) {
-            first_untold.setting = String::new();
-            first_untold.what = "there are more from here on".to_owned();
-            first_untold.cure = Some(format!("see to these {MOST} first"));
+        if let Some(first_unreported) = list.get_mut(MOST) {
+            first_unreported.setting = String::new();
+            first_unreported.what = "there are more from here on".to_owned();
+            first_unreported.cure = Some(format!("see to these {MOST} first"));
         }
         let source = NamedSource::new(file_name, text.to_owned());
         let ends = lines[1..].iter().copied().chain([text.len()]);

@@ -95,17 +95,20 @@ pub(crate) fn pause_times(ports: &[Port], report: &mut Diagnostics) {
 /// Checks that a link has either PFC or PAUSE: PAUSE would stop priorities that PFC keeps running
 /// (in IEEE 802.1Q-2022 clause 36, PFC replaces PAUSE).
 pub(crate) fn one_flow_control(ports: &[Port], report: &mut Diagnostics) {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for port in ports {
         let tables = port.tables();
         let Some(setting) = tables.setting(|table| &table.flow_control) else { continue };
-        if setting.value == FlowControl::Off || !tables.pfc().is_on() || told.contains(&setting.place.span) {
+        if setting.value == FlowControl::Off
+            || !tables.pfc().is_on()
+            || reported.contains(&setting.place.span)
+        {
             continue;
         }
         let (value, name) = (setting.value.name(), &port.settings.name);
         let what = format!("\"{value}\" while port {name} has PFC on: a link has one or the other");
         report.add(&setting.place, what, "write flow_control = \"off\" or pfc.mode = \"off\" there");
-        told.push(setting.place.span.clone());
+        reported.push(setting.place.span.clone());
     }
 }
 

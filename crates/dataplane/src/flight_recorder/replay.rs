@@ -72,9 +72,13 @@ impl<'a> Replay<'a> {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn run_until(&mut self, until: Instant, told: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
+    pub fn run_until(
+        &mut self,
+        until: Instant,
+        reported: &mut impl FnMut(Instant, Event),
+    ) -> Result<(), Error> {
         while self.now < until && !self.rest.is_empty() {
-            self.step(told)?;
+            self.step(reported)?;
         }
         Ok(())
     }
@@ -100,7 +104,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Replays one entry.
-    fn step(&mut self, told: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
+    fn step(&mut self, reported: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
         let tag = self.rest.try_get_u8()?;
         let tag = EntryKind::of(tag).ok_or_else(|| Error::Malformed(format!("an entry of kind {tag}")))?;
         match tag {
@@ -108,7 +112,7 @@ impl<'a> Replay<'a> {
             EntryKind::Event => {
                 let (at, event) = self.value()?;
                 self.compare_event(at, event)?;
-                told(at, event);
+                reported(at, event);
                 Ok(())
             }
             EntryKind::Turn => self.turn(),

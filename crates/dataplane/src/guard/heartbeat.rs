@@ -5,7 +5,7 @@
 //! The guard only reads that. The guard leaves here what it sent to the peers on behalf of the
 //! loop, and the loop takes it in its next iteration, so that the switch's refresh, XON and
 //! counters stay correct. Neither waits for the other. Source: docs/behavior.md, "A loop that
-//! stands still".
+//! stalls".
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -142,32 +142,32 @@ impl Heartbeat {
 
     /// Records that the guard has sent an XOFF for these priorities on a port.
     pub fn leave(&self, port: usize, priorities: Set8, at: Instant) {
-        let told = &self.ports[port];
-        told.at_ns.store(at.0, Relaxed);
-        told.frames.fetch_add(1, Relaxed);
-        priorities.into_iter().for_each(|p| _ = told.xoff_frames[p].fetch_add(1, Relaxed));
+        let reported = &self.ports[port];
+        reported.at_ns.store(at.0, Relaxed);
+        reported.frames.fetch_add(1, Relaxed);
+        priorities.into_iter().for_each(|p| _ = reported.xoff_frames[p].fetch_add(1, Relaxed));
         self.has_news.store(true, Release);
     }
 
     /// Takes what the guard has recorded; called once per iteration. Calls `told` with a port's
     /// number, the frames that the guard sent on it, and the time of the last one.
     #[inline]
-    pub(crate) fn take(&self, told: impl FnMut(usize, PfcCount, Instant)) {
+    pub(crate) fn take(&self, reported: impl FnMut(usize, PfcCount, Instant)) {
         if self.has_news.load(Relaxed) {
-            self.take_news(told);
+            self.take_news(reported);
         }
     }
 
     #[cold]
     fn take_news(&self, mut tell: impl FnMut(usize, PfcCount, Instant)) {
         self.has_news.swap(false, Acquire);
-        for (number, told) in self.ports.iter().enumerate() {
+        for (number, reported) in self.ports.iter().enumerate() {
             let take = |count: &AtomicU64| if count.load(Relaxed) == 0 { 0 } else { count.swap(0, Relaxed) };
-            let xoff_frames = std::array::from_fn(|p| take(&told.xoff_frames[p]));
-            let frames = PfcCount { frames: take(&told.frames), xoff_frames, ..PfcCount::default() };
+            let xoff_frames = std::array::from_fn(|p| take(&reported.xoff_frames[p]));
+            let frames = PfcCount { frames: take(&reported.frames), xoff_frames, ..PfcCount::default() };
             // The guard may be in the middle of recording one. It sets `has_news` again afterwards.
             if frames != PfcCount::default() {
-                tell(number, frames, Instant(told.at_ns.load(Relaxed)));
+                tell(number, frames, Instant(reported.at_ns.load(Relaxed)));
             }
         }
     }

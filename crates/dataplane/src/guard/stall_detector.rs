@@ -15,7 +15,7 @@
 //!             the loop runs again                      ▼
 //!     ◀─────────────────────────────────────────────── Given up
 //! ```
-//! Source: docs/behavior.md, "A loop that stands still".
+//! Source: docs/behavior.md, "A loop that stalls".
 
 use switch::{Instant, Nanos};
 
@@ -79,7 +79,7 @@ impl StallDetector {
         if now.since(since) >= GIVE_UP_NS {
             return false;
         }
-        let due = self.standing_in.is_none_or(|(_, told)| now.since(told) >= refresh_ns);
+        let due = self.standing_in.is_none_or(|(_, reported)| now.since(reported) >= refresh_ns);
         if due {
             self.standing_in = Some((since, now));
         }
@@ -110,10 +110,10 @@ mod tests {
     /// Runs the detector on the loop's state, and whether frames wait, at each half millisecond
     /// from `start_ms` on. Returns when the peers are paused, in half milliseconds. XOFF is
     /// refreshed after 2 ms.
-    fn told(pulses: &[(LoopState, bool)]) -> Vec<usize> {
-        let mut vigil = StallDetector::default();
+    fn reported(pulses: &[(LoopState, bool)]) -> Vec<usize> {
+        let mut detector = StallDetector::default();
         let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
-            vigil.look(pulse, || waiting, 2 * MS, Instant(10 * MS + n as u64 * MS / 2))
+            detector.look(pulse, || waiting, 2 * MS, Instant(10 * MS + n as u64 * MS / 2))
         });
         looks.map(|(n, _)| n).collect()
     }
@@ -125,37 +125,37 @@ mod tests {
     #[test]
     fn a_loop_that_turns_is_left_alone() {
         let busy: Vec<_> = (0..20).map(turned).collect();
-        assert_eq!(told(&busy), []);
-        assert_eq!(told(&[(ASLEEP, false); 20]), [], "nor one that sleeps, and nothing comes in");
-        assert_eq!(told(&[(LoopState::Ended, true); 20]), [], "nor one that has ended");
+        assert_eq!(reported(&busy), []);
+        assert_eq!(reported(&[(ASLEEP, false); 20]), [], "nor one that sleeps, and nothing comes in");
+        assert_eq!(reported(&[(LoopState::Ended, true); 20]), [], "nor one that has ended");
     }
 
     #[test]
-    fn a_loop_that_stands_still_is_stood_in_for_until_it_turns() {
+    fn a_loop_that_stalls_is_covered_until_it_turns() {
         let mut pulses = vec![turned(0); 12]; // one iteration at 0, and none since
         pulses.extend((12..20).map(turned));
-        assert_eq!(told(&pulses), [2, 6, 10], "after 1 ms, and each 2 ms from then on");
+        assert_eq!(reported(&pulses), [2, 6, 10], "after 1 ms, and each 2 ms from then on");
     }
 
     #[test]
-    fn a_sleeper_whom_frames_do_not_wake_is_stood_in_for() {
+    fn a_sleeper_whom_frames_do_not_wake_is_covered() {
         let mut pulses = vec![(ASLEEP, false); 4];
         pulses.extend([(ASLEEP, true); 5]);
         pulses.extend([(ASLEEP, false), (ASLEEP, true), (ASLEEP, false)]);
-        assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
+        assert_eq!(reported(&pulses), [6,], "1 ms after frames were first seen");
     }
 
     /// A pause of 335 µs, received by a peer at 100 Gbit/s: the loop refreshes it after 112 µs, and
     /// so must the guard.
     #[test]
     fn a_short_pause_is_guarded_more_closely() {
-        let mut vigil = StallDetector::default();
+        let mut detector = StallDetector::default();
         let turned = LoopState::Turned(Instant(10 * MS));
-        let mut look = |us: u64| vigil.look(turned, || true, 112_000, Instant(10 * MS + us * 1000));
-        let told: Vec<u64> = (0..500).step_by(56).filter(|us| look(*us)).collect();
-        assert_eq!(told, [112, 224, 336, 448]);
-        assert_eq!(vigil.next_look(turned, 112_000), NextCheck::After(112_000));
-        assert_eq!(vigil.next_look(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
+        let mut look = |us: u64| detector.look(turned, || true, 112_000, Instant(10 * MS + us * 1000));
+        let reported: Vec<u64> = (0..500).step_by(56).filter(|us| look(*us)).collect();
+        assert_eq!(reported, [112, 224, 336, 448]);
+        assert_eq!(detector.next_look(turned, 112_000), NextCheck::After(112_000));
+        assert_eq!(detector.next_look(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
     }
 
     /// XOFF is in force, no frame moves, and the loop sleeps past the refresh that was due at 2 ms.
@@ -164,17 +164,17 @@ mod tests {
         let asleep = LoopState::Asleep { refresh_at: Instant(12 * MS) };
         let mut pulses = vec![(asleep, false); 16];
         pulses.extend([(LoopState::Turned(Instant(18 * MS)), false)]);
-        assert_eq!(told(&pulses), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
-        let vigil = StallDetector::default();
-        assert_eq!(vigil.next_look(asleep, 2 * MS), NextCheck::After(MS), "no frame would wake the guard");
+        assert_eq!(reported(&pulses), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
+        let detector = StallDetector::default();
+        assert_eq!(detector.next_look(asleep, 2 * MS), NextCheck::After(MS), "no frame would wake the guard");
     }
 
     #[test]
     fn a_sleeper_for_whom_nothing_waits_is_let_sleep() {
-        let mut vigil = StallDetector::default();
+        let mut detector = StallDetector::default();
         let mut next = |pulse, frames_wait| {
-            vigil.look(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
-            vigil.next_look(pulse, 2 * MS)
+            detector.look(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
+            detector.next_look(pulse, 2 * MS)
         };
         assert_eq!(next(LoopState::Turned(Instant(10 * MS)), false), NextCheck::After(LOOK_NS));
         assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
@@ -184,13 +184,13 @@ mod tests {
 
     #[test]
     fn a_dead_loop_is_given_up() {
-        let mut vigil = StallDetector::default();
+        let mut detector = StallDetector::default();
         let since = LoopState::Turned(Instant(0));
-        let last = (0..30_000).filter(|ms| vigil.look(since, || true, 2 * MS, Instant(ms * MS))).last();
+        let last = (0..30_000).filter(|ms| detector.look(since, || true, 2 * MS, Instant(ms * MS))).last();
         assert_eq!(last, Some(9_999));
-        assert_eq!(vigil.stalls().0, 1);
+        assert_eq!(detector.stalls().0, 1);
         assert!(
-            vigil.look(LoopState::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
+            detector.look(LoopState::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
             "it lives"
         );
     }

@@ -205,8 +205,8 @@ impl<P: Port> IoLoop<P> {
         }
         let mut has_news = moved | port.put_completed();
         let has_few = memory.free_frames() <= MANY_FREE;
-        let has_told = port.has_told_all();
-        if let Some(unsent) = port.closing.take_if(|_| has_told && has_few) {
+        let has_reported = port.has_reported_all();
+        if let Some(unsent) = port.closing.take_if(|_| has_reported && has_few) {
             port.answer_closed(unsent);
             has_news = true;
         }
@@ -287,7 +287,7 @@ impl<P: Port> IoLoop<P> {
     fn may_sleep(&mut self, now: Instant) -> bool {
         let is_done = |port: &IoPort<P>| {
             let is_closing = port.closing.is_some();
-            port.outgoing.is_empty() && port.has_told_all() && !is_closing && !port.port.needs_kick()
+            port.outgoing.is_empty() && port.has_reported_all() && !is_closing && !port.port.needs_kick()
         };
         self.rest.note_idle(now) && self.ports.iter().all(is_done)
     }
@@ -342,7 +342,7 @@ impl<P: Port> IoPort<P> {
     }
 
     /// True if all frames that the kernel returned are on the channel.
-    fn has_told_all(&self) -> bool {
+    fn has_reported_all(&self) -> bool {
         self.completed.is_empty() && self.lost.is_empty()
     }
 
@@ -376,7 +376,7 @@ impl<P: Port> IoPort<P> {
                 self.lane.is_down.store(!self.is_open, Relaxed);
                 self.lane.answer(PortReply::Reopened(self.is_open.then(|| self.port.transmit_room())));
             }
-            PortCommand::CountAnew => drop(self.port.reset_counters()),
+            PortCommand::ResetCounters => drop(self.port.reset_counters()),
             PortCommand::Report => self.report_within = REPORT_TURNS,
         }
     }

@@ -73,7 +73,7 @@ pub(crate) enum PortCommand {
     /// Take the port that has been opened again. Answered.
     Reopen,
     /// The slot belongs to another port from now on: reset the counters.
-    CountAnew,
+    ResetCounters,
     /// Report the port's status. Answered.
     Report,
 }

@@ -61,7 +61,7 @@ pub struct RemotePort<M> {
     /// The number of the rule set that `looker` implements.
     rules: u32,
     /// The I/O loop has yet to be sent the rule set.
-    is_untold: bool,
+    is_unreported: bool,
     /// The minimum number of posted chunks, if it has yet to be sent to the I/O loop.
     min_posted: Option<u32>,
     /// The batch of received frames that is being taken.
@@ -106,7 +106,7 @@ impl<M: FrameMemory> RemotePort<M> {
             is_up,
             looker: None,
             rules: 0,
-            is_untold: false,
+            is_unreported: false,
             min_posted: None,
             arrivals: Vec::with_capacity(RX_BATCH),
             looked_at_by: 0,
@@ -137,16 +137,16 @@ impl<M: FrameMemory> RemotePort<M> {
     /// Sends the I/O loop what can wait, if there is room.
     #[inline]
     fn tell(&mut self) {
-        if (self.is_untold || self.min_posted.is_some()) && self.lane.has_room_for_settings() {
+        if (self.is_unreported || self.min_posted.is_some()) && self.lane.has_room_for_settings() {
             self.tell_now();
         }
     }
 
     #[cold]
     fn tell_now(&mut self) {
-        if let (true, Some(looker)) = (self.is_untold, &self.looker) {
+        if let (true, Some(looker)) = (self.is_unreported, &self.looker) {
             self.lane.order(PortCommand::Rules(self.rules, looker.clone()));
-            self.is_untold = false;
+            self.is_unreported = false;
         }
         if let Some(frames) = self.min_posted.take() {
             self.lane.order(PortCommand::MinPosted(frames));
@@ -268,7 +268,7 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     fn set_parser(&mut self, looker: FrameParser, finish_checksums: bool) {
         self.looker = Some(Box::new((looker, finish_checksums)));
         self.rules = self.rules.wrapping_add(1);
-        self.is_untold = true;
+        self.is_unreported = true;
         self.tell();
     }
 
@@ -398,7 +398,7 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     fn reset_counters(&mut self) -> KernelCounters {
         let counted = self.kernel_counters();
         (self.report.kernel, self.closed_frames) = (KernelCounters::default(), 0);
-        self.lane.order(PortCommand::CountAnew);
+        self.lane.order(PortCommand::ResetCounters);
         counted
     }
 

@@ -207,7 +207,7 @@ mod tests {
 
     /// One iteration is late by `late_ns`, and others had the core for `taken_ns`. The following
     /// ones are on time until the window is over.
-    fn hold_up(rest: &mut IdlePolicy, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
+    fn delay(rest: &mut IdlePolicy, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
         *now = *now + late_ns;
         rest.note_turn(late_ns);
         rest.note_core(*now, taken_ns);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_was_held_up_is_not_alone_for_a_while() {
+    fn a_loop_that_was_delayed_is_not_alone_for_a_while() {
         let mut now = Instant(0);
         let mut rest = IdlePolicy::new(now);
         move_on(&mut rest, &mut now, Instant(3 * ALONE_NS), APART_NS);
@@ -283,14 +283,14 @@ mod tests {
             (LATE_NS, WINDOW_NS, true),               // others had it while the loop was not late
             (MOST_LATE_NS + 1, WINDOW_NS, false),
         ] {
-            hold_up(&mut rest, &mut now, late_ns, taken_ns);
+            delay(&mut rest, &mut now, late_ns, taken_ns);
             assert_eq!(rest.extended_poll(), looks_long, "{late_ns} ns late, {taken_ns} ns taken");
         }
         assert_eq!(look_ns(&mut rest, now), LOOK_NS);
-        let held_up_at = now;
-        move_on(&mut rest, &mut now, held_up_at + ALONE_NS - 2 * WINDOW_NS, APART_NS);
+        let delayed_at = now;
+        move_on(&mut rest, &mut now, delayed_at + ALONE_NS - 2 * WINDOW_NS, APART_NS);
         assert!(!rest.extended_poll());
-        move_on(&mut rest, &mut now, held_up_at + ALONE_NS + 2 * PERIOD_NS, APART_NS);
+        move_on(&mut rest, &mut now, delayed_at + ALONE_NS + 2 * PERIOD_NS, APART_NS);
         assert!(rest.extended_poll());
     }
 
@@ -317,7 +317,7 @@ mod tests {
     /// Contention after each return to long polling doubles the wait. Without contention for as
     /// long, the wait starts from its minimum again.
     #[test]
-    fn a_loop_that_is_held_up_again_and_again_tries_less_often() {
+    fn a_loop_that_is_delayed_again_and_again_tries_less_often() {
         let mut now = Instant(0);
         let mut rest = IdlePolicy::new(now);
         let mut waits = |rest: &mut IdlePolicy, alone_for: Nanos| {
@@ -329,7 +329,7 @@ mod tests {
             let waited = now.since(began);
             let next = now + alone_for;
             move_on(rest, &mut now, next, APART_NS);
-            hold_up(rest, &mut now, WINDOW_NS, WINDOW_NS);
+            delay(rest, &mut now, WINDOW_NS, WINDOW_NS);
             assert!(!rest.extended_poll());
             (waited + 2 * WINDOW_NS) / ALONE_NS
         };

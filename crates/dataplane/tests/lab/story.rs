@@ -62,7 +62,7 @@ pub struct Story {
 }
 
 /// The results of a story.
-pub struct Told {
+pub struct Reported {
     /// The frames that left each port in each iteration.
     pub left: Vec<Vec<Vec<u8>>>,
     pub events: Vec<Event>,
@@ -88,7 +88,7 @@ impl Story {
 
     /// Runs the story; port n is served by loop `served_by[n]`. If the switching core serves no
     /// port, it must not touch the bytes of data frames.
-    pub fn told(&self, served_by: &[usize; PORTS]) -> Told {
+    pub fn reported(&self, served_by: &[usize; PORTS]) -> Reported {
         let mut loops = loops(&(self.settings[0])(), served_by);
         let mut random = Random(7);
         let (mut left, mut leaving) = (Vec::new(), Vec::new());
@@ -124,13 +124,13 @@ impl Story {
         loops.rounds(600);
         left.extend(loops.wires.iter().map(|wire| wire.take_sent()));
         let snapshot = loops.conserved();
-        Told { left, events: std::mem::take(&mut loops.events), snapshot: of_the_switch(snapshot) }
+        Reported { left, events: std::mem::take(&mut loops.events), snapshot: of_the_switch(snapshot) }
     }
 }
 
-impl Told {
+impl Reported {
     /// Checks that the results are the same.
-    pub fn is_as(&self, there: &Told, served_by: [usize; PORTS]) {
+    pub fn is_as(&self, there: &Reported, served_by: [usize; PORTS]) {
         let differs = self.left.iter().zip(&there.left).position(|(here, there)| here != there);
         assert_eq!(differs, None, "of wire and turn, served by {served_by:?}");
         assert_eq!(self.events, there.events);

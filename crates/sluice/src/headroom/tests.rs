@@ -104,7 +104,7 @@ fn lengths() {
         ("km", None),
         ("", None),
     ] {
-        assert_eq!(metres(text).ok(), expected, "{text}");
+        assert_eq!(meters(text).ok(), expected, "{text}");
     }
 }
 

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_options_are_told_with_what_is_right() {
+    fn wrong_options_are_reported_with_what_is_right() {
         for (line, word) in [
             ("eth0", "--speed"),
             ("eth0 --speed 5", "as 500M"),

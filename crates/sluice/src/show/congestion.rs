@@ -86,8 +86,8 @@ fn was_used(queue: &Queue) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::show_sample as sample;
 
     #[test]
     fn table_of_totals() {

@@ -99,8 +99,8 @@ fn collect(of: &str, name: &str, value: &Value, found: &mut Vec<((String, String
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::show_sample as sample;
 
     #[test]
     fn table_of_totals() {

@@ -195,8 +195,8 @@ pub fn table(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::show_sample as sample;
 
     /// Rows 74, 189 and 192 of the table of vendor specifications.
     #[test]

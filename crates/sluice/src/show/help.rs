@@ -119,9 +119,9 @@ fn entry(out: &mut String, name: &str, comment: &str) {
 #[cfg(test)]
 mod tests {
     use super::super::json::Document;
-    use super::super::sample;
     use super::super::view::View;
     use super::*;
+    use crate::show_sample as sample;
 
     /// The names in JSON are an interface, so a removed or changed name must be noticed.
     #[test]

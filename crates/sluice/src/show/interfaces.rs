@@ -79,8 +79,8 @@ fn mtu(bytes: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::show_sample as sample;
 
     #[test]
     fn each_port_has_a_paragraph() {

@@ -179,8 +179,8 @@ pub fn pools(snapshot: &Snapshot) -> Vec<(String, &Pool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::show_sample as sample;
     use serde_json::{Value, json, to_value};
 
     fn document(view: View, now: &Snapshot, before: Option<&Snapshot>) -> Value {

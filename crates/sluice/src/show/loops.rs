@@ -67,8 +67,8 @@ fn time(micros: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::show_sample as sample;
 
     #[test]
     fn table_of_totals() {

@@ -13,8 +13,6 @@ mod loops;
 mod pfc;
 mod ports;
 mod queues;
-#[cfg(test)]
-mod sample;
 mod telemetry;
 mod view;
 
@@ -234,6 +232,7 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::show_sample as sample;
 
     #[test]
     fn a_port_is_chosen_by_name_and_an_unknown_one_is_answered_with_the_names() {
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn watermarks_are_read_by_the_view_of_buffers_unless_told_otherwise() {
+    fn watermarks_are_read_by_the_view_of_buffers_unless_set_otherwise() {
         for (view, keep, reads) in [
             (View::Buffers, false, Some(true)),
             (View::Buffers, true, Some(false)),

@@ -202,8 +202,8 @@ fn count(count: &Option<PfcCount>) -> PfcCount {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::show_sample as sample;
 
     #[test]
     fn table_of_ports_and_priorities() {

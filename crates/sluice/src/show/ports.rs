@@ -200,8 +200,8 @@ fn losses(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::show_sample as sample;
 
     #[test]
     fn table_of_totals() {

@@ -116,7 +116,7 @@ enum Stage {
     /// The ports that the command adds are being opened. The poll loop gets its command after that.
     Opening(LoopCommand),
     /// The command has been sent to the poll loop.
-    Told,
+    Reported,
     /// The poll loop has executed the command; the ports in these slots are still being opened or
     /// closed.
     Settling(Vec<usize>),
@@ -213,7 +213,7 @@ impl ControlLoop {
                         self.links = None;
                     }
                 },
-                told = signals.next() => match told {
+                reported = signals.next() => match reported {
                     SignalAction::Reload if has_room => {
                         self.orders.push_back(PendingCommand { order: Command::Reload, answer: None });
                     }
@@ -343,13 +343,13 @@ impl ControlLoop {
         let readers: Vec<WatermarkReader> =
             self.asked.iter().filter(|wish| wish.read_watermarks).map(|wish| wish.reader).collect();
         for wish in std::mem::take(&mut self.asked) {
-            let mut told = message.clone();
-            self.watermarks.look(wish.reader, &mut told);
-            self.list_ports(&mut told);
-            let _ = wish.answer.send(told); // a client that has disconnected needs none
+            let mut reported = message.clone();
+            self.watermarks.look(wish.reader, &mut reported);
+            self.list_ports(&mut reported);
+            let _ = wish.answer.send(reported); // a client that has disconnected needs none
         }
         if !readers.is_empty() {
-            self.watermarks.begin_anew(&mut message, &readers);
+            self.watermarks.reset(&mut message, &readers);
         }
         self.snapshot = Some(snapshot);
     }
@@ -384,7 +384,7 @@ impl ControlLoop {
         }
         match commands::plan(&asked.order, &self.live) {
             Ok(Some(Step { command, changes, live })) => {
-                let mut begun = ActiveCommand { asked: Some(asked), changes, live, stage: Stage::Told };
+                let mut begun = ActiveCommand { asked: Some(asked), changes, live, stage: Stage::Reported };
                 match self.open_added(&mut begun).await {
                     Ok(true) => self.under_way = Some(begun),
                     Ok(false) => {

@@ -46,7 +46,7 @@ impl ControlLoop {
                 asked: None,
                 changes: Vec::new(),
                 live: Some(live),
-                stage: Stage::Told,
+                stage: Stage::Reported,
             });
         }
     }
@@ -90,7 +90,7 @@ impl ControlLoop {
         match (order.stage, self.lives.prepared()) {
             (Stage::Opening(command), Some(Ok(()))) => {
                 self.commands.push_back(command);
-                order.stage = Stage::Told;
+                order.stage = Stage::Reported;
             }
             (Stage::Opening(_), Some(Err((place, why)))) => {
                 self.lives.abort();

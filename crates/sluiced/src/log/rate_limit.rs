@@ -118,12 +118,12 @@ impl Limits {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = |site: &&mut Site| site.left_out > 0 && (all || now >= site.since + REMINDER);
         let due = sites.values_mut().filter(is_due);
-        let told = due.map(|site| Reminder {
+        let reported = due.map(|site| Reminder {
             level: site.level,
             left_out: std::mem::take(&mut site.left_out),
             message: std::mem::take(&mut site.message),
         });
-        told.collect()
+        reported.collect()
     }
 
     /// Logs the number of suppressed lines where that is due, or all of them.
@@ -188,7 +188,7 @@ mod tests {
     /// Logs a flood of one message, two of another, and one without a limit, as the rest of the
     /// program does.
     #[test]
-    fn a_flood_is_cut_off_counted_and_told_and_others_are_not() {
+    fn a_flood_is_cut_off_counted_and_reported_and_others_are_not() {
         let limits = Arc::new(Limits::default());
         let subscriber = tracing_subscriber::registry().with(LimitLayer(limits.clone()));
         tracing::subscriber::with_default(subscriber, || {
@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(limits.left_out(), 7);
         let now = Instant::now();
         assert_eq!(limits.due(now, false), [], "not yet");
-        let told = Reminder { level: Level::WARN, left_out: 7, message: "the port is down".to_owned() };
-        assert_eq!(limits.due(now + REMINDER, false), [told]);
+        let reported = Reminder { level: Level::WARN, left_out: 7, message: "the port is down".to_owned() };
+        assert_eq!(limits.due(now + REMINDER, false), [reported]);
         assert_eq!((limits.due(now + REMINDER, true), limits.left_out()), (vec![], 7), "told once");
     }
 }

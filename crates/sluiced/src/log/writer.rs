@@ -55,7 +55,8 @@ impl Writer {
     pub fn start(out: impl Write + Send + 'static, limits: Arc<Limits>) -> io::Result<Self> {
         let (queue, queued) = bounded(MAX_LINES);
         let lost = Arc::new(AtomicU64::new(0));
-        let work = Work { out, queued, lost: lost.clone(), told: 0, next_telling: Instant::now(), limits };
+        let work =
+            Work { out, queued, lost: lost.clone(), reported: 0, next_telling: Instant::now(), limits };
         thread::Builder::new().name("log".to_owned()).spawn(|| work.run())?;
         Ok(Self { queue, lost })
     }
@@ -117,7 +118,7 @@ struct Work<W> {
     queued: Receiver<Message>,
     lost: Arc<AtomicU64>,
     /// The part of the lost lines that the log has reported.
-    told: u64,
+    reported: u64,
     next_telling: Instant,
     limits: Arc<Limits>,
 }
@@ -147,10 +148,10 @@ impl<W: Write> Work<W> {
         let lost = self.lost.load(Relaxed);
         // The report itself must not be lost.
         let has_room = self.queued.len() < MAX_LINES / 2;
-        if lost > self.told && has_room && (all || self.queued.is_empty() || now >= self.next_telling) {
+        if lost > self.reported && has_room && (all || self.queued.is_empty() || now >= self.next_telling) {
             warn!(target: TARGET, "lines lost because standard error did not take them: {}",
-                lost - self.told);
-            self.told = lost;
+                lost - self.reported);
+            self.reported = lost;
             self.next_telling = now + PACE;
         }
         self.limits.remind(now, all);
@@ -216,7 +217,7 @@ mod tests {
     /// Logs five lines more than the queue holds, besides the one that the thread may have taken
     /// from it.
     #[test]
-    fn a_full_pipe_holds_nobody_up_and_what_was_lost_is_told_when_it_is_read() {
+    fn a_full_pipe_delays_nobody_and_what_was_lost_is_reported_when_it_is_read() {
         let (writer, read) = on_a_full_pipe();
         for n in 0..MAX_LINES + 6 {
             writer.put(format!("line {n}\n").as_bytes());
@@ -232,8 +233,9 @@ mod tests {
         let mut lines = BufReader::new(read).lines().map(Result::unwrap);
         let last = format!("line {}", MAX_LINES + 5 - lost as usize);
         assert!(lines.any(|line| line == last), "the lines that were queued");
-        let told = format!("WARN sluiced::log: lines lost because standard error did not take them: {lost}");
-        assert!(lines.any(|line| line.ends_with(&told)), "and how many were not");
+        let reported =
+            format!("WARN sluiced::log: lines lost because standard error did not take them: {lost}");
+        assert!(lines.any(|line| line.ends_with(&reported)), "and how many were not");
         assert_eq!(writer.lost(), lost);
     }
 

@@ -80,7 +80,7 @@ impl PortSlots {
 
     fn must_be_free(&self, name: &str, interface: &str) -> Result<(), CommandError> {
         let tenants = self.tenants.iter().flatten();
-        let Some(owner) = tenants.into_iter().find(|tenant| tenant.interface == interface) else {
+        let Some(owner) = tenants.into_iter().find(|port_slot| port_slot.interface == interface) else {
             return Ok(());
         };
         let message = format!(
@@ -103,7 +103,9 @@ impl PortSlots {
 
     /// The slot of the port with this name.
     pub fn of_name(&self, name: &str) -> Option<usize> {
-        self.tenants.iter().position(|tenant| tenant.as_ref().is_some_and(|tenant| tenant.name == name))
+        self.tenants
+            .iter()
+            .position(|port_slot| port_slot.as_ref().is_some_and(|port_slot| port_slot.name == name))
     }
 
     /// The name of the port in this slot.
@@ -125,8 +127,8 @@ impl PortSlots {
 
     /// Sets the link of the port in this slot.
     pub fn set_link(&mut self, place: usize, link: Link) {
-        if let Some(Some(tenant)) = self.tenants.get_mut(place) {
-            tenant.link = link;
+        if let Some(Some(port_slot)) = self.tenants.get_mut(place) {
+            port_slot.link = link;
         }
     }
 
@@ -135,7 +137,7 @@ impl PortSlots {
         let mut settled = vec![PortSettings::vacant(); self.count()];
         for (port, &place) in ports.iter().zip(&self.of_file) {
             let Link { speed_bps, mtu_bytes } =
-                self.tenants[place].as_ref().map_or(Link::default(), |tenant| tenant.link);
+                self.tenants[place].as_ref().map_or(Link::default(), |port_slot| port_slot.link);
             settled[place] = PortSettings { link_speed_bps: speed_bps, mtu_bytes, ..port.clone() };
         }
         settled

@@ -71,11 +71,11 @@ impl PortWorker {
     /// No thread could be started.
     pub fn start(ports: &mut [XdpPort]) -> Result<Self> {
         let mut keepers: Vec<_> = ports.iter_mut().map(XdpPort::keeper).collect();
-        let docks = keepers.iter().map(xdp::PortOpener::dock).collect();
-        let (tasks, told) = mpsc::channel::<(usize, Task)>();
+        let docks = keepers.iter().map(xdp::PortOpener::handoff).collect();
+        let (tasks, reported) = mpsc::channel::<(usize, Task)>();
         let (answer, answers) = mpsc::channel();
         let work = move || {
-            for (port, task) in told {
+            for (port, task) in reported {
                 if answer.send((port, perform(&mut keepers[port], task))).is_err() {
                     break;
                 }

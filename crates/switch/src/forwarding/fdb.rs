@@ -69,7 +69,7 @@ struct PortQuota {
     /// Frames whose source was not learned because the port has reached its limit.
     refused: u64,
     /// True if the limit has been reported.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// The filtering database of a switch: static and learned addresses.
@@ -86,13 +86,13 @@ pub struct Fdb {
     max_entries_per_port: u32,
     shares: Vec<PortQuota>,
     /// Ports that reached their limit and are not reported yet.
-    untold: Set64,
+    unreported: Set64,
     aging_ticks: u32,
     entries: usize,
     /// Addresses not learned because the table, or their part of it, was full.
     full: u64,
     /// Number of addresses in `full` that an event has reported.
-    told_full: u64,
+    reported_full: u64,
     next_event: Instant,
     /// Addresses seen on another port than before.
     moves: u64,
@@ -111,11 +111,11 @@ impl Fdb {
             max_entries: settings.max_entries,
             max_entries_per_port: u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX),
             shares: vec![PortQuota::default(); MAX_PORTS],
-            untold: Set64::EMPTY,
+            unreported: Set64::EMPTY,
             aging_ticks: tick_of(settings.aging_ns).max(1),
             entries: 0,
             full: 0,
-            told_full: 0,
+            reported_full: 0,
             next_event: Instant(0),
             moves: 0,
             next_to_age: 0,
@@ -189,8 +189,8 @@ impl Fdb {
             share.entries += 1;
         } else {
             share.refused += 1;
-            self.untold.set(port, self.untold.contains(port) || !share.is_told);
-            share.is_told = true;
+            self.unreported.set(port, self.unreported.contains(port) || !share.is_reported);
+            share.is_reported = true;
         }
         has_room
     }
@@ -199,13 +199,13 @@ impl Fdb {
     fn give_back(&mut self, port: usize) {
         let share = &mut self.shares[port];
         share.entries -= 1;
-        share.is_told &= share.entries > self.max_entries_per_port - self.max_entries_per_port / 8;
+        share.is_reported &= share.entries > self.max_entries_per_port - self.max_entries_per_port / 8;
     }
 
     /// Takes the ports that have reached their limit since the last call.
     #[inline]
     pub(crate) fn take_limited(&mut self) -> Set64 {
-        std::mem::replace(&mut self.untold, Set64::EMPTY)
+        std::mem::replace(&mut self.unreported, Set64::EMPTY)
     }
 
     /// Returns the learned addresses of a port, and the frames whose source was not learned because
@@ -330,12 +330,12 @@ impl Fdb {
     /// Returns the frames whose source was not learned for want of room, if an event must report
     /// them now: at once, and then at most once a second while it lasts.
     #[inline]
-    pub fn untold_full(&mut self, now: Instant) -> Option<u64> {
-        if self.full == self.told_full || now < self.next_event {
+    pub fn unreported_full(&mut self, now: Instant) -> Option<u64> {
+        if self.full == self.reported_full || now < self.next_event {
             return None;
         }
         self.next_event = now + EVENT_NS;
-        Some(self.full - std::mem::replace(&mut self.told_full, self.full))
+        Some(self.full - std::mem::replace(&mut self.reported_full, self.full))
     }
 
     /// Returns the addresses known, the addresses not learned for want of room, and the moves.

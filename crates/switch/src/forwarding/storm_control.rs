@@ -40,7 +40,7 @@ pub struct StormControl {
 struct Kind {
     received_frames: u64,
     limit: Option<TokenBucket>,
-    untold: UnreportedDrops,
+    unreported: UnreportedDrops,
     next_event: Instant,
 }
 
@@ -57,7 +57,7 @@ impl StormControl {
         let kind = |limit: Option<u32>| Kind {
             received_frames: 0,
             limit: limit.map(|pps| TokenBucket::new(Some(rate(pps)), 0)),
-            untold: UnreportedDrops::default(),
+            unreported: UnreportedDrops::default(),
             next_event: Instant::default(),
         };
         Self { kinds: limits.map(kind) }
@@ -87,8 +87,8 @@ impl StormControl {
             shaper.take(1, now);
             return None;
         }
-        kind.untold.frames += 1;
-        kind.untold.no_drop_frames += u64::from(is_no_drop);
+        kind.unreported.frames += 1;
+        kind.unreported.no_drop_frames += u64::from(is_no_drop);
         Some(drop_reason(charge.cast))
     }
 
@@ -97,12 +97,12 @@ impl StormControl {
     pub(crate) fn tell(&mut self, port: usize, now: Instant) -> Result<Option<Event>, ()> {
         let mut later = false;
         for (kind, cast) in self.kinds.iter_mut().zip(FloodType::FLOODED) {
-            if kind.untold.frames == 0 {
+            if kind.unreported.frames == 0 {
                 continue;
             }
             if now >= kind.next_event {
                 kind.next_event = now + EVENT_NS;
-                let UnreportedDrops { frames, no_drop_frames } = std::mem::take(&mut kind.untold);
+                let UnreportedDrops { frames, no_drop_frames } = std::mem::take(&mut kind.unreported);
                 return Ok(Some(Event::FloodLimit { port, cast, frames, no_drop_frames }));
             }
             later = true;
@@ -198,18 +198,18 @@ mod tests {
     #[test]
     fn an_event_tells_at_once_and_then_once_a_second() {
         let mut meter = StormControl::new(&[Some(1), Some(1), None]);
-        let told = |cast, frames, no_drop_frames| {
+        let reported = |cast, frames, no_drop_frames| {
             Ok(Some(Event::FloodLimit { port: 4, cast, frames, no_drop_frames }))
         };
         assert_eq!(meter.tell(4, Instant(0)), Ok(None));
         passed(&mut meter, FloodType::Broadcast, 4, Instant(0));
         passed(&mut meter, FloodType::Multicast, 3, Instant(0));
-        assert_eq!(meter.tell(4, Instant(0)), told(FloodType::Broadcast, 3, 0));
-        assert_eq!(meter.tell(4, Instant(0)), told(FloodType::Multicast, 2, 0));
+        assert_eq!(meter.tell(4, Instant(0)), reported(FloodType::Broadcast, 3, 0));
+        assert_eq!(meter.tell(4, Instant(0)), reported(FloodType::Multicast, 2, 0));
         assert_eq!(meter.tell(4, Instant(0)), Ok(None));
         meter.receive(&charge(FloodType::Broadcast), true, Instant(1));
         assert_eq!(meter.tell(4, Instant(EVENT_NS - 1)), Err(()), "there is something to tell");
-        assert_eq!(meter.tell(4, Instant(EVENT_NS)), told(FloodType::Broadcast, 1, 1));
+        assert_eq!(meter.tell(4, Instant(EVENT_NS)), reported(FloodType::Broadcast, 1, 1));
         assert_eq!(meter.tell(4, Instant(9 * EVENT_NS)), Ok(None));
     }
 

@@ -267,11 +267,11 @@ impl Ingress {
         usage_percent: u8,
         pools: &mut Pools,
     ) -> bool {
-        let untold = dropping.with(off);
-        if (untold, off) == (self.pfc_suppressed, self.pfc_disabled) {
+        let unreported = dropping.with(off);
+        if (unreported, off) == (self.pfc_suppressed, self.pfc_disabled) {
             return false;
         }
-        self.pfc_suppressed = untold;
+        self.pfc_suppressed = unreported;
         for (p, group) in self.groups.iter_mut().enumerate() {
             group.set_dropping(dropping.contains(p));
             if off.contains(p) != self.pfc_disabled.contains(p) {
@@ -338,7 +338,7 @@ impl Ingress {
     /// Returns when a PFC frame must leave if nothing happens before; [`Instant::NEVER`] if none
     /// must leave before an earlier one has.
     pub fn pfc_wake_at(&self) -> Instant {
-        if self.pfc.is_held_up() { Instant::NEVER } else { self.pfc.next_deadline() }
+        if self.pfc.is_waiting() { Instant::NEVER } else { self.pfc.next_deadline() }
     }
 
     /// Sets the source address of PFC.

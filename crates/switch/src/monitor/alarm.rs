@@ -121,7 +121,7 @@ impl UsageAlarm {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct DropAlarm {
     /// Drops that alarms have reported.
-    told: FrameCount,
+    reported: FrameCount,
     /// Earliest time of the next alarm.
     next: Instant,
 }
@@ -129,17 +129,17 @@ pub struct DropAlarm {
 impl DropAlarm {
     /// Returns which of `dropped` frames must be reported at `now`, if any.
     pub fn poll(&mut self, dropped: FrameCount, now: Instant, interval_ns: Nanos) -> Option<FrameCount> {
-        if dropped.frames == self.told.frames || now < self.next {
+        if dropped.frames == self.reported.frames || now < self.next {
             return None;
         }
         self.next = now + interval_ns;
-        let told = std::mem::replace(&mut self.told, dropped);
-        Some(FrameCount { frames: dropped.frames - told.frames, bytes: dropped.bytes - told.bytes })
+        let reported = std::mem::replace(&mut self.reported, dropped);
+        Some(FrameCount { frames: dropped.frames - reported.frames, bytes: dropped.bytes - reported.bytes })
     }
 
     /// Discards drops until now, as the alarm was off.
     pub fn reset(&mut self, dropped: FrameCount) {
-        self.told = dropped;
+        self.reported = dropped;
     }
 }
 
@@ -203,15 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_told_once_an_interval_with_their_number() {
+    fn drops_are_reported_once_an_interval_with_their_number() {
         let mut watch = DropAlarm::default();
         let count = |frames| FrameCount { frames, bytes: frames * 64 };
         watch.reset(count(3));
         let mut tell = |at_s: u64, frames| {
             watch.poll(count(frames), Instant(at_s * 1_000_000_000), INTERVAL_NS).map(|count| count.frames)
         };
-        let told = [(1, 3), (2, 4), (3, 9), (6, 9), (7, 10), (12, 10), (13, 11), (30, 11)];
-        let told = told.map(|(at_s, frames)| tell(at_s, frames));
-        assert_eq!(told, [None, Some(1), None, None, Some(6), None, Some(1), None]);
+        let reported = [(1, 3), (2, 4), (3, 9), (6, 9), (7, 10), (12, 10), (13, 11), (30, 11)];
+        let reported = reported.map(|(at_s, frames)| tell(at_s, frames));
+        assert_eq!(reported, [None, Some(1), None, None, Some(6), None, Some(1), None]);
     }
 }

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_no_drop_frames_is_told_from_others() {
+    fn a_loss_of_no_drop_frames_is_reported_from_others() {
         let kernel_lost =
             |no_drop_frames, pfc_frames| Event::KernelLost { port: 0, frames: 5, no_drop_frames, pfc_frames };
         for loss in [

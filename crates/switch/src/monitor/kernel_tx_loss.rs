@@ -22,7 +22,7 @@ pub struct KernelTxLoss {
     /// PFC and PAUSE frames since the start.
     pfc_frames: u64,
     /// Losses that no event has reported.
-    untold: UnreportedLoss,
+    unreported: UnreportedLoss,
     next_event: Instant,
 }
 
@@ -39,14 +39,14 @@ impl KernelTxLoss {
     /// Counts a data frame.
     pub(crate) fn note(&mut self, is_no_drop: bool) {
         self.no_drop_frames += u64::from(is_no_drop);
-        self.untold.frames += 1;
-        self.untold.no_drop_frames += u64::from(is_no_drop);
+        self.unreported.frames += 1;
+        self.unreported.no_drop_frames += u64::from(is_no_drop);
     }
 
     /// Counts a PFC or PAUSE frame.
     pub(crate) fn note_pfc(&mut self) {
         self.pfc_frames += 1;
-        self.untold.pfc_frames += 1;
+        self.unreported.pfc_frames += 1;
     }
 
     /// Returns the data frames of no-drop priorities since the start.
@@ -62,7 +62,7 @@ impl KernelTxLoss {
     /// Reports losses that no event has reported yet, if an event is due. Returns true if more
     /// remain to be reported.
     pub(crate) fn tell(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
-        let UnreportedLoss { frames, no_drop_frames, pfc_frames } = self.untold;
+        let UnreportedLoss { frames, no_drop_frames, pfc_frames } = self.unreported;
         if frames + pfc_frames == 0 {
             return false;
         }
@@ -70,7 +70,7 @@ impl KernelTxLoss {
             return true;
         }
         events.push(now, Event::KernelLost { port, frames, no_drop_frames, pfc_frames });
-        (self.untold, self.next_event) = (UnreportedLoss::default(), now + EVENT_NS);
+        (self.unreported, self.next_event) = (UnreportedLoss::default(), now + EVENT_NS);
         false
     }
 }

@@ -44,7 +44,7 @@ pub struct RxBacklog {
     since: Taken,
     sample_frames: u32,
     /// Frames that the kernel dropped and that no event has reported.
-    untold_frames: u64,
+    unreported_frames: u64,
     next_event: Instant,
 }
 
@@ -106,12 +106,12 @@ impl RxBacklog {
     /// Counts `frames` more that the kernel dropped for want of a buffer. Returns the frames that
     /// an event must report now, if one is due.
     pub fn kernel_dropped(&mut self, frames: u64, now: Instant) -> Option<u64> {
-        self.untold_frames += frames;
-        if self.untold_frames == 0 || now < self.next_event {
+        self.unreported_frames += frames;
+        if self.unreported_frames == 0 || now < self.next_event {
             return None;
         }
         self.next_event = now + EVENT_NS;
-        Some(std::mem::take(&mut self.untold_frames))
+        Some(std::mem::take(&mut self.unreported_frames))
     }
 }
 
@@ -143,9 +143,10 @@ mod tests {
     fn a_flood_of_drops_is_one_event_a_second() {
         let mut rings = RxBacklog::default();
         let at = |ms: u64| Instant(5_000_000_000 + ms * 1_000_000);
-        let told: Vec<_> = [(0, 0), (0, 7), (10, 5), (999, 1), (1000, 1), (1500, 0), (2600, 0), (2700, 2)]
-            .map(|(ms, frames)| rings.kernel_dropped(frames, at(ms)))
-            .into();
-        assert_eq!(told, [None, Some(7), None, None, Some(7), None, None, Some(2)]);
+        let reported: Vec<_> =
+            [(0, 0), (0, 7), (10, 5), (999, 1), (1000, 1), (1500, 0), (2600, 0), (2700, 2)]
+                .map(|(ms, frames)| rings.kernel_dropped(frames, at(ms)))
+                .into();
+        assert_eq!(reported, [None, Some(7), None, None, Some(7), None, None, Some(2)]);
     }
 }

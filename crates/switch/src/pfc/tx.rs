@@ -210,13 +210,13 @@ impl PfcSender {
     /// True if the frame must leave now.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
-        self.next_deadline() <= now && !self.is_held_up()
+        self.next_deadline() <= now && !self.is_waiting()
     }
 
     /// True if earlier frames have not left the port yet. A change may follow them at once, a
     /// repetition may not.
     #[inline]
-    pub fn is_held_up(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.in_flight >= if self.xoff != self.announced { MAX_IN_FLIGHT } else { 1 }
     }
 
@@ -235,10 +235,10 @@ impl PfcSender {
     fn take_back(&mut self, now: Instant) -> PauseFrame {
         let xoff = std::mem::take(&mut self.xoff);
         let pfc = self.next(now);
-        let told = self.tell(pfc);
+        let reported = self.tell(pfc);
         (self.xoff, self.xon_again) = (xoff, Set8::EMPTY);
         (self.announced_of_link, self.repeat_at) = (self.timing.of_link, Instant::NEVER);
-        told
+        reported
     }
 
     /// Counts a frame, and returns it as the kind of frame in use.

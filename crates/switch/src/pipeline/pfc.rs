@@ -104,8 +104,8 @@ impl Switch {
     /// Returns the shortest refresh interval of any port: how soon a lasting XOFF must be sent
     /// again.
     pub fn shortest_refresh_ns(&self) -> Nanos {
-        let told = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
-        told.min().unwrap_or(Nanos::MAX)
+        let reported = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
+        reported.min().unwrap_or(Nanos::MAX)
     }
 
     /// Records PFC frames that a guard sent for `port` while the loop was stalled, the last one at

@@ -59,7 +59,7 @@ impl Switch {
         if now >= self.next_alarms {
             self.poll_alarms(now);
         }
-        if let Some(frames) = self.bridge.untold_full(now) {
+        if let Some(frames) = self.bridge.unreported_full(now) {
             self.events.push(now, Event::BridgeFull { frames });
         }
     }

@@ -443,7 +443,7 @@ impl Model {
 
     /// Adds another port in the slot: "it begins with counters, watermarks and averages of its
     /// own". Frames received on the previous port that are still held count as its use.
-    pub fn begin_anew(&mut self, port: usize) {
+    pub fn reset(&mut self, port: usize) {
         for group in &mut self.groups[port] {
             let GroupModel { used, headroom, .. } = *group;
             *group = GroupModel { used, headroom, peak_headroom: headroom, ..GroupModel::default() };

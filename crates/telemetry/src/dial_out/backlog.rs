@@ -67,9 +67,9 @@ pub struct Backlog {
     sent: u64,
     dropped: u64,
     /// Drops that have not been reported to the collector.
-    untold: Dropped,
+    unreported: Dropped,
     /// Drops that have been reported, and whose report the collector has not confirmed.
-    told: Dropped,
+    reported: Dropped,
 }
 
 impl Backlog {
@@ -85,8 +85,8 @@ impl Backlog {
             last: 0,
             sent: 0,
             dropped: 0,
-            untold: Dropped::default(),
-            told: Dropped::default(),
+            unreported: Dropped::default(),
+            reported: Dropped::default(),
         }
     }
 
@@ -111,20 +111,20 @@ impl Backlog {
         let first = self.last + 1;
         self.last += events;
         self.dropped += events;
-        self.untold.add(Dropped { messages: events, events, first, last: self.last });
+        self.unreported.add(Dropped { messages: events, events, first, last: self.last });
     }
 
     fn lose(&mut self, item: &Item) {
         self.dropped += 1;
         let events = u64::from(item.payload.is_event);
-        self.untold.add(Dropped { messages: 1, events, first: item.number, last: item.number });
+        self.unreported.add(Dropped { messages: 1, events, first: item.number, last: item.number });
     }
 
     /// Returns the next item to send; it is in flight from now on.
     pub fn take(&mut self) -> Option<Next> {
-        if self.untold.messages > 0 {
-            let dropped = std::mem::take(&mut self.untold);
-            self.told.add(dropped);
+        if self.unreported.messages > 0 {
+            let dropped = std::mem::take(&mut self.unreported);
+            self.reported.add(dropped);
             return Some(Next::Dropped(dropped));
         }
         let number = |items: &VecDeque<Item>| items.front().map_or(u64::MAX, |item| item.number);
@@ -141,7 +141,7 @@ impl Backlog {
         for item in self.in_flight.drain(..) {
             self.bytes -= item.payload.bytes();
         }
-        self.told = Dropped::default();
+        self.reported = Dropped::default();
     }
 
     /// Requeues all that is in flight, since the collector may have received none of it.
@@ -150,12 +150,12 @@ impl Backlog {
             let queue = if item.payload.is_event { &mut self.events } else { &mut self.samples };
             queue.push_front(item);
         }
-        self.untold.add(std::mem::take(&mut self.told));
+        self.unreported.add(std::mem::take(&mut self.reported));
     }
 
     /// Returns true if there is something to send.
     pub fn has_next(&self) -> bool {
-        self.untold.messages > 0 || !self.samples.is_empty() || !self.events.is_empty()
+        self.unreported.messages > 0 || !self.samples.is_empty() || !self.events.is_empty()
     }
 
     /// Returns the number of messages that wait or are in flight.

@@ -42,7 +42,7 @@ struct PortQueDrop<'e> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Told<'e> {
+struct Reported<'e> {
     number: u64,
     at_ns: u64,
     kind: &'e str,
@@ -93,7 +93,7 @@ pub fn report(path: SensorPath, event: &Event) -> Option<Arc<str>> {
             Some(member("BufferMonitor", "PortQueDropEvent", "PortQueDrop", &[row]))
         }
         SensorPath::Events => {
-            let row = Told {
+            let row = Reported {
                 number: event.number,
                 at_ns: event.at_ns,
                 kind: &event.kind,
@@ -130,15 +130,15 @@ mod tests {
         queue.priority = None;
         queue.queue = Some(5);
         queue.values.insert("alarm_type".to_owned(), 2);
-        let mut told = String::new();
+        let mut reported = String::new();
         let pool = Event { port: None, port_number: None, priority: None, ..use_alarm() };
         for event in [use_alarm(), queue, pool, drop_alarm(), down] {
             for path in SensorPath::ALL {
                 if let Some(member) = report(path, &event) {
-                    told += &format!("{} {}: {member}\n", event.kind, path.name());
+                    reported += &format!("{} {}: {member}\n", event.kind, path.name());
                 }
             }
         }
-        insta::assert_snapshot!(told);
+        insta::assert_snapshot!(reported);
     }
 }

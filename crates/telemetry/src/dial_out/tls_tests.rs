@@ -85,7 +85,7 @@ fn refused(port: u16, tls: &str) -> String {
 }
 
 #[test]
-fn who_shows_the_right_certificate_is_told() {
+fn who_shows_the_right_certificate_is_reported() {
     let authority = Authority::new();
     authority.sign("collector", "127.0.0.1", 2200);
     authority.sign("elsewhere", "collector.example", 2200);
@@ -105,7 +105,7 @@ fn who_shows_the_right_certificate_is_told() {
 }
 
 #[test]
-fn who_shows_another_certificate_is_told_nothing() {
+fn who_shows_another_certificate_is_reported_nothing() {
     let (authority, other) = (Authority::new(), Authority::new()); // of the same name
     let stranger = Authority::named("a stranger");
     let no_authority = "the collector's certificate is of no authority that is trusted here: name the authority's certificate with tls.ca";
@@ -169,7 +169,7 @@ fn a_listener_without_tls_sees_nothing_that_it_understands() {
 }
 
 #[test]
-fn who_wants_tls_is_told_nothing_without_it() {
+fn who_wants_tls_is_reported_nothing_without_it() {
     let authority = Authority::new();
     authority.sign("collector", "127.0.0.1", 2200);
     let (collector, received) = authority.collector("collector", None);
@@ -181,7 +181,7 @@ fn who_wants_tls_is_told_nothing_without_it() {
 
 /// Certificates may be replaced while the switch runs: they are read for each connection.
 #[test]
-fn files_are_read_anew() {
+fn files_are_read_again() {
     let authority = Authority::new();
     authority.sign("collector", "127.0.0.1", 2001);
     let (collector, _received) = authority.collector("collector", None);

@@ -214,7 +214,7 @@ fn readers_get_the_format_that_they_accept() {
 }
 
 #[test]
-fn other_requests_are_told_what_there_is() {
+fn other_requests_are_reported_what_there_is() {
     let port = server(answer, false);
     for (request, status, says) in [
         ("GET / HTTP/1.1", "200 OK", "/metrics"),

@@ -59,7 +59,7 @@ pub struct XdpPort {
     /// What is installed on the interface, unless a [`PortOpener`] manages it.
     attachment: Option<Attachment>,
     /// Where sockets are exchanged with the [`PortOpener`], if one closes and opens them.
-    dock: Option<Arc<SocketHandoff>>,
+    handoff: Option<Arc<SocketHandoff>>,
     /// Frames in the rings of detached sockets.
     away: usize,
     /// The queue that `receive` starts with.
@@ -71,13 +71,13 @@ pub struct XdpPort {
     /// Frames that the kernel dropped for lack of a buffer, in total at the last check.
     kernel_drops: u64,
     /// Of these, the unreported ones, if there was a check since the last report.
-    untold_drops: Option<u64>,
+    unreported_drops: Option<u64>,
     /// Frames that the kernel completed without owning them, in total at the last check.
     kernel_stray: u64,
     /// Of these, the unreported ones.
-    untold_stray: u64,
+    unreported_stray: u64,
     /// Frames too long for any port that have been reported.
-    told_too_long: u64,
+    reported_too_long: u64,
     /// When more such frames may be reported.
     next_too_long: Instant,
     /// The port's own counters, and those of closed sockets.
@@ -102,9 +102,9 @@ impl XdpPort {
         let queues = rx_queues(interface)
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
 
-        let lent = umem.add_port();
+        let owned = umem.add_port();
         let place =
-            PortContext { interface: interface.into(), lent, frames, setup: *setup, must_copy: false };
+            PortContext { interface: interface.into(), owned, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(place);
         let mut opened = port.bring_up(umem, &link, route, queues);
         if opened.is_ok() && port.needs_to_copy() {
@@ -114,7 +114,7 @@ impl XdpPort {
             Ok(()) => Ok(port),
             Err(error) => {
                 port.shut();
-                umem.remove_port(&port.place.lent, &mut Vec::new()); // nothing was sent yet
+                umem.remove_port(&port.place.owned, &mut Vec::new()); // nothing was sent yet
                 Err(error)
             }
         }
@@ -122,8 +122,8 @@ impl XdpPort {
 
     /// Creates a closed port without an interface; its [`PortOpener`] assigns one.
     pub fn vacant(umem: &mut Umem, setup: &PortConfig) -> XdpPort {
-        let (frames, lent) = (umem.shared(), umem.add_port());
-        let place = PortContext { interface: String::new(), lent, frames, setup: *setup, must_copy: false };
+        let (frames, owned) = (umem.shared(), umem.add_port());
+        let place = PortContext { interface: String::new(), owned, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(place);
         port.up = false;
         port
@@ -132,10 +132,10 @@ impl XdpPort {
     /// Returns the [`PortOpener`] that closes and opens the port from now on. The port detaches its
     /// sockets instead of closing them.
     pub fn keeper(&mut self) -> PortOpener {
-        let dock = SocketHandoff::new();
-        self.dock = Some(Arc::clone(&dock));
+        let handoff = SocketHandoff::new();
+        self.handoff = Some(Arc::clone(&handoff));
         let binding = self.binding();
-        PortOpener::new(self.place.clone(), dock, self.queues() as u32, (self.attachment.take(), binding))
+        PortOpener::new(self.place.clone(), handoff, self.queues() as u32, (self.attachment.take(), binding))
     }
 
     /// Returns the mode of the XDP program.
@@ -168,17 +168,17 @@ impl XdpPort {
             place,
             sockets: None,
             attachment: None,
-            dock: None,
+            handoff: None,
             away: 0,
             first: 0,
             up: true,
             troubles: VecDeque::with_capacity(4),
             next_life_check: Instant(0),
             kernel_drops: 0,
-            untold_drops: None,
+            unreported_drops: None,
             kernel_stray: 0,
-            untold_stray: 0,
-            told_too_long: 0,
+            unreported_stray: 0,
+            reported_too_long: 0,
             next_too_long: Instant(0),
             counters: KernelCounters::default(),
             let_go: KernelCounters::default(),
@@ -246,26 +246,27 @@ impl XdpPort {
     /// Records what the kernel or the NIC dropped since the last check, most often for lack of a
     /// posted chunk.
     fn check_drops(&mut self) {
-        self.counters.rx_missed_frames += self.dock.as_ref().map_or(0, |dock| dock.take_missed());
+        self.counters.rx_missed_frames += self.handoff.as_ref().map_or(0, |handoff| handoff.take_missed());
         let counters = self.kernel_counters();
         let stray = counters.tx_stray_frames + counters.rx_stray_frames;
-        self.untold_stray += stray - self.kernel_stray;
+        self.unreported_stray += stray - self.kernel_stray;
         self.kernel_stray = stray;
         let of_kernel = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
         let drops = of_kernel + counters.rx_dropped_frames + counters.rx_missed_frames;
-        *self.untold_drops.get_or_insert(0) += drops - self.kernel_drops;
+        *self.unreported_drops.get_or_insert(0) += drops - self.kernel_drops;
         self.kernel_drops = drops;
         self.tell_too_long(counters.rx_too_long_frames);
     }
 
     /// Records, at most once per second, frames that are too long for any port: `frames` in total.
     fn tell_too_long(&mut self, frames: u64) {
-        if frames == self.told_too_long || self.next_life_check < self.next_too_long {
+        if frames == self.reported_too_long || self.next_life_check < self.next_too_long {
             return;
         }
         let longest_bytes = self.receivers_mut().iter_mut().map(Receiver::take_longest).max().unwrap_or(0);
-        self.troubles.push_back(PortFault::TooLong { frames: frames - self.told_too_long, longest_bytes });
-        (self.told_too_long, self.next_too_long) = (frames, self.next_life_check + TOO_LONG_EVERY_NS);
+        self.troubles
+            .push_back(PortFault::TooLong { frames: frames - self.reported_too_long, longest_bytes });
+        (self.reported_too_long, self.next_too_long) = (frames, self.next_life_check + TOO_LONG_EVERY_NS);
     }
 
     fn go_down(&mut self, errno: i32) {
@@ -319,11 +320,11 @@ impl Port for XdpPort {
     }
 
     fn take_kernel_drops(&mut self) -> Option<u64> {
-        self.untold_drops.take()
+        self.unreported_drops.take()
     }
 
     fn take_stray(&mut self) -> u64 {
-        std::mem::take(&mut self.untold_stray)
+        std::mem::take(&mut self.unreported_stray)
     }
 
     fn pop_fault(&mut self) -> Option<PortFault> {
@@ -370,24 +371,24 @@ impl Port for XdpPort {
     }
 
     fn detach(&mut self) -> bool {
-        let Some(dock) = self.dock.as_ref().filter(|dock| !dock.has_left()) else { return false };
+        let Some(handoff) = self.handoff.as_ref().filter(|handoff| !handoff.has_left()) else { return false };
         let Some(sockets) = self.sockets.take() else { return false };
         sockets.add_counters(&mut self.let_go);
         self.away = sockets.frames_held();
         self.up = false;
-        dock.leave(sockets);
+        handoff.leave(sockets);
         true
     }
 
     fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
-        self.counters += self.dock.as_ref().and_then(|dock| dock.take_counted()).unwrap_or_default();
+        self.counters += self.handoff.as_ref().and_then(|handoff| handoff.take_counted()).unwrap_or_default();
         (self.let_go, self.away) = (KernelCounters::default(), 0);
-        umem.reclaim(&self.place.lent, unsent);
+        umem.reclaim(&self.place.owned, unsent);
         true
     }
 
     fn reopen(&mut self, umem: &mut Umem) -> Option<bool> {
-        let ready = self.dock.as_ref().and_then(|dock| dock.take_ready());
+        let ready = self.handoff.as_ref().and_then(|handoff| handoff.take_ready());
         let is_ready = ready.is_some();
         if let Some((interface, mut sockets)) = ready {
             self.place.interface = interface;
@@ -405,14 +406,14 @@ impl Port for XdpPort {
     fn reset_counters(&mut self) -> KernelCounters {
         let counted = self.kernel_counters();
         (self.counters, self.let_go) = (KernelCounters::default(), KernelCounters::default());
-        (self.kernel_drops, self.kernel_stray, self.told_too_long) = (0, 0, 0);
-        (self.untold_drops, self.untold_stray) = (None, 0);
+        (self.kernel_drops, self.kernel_stray, self.reported_too_long) = (0, 0, 0);
+        (self.unreported_drops, self.unreported_stray) = (None, 0);
         counted
     }
 
     fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
         if self.shut() {
-            umem.remove_port(&self.place.lent, unsent);
+            umem.remove_port(&self.place.owned, unsent);
         }
         true
     }
@@ -447,7 +448,7 @@ impl Drop for XdpPort {
     // never reached a loop, or that do not belong to a daemon.
     fn drop(&mut self) {
         if self.shut() {
-            self.place.frames.abandon(Arc::clone(&self.place.lent));
+            self.place.frames.abandon(Arc::clone(&self.place.owned));
         }
         for trouble in self.troubles.drain(..) {
             let interface = &self.place.interface;

@@ -85,7 +85,7 @@ impl fmt::Debug for SocketHandoff {
 /// such port.
 pub struct PortOpener {
     place: PortContext,
-    dock: Arc<SocketHandoff>,
+    handoff: Arc<SocketHandoff>,
     /// The RX queues that memory is set aside for.
     most_queues: u32,
     attachment: Option<Attachment>,
@@ -99,12 +99,13 @@ pub struct PortOpener {
 impl PortOpener {
     pub(crate) fn new(
         place: PortContext,
-        dock: Arc<SocketHandoff>,
+        handoff: Arc<SocketHandoff>,
         most_queues: u32,
         (attachment, binding): (Option<Attachment>, PortMode),
     ) -> PortOpener {
         let missed = RxMissed::default();
-        let mut keeper = PortOpener { place, dock, most_queues, attachment, opened: None, binding, missed };
+        let mut keeper =
+            PortOpener { place, handoff, most_queues, attachment, opened: None, binding, missed };
         keeper.look();
         keeper
     }
@@ -116,13 +117,13 @@ impl PortOpener {
         }
         let link = RouteSocket::open().and_then(|route| route.link(&self.place.interface));
         if let Ok(Link { index, missed_frames, .. }) = link {
-            self.dock.note_missed(self.missed.rise(index, missed_frames));
+            self.handoff.note_missed(self.missed.rise(index, missed_frames));
         }
     }
 
     /// Returns the exchange of sockets with the loop.
-    pub fn dock(&self) -> Arc<SocketHandoff> {
-        Arc::clone(&self.dock)
+    pub fn handoff(&self) -> Arc<SocketHandoff> {
+        Arc::clone(&self.handoff)
     }
 
     /// Returns the name of the interface.
@@ -145,12 +146,12 @@ impl PortOpener {
         self.missed.forget();
         self.attachment = None; // before the sockets: reception ends here
         self.opened = None;
-        if let Some((_, unused)) = self.dock.ready.pop() {
+        if let Some((_, unused)) = self.handoff.ready.pop() {
             unused.close();
         }
-        if let Some(sockets) = self.dock.left.pop() {
+        if let Some(sockets) = self.handoff.left.pop() {
             // There is one port, and its loop takes the counters before it detaches again.
-            let _ = self.dock.counted.push(sockets.close());
+            let _ = self.handoff.counted.push(sockets.close());
         }
     }
 
@@ -169,13 +170,13 @@ impl PortOpener {
             let most = self.most_queues;
             return Err(Error::MoreQueues { interface: interface.clone(), queues, most });
         }
-        if let Some((_, unused)) = self.dock.ready.pop() {
+        if let Some((_, unused)) = self.handoff.ready.pop() {
             unused.close();
         }
         let sockets = self.place.open(&link, queues)?;
         self.binding = sockets.binding();
         self.opened = Some((link, sockets.fds()));
-        let _ = self.dock.ready.push((interface.clone(), sockets)); // there is room: it was just emptied
+        let _ = self.handoff.ready.push((interface.clone(), sockets)); // there is room: it was just emptied
         Ok(())
     }
 

@@ -56,7 +56,7 @@ pub(crate) struct Receiver {
     mode: Mode,
     /// The chunks to post, unless they belong to the switch's memory.
     own: Option<BounceBuffers>,
-    lent: Arc<RingOwnership>,
+    owned: Arc<RingOwnership>,
     policy: FillPolicy,
     /// Chunks in the fill ring, in the RX ring and between the two, and chunks of a partially
     /// received frame.
@@ -90,7 +90,7 @@ impl Receiver {
     pub(crate) fn new(
         (rx, fill): (RxQueue, FillQueue),
         own: Option<BounceBuffers>,
-        (mode, lent): (Mode, Arc<RingOwnership>),
+        (mode, owned): (Mode, Arc<RingOwnership>),
         (least, most): (u32, u32),
     ) -> Receiver {
         let batch = Box::new([FrameDesc::default(); BATCH]);
@@ -99,7 +99,7 @@ impl Receiver {
             fill,
             mode,
             own,
-            lent,
+            owned,
             policy: FillPolicy::new(least, most),
             held: 0,
             waiting: 0,
@@ -207,7 +207,7 @@ impl Receiver {
             let room = BATCH.min(want - posted);
             let taken = match &mut self.own {
                 Some(own) => own.take_for_fill(&mut self.batch[..room]),
-                None => umem.take_for_fill(&self.lent, &mut self.batch[..room]),
+                None => umem.take_for_fill(&self.owned, &mut self.batch[..room]),
             };
             // SAFETY: the descriptors belong to the socket's UMEM, their chunks were free until
             // now, and there is room for them.
@@ -236,7 +236,7 @@ impl Receiver {
                 let mut desc = self.batch[at];
                 let mut is_part = desc.has_more_frames() || self.partial.count > 0;
                 if let Some(own) = &mut self.own {
-                    let Some(brought) = own.bring_in(&desc, umem, &self.lent) else {
+                    let Some(brought) = own.bring_in(&desc, umem, &self.owned) else {
                         self.stray += 1;
                         self.partial.has_gap |= is_part;
                         continue;
@@ -246,7 +246,7 @@ impl Receiver {
                 }
                 if is_part {
                     self.take_part(umem, desc, out);
-                } else if let Some(received) = umem.take_received(&desc, &self.lent) {
+                } else if let Some(received) = umem.take_received(&desc, &self.owned) {
                     self.held -= 1;
                     out.push(received);
                 } else {
@@ -270,7 +270,7 @@ impl Receiver {
         partial.has_gap |= !is_last && desc.lengths().data() != umem.chunk_bytes();
         if let Some(place) = partial.chunks.get_mut(partial.count) {
             *place = desc;
-        } else if umem.drop_received(&desc, &self.lent) {
+        } else if umem.drop_received(&desc, &self.owned) {
             self.held -= 1;
         }
         partial.count += 1;
@@ -286,13 +286,13 @@ impl Receiver {
         let chunks = &chunks[..count.min(MAX_CHUNKS)];
         let is_too_long = count > MAX_CHUNKS || bytes > LONGEST_RECEIVED_BYTES;
         if !is_too_long && !has_gap {
-            let (received, posted) = umem.take_chain(chunks, bytes, &self.lent);
+            let (received, posted) = umem.take_chain(chunks, bytes, &self.owned);
             self.held -= posted;
             self.stray += u64::from(received.is_none());
             out.extend(received);
             return;
         }
-        self.held -= chunks.iter().filter(|desc| umem.drop_received(desc, &self.lent)).count();
+        self.held -= chunks.iter().filter(|desc| umem.drop_received(desc, &self.owned)).count();
         if is_too_long {
             self.too_long += 1;
             self.longest_bytes = self.longest_bytes.max(bytes as u32);

@@ -45,7 +45,7 @@ pub(crate) struct PortSockets {
 pub(crate) struct PortContext {
     pub(crate) interface: String,
     /// The ownership of the chunks in the port's rings.
-    pub(crate) lent: Arc<RingOwnership>,
+    pub(crate) owned: Arc<RingOwnership>,
     pub(crate) frames: Arc<Frames>,
     pub(crate) setup: PortConfig,
     /// Zero-copy sockets could be opened on this interface but not be fed: the kernel must copy.
@@ -88,14 +88,14 @@ impl PortContext {
             let place = (self.interface.as_str(), queue as u32);
             let Rings { rx, fill, tx, completion } = socket::open(&umem, mode, place, (RX_RING, tx_ring))?;
             let chunks = own.as_mut().map(|own| own.hand_out(FRAMES_OF_A_QUEUE));
-            receivers.push(Receiver::new((rx, fill), chunks, (mode, Arc::clone(&self.lent)), bounds));
+            receivers.push(Receiver::new((rx, fill), chunks, (mode, Arc::clone(&self.owned)), bounds));
             sending.get_or_insert((tx, completion));
         }
         let rings = sending.expect("an interface has a queue");
         let budget = self.set_up_sending(&rings.0, &link.kind, mode)?;
         let chunks = own.as_mut().map(|own| own.hand_out(tx_ring));
         let sizes = (tx_ring, budget as usize);
-        let sender = Sender::new(rings, chunks, Arc::clone(frames), (mode, Arc::clone(&self.lent)), sizes);
+        let sender = Sender::new(rings, chunks, Arc::clone(frames), (mode, Arc::clone(&self.owned)), sizes);
         Ok(PortSockets { receivers, sender, mode, own_memory })
     }
 

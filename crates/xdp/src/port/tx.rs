@@ -36,7 +36,7 @@ pub(crate) struct Sender {
     /// The chunks to send from, unless they belong to the switch's memory.
     own: Option<BounceBuffers>,
     frames: Arc<Frames>,
-    lent: Arc<RingOwnership>,
+    owned: Arc<RingOwnership>,
     /// Entries of the TX ring.
     ring: usize,
     /// The largest number of entries of a frame.
@@ -63,7 +63,7 @@ impl Sender {
         (tx, completion): (TxQueue, CompQueue),
         own: Option<BounceBuffers>,
         frames: Arc<Frames>,
-        (mode, lent): (Mode, Arc<RingOwnership>),
+        (mode, owned): (Mode, Arc<RingOwnership>),
         (ring, budget): (usize, usize),
     ) -> Sender {
         let batch = Box::new([FrameDesc::default(); BATCH]);
@@ -74,7 +74,7 @@ impl Sender {
             own,
             entries_of_a_frame: mode.most_chunks,
             frames,
-            lent,
+            owned,
             ring,
             budget,
             ring_free: ring,
@@ -121,12 +121,12 @@ impl Sender {
                     self.refuse(index, len);
                     continue;
                 }
-                let entries = self.frames.send_chain(index, len, &self.lent, &mut self.batch[filled..]);
+                let entries = self.frames.send_chain(index, len, &self.owned, &mut self.batch[filled..]);
                 self.losses.note_entries(index, entries);
                 filled += entries;
             } else {
                 self.losses.note_entries(index, 1);
-                self.lent.lend(index, RingOwner::Transmit);
+                self.owned.lend(index, RingOwner::Transmit);
                 self.batch[filled] = self.frames.desc_of_len(index, len);
                 filled += 1;
             }
@@ -151,7 +151,7 @@ impl Sender {
     #[cold]
     fn refuse(&mut self, index: usize, len: usize) {
         let mut chunks = [FrameDesc::default(); MAX_CHUNKS];
-        let count = self.frames.send_chain(index, len, &self.lent, &mut chunks);
+        let count = self.frames.send_chain(index, len, &self.owned, &mut chunks);
         let frames = &self.frames;
         self.unsent.extend(chunks[..count].iter().map(|desc| frames.index_of(desc.addr()) as u32));
         self.outstanding += count;
@@ -195,8 +195,8 @@ impl Sender {
             counters.tx_kicks += 1;
             let result = send(self.fd());
             let before = std::mem::replace(&mut waiting, self.waiting());
-            let lent = &self.lent;
-            self.losses.called(waiting, result == Err(libc::EBUSY), |index| lent.is_sending(index));
+            let owned = &self.owned;
+            self.losses.called(waiting, result == Err(libc::EBUSY), |index| owned.is_sending(index));
             match result {
                 Ok(()) => {}
                 Err(libc::EAGAIN) => {
@@ -224,7 +224,7 @@ impl Sender {
     pub(crate) fn complete(&mut self, out: &mut Vec<FrameId>) {
         let before = out.len();
         for index in self.unsent.drain(..) {
-            let was_there = self.frames.give_part_back(index as usize, &self.lent, out);
+            let was_there = self.frames.give_part_back(index as usize, &self.owned, out);
             debug_assert!(was_there, "chunk {index} was refused");
             self.outstanding -= 1;
         }
@@ -241,9 +241,9 @@ impl Sender {
                     stray += 1;
                     continue;
                 };
-                if self.lent.give_back(index, RingOwner::Transmit) {
+                if self.owned.give_back(index, RingOwner::Transmit) {
                     out.push(FrameId::new(index as u32));
-                } else if !self.frames.give_part_back(index, &self.lent, out) {
+                } else if !self.frames.give_part_back(index, &self.owned, out) {
                     stray += 1;
                 }
             }

@@ -261,7 +261,7 @@ mod tests {
 
     /// Two threads on one core, neither of which sleeps: the kernel preempts each for the other.
     #[test]
-    fn a_thread_that_was_taken_off_its_core_knows_it() {
+    fn a_thread_that_was_preempted_knows_it() {
         let is_known = Arc::new(AtomicBool::new(false));
         let other = std::thread::spawn({
             let is_known = is_known.clone();

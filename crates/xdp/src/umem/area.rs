@@ -128,13 +128,13 @@ impl Frames {
         &self,
         index: usize,
         len: usize,
-        lent: &RingOwnership,
+        owned: &RingOwnership,
         out: &mut [FrameDesc],
     ) -> usize {
         let chunk_bytes = self.chunk_bytes();
         let count = chunks_of(len, chunk_bytes);
         for (n, chunk) in self.chains.of(index as u32).take(count).enumerate() {
-            lent.lend(chunk as usize, RingOwner::TransmitPart);
+            owned.lend(chunk as usize, RingOwner::TransmitPart);
             out[n] = self.desc_of_len(chunk as usize, chunk_bytes.min(len - n * chunk_bytes));
             out[n].set_options(if n + 1 < count { XDP_PKT_CONTD } else { 0 });
         }
@@ -146,8 +146,8 @@ impl Frames {
     /// Returns false and changes nothing if the chunk was not with the kernel for transmission. The
     /// frame goes to `out` with its last chunk.
     #[cold]
-    pub(crate) fn give_part_back(&self, index: usize, lent: &RingOwnership, out: &mut Vec<FrameId>) -> bool {
-        let was_there = lent.give_back(index, RingOwner::TransmitPart);
+    pub(crate) fn give_part_back(&self, index: usize, owned: &RingOwnership, out: &mut Vec<FrameId>) -> bool {
+        let was_there = owned.give_back(index, RingOwner::TransmitPart);
         if was_there {
             let head = self.chains.head_of(index as u32);
             if self.chains.complete(head) {
@@ -173,7 +173,7 @@ impl Frames {
     }
 
     /// Records the ownership of a port that was dropped without a reclaim.
-    pub(crate) fn abandon(&self, lent: Arc<RingOwnership>) {
-        self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(lent);
+    pub(crate) fn abandon(&self, owned: Arc<RingOwnership>) {
+        self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(owned);
     }
 }

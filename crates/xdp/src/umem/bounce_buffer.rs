@@ -99,14 +99,14 @@ impl BounceBuffers {
         &mut self,
         desc: &FrameDesc,
         umem: &mut Umem,
-        lent: &RingOwnership,
+        owned: &RingOwnership,
     ) -> Option<FrameDesc> {
         self.give_back(desc.addr(), |stands_for| stands_for == POSTED)?;
         if desc.lengths().data() > umem.frames.chunk_bytes() {
             return None; // larger than a chunk of the switch
         }
         let mut descs = [FrameDesc::default()];
-        assert_eq!(umem.take_for_fill(lent, &mut descs), 1, "no more is taken than memory has chunks");
+        assert_eq!(umem.take_for_fill(owned, &mut descs), 1, "no more is taken than memory has chunks");
         let index = umem.frames.index_of(descs[0].addr());
         // SAFETY: the kernel's descriptor belongs to this memory, and the kernel has just returned
         // the chunk, which has no other owner.
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_came_in_is_copied_and_its_chunk_is_free_again() {
         let mut umem = Umem::new(16, 2048).unwrap();
-        let lent = umem.add_port();
+        let owned = umem.add_port();
         let [mut receiver, mut sender] = chunks(&umem);
         let mut posted = [FrameDesc::default(); 6];
         assert_eq!(receiver.take_for_fill(&mut posted), 4, "all that there are");
@@ -194,12 +194,12 @@ mod tests {
         data.contents_mut()[..5].copy_from_slice(b"frame");
         data.cursor().set_pos(5);
         arrived.set_options(1);
-        assert!(sender.bring_in(&arrived, &mut umem, &lent).is_none(), "another's");
-        let brought = receiver.bring_in(&arrived, &mut umem, &lent).unwrap();
+        assert!(sender.bring_in(&arrived, &mut umem, &owned).is_none(), "another's");
+        let brought = receiver.bring_in(&arrived, &mut umem, &owned).unwrap();
         assert_eq!((brought.lengths().data(), brought.has_more_frames()), (5, true));
         assert_eq!((umem.free_frames(), umem.check().unwrap().fill, receiver.free.len()), (15, 1, 1));
-        assert!(receiver.bring_in(&arrived, &mut umem, &lent).is_none(), "once");
-        let received = umem.take_received(&brought, &lent).unwrap();
+        assert!(receiver.bring_in(&arrived, &mut umem, &owned).is_none(), "once");
+        let received = umem.take_received(&brought, &owned).unwrap();
         assert_eq!((received.len, umem.bytes(&received.frame, 5)), (5, &b"frame"[..]));
         umem.free(received.frame);
         assert_eq!(umem.check().unwrap().free, 16);
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn more_than_a_chunk_has_is_not_brought_in() {
         let mut umem = Umem::new(16, 2048).unwrap();
-        let lent = umem.add_port();
+        let owned = umem.add_port();
         let [mut receiver, _] = chunks(&umem);
         let mut posted = [FrameDesc::default()];
         receiver.take_for_fill(&mut posted);
@@ -216,7 +216,7 @@ mod tests {
         let mut longer = Umem::new(1, 4096).unwrap().frames.desc_of_len(0, 1793);
         longer.set_options(0);
         assert_eq!(longer.addr(), posted[0].addr());
-        assert!(receiver.bring_in(&longer, &mut umem, &lent).is_none());
+        assert!(receiver.bring_in(&longer, &mut umem, &owned).is_none());
         assert_eq!((receiver.free.len(), umem.free_frames()), (4, 16), "and no chunk is missing");
     }
 

@@ -147,9 +147,9 @@ impl Umem {
         for &index in &self.free {
             claim(index as usize, "the free stack")?;
         }
-        for lent in &self.ports {
+        for owned in &self.ports {
             for index in 0..self.frames() {
-                let Some(loan) = lent.of(index) else { continue };
+                let Some(loan) = owned.of(index) else { continue };
                 let (count, owner) = match loan {
                     RingOwner::Fill => (&mut census.fill, "a fill ring"),
                     RingOwner::Transmit => (&mut census.transmit, "a TX ring"),
@@ -178,11 +178,11 @@ impl Umem {
     /// Takes free chunks for a fill ring, as many as `descs` has room for and memory has. Returns
     /// how many.
     #[inline]
-    pub(crate) fn take_for_fill(&mut self, lent: &RingOwnership, descs: &mut [FrameDesc]) -> usize {
+    pub(crate) fn take_for_fill(&mut self, owned: &RingOwnership, descs: &mut [FrameDesc]) -> usize {
         let taken = descs.len().min(self.free.len());
         for desc in &mut descs[..taken] {
             let Some(index) = self.pop_free() else { break };
-            lent.lend(index as usize, RingOwner::Fill);
+            owned.lend(index as usize, RingOwner::Fill);
             *desc = self.frames.descs[index as usize];
         }
         taken
@@ -191,9 +191,9 @@ impl Umem {
     /// Takes the frame of a descriptor that the kernel put into an RX ring, for the user. `None` if
     /// the port had not posted it.
     #[inline]
-    pub(crate) fn take_received(&mut self, desc: &FrameDesc, lent: &RingOwnership) -> Option<RxDesc> {
+    pub(crate) fn take_received(&mut self, desc: &FrameDesc, owned: &RingOwnership) -> Option<RxDesc> {
         let index = self.frames.index_of(desc.addr());
-        if !lent.give_back(index, RingOwner::Fill) {
+        if !owned.give_back(index, RingOwner::Fill) {
             return None;
         }
         if desc.addr() != self.frames.descs[index].addr() {
@@ -220,30 +220,30 @@ impl Umem {
     /// Returns the ownership record of a new port. First reclaims the chunks of ports that were
     /// dropped.
     pub(crate) fn add_port(&mut self) -> Arc<RingOwnership> {
-        for lent in self.frames.take_abandoned() {
+        for owned in self.frames.take_abandoned() {
             let mut unsent = Vec::new();
-            self.remove_port(&lent, &mut unsent);
+            self.remove_port(&owned, &mut unsent);
             unsent.into_iter().for_each(|frame| self.free(frame));
         }
-        let lent = Arc::new(RingOwnership::new(self.frames()));
-        self.ports.push(Arc::clone(&lent));
-        lent
+        let owned = Arc::new(RingOwnership::new(self.frames()));
+        self.ports.push(Arc::clone(&owned));
+        owned
     }
 
     /// Removes a port whose sockets are closed. Frees what its fill and RX rings held, and appends
     /// frames to transmit to `unsent`.
-    pub(crate) fn remove_port(&mut self, lent: &Arc<RingOwnership>, unsent: &mut Vec<FrameId>) {
-        self.reclaim(lent, unsent);
-        self.ports.retain(|other| !Arc::ptr_eq(other, lent));
+    pub(crate) fn remove_port(&mut self, owned: &Arc<RingOwnership>, unsent: &mut Vec<FrameId>) {
+        self.reclaim(owned, unsent);
+        self.ports.retain(|other| !Arc::ptr_eq(other, owned));
     }
 
     /// Reclaims the chunks in the rings of a port that will have other sockets.
-    pub(crate) fn reclaim(&mut self, lent: &RingOwnership, unsent: &mut Vec<FrameId>) {
+    pub(crate) fn reclaim(&mut self, owned: &RingOwnership, unsent: &mut Vec<FrameId>) {
         for index in 0..self.frames() {
-            let Some(loan) = lent.of(index) else { continue };
+            let Some(loan) = owned.of(index) else { continue };
             let was_there = match loan {
-                RingOwner::TransmitPart => self.frames.give_part_back(index, lent, unsent),
-                _ => lent.give_back(index, loan),
+                RingOwner::TransmitPart => self.frames.give_part_back(index, owned, unsent),
+                _ => owned.give_back(index, loan),
             };
             debug_assert!(was_there, "chunk {index} was just seen there");
             match loan {

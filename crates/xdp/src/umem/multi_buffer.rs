@@ -21,13 +21,13 @@ impl Umem {
         &mut self,
         descs: &[FrameDesc],
         len: usize,
-        lent: &RingOwnership,
+        owned: &RingOwnership,
     ) -> (Option<RxDesc>, usize) {
         let mut chunks = [0; MAX_CHUNKS];
         let mut count = 0;
         for desc in descs {
             let index = self.frames.index_of(desc.addr());
-            if lent.give_back(index, RingOwner::Fill) {
+            if owned.give_back(index, RingOwner::Fill) {
                 if desc.addr() != self.frames.descs[index].addr() {
                     self.settle(desc);
                 }
@@ -47,9 +47,9 @@ impl Umem {
     /// Frees a chunk that the kernel put into an RX ring and that is not used. Returns false if no
     /// such chunk was posted.
     #[cold]
-    pub(crate) fn drop_received(&mut self, desc: &FrameDesc, lent: &RingOwnership) -> bool {
+    pub(crate) fn drop_received(&mut self, desc: &FrameDesc, owned: &RingOwnership) -> bool {
         let index = self.frames.index_of(desc.addr());
-        let was_there = lent.give_back(index, RingOwner::Fill);
+        let was_there = owned.give_back(index, RingOwner::Fill);
         if was_there {
             self.push_free(index as u32);
         }

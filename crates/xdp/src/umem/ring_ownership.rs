@@ -72,18 +72,18 @@ mod tests {
     /// port, or when there is no such frame. This holds in release builds as well.
     #[test]
     fn what_the_kernel_gives_back_twice_stays_where_it_is() {
-        let [lent, others] = [RingOwnership::new(2), RingOwnership::new(2)];
+        let [owned, others] = [RingOwnership::new(2), RingOwnership::new(2)];
         for loan in [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart] {
-            lent.lend(1, loan);
+            owned.lend(1, loan);
             assert!(!others.give_back(1, loan), "another port's");
             for other in [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart] {
-                assert!(other == loan || !lent.give_back(1, other), "{loan:?}, not {other:?}");
+                assert!(other == loan || !owned.give_back(1, other), "{loan:?}, not {other:?}");
             }
-            assert_eq!((lent.of(1), lent.of(0)), (Some(loan), None));
-            assert!(lent.give_back(1, loan));
-            assert!(!lent.give_back(1, loan), "once");
-            assert_eq!(lent.of(1), None);
+            assert_eq!((owned.of(1), owned.of(0)), (Some(loan), None));
+            assert!(owned.give_back(1, loan));
+            assert!(!owned.give_back(1, loan), "once");
+            assert_eq!(owned.of(1), None);
         }
-        assert!(!lent.give_back(2, RingOwner::Transmit), "there is no such chunk");
+        assert!(!owned.give_back(2, RingOwner::Transmit), "there is no such chunk");
     }
 }

@@ -293,7 +293,7 @@ fn a_port_closes_with_frames_of_several_chunks_in_its_rings() {
 /// A port of MTU 9216 whose peer's MTU is larger: frames longer than any port accepts are returned
 /// to memory, counted and reported.
 #[test]
-fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
+fn what_is_longer_than_any_port_takes_in_is_counted_and_reported() {
     let space = space_of_mtu(9216);
     space.inside(|| {
         let mut umem = memory(2048);
@@ -314,15 +314,15 @@ fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
             (port.kernel_counters().rx_too_long_frames, port.kernel_counters().rx_stray_frames),
             (3, 0)
         );
-        let (mut told, mut longest) = (0, 0);
+        let (mut reported, mut longest) = (0, 0);
         until("the port has told of all, at once or one after the other", || {
             port.receive(&mut umem, now(), 64, &mut Vec::new());
             if let Some(PortFault::TooLong { frames, longest_bytes }) = port.pop_fault() {
-                (told, longest) = (told + frames, longest.max(longest_bytes));
+                (reported, longest) = (reported + frames, longest.max(longest_bytes));
             }
-            told >= 3
+            reported >= 3
         });
-        assert_eq!((told, longest), (3, 20_014));
+        assert_eq!((reported, longest), (3, 20_014));
         let census = umem.check().unwrap();
         assert_eq!((census.user, census.free + census.fill), (0, free.free + free.fill));
         port.close(&mut umem, &mut Vec::new());

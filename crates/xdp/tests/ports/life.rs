@@ -188,7 +188,7 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
         let (mut port, mut other) = (open(&mut umem, "p0"), open(&mut umem, "p1"));
         let other_host = Host::new("h1");
         let mut keeper = port.keeper();
-        let dock = keeper.dock();
+        let handoff = keeper.handoff();
         for round in 0..3 {
             let host = Host::new("h0");
             host.send(&frame(round, 100));
@@ -204,10 +204,10 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
                 !port.is_up()
             });
             let held = port.frames_held();
-            assert!(port.detach() && dock.has_left());
+            assert!(port.detach() && handoff.has_left());
             assert_eq!((port.outstanding(), port.frames_held()), (0, held), "until they are closed");
             keeper.close();
-            assert!(!dock.has_left());
+            assert!(!handoff.has_left());
             let mut unsent = Vec::new();
             port.reclaim(&mut umem, &mut unsent);
             assert_eq!((unsent.len(), port.frames_held()), (1, 0));

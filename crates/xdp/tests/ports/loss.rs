@@ -52,7 +52,7 @@ fn a_forwarder_loses_nothing_and_keeps_the_order() {
 
 /// No NIC here misses frames, so the test writes what the [`xdp::PortOpener`] would have read.
 #[test]
-fn what_a_nic_missed_is_counted_and_told_once() {
+fn what_a_nic_missed_is_counted_and_reported_once() {
     let space = Space::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
@@ -60,14 +60,14 @@ fn what_a_nic_missed_is_counted_and_told_once() {
         let mut keeper = port.keeper();
         for missed in [5, 0, 2] {
             keeper.look(); // a veth misses none
-            keeper.dock().note_missed(missed);
-            let mut told = None;
+            keeper.handoff().note_missed(missed);
+            let mut reported = None;
             until("the port has looked", || {
                 port.receive(&mut umem, now(), 64, &mut Vec::new());
-                told = port.take_kernel_drops();
-                told.is_some()
+                reported = port.take_kernel_drops();
+                reported.is_some()
             });
-            assert_eq!(told, Some(missed));
+            assert_eq!(reported, Some(missed));
         }
         assert_eq!(
             port.kernel_counters(),
@@ -134,7 +134,7 @@ fn without_memory_frames_still_come_a_few_at_a_time() {
 
 /// Every third frame is too long for the peer, in one chunk or in several.
 #[test]
-fn frames_that_the_kernel_takes_and_loses_are_told_apart() {
+fn frames_that_the_kernel_takes_and_loses_are_distinguished() {
     for (mtu, too_long) in [(1500, 600), (9000, 5000)] {
         let space = Space::with_pairs(1);
         space.ip(&format!("link set p0 mtu {mtu}"));

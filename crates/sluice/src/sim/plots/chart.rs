@@ -37,16 +37,16 @@ pub const GREEN: RGBColor = RGBColor(0, 158, 115);
 pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
 pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
 pub const SKY: RGBColor = RGBColor(86, 180, 233);
-pub const GREY: RGBColor = RGBColor(120, 120, 120);
+pub const GRAY: RGBColor = RGBColor(120, 120, 120);
 /// Color of areas, opaque so that nothing below is visible.
 pub const LIGHT_SKY: RGBColor = RGBColor(154, 210, 242);
 pub const LIGHT_VERMILLION: RGBColor = RGBColor(230, 158, 102);
-pub const LIGHT_GREY: RGBColor = RGBColor(222, 222, 222);
+pub const LIGHT_GRAY: RGBColor = RGBColor(222, 222, 222);
 
 /// Colors of traffics, by their number.
-pub const TRAFFIC: [RGBColor; 8] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY];
+pub const TRAFFIC: [RGBColor; 8] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GRAY];
 /// Colors of priorities, the same in all plots.
-pub const PRIORITY: [RGBColor; 8] = [GREY, SKY, ORANGE, BLUE, GREEN, PURPLE, VERMILLION, BLACK];
+pub const PRIORITY: [RGBColor; 8] = [GRAY, SKY, ORANGE, BLUE, GREEN, PURPLE, VERMILLION, BLACK];
 
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Result of drawing.

@@ -7,7 +7,7 @@ use sim::Results;
 use sim::results::GroupSeries;
 
 use super::chart::{
-    Area, BLUE, DrawResult, GREEN, HEADING, LIGHT_GREY, LIGHT_SKY, LIGHT_VERMILLION, Look, MOST_POINTS,
+    Area, BLUE, DrawResult, GREEN, HEADING, LIGHT_GRAY, LIGHT_SKY, LIGHT_VERMILLION, Look, MOST_POINTS,
     TimeScale, VERMILLION, axes, heading, number, picture, piece, pieces, shaded,
 };
 
@@ -44,7 +44,7 @@ pub fn occupancy(outcome: &Results) -> Result<Option<String>> {
         (Look::Dashes(BLACK), "XOFF threshold"),
         (Look::Dashes(GREEN), "XON threshold"),
         (Look::Dashes(VERMILLION), "end of headroom"),
-        (Look::Filled(LIGHT_GREY), "the sender is paused"),
+        (Look::Filled(LIGHT_GRAY), "the sender is paused"),
     ]
     .map(|(look, name)| (look, name.to_owned()));
     let svg = picture(HEADING + PANEL * groups.len() as u32, |area| {
@@ -117,7 +117,7 @@ fn panel(area: &Area, outcome: &Results, group: &GroupSeries) -> DrawResult {
         .build_cartesian_2d(0.0..time.end, 0.0..top)?;
     for (from, to, shade) in shaded(pauses(outcome, group), outcome.duration_ns) {
         let corners = [(from * time.end, 0.0), (to * time.end, top)];
-        chart.draw_series([Rectangle::new(corners, LIGHT_GREY.mix(shade).filled())])?;
+        chart.draw_series([Rectangle::new(corners, LIGHT_GRAY.mix(shade).filled())])?;
     }
     axes(&mut chart, (time.name, Some("cells")), &|at| number(*at))?;
     chart.draw_series([Polygon::new(above_zero(&shared), LIGHT_SKY)])?;

@@ -90,11 +90,11 @@ fn a_full_table_learns_no_more_and_counts_it() {
         (Some(1), entries),
         "in place of one"
     );
-    assert_eq!(bridge.untold_full(Instant(0)), Some(full), "an event at once");
+    assert_eq!(bridge.unreported_full(Instant(0)), Some(full), "an event at once");
     bridge.learn(mac(200), 0, Instant(1));
-    assert_eq!(bridge.untold_full(Instant(SECOND - 1)), None, "no more than one a second");
-    assert_eq!(bridge.untold_full(Instant(SECOND)), Some(1));
-    assert_eq!(bridge.untold_full(Instant(9 * SECOND)), None, "and none that says nothing");
+    assert_eq!(bridge.unreported_full(Instant(SECOND - 1)), None, "no more than one a second");
+    assert_eq!(bridge.unreported_full(Instant(SECOND)), Some(1));
+    assert_eq!(bridge.unreported_full(Instant(9 * SECOND)), None, "and none that says nothing");
 }
 
 /// Addresses that all had one home slot under the constant that hashes were multiplied by before

@@ -1,7 +1,7 @@
 use super::*;
 
-fn pfc(told: PauseFrame) -> Pfc {
-    let PauseFrame::Pfc(pfc) = told else { panic!("{told:?} is no PFC") };
+fn pfc(reported: PauseFrame) -> Pfc {
+    let PauseFrame::Pfc(pfc) = reported else { panic!("{reported:?} is no PFC") };
     pfc
 }
 
@@ -30,7 +30,7 @@ fn refreshed_for_the_fastest_reading() {
 /// XOFF that was lost is sent again soon, but not at once, and so is XON, which is repeated once in
 /// any case.
 #[test]
-fn what_was_lost_is_told_again() {
+fn what_was_lost_is_reported_again() {
     let mut sender = PfcSender::new(timing(10_000_000));
     sender.set(3, true);
     for now in [0, 50_000, 100_000] {
@@ -110,7 +110,7 @@ fn a_peer_that_is_slow_to_hear_teaches_nothing() {
 
 /// The old peer was paused. The new one is sent what lasts at once, and nothing of what is over.
 #[test]
-fn a_new_peer_is_told_anew() {
+fn a_new_peer_is_reported_again() {
     let mut sender = PfcSender::new(timing(1_000_000));
     for p in [3, 4] {
         sender.set(p, true);
@@ -147,10 +147,10 @@ fn what_has_not_left_is_not_repeated() {
 
 /// A guard has paused the peer during a stall. Now XON is due, or XOFF is refreshed further.
 #[test]
-fn what_a_guard_told_counts_as_told() {
+fn what_a_guard_reported_counts_as_ordered() {
     let mut sender = PfcSender::new(timing(100));
-    let told = PfcCount { frames: 5, xoff_frames: [0, 0, 0, 5, 2, 0, 0, 0], ..PfcCount::default() };
-    sender.record_guard_pfc(&told, Instant(1000));
+    let reported = PfcCount { frames: 5, xoff_frames: [0, 0, 0, 5, 2, 0, 0, 0], ..PfcCount::default() };
+    sender.record_guard_pfc(&reported, Instant(1000));
     sender.set(4, true);
     assert!(sender.is_due(Instant(1001)));
     let pfc = pfc(sender.send(Instant(1001)));
@@ -163,14 +163,14 @@ fn what_a_guard_told_counts_as_told() {
 
 /// Row 288: PAUSE keeps the times of PFC, for the link as a whole.
 #[test]
-fn a_link_is_told_as_a_priority_is() {
+fn a_link_is_reported_as_a_priority_is() {
     let mut sender = PfcSender::new(PfcTiming { of_link: true, ..timing(100) });
     let mut at = |now, xoff: bool| {
         sender.set(LINK, xoff);
         sender.is_due(Instant(now)).then(|| {
-            let told = sender.send(Instant(now));
+            let reported = sender.send(Instant(now));
             sender.sent();
-            told
+            reported
         })
     };
     let pause = |quanta| Some(PauseFrame::Pause(Pause { quanta }));
@@ -190,7 +190,7 @@ fn a_link_is_told_as_a_priority_is() {
 /// Settings change PFC for PAUSE, or back: what was advertised by one kind of frame is withdrawn by
 /// it before the other begins.
 #[test]
-fn what_was_told_in_one_way_is_taken_back_in_it() {
+fn what_was_reported_in_one_way_is_taken_back_in_it() {
     for (of_link, old, new) in [
         (false, PauseFrame::Pfc(Pfc { enable: 1, quanta: [0; 8] }), PauseFrame::Pause(Pause { quanta: 300 })),
         (
@@ -204,18 +204,18 @@ fn what_was_told_in_one_way_is_taken_back_in_it() {
         sender.send(Instant(0));
         sender.sent();
         sender.reconfigure(PfcTiming { of_link: !of_link, ..timing(100) });
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while sender.is_due(Instant(1)) {
-            told.push(sender.send(Instant(1)));
+            reported.push(sender.send(Instant(1)));
             sender.sent();
         }
-        assert_eq!(told, [old, new], "from PAUSE: {of_link}");
+        assert_eq!(reported, [old, new], "from PAUSE: {of_link}");
     }
 }
 
 /// Two priorities over time: (time, change) → the frame sent at that time, if one is due.
 #[test]
-fn changes_are_told_at_once_and_refreshed_before_half_the_time() {
+fn changes_are_reported_at_once_and_refreshed_before_half_the_time() {
     let mut sender = PfcSender::new(timing(100));
     let mut at = |now, changes: &[(usize, bool)]| {
         for &(priority, xoff) in changes {

@@ -61,7 +61,7 @@ fn every_state_answers_every_input() {
     let began = Some(Change::Began { stuck_ns: 50 * MS + 1 });
     let ended = Some(Change::Ended);
     let (at, late) = (50 * MS + 1, 260 * MS + 1);
-    for (settings, from, input, to, told) in [
+    for (settings, from, input, to, reported) in [
         (after, Calm, Look(FREE, 1), Calm, None),
         (after, Calm, Look(EMPTY, 1), Calm, None),
         (after, Calm, Look(STUCK, 1), stuck(0, 1), None),
@@ -100,7 +100,7 @@ fn every_state_answers_every_input() {
     ] {
         let mut watch = PriorityWatchdog::new(Some(settings));
         watch.state = from;
-        assert_eq!(give(&mut watch, input), told, "{from:?} on {input:?}");
+        assert_eq!(give(&mut watch, input), reported, "{from:?} on {input:?}");
         assert_eq!(watch.state, to, "{from:?} on {input:?}");
     }
 }

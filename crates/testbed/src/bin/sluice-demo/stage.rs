@@ -218,9 +218,9 @@ impl Stage {
             None => 0,
         };
         let at_rest = |s: &Snapshot| idle(s).then(|| s.clone());
-        let told = self.daemon.until("the switch has sent all it held", at_rest)?;
+        let reported = self.daemon.until("the switch has sent all it held", at_rest)?;
         for host in self.senders.iter().chain([&self.receiver]) {
-            let _ = host.until_told(pauses_sent(port(&told, &host.port)?)); // what it never hears the balance below says
+            let _ = host.until_reported(pauses_sent(port(&reported, &host.port)?)); // what it never hears the balance below says
         }
         // The receiver announces itself as long as it runs: the senders must be there to receive
         // that.

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_stood_still_is_named() {
+    fn a_machine_that_stalled_is_named() {
         let mut outcome = Outcome { worst_stall: Duration::from_millis(83), ..good_run() };
         assert!(is_good(&outcome));
         outcome.no_drop.received -= 1;

@@ -55,7 +55,7 @@ pub fn lengths(mtu: usize) -> Vec<usize> {
 
 /// Returns frames from one address to another, all different, that an interface with this MTU
 /// sends.
-pub fn catalogue(from: [u8; 6], to: [u8; 6], mtu: usize) -> Vec<Sample> {
+pub fn catalog(from: [u8; 6], to: [u8; 6], mtu: usize) -> Vec<Sample> {
     let mut samples = Vec::new();
     for (tags, with) in TAGS {
         for length in lengths(mtu) {
