@@ -5,17 +5,17 @@
 
 pub mod buffer;
 pub mod egress;
-pub mod fifo_set;
+mod fifo_set;
 pub mod forwarding;
 pub mod frame;
-pub mod ingress;
+mod ingress;
 pub mod monitor;
 pub mod pfc;
-pub mod pipeline;
+mod pipeline;
 pub mod settings;
 mod sparse_table;
-pub mod time;
-pub mod token_bucket;
+mod time;
+mod token_bucket;
 
 pub use self::pipeline::Switch;
 pub use buffer::sizing::{chunks_of, frames_needed};

@@ -5,6 +5,6 @@
 
 pub mod cell;
 pub mod headroom;
-pub mod pool;
-pub mod sizing;
+pub(crate) mod pool;
+pub(crate) mod sizing;
 pub(crate) mod threshold;

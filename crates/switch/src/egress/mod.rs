@@ -8,12 +8,12 @@
 //! (docs/kernel-behavior.md).
 
 mod dequeue;
-pub mod frame_queue;
+pub(crate) mod frame_queue;
 pub(crate) mod pause_map;
 pub mod queue;
 pub mod queue_limits;
 mod reconfigure;
-pub mod scheduler;
+pub(crate) mod scheduler;
 mod snapshot;
 mod watchdog;
 pub mod wred;

@@ -4,7 +4,7 @@
 //! This module counts no cells and queues no frames.
 
 pub mod classifier;
-pub mod fdb;
-pub mod parsed_frame;
+pub(crate) mod fdb;
+pub(crate) mod parsed_frame;
 pub mod storm_control;
-pub mod vlan;
+pub(crate) mod vlan;

@@ -6,9 +6,9 @@
 //! switch, or being transmitted.
 
 pub mod header_edit;
-pub mod memory;
+pub(crate) mod memory;
 pub mod meta;
-pub mod remark;
+pub(crate) mod remark;
 
 /// Number of one frame of the memory. Its holder owns the frame.
 #[derive(Debug, PartialEq, Eq)]

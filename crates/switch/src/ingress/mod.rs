@@ -6,7 +6,7 @@
 //! Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of
 //! [`priority_group`] and [`crate::pfc::tx`].
 
-pub mod priority_group;
+pub(crate) mod priority_group;
 
 use crate::buffer::pool::Pools;
 use crate::forwarding::classifier::Classifier;

@@ -5,9 +5,9 @@
 //! paused.
 
 pub mod link_pause;
-pub mod rate_monitor;
+pub(crate) mod rate_monitor;
 pub mod rx;
 pub mod rx_backlog;
-pub mod storm_history;
+pub(crate) mod storm_history;
 pub mod tx;
-pub mod watchdog;
+pub(crate) mod watchdog;

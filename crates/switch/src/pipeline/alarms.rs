@@ -28,13 +28,13 @@ impl Switch {
             self.egress[port].set_alarms(&settings.alarms, alarms);
         }
         let is_on = alarms.interval_ns.iter().any(Option::is_some);
-        self.next_alarms = if is_on { Instant(0) } else { Instant::NEVER };
+        self.timers.next_alarms = if is_on { Instant(0) } else { Instant::NEVER };
     }
 
     /// Polls all alarms and reports those that have changed.
     #[cold]
     pub(crate) fn poll_alarms(&mut self, now: Instant) {
-        self.next_alarms = now + LOOK_NS;
+        self.timers.next_alarms = now + LOOK_NS;
         let Self { events, pools, settings, .. } = self;
         let alarms = &settings.alarms;
         for port in 0..self.ingress.len() {

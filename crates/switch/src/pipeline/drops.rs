@@ -83,10 +83,10 @@ impl Switch {
         } else {
             self.ingress[port].pfc_lost();
             self.egress[port].kernel_lost_pfc();
-            self.mark_pfc_pending(self.up.and(Set64::of(port))); // the lost PFC frame is sent again
+            self.mark_pfc_pending(self.sets.up.and(Set64::of(port))); // the lost PFC frame is sent again
         }
         memory.free(frame);
-        self.unreported_drops.set(port, true);
+        self.sets.unreported_drops.set(port, true);
     }
 
     /// Records a drop that counts at `port`, if the priority is no-drop, so that it is reported.

@@ -25,7 +25,7 @@ impl Switch {
         let port = arrival.charge.port();
         arrival.charge.cast = FloodType::of_flooded(arrival.dst);
         if !self.ingress[port].check_storm_control(&arrival.charge, now) {
-            self.unreported_drops.set(port, true);
+            self.sets.unreported_drops.set(port, true);
             return memory.free(arrival.take_frame());
         }
         let map = match arrival.charge.cast {
@@ -36,7 +36,7 @@ impl Switch {
             let class = &mut arrival.charge.class;
             (class.queue, class.flooded) = (map[usize::from(class.priority & 7)] & 7, true);
         }
-        let mut targets = self.up.without(Set64::of(port));
+        let mut targets = self.sets.up.without(Set64::of(port));
         if let Some(vlans) = &self.vlans {
             targets = targets.and(vlans.members(arrival.dst.vid()));
         }

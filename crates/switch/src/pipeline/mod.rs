@@ -65,6 +65,22 @@ pub struct Switch {
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
     /// Queues of frames to group addresses, by priority.
     pub(crate) multicast_to_queue: Option<[u8; PRIORITIES]>,
+    pub(crate) sets: PortSets,
+    pub(crate) timers: Timers,
+    pub(crate) events: Events,
+    /// Losses of no-drop frames that have not been reported yet.
+    pub(crate) losses: NoDropLosses,
+    pub(crate) flood_copies: u64,
+    pub(crate) pfc_rates: PfcRates,
+    /// Counters of removed ports, whose slots may have been reused.
+    pub(crate) removed: RemovedPorts,
+    /// Settings in force.
+    pub(crate) settings: SwitchSettings,
+}
+
+/// Ports by what is to be done for them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PortSets {
     /// Ports that carry frames.
     pub(crate) up: Set64,
     /// Ports that may have frames to transmit: queued frames, or PFC.
@@ -75,26 +91,22 @@ pub struct Switch {
     pub(crate) newly_pending: Set64,
     /// Ports with a group that must be examined each iteration.
     pub(crate) pfc_recheck: Set64,
-    pub(crate) events: Events,
-    /// Losses of no-drop frames that have not been reported yet.
-    pub(crate) losses: NoDropLosses,
-    /// Time of the next check of the alarms.
-    pub(crate) next_alarms: Instant,
-    pub(crate) flood_copies: u64,
     /// Ports with unreported drops: by flood limits, or in the kernel.
     pub(crate) unreported_drops: Set64,
-    /// Time of the next watchdog poll, or of the next PFC rate measurement.
-    pub(crate) next_timer: Instant,
     /// Ports whose watchdog must be polled each iteration.
     pub(crate) watchdog_pending: Set64,
-    pub(crate) pfc_rates: PfcRates,
+}
+
+/// When something is due though no frame moves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Timers {
+    /// Time of the next check of the alarms.
+    pub(crate) next_alarms: Instant,
+    /// Time of the next watchdog poll, or of the next PFC rate measurement.
+    pub(crate) next_timer: Instant,
     /// Start of this iteration and of the one before. `None` where the owner does not report
     /// iterations; frames then arrive at the time they are received.
     pub(crate) iteration_starts: [Option<Instant>; 2],
-    /// Counters of removed ports, whose slots may have been reused.
-    pub(crate) removed: RemovedPorts,
-    /// Settings in force.
-    pub(crate) settings: SwitchSettings,
 }
 
 impl Switch {
@@ -159,7 +171,7 @@ impl Switch {
         if !arrival.dst.is_group()
             && let Some(out) = self.bridge.look_up(arrival.dst, now)
         {
-            let goes = out != port && self.up.contains(out);
+            let goes = out != port && self.sets.up.contains(out);
             arrival.kind = if goes { Disposition::To(out as u8) } else { Disposition::Filtered(out as u8) };
         }
     }
@@ -259,14 +271,14 @@ impl Switch {
         out: &mut Vec<TxDesc>,
     ) -> bool {
         let before = out.len();
-        if room > 0 && self.pfc_pending.contains(port) {
+        if room > 0 && self.sets.pfc_pending.contains(port) {
             self.transmit_pfc(port, now, memory, out);
         }
         let room = room - (out.len() - before);
         let egress = &mut self.egress[port];
         let has_edits = egress.send(room, now, &mut self.store, out);
         if !egress.is_backlogged() && !self.has_pfc_pending(port) {
-            self.tx_pending.set(port, false);
+            self.sets.tx_pending.set(port, false);
         }
         has_edits
     }

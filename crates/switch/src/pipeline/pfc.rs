@@ -26,7 +26,7 @@ impl Switch {
     pub(crate) fn update_xoff(&mut self, port: usize, priority: usize, now: Instant) {
         let ingress = &mut self.ingress[port];
         let change = ingress.examine(priority, &self.pools);
-        self.pfc_recheck.set(port, !ingress.watched().is_empty());
+        self.sets.pfc_recheck.set(port, !ingress.watched().is_empty());
         if let Some(change) = change {
             self.record_transition(port, priority, change, now);
         }
@@ -38,14 +38,14 @@ impl Switch {
     pub(crate) fn starve(&mut self, charge: &FrameMeta, now: Instant) {
         let port = charge.port();
         if let Some(change) = self.ingress[port].starve(charge, &self.pools) {
-            self.pfc_recheck.set(port, true);
+            self.sets.pfc_recheck.set(port, true);
             self.record_transition(port, charge.priority(), change, now);
         }
     }
 
     #[inline]
     fn record_transition(&mut self, port: usize, priority: usize, change: XoffTransition, now: Instant) {
-        self.mark_pfc_pending(self.up.and(Set64::of(port)));
+        self.mark_pfc_pending(self.sets.up.and(Set64::of(port)));
         let event = match change {
             XoffTransition::Xoff => Event::XoffBegan { port, priority },
             XoffTransition::Xon => Event::XoffEnded { port, priority },
@@ -65,10 +65,10 @@ impl Switch {
     /// True if `port` has PFC to send now, or will have if nothing else happens.
     #[inline]
     pub(crate) fn has_pfc_pending(&mut self, port: usize) -> bool {
-        if self.pfc_pending.contains(port) && self.ingress[port].pfc_deadline() == Instant::NEVER {
-            self.pfc_pending.set(port, false);
+        if self.sets.pfc_pending.contains(port) && self.ingress[port].pfc_deadline() == Instant::NEVER {
+            self.sets.pfc_pending.set(port, false);
         }
-        self.pfc_pending.contains(port)
+        self.sets.pfc_pending.contains(port)
     }
 
     /// Appends the PFC frame that `port` must send now, if any, to `out`.
@@ -80,7 +80,7 @@ impl Switch {
         memory: &mut M,
         out: &mut Vec<TxDesc>,
     ) {
-        if !self.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
+        if !self.sets.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
             return;
         }
         // Without a free chunk, which the reserve of `frames_needed` rules out, the frame stays
@@ -96,7 +96,7 @@ impl Switch {
     /// previous iteration.
     #[cold]
     pub(crate) fn resend_xoff(&mut self, port: usize, priority: usize, now: Instant) {
-        if self.ingress[port].insist(priority, self.iteration_starts[1].unwrap_or(now)) {
+        if self.ingress[port].insist(priority, self.timers.iteration_starts[1].unwrap_or(now)) {
             self.mark_pfc_pending(Set64::of(port));
         }
     }
@@ -104,7 +104,7 @@ impl Switch {
     /// Returns the shortest refresh interval of any port: how soon a lasting XOFF must be sent
     /// again.
     pub fn shortest_refresh_ns(&self) -> Nanos {
-        let reported = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
+        let reported = self.sets.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
         reported.min().unwrap_or(Nanos::MAX)
     }
 
@@ -113,7 +113,7 @@ impl Switch {
     /// settings would send them.
     pub fn record_guard_pfc(&mut self, port: usize, frames: &PfcCount, at: Instant) {
         self.ingress[port].record_guard_pfc(frames, at);
-        self.mark_pfc_pending(self.up.and(Set64::of(port)));
+        self.mark_pfc_pending(self.sets.up.and(Set64::of(port)));
     }
 
     /// Processes a MAC control frame (PFC, PAUSE). Such a frame is never bridged or counted as
@@ -122,13 +122,13 @@ impl Switch {
     pub(crate) fn honor<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
         let bytes = memory.bytes(&arrival.frame, usize::from(arrival.charge.len));
-        let iterated = self.iteration_starts[1].unwrap_or(now);
+        let iterated = self.timers.iteration_starts[1].unwrap_or(now);
         if self.egress[port].honor(bytes, now, iterated) {
             self.mark_pfc_pending(Set64::of(port));
         }
         memory.free(arrival.take_frame());
         // The tick polls the watchdog, once for all frames of the iteration.
         let is_watched = self.egress[port].watchdog().is_on();
-        self.watchdog_pending.set(port, is_watched);
+        self.sets.watchdog_pending.set(port, is_watched);
     }
 }

@@ -20,14 +20,14 @@ impl Switch {
     /// over.
     #[cold]
     pub(crate) fn poll_watchdogs<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
-        for port in self.watchdog_pending {
+        for port in self.sets.watchdog_pending {
             self.watch(port, now, memory);
         }
-        if now < self.next_timer {
+        if now < self.timers.next_timer {
             return;
         }
         self.count_pfc(now);
-        self.next_timer = self.pfc_rates.due_at();
+        self.timers.next_timer = self.pfc_rates.due_at();
         for port in 0..self.egress.len() {
             self.watch(port, now, memory);
         }
@@ -60,11 +60,11 @@ impl Switch {
             self.ingress[port].readvertise();
         }
         if different || changed {
-            self.mark_pfc_pending(self.up.and(Set64::of(port)));
+            self.mark_pfc_pending(self.sets.up.and(Set64::of(port)));
         }
         self.egress[port].watchdog().note_whether_on();
-        self.watchdog_pending.set(port, self.egress[port].awaits(now));
-        self.next_timer = self.next_timer.min(self.egress[port].watchdog_deadline());
+        self.sets.watchdog_pending.set(port, self.egress[port].awaits(now));
+        self.timers.next_timer = self.timers.next_timer.min(self.egress[port].watchdog_deadline());
     }
 
     /// Counts a change that the watchdog found, and reports it as an event.

@@ -50,7 +50,7 @@ impl Switch {
     /// Assigns slots to the ports that `settings` adds. The shared cells of groups and queues have
     /// already been withdrawn from the pools.
     pub(crate) fn assign_slots(&mut self, settings: &SwitchSettings, now: Instant) {
-        let removed = self.removed_by(settings).find(|&port| self.up.contains(port));
+        let removed = self.removed_by(settings).find(|&port| self.sets.up.contains(port));
         assert!(removed.is_none(), "a port goes down before it is removed: {removed:?}");
         let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
         for (port, of_port) in settings.ports.iter().enumerate() {

@@ -20,12 +20,12 @@ use wire::mac::MacAddr;
 impl Switch {
     /// Takes a port down: drops and counts the frames queued for it, and forgets its addresses.
     pub fn port_down<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        if !self.up.contains(port) {
+        if !self.sets.up.contains(port) {
             return;
         }
-        self.up.set(port, false);
-        self.tx_pending.set(port, false);
-        self.pfc_pending.set(port, false);
+        self.sets.up.set(port, false);
+        self.sets.tx_pending.set(port, false);
+        self.sets.pfc_pending.set(port, false);
         self.bridge.forget_port(port);
         self.egress[port].clear_pauses(now);
         self.ingress[port].reset_peer();
@@ -37,10 +37,10 @@ impl Switch {
 
     /// Brings a port up. It sends PFC from `mac` from now on (`None`: as before).
     pub fn port_up(&mut self, port: usize, mac: Option<MacAddr>, now: Instant) {
-        if self.up.contains(port) || self.is_vacant(port) {
+        if self.sets.up.contains(port) || self.is_vacant(port) {
             return;
         }
-        self.up.set(port, true);
+        self.sets.up.set(port, true);
         if let Some(mac) = mac {
             self.ingress[port].set_mac(mac);
         }
@@ -101,7 +101,7 @@ impl Switch {
     /// Prepares the switch to end: every no-drop priority is in XOFF from now on, permanently,
     /// since frames that peers sent after an XON would not be forwarded.
     pub fn stop(&mut self) {
-        for port in self.up {
+        for port in self.sets.up {
             self.ingress[port].stop();
             self.mark_pfc_pending(Set64::of(port));
         }

@@ -25,10 +25,9 @@ use crate::monitor::counters::RemovedPorts;
 use crate::monitor::event::Events;
 use crate::monitor::no_drop_loss::NoDropLosses;
 use crate::pfc::rate_monitor::PfcRates;
-use crate::pipeline::Switch;
+use crate::pipeline::{PortSets, Switch, Timers};
 use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
 use crate::time::Instant;
-use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl Switch {
@@ -57,20 +56,16 @@ impl Switch {
             max_frame: MaxFrame::MOST,
             unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
             multicast_to_queue: settings.bridge.multicast_to_queue,
-            up: present.collect(),
-            tx_pending: Set64::EMPTY,
-            pfc_pending: Set64::EMPTY,
-            newly_pending: Set64::EMPTY,
-            pfc_recheck: Set64::EMPTY,
+            sets: PortSets { up: present.collect(), ..PortSets::default() },
+            timers: Timers {
+                next_alarms: Instant::NEVER,
+                next_timer: Instant::default(),
+                iteration_starts: [None; 2],
+            },
             events: Events::new(),
             losses: NoDropLosses::default(),
-            next_alarms: Instant::NEVER,
             flood_copies: 0,
-            unreported_drops: Set64::EMPTY,
-            next_timer: Instant::default(),
-            watchdog_pending: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),
-            iteration_starts: [None; 2],
             removed: RemovedPorts::default(),
             settings: settings.clone(),
         };
@@ -125,12 +120,13 @@ impl Switch {
             || self.settings.alarms != settings.alarms
             || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
         self.settings.clone_from(settings);
-        self.next_timer = Instant::default(); // watchdogs read their new settings now
+        self.timers.next_timer = Instant::default(); // watchdogs read their new settings now
         if other_alarms {
             self.set_alarms();
         }
         // PFC may have to be sent, or a pause may have ended.
-        (self.tx_pending, self.pfc_pending) = (self.tx_pending.with(self.up), self.pfc_pending.with(self.up));
+        (self.sets.tx_pending, self.sets.pfc_pending) =
+            (self.sets.tx_pending.with(self.sets.up), self.sets.pfc_pending.with(self.sets.up));
     }
 
     /// Forgets what was learned where the VLANs of a port change, since it belonged to the old

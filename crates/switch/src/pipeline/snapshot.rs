@@ -16,21 +16,21 @@ impl Switch {
     /// Returns the ports that may have frames to transmit, as a mask.
     #[inline]
     pub fn ports_with_work(&self) -> u64 {
-        self.tx_pending.bits()
+        self.sets.tx_pending.bits()
     }
 
     /// Returns the ports that must send a PFC frame now.
     #[inline]
     pub fn ports_with_pfc(&self, now: Instant) -> Set64 {
         let is_due = |port: &usize| self.ingress[*port].pfc_is_due(now);
-        self.tx_pending.and(self.pfc_pending).into_iter().filter(is_due).collect()
+        self.sets.tx_pending.and(self.sets.pfc_pending).into_iter().filter(is_due).collect()
     }
 
     /// Returns the ports, as a mask, that became pending since the last call. Only these have new
     /// frames to transmit, unless a time has come that [`Switch::deadline_of`] gave.
     #[inline]
     pub fn take_newly_pending(&mut self) -> u64 {
-        std::mem::take(&mut self.newly_pending).bits()
+        std::mem::take(&mut self.sets.newly_pending).bits()
     }
 
     /// Adds a static entry to the FDB. Learning does not change it and it does not age out.
@@ -61,7 +61,7 @@ impl Switch {
 
     /// True if the port carries frames.
     pub fn is_up(&self, port: usize) -> bool {
-        self.up.contains(port)
+        self.sets.up.contains(port)
     }
 
     /// Holds a port's transmission, or releases it: a port on hold sends only PFC. For tests.
@@ -134,7 +134,7 @@ impl Switch {
             let settings = &self.settings.ports[port];
             out.name.clone_from(&settings.name);
             out.number = port as u16 + 1;
-            out.up = self.up.contains(port);
+            out.up = self.sets.up.contains(port);
             out.speed_bps = settings.speed_bps.unwrap_or(0);
             out.overhead_bytes = settings.overhead_bytes;
             snapshot_vlans(&settings.vlan, out);

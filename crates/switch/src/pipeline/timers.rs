@@ -15,31 +15,31 @@ impl Switch {
     /// Marks a port that has queued frames.
     #[inline]
     pub(crate) fn mark_data_pending(&mut self, port: usize) {
-        self.tx_pending = self.tx_pending.with(Set64::of(port));
-        self.newly_pending = self.newly_pending.with(Set64::of(port));
+        self.sets.tx_pending = self.sets.tx_pending.with(Set64::of(port));
+        self.sets.newly_pending = self.sets.newly_pending.with(Set64::of(port));
     }
 
     /// Marks ports that have PFC to send, or whose queued frames may leave again.
     #[inline]
     pub(crate) fn mark_pfc_pending(&mut self, ports: Set64) {
-        self.tx_pending = self.tx_pending.with(ports);
-        self.newly_pending = self.newly_pending.with(ports);
-        self.pfc_pending = self.pfc_pending.with(ports);
+        self.sets.tx_pending = self.sets.tx_pending.with(ports);
+        self.sets.newly_pending = self.sets.newly_pending.with(ports);
+        self.sets.pfc_pending = self.sets.pfc_pending.with(ports);
     }
 
     /// Begins an iteration, in which all received frames are taken.
     #[inline]
     pub fn begin_turn(&mut self, now: Instant) {
-        self.iteration_starts = [Some(now), self.iteration_starts[0]];
+        self.timers.iteration_starts = [Some(now), self.timers.iteration_starts[0]];
     }
 
     /// Does what is due at `now` without a frame moving: dynamic thresholds that other groups
     /// moved, watchdogs, aging. Called once per iteration.
     pub fn tick<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
-        if now >= self.next_timer || !self.watchdog_pending.is_empty() {
+        if now >= self.timers.next_timer || !self.sets.watchdog_pending.is_empty() {
             self.poll_watchdogs(now, memory);
         }
-        for port in self.pfc_recheck {
+        for port in self.sets.pfc_recheck {
             for priority in self.ingress[port].watched() {
                 self.update_xoff(port, priority, now);
             }
@@ -48,15 +48,15 @@ impl Switch {
         for port in self.bridge.take_limited() {
             self.events.push(now, Event::AddressLimit { port });
         }
-        for port in self.unreported_drops {
+        for port in self.sets.unreported_drops {
             let of_limits = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
             let of_kernel = self.egress[port].tell_kernel_losses(port, now, &mut self.events);
-            self.unreported_drops.set(port, of_limits || of_kernel);
+            self.sets.unreported_drops.set(port, of_limits || of_kernel);
         }
         if self.losses.is_due(now) {
             self.losses.report(now, &mut self.events);
         }
-        if now >= self.next_alarms {
+        if now >= self.timers.next_alarms {
             self.poll_alarms(now);
         }
         if let Some(frames) = self.bridge.unreported_full(now) {
@@ -67,27 +67,27 @@ impl Switch {
     /// True if [`Switch::tick`] has something to check when frames move: thresholds that depend on
     /// what other groups hold, or paused queues that a watchdog observes.
     pub fn is_watching(&self) -> bool {
-        !self.pfc_recheck.is_empty() || !self.watchdog_pending.is_empty()
+        !self.sets.pfc_recheck.is_empty() || !self.sets.watchdog_pending.is_empty()
     }
 
     /// Returns when `transmit` or `tick` next has work if no frame moves before; [`Instant::NEVER`]
     /// if never.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
-        let of_ports = self.tx_pending.into_iter().map(|port| self.deadline_of(port, now)).min();
+        let of_ports = self.sets.tx_pending.into_iter().map(|port| self.deadline_of(port, now)).min();
         of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
     }
 
     /// Returns when PFC must next leave some port if nothing happens before: an XOFF that lasts is
     /// repeated, or an XON. [`Instant::NEVER`] if none is in force.
     pub fn next_pfc_deadline(&self) -> Instant {
-        let deadlines = self.tx_pending.into_iter().map(|port| self.ingress[port].pfc_wake_at());
+        let deadlines = self.sets.tx_pending.into_iter().map(|port| self.ingress[port].pfc_wake_at());
         deadlines.min().unwrap_or(Instant::NEVER)
     }
 
     /// Returns when `transmit` next has work for `port` if no frame moves before;
     /// [`Instant::NEVER`] if never.
     pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {
-        if !self.tx_pending.contains(port) {
+        if !self.sets.tx_pending.contains(port) {
             return Instant::NEVER;
         }
         self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
@@ -95,6 +95,6 @@ impl Switch {
 
     /// Returns when [`Switch::tick`] has work without a frame moving; [`Instant::NEVER`] if never.
     pub fn due_at(&self) -> Instant {
-        if self.settings.wants_waking() { self.next_timer } else { Instant::NEVER }
+        if self.settings.wants_waking() { self.timers.next_timer } else { Instant::NEVER }
     }
 }
