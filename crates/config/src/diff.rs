@@ -15,6 +15,7 @@ use switch::settings::{
 use switch::{Nanos, SwitchSettings};
 
 use crate::config::{Config, Dataplane, RecorderSettings, overload_name};
+use crate::tables::ports::Link;
 
 /// The differences, one readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +44,14 @@ impl Changes {
         }
     }
 
+    fn live_optional(&mut self, what: impl Display, old: Option<u32>, new: Option<u32>) {
+        if old != new {
+            let [old, new] =
+                [old, new].map(|value| value.map_or("unset".to_owned(), |value| value.to_string()));
+            self.live.push(format!("{what} {old} → {new}"));
+        }
+    }
+
     fn restart_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
         if old != new {
             self.restart.push(format!("{what} {old:?} → {new:?}"));
@@ -52,8 +61,7 @@ impl Changes {
 
 /// Returns the changes from `old` to `new`.
 pub fn changes(old: &Config, new: &Config) -> Changes {
-    // Links and warnings are for advice: the switch does not have them. A preset is compared by its
-    // numbers.
+    // Warnings are for advice. A preset is compared by its numbers.
     let Config {
         name,
         dataplane,
@@ -65,7 +73,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         metrics,
         pfc_enabled,
         preset: _,
-        links: _,
+        links,
         warnings: _,
         // Only the daemon knows which core serves which port.
         port_cores: _,
@@ -113,6 +121,15 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
             let what = format!("port.{}: interface", port.name);
             changes.restart_value(what, &old.interfaces[before], &interfaces[now]);
             one_port(&mut changes, &old.switch.ports[before], port, shares_change);
+            // The switch does not have them: they are what headroom is judged by.
+            let Link { cable_m, mtu_bytes } = links[now];
+            let of_link = [
+                ("mtu", old.links[before].mtu_bytes, mtu_bytes),
+                ("cable_m", old.links[before].cable_m, cable_m),
+            ];
+            for (setting, before, now) in of_link {
+                changes.live_optional(format!("port.{}: {setting}", port.name), before, now);
+            }
         }
     }
     other_ports(&mut changes, &old.switch.ports, &switch.ports);

@@ -62,6 +62,12 @@ fn each_change_is_named_and_judged() {
         ("speed = \"1G\"", "speed = \"1G\"\ntrust = \"none\"", &["port.a: classification"], &[]),
         (
             "speed = \"1G\"",
+            "speed = \"1G\"\nmtu = 9216\ncable_m = 100",
+            &["port.a: mtu unset → 9216", "port.a: cable_m unset → 100"],
+            &[],
+        ),
+        (
+            "speed = \"1G\"",
             "speed = \"1G\"\nin_flight_bytes = 9000",
             &["port.a: in_flight_bytes 65536 → 9000"],
             &[],
