@@ -17,6 +17,20 @@ use switch::{Nanos, SwitchSettings};
 use crate::config::{Config, Dataplane, RecorderSettings, overload_name};
 use crate::tables::ports::Link;
 
+/// What a reload cannot change, as the help says it. Each line of [`Changes::restart`] is of one of
+/// these.
+pub const NEEDS_RESTART: [&str; 9] = [
+    "switch: name",
+    "dataplane",
+    "control: socket",
+    "recorder",
+    "telemetry",
+    "metrics",
+    "the interface of a port",
+    "buffer: cell_bytes",
+    "bridge: max_entries",
+];
+
 /// The differences, one readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {

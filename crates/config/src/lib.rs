@@ -245,7 +245,7 @@ pub mod read;
 mod tables;
 mod validate;
 pub use crate::config::{Config, Dataplane, PfcTest, RecorderSettings, Scheduling, parse};
-pub use crate::diff::{Changes, changes};
+pub use crate::diff::{Changes, NEEDS_RESTART, changes};
 pub use crate::headroom_fix::{Fix, fix};
 pub use crate::lint::headroom_duration::{Headroom, headrooms, spell_time};
 pub use crate::lint::lossless::headroom_shortage;

@@ -10,20 +10,27 @@ use crate::socket::Daemon;
 
 /// Read the configuration file again and apply it to the running switch.
 #[derive(Args)]
-#[command(after_long_help = "\
-The daemon reads the file that it was started with. It applies it whole or not at all: if there is \
-a mistake in it, or a change that needs a restart of sluiced (ports added, removed, renamed or in \
-another order, interfaces, cell_bytes, bridge.max_entries, dataplane, the control socket, the \
-switch's name, or more memory than was set aside at the start), nothing changes, and it says what. \
-No frame is lost by it. PFC is on or off afterwards as the file has it. SIGHUP does the same.
-
-JSON: changes[], a line for each thing that changed.")]
+#[command(after_long_help = reload_help())]
 pub struct Reload {
     /// Print JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     daemon: Daemon,
+}
+
+fn reload_help() -> String {
+    format!(
+        "\
+The daemon reads the file that it was started with. It applies it whole or not at all: if there is \
+a mistake in it, a port that cannot be opened, or a change that needs a restart of sluiced ({}; or \
+more memory than was set aside at the start), nothing changes, and it says what. Ports may be added, \
+removed and renamed. No frame is lost by it. PFC is on or off afterwards as the file has it. SIGHUP \
+does the same.
+
+JSON: changes[], a line for each thing that changed.",
+        config::NEEDS_RESTART.join(", ")
+    )
 }
 
 /// Turn PFC off on all ports or on again, end storms by hand, lift the limit of storms.

@@ -216,6 +216,15 @@ fn each_change_is_named_and_judged() {
             "{from} → {to}"
         );
         assert_eq!(found.is_empty(), old == new);
+        let is_named = |line: &&String| {
+            NEEDS_RESTART.iter().any(|what| line.starts_with(what)) || line.contains(": interface")
+        };
+        assert_eq!(found.restart.iter().find(|line| !is_named(line)), None, "what needs a restart is named");
+    }
+    let tables = "[dataplane]\ncores = [1]\n[recorder]\nalways = true\n[metrics]\nenabled = true\n";
+    let found = changes(&parse(&format!("{FILE}\n{tables}")), &parse(FILE));
+    for what in ["dataplane", "recorder", "metrics"] {
+        assert!(found.restart.iter().any(|line| line.starts_with(what)), "{what}: {found:?}");
     }
 }
 
