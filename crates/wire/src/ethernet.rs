@@ -25,6 +25,8 @@ pub const VLAN: u16 = 0x8100;
 pub const SERVICE_VLAN: u16 = 0x88a8;
 /// MAC control: PAUSE and PFC.
 pub const MAC_CONTROL: u16 = 0x8808;
+/// LLDP (IEEE 802.1AB-2016 7.3).
+pub const LLDP: u16 = 0x88cc;
 /// Local experimental ethertype 1 (IEEE Std 802-2014 clause 9.2.4): Sluice's test traffic.
 pub const EXPERIMENTAL: u16 = 0x88b5;
 

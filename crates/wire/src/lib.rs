@@ -1,18 +1,21 @@
 //! Frame formats: Ethernet with 802.1Q tags, views of IPv4 and IPv6, edits in place, the Internet
-//! checksum, PFC and PAUSE.
+//! checksum, PFC and PAUSE, LLDP and its DCBX TLVs.
 //!
 //! This crate parses bytes from the network before any other code: no byte sequence makes a reader
-//! panic, and nothing allocates. Readers take slices and return plain values or an [`Error`];
-//! writers state how much room they need.
+//! panic. Readers take slices and return plain values or an error; writers state how much room they
+//! need. Only [`lldp`] and [`dcbx`] allocate: their frames do not pass through the poll loop's
+//! parser, and what they allocate is bounded by the length of the frame.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod bitset;
 pub mod checksum;
+pub mod dcbx;
 pub mod ethernet;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod lldp;
 pub mod mac;
 pub mod ones_complement;
 pub mod pause;

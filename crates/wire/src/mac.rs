@@ -13,6 +13,8 @@ impl MacAddr {
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
     /// Destination of PAUSE and PFC frames: the peer on the link (IEEE 802.3 Annex 31B.1).
     pub const PAUSE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
+    /// Destination of LLDP frames to the nearest bridge (IEEE 802.1AB-2016 table 7-1).
+    pub const NEAREST_BRIDGE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e]);
 
     /// Returns the address as a 48-bit number, the first byte the most significant.
     #[inline]

@@ -1,0 +1,13 @@
+//! The machines of LLDP: transmit, transmit timer, receive, and the table of neighbors.
+//!
+//! Source: IEEE 802.1AB-2016 clause 9.2.
+
+pub mod neighbors;
+pub mod rx;
+pub mod transmitter;
+pub mod tx;
+pub mod tx_timer;
+
+pub use neighbors::{Neighbor, NeighborId};
+pub use rx::Receiver;
+pub use transmitter::{Transmitter, TxFrame};

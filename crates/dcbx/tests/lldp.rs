@@ -1,0 +1,317 @@
+//! LLDP in virtual time: when frames are sent, and which neighbors are known.
+
+mod pair;
+
+use core::time::Duration;
+use dcbx::event::NeighborLoss;
+use dcbx::settings::{AdminStatus, AgentSettings};
+use dcbx::{Agent, Event};
+use pair::{Pair, seconds, settings};
+use proptest::prelude::*;
+use wire::MacAddr;
+use wire::lldp::{ChassisId, LldpError, Lldpdu, PortId, decode};
+
+/// An agent alone on a link that came up at 1 s.
+fn agent(change: impl FnOnce(&mut AgentSettings)) -> Agent {
+    let mut settings = settings(1, None);
+    change(&mut settings);
+    let mut agent = Agent::new(settings);
+    agent.set_link(seconds(1), true);
+    agent
+}
+
+/// Polls an agent whenever it wants to be, and returns when it sent frames, with their TTLs.
+fn sent(agent: &mut Agent, from: Duration, until: Duration) -> Vec<(Duration, u16)> {
+    let (mut now, mut sent) = (from, Vec::new());
+    while now <= until {
+        let polled = agent.poll(now);
+        sent.extend(polled.frames.iter().map(|frame| (now, decode(frame).unwrap().1.ttl_s)));
+        match polled.next {
+            Some(next) if next > now => now = next,
+            Some(next) => panic!("a deadline at {next:?}, but it is {now:?}"),
+            None => break,
+        }
+    }
+    sent
+}
+
+fn at(seconds: impl IntoIterator<Item = u64>, ttl_s: u16) -> Vec<(Duration, u16)> {
+    seconds.into_iter().map(|second| (Duration::from_secs(second), ttl_s)).collect()
+}
+
+/// Neighbor `number` with a time to live.
+fn neighbor(number: u8, ttl_s: u16) -> Lldpdu {
+    Lldpdu::new(ChassisId::mac(MacAddr([2, 0, 0, 0, 1, number])), PortId::interface("eth0"), ttl_s)
+}
+
+fn frame(lldpdu: &Lldpdu) -> Vec<u8> {
+    lldpdu.encode(MacAddr([2, 0, 0, 0, 1, 0xff])).frame
+}
+
+#[test]
+fn a_frame_each_interval() {
+    assert_eq!(sent(&mut agent(|_| {}), seconds(1), seconds(100)), at([1, 31, 61, 91], 121));
+    let mut other = agent(|it| (it.lldp.tx_interval_s, it.lldp.hold) = (5, 2));
+    assert_eq!(sent(&mut other, seconds(1), seconds(20)), at([1, 6, 11, 16], 11));
+    let mut longest = agent(|it| (it.lldp.tx_interval_s, it.lldp.hold) = (32768, 10));
+    assert_eq!(sent(&mut longest, seconds(1), seconds(1)), at([1], u16::MAX));
+}
+
+#[test]
+fn a_late_poll_sends_one_frame() {
+    let mut agent = agent(|_| {});
+    assert_eq!(agent.poll(seconds(1)).frames.len(), 1);
+    assert_eq!(agent.poll(seconds(1000)).frames.len(), 1);
+    assert_eq!(agent.poll(seconds(1000)), dcbx::Polled { frames: vec![], next: Some(seconds(1030)) });
+}
+
+#[test]
+fn nothing_without_a_link_or_with_lldp_off() {
+    let mut down = Agent::new(settings(1, None));
+    assert_eq!(down.poll(seconds(1)), dcbx::Polled::default());
+    down.receive(seconds(1), &frame(&neighbor(1, 120)));
+    assert_eq!((down.neighbors().count(), down.counters().rx_frames), (0, 0));
+    for (admin, sends, receives) in [
+        (AdminStatus::Both, 1, 1),
+        (AdminStatus::TxOnly, 1, 0),
+        (AdminStatus::RxOnly, 0, 1),
+        (AdminStatus::Off, 0, 0),
+    ] {
+        let mut agent = agent(|it| it.lldp.admin = admin);
+        assert_eq!(agent.poll(seconds(1)).frames.len(), sends, "{admin:?}");
+        agent.receive(seconds(1), &frame(&neighbor(1, 120)));
+        assert_eq!(agent.neighbors().count(), receives, "{admin:?}");
+    }
+}
+
+/// A new neighbor gets four frames a second apart, less the one that the change of its arrival
+/// sends at once.
+#[test]
+fn fast_start_on_a_new_neighbor() {
+    let mut agent = agent(|_| {});
+    agent.poll(seconds(1));
+    agent.receive(seconds(10), &frame(&neighbor(1, 300)));
+    assert_eq!(sent(&mut agent, seconds(10), seconds(50)), at([10, 11, 12, 13, 43], 121));
+    // The same neighbor again is not new.
+    agent.receive(seconds(50), &frame(&neighbor(1, 300)));
+    assert_eq!(sent(&mut agent, seconds(50), seconds(80)), at([73], 121));
+}
+
+/// However often something changes, five frames at once and then one a second.
+#[test]
+fn changes_are_limited_by_credit() {
+    let mut agent = agent(|_| {});
+    let mut times = Vec::new();
+    for step in 0..100 {
+        let now = seconds(1) + Duration::from_millis(100) * step;
+        let mut changed = settings(1, None);
+        changed.system.port_description = format!("change {step}");
+        agent.configure(now, changed);
+        times.extend(agent.poll(now).frames.iter().map(|_| now.as_millis()));
+    }
+    let expected: Vec<u128> =
+        [1000, 1100, 1200, 1300, 1400].into_iter().chain((2..=10).map(|at| at * 1000)).collect();
+    assert_eq!(times, expected);
+    // The last change is not lost.
+    assert_eq!(agent.poll(seconds(11)).frames.len(), 1);
+    assert_eq!(agent.advertised().port_description.as_deref(), Some("change 99"));
+}
+
+#[test]
+fn disabling_sends_a_shutdown_frame_and_waits_before_the_next_start() {
+    let mut agent = agent(|_| {});
+    agent.poll(seconds(1));
+    let mut off = settings(1, None);
+    off.lldp.admin = AdminStatus::Off;
+    agent.configure(seconds(5), off);
+    assert_eq!(sent(&mut agent, seconds(5), seconds(5)), at([5], 0));
+    agent.configure(seconds(6), settings(1, None));
+    // The reinit delay is two seconds. The interval began when transmission was enabled again.
+    assert_eq!(sent(&mut agent, seconds(6), seconds(40)), at([7, 36], 121));
+}
+
+/// A shutdown frame withdraws the old name, and the new one follows.
+#[test]
+fn another_identity_withdraws_the_old_one() {
+    let mut pair = Pair::new([settings(1, None), settings(2, None)]);
+    pair.run(seconds(10));
+    let mut renamed = settings(1, None);
+    renamed.system.port = PortId::interface("p9");
+    pair.agents[0].configure(pair.now, renamed);
+    pair.run(seconds(1));
+    let ports: Vec<String> = pair.agents[1].neighbors().map(|it| it.lldpdu.port.to_string()).collect();
+    assert_eq!(ports, ["p9"]);
+    assert_eq!(pair.agents[1].counters().neighbors_shut_down, 1);
+}
+
+#[test]
+fn neighbors_are_known_until_they_expire() {
+    let mut pair = Pair::new([settings(1, None), settings(2, None)]);
+    pair.run(seconds(100));
+    let known: Vec<_> =
+        pair.agents[0].neighbors().map(|it| (it.lldpdu.system_name.clone(), it.since)).collect();
+    assert_eq!(known, [(Some("sw2".to_owned()), seconds(1) + pair::DELAY)]);
+    pair.delivers_to[0] = false;
+    let last = *pair.sent[1].last().unwrap() + pair::DELAY;
+    pair.run(last + seconds(121) - pair.now - Duration::from_nanos(1));
+    assert_eq!(pair.agents[0].neighbors().count(), 1);
+    pair.run(Duration::from_nanos(1));
+    assert_eq!(pair.agents[0].neighbors().count(), 0);
+    assert_eq!(pair.agents[0].counters().neighbors_aged_out, 1);
+    let losses: Vec<_> = pair.agents[0]
+        .take_events()
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::NeighborLost(_, loss) => Some(loss),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(losses, [NeighborLoss::Expired]);
+}
+
+#[test]
+fn a_shutdown_frame_removes_the_neighbor_at_once() {
+    let mut agent = agent(|_| {});
+    agent.receive(seconds(1), &frame(&neighbor(1, 120)));
+    agent.receive(seconds(2), &frame(&neighbor(2, 0)));
+    assert_eq!(agent.neighbors().count(), 1, "the shutdown of an unknown neighbor changes nothing");
+    agent.receive(seconds(3), &frame(&neighbor(1, 0)));
+    assert_eq!(agent.neighbors().count(), 0);
+    assert_eq!(agent.counters().neighbors_shut_down, 1);
+}
+
+/// While the link is down neighbors expire as ever. Those that are left go when it comes up again.
+#[test]
+fn neighbors_across_a_link_that_flaps() {
+    let mut agent = agent(|_| {});
+    agent.receive(seconds(1), &frame(&neighbor(1, 10)));
+    agent.receive(seconds(1), &frame(&neighbor(2, 100)));
+    agent.set_link(seconds(2), false);
+    assert_eq!(agent.neighbors().count(), 2);
+    assert_eq!(agent.poll(seconds(2)), dcbx::Polled { frames: vec![], next: Some(seconds(11)) });
+    agent.poll(seconds(11));
+    assert_eq!(agent.neighbors().count(), 1);
+    agent.set_link(seconds(20), true);
+    assert_eq!(agent.neighbors().count(), 0);
+    agent.receive(seconds(20), &frame(&neighbor(1, 10)));
+    assert_eq!(agent.neighbors().count(), 1);
+}
+
+#[test]
+fn the_table_is_bounded() {
+    let mut agent = agent(|it| it.lldp.max_neighbors = 2);
+    agent.receive(seconds(1), &frame(&neighbor(1, 30)));
+    agent.receive(seconds(1), &frame(&neighbor(2, 100)));
+    assert!(!agent.has_too_many_neighbors());
+    for number in 3..=200 {
+        agent.receive(seconds(2), &frame(&neighbor(number, 20)));
+    }
+    assert_eq!(agent.neighbors().count(), 2);
+    assert_eq!(agent.counters().rx_excess_neighbors, 198);
+    let excess = agent.take_events().into_iter().filter(|it| matches!(it, Event::TooManyNeighbors(_)));
+    assert_eq!(excess.count(), 1, "one event for all of them");
+    assert!(agent.has_too_many_neighbors());
+    agent.poll(seconds(22));
+    assert!(!agent.has_too_many_neighbors());
+    agent.poll(seconds(31));
+    agent.receive(seconds(31), &frame(&neighbor(3, 20)));
+    assert_eq!(agent.neighbors().count(), 2);
+}
+
+#[test]
+fn malformed_and_own_frames_are_counted_and_change_nothing() {
+    let mut agent = agent(|_| {});
+    agent.receive(seconds(1), &frame(&neighbor(1, 120)));
+    let before: Vec<_> = agent.neighbors().cloned().collect();
+    let mut short = frame(&neighbor(1, 0));
+    short.truncate(20);
+    agent.receive(seconds(2), &short);
+    assert_eq!(agent.last_error(), Some((seconds(2), LldpError::Truncated { kind: 1 })));
+    let own = agent.poll(seconds(3)).frames.remove(0);
+    agent.receive(seconds(3), &own);
+    assert_eq!(agent.neighbors().cloned().collect::<Vec<_>>(), before);
+    let counters = agent.counters();
+    assert_eq!((counters.rx_frames, counters.rx_malformed_frames, counters.rx_own_frames), (3, 1, 1));
+}
+
+#[test]
+fn events_that_nobody_takes_are_bounded() {
+    let mut agent = agent(|_| {});
+    for round in 0..100 {
+        agent.receive(seconds(1), &frame(&neighbor(1, 120)));
+        agent.receive(seconds(1), &frame(&neighbor(1, 0)));
+        assert_eq!(agent.take_events().len(), 2, "round {round}");
+    }
+    for _ in 0..100 {
+        agent.receive(seconds(1), &frame(&neighbor(1, 120)));
+        agent.receive(seconds(1), &frame(&neighbor(1, 0)));
+    }
+    assert_eq!(agent.take_events().len(), 64);
+    assert_eq!(agent.counters().events_lost, 136);
+}
+
+/// Every TLV can be left out.
+#[test]
+fn tlvs_are_selected() {
+    let mut agent = agent(|it| {
+        let tlvs = &mut it.lldp.tlvs;
+        tlvs.port_description = false;
+        tlvs.system_name = false;
+        tlvs.system_description = false;
+        tlvs.capabilities = false;
+        tlvs.management = false;
+        tlvs.port_vlan = false;
+        tlvs.max_frame_size = false;
+        tlvs.link_aggregation = false;
+    });
+    let sent = decode(&agent.poll(seconds(1)).frames[0]).unwrap().1;
+    let system = settings(1, None).system;
+    assert_eq!(sent, Lldpdu::new(system.chassis, system.port, 121));
+}
+
+proptest! {
+    /// Random settings, frames and polls: no more than credit allows is sent, deadlines advance,
+    /// and the table stays bounded.
+    #[test]
+    fn whatever_happens_is_bounded(
+        steps in prop::collection::vec((0..3000_u64, 0..6_u8, 0..6_u8, prop_oneof![Just(0_u16), 1..10_u16]), 1..200),
+        credit_max in 1..10_u8,
+        max_neighbors in 1..4_usize,
+    ) {
+        let mut agent = agent(|it| (it.lldp.credit_max, it.lldp.max_neighbors) = (credit_max, max_neighbors));
+        let (mut now, mut frames) = (seconds(1), Vec::new());
+        let mut next = None;
+        for (millis, action, number, ttl_s) in steps {
+            let until = now + Duration::from_millis(millis);
+            while let Some(due) = next.filter(|due| *due <= until) {
+                now = due;
+                let polled = agent.poll(now);
+                frames.extend(polled.frames.iter().map(|_| now));
+                prop_assert!(polled.next.is_none_or(|next| next > now));
+                next = polled.next;
+            }
+            now = until;
+            match action {
+                0..=3 => agent.receive(now, &frame(&neighbor(number, ttl_s))),
+                4 => agent.receive(now, &frame(&neighbor(number, ttl_s))[..20 + usize::from(number)]),
+                _ => {
+                    let mut changed = settings(1, None);
+                    changed.lldp.credit_max = credit_max;
+                    changed.lldp.max_neighbors = max_neighbors;
+                    changed.system.port_description = format!("{ttl_s}");
+                    agent.configure(now, changed);
+                }
+            }
+            let polled = agent.poll(now);
+            frames.extend(polled.frames.iter().map(|_| now));
+            prop_assert!(polled.next.is_none_or(|next| next > now));
+            next = polled.next;
+            prop_assert!(agent.neighbors().count() <= max_neighbors);
+            prop_assert!(agent.neighbors().all(|it| it.expires > now));
+        }
+        for (index, first) in frames.iter().enumerate() {
+            let in_a_second = frames[index..].iter().take_while(|it| **it < *first + seconds(1)).count();
+            prop_assert!(in_a_second <= usize::from(credit_max) + 1, "{in_a_second} frames from {first:?} on");
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! What becomes of an agreement: peers that go, change or multiply, malformed TLVs, other settings.
+
+mod pair;
+
+use core::time::Duration;
+use dcbx::event::Event;
+use dcbx::settings::{DcbxSettings, Ets, PfcMode, Precedence, Version, VersionSetting};
+use dcbx::status::{FeatureName, FeatureState, PeerState, Reason};
+use pair::{ALL_VERSIONS, DELAY, Pair, dcbx, groups, seconds, settings};
+use wire::MacAddr;
+use wire::dcbx::ieee::{Ieee, PfcConfiguration, Selector};
+use wire::dcbx::sub_tlv::OUI_INTEL;
+use wire::dcbx::{Cee, DcbxError, DcbxTlv};
+use wire::lldp::organization::OUI_802_1;
+use wire::lldp::{ChassisId, Lldpdu, OrgTlv, PortId, decode};
+
+const IEEE: VersionSetting = VersionSetting::Pinned(Version::Ieee);
+const CEE: VersionSetting = VersionSetting::Pinned(Version::Cee);
+
+/// End 0 wants 3 no-drop; end 1 is willing.
+fn agreed(version: VersionSetting) -> Pair {
+    let pair = Pair::settled(dcbx(version, false, 1 << 3), dcbx(version, true, 0));
+    assert_eq!(pair.no_drop(), [1 << 3; 2], "{version:?}");
+    pair
+}
+
+/// A frame of a third end with these TLVs.
+fn foreign(number: u8, ttl_s: u16, tlvs: Vec<OrgTlv>) -> Vec<u8> {
+    let mac = MacAddr([2, 0, 0, 0, 9, number]);
+    let mut lldpdu = Lldpdu::new(ChassisId::mac(mac), PortId::interface("eth0"), ttl_s);
+    lldpdu.organization = tlvs;
+    lldpdu.encode(mac).frame
+}
+
+fn ieee_pfc(willing: bool, enabled: u8) -> Vec<OrgTlv> {
+    let pfc = PfcConfiguration { willing, macsec_bypass: false, capability: 8, enabled };
+    Ieee { pfc: Some(pfc), ..Ieee::default() }.encode()
+}
+
+#[test]
+fn the_willing_end_takes_over_everything() {
+    for version in ALL_VERSIONS {
+        let pair = agreed(version);
+        let operational = pair.agents[1].operational().unwrap();
+        assert_eq!(operational.no_drop, 1 << 3);
+        assert_eq!(operational.ets, Some(groups(50)));
+        assert_eq!(operational.priority_of(Selector::Ethertype, 0x8906), Some(3));
+        let status = pair.status(1);
+        assert_eq!((status.pfc.local, status.pfc.peer), (0, Some(1 << 3)));
+        assert_eq!((status.pfc.state, status.pfc.reason), (FeatureState::Agreed, Reason::TakenOver));
+    }
+}
+
+/// What was taken over goes when the peer does: by expiry, shutdown, or with the link. Nothing
+/// stays no-drop at either end.
+#[test]
+fn the_agreement_goes_with_the_peer() {
+    for version in ALL_VERSIONS {
+        for way in ["expiry", "shutdown", "link"] {
+            let mut pair = agreed(version);
+            match way {
+                "expiry" => {
+                    pair.delivers_to = [false, false];
+                    pair.run(seconds(90));
+                    assert_eq!(pair.no_drop(), [1 << 3; 2], "within the time to live");
+                    pair.run(seconds(60));
+                }
+                "shutdown" => {
+                    for number in [1, 2] {
+                        let mut off = settings(number, Some(dcbx(version, number == 2, 8 * (2 - number))));
+                        off.lldp.admin = dcbx::settings::AdminStatus::RxOnly;
+                        pair.agents[usize::from(number) - 1].configure(pair.now, off);
+                    }
+                    pair.run(seconds(1));
+                }
+                _ => pair.set_link(false),
+            }
+            assert_eq!(pair.no_drop(), [0; 2], "{version:?}, {way}");
+            let status = pair.status(1);
+            assert_eq!(status.peer, PeerState::Absent);
+            assert_eq!(status.pfc.reason, Reason::NoPeer);
+            assert_eq!(status.operational.ets, Some(groups(60)), "the local groups");
+            if way == "link" {
+                pair.set_link(true);
+                pair.run(seconds(5));
+                assert_eq!(pair.no_drop(), [1 << 3; 2], "and comes back with it");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_peer_nothing_is_negotiated() {
+    for (mode, expected) in [(PfcMode::Auto, 0), (PfcMode::On, 1 << 3), (PfcMode::Off, 0)] {
+        let mut own = dcbx(VersionSetting::Auto, false, 1 << 3);
+        own.pfc.mode = mode;
+        let mut pair = Pair::new([settings(1, Some(own)), settings(2, None)]);
+        pair.run(seconds(10));
+        assert_eq!(pair.no_drop()[0], expected, "{mode:?}");
+        assert_eq!(pair.agents[1].operational(), None);
+        assert_eq!(pair.agents[1].status(), None);
+    }
+}
+
+/// `on` keeps its own whatever the peer says, and shows that the peer differs. `off` has none, and
+/// a willing peer takes that over.
+#[test]
+fn modes_on_and_off_do_not_follow() {
+    for version in [IEEE, CEE, VersionSetting::Pinned(Version::Cin)] {
+        let mut own = dcbx(version, true, 1 << 3);
+        own.pfc.mode = PfcMode::On;
+        let pair = Pair::settled(own.clone(), dcbx(version, false, 1 << 4));
+        assert_eq!(pair.no_drop(), [1 << 3, 0]);
+        let pfc = &pair.status(0).pfc;
+        assert_eq!((pfc.state, pfc.reason, pfc.local_willing), (FeatureState::Error, Reason::Differs, false));
+        let pair = Pair::settled(own.clone(), dcbx(version, true, 1 << 4));
+        assert_eq!(pair.no_drop(), [1 << 3; 2]);
+        own.pfc.mode = PfcMode::Off;
+        let pair = Pair::settled(own, dcbx(version, true, 1 << 4));
+        assert_eq!(pair.no_drop(), [0, 0]);
+        assert_eq!(pair.status(0).pfc.state, FeatureState::Off);
+    }
+}
+
+/// Applications are advertised only while PFC is `auto`.
+#[test]
+fn applications_only_with_pfc_in_auto() {
+    for version in [IEEE, CEE, VersionSetting::Pinned(Version::Cin)] {
+        for (mode, expected) in [(PfcMode::Auto, true), (PfcMode::On, false), (PfcMode::Off, false)] {
+            let mut own = dcbx(version, false, 1 << 3);
+            own.pfc.mode = mode;
+            let pair = Pair::settled(own, dcbx(version, true, 0));
+            assert_eq!(pair.status(1).applications.peer.is_some(), expected, "{version:?} {mode:?}");
+        }
+    }
+}
+
+/// Two willing ends: the lower address keeps its own, or the higher one by setting. Ends that order
+/// addresses in opposite ways both keep their own or both take the other's, but neither oscillates.
+#[test]
+fn precedence_between_two_willing_ends() {
+    use Precedence::{HigherAddress, LowerAddress};
+    for (first, second, expected) in [
+        (LowerAddress, LowerAddress, [1 << 3, 1 << 3]),
+        (HigherAddress, HigherAddress, [1 << 4, 1 << 4]),
+        (LowerAddress, HigherAddress, [1 << 3, 1 << 4]),
+        (HigherAddress, LowerAddress, [1 << 4, 1 << 3]),
+    ] {
+        let (mut a, mut b) = (dcbx(IEEE, true, 1 << 3), dcbx(IEEE, true, 1 << 4));
+        (a.pfc.precedence, b.pfc.precedence) = (first, second);
+        let mut pair = Pair::settled(a, b);
+        assert_eq!(pair.no_drop(), expected, "{first:?} {second:?}");
+        let changed = pair.changed;
+        pair.run(seconds(300));
+        assert_eq!(pair.changed, changed);
+    }
+}
+
+/// A peer that keeps its own when its address is the higher, as lldpad does, and advertises what is
+/// in force.
+#[test]
+fn a_peer_that_orders_addresses_the_other_way_does_not_oscillate() {
+    let mut pair = Pair::new([settings(9, Some(dcbx(IEEE, true, 1 << 3))), settings(2, None)]);
+    pair.run(seconds(10));
+    let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+    let mut advertised = 1 << 4;
+    for _ in 0..10 {
+        let mut lldpdu = Lldpdu::new(ChassisId::mac(mac), PortId::interface("eth0"), 120);
+        lldpdu.organization = ieee_pfc(true, advertised);
+        pair.agents[0].receive(pair.now, &lldpdu.encode(mac).frame);
+        // The peer has the lower address, so it takes over what is advertised to it.
+        let own = Ieee::decode(&pair.agents[0].advertised().organization).unwrap().unwrap();
+        advertised = own.pfc.unwrap().enabled;
+        pair.run(seconds(5));
+    }
+    assert_eq!((advertised, pair.no_drop()[0]), (1 << 3, 1 << 3));
+}
+
+#[test]
+fn ets_is_advertised_as_it_is_in_force() {
+    let pair = agreed(IEEE);
+    let of = |end: usize| Ieee::decode(&pair.agents[end].advertised().organization).unwrap().unwrap();
+    let table = of(0).ets_configuration.unwrap().table;
+    assert_eq!(of(1).ets_configuration.unwrap().table, table);
+    assert!(of(1).ets_configuration.unwrap().willing);
+    assert_eq!(of(1).ets_recommendation.unwrap().percent[..2], [60, 40], "the recommendation is its own");
+    assert_eq!(of(1).pfc.unwrap().enabled, 1 << 3);
+}
+
+#[test]
+fn a_recommendation_that_is_unavailable_is_not_taken_over() {
+    let mut pair = Pair::new([settings(1, Some(dcbx(IEEE, true, 8))), settings(2, None)]);
+    pair.run(seconds(5));
+    let mut pair_of = |algorithm: u8| {
+        let mut table = vec![0; 21];
+        table[5] = 100;
+        table[13] = algorithm;
+        let tlv = OrgTlv { oui: OUI_802_1, subtype: 10, value: table };
+        pair.agents[0].receive(pair.now, &foreign(1, 120, vec![tlv]));
+        let ets = pair.status(0).ets.clone().unwrap();
+        (ets.state, ets.reason, ets.operational)
+    };
+    assert_eq!(pair_of(2), (FeatureState::Agreed, Reason::TakenOver, Ets::SINGLE_GROUP));
+    assert_eq!(pair_of(0), (FeatureState::Agreed, Reason::TakenOver, Ets::STRICT));
+    for algorithm in [1, 3, 255] {
+        assert_eq!(pair_of(algorithm), (FeatureState::Error, Reason::Unsupported, groups(50)));
+    }
+}
+
+/// Two neighbors with DCBX: none counts until one is gone. A neighbor without DCBX does not matter.
+#[test]
+fn several_peers_are_an_error() {
+    for version in ALL_VERSIONS {
+        let mut pair = agreed(version);
+        pair.agents[0].receive(pair.now, &foreign(1, 20, vec![]));
+        assert_eq!(pair.no_drop()[0], 1 << 3);
+        pair.agents[0].receive(pair.now, &foreign(2, 20, ieee_pfc(true, 0)));
+        let status = pair.status(0);
+        assert_eq!((status.peer, status.operational.no_drop), (PeerState::Several, 0));
+        assert_eq!((status.pfc.state, status.pfc.reason), (FeatureState::Error, Reason::SeveralPeers));
+        pair.run(seconds(19));
+        assert_eq!(pair.no_drop()[0], 0, "{version:?}");
+        pair.run(seconds(90));
+        assert_eq!(pair.no_drop(), [1 << 3; 2], "{version:?}");
+    }
+}
+
+/// The same of a neighbor that the table has no room for.
+#[test]
+fn a_peer_beyond_the_table_counts_as_one_of_several() {
+    let mut own = settings(1, Some(dcbx(IEEE, false, 8)));
+    own.lldp.max_neighbors = 1;
+    let mut pair = Pair::new([own, settings(2, Some(dcbx(IEEE, true, 0)))]);
+    pair.run(seconds(5));
+    pair.agents[0].receive(pair.now, &foreign(1, 20, vec![]));
+    assert_eq!(pair.status(0).peer, PeerState::One);
+    pair.agents[0].receive(pair.now, &foreign(2, 20, ieee_pfc(true, 0)));
+    assert_eq!((pair.status(0).peer, pair.no_drop()[0]), (PeerState::Several, 0));
+    pair.run(seconds(20));
+    assert_eq!((pair.status(0).peer, pair.no_drop()[0]), (PeerState::One, 8));
+}
+
+/// Another system on the same cable: once the old one is gone, the new one counts.
+#[test]
+fn a_changed_peer_begins_from_the_start() {
+    for version in [VersionSetting::Auto, CEE] {
+        let mut pair = agreed(version);
+        let old = &pair.agents[1].advertised().clone();
+        let shutdown = Lldpdu::new(old.chassis.clone(), old.port.clone(), 0);
+        pair.delivers_to = [false, false];
+        pair.run(seconds(1));
+        pair.agents[0].receive(pair.now, &shutdown.encode(MacAddr::default()).frame);
+        assert_eq!(pair.no_drop()[0], 0);
+        pair.agents[1] = dcbx::Agent::new(settings(7, Some(dcbx(version, true, 0))));
+        pair.agents[1].set_link(pair.now, true);
+        pair.delivers_to = [true, true];
+        pair.run(seconds(60));
+        assert_eq!(pair.no_drop(), [1 << 3; 2], "{version:?}");
+    }
+}
+
+/// The old peer expires with the very frame of the new one, which speaks another version.
+#[test]
+fn a_peer_that_another_one_replaces_in_one_instant() {
+    let mut pair = Pair::settled(dcbx(VersionSetting::Auto, false, 8), dcbx(CEE, true, 0));
+    assert_eq!((pair.status(0).version, pair.no_drop()[0]), (Version::Cee, 8));
+    let expired = pair.agents[0].neighbors().next().unwrap().expires;
+    pair.agents[0].receive(expired, &foreign(1, 20, ieee_pfc(true, 0)));
+    let status = pair.status(0);
+    assert_eq!((status.version, status.peer, status.operational.no_drop), (Version::Ieee, PeerState::One, 8));
+    assert_eq!(status.control, None);
+}
+
+/// A version that is pinned while the link is up: the end that negotiates follows IEEE to an older
+/// version at once, and back once the peer is gone or the link resets.
+#[test]
+fn the_version_changes_while_running() {
+    let mut pair = agreed(VersionSetting::Auto);
+    for version in [Version::Cee, Version::Cin] {
+        let settings = settings(2, Some(dcbx(VersionSetting::Pinned(version), true, 0)));
+        pair.agents[1].configure(pair.now, settings);
+        pair.run(seconds(30));
+        if version == Version::Cee {
+            assert_eq!((pair.status(0).version, pair.no_drop()), (Version::Cee, [8, 8]));
+        }
+    }
+    // From one old version to another there is no way without a reset.
+    assert_eq!((pair.status(0).version, pair.no_drop()), (Version::Cee, [0, 0]));
+    assert_eq!(pair.status(0).pfc.reason, Reason::OtherVersion(Version::Cin));
+    pair.set_link(false);
+    pair.set_link(true);
+    pair.run(seconds(30));
+    assert_eq!((pair.status(0).version, pair.no_drop()), (Version::Cin, [8, 8]));
+}
+
+/// Settings change at both ends, and both follow; with CEE each change has its sequence number.
+#[test]
+fn changes_are_followed_at_once() {
+    for version in ALL_VERSIONS {
+        let mut pair = agreed(version);
+        for no_drop in [1 << 5, 0b1001_1000, 0, 1 << 3] {
+            let changed = settings(1, Some(dcbx(version, false, no_drop)));
+            pair.agents[0].configure(pair.now, changed);
+            pair.run(DELAY * 2);
+            assert_eq!(pair.no_drop()[1], no_drop, "{version:?}");
+            pair.run(seconds(10));
+            assert_eq!(pair.no_drop(), [no_drop; 2], "{version:?}");
+        }
+        // Willingness moves from one end to the other.
+        pair.agents[0].configure(pair.now, settings(1, Some(dcbx(version, true, 1 << 3))));
+        pair.agents[1].configure(pair.now, settings(2, Some(dcbx(version, false, 1 << 6))));
+        pair.run(seconds(10));
+        assert_eq!(pair.no_drop(), [1 << 6; 2], "{version:?}");
+    }
+}
+
+/// A change waits for the acknowledgment of the one before, and none is lost.
+#[test]
+fn cee_changes_wait_for_the_acknowledgment() {
+    let mut pair = agreed(CEE);
+    let seq = |pair: &Pair| pair.status(0).control.unwrap().seq;
+    let before = seq(&pair);
+    pair.delivers_to = [false, true];
+    for no_drop in [1 << 4, 1 << 5, 1 << 6] {
+        pair.agents[0].configure(pair.now, settings(1, Some(dcbx(CEE, false, no_drop))));
+        pair.run(seconds(2));
+    }
+    assert_eq!(seq(&pair), before + 1);
+    assert_eq!(pair.no_drop(), [1 << 3, 1 << 4], "not acknowledged here: as before");
+    pair.delivers_to = [true, true];
+    pair.run(seconds(60));
+    assert_eq!(seq(&pair), before + 2);
+    assert_eq!(pair.no_drop(), [1 << 6; 2]);
+}
+
+/// An end that starts again begins with SeqNo 1, and both agree again.
+#[test]
+fn a_cee_peer_that_restarts_agrees_again() {
+    let mut pair = agreed(CEE);
+    pair.agents[0].configure(pair.now, settings(1, Some(dcbx(CEE, false, 1 << 4))));
+    pair.run(seconds(5));
+    assert!(pair.status(0).control.unwrap().seq > 1);
+    pair.agents[1] = dcbx::Agent::new(settings(2, Some(dcbx(CEE, true, 0))));
+    pair.agents[1].set_link(pair.now, true);
+    pair.run(seconds(60));
+    assert_eq!(pair.no_drop(), [1 << 4; 2]);
+    let [first, second] = [0, 1].map(|end| pair.status(end).control.unwrap());
+    assert_eq!((first.ack, second.ack), (second.seq, first.seq));
+}
+
+/// Flags and versions of CEE that a Sluice end never sends.
+#[test]
+fn cee_errors_disabled_features_and_other_versions_of_the_peer() {
+    fn pfc(cee: &mut Cee) -> &mut wire::dcbx::sub_tlv::FeatureHeader {
+        &mut cee.pfc.as_mut().unwrap().0
+    }
+    type Change = fn(&mut Cee);
+    let changes: [(Change, FeatureState, Reason); 5] = [
+        (|it| pfc(it).error = true, FeatureState::Error, Reason::PeerError),
+        (|it| pfc(it).enabled = false, FeatureState::Local, Reason::DisabledByPeer),
+        (|it| it.pfc = None, FeatureState::Local, Reason::NotSent),
+        (|it| pfc(it).willing = false, FeatureState::Error, Reason::Differs),
+        (|it| it.control.max_version = 1, FeatureState::Agreed, Reason::PeerTakesOver),
+    ];
+    for (change, state, reason) in changes {
+        let mut pair = agreed(CEE);
+        let mut lldpdu = pair.agents[1].advertised().clone();
+        let mut cee = Cee::decode(&lldpdu.organization).unwrap().unwrap();
+        change(&mut cee);
+        lldpdu.organization = vec![cee.encode()];
+        pair.agents[0].receive(pair.now, &lldpdu.encode(MacAddr([2, 0, 0, 0, 0, 2])).frame);
+        let pfc = &pair.status(0).pfc;
+        assert_eq!((pfc.state, pfc.reason), (state, reason));
+        assert_eq!(pair.no_drop()[0], if state == FeatureState::Agreed { 8 } else { 0 }, "{reason:?}");
+    }
+    // A peer that operates another version is waited for.
+    let mut pair = Pair::new([settings(1, Some(dcbx(CEE, false, 8))), settings(2, None)]);
+    pair.run(seconds(5));
+    for (control, feature, expected) in
+        [(1, 0, Reason::PeerVersion), (0, 1, Reason::PeerVersion), (0, 0, Reason::PeerTakesOver)]
+    {
+        let ack = pair.status(0).control.unwrap().seq;
+        let value =
+            [&[2, 10, control, 1, 0, 0, 0, 1, 0, 0, 0, ack as u8][..], &[6, 6, feature, 1, 0xc0, 0, 0, 8]];
+        let tlv = OrgTlv { oui: OUI_INTEL, subtype: 2, value: value.concat() };
+        pair.agents[0].receive(pair.now, &foreign(1, 120, vec![tlv]));
+        let ack = pair.status(0).control.unwrap().seq;
+        let value =
+            [&[2, 10, control, 1, 0, 0, 0, 1, 0, 0, 0, ack as u8][..], &[6, 6, feature, 1, 0xc0, 0, 0, 8]];
+        let tlv = OrgTlv { oui: OUI_INTEL, subtype: 2, value: value.concat() };
+        pair.agents[0].receive(pair.now, &foreign(1, 120, vec![tlv]));
+        assert_eq!(pair.status(0).pfc.reason, expected, "{control} {feature}");
+    }
+}
+
+/// Malformed TLVs are counted and shown. What was agreed stays until the time to live of the last
+/// well-formed frame ends, however often malformed ones come.
+#[test]
+fn malformed_tlvs_change_nothing_and_extend_nothing() {
+    for (version, subtype) in [(IEEE, 11), (CEE, 2)] {
+        let mut pair = agreed(version);
+        let oui = if version == IEEE { OUI_802_1 } else { OUI_INTEL };
+        let last_good = *pair.sent[1].last().unwrap() + DELAY;
+        pair.delivers_to[0] = false;
+        let mut lldpdu = pair.agents[1].advertised().clone();
+        let changed =
+            lldpdu.organization.iter_mut().find(|it| (it.oui, it.subtype) == (oui, subtype)).unwrap();
+        changed.value.push(0);
+        let malformed = lldpdu.encode(MacAddr([2, 0, 0, 0, 0, 2])).frame;
+        let expected = if version == IEEE {
+            DcbxError::Length { tlv: DcbxTlv::Pfc, len: 7 }
+        } else {
+            DcbxError::Truncated
+        };
+        let mut count = 0;
+        while pair.now + seconds(10) < last_good + seconds(121) {
+            pair.run(seconds(10));
+            pair.agents[0].receive(pair.now, &malformed);
+            count += 1;
+            let status = pair.status(0);
+            assert_eq!((status.operational.no_drop, status.pfc.state), (8, FeatureState::Agreed));
+            assert_eq!(status.pfc.reason, Reason::Malformed(expected));
+        }
+        assert_eq!(pair.agents[0].counters().rx_malformed_dcbx, count);
+        pair.run(last_good + seconds(121) - pair.now);
+        let status = pair.status(0);
+        assert_eq!((status.operational.no_drop, status.pfc.state), (0, FeatureState::Error));
+        assert_eq!(status.pfc.reason, Reason::Malformed(expected));
+        assert_eq!(pair.agents[0].neighbors().count(), 1, "the neighbor itself is there");
+        pair.delivers_to[0] = true;
+        pair.run(seconds(60));
+        assert_eq!(pair.no_drop()[0], 8, "{version:?}");
+    }
+}
+
+#[test]
+fn what_was_agreed_is_an_event() {
+    let mut pair = Pair::settled(dcbx(IEEE, false, 8), dcbx(IEEE, true, 0));
+    let of_pfc = |pair: &mut Pair| -> Vec<String> {
+        let events = pair.agents[1].take_events().into_iter();
+        events
+            .filter_map(|event| match event {
+                Event::FeatureChanged { feature: FeatureName::Pfc, state, reason, operational } => {
+                    Some(format!("{operational} {state}: {reason}"))
+                }
+                _ => None,
+            })
+            .collect()
+    };
+    assert_eq!(of_pfc(&mut pair), ["3 agreed: taken over from the peer"]);
+    pair.set_link(false);
+    assert_eq!(of_pfc(&mut pair), ["- local: no peer with DCBX"]);
+    pair.run(seconds(10));
+    assert!(of_pfc(&mut pair).is_empty());
+}
+
+/// DCBX that is configured and removed while the link is up.
+#[test]
+fn dcbx_comes_and_goes_with_its_settings() {
+    let mut pair = agreed(VersionSetting::Auto);
+    pair.agents[0].configure(pair.now, settings(1, None));
+    pair.run(Duration::from_millis(10));
+    assert_eq!(pair.agents[0].operational(), None);
+    assert_eq!(pair.no_drop(), [0, 0]);
+    let sent = &pair.agents[0].advertised().organization;
+    assert_eq!(Ieee::decode(sent), Ok(None));
+    let mut without_ets = DcbxSettings::default();
+    without_ets.pfc.no_drop = 8;
+    pair.agents[0].configure(pair.now, settings(1, Some(without_ets)));
+    pair.run(seconds(10));
+    assert_eq!(pair.no_drop(), [8, 8]);
+    assert_eq!(pair.status(0).ets, None);
+    assert_eq!(pair.status(1).ets.as_ref().unwrap().reason, Reason::NotSent);
+}
+
+/// The frames of a whole negotiation can be read by the strict reader.
+#[test]
+fn every_sent_frame_is_well_formed() {
+    for version in ALL_VERSIONS {
+        let mut agent = dcbx::Agent::new(settings(1, Some(dcbx(version, true, 0xff))));
+        agent.set_link(seconds(1), true);
+        let frame = agent.poll(seconds(1)).frames.remove(0);
+        let (src, lldpdu) = decode(&frame).unwrap();
+        assert_eq!((src, &lldpdu), (MacAddr([2, 0, 0, 0, 0, 1]), agent.advertised()));
+        assert!(lldpdu.organization.iter().all(|tlv| !matches!(tlv.standard(), Some(Err(_)))));
+    }
+}
