@@ -16,9 +16,9 @@ impl Checksums {
     /// Reads the counters so far.
     pub fn of(namespace: &Namespace) -> Result<Self> {
         // -a absolute, -z zeros too, -s leave no history file, which namespaces would share.
-        let said = namespace.run("nstat -azs")?;
+        let output = namespace.run("nstat -azs")?;
         let (mut found, mut sum) = (0, Self { bad: 0, segments: 0 });
-        for line in said.lines() {
+        for line in output.lines() {
             let mut words = line.split_whitespace();
             let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
             if name.ends_with("InCsumErrors") || name.ends_with("CsumErrors") {
@@ -29,7 +29,7 @@ impl Checksums {
                 sum.segments = value.parse()?;
             }
         }
-        ensure!(found >= 5, "nstat names too few checksum counters:\n{said}");
+        ensure!(found >= 5, "nstat names too few checksum counters:\n{output}");
         Ok(sum)
     }
 }

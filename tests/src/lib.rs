@@ -170,7 +170,7 @@ pub fn undisturbed<T>(once: impl Fn() -> Result<(Run, T)>) -> Result<(Run, T)> {
             return Ok((run, more));
         }
         let stall_ms = run.snapshot.loop_worst_stall_ns / 1_000_000;
-        println!("once more: the loop stood still for {stall_ms} ms, kernels lost {}", run.lost_by_kernels());
+        println!("once more: the loop stalled for {stall_ms} ms, kernels lost {}", run.lost_by_kernels());
     }
     once()
 }

@@ -269,13 +269,13 @@ fn a_pause_of_multicast_stops_no_unicast_of_another_priority() -> Result<()> {
         write_header(&mut frame, to, from.mac().parse()?, Some(Tag::priority(priority)), EXPERIMENTAL);
         Ok(socket.send(&frame)?)
     };
-    let tell = |quanta: u16| -> Result<()> {
+    let send_line = |quanta: u16| -> Result<()> {
         let mut frame = [0; pause::FRAME_BYTES];
         Pfc { enable: 1 << 3, quanta: [quanta; 8] }.encode(b.mac().parse()?, &mut frame);
         Ok(from_b.send(&frame)?)
     };
     send(&from_b, &b, a.mac().parse()?, 0)?;
-    tell(u16::MAX)?;
+    send_line(u16::MAX)?;
     daemon.until("b is known, and has paused priority 3", |now| {
         (now.bridge_entries == 1 && port(now, "b").ok()?.priorities[3].paused && idle(now)).then_some(())
     })?;
@@ -290,7 +290,7 @@ fn a_pause_of_multicast_stops_no_unicast_of_another_priority() -> Result<()> {
     let shown = sluice(&daemon, &["show", "queues"])?;
     assert!(shown.contains("flooded"), "{shown}");
 
-    tell(0)?;
+    send_line(0)?;
     daemon.until("the multicast has left, too", |now| {
         (frames(queue(now)?.transmitted) == 8 && idle(now)).then_some(())
     })?;

@@ -27,7 +27,7 @@ fn green(wred: Option<ByDropLevel>) -> Option<Count> {
 /// never dropped, CE stays CE, Not-ECT above it drops on a lossy queue. Checksums verify at the
 /// receiver.
 #[test]
-fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
+fn udp_is_marked_or_dropped_by_its_ecn_bits() -> Result<()> {
     const LIMIT_FRAMES: u64 = 10;
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
@@ -135,8 +135,8 @@ fn tcp(ecn: bool) -> Result<Tcp> {
     let mut server = b.namespace.command("iperf3");
     let mut server = Process::start("iperf3", server.args(["-s", "-1", "--forceflush"]))?;
     server.wait_for("a server that listens", |line| line.contains("listening").then_some(()))?;
-    let said = a.namespace.run(&format!("iperf3 -c {} -t 4 -J", b.ipv4()))?;
-    let end = &serde_json::from_str::<Value>(&said)?["end"];
+    let output = a.namespace.run(&format!("iperf3 -c {} -t 4 -J", b.ipv4()))?;
+    let end = &serde_json::from_str::<Value>(&output)?["end"];
     let now = at_rest(&daemon)?;
     let queue = port(&now, "b")?.queues[2];
     let tcp = Tcp {
@@ -159,8 +159,8 @@ fn at_rest(daemon: &Daemon) -> Result<Snapshot> {
 
 /// Returns a counter of a host's kernel.
 fn counter(station: &Endpoint, name: &str) -> Result<u64> {
-    let said = station.namespace.run(&format!("nstat -azs {name}"))?;
-    let line = said.lines().find(|line| line.starts_with(name)).with_context(|| said.clone())?;
+    let output = station.namespace.run(&format!("nstat -azs {name}"))?;
+    let line = output.lines().find(|line| line.starts_with(name)).with_context(|| output.clone())?;
     Ok(line.split_whitespace().nth(1).context("a value")?.parse()?)
 }
 

@@ -36,8 +36,8 @@ fn ping_resolves_addresses_and_answers_over_ipv4_and_ipv6() -> Result<()> {
     for (address, peers) in [(b.ipv4(), "-4 neigh show"), (b.ipv6(), "-6 neigh show")] {
         // Every size: the smallest, one that fills a frame, one that IP must fragment.
         for bytes in ["0", "56", "1400", "4000"] {
-            let said = a.namespace.run(&format!("ping -c 3 -i 0.05 -W 5 -s {bytes} {address}"))?;
-            assert!(said.contains("3 received"), "{said}");
+            let output = a.namespace.run(&format!("ping -c 3 -i 0.05 -W 5 -s {bytes} {address}"))?;
+            assert!(output.contains("3 received"), "{output}");
         }
         let table = a.namespace.ip(peers)?;
         let entry = table.lines().find(|line| line.starts_with(&address)).context("no peer")?;
@@ -75,9 +75,9 @@ fn a_dhcp_client_gets_its_address() -> Result<()> {
     let mut udhcpd = server.namespace.command("busybox");
     let mut udhcpd = Process::start("udhcpd", udhcpd.args(["udhcpd", "-f"]).arg(&config))?;
     let run = format!("busybox udhcpc -i {eth} -n -q -f -t 20 -T 1 -s {}", script.display());
-    let said = client.namespace.run(&run).with_context(|| udhcpd.log())?;
+    let output = client.namespace.run(&run).with_context(|| udhcpd.log())?;
     let addresses = client.namespace.ip(&format!("-4 addr show dev {eth}"))?;
-    assert!(addresses.contains("10.0.0.77/24"), "{said}\n{addresses}\n{}", udhcpd.log());
+    assert!(addresses.contains("10.0.0.77/24"), "{output}\n{addresses}\n{}", udhcpd.log());
     assert!(udhcpd.is_running()?);
     nothing_lost(&daemon)?;
     daemon.stop()?;
@@ -94,9 +94,9 @@ fn iperf3_runs_over_ipv4_and_ipv6_without_a_bad_checksum() -> Result<()> {
         let mut server = Process::start("iperf3", server.args(["-s", "-1", "--forceflush"]))?;
         server.wait_for("a server that listens", |line| line.contains("listening").then_some(()))?;
         let before = Checksums::of(&b.namespace)?;
-        let said = a.namespace.run(&format!("iperf3 -c {address} -t 10 -J"))?;
+        let output = a.namespace.run(&format!("iperf3 -c {address} -t 10 -J"))?;
         let after = Checksums::of(&b.namespace)?;
-        let end = &serde_json::from_str::<Value>(&said)?["end"];
+        let end = &serde_json::from_str::<Value>(&output)?["end"];
         let bps = end["sum_received"]["bits_per_second"].as_f64().context("iperf3 tells its rate")?;
         let seconds = end["sum_received"]["seconds"].as_f64().context("iperf3 tells its time")?;
         println!("{address}: {:.0} Mbit/s, {} retransmits", bps / 1e6, end["sum_sent"]["retransmits"]);

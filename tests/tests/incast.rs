@@ -135,7 +135,7 @@ fn with_headroom_cut_the_switch_counts_what_the_receiver_misses() -> Result<()> 
     for sender in ["sender1", "sender2"] {
         let group = &port(&run.snapshot, sender)?.groups[3];
         assert!(group.headroom.unwrap_or_default().peak_cells <= 8, "{sender}: {group:?}");
-        assert!(pause(run.report(sender)?, 3).xoff > 0, "{sender} was paused all the same");
+        assert!(pause(run.report(sender)?, 3).xoff > 0, "{sender} was paused anyway");
     }
     assert!(log.contains("headroom"), "an event says so:\n{log}");
     Ok(())
@@ -208,11 +208,11 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
     // The second switch paused the first.
     let reported = port(&after, "downlink")?.pfc_sent.clone().unwrap_or_default();
     let uplink = port(&run.snapshot, "uplink")?;
-    let heard = uplink.pfc_received.clone().unwrap_or_default();
+    let pauses_received = uplink.pfc_received.clone().unwrap_or_default();
     assert!(reported.xoff_frames[3] > 0 && reported.xon_frames[3] > 0, "{reported:?}");
     assert_eq!(
         (reported.xoff_frames[3], reported.xon_frames[3]),
-        (heard.xoff_frames[3], heard.xon_frames[3]),
+        (pauses_received.xoff_frames[3], pauses_received.xon_frames[3]),
         "what one sent the other heard"
     );
     assert!(uplink.queues[3].pauses > 0 && uplink.queues[3].paused_ns > 0, "{:?}", uplink.queues[3]);

@@ -28,7 +28,7 @@ fn events(daemon: &Daemon, kind: &str) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
+fn harmful_settings_are_reported_from_their_beginning() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
@@ -77,7 +77,7 @@ fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
 /// Two ports of a switch with a cable between them receive each other's test frames; the frames of
 /// a third port, to a host, are received by none.
 #[test]
-fn a_pfc_frame_is_heard_where_there_is_a_cable_between_two_ports() -> Result<()> {
+fn a_pfc_frame_is_received_over_a_cable_between_two_ports() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
@@ -91,12 +91,12 @@ fn a_pfc_frame_is_heard_where_there_is_a_cable_between_two_ports() -> Result<()>
     let proved = eventually("both ends of the cable", || {
         Ok(Some(events(&daemon, "pfc_proved")?).filter(|events| events.len() == 2))
     })?;
-    let said: Vec<_> = proved.iter().map(|event| (&event["port"], &event["message"])).collect();
+    let output: Vec<_> = proved.iter().map(|event| (&event["port"], &event["message"])).collect();
     assert_eq!(
-        said,
+        output,
         [
-            (&"x".into(), &"a PFC frame sent by x was heard on port y".into()),
-            (&"y".into(), &"a PFC frame sent by y was heard on port x".into())
+            (&"x".into(), &"a PFC frame sent by x was received on port y".into()),
+            (&"y".into(), &"a PFC frame sent by y was received on port x".into())
         ]
     );
     let unproved = events(&daemon, "pfc_unproved")?;
@@ -104,7 +104,7 @@ fn a_pfc_frame_is_heard_where_there_is_a_cable_between_two_ports() -> Result<()>
     let snapshot = daemon.snapshot()?;
     for port in &snapshot.ports {
         let sent = port.pfc_sent.clone().unwrap_or_default();
-        assert_eq!(sent.frames, 0, "the switch itself has told nobody anything: {}", port.name);
+        assert_eq!(sent.frames, 0, "the switch itself has sent no PFC: {}", port.name);
     }
     daemon.stop()?;
     Ok(())

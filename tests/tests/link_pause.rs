@@ -46,9 +46,9 @@ fn a_link_that_is_paused_loses_nothing() -> Result<()> {
         let offered = 300_000_000 / 8 / 1000 * 3;
         assert!(total.sent < offered * 2 / 3, "the link was paused: {} of {offered}", total.sent);
     }
-    let (sent, heard) = (port(&run.snapshot, "sender")?, run.report("sender")?);
+    let (sent, pauses_received) = (port(&run.snapshot, "sender")?, run.report("sender")?);
     assert!(sent.pause_sent_frames >= 2, "{sent:?}");
-    assert_eq!((heard.pause_received, heard.pfc_received), (sent.pause_sent_frames, 0));
+    assert_eq!((pauses_received.pause_received, pauses_received.pfc_received), (sent.pause_sent_frames, 0));
     assert_eq!(sent.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames), 0);
     Ok(())
 }

@@ -41,13 +41,13 @@ fn promtool_accepts(metrics: &str) -> Result<()> {
         .context("promtool (cargo xtask setup)")?;
     promtool.stdin.take().context("its input")?.write_all(metrics.as_bytes())?;
     let output = promtool.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success() && said.is_empty(), "promtool: {said}");
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && printed.is_empty(), "promtool: {printed}");
     Ok(())
 }
 
 #[test]
-fn metrics_are_what_show_says_and_prometheus_takes_them() -> Result<()> {
+fn metrics_equal_show_and_prometheus_accepts_them() -> Result<()> {
     let incast = Incast::new()?;
     let (bed, switch) = (&incast.bed, &incast.switch);
     let more = "\n[metrics]\nenabled = true\n\

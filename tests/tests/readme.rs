@@ -40,11 +40,11 @@ fn the_first_configuration_of_the_readme_works() -> Result<()> {
     let mut shell =
         Process::start("readme", shell.current_dir(bed.dir()).env("PATH", path).process_group(0))?;
     let status = shell.wait(Duration::from_secs(15))?;
-    let said = shell.log();
-    println!("{said}");
-    assert!(status.success(), "{status}\n{said}");
+    let output = shell.log();
+    println!("{output}");
+    assert!(status.success(), "{status}\n{output}");
     for part in ["sluiced is ready", "3 received", "every frame is accounted for", "nothing is left"] {
-        assert!(said.contains(part), "{part}:\n{said}");
+        assert!(output.contains(part), "{part}:\n{output}");
     }
     Ok(())
 }

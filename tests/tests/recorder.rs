@@ -19,7 +19,7 @@ const HEADROOM_CELLS: u32 = tests::AMPLE_HEADROOM_CELLS;
 /// A short recording, with snapshots of the daemon during it, and shortly before and after it.
 struct Moment {
     recording: Vec<u8>,
-    said: Vec<v1::Snapshot>,
+    output: Vec<v1::Snapshot>,
 }
 
 /// Records for a moment and takes snapshots meanwhile.
@@ -29,13 +29,13 @@ fn moment(daemon: &Daemon) -> Result<Moment> {
     };
     thread::scope(|scope| {
         let recording = scope.spawn(record);
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         while !recording.is_finished() {
-            said.push(daemon.snapshot()?);
+            output.push(daemon.snapshot()?);
             thread::sleep(Duration::from_millis(50));
         }
         let recording = recording.join().expect("no panic")?;
-        Ok(Moment { recording, said })
+        Ok(Moment { recording, output })
     })
 }
 
@@ -75,16 +75,16 @@ fn replay(moment: &Moment) -> Result<(u64, usize)> {
     // One entry, so that there is a start.
     replay.run_until(Instant(1), &mut note)?;
     let mut compared = 0;
-    for said in &moment.said {
-        if said.at_ns < replay.totals().from.0 {
+    for output in &moment.output {
+        if output.at_ns < replay.totals().from.0 {
             continue;
         }
-        replay.run_until(Instant(said.at_ns + 1), &mut note)?;
-        let Some(asked) = replay.asked().filter(|asked| asked.at_ns == said.at_ns) else { break };
+        replay.run_until(Instant(output.at_ns + 1), &mut note)?;
+        let Some(asked) = replay.requested().filter(|asked| asked.at_ns == output.at_ns) else { break };
         let replayed = v1::Snapshot::from(asked);
         ensure!(
-            of_the_switch(replayed.clone()) == of_the_switch(said.clone()),
-            "the daemon said {said:#?}\nthe replay {replayed:#?}"
+            of_the_switch(replayed.clone()) == of_the_switch(output.clone()),
+            "the daemon said {output:#?}\nthe replay {replayed:#?}"
         );
         compared += 1;
     }
@@ -157,7 +157,7 @@ fn the_commands_record_and_replay() -> Result<()> {
     daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
     run(&[&daemon], sending, vec![receiving], Duration::from_secs(2))?;
 
-    let said = daemon.snapshot()?;
+    let output = daemon.snapshot()?;
     let file = bed.dir().join("lab.recording");
     let path = file.to_str().context("a path in UTF-8")?;
     println!("{}", sluice(&daemon, &["record", "--last", path])?);
@@ -171,8 +171,8 @@ fn the_commands_record_and_replay() -> Result<()> {
     ensure!(text.contains("Equal to the recording in every frame sent"), "{text}");
     let replayed: serde_json::Value =
         serde_json::from_str(&show(&["replay", path, "--json", "--view", "ports"])?)?;
-    let sent = said.ports[0].received.unwrap_or_default().frames;
-    ensure!(replayed["snapshot"]["ports"][0]["received"]["frames"] == sent, "{replayed:#} {said:#?}");
+    let sent = output.ports[0].received.unwrap_or_default().frames;
+    ensure!(replayed["snapshot"]["ports"][0]["received"]["frames"] == sent, "{replayed:#} {output:#?}");
     // Half way through there were fewer.
     let half = show(&["replay", path, "--json", "--view", "ports", "--at", "1s"])?;
     let half: serde_json::Value = serde_json::from_str(&half)?;

@@ -67,12 +67,12 @@ fn refuses_limited(
     let links_before = links(switch)?;
     let daemon = Daemon::launch(switch, bed.dir(), limit, config)?;
     let socket = daemon.socket().to_path_buf();
-    let said = daemon.failure()?;
-    println!("{said}\n");
+    let output = daemon.failure()?;
+    println!("{output}\n");
     for word in words {
-        assert!(said.contains(word), "says `{word}`:\n{said}");
+        assert!(output.contains(word), "says `{word}`:\n{output}");
     }
-    assert!(!said.contains("panicked"), "{said}");
+    assert!(!output.contains("panicked"), "{output}");
     assert!(!socket.exists(), "no socket is left");
     assert_eq!(switch.run("tc qdisc show")?, before, "no queueing discipline is left");
     eventually("links are as before", || Ok((links(switch)? == links_before).then_some(())))?;
@@ -121,8 +121,8 @@ fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
     traffic(&bed, &daemon, &a, &b)?;
     // While one daemon runs, a second one is refused and does no harm.
     let second = Daemon::on_file(&switch, &config, &socket)?;
-    let said = second.failure()?;
-    assert!(!said.contains("panicked"), "{said}");
+    let output = second.failure()?;
+    assert!(!output.contains("panicked"), "{output}");
     traffic(&bed, &daemon, &a, &b)?;
     daemon.stop()?;
     assert!(!socket.exists(), "a clean stop removes it");
@@ -199,8 +199,8 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
     }
     let mut nothing = switch.command(testbed::binary("sluiced")?);
     let output = nothing.args(["--config", "/nonexistent/sluice.toml"]).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("/nonexistent/sluice.toml"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("/nonexistent/sluice.toml"), "{stderr}");
     Ok(())
 }
 
@@ -226,10 +226,10 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
 
     switch.ip("link del dev doomed")?;
     daemon.until("the port is down", |now| port(now, "doomed").is_ok_and(|port| !port.up).then_some(()))?;
-    let said = daemon.process().wait_for("an event", |line| {
+    let output = daemon.process().wait_for("an event", |line| {
         (line.contains("doomed") && line.contains("down")).then(|| line.to_string())
     })?;
-    println!("{said}");
+    println!("{output}");
     let at_death = daemon.snapshot()?;
 
     eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
@@ -304,15 +304,15 @@ fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
     daemon.until("the host is paused", |now| {
         port(now, "a").is_ok_and(|port| port.groups[3].xoff).then_some(())
     })?;
-    let said = daemon.stop()?;
-    println!("{said}");
-    assert!(said.contains("received") && said.contains("transmitted"), "totals are told:\n{said}");
+    let output = daemon.stop()?;
+    println!("{output}");
+    assert!(output.contains("received") && output.contains("transmitted"), "totals are printed:\n{output}");
     eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
     let sent = sender.stop()?;
     let reported = pause(&sent, 3);
     assert!(
         reported.xoff > 0 && reported.sent_while_paused == 0,
-        "the host was told to stop, and obeyed: {sent:?}"
+        "the host was paused, and honored it: {sent:?}"
     );
     let received = receiver.stop()?;
     let arrived = received.received.first().context("the flow")?;
@@ -371,13 +371,13 @@ fn a_log_that_nobody_reads_delays_nobody() -> Result<()> {
     assert!(shown.contains("Log lines lost, standard error did not take them: "), "{shown}");
     traffic(&bed, &daemon, &a, &b)?;
 
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     eventually("the log says what it lacks", || {
-        match pipe.read_to_end(&mut said) {
+        match pipe.read_to_end(&mut output) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             other => drop(other?),
         }
-        let text = String::from_utf8_lossy(&said);
+        let text = String::from_utf8_lossy(&output);
         Ok((text.contains("sluiced is ready")
             && text.contains("lines lost because standard error did not take them: "))
         .then_some(()))

@@ -21,7 +21,7 @@ fn numbers(value: &Value, found: &mut Vec<u64>) {
 }
 
 #[test]
-fn show_says_what_the_switch_counted() -> Result<()> {
+fn show_prints_the_counters_of_the_switch() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);

@@ -65,7 +65,7 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
 /// Hosts on links of 25G, 40G and 100G, and one without a known speed, on ports without a speed:
 /// 65535 quanta end sooner for them than for the switch. 400 Mbit/s into 200 Mbit/s.
 #[test]
-fn hosts_of_any_speed_obey_ports_without_speed() -> Result<()> {
+fn hosts_of_any_speed_honor_ports_without_speed() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let speeds = [None, Some("25G"), Some("40G"), Some("100G")];
@@ -130,8 +130,8 @@ fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
         let is_paused = port(now, "uplink").is_ok_and(|port| port.queues[3].paused);
         (is_paused && port(now, "sender").is_ok_and(|port| port.groups[3].xoff)).then_some(())
     })?;
-    let said = first.stop()?;
-    println!("{said}");
+    let output = first.stop()?;
+    println!("{output}");
     let after = second.snapshot()?;
     let kernel = port(&after, "downlink")?.kernel.unwrap_or_default();
     assert_eq!(drops(&after, "ingress_no_drop"), 0, "{after:#?}");

@@ -1,7 +1,7 @@
 //! Storms and deadlocks on real veths: which ones the watchdog detects and ends, and which traffic
 //! it leaves alone (docs/watchdog.md). Its times are exact in virtual time
-//! (crates/switch/src/pfc/watchdog/tests.rs, crates/sim/tests/scenarios.rs); here the daemon uses
-//! it.
+//! (crates/switch/src/pfc/watchdog/tests.rs, crates/sim/tests/example_scenarios.rs); here the
+//! daemon uses it.
 
 use std::net::UdpSocket;
 

@@ -122,7 +122,7 @@ fn broadcasts_stay_in_their_vlan(from: &Endpoint, near: &Endpoint, others: &[&En
     let listen = |host: &Endpoint| -> Result<UdpSocket> {
         Ok(host.namespace.enter(|| UdpSocket::bind(("0.0.0.0", UDP_PORT)))??)
     };
-    let hears = listen(near)?;
+    let receives = listen(near)?;
     let deaf = others.iter().map(|host| listen(host)).collect::<Result<Vec<_>>>()?;
     from.namespace.enter(|| -> Result<()> {
         let socket = UdpSocket::bind(("10.0.10.1", 0))?;
@@ -132,16 +132,17 @@ fn broadcasts_stay_in_their_vlan(from: &Endpoint, near: &Endpoint, others: &[&En
         }
         Ok(())
     })??;
-    hears.set_read_timeout(Some(PATIENCE))?;
+    receives.set_read_timeout(Some(PATIENCE))?;
     let mut bytes = [0; 200];
     for number in 0..BROADCASTS {
-        let len = hears.recv(&mut bytes).with_context(|| format!("{} hears number {number}", near.name))?;
+        let len =
+            receives.recv(&mut bytes).with_context(|| format!("{} hears number {number}", near.name))?;
         assert_eq!(bytes[..len], [number as u8; 100]);
     }
     for (ear, host) in deaf.iter().zip(others) {
         ear.set_nonblocking(true)?;
-        let heard = ear.recv(&mut bytes).map_err(|error| error.kind());
-        assert_eq!(heard, Err(ErrorKind::WouldBlock), "{} hears what is in another VLAN", host.name);
+        let received = ear.recv(&mut bytes).map_err(|error| error.kind());
+        assert_eq!(received, Err(ErrorKind::WouldBlock), "{} hears what is in another VLAN", host.name);
     }
     Ok(())
 }

@@ -200,7 +200,7 @@ fn both_modes_are_ports_of_one_switch() -> Result<()> {
 
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
-fn the_file_may_say_that_all_is_copied() -> Result<()> {
+fn the_file_may_require_copy_mode() -> Result<()> {
     let Incast { run, zero_copy, .. } = incast(Setup { dataplane: COPIES, ..ON_NICS })?;
     assert_eq!(zero_copy, [false; 3]);
     check(&run)
@@ -278,15 +278,15 @@ fn a_nic_that_was_down_comes_back_once() -> Result<()> {
 /// A NIC may consume received PFC frames where its driver has not configured it to pass them on.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
-fn pfc_of_a_peer_is_heard_on_a_nic() -> Result<()> {
+fn pfc_of_a_peer_is_received_on_a_nic() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let peer = bed.nic_host(&switch, "a")?;
     let daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("a", "100M")))?;
     let _storming = bed.host(&peer, &[], &["--storm", "3", "--duration", "2s"])?;
     daemon.until("PFC is heard", |now| {
-        let heard = port(now, "a").ok()?.pfc_received.clone()?;
-        (heard.xoff_frames[3] > 0).then_some(())
+        let pauses_received = port(now, "a").ok()?.pfc_received.clone()?;
+        (pauses_received.xoff_frames[3] > 0).then_some(())
     })?;
     ensure!(is_zero_copy(&daemon, "a")?);
     daemon.stop()?;

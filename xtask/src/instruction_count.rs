@@ -56,16 +56,16 @@ fn build_bench() -> Result<String> {
     let mut command = cargo();
     command.args(["bench", "--package", "dataplane", "--bench", "pipeline", "--no-run"]);
     let output = command.output().context("cannot run cargo")?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("the pipeline bench does not build:\n{said}");
+        bail!("the pipeline bench does not build:\n{stderr}");
     }
-    executable(&said).with_context(|| format!("cargo does not say where the bench is:\n{said}"))
+    executable(&stderr).with_context(|| format!("cargo does not print where the bench is:\n{stderr}"))
 }
 
 /// Parses `Executable benches/pipeline.rs (target/release/deps/pipeline-…)`.
-fn executable(said: &str) -> Option<String> {
-    let line = said.lines().find(|line| line.trim_start().starts_with("Executable"))?;
+fn executable(output: &str) -> Option<String> {
+    let line = output.lines().find(|line| line.trim_start().starts_with("Executable"))?;
     Some(line.split_once('(')?.1.strip_suffix(')')?.to_owned())
 }
 
@@ -81,17 +81,17 @@ fn count(bench: &str, ports: u32, rounds: u32) -> Result<u64> {
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", bench, "whole"]);
     command.args([ports, FRAMES, rounds].map(|number| number.to_string()));
     let output = command.current_dir(top()).output().context("cannot run valgrind")?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("the pipeline bench fails under valgrind:\n{said}");
+        bail!("the pipeline bench fails under valgrind:\n{stderr}");
     }
-    collected(&said)
-        .with_context(|| format!("callgrind does not say how many instructions it counted:\n{said}"))
+    collected(&stderr)
+        .with_context(|| format!("callgrind does not print how many instructions it counted:\n{stderr}"))
 }
 
 /// Parses `==123== Collected : 4567`.
-fn collected(said: &str) -> Option<u64> {
-    let number = said.lines().find_map(|line| line.split_once("Collected : "))?.1;
+fn collected(output: &str) -> Option<u64> {
+    let number = output.lines().find_map(|line| line.split_once("Collected : "))?.1;
     number.trim().parse().ok()
 }
 
@@ -100,9 +100,9 @@ mod unit {
     use super::*;
 
     #[test]
-    fn what_cargo_and_callgrind_say_is_read() {
-        let said = "    Finished `bench` profile\n  Executable benches/pipeline.rs (target/release/deps/pipeline-1f)\n";
-        assert_eq!(executable(said).as_deref(), Some("target/release/deps/pipeline-1f"));
+    fn output_of_cargo_and_callgrind_is_parsed() {
+        let output = "    Finished `bench` profile\n  Executable benches/pipeline.rs (target/release/deps/pipeline-1f)\n";
+        assert_eq!(executable(output).as_deref(), Some("target/release/deps/pipeline-1f"));
         assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 46512345\n==7== \n"), Some(46_512_345));
         assert_eq!(collected("valgrind: no such file"), None);
     }

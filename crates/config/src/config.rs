@@ -179,17 +179,17 @@ pub fn parse(file_name: &str, text: &str) -> Result<Config, ConfigErrors> {
     examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
 }
 
-/// Reads a configuration, and what `look` returns for a valid file: it gets the buffer, the ports,
-/// and the settings of the switch.
+/// Reads a configuration, and what `inspect` returns for a valid file: it gets the buffer, the
+/// ports, and the settings of the switch.
 ///
 /// # Errors
-/// As [`parse`], and the errors that `look` has noted.
+/// As [`parse`], and the errors that `inspect` has noted.
 pub(crate) fn examine<T>(
     file_name: &str,
     text: &str,
-    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
+    inspect: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
 ) -> Result<(Config, T), ConfigErrors> {
-    let read = read_file(file_name, text, |file, report| read(file_name, text, file, report, look))?;
+    let read = read_file(file_name, text, |file, report| read(file_name, text, file, report, inspect))?;
     let (config, made) = read;
     Ok((config, made.expect("a file without mistakes is looked at")))
 }
@@ -200,7 +200,7 @@ fn read<T>(
     text: &str,
     mut file: Section,
     report: &mut Diagnostics,
-    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
+    inspect: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
 ) -> (Config, Option<T>) {
     let name = read_name(&mut file, report);
     let dataplane = read_dataplane(&mut file, report);
@@ -223,7 +223,7 @@ fn read<T>(
     let telemetry = Telemetry::read(&mut file, &mut idle, report);
     let mut open = None;
     let metrics = metrics::read(&mut file, &mut open, report);
-    let place = file.place.clone();
+    let location = file.location.clone();
     file.finish(&[], report);
 
     buffer::interfaces(&ports, report);
@@ -245,7 +245,7 @@ fn read<T>(
         buffer::one_flow_control(&ports, report);
         watchdog::limits(&ports, report);
         buffer::cores(&ports, (&dataplane.cores, dataplane.switch_core_serves), report);
-        buffer::buffer(&buffer, &ports, &place, report);
+        buffer::buffer(&buffer, &ports, &location, report);
     }
 
     let interfaces =
@@ -267,10 +267,10 @@ fn read<T>(
         lossless::lint(&buffer, &ports, &switch, &mut warnings);
         let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
         alarm.warn_of_idle(tables, &mut warnings);
-        telemetry::warn_of_idle(&idle, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
+        telemetry::warn_of_idle(&idle, alarm.is_on(), alarm.reports_drops(), &mut warnings);
         metrics::warn_of_open(open, &mut warnings);
         vlan::warn_of_lonely(&ports, &mut warnings);
-        made = Some(look(&buffer, &ports, &switch, report));
+        made = Some(inspect(&buffer, &ports, &switch, report));
     }
     let warnings = ConfigErrors::warnings(file_name, text, warnings);
     let preset = buffer.preset.map(|preset| preset.name);
@@ -300,7 +300,7 @@ fn read_name(file: &mut Section, report: &mut Diagnostics) -> String {
     match name {
         Some(name) if is_name(name.value) => name.value.to_owned(),
         Some(name) => {
-            report.add(&name.place, format!("{} is no name", quoted(name.value)), NAME_CURE);
+            report.add(&name.location, format!("{} is no name", quoted(name.value)), NAME_CURE);
             default()
         }
         None => default(),
@@ -313,17 +313,17 @@ fn read_dataplane(file: &mut Section, report: &mut Diagnostics) -> Dataplane {
     let mistakes = report.count();
     if let Some(cores) = section.numbers("cores", CORES, report) {
         match cores.value.len() {
-            0 => report.add(&cores.place, "no core", "name one, as in cores = [0]"),
+            0 => report.add(&cores.location, "no core", "name one, as in cores = [0]"),
             count if cores.value.iter().collect::<BTreeSet<_>>().len() < count => {
                 report.add(
-                    &cores.place,
+                    &cores.location,
                     "a core is named twice",
                     "name each once: a loop keeps its core busy",
                 );
             }
             count if count > MAX_PORTS => {
                 report.add(
-                    &cores.place,
+                    &cores.location,
                     format!("{count} cores"),
                     format!("at most {MAX_PORTS}: one a port"),
                 );
@@ -336,7 +336,7 @@ fn read_dataplane(file: &mut Section, report: &mut Diagnostics) -> Dataplane {
         dataplane.switch_core_serves = serves.value;
         if !has_lines {
             report.add(
-                &serves.place,
+                &serves.location,
                 "there is no other core that could serve ports",
                 "leave it out, or name more in cores",
             );
@@ -378,7 +378,11 @@ fn read_recorder(file: &mut Section, report: &mut Diagnostics) -> RecorderSettin
     if let Some(freeze) = freeze {
         recorder.freeze_on_loss = freeze.value;
         if !recorder.always {
-            report.add(&freeze.place, "nothing is kept that a loss could freeze", "write always = true, too");
+            report.add(
+                &freeze.location,
+                "nothing is kept that a loss could freeze",
+                "write always = true, too",
+            );
         }
     }
     recorder
@@ -391,10 +395,14 @@ fn read_control(file: &mut Section, name: &str, report: &mut Diagnostics) -> Pat
     section.finish(&[], report);
     let Some(socket) = socket else { return default };
     if !socket.value.starts_with('/') || socket.value.contains('\0') {
-        report.add(&socket.place, "not an absolute path", "begin it with /, as in \"/run/sluice/lab.sock\"");
+        report.add(
+            &socket.location,
+            "not an absolute path",
+            "begin it with /, as in \"/run/sluice/lab.sock\"",
+        );
     } else if socket.value.len() > SOCKET_BYTES {
         let what = format!("{} bytes are too many for the path of a socket", socket.value.len());
-        report.add(&socket.place, what, format!("the kernel takes {SOCKET_BYTES}"));
+        report.add(&socket.location, what, format!("the kernel takes {SOCKET_BYTES}"));
     }
     PathBuf::from(socket.value)
 }
@@ -411,7 +419,7 @@ fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
         if entries.value > bridge.max_entries {
             let what = format!("more than the {} entries of the whole table", bridge.max_entries);
             let cure = format!("write {} at most, or a larger max_entries", bridge.max_entries);
-            report.add(&entries.place, what, cure);
+            report.add(&entries.location, what, cure);
         }
     }
     // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may want shorter
@@ -446,14 +454,14 @@ fn read_port_defaults(
     report: &mut Diagnostics,
 ) -> PortTable {
     let Some(section) = file.section("port-defaults", report) else { return PortTable::default() };
-    if let Some(place) = section.place_of("interface") {
-        report.add(&place, "an interface belongs to one port only", "move it to [port.NAME]");
+    if let Some(location) = section.location_of("interface") {
+        report.add(&location, "an interface belongs to one port only", "move it to [port.NAME]");
     }
-    if let Some(place) = section.place_of("static_addresses") {
-        report.add(&place, "an address is behind one port only", "move it to [port.NAME]");
+    if let Some(location) = section.location_of("static_addresses") {
+        report.add(&location, "an address is behind one port only", "move it to [port.NAME]");
     }
-    if let Some(place) = section.place_of("core") {
-        report.add(&place, "ports are given to cores one by one", "move it to [port.NAME]");
+    if let Some(location) = section.location_of("core") {
+        report.add(&location, "ports are given to cores one by one", "move it to [port.NAME]");
     }
     PortTable::read(section, buffer, congestion, policies, report)
 }
@@ -468,22 +476,22 @@ fn read_ports<'f>(
 ) -> Vec<Port<'f>> {
     let example = "write [port.NAME] with an interface for each port";
     let Some(mut sections) = file.section("port", report) else {
-        let place = SettingSpan { setting: "port".to_owned(), span: 0..0 };
+        let location = SettingSpan { setting: "port".to_owned(), span: 0..0 };
         if !file.has("port") {
-            report.add(&place, "no port", example);
+            report.add(&location, "no port", example);
         }
         return Vec::new();
     };
-    let place = sections.place.clone();
+    let location = sections.location.clone();
     let mut ports = Vec::new();
     let sections = sections.sections(report);
     let (count, first_too_many) =
-        (sections.len(), sections.get(MAX_PORTS).map(|(_, port)| port.place.clone()));
+        (sections.len(), sections.get(MAX_PORTS).map(|(_, port)| port.location.clone()));
     for (name, section) in sections.into_iter().take(MAX_PORTS) {
         ports.push(read_port(name, section, buffer, congestion, policies, defaults, report));
     }
     if ports.is_empty() {
-        report.add(&place, "no port", example);
+        report.add(&location, "no port", example);
     } else if let Some(first) = first_too_many {
         let what = format!("this is the first of {} ports too many", count - MAX_PORTS);
         report.add(&first, what, format!("a switch has at most {MAX_PORTS} ports"));
@@ -500,17 +508,17 @@ fn read_port<'f>(
     defaults: &'f PortTable,
     report: &mut Diagnostics,
 ) -> Port<'f> {
-    let place = section.place.clone();
+    let location = section.location.clone();
     if !is_name(name) {
-        report.add(&place, format!("{} is no name", quoted(name)), NAME_CURE);
+        report.add(&location, format!("{} is no name", quoted(name)), NAME_CURE);
     }
     if !section.has("interface") {
         report.add(
-            &place,
+            &location,
             "no interface",
             "write interface = \"…\", the network interface that the port uses",
         );
     }
     let own = PortTable::read(section, buffer, congestion, policies, report);
-    Port::new(name, place, own, defaults, buffer)
+    Port::new(name, location, own, defaults, buffer)
 }

@@ -283,9 +283,9 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
 
     changes.live_value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
     changes.live(of("VLANs"), &old.vlan, vlan);
-    for (place, cast) in FloodType::FLOODED.into_iter().enumerate() {
+    for (location, cast) in FloodType::FLOODED.into_iter().enumerate() {
         let limit = |pps: Option<u32>| pps.map_or("off".to_owned(), |pps| pps.to_string());
-        let (old, new) = (limit(old.flood_limits_pps[place]), limit(flood_limits_pps[place]));
+        let (old, new) = (limit(old.flood_limits_pps[location]), limit(flood_limits_pps[location]));
         if old != new {
             changes.live.push(of(&format!("{} {old} → {new}", cast.setting())));
         }

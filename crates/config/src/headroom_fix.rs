@@ -140,8 +140,8 @@ fn needed(
     report: &mut Diagnostics,
 ) -> Option<u32> {
     let Some(speed_bps) = port.settings.speed_bps else {
-        let what = "without a speed nobody knows how much may still arrive after XOFF";
-        report.add(&port.place, what, "write speed, that of the link, as in speed = \"10G\"");
+        let what = "without a speed, how much may still arrive after XOFF is unknown";
+        report.add(&port.location, what, "write speed, that of the link, as in speed = \"10G\"");
         return None;
     };
     let link = headroom::LinkParams {
@@ -156,8 +156,8 @@ fn needed(
     let cells = u32::try_from(cells).ok().filter(|cells| *cells < MAX_CELLS);
     if cells.is_none() {
         let what =
-            format!("priority {priority} needs headroom for {bytes} bytes: no buffer has so many cells");
-        report.add(&port.place, what, "lower the speed, or see to it that loops stand still for less long");
+            format!("priority {priority} needs headroom for {bytes} bytes: more cells than any buffer has");
+        report.add(&port.location, what, "lower the speed, or make stalls of the loops shorter");
     }
     cells
 }
@@ -169,7 +169,7 @@ fn of_group<'p>(port: &'p Port, priority: usize) -> Option<&'p Setting<u32>> {
 
 /// Returns the full name of a headroom setting.
 fn full_name(setting: &Setting<u32>) -> String {
-    let name = &setting.place.setting;
+    let name = &setting.location.setting;
     // A profile without a headroom setting has none: the span is then the profile's.
     if name.ends_with("_cells") || name.ends_with("_bytes") {
         name.clone()
@@ -198,7 +198,7 @@ fn name_of(port: &Port, priority: usize, edits: &[Edit]) -> Option<String> {
     if let Some(setting) = of_group(port, priority) {
         return Some(full_name(setting));
     }
-    let names = [&port.place.setting, DEFAULTS].map(|table| new_name(table, priority));
+    let names = [&port.location.setting, DEFAULTS].map(|table| new_name(table, priority));
     names.into_iter().find(|name| edits.iter().any(|edit| edit.setting == *name))
 }
 
@@ -216,7 +216,7 @@ fn add_new(edits: &mut Vec<Edit>, needs: &[(usize, usize, u32)], ports: &[Port])
         let lists = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
         let by_default = |port: &Port| {
             let list = port.tables().pfc().setting(|table| &table.no_drop);
-            list.is_some_and(|list| list.place.setting.starts_with(DEFAULTS))
+            list.is_some_and(|list| list.location.setting.starts_with(DEFAULTS))
         };
         let all_alike = of_priority.iter().all(|(_, _, other)| other == cells)
             && of_priority.len() == ports.iter().filter(lists).count()
@@ -227,7 +227,7 @@ fn add_new(edits: &mut Vec<Edit>, needs: &[(usize, usize, u32)], ports: &[Port])
         }
         for (number, _, cells) in of_priority {
             let port = &ports[*number];
-            edits.push(new(&port.place.setting, port, *cells));
+            edits.push(new(&port.location.setting, port, *cells));
         }
     }
 }
@@ -259,14 +259,17 @@ fn enlarge_buffer(
     let (Ok(new_total), Ok(new_headroom), true) =
         (u32::try_from(total), u32::try_from(together), total <= u64::from(MAX_CELLS))
     else {
-        let place =
-            buffer.headroom_cells.as_ref().map(|cells| &cells.place).or(ports.first().map(|it| &it.place));
+        let location = buffer
+            .headroom_cells
+            .as_ref()
+            .map(|cells| &cells.location)
+            .or(ports.first().map(|it| &it.location));
         let what = format!("headroom that holds for all groups takes {together} cells, and {total} in all");
         let cure = format!(
-            "{MAX_CELLS} are the most: lower speeds, list fewer no-drop priorities, or let loops stand still \
-            for less long"
+            "{MAX_CELLS} are the most: lower speeds, list fewer no-drop priorities, or make stalls of the \
+            loops shorter"
         );
-        report.add(place.unwrap_or(&SettingSpan { setting: String::new(), span: 0..0 }), what, cure);
+        report.add(location.unwrap_or(&SettingSpan { setting: String::new(), span: 0..0 }), what, cure);
         return;
     };
     for (setting, name, before_cells, cells) in [
@@ -274,7 +277,7 @@ fn enlarge_buffer(
         (&buffer.total_cells, "buffer.total_cells", total_cells, new_total),
     ] {
         let is_new = setting.is_none();
-        let setting = setting.as_ref().map_or(name, |setting| &setting.place.setting).to_owned();
+        let setting = setting.as_ref().map_or(name, |setting| &setting.location.setting).to_owned();
         edits.push(Edit { setting, is_new, before_cells, cells });
     }
     switch.buffer.headroom_cells = new_headroom;

@@ -270,7 +270,7 @@ fn named_policies() {
     let policies: Vec<_> = parse(text).switch.ports.iter().map(|port| port.classify.policy).collect();
     let rdma = [Some(1), None, None, None, None, Some(3), Some(3), None];
     assert_eq!(policies, [rdma, rdma, [None; 8]]);
-    for (right, wrong, said) in [
+    for (right, wrong, message) in [
         (
             "operator = \"or\"",
             "operator = \"and\"",
@@ -303,7 +303,7 @@ fn named_policies() {
         ),
     ] {
         let mistakes = config::parse("x.toml", &text.replacen(right, wrong, 1)).unwrap_err().to_string();
-        assert!(mistakes.contains(said), "{mistakes}");
+        assert!(mistakes.contains(message), "{mistakes}");
     }
 }
 

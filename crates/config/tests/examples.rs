@@ -199,5 +199,5 @@ fn the_ecn_file() {
         });
         assert_eq!(port.groups[3].xoff, Threshold::Static(2 * green.high_cells));
     }
-    assert_eq!(ecn, incast, "the same but for WRED");
+    assert_eq!(ecn, incast, "the same except WRED");
 }

@@ -38,13 +38,13 @@ fn an_address_that_others_reach_is_warned_of() {
     let [warning] = config.warnings.list() else { panic!("one warning") };
     assert_eq!(
         warning.what,
-        "whoever reaches 0.0.0.0:9464 can read the metrics: there is neither password nor encryption"
+        "anyone who can reach 0.0.0.0:9464 can read the metrics: access has no password and no encryption"
     );
 }
 
 #[test]
 fn each_mistake_has_its_cure() {
-    for (text, says) in [
+    for (text, expected) in [
         ("[metrics]", "write enabled = true, too, or leave [metrics] out"),
         ("[metrics]\nlisten = \"127.0.0.1:9464\"", "write enabled = true, too, or leave [metrics] out"),
         (
@@ -57,9 +57,9 @@ fn each_mistake_has_its_cure() {
         ("[metrics]\nenable = true", "enabled"),
         ("[metrics]\nenabled = true\npage = 1", "write true or false"),
     ] {
-        let said = parse(text).unwrap_err();
-        assert!(said.contains(says), "{text}: {said}");
-        assert!(said.contains("metrics"), "{said}");
+        let message = parse(text).unwrap_err();
+        assert!(message.contains(expected), "{text}: {message}");
+        assert!(message.contains("metrics"), "{message}");
     }
 }
 

@@ -117,9 +117,9 @@ fn row_15_lossy_groups_share_the_fixed_area() {
     let with_pfc = [100, 100, 100, 17, 100, 100, 100, 100];
     assert_eq!(reserved(&format!("{fixed}{pfc}")), [with_pfc; 2], "a no-drop group has its own default");
     // Values of the file win, 0 too, and the other groups get less where it leaves less.
-    let said = "[port-defaults.pfc.priority]\n0.reserved_cells = 0\n1.reserved_cells = 700\n";
+    let message = "[port-defaults.pfc.priority]\n0.reserved_cells = 0\n1.reserved_cells = 700\n";
     let less = [0, 700, 16, 16, 16, 16, 16, 16]; // (1600 - 1400) / 12
-    assert_eq!(reserved(&format!("{fixed}{said}")), [less; 2]);
+    assert_eq!(reserved(&format!("{fixed}{message}")), [less; 2]);
     let profile = "[port-defaults.buffer.ingress.priority]\n7.profile = \"ingress_lossy_profile\"\n";
     let none_of_it = [100, 100, 100, 100, 100, 100, 100, 0];
     assert_eq!(reserved(&format!("{fixed}{profile}")), [none_of_it; 2], "a profile says all");

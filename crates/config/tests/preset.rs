@@ -66,7 +66,7 @@ fn reserved_cells_follow_the_cell() {
 }
 
 #[test]
-fn what_the_file_says_wins() {
+fn the_file_wins() {
     let text = "preset = \"h3c-s9820-64h\"\ncell_bytes = 256\ntotal_cells = 99999\nheadroom_bytes = 25600\nfixed_cells = 500\n\
         [port-defaults.pfc.priority.3]\nreserved_cells = 3\nheadroom_cells = 50";
     let config = parse(text, "100G");
@@ -83,7 +83,7 @@ fn what_the_file_says_wins() {
 #[test]
 fn unknown_presets_are_refused() {
     let text = |name: &str| format!("[buffer]\npreset = {name}\n[port.a]\ninterface = \"veth0\"\n");
-    for (name, said) in [
+    for (name, message) in [
         (
             "\"h3c-s6851\"",
             "x.toml:2:10: buffer.preset: unknown value \"h3c-s6851\"; did you mean \"h3c-s6850\"?",
@@ -94,6 +94,6 @@ fn unknown_presets_are_refused() {
              \"h3c-s9850\" or \"h3c-s9820-64h\" or \"h3c-s9820-8c\"",
         ),
     ] {
-        assert_eq!(config::parse("x.toml", &text(name)).unwrap_err().to_string(), said);
+        assert_eq!(config::parse("x.toml", &text(name)).unwrap_err().to_string(), message);
     }
 }

@@ -96,7 +96,7 @@ fn sensors_destinations_and_subscriptions() {
 }
 
 #[test]
-fn tls_is_as_the_file_says() {
+fn tls_follows_the_file() {
     let tls = |text: &str| {
         let text = format!("[telemetry.destination-group.c]\ncollectors = [\"h\"]\n{text}");
         parse(&text).telemetry.destinations.remove(0).tls
@@ -111,7 +111,7 @@ fn tls_is_as_the_file_says() {
     };
     let text = "tls = { ca = \"ca.pem\", server_name = \"x.example\", certificate = \"a.pem\", key = \"/etc/a.key\" }";
     assert_eq!(tls(text), Some(all));
-    for (text, says) in [
+    for (text, expected) in [
         ("tls = true", "tls"),
         ("tls = { ca = \"\" }", "write the path of a PEM file, as in \"ca.pem\""),
         ("tls = { certificate = \"a\" }", "a certificate without its key"),
@@ -119,8 +119,8 @@ fn tls_is_as_the_file_says() {
         ("tls = { server_name = \"a b\" }", "\"a b\" cannot be the name in a certificate"),
         ("tls = { cafile = \"a\" }", "cafile"),
     ] {
-        let said = mistakes(&format!("[telemetry.destination-group.c]\ncollectors = [\"h\"]\n{text}"));
-        assert!(said.contains(says), "{text}: {said}");
+        let message = mistakes(&format!("[telemetry.destination-group.c]\ncollectors = [\"h\"]\n{text}"));
+        assert!(message.contains(expected), "{text}: {message}");
     }
 }
 
@@ -139,7 +139,7 @@ const GROUPS: &str = "[telemetry.sensor-group.use]\npaths = [\"buffermonitor/buf
 
 #[test]
 fn each_mistake_has_its_cure() {
-    let mut said = String::new();
+    let mut message = String::new();
     for text in [
         "[telemetry]\nsensors = 1",
         "[telemetry.sensor-group.a]\npaths = []",
@@ -156,7 +156,7 @@ fn each_mistake_has_its_cure() {
         "[telemetry.destination-group.a]\ncollectors = [\"h\"]\nvpn_instance = \"a/b\"\nservice = \"Dialout\"\nbacklog_messages = 0",
         "[telemetry.destination-group.a]\ncollectors = [\"h\"]\nvpn-instance = \"a\"",
     ] {
-        said += &format!("{text}\n{}\n\n", mistakes(text));
+        message += &format!("{text}\n{}\n\n", mistakes(text));
     }
     for text in [
         "",
@@ -168,9 +168,10 @@ fn each_mistake_has_its_cure() {
         "sensors = [{ group = \"usr\", interval_s = 1 }, { interval_s = 1 }]\ndestinations = [\"d\"]",
         "sensors = [\"use\"]\ndestinations = \"c\"",
     ] {
-        said += &format!("[telemetry.subscription.A]\n{text}\n{}\n\n", mistakes(&format!("{GROUPS}{text}")));
+        message +=
+            &format!("[telemetry.subscription.A]\n{text}\n{}\n\n", mistakes(&format!("{GROUPS}{text}")));
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(message);
 }
 
 #[test]

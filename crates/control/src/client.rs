@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum ClientError {
     /// The socket does not exist.
     #[error(
-        "no daemon listens on {}: there is no such socket; start one with `sluiced --config FILE` (control.socket in \
-         FILE says where it listens)", .0.display()
+        "no daemon listens on {}: the socket does not exist; start one with `sluiced --config FILE` (control.socket in \
+         FILE is where it listens)", .0.display()
     )]
     NoSocket(PathBuf),
     /// The socket is left over from an earlier daemon.

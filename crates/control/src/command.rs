@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_keeps_whole_lines_and_says_how_many_are_missing() {
+    fn a_long_message_keeps_whole_lines_and_counts_missing_ones() {
         let line = "x".repeat(99);
         let message = vec![line.as_str(); 50].join("\n");
         let short = shortened(&message);

@@ -46,51 +46,51 @@ struct ClientConn {
     socket: Socket,
     came: Instant,
     /// When it last sent something, in nanoseconds since it connected; 0 if never.
-    heard_ns: AtomicU64,
+    last_request_ns: AtomicU64,
 }
 
 impl ClientConn {
-    fn hear(&self) {
-        self.heard_ns.store(self.came.elapsed().as_nanos() as u64, Relaxed);
+    fn touch(&self) {
+        self.last_request_ns.store(self.came.elapsed().as_nanos() as u64, Relaxed);
     }
 
     /// Returns by how much the client exceeded its allowed silence, if it did.
     fn excess(&self) -> Option<Duration> {
-        let heard_ns = self.heard_ns.load(Relaxed);
-        let silence = self.came.elapsed().saturating_sub(Duration::from_nanos(heard_ns));
-        silence.checked_sub(if heard_ns == 0 { HELLO } else { SILENCE })
+        let last_request_ns = self.last_request_ns.load(Relaxed);
+        let silence = self.came.elapsed().saturating_sub(Duration::from_nanos(last_request_ns));
+        silence.checked_sub(if last_request_ns == 0 { HELLO } else { SILENCE })
     }
 }
 
 impl ConnectionLimiter {
-    /// Returns a limiter with `places` slots, all free.
-    pub(crate) fn new(places: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(places)), seats: Vec::new() }
+    /// Returns a limiter with `slots` slots, all free.
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(slots)), seats: Vec::new() }
     }
 
     /// Finds a slot for a new client; `None` if there is none.
     pub(crate) async fn seat(&mut self, stream: UnixStream) -> Option<Connection> {
-        let place = self.place().await?;
+        let slot = self.slot().await?;
         // Without file descriptors for it the client is turned away.
         let stream = stream.into_std().ok()?;
         let socket = stream.try_clone().ok()?;
         let stream = UnixStream::from_std(stream).ok()?;
-        let seat = Arc::new(ClientConn { socket, came: Instant::now(), heard_ns: AtomicU64::new(0) });
+        let seat = Arc::new(ClientConn { socket, came: Instant::now(), last_request_ns: AtomicU64::new(0) });
         self.seats.retain(|seat| seat.strong_count() > 0);
         self.seats.push(Arc::downgrade(&seat));
-        Some(Connection { stream, seat, _place: place })
+        Some(Connection { stream, seat, _place: slot })
     }
 
-    async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.free.clone().try_acquire_owned() {
-            return Some(place);
+    async fn slot(&mut self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(slot) = self.free.clone().try_acquire_owned() {
+            return Some(slot);
         }
         let patience = Instant::now() + PATIENCE;
         let mut has_hung_up = false;
         while Instant::now() < patience {
             has_hung_up = has_hung_up || self.hang_up();
-            if let Ok(place) = tokio::time::timeout(PACE, self.free.clone().acquire_owned()).await {
-                return place.ok();
+            if let Ok(slot) = tokio::time::timeout(PACE, self.free.clone().acquire_owned()).await {
+                return slot.ok();
             }
         }
         None
@@ -131,7 +131,7 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.seat.hear();
+        self.seat.touch();
         Poll::Ready(Ok(()))
     }
 }

@@ -164,35 +164,36 @@ struct Owner(mpsc::Sender<Request>);
 
 impl Owner {
     async fn snapshot(&self, read_watermarks: bool) -> Result<v1::Snapshot, Status> {
-        self.ask(|answer| Request::Snapshot { reader: WatermarkReader::Api, read_watermarks, answer }).await
+        self.request(|answer| Request::Snapshot { reader: WatermarkReader::Api, read_watermarks, answer })
+            .await
     }
 
     async fn carry_out(&self, order: Command) -> Result<Vec<String>, Status> {
         let patience = order.patience();
-        self.ask_for(|answer| Request::Order { order, answer }, patience).await?.map_err(Status::from)
+        self.request_from(|answer| Request::Order { order, answer }, patience).await?.map_err(Status::from)
     }
 
     async fn record(&self, duration: Duration) -> Result<Vec<Vec<u8>>, Status> {
         let request = |answer| Request::Recording { duration, answer };
-        self.ask_for(request, duration + PATIENCE).await?.map_err(Status::from)
+        self.request_from(request, duration + PATIENCE).await?.map_err(Status::from)
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Status> {
-        self.ask_for(request, PATIENCE).await
+    async fn request<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Status> {
+        self.request_from(request, PATIENCE).await
     }
 
-    async fn ask_for<T>(
+    async fn request_from<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<T>) -> Request,
         patience: Duration,
     ) -> Result<T, Status> {
         let stopping = || Status::unavailable("the switch is stopping");
         let (answer, answered) = oneshot::channel();
-        let ask = async {
+        let request = async {
             self.0.send(request(answer)).await.map_err(|_| stopping())?;
             answered.await.map_err(|_| stopping())
         };
-        tokio::time::timeout(patience, ask).await.unwrap_or_else(|_| {
+        tokio::time::timeout(patience, request).await.unwrap_or_else(|_| {
             let seconds = patience.as_secs();
             Err(Status::deadline_exceeded(format!(
                 "the switch did not answer within {seconds} s; an order may still be carried out (`sluice show events`)"

@@ -87,7 +87,7 @@ fn recording(duration: Duration) -> Result<Vec<Vec<u8>>, CommandError> {
 }
 
 #[tokio::test]
-async fn a_recording_arrives_whole_or_says_why_not() {
+async fn a_recording_arrives_whole_or_with_an_error() {
     let fake = Fake::start();
     let mut client = Client::connect(&fake.socket).await.unwrap();
     let mut pieces = client.record(Duration::from_millis(5)).await.unwrap();
@@ -403,12 +403,12 @@ async fn last(mut watch: control::client::Watch) -> ClientError {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_with_the_cure() {
+async fn a_missing_daemon_is_reported_with_the_cure() {
     let missing = Client::connect(Path::new("/nowhere/sluice.sock")).await.unwrap_err();
     assert_eq!(
         missing.to_string(),
-        "no daemon listens on /nowhere/sluice.sock: there is no such socket; start one with `sluiced --config FILE` \
-         (control.socket in FILE says where it listens)"
+        "no daemon listens on /nowhere/sluice.sock: the socket does not exist; start one with `sluiced --config FILE` \
+         (control.socket in FILE is where it listens)"
     );
 
     let folder = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ const BATCH: usize = 64;
 /// The length of a frame, which differs from that of a PFC frame.
 const LEN: u16 = 64;
 /// The limit of a port's frames in flight, which is below every threshold.
-const UNDER_WAY: usize = 256;
+const IN_FLIGHT: usize = 256;
 /// The kernel's cost of a frame at each end (docs/performance.md: some 0.5 µs in all).
 const COST_NS: f64 = 250.0;
 /// Frames of a run.
@@ -46,7 +46,7 @@ struct Busy {
     rounds: u64,
     sent: Arc<AtomicU64>,
     /// Frames received on each port and not transmitted yet.
-    under_way: Arc<[AtomicUsize; PORTS]>,
+    in_flight: Arc<[AtomicUsize; PORTS]>,
 }
 
 /// Works for `rounds` rounds that the compiler cannot remove.
@@ -69,13 +69,13 @@ impl Port for Busy {
     type Memory = Umem;
 
     fn receive(&mut self, memory: &mut Umem, _now: Instant, max: usize, out: &mut Vec<RxDesc>) {
-        let room = UNDER_WAY.saturating_sub(self.under_way[self.number].load(Relaxed));
+        let room = IN_FLIGHT.saturating_sub(self.in_flight[self.number].load(Relaxed));
         for _ in 0..max.min(BATCH).min(room) {
             let Some(frame) = memory.alloc() else { return };
             work(self.rounds);
             let (dst, src) = (mac((self.number + 1) % PORTS), mac(self.number));
             write_header(memory.bytes_mut(&frame, 64), dst, src, Some(Tag::priority(3)), EXPERIMENTAL);
-            self.under_way[self.number].fetch_add(1, Relaxed);
+            self.in_flight[self.number].fetch_add(1, Relaxed);
             out.push(RxDesc { frame, len: LEN });
         }
     }
@@ -88,7 +88,7 @@ impl Port for Busy {
             self.left.push(outgoing.frame);
             if outgoing.len == LEN {
                 self.sent.fetch_add(1, Relaxed);
-                self.under_way[(self.number + PORTS - 1) % PORTS].fetch_sub(1, Relaxed);
+                self.in_flight[(self.number + PORTS - 1) % PORTS].fetch_sub(1, Relaxed);
             }
         }
     }
@@ -164,12 +164,12 @@ fn measure(loops: usize, rounds: u64) -> Measured {
     let memory = Umem::new(FRAMES, 2048).expect("memory, and the right to register it");
     let of_line = memory.share();
     let sent = Arc::new(AtomicU64::new(0));
-    let under_way: Arc<[AtomicUsize; PORTS]> = Arc::default();
+    let in_flight: Arc<[AtomicUsize; PORTS]> = Arc::default();
     let (bell, line_bell, heartbeat) = (Arc::default(), Arc::default(), Arc::default());
     let (mut ports, mut of_lines) = (Vec::new(), Vec::new());
     for number in 0..PORTS {
-        let (sent, under_way) = (Arc::clone(&sent), Arc::clone(&under_way));
-        let port = Busy { number, left: Vec::with_capacity(FRAMES), rounds, sent, under_way };
+        let (sent, in_flight) = (Arc::clone(&sent), Arc::clone(&in_flight));
+        let port = Busy { number, left: Vec::with_capacity(FRAMES), rounds, sent, in_flight };
         ports.push(if number % loops == 0 {
             LoopPort::Own(port)
         } else {

@@ -10,14 +10,14 @@ use wire::ip::DsField;
 /// How many frames ahead headers are prefetched into the cache.
 pub(crate) const LOOK_AHEAD: usize = 6;
 
-/// Parses all frames of `received` in order with `look`, and appends the results to `arrivals`.
+/// Parses all frames of `received` in order with `parse`, and appends the results to `arrivals`.
 /// Completes transport checksums that a Linux host left to offload, where requested.
 #[inline]
 pub(crate) fn parse_batch<M: FrameMemory>(
     received: &mut Vec<RxDesc>,
     memory: &mut M,
     finish_checksums: bool,
-    look: impl Fn(RxDesc, &[u8]) -> RxFrame,
+    parse: impl Fn(RxDesc, &[u8]) -> RxFrame,
     arrivals: &mut Vec<RxFrame>,
 ) {
     let mut batch = received.drain(..);
@@ -28,7 +28,7 @@ pub(crate) fn parse_batch<M: FrameMemory>(
         let len = usize::from(received.len);
         let bytes = memory.bytes_mut(&received.frame, len);
         let is_together = bytes.len() == len;
-        let arrival = look(received, bytes);
+        let arrival = parse(received, bytes);
         if let (true, Some(field)) = (finish_checksums, arrival.charge.ds_field) {
             if is_together {
                 checksum::finish_transport(bytes, field);

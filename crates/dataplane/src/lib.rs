@@ -29,7 +29,7 @@ pub use flight_recorder::replay::Replay;
 pub use guard::heartbeat::{Heartbeat, LoopState};
 pub use io_core::doorbell::Doorbell;
 pub use io_core::io_loop::{IoLoop, IoPort, remote};
-pub use io_core::port_channel::{ChannelMonitor, LANE_FRAMES};
+pub use io_core::port_channel::{CHANNEL_FRAMES, ChannelMonitor};
 pub use io_core::remote_port::RemotePort;
 pub use loopback_port::{Calls, LoopbackPort, Wire};
 pub use mailbox::{Handle, LoopCommand, Mailbox, Reply, Settings, mailbox};

@@ -47,7 +47,7 @@ struct Shared {
     blocked: bool,
     lose: u32,
     up: bool,
-    trouble: Option<PortFault>,
+    fault: Option<PortFault>,
     min_posted: u32,
     /// Frames that the "kernel" dropped and that are not yet reported.
     kernel_drops: u64,
@@ -114,7 +114,7 @@ impl<M> LoopbackPort<M> {
             blocked: false,
             lose: 0,
             up: true,
-            trouble: None,
+            fault: None,
             min_posted: 0,
             kernel_drops: 0,
             stray: 0,
@@ -219,7 +219,7 @@ impl Wire {
     pub fn go_down(&self) {
         let mut shared = self.shared();
         shared.up = false;
-        shared.trouble = Some(PortFault::Down(Self::ENODEV));
+        shared.fault = Some(PortFault::Down(Self::ENODEV));
     }
 }
 
@@ -263,7 +263,7 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
     }
 
     fn pop_fault(&mut self) -> Option<PortFault> {
-        self.shared().trouble.take()
+        self.shared().fault.take()
     }
 
     fn transmit_room(&self) -> usize {

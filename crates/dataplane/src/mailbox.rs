@@ -93,7 +93,7 @@ pub enum Reply {
     /// available.
     PortUp(usize, bool),
     /// A fault of the port of this number.
-    Trouble(usize, PortFault),
+    Fault(usize, PortFault),
     /// These settings are in force.
     Applied(Box<Settings>),
     /// These settings were rejected: they change the watchdog of the port of this number, on which
@@ -163,7 +163,7 @@ impl Mailbox {
     }
 
     /// Sends an unsolicited message, if there is room.
-    pub(crate) fn tell(&mut self, reply: Reply) {
+    pub(crate) fn reply(&mut self, reply: Reply) {
         if self.room() <= ANSWERS + LOSSES || self.replies.push(reply).is_err() {
             self.lost += 1;
         }
@@ -172,7 +172,7 @@ impl Mailbox {
     /// Reports an event, if there is room. A loss of no-drop frames is kept until there is.
     pub(crate) fn report(&mut self, at: Instant, event: Event) {
         if !event.is_no_drop_loss() {
-            self.tell(Reply::Event(at, event));
+            self.reply(Reply::Event(at, event));
         } else if !self.undelivered.is_empty()
             || self.room() <= ANSWERS
             || self.replies.push(Reply::Event(at, event)).is_err()

@@ -12,7 +12,7 @@ use switch::settings::Threshold;
 /// A stop while a port is paused and its peer is in XOFF: frames that can leave do, the rest is
 /// counted, no XON is sent for data that would not be received, and every frame is freed.
 #[test]
-fn a_stop_drains_tells_no_xon_and_says_the_totals() {
+fn a_stop_drains_sends_no_xon_and_reports_totals() {
     let mut lab = Lab::new();
     let mut bytes = [0; 60];
     xoff_3(65_535).encode(mac(1), &mut bytes);
@@ -142,7 +142,7 @@ fn other_thresholds_take_effect_on_a_full_switch_and_lose_nothing() {
 /// PFC is turned off while the peer is in XOFF: the peer receives XON, and held frames leave
 /// anyway.
 #[test]
-fn pfc_turned_off_tells_xon_and_turned_on_pauses_again() {
+fn pfc_turned_off_sends_xon_and_turned_on_pauses_again() {
     let mut lab = Lab::new();
     lab.hold(1, true);
     (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
@@ -177,15 +177,15 @@ fn watermarks_start_again_when_read_and_when_cleared() {
         (level.cells, level.peak_read_cells, level.peak_clear_cells, level.peak_cells)
     };
     burst(&mut lab, 8);
-    assert_eq!(peaks(&lab.look(false)), (0, 8, 8, 8));
-    assert_eq!(peaks(&lab.look(true)), (0, 8, 8, 8), "what is read is what was before");
-    assert_eq!(peaks(&lab.look(false)), (0, 0, 8, 8));
+    assert_eq!(peaks(&lab.parse(false)), (0, 8, 8, 8));
+    assert_eq!(peaks(&lab.parse(true)), (0, 8, 8, 8), "what is read is what was before");
+    assert_eq!(peaks(&lab.parse(false)), (0, 0, 8, 8));
     burst(&mut lab, 5);
-    assert!(matches!(lab.tell(LoopCommand::ClearWatermarks), Reply::Done));
-    assert_eq!(peaks(&lab.look(false)), (0, 5, 0, 8));
+    assert!(matches!(lab.send_command(LoopCommand::ClearWatermarks), Reply::Done));
+    assert_eq!(peaks(&lab.parse(false)), (0, 5, 0, 8));
     burst(&mut lab, 2);
-    assert_eq!(peaks(&lab.look(true)), (0, 5, 2, 8));
-    assert_eq!(peaks(&lab.look(true)), (0, 0, 2, 8));
+    assert_eq!(peaks(&lab.parse(true)), (0, 5, 2, 8));
+    assert_eq!(peaks(&lab.parse(true)), (0, 0, 2, 8));
 }
 
 /// Events that are not received leave entries free: 64 for replies to commands, 256 for losses of
@@ -207,7 +207,7 @@ fn events_leave_room_for_answers() {
 
 /// While the loop ends, pauses are honored and data is dropped and counted.
 #[test]
-fn a_loop_that_ends_still_obeys() {
+fn a_loop_that_ends_still_executes_commands() {
     let mut lab = Lab::new();
     lab.hold(1, true);
     (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));

@@ -100,7 +100,7 @@ fn storms_are_replayed() {
     port.flow_control = FlowControl::Off;
     (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
     port.watchdog[3] = Some(watchdog(1));
-    assert!(matches!(lab.tell(apply(&with_pfc)), Reply::Applied(_)));
+    assert!(matches!(lab.send_command(apply(&with_pfc)), Reply::Applied(_)));
     lab.settings = with_pfc;
     for round in 0..6 {
         for port in 0..PORTS {
@@ -145,7 +145,7 @@ fn vlans_marks_and_flood_limits_are_replayed() {
         port.queues[2].wred =
             Some(WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() });
     }
-    assert!(matches!(lab.tell(apply(&other)), Reply::Applied(_)));
+    assert!(matches!(lab.send_command(apply(&other)), Reply::Applied(_)));
     lab.settings = other;
     for round in 0..6 {
         for port in 0..PORTS {
@@ -178,10 +178,10 @@ fn settings_wait_for_a_storm_that_waits_for_somebody() {
     lab.turns(40, 5_000);
     let mut other = settings(6);
     other.ports[2].watchdog[3] = None;
-    assert!(matches!(lab.tell(apply(&other)), Reply::NotApplied(_, 2)));
-    assert!(matches!(lab.tell(apply(&settings(9))), Reply::Applied(_)), "all else may change");
-    assert!(matches!(lab.tell(LoopCommand::RecoverStorms(2)), Reply::Done));
-    assert!(matches!(lab.tell(apply(&other)), Reply::Applied(_)));
+    assert!(matches!(lab.send_command(apply(&other)), Reply::NotApplied(_, 2)));
+    assert!(matches!(lab.send_command(apply(&settings(9))), Reply::Applied(_)), "all else may change");
+    assert!(matches!(lab.send_command(LoopCommand::RecoverStorms(2)), Reply::Done));
+    assert!(matches!(lab.send_command(apply(&other)), Reply::Applied(_)));
     let (recording, ..) = lab.end();
     replay(&recording).expect("no difference");
 }
@@ -200,7 +200,7 @@ fn another_course_of_events_is_noticed() {
 }
 
 #[test]
-fn a_recording_cut_anywhere_says_so_or_ends_earlier() {
+fn a_truncated_recording_is_an_error_or_ends_earlier() {
     let mut lab = Lab::new(64);
     incast(&mut lab, 20);
     let (recording, ..) = lab.end();

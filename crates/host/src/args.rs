@@ -153,7 +153,7 @@ impl Args {
     }
 
     /// Mask of the priorities whose pauses are honored.
-    pub fn obeyed(&self) -> u8 {
+    pub fn honored(&self) -> u8 {
         if self.no_pfc { 0 } else { self.no_drop.iter().fold(0, |mask, priority| mask | 1 << priority) }
     }
 }
@@ -283,7 +283,7 @@ mod tests {
     fn a_receiver_has_defaults_for_all_but_its_interface() {
         let args = parse(&[]).unwrap();
         assert_eq!((args.interface.as_str(), args.flows.len(), args.mac), ("veth0", 0, None));
-        assert_eq!((args.speed, args.obeyed(), args.reaction_delay), (None, 1 << 3, 0));
+        assert_eq!((args.speed, args.honored(), args.reaction_delay), (None, 1 << 3, 0));
         assert_eq!((args.duration, args.linger, args.interval), (None, 500_000_000, 1_000_000_000));
         assert_eq!((args.wait, args.json, args.core), (false, false, None));
     }
@@ -323,14 +323,14 @@ mod tests {
     }
 
     #[test]
-    fn no_drop_and_no_pfc_say_which_priorities_are_obeyed() {
+    fn no_drop_and_no_pfc_set_the_honored_priorities() {
         for (words, mask) in [
             (&["--no-drop", "3,4"][..], 0b0001_1000),
             (&["--no-drop", "0", "--no-drop", "7"], 0b1000_0001),
             (&["--no-pfc"], 0),
             (&[], 0b0000_1000),
         ] {
-            assert_eq!(parse(words).unwrap().obeyed(), mask, "{words:?}");
+            assert_eq!(parse(words).unwrap().honored(), mask, "{words:?}");
         }
     }
 

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_packet_says_the_same() {
+    fn a_marked_packet_is_otherwise_equal() {
         for ecn in 0..4 {
             let mut frame = packet(333, None, ecn);
             let header = Header::parse(&frame).unwrap();

@@ -58,9 +58,9 @@ pub struct HostSettings {
     /// Egress speed of the host itself.
     pub speed_bps: Option<u64>,
     /// Bit i is set if a pause of priority i is honored.
-    pub obeyed: u8,
+    pub honored: u8,
     /// True if 802.3x PAUSE is honored, which pauses all priorities.
-    pub obeys_pause: bool,
+    pub honors_pause: bool,
     /// Bit i is set if priority i of the peer is paused while the host sends, as often as the port
     /// accepts frames.
     pub stormed: u8,
@@ -264,19 +264,19 @@ impl<P: Port> Host<P> {
                         self.pfc_received += 1;
                         self.receive_pfc(pfc, now);
                     }
-                    Ok(Control::Pause { quanta }) if self.settings.obeys_pause => {
+                    Ok(Control::Pause { quanta }) if self.settings.honors_pause => {
                         self.pause_received += 1;
                         (0..PRIORITIES).for_each(|priority| self.receive_pause(priority, quanta, now));
                     }
                     _ => self.control_ignored += 1,
                 },
                 header => {
-                    let mut wish = None;
+                    let mut request = None;
                     self.memory.whole(&frame, usize::from(len), |bytes| {
-                        wish = self.receiver.receive(bytes, header.as_ref(), now);
+                        request = self.receiver.receive(bytes, header.as_ref(), now);
                         false
                     });
-                    self.heed(wish, now);
+                    self.heed(request, now);
                 }
             }
             self.memory.free(frame);
@@ -285,8 +285,8 @@ impl<P: Port> Host<P> {
     }
 
     /// Executes the request of a received frame.
-    fn heed(&mut self, wish: Option<Request>, now: Instant) {
-        match wish {
+    fn heed(&mut self, request: Option<Request>, now: Instant) {
+        match request {
             Some(Request::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
                 self.cnps.push((to, flow, run));
             }
@@ -307,7 +307,7 @@ impl<P: Port> Host<P> {
             }
             let count = &mut self.pauses[priority];
             *if quanta == 0 { &mut count.xon } else { &mut count.xoff } += 1;
-            if self.settings.obeyed & 1 << priority != 0 {
+            if self.settings.honored & 1 << priority != 0 {
                 self.receive_pause(priority, quanta, now);
             }
         }

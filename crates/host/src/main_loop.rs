@@ -52,9 +52,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn Write) -> anyhow::Result<()> {
     args.check().map_err(|problem| anyhow!(problem))?;
     if let Some(core) = args.core {
-        xdp::set_affinity(core).with_context(|| {
-            format!("--core {core}: `nproc` says how many cores there are; the first is 0")
-        })?;
+        xdp::set_affinity(core)
+            .with_context(|| format!("--core {core}: `nproc` prints the number of cores; the first is 0"))?;
     }
     xdp::set_timer_slack(1).context("setting the timer slack")?;
 
@@ -99,8 +98,8 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
         mac,
         flows: args.flows.clone(),
         speed_bps: args.speed,
-        obeyed: args.obeyed(),
-        obeys_pause: args.flow_control,
+        honored: args.honored(),
+        honors_pause: args.flow_control,
         stormed: args.stormed(),
         reacts: args.react_to_ecn,
         reaction_delay_ns: args.reaction_delay,
@@ -241,7 +240,7 @@ struct Output<'a> {
 
 impl Output<'_> {
     fn print(&mut self, line: Line) -> anyhow::Result<()> {
-        let mut text = if self.json { serde_json::to_string(&line)? } else { self.for_people(&line) };
+        let mut text = if self.json { serde_json::to_string(&line)? } else { self.text_form(&line) };
         text.push('\n');
         self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).context("writing the report")?;
         if let Line::Progress(report) = line {
@@ -250,7 +249,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn for_people(&self, line: &Line) -> String {
+    fn text_form(&self, line: &Line) -> String {
         match line {
             Line::Ready { mac } => format!("ready as {mac}"),
             Line::Progress(report) => text_report::progress(&self.before, report),

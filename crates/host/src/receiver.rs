@@ -73,7 +73,7 @@ struct Flow {
     ce: u64,
     cnps: u64,
     /// When the next CNP may be sent.
-    tell_at: Instant,
+    next_cnp_at: Instant,
 }
 
 impl Receiver {
@@ -143,8 +143,8 @@ impl Receiver {
             flow.worst_latency_ns = flow.worst_latency_ns.max(latency_ns);
         }
         flow.ce += u64::from(marked);
-        let interval_ns = self.cnp_interval_ns.filter(|_| marked && now >= flow.tell_at)?;
-        flow.tell_at = now + interval_ns;
+        let interval_ns = self.cnp_interval_ns.filter(|_| marked && now >= flow.next_cnp_at)?;
+        flow.next_cnp_at = now + interval_ns;
         flow.cnps += 1;
         Some(Request::SendCnp { to: header.src, flow: content.flow, run: content.run })
     }
@@ -176,7 +176,7 @@ impl Flow {
             worst_latency_ns: 0,
             ce: 0,
             cnps: 0,
-            tell_at: Instant::default(),
+            next_cnp_at: Instant::default(),
         }
     }
 
@@ -315,9 +315,9 @@ mod tests {
             (2020, 1, 0b11, reported(1)),
         ];
         let mut silent = Receiver::new(ME, None);
-        for (sequence, (at_us, flow, ecn, wish)) in table.into_iter().enumerate() {
+        for (sequence, (at_us, flow, ecn, request)) in table.into_iter().enumerate() {
             let frame = packet(ecn, &data(flow, sequence as u64, 0));
-            assert_eq!(receive(&mut receiver, &frame, at_us * 1000), wish, "at {at_us} µs");
+            assert_eq!(receive(&mut receiver, &frame, at_us * 1000), request, "at {at_us} µs");
             assert_eq!(receive(&mut silent, &frame, at_us * 1000), None, "not asked to tell");
         }
         let marks = |receiver| {
@@ -329,7 +329,7 @@ mod tests {
 
     /// Any receiver accepts a CNP, which is not a frame of a flow.
     #[test]
-    fn a_cnp_asks_to_slow_down() {
+    fn a_cnp_slows_the_sender_down() {
         let mut receiver = Receiver::new(ME, None);
         let cnp = packet(0b01, &Content { kind: Kind::Cnp, ..data(4, 0, 0) });
         assert_eq!(receive(&mut receiver, &cnp, 0), Some(Request::Cut { flow: 4, run: 9 }));
@@ -382,7 +382,7 @@ mod tests {
         /// A flow over a channel that drops, duplicates, corrupts and reorders: the report matches
         /// the channel exactly.
         #[test]
-        fn the_report_says_what_the_channel_did(fates in fates()) {
+        fn the_report_describes_the_channel(fates in fates()) {
             // (position on the wire, sequence, damaged bit); frame 0 arrives first, intact, and
             // creates the flow.
             let mut wire = vec![(0, 0_u64, None)];

@@ -43,7 +43,7 @@ pub fn report(report: &Report) -> String {
             "frames were lost by the kernel on this host's side: the figures above miss them",
         ),
         (report.corrupted_unattributed, "corrupted frames belong to no known flow"),
-        (report.flows_refused, "frames belong to more flows than a host tells apart"),
+        (report.flows_refused, "frames belong to more flows than a host distinguishes"),
         (report.other_received, "frames that arrived were for others, or of another type"),
     ] {
         if count > 0 {

@@ -30,8 +30,8 @@ fn settings(mac: MacAddr, flows: Vec<FlowArgs>) -> HostSettings {
         mac,
         flows,
         speed_bps: None,
-        obeyed: 1 << 3,
-        obeys_pause: false,
+        honored: 1 << 3,
+        honors_pause: false,
         stormed: 0,
         reacts: false,
         reaction_delay_ns: 0,
@@ -102,7 +102,7 @@ fn start(alice: &mut Station, bob: &mut Station) -> Instant {
 }
 
 /// Asserts that a flow lost, duplicated, reordered and corrupted nothing.
-fn assert_whole(flow: &FlowReceived, frames: u64) {
+fn assert_complete(flow: &FlowReceived, frames: u64) {
     let counts = (
         flow.received_frames,
         flow.lost_frames,
@@ -135,12 +135,12 @@ fn every_frame_arrives_at_its_rate() {
     for (place, frames) in expected.into_iter().enumerate() {
         let (sent, received) = (&alice.sent[place], &bob.received[place]);
         assert_eq!((sent.offered_frames, sent.sent_frames), (frames, frames), "{sent:?}");
-        assert_whole(received, frames);
+        assert_complete(received, frames);
         assert_eq!((received.flow, received.received_bytes), (place as u32, sent.sent_bytes));
     }
     let priorities: Vec<u8> = bob.received.iter().map(|flow| flow.priority).collect();
     assert_eq!(priorities, [0, 3, 7, 0, 1, 2], "an untagged frame has none");
-    assert_whole(&alice.received[0], 10_000);
+    assert_complete(&alice.received[0], 10_000);
     let goodput = bob.received[1].goodput_bps;
     assert!(goodput.abs_diff(600_000_000) < 600_000, "{goodput}");
     // 0, 100 and 200 ms after the start.
@@ -187,14 +187,14 @@ fn a_pause_stops_one_priority() {
     assert_eq!((alice.pauses[4].xoff, alice.pauses[4].xon, alice.pauses[4].paused_ns), (0, 1, 0));
     assert_eq!((alice.pauses[3].sent_while_paused, alice.pauses[3].late_frames_peak), (0, 0));
     assert_eq!(alice.pauses[3].paused_ns, 50 * MILLISECOND + 5_120_000);
-    assert_whole(&bob.received[0], 160);
-    assert_whole(&bob.received[1], 160);
+    assert_complete(&bob.received[0], 160);
+    assert_complete(&bob.received[1], 160);
 }
 
 /// A host that was not scheduled finds a ring full of data, and a pause behind it: it honors the
 /// pause before it sends anything.
 #[test]
-fn a_pause_behind_a_full_ring_is_heard_first() {
+fn a_pause_behind_a_full_ring_is_received_first() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]));
     let mut bob = station(settings(BOB, vec![]));
     let begun = start(&mut alice, &mut bob);
@@ -210,16 +210,16 @@ fn a_pause_behind_a_full_ring_is_heard_first() {
 
 /// Pauses of a priority that the host does not honor are counted, without effect.
 #[test]
-fn a_pause_that_is_not_obeyed_is_counted() {
+fn a_pause_that_is_not_honored_is_counted() {
     let mut alice =
-        station(HostSettings { obeyed: 0, ..settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]) });
+        station(HostSettings { honored: 0, ..settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]) });
     let mut bob = station(settings(BOB, vec![]));
     let begun = start(&mut alice, &mut bob);
     alice.pause(1 << 3, 3, u16::MAX);
     let end = run(&mut alice, &mut bob, begun, begun + 2 * SECOND);
     let (alice, bob) = (alice.finish(end), bob.finish(end));
     assert_eq!((alice.pauses[3].xoff, alice.pauses[3].paused_ns), (1, 0));
-    assert_whole(&bob.received[0], 1000);
+    assert_complete(&bob.received[0], 1000);
 }
 
 /// The kernel delays frames: it holds no more than the bound, and a pause counts these as late.
@@ -241,7 +241,7 @@ fn frames_with_the_kernel_are_bounded() {
     // arrived.
     assert_eq!(alice.sent[0].offered_frames, 75_000);
     assert_eq!(alice.pauses[3].late_frames_peak, most);
-    assert_whole(&bob.received[0], alice.sent[0].sent_frames);
+    assert_complete(&bob.received[0], alice.sent[0].sent_frames);
     assert!(alice.sent[0].sent_frames < 75_000 - 5_000, "{:?}", alice.sent);
 }
 
@@ -331,8 +331,8 @@ fn a_marked_flow_slows_down_and_no_other() {
     assert!((100..300).contains(&slow.sent_frames), "{slow:?}");
     assert_eq!((other.sent_frames, other.cnps_received), (10_000, 0));
     assert_eq!(other.reaction_bps, 80_000_000, "it reacts to CNPs, and none came");
-    assert_whole(&bob.received[0], slow.sent_frames);
-    assert_whole(&bob.received[1], 10_000);
+    assert_complete(&bob.received[0], slow.sent_frames);
+    assert_complete(&bob.received[1], 10_000);
     assert_eq!(bob.received.iter().map(|f| f.received_ce_frames).collect::<Vec<_>>(), [slow.sent_frames, 0]);
     let cnps = slow.cnps_received;
     assert!(cnps > 50, "{slow:?}");
@@ -346,7 +346,7 @@ fn a_host_that_does_not_react_counts_cnps() {
     let flows = vec![FlowArgs { ecn: Some(0b11), ..flow(BOB, 3, 1000, 80_000_000) }];
     let mut alice = station(settings(ALICE, flows));
     let mut bob =
-        station(HostSettings { reacts: true, duration_ns: None, obeyed: 1 << 6, ..settings(BOB, vec![]) });
+        station(HostSettings { reacts: true, duration_ns: None, honored: 1 << 6, ..settings(BOB, vec![]) });
     let begun = start(&mut alice, &mut bob);
     let half = begun + SECOND / 2;
     run(&mut alice, &mut bob, begun, half);

@@ -130,19 +130,19 @@ struct RunningHost {
 
 impl RunningHost {
     /// The output of the host so far: complete lines of JSON.
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         let bytes = self.output.0.lock().unwrap();
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         String::from_utf8(bytes[..whole].to_vec()).unwrap()
     }
 
     fn last_line(&self) -> Option<Line> {
-        Some(serde_json::from_str(self.said().lines().last()?).unwrap())
+        Some(serde_json::from_str(self.output().lines().last()?).unwrap())
     }
 
     fn wait_ready(&self) {
-        until("the host is ready", || !self.said().is_empty());
-        assert!(self.said().starts_with(r#"{"event":"ready","mac":"02:"#), "{}", self.said());
+        until("the host is ready", || !self.output().is_empty());
+        assert!(self.output().starts_with(r#"{"event":"ready","mac":"02:"#), "{}", self.output());
     }
 
     /// Waits until the newest report satisfies `holds`, and returns it.
@@ -195,8 +195,8 @@ fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort>
         mac: mac.parse().unwrap(),
         flows,
         speed_bps: None,
-        obeyed: 0,
-        obeys_pause: false,
+        honored: 0,
+        honors_pause: false,
         stormed: 0,
         reacts: false,
         reaction_delay_ns: 0,
@@ -378,7 +378,7 @@ fn marks_slow_a_flow_that_reacts() {
 
 /// A host whose interface disappears still prints its report, with the reason.
 #[test]
-fn a_host_whose_interface_goes_says_so() {
+fn a_host_whose_interface_goes_reports_it() {
     let lab = Lab::new();
     let bob = lab.host(1, "");
     bob.wait_ready();
@@ -395,7 +395,7 @@ fn what_cannot_run_is_explained() {
     for (options, expected) in [
         ("--interface h9".into(), "interface h9: there is no such interface"),
         (format!("--flow to={ALICE},rate=1M"), "--flow to=02:00:00:00:00:0a: this is the host's own address"),
-        ("--core 1000".into(), "--core 1000: `nproc` says how many cores there are"),
+        ("--core 1000".into(), "--core 1000: `nproc` prints the number of cores"),
     ] {
         let host = lab.host(0, &options);
         until("the host ends", || host.thread.is_finished());

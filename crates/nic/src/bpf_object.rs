@@ -32,7 +32,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Loads the object with these settings.
     pub(crate) fn new(settings: &Settings, ifindex: u32, made_clsact: bool) -> Result<Self, Error> {
-        log_what_libbpf_says();
+        log_libbpf_messages();
         let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(|error| refusal(&error))?;
         for mut map in open.maps_mut() {
             if map.name() == "nic_slots" {
@@ -116,7 +116,7 @@ pub(crate) fn value_of(program: &ProgramInfo, name: &str) -> Result<Vec<u8>, Err
 }
 
 fn builder(fd: std::os::fd::BorrowedFd<'_>, ifindex: u32) -> TcHookBuilder<'_> {
-    log_what_libbpf_says();
+    log_libbpf_messages();
     let mut builder = TcHookBuilder::new(fd);
     builder.ifindex(ifindex as i32).replace(true).handle(FILTER_HANDLE).priority(FILTER_PRIORITY);
     builder
@@ -132,7 +132,7 @@ fn refusal(error: &libbpf_rs::Error) -> Error {
 
 /// Suppresses libbpf's log. libbpf would write to standard error, also about conditions that are no
 /// error here, such as an interface without a program.
-fn log_what_libbpf_says() {
+fn log_libbpf_messages() {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
 }
 

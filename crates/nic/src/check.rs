@@ -49,11 +49,11 @@ fn trial() -> Finding {
         detach("lo")
     });
     match tried {
-        Ok(()) => good("a trial: attached in a network namespace of its own, and taken off again"),
+        Ok(()) => good("a trial: attached in a network namespace of its own, and detached again"),
         Err(error @ Error::NotPermitted { .. }) => {
             bad(error.to_string(), "Run this as root, outside any container")
         }
-        Err(error) => bad(format!("a trial did not work: {error}"), "RUST_LOG=libbpf=debug says more"),
+        Err(error) => bad(format!("a trial did not work: {error}"), "RUST_LOG=libbpf=debug logs the details"),
     }
 }
 

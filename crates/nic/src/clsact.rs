@@ -43,7 +43,7 @@ pub(crate) fn hang(ifindex: u32, program: BorrowedFd<'_>, name: &str, with_clsac
         requests.push(clsact(ifindex));
     }
     requests.push(filter(ifindex, program, name));
-    let mut answers = ask(requests)?;
+    let mut answers = query(requests)?;
     let hung = answers.pop().unwrap_or(Ok(()));
     match answers.pop() {
         // Another process created clsact first.
@@ -93,7 +93,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 /// Sends all requests in one call; returns the reply to each.
-fn ask(requests: Vec<Request>) -> io::Result<Vec<io::Result<()>>> {
+fn query(requests: Vec<Request>) -> io::Result<Vec<io::Result<()>>> {
     let count = requests.len();
     let mut bytes = Vec::new();
     for (request, number) in requests.into_iter().zip(1..) {

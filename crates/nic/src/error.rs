@@ -15,7 +15,7 @@ pub enum Error {
     },
     /// The interface has a root qdisc that an administrator configured.
     #[error(
-        "{device} has a root qdisc already, `{kind}`, which somebody chose: --replace puts ours in its place (`tc qdisc \
+        "{device} has a root qdisc already, `{kind}`, which was set explicitly: --replace replaces it (`tc qdisc \
          show dev {device}` shows it)"
     )]
     ForeignQdisc {
@@ -25,7 +25,7 @@ pub enum Error {
         kind: String,
     },
     /// Our qdisc is attached already.
-    #[error("{device} obeys PFC already: `sluice nic show` says how; --replace attaches it again")]
+    #[error("{device} honors PFC already, as `sluice nic show` lists; --replace attaches it again")]
     AlreadyAttached {
         /// The interface.
         device: String,
@@ -54,7 +54,7 @@ pub enum Error {
         action: String,
     },
     /// The kernel did not load the programs.
-    #[error("the kernel does not load the programs: {0}; `sluice nic check` says more")]
+    #[error("the kernel does not load the programs: {0}; `sluice nic check` gives the details")]
     Load(String),
     /// Another process is attaching.
     #[error("another `sluice nic attach` has not come to its end for {seconds} s: try again")]

@@ -40,7 +40,7 @@ impl Ingress {
     }
 
     /// The counters of PFC, PAUSE, malformed frames and kicks.
-    fn heard(&self) -> Vec<u64> {
+    fn received(&self) -> Vec<u64> {
         self.words("nic_heard")
     }
 
@@ -68,7 +68,7 @@ fn control_frames_are_taken_and_others_left() {
     unknown[15] = 0x77;
     let mut pause = [0; FRAME_BYTES];
     Pause { quanta: 5 }.encode(MacAddr([2; 6]), &mut pause);
-    for (frame, becomes, heard) in [
+    for (frame, becomes, received) in [
         (&ordinary[..], LEFT, [0, 0, 0, 0]),
         (&xoff, TAKEN, [1, 0, 0, 0]),
         (&xoff[..34], TAKEN, [2, 0, 0, 0]),
@@ -78,7 +78,7 @@ fn control_frames_are_taken_and_others_left() {
         (&unknown, TAKEN, [2, 1, 3, 0]),
     ] {
         assert_eq!(ingress.run(frame, 1).0, becomes, "{frame:02x?}");
-        assert_eq!(ingress.heard(), heard, "{frame:02x?}");
+        assert_eq!(ingress.received(), received, "{frame:02x?}");
     }
     let [until, since, paused, episodes, xoff, xon] = ingress.pause(3);
     assert_eq!((episodes, xoff, xon), (1, 2, 0));
@@ -89,7 +89,7 @@ fn control_frames_are_taken_and_others_left() {
 
 /// 1000 quanta at 1 Gbit/s end 512 µs after reception, and an XON ends them at once.
 #[test]
-fn a_pause_lasts_as_long_as_it_says() {
+fn a_pause_lasts_for_its_time() {
     let ingress = Ingress::load(&Settings::new(1_000_000_000));
     ingress.run(&pfc(8, [0, 0, 0, 65_535, 0, 0, 0, 0]), 1);
     let [until, since, ..] = ingress.pause(3);
@@ -102,10 +102,10 @@ fn a_pause_lasts_as_long_as_it_says() {
 
 /// Cost of a pause storm, as the mean of a million frames; every frame is counted.
 #[test]
-fn a_million_frames_are_heard() {
+fn a_million_frames_are_received() {
     let ingress = Ingress::load(&Settings::new(1_000_000_000));
     let (_, ns) = ingress.run(&pfc(8, [0, 0, 0, 65_535, 0, 0, 0, 0]), 1_000_000);
     println!("a PFC frame takes the program {ns} ns");
-    assert_eq!(ingress.heard()[0], 1_000_000);
+    assert_eq!(ingress.received()[0], 1_000_000);
     assert_eq!(ingress.pause(3)[4], 1_000_000);
 }

@@ -171,7 +171,7 @@ impl Links {
         let mut request = self.handle.qdisc().del(index as i32);
         request.message_mut().header.parent = TcHandle::ROOT;
         self.runtime.block_on(request.execute()).map_err(|error| match &error {
-            rtnetlink::Error::NetlinkError(said) if said.to_io().raw_os_error() == Some(EPERM) => {
+            rtnetlink::Error::NetlinkError(message) if message.to_io().raw_os_error() == Some(EPERM) => {
                 Error::NotPermitted { action: "removing the qdisc".to_owned() }
             }
             _ => Error::system("removing the qdisc", error),

@@ -88,7 +88,10 @@ mod tests {
 
     #[test]
     fn a_namespace_that_is_not_there_is_named() {
-        let said = enter(Some("no-such-namespace"), || Ok(())).unwrap_err().to_string();
-        assert!(said.starts_with("no network namespace `no-such-namespace`: /run/netns/no-such"), "{said}");
+        let message = enter(Some("no-such-namespace"), || Ok(())).unwrap_err().to_string();
+        assert!(
+            message.starts_with("no network namespace `no-such-namespace`: /run/netns/no-such"),
+            "{message}"
+        );
     }
 }

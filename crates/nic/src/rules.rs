@@ -147,7 +147,7 @@ fn control_frames_are_read_as_the_switch_reads_them() {
         for len in 14..=34 {
             let mut world = World { bytes: len as u32, ..world() };
             world.frame[..len].copy_from_slice(&frame[..len]);
-            let said = rules.run("control", &mut world);
+            let message = rules.run("control", &mut world);
             let expected = match decode(&frame[..len]) {
                 Ok(Control::Pfc(of_switch)) => {
                     assert_eq!((world.pfc_enable, world.pfc_quanta), (of_switch.enable, of_switch.quanta));
@@ -156,7 +156,7 @@ fn control_frames_are_read_as_the_switch_reads_them() {
                 Ok(Control::Pause { .. }) => PAUSE,
                 Ok(Control::Unknown { .. }) | Err(_) => MALFORMED,
             };
-            assert_eq!(said, expected, "{len} bytes of {frame:02x?}");
+            assert_eq!(message, expected, "{len} bytes of {frame:02x?}");
         }
     }
     // The switch accepts any address on its port; a host only the one of MAC control.
@@ -171,13 +171,13 @@ fn control_frames_are_read_as_the_switch_reads_them() {
 #[test]
 fn pauses_are_those_of_the_switch() {
     let rules = Rules::load();
-    for (speed, obeyed) in
+    for (speed, honored) in
         [(SPEED, true), (10_000_000_000, true), (100_000_000, true), (3, true), (SPEED, false)]
     {
-        let mut world = World { flag: obeyed, ..World::new(Settings::new(SPEED)) };
+        let mut world = World { flag: honored, ..World::new(Settings::new(SPEED)) };
         world.settings.speed_bps = speed;
         let mut switch =
-            switch::pfc::rx::PfcRxState::new(Set8::from_bits(if obeyed { 1 << 3 } else { 0 }), speed);
+            switch::pfc::rx::PfcRxState::new(Set8::from_bits(if honored { 1 << 3 } else { 0 }), speed);
         let mut random = 12345u64;
         let mut next = |below: u64| {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -257,8 +257,8 @@ fn priorities_are_those_of_the_switch() {
                 for count in 0..=2 {
                     let whole = head(&tags[..count], ethertype, ip);
                     let received = RxDesc { frame: FrameId::new(0), len: whole.len() as u16 };
-                    let look = RxFrame::look(received, &whole, 0, &classifier, CellSize::new(256));
-                    let expected = i64::from(look.class().priority);
+                    let parsed = RxFrame::parse(received, &whole, 0, &classifier, CellSize::new(256));
+                    let expected = i64::from(parsed.class().priority);
                     let mut inside = World { frame: whole, ..World::new(settings.clone()) };
                     assert_eq!(rules.run("priority", &mut inside), expected, "{inside:?}");
                     if count > 0 {

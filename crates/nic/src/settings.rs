@@ -98,7 +98,7 @@ impl Settings {
             )));
         }
         if self.no_drop == 0 {
-            return Err(Error::Setting("no priority is no-drop: there is nothing to obey".to_owned()));
+            return Err(Error::Setting("no priority is no-drop, so there are no pauses to honor".to_owned()));
         }
         Ok(())
     }
@@ -210,8 +210,8 @@ mod tests {
             (Settings { limit_bytes: 1000, ..good.clone() }, "limit"),
             (Settings { no_drop: 0, ..good }, "no-drop"),
         ] {
-            let said = bad.check().unwrap_err().to_string();
-            assert!(said.contains(word), "{said}");
+            let message = bad.check().unwrap_err().to_string();
+            assert!(message.contains(word), "{message}");
         }
     }
 }

@@ -68,7 +68,7 @@ pub struct Status {
     /// When the counters were read, CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// Received MAC control frames.
-    pub heard: PfcRxCounters,
+    pub received: PfcRxCounters,
     /// Counters by priority.
     pub priorities: [Priority; PRIORITIES],
 }
@@ -104,9 +104,9 @@ pub fn status(device: &str) -> Result<Status, Error> {
     let (settings, _) = Settings::from_bytes(&settings).ok_or_else(unknown)?;
     let (state, pauses) = (value_of(&program, "nic_state")?, value_of(&program, "nic_pauses")?);
     let at_ns = now_ns()?;
-    let heard = read_heard(&value_of(&program, "nic_heard")?).ok_or_else(unknown)?;
+    let received = read_received(&value_of(&program, "nic_heard")?).ok_or_else(unknown)?;
     let priorities = read_priorities(&state, &pauses, at_ns).ok_or_else(unknown)?;
-    Ok(Status { device: device.to_owned(), has_qdisc, settings, at_ns, heard, priorities })
+    Ok(Status { device: device.to_owned(), has_qdisc, settings, at_ns, received, priorities })
 }
 
 /// Returns the time of the clock that the programs read.
@@ -117,7 +117,7 @@ fn now_ns() -> Result<u64, Error> {
 }
 
 /// Decodes `struct heard_frames`.
-fn read_heard(bytes: &[u8]) -> Option<PfcRxCounters> {
+fn read_received(bytes: &[u8]) -> Option<PfcRxCounters> {
     let mut from = Reader::new(bytes);
     Some(PfcRxCounters {
         pfc_frames: from.u64()?,

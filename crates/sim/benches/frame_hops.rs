@@ -80,7 +80,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
     for host in 0..hosts {
         nodes.push(Node {
             name: format!("h{host}"),
-            kind: NodeKind::Host(HostNode { no_drop: 0xff, obeys_pause: true, ports: 1 }),
+            kind: NodeKind::Host(HostNode { no_drop: 0xff, honors_pause: true, ports: 1 }),
         });
         links.push(cable((first + host, 0), (host / hosts_per_leaf, host % hosts_per_leaf)));
     }

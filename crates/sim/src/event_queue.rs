@@ -14,7 +14,7 @@ pub(crate) enum Event {
     /// The first frame on a link direction arrives.
     Arrive(usize),
     /// A node honors the first PFC frame that has arrived over a link direction.
-    Obey(usize),
+    Control(usize),
     /// A pause or rate limit of the sender of a link direction has ended, or PFC is due there.
     Wake(usize),
     /// A switch checks thresholds that other ports have moved.
@@ -40,7 +40,7 @@ impl Event {
         let (kind, number) = match self {
             Event::LineFree(line) => (0, line),
             Event::Arrive(line) => (1, line),
-            Event::Obey(line) => (2, line),
+            Event::Control(line) => (2, line),
             Event::Wake(line) => (3, line),
             Event::Tick(switch) => (4, switch),
             Event::Turn(switch) => (5, switch),
@@ -60,7 +60,7 @@ impl Event {
         match code >> NUMBER_BITS & 15 {
             0 => Event::LineFree(number),
             1 => Event::Arrive(number),
-            2 => Event::Obey(number),
+            2 => Event::Control(number),
             3 => Event::Wake(number),
             4 => Event::Tick(number),
             5 => Event::Turn(number),
@@ -243,7 +243,7 @@ mod tests {
             (5, Event::LineFree((1 << NUMBER_BITS) - 1)),
             (9, Event::Arrive(2)),
             (5, Event::Due(1)),
-            (0, Event::Obey(4)),
+            (0, Event::Control(4)),
         ];
         for (at, event) in planned {
             queue.plan(at, event);
@@ -300,7 +300,7 @@ mod tests {
         let events = [
             Event::LineFree(1),
             Event::Arrive(2),
-            Event::Obey(3),
+            Event::Control(3),
             Event::Wake(4),
             Event::Tick(5),
             Event::Turn(6),

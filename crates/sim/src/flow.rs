@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
 
-use crate::packet::{Look, Packet};
+use crate::packet::{Packet, PacketHeaders};
 use crate::scenario::{Pattern, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 
@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     pub(crate) traffic: usize,
     /// The sender, by its number among the hosts.
     pub(crate) from: usize,
-    pub(crate) look: Look,
+    pub(crate) headers: PacketHeaders,
     /// The frame that the flow sent last; before that, the first frame.
     pub(crate) packet: Packet,
     pub(crate) sender: Sender,
@@ -94,11 +94,11 @@ impl Flow {
     pub(crate) fn new(
         (traffic_number, traffic): (usize, &Traffic),
         from: usize,
-        mut look: Look,
+        mut headers: PacketHeaders,
         overhead_bytes: u16,
         host_speed_bps: u64,
     ) -> Self {
-        look.ecn = if traffic.ecn || traffic.dcqcn { ECT0 } else { 0 };
+        headers.ecn = if traffic.ecn || traffic.dcqcn { ECT0 } else { 0 };
         let line_bytes = u64::from(traffic.frame_bytes) + u64::from(overhead_bytes);
         let most_bps = traffic.rate_bps.min(host_speed_bps);
         let spacing = match traffic.pattern {
@@ -113,8 +113,8 @@ impl Flow {
         Self {
             traffic: traffic_number,
             from,
-            packet: Packet::data(&look),
-            look,
+            packet: Packet::data(&headers),
+            headers,
             sender: Sender {
                 pattern: traffic.pattern,
                 spacing,

@@ -72,7 +72,7 @@ impl Host {
         let port = |line: &LinkDirection| HostPort {
             line: line.number,
             pauses: PfcRxState::new(Set8::from_bits(settings.no_drop), line.speed_bps()),
-            link_pause: settings.obeys_pause.then(|| LinkPause::new(line.speed_bps())),
+            link_pause: settings.honors_pause.then(|| LinkPause::new(line.speed_bps())),
         };
         let mut lines: Vec<&LinkDirection> =
             wires.lines.iter().filter(|line| line.from.node == node).collect();
@@ -98,7 +98,7 @@ impl Host {
     pub(crate) fn list(&mut self, number: usize, flow: &mut Flow, wires: &mut Links) {
         flow.sender.is_listed = match flow.next_due() {
             Some(due) if due <= wires.now => {
-                self.ready(number, flow.look.priority);
+                self.ready(number, flow.headers.priority);
                 true
             }
             Some(due) => {
@@ -140,7 +140,7 @@ impl Host {
         if !self.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
             let Some(flow) = self.cnps.pop_front() else { return };
             self.sent_frames += 1;
-            let cnp = Packet::cnp(&flows[flow as usize].look);
+            let cnp = Packet::cnp(&flows[flow as usize].headers);
             wires.send(line, cnp.len, &cnp.bytes);
             return;
         }
@@ -197,7 +197,7 @@ impl Host {
 
     /// Honors a PFC or PAUSE frame received on one of its ports, numbered among the ports with
     /// links.
-    pub(crate) fn obey(&mut self, port: usize, packet: &Packet, now: Instant) {
+    pub(crate) fn honor(&mut self, port: usize, packet: &Packet, now: Instant) {
         self.received_control += 1;
         let port = &mut self.ports[port];
         match (decode(&packet.bytes[..FRAME_BYTES]), &mut port.link_pause) {
@@ -236,7 +236,7 @@ impl Host {
     }
 
     /// Queues a CNP to the sender of `flow`.
-    pub(crate) fn tell(&mut self, flow: usize) {
+    pub(crate) fn send_cnp(&mut self, flow: usize) {
         self.cnps.push_back(flow as u32);
     }
 }

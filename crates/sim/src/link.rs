@@ -59,17 +59,17 @@ impl Links {
     }
 
     /// Delays the first frame of a link direction, a PFC frame that has arrived, until it takes
-    /// effect ([`Links::obey`]).
+    /// effect ([`Links::take_control`]).
     pub(crate) fn keep_back(&mut self, line: usize) {
         let this = &mut self.lines[line];
         let Some(place) = this.landed(&mut self.queue) else { return };
         let at = self.now + this.response;
         this.unobeyed.push_back(InFlightFrame { at, place });
-        self.queue.plan(at, Event::Obey(line));
+        self.queue.plan(at, Event::Control(line));
     }
 
     /// Takes the PFC frame of a link direction that takes effect now.
-    pub(crate) fn obey(&mut self, line: usize) -> Option<Packet> {
+    pub(crate) fn take_control(&mut self, line: usize) -> Option<Packet> {
         let unobeyed = &mut self.lines[line].unobeyed;
         let InFlightFrame { at, place } = *unobeyed.front()?;
         if at > self.now {

@@ -62,7 +62,7 @@ pub(crate) fn port_mac(node: usize, port: usize) -> MacAddr {
 
 /// Properties of a flow's frames.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct PacketHeaders {
     pub(crate) flow: usize,
     /// Sender and receiver, as nodes.
     pub(crate) from: usize,
@@ -77,32 +77,38 @@ pub(crate) struct Look {
 
 impl Packet {
     /// Builds frame 0 of a flow.
-    pub(crate) fn data(look: &Look) -> Self {
-        Self::new(look, SEND_ONLY)
+    pub(crate) fn data(headers: &PacketHeaders) -> Self {
+        Self::new(headers, SEND_ONLY)
     }
 
     /// Builds a CNP from the flow's receiver to its sender. Its ECN field is 01, so that no switch
     /// drops it early (docs/references.md, "Inspur white paper", figures 3-5 and 3-7).
-    pub(crate) fn cnp(look: &Look) -> Self {
-        let (from, to, priority, dscp) = (look.to, look.from, CNP_PRIORITY, CNP_PRIORITY * 8);
-        Self::new(&Look { from, to, priority, dscp, ecn: ECT1, len: CNP_BYTES, ..*look }, CNP)
+    pub(crate) fn cnp(headers: &PacketHeaders) -> Self {
+        let (from, to, priority, dscp) = (headers.to, headers.from, CNP_PRIORITY, CNP_PRIORITY * 8);
+        Self::new(&PacketHeaders { from, to, priority, dscp, ecn: ECT1, len: CNP_BYTES, ..*headers }, CNP)
     }
 
-    fn new(look: &Look, opcode: u8) -> Self {
+    fn new(headers: &PacketHeaders, opcode: u8) -> Self {
         let mut bytes = [0; CARRIED_BYTES];
-        let tag = Tag::priority(look.priority);
-        write_header(&mut bytes, host_mac(look.to), host_mac(look.from), Some(tag), IPV4);
-        let addresses = [look.from, look.to].map(|node| {
+        let tag = Tag::priority(headers.priority);
+        write_header(&mut bytes, host_mac(headers.to), host_mac(headers.from), Some(tag), IPV4);
+        let addresses = [headers.from, headers.to].map(|node| {
             let [_, a, b, c] = (node as u32 + 1).to_be_bytes();
             [10, a, b, c]
         });
-        let ports = [rocev2_source_port(look.flow as u32), ROCEV2_PORT];
-        let headers = bytes[IP..].first_chunk_mut().expect("they are carried");
-        ipv4::write_udp(headers, look.len - IP as u16, look.dscp << 2 | look.ecn, addresses, ports);
+        let ports = [rocev2_source_port(headers.flow as u32), ROCEV2_PORT];
+        let ip_and_udp = bytes[IP..].first_chunk_mut().expect("they are carried");
+        ipv4::write_udp(
+            ip_and_udp,
+            headers.len - IP as u16,
+            headers.dscp << 2 | headers.ecn,
+            addresses,
+            ports,
+        );
         bytes[BTH] = opcode;
         bytes[BTH + 2..BTH + 4].copy_from_slice(&[0xff, 0xff]); // default partition
-        bytes[BTH + 4..BTH + 8].copy_from_slice(&(look.flow as u32).to_be_bytes());
-        Self { len: look.len, bytes }
+        bytes[BTH + 4..BTH + 8].copy_from_slice(&(headers.flow as u32).to_be_bytes());
+        Self { len: headers.len, bytes }
     }
 
     /// Sets the number of a flow's frame.
@@ -189,10 +195,11 @@ mod tests {
     use wire::ones_complement::Sum;
     use wire::{ethernet::Header, ip};
 
-    const LOOK: Look = Look { flow: 70_000, from: 3, to: 258, priority: 5, dscp: 40, ecn: 2, len: 1024 };
+    const LOOK: PacketHeaders =
+        PacketHeaders { flow: 70_000, from: 3, to: 258, priority: 5, dscp: 40, ecn: 2, len: 1024 };
 
     #[test]
-    fn a_frame_says_what_it_is() {
+    fn a_frame_is_parsed_as_it_was_built() {
         let mut packet = Packet::data(&LOOK);
         for number in [0, 1, 0x00ff_ffff, 0x0100_0000, 0x1234_5678_9abc] {
             packet.set_number(number);

@@ -14,7 +14,7 @@ use crate::event_queue::Event;
 use crate::flow::Flow;
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links};
-use crate::packet::{Content, Look, host_mac};
+use crate::packet::{Content, PacketHeaders, host_mac};
 use crate::routes;
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
 use crate::switch_node::Device;
@@ -175,14 +175,14 @@ impl<'s> Simulation<'s> {
         match event {
             Event::LineFree(line) => self.line_free(line),
             Event::Arrive(line) => self.arrive(line, tap),
-            Event::Obey(line) => self.obey(line),
+            Event::Control(line) => self.apply_control(line),
             Event::Wake(line) => self.wake(line),
             Event::Tick(device) => self.devices[device].tick(&mut self.wires),
             Event::Turn(device) => self.devices[device].turn(&mut self.wires),
-            Event::Watch(device) => self.devices[device].look(&mut self.wires),
+            Event::Watch(device) => self.devices[device].poll(&mut self.wires),
             Event::Due(flow) => {
                 let from = self.flows[flow].from;
-                self.hosts[from].ready(flow, self.flows[flow].look.priority);
+                self.hosts[from].ready(flow, self.flows[flow].headers.priority);
                 self.hosts[from].send(&mut self.flows, &mut self.wires);
             }
             Event::Begin(flow) => self.begin(flow),
@@ -245,7 +245,7 @@ impl<'s> Simulation<'s> {
                 let seen = flow.receive(frame, marked, now);
                 let traffic = flow.traffic;
                 if seen.tells {
-                    this.tell(number);
+                    this.send_cnp(number);
                     this.send(&mut self.flows, &mut self.wires);
                 }
                 self.record.arrived(traffic, len, self.wires.lines[line].bytes_of(len), now);
@@ -299,18 +299,18 @@ impl<'s> Simulation<'s> {
     }
 
     /// Honors a PFC frame that arrived over a link direction.
-    fn obey(&mut self, number: usize) {
+    fn apply_control(&mut self, number: usize) {
         let now = self.wires.now;
         let to = self.wires.lines[number].to;
-        let Some(packet) = self.wires.obey(number) else { return };
-        self.record.pauses.heard(number, &packet, now);
+        let Some(packet) = self.wires.take_control(number) else { return };
+        self.record.pauses.note_received(number, &packet, now);
         match self.places[to.node] {
             Place::Switch(device) => {
                 self.devices[device].receive(to.port, &packet, now);
                 self.devices[device].act(&mut self.wires);
             }
             Place::Host(host) => {
-                self.hosts[host].obey(to.port, &packet, instant(now));
+                self.hosts[host].honor(to.port, &packet, instant(now));
                 self.hosts[host].send(&mut self.flows, &mut self.wires);
             }
         }
@@ -397,7 +397,7 @@ fn make_flows(
     for (number, traffic) in scenario.traffic.iter().enumerate() {
         let first = flows.len();
         for &(from, to) in &traffic.flows {
-            let look = Look {
+            let headers = PacketHeaders {
                 flow: flows.len(),
                 from,
                 to,
@@ -408,7 +408,13 @@ fn make_flows(
             };
             let line = &wires.lines[hosts[host_of(from)].line()];
             let overhead_bytes = line.bytes_of(0) as u16;
-            flows.push(Flow::new((number, traffic), host_of(from), look, overhead_bytes, line.speed_bps()));
+            flows.push(Flow::new(
+                (number, traffic),
+                host_of(from),
+                headers,
+                overhead_bytes,
+                line.speed_bps(),
+            ));
         }
         ranges.push(first..flows.len());
     }

@@ -41,7 +41,7 @@ pub(crate) struct Device {
     /// Time of the last iteration or tick.
     looked_at: Picos,
     /// True if an iteration or tick is planned.
-    will_look: bool,
+    poll_is_scheduled: bool,
     /// Time of the next check by a watchdog; never, if there is no watchdog.
     watch_at: Picos,
     has_watchdog: bool,
@@ -126,7 +126,7 @@ impl Device {
                 .then(|| PollingSwitch { turn: Iteration::new(vec![false; ports.len()]), every }),
             ports,
             looked_at: 0,
-            will_look: false,
+            poll_is_scheduled: false,
             watch_at: NEVER,
             has_watchdog: settings.wants_waking(),
             reported: Vec::new(),
@@ -180,8 +180,8 @@ impl Device {
         }
         self.transmit_fresh(wires);
         self.plan_watch(wires);
-        if self.switch.is_watching() && !self.will_look {
-            self.will_look = true;
+        if self.switch.is_watching() && !self.poll_is_scheduled {
+            self.poll_is_scheduled = true;
             wires.queue.plan((self.looked_at + TICK).max(wires.now), Event::Tick(self.number));
         }
     }
@@ -211,7 +211,7 @@ impl Device {
     }
 
     /// Runs a check by a watchdog: at once in a chip, in the next iteration of a software switch.
-    pub(crate) fn look(&mut self, wires: &mut Links) {
+    pub(crate) fn poll(&mut self, wires: &mut Links) {
         self.watch_at = NEVER;
         if self.software.is_some() {
             return self.plan_turn(wires);
@@ -222,7 +222,7 @@ impl Device {
 
     /// Checks thresholds of a chip that other ports have moved.
     pub(crate) fn tick(&mut self, wires: &mut Links) {
-        (self.will_look, self.looked_at) = (false, wires.now);
+        (self.poll_is_scheduled, self.looked_at) = (false, wires.now);
         self.switch.tick(instant(wires.now), &mut self.memory);
         self.transmit_fresh(wires);
         self.plan_watch(wires);
@@ -276,15 +276,15 @@ impl Device {
 
     /// Plans the next iteration of a software switch, one interval after the last.
     fn plan_turn(&mut self, wires: &mut Links) {
-        if let (Some(PollingSwitch { every, .. }), false) = (&self.software, self.will_look) {
-            self.will_look = true;
+        if let (Some(PollingSwitch { every, .. }), false) = (&self.software, self.poll_is_scheduled) {
+            self.poll_is_scheduled = true;
             wires.queue.plan((self.looked_at + every).max(wires.now), Event::Turn(self.number));
         }
     }
 
     /// Runs an iteration of a software switch.
     pub(crate) fn turn(&mut self, wires: &mut Links) {
-        (self.will_look, self.looked_at) = (false, wires.now);
+        (self.poll_is_scheduled, self.looked_at) = (false, wires.now);
         let now = instant(wires.now);
         let Some(PollingSwitch { turn, .. }) = &mut self.software else { return };
         turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
@@ -337,21 +337,21 @@ impl Device {
     }
 
     /// Visits every frame held that is not being sent.
-    pub(crate) fn for_each_held(&self, mut look: impl FnMut(&[u8; CARRIED_BYTES])) {
+    pub(crate) fn for_each_held(&self, mut poll: impl FnMut(&[u8; CARRIED_BYTES])) {
         let left = self.ports.iter().flat_map(|port| port.sending.iter().chain(&port.landed));
         let left: Vec<usize> = left.map(|sent| sent.frame.index()).collect();
         self.for_each_used(|index, bytes| {
             if !left.contains(&index) {
-                look(bytes);
+                poll(bytes);
             }
         });
-        self.ports.iter().flat_map(|port| &port.arrived).for_each(|packet| look(&packet.bytes));
+        self.ports.iter().flat_map(|port| &port.arrived).for_each(|packet| poll(&packet.bytes));
     }
 
     /// Visits every frame of the memory that is not free.
-    fn for_each_used(&self, mut look: impl FnMut(usize, &[u8; CARRIED_BYTES])) {
+    fn for_each_used(&self, mut poll: impl FnMut(usize, &[u8; CARRIED_BYTES])) {
         for index in self.memory.taken() {
-            look(index, carried(&self.memory, &FrameId::new(index as u32)));
+            poll(index, carried(&self.memory, &FrameId::new(index as u32)));
         }
     }
 

@@ -61,16 +61,16 @@ fn outcome(simulation: &mut Simulation) -> Results {
 fn in_network(simulation: &mut Simulation) -> Vec<u64> {
     let mut frames = vec![0; simulation.scenario.traffic.len()];
     let flows = &simulation.flows;
-    let mut look = |bytes: &[u8; CARRIED_BYTES]| {
+    let mut count_copy = |bytes: &[u8; CARRIED_BYTES]| {
         if let (false, Content::Data { flow, .. }) = (is_control(bytes), content(bytes)) {
             frames[flows[flow].traffic] += 1;
         }
     };
     for device in &mut simulation.devices {
-        device.for_each_held(&mut look);
+        device.for_each_held(&mut count_copy);
     }
     for packet in simulation.wires.flying() {
-        look(&packet.bytes);
+        count_copy(&packet.bytes);
     }
     frames
 }

@@ -198,7 +198,7 @@ pub(crate) struct PauseLog {
 struct PausedPort {
     name: String,
     honored: u8,
-    obeys_pause: bool,
+    honors_pause: bool,
     speed_bps: u64,
     /// Start of each priority's pause, and `until` its end; [`NEVER`] if there is none.
     since: [Picos; PRIORITIES],
@@ -210,7 +210,7 @@ impl PauseLog {
         let port = |line: &LinkDirection| PausedPort {
             name: scenario.end_name(line.to),
             honored: honored(scenario, line.to),
-            obeys_pause: obeys_pause(scenario, line.to),
+            honors_pause: honors_pause(scenario, line.to),
             speed_bps: pause_speed_bps(scenario, line),
             since: [NEVER; PRIORITIES],
             until: [NEVER; PRIORITIES],
@@ -219,11 +219,11 @@ impl PauseLog {
     }
 
     /// Records a PFC or PAUSE frame that is honored. A PAUSE pauses every priority.
-    pub(crate) fn heard(&mut self, line: usize, packet: &Packet, now: Picos) {
+    pub(crate) fn note_received(&mut self, line: usize, packet: &Packet, now: Picos) {
         let port = &self.lines[line];
         let (pfc, honored) = match decode(&packet.bytes[..FRAME_BYTES]) {
             Ok(Control::Pfc(pfc)) => (pfc, pfc.enable & port.honored),
-            Ok(Control::Pause { quanta }) if port.obeys_pause => {
+            Ok(Control::Pause { quanta }) if port.honors_pause => {
                 (Pfc { enable: 0xff, quanta: [quanta; PRIORITIES] }, 0xff)
             }
             _ => return,
@@ -271,10 +271,10 @@ fn honored(scenario: &Scenario, end: End) -> u8 {
 }
 
 /// True if a port honors PAUSE.
-fn obeys_pause(scenario: &Scenario, end: End) -> bool {
+fn honors_pause(scenario: &Scenario, end: End) -> bool {
     match &scenario.nodes[end.node].kind {
-        NodeKind::Switch(device) => device.settings.ports[end.port].flow_control.obeys(),
-        NodeKind::Host(host) => host.obeys_pause,
+        NodeKind::Switch(device) => device.settings.ports[end.port].flow_control.honors(),
+        NodeKind::Host(host) => host.honors_pause,
     }
 }
 

@@ -86,12 +86,12 @@ fn pause_stops_a_priority_and_no_other() {
     assert!(no_drop.received_frames < expected(6 * GBPS) * 8 / 10, "held back: {no_drop:?}");
     // The receiver's port is paused from when the storm's frame takes effect until its XON does;
     // the sender is paused within that time.
-    let obeyed = |at: u64| at + 48 + 500 + 3072;
+    let honored = |at: u64| at + 48 + 500 + 3072;
     let spans: Vec<_> = outcome.series.pauses.iter().map(|span| (&*span.port, span.priority)).collect();
     assert_eq!(spans, [("switch.p1", 3), ("h1", 3)]);
     let span = &outcome.series.pauses[0];
     // A frame that has begun delays PFC: the receiver sends nothing here, so nothing delays it.
-    assert_eq!((span.from_ns, span.to_ns), (obeyed(20 * US), obeyed(120 * US)));
+    assert_eq!((span.from_ns, span.to_ns), (honored(20 * US), honored(120 * US)));
     let sender = &outcome.series.pauses[1];
     assert!(span.from_ns < sender.from_ns && span.to_ns < sender.to_ns, "{:?}", outcome.series.pauses);
     assert_eq!(outcome.hosts[0].paused_ns[3], sender.to_ns - sender.from_ns);
@@ -152,7 +152,7 @@ fn flows_of_a_host_share_its_line() {
 }
 
 #[test]
-fn patterns_send_what_they_say() {
+fn patterns_send_their_frames() {
     let sent = |pattern: Pattern, rate_bps: u64| {
         let traffic = Traffic { pattern, rate_bps, ..constant("t", 1, 2, 0, 1000) };
         let outcome = run(&star(2, vec![traffic], 10 * MS - 1)).traffic.remove(0);

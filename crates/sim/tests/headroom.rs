@@ -34,7 +34,7 @@ struct Case {
 
 /// Times of the events, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
-struct Moments {
+struct Phases {
     /// The frame of 9216 bytes leaves its host.
     largest_at: u64,
     /// The sender's frame of 1536 bytes is ready to be sent.
@@ -53,7 +53,7 @@ impl Case {
         20 * u64::from(self.cable_m) + 400_000 / self.gbps + 10_000
     }
 
-    fn scenario(&self, headroom_cells: u64, moments: Moments) -> Scenario {
+    fn scenario(&self, headroom_cells: u64, phases: Phases) -> Scenario {
         let config = format!(
             "[buffer]\ncell_bytes = 256\ntotal_cells = 1048576\nheadroom_cells = 524288\n\
              [port-defaults]\ntrust = \"dot1p\"\n\
@@ -70,8 +70,8 @@ impl Case {
         ];
         let traffic = vec![
             constant("small", SENDER, RECEIVER, PRIORITY, 64),
-            one_frame("largest", OTHER, SENDER, 0, LARGEST, moments.largest_at),
-            one_frame("mtu", SENDER, RECEIVER, PRIORITY, MTU, moments.mtu_at),
+            one_frame("largest", OTHER, SENDER, 0, LARGEST, phases.largest_at),
+            one_frame("mtu", SENDER, RECEIVER, PRIORITY, MTU, phases.mtu_at),
         ];
         let mut scenario = scenario(nodes, links, traffic, self.duration_ns());
         let storm =
@@ -81,12 +81,12 @@ impl Case {
     }
 
     /// Returns the peak headroom use in cells, the lost frames, and when the sender stopped.
-    fn measure(&self, headroom_cells: u64, moments: Moments) -> (u64, u64, u64) {
-        let outcome = run(&self.scenario(headroom_cells, moments));
+    fn measure(&self, headroom_cells: u64, phases: Phases) -> (u64, u64, u64) {
+        let outcome = run(&self.scenario(headroom_cells, phases));
         let group = &outcome.switches[0].ports[0].groups[0];
-        let obeyed = outcome.series.pauses.iter().find(|span| span.port == "sender").expect("a pause");
+        let honored = outcome.series.pauses.iter().find(|span| span.port == "sender").expect("a pause");
         let lost_frames = outcome.traffic.iter().map(|traffic| traffic.lost_frames).sum();
-        (u64::from(group.counts.headroom.peak_cells), lost_frames, obeyed.from_ns)
+        (u64::from(group.counts.headroom.peak_cells), lost_frames, honored.from_ns)
     }
 
     /// Returns the time of a frame on the wire, in nanoseconds, rounded up.
@@ -95,35 +95,35 @@ impl Case {
     }
 
     /// Returns the moments that need the most headroom, and that headroom.
-    fn worst(&self) -> (Moments, u64) {
+    fn worst(&self) -> (Phases, u64) {
         let ample = 400_000;
-        let quiet = Moments { largest_at: NEVER, mtu_at: NEVER };
-        let (_, _, obeyed_at) = self.measure(ample, quiet);
+        let quiet = Phases { largest_at: NEVER, mtu_at: NEVER };
+        let (_, _, honored_at) = self.measure(ample, quiet);
         let link = self.link((0, 0), (0, 0), self.cable_m);
         // XOFF began when the PFC frame began: a frame, the cable and the response before it took
         // effect.
-        let xoff_at = obeyed_at - link.propagation_ns - link.response_ns - self.time_ns(60);
+        let xoff_at = honored_at - link.propagation_ns - link.response_ns - self.time_ns(60);
         let step = |range: u64| (0..=range).step_by(range.div_ceil(8).max(1) as usize);
         let slack = self.time_ns(64);
         let largest = step(2 * slack + 2).map(|back| {
             let largest_at = (xoff_at + slack).saturating_sub(self.time_ns(LARGEST) + back);
-            let (cells, _, obeyed_at) = self.measure(ample, Moments { largest_at, mtu_at: NEVER });
-            (cells, largest_at, obeyed_at)
+            let (cells, _, honored_at) = self.measure(ample, Phases { largest_at, mtu_at: NEVER });
+            (cells, largest_at, honored_at)
         });
-        let (_, largest_at, obeyed_at) = largest.max().expect("some moments");
+        let (_, largest_at, honored_at) = largest.max().expect("some moments");
         let mtu = step(2 * slack + 2).map(|back| {
-            let mtu_at = obeyed_at + 1 - back;
-            (self.measure(ample, Moments { largest_at, mtu_at }).0, mtu_at)
+            let mtu_at = honored_at + 1 - back;
+            (self.measure(ample, Phases { largest_at, mtu_at }).0, mtu_at)
         });
         let (cells, mtu_at) = mtu.max().expect("some moments");
-        (Moments { largest_at, mtu_at }, cells)
+        (Phases { largest_at, mtu_at }, cells)
     }
 }
 
 #[test]
 fn the_formula_loses_nothing_and_a_fifth_less_does() {
     let mut table = String::from(
-        "headroom in cells of 256; frames lost with so many cells\n\
+        "headroom in cells of 256; frames lost with them\n\
          \x20 speed     cable  formula  exact need  with preamble, gap   lost: formula  need  need-1  formula*4/5\n",
     );
     let cables = [5, 100, 300, 10_000, 40_000];
@@ -136,9 +136,9 @@ fn the_formula_loses_nothing_and_a_fifth_less_does() {
             mtu_bytes: u64::from(MTU),
         };
         let formula = worst_case_cells(link.in_transit().total_bytes(), CellSize::new(256));
-        let (moments, need) = case.worst();
+        let (phases, need) = case.worst();
         let (_, on_wire) = Case { overhead_bytes: 24, ..case }.worst();
-        let lost = [formula, need, need - 1, formula * 4 / 5].map(|cells| case.measure(cells, moments).1);
+        let lost = [formula, need, need - 1, formula * 4 / 5].map(|cells| case.measure(cells, phases).1);
         let _ = writeln!(
             table,
             "{gbps:>6}G {cable_m:>7} m {formula:>8} {need:>11} {on_wire:>19} {:>15} {:>5} {:>7} {:>12}",

@@ -25,7 +25,7 @@ const EXIT_WARNINGS: u8 = 1;
 const EXIT_WRONG: u8 = 2;
 
 /// The remedy for headroom that lasts too short.
-const CURE: &str = "`sluice headroom --fix FILE` writes what holds";
+const CURE: &str = "`sluice headroom --fix FILE` writes a sufficient value";
 
 /// Which files, and how to say it.
 #[derive(Args)]
@@ -50,7 +50,7 @@ pub struct Arguments {
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
-Files are read and judged; nothing is started.
+Files are read and checked; nothing is started.
 
     sluice check config/first.toml
     sluice check --strict --json config/*.toml
@@ -61,9 +61,9 @@ not. Mistakes and warnings go to standard error, with the lines of the file.
 
 Of a file that is right it says what its buffer comes to, and for how long the headroom of each
 no-drop priority lasts at its port's speed if the peer does not stop: frames may be lost if
-our loop stands still for longer, whatever the cable is. For how long it has stood still on this
-machine the running daemon says, if there is one; with --measured a loop is tried here where there
-is none. Headroom that lasts shorter is warned of.
+our loop stalls for longer, whatever the cable is. The longest stall on this machine comes from the
+running daemon, if there is one; with --measured a loop is tried here where there is none. Headroom
+that lasts shorter is warned of.
 
     sluice check --measured lab.toml
 
@@ -229,7 +229,7 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
     let of_ports = headrooms.iter().map(|headroom| note_of(headroom, headroom.to_string()));
     let of_loop = stall.filter(|_| !headrooms.is_empty()).map(|stall| Note {
         setting: "dataplane".to_owned(),
-        text: format!("a loop is held up for {} ({})", spell_time(stall.ns), stall.source),
+        text: format!("a loop stalls for {} ({})", spell_time(stall.ns), stall.source),
     });
     std::iter::once(of_buffer).chain(of_ports).chain(of_loop).collect()
 }
@@ -268,7 +268,7 @@ fn short(config: &Config, stall: &Stall) -> Vec<Note> {
     let headrooms = config::headrooms(&active(config));
     let short = headrooms.iter().filter(|headroom| headroom.duration_ns < stall.ns);
     let text = |headroom: &Headroom| {
-        format!("{headroom}, shorter than a loop is held up for, {} ({})", spell_time(stall.ns), stall.source)
+        format!("{headroom}, shorter than a loop stalls, {} ({})", spell_time(stall.ns), stall.source)
     };
     short.map(|headroom| note_of(headroom, text(headroom))).collect()
 }

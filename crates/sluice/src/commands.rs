@@ -24,7 +24,7 @@ fn reload_help() -> String {
         "\
 The daemon reads the file that it was started with. It applies it whole or not at all: if there is \
 a mistake in it, a port that cannot be opened, or a change that needs a restart of sluiced ({}; or \
-more memory than was set aside at the start), nothing changes, and it says what. Ports may be added, \
+more memory than was set aside at the start), nothing changes, and the cause is reported. Ports may be added, \
 removed and renamed. No frame is lost by it. PFC is on or off afterwards as the file has it. SIGHUP \
 does the same.
 
@@ -33,12 +33,12 @@ JSON: changes[], a line for each thing that changed.",
     )
 }
 
-/// Turn PFC off on all ports or on again, end storms by hand, lift the limit of storms.
+/// Turn PFC off on all ports or on again, end storms manually, lift the limit of storms.
 #[derive(Args)]
 #[command(after_long_help = "\
-Off: whoever is paused is told to go on, received PFC is not obeyed, and what is no-drop by \
+Off: paused peers are sent XON, received PFC is not honored, and what is no-drop by \
 configuration is treated as any lossy priority. On: as the configuration has it. It lasts until \
-the next reload; the file is not changed. `sluice show pfc` says where a storm waits for `recover`, \
+the next reload; the file is not changed. `sluice show pfc` shows where a storm waits for `recover`, \
 and where too many storms have turned PFC off.")]
 pub struct Pfc {
     #[command(subcommand)]
@@ -52,7 +52,7 @@ enum PfcOrder {
     On(ToDaemon),
     /// Off on all ports.
     Off(ToDaemon),
-    /// End the storms of a port that wait to be ended by hand (watchdog.recovery = "manual").
+    /// End the storms of a port that wait for manual recovery (watchdog.recovery = "manual").
     Recover {
         /// The port.
         port: String,
@@ -83,8 +83,8 @@ struct ToDaemon {
 #[derive(Args)]
 #[command(after_long_help = "\
 Nothing but PFC leaves a held port, as if its peer had paused all priorities indefinitely: its \
-queues fill, buffers with them, and whoever sends to it is paused in turn. That is how tests fill \
-a buffer to the cell. `sluice show queues` says which ports are held. A daemon that stops releases \
+queues fill, buffers with them, and peers that send to it are paused in turn. That is how tests fill \
+a buffer to the cell. `sluice show queues` shows which ports are held. A daemon that stops releases \
 them.")]
 pub struct Port {
     /// What to do with it.
@@ -126,7 +126,7 @@ pub fn reload(arguments: &Reload) -> Result<()> {
     if arguments.json {
         output::print(&output::json(&json!({ "changes": changes }), true)?)
     } else if changes.is_empty() {
-        output::print("Nothing changed: the file says what is running already.")
+        output::print("Nothing changed: the file matches the running configuration.")
     } else {
         output::print(&changes.join("\n"))
     }
@@ -142,7 +142,7 @@ pub fn pfc(arguments: &Pfc) -> Result<()> {
             (&to.daemon, Command::SetPfc { enabled: false }, "PFC is off on all ports.".to_owned())
         }
         PfcOrder::Recover { port, daemon } => {
-            let done = format!("No storm of port {port} waits to be ended by hand any more.");
+            let done = format!("No storm of port {port} waits for manual recovery any more.");
             (daemon, Command::RecoverStorms { port: port.clone() }, done)
         }
         PfcOrder::LiftLimit { port, priority, daemon } => {

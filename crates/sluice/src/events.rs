@@ -15,8 +15,8 @@ use crate::socket::Daemon;
 #[derive(Args)]
 #[command(after_long_help = "\
 A line each: time, number, severity, port, what happened. Numbers count from 1 since the daemon \
-started. It keeps the last 4096 events; what came before them is said to be missing. Each reader \
-has its own place: `--since N` goes on after the last event that it has seen. XOFF and XON are no \
+started. It keeps the last 4096 events; earlier ones are reported as missing. Each reader \
+has its own position: `--since N` continues after the last event that it has seen. XOFF and XON are no \
 events here, there may be thousands a second: `sluice show pfc` counts them, and `sluice record` \
 has each of them.
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for() {
+    fn only_requested_events() {
         // Without the one about missing events.
         let count = |arguments: &[&str]| printed(arguments).lines().count() - 1;
         assert_eq!(count(&["--severity", "warning"]), 2);

@@ -58,29 +58,29 @@ pub struct Arguments {
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
-A switch that has told its peer to stop (XOFF) still gets what is on the way: that is what
-headroom is for. In the worst case it comes in frames of 64 bytes, each of which takes a cell (if
+A switch that has sent XOFF still receives what is on the way: that is what headroom is
+for. In the worst case it comes in frames of 64 bytes, each of which takes a cell (if
 cells are smaller than 127 bytes, in frames of a byte more than fills them).
 
     sluice headroom --speed 25G --cable 10m --mtu 1536
     sluice headroom --speed 10G --cable 1m --measured
     sluice headroom --fix lab.toml --dry-run
 
-The first is for switch chips. In software a loop may be held up by others on its core, and for so
-long sees no frames and sends no XOFF; --measured and --stall-us add that, for both ends.
+The first is for switch chips. In software a loop may be preempted on its core, and until it
+runs again sees no frames and sends no XOFF; --measured and --stall-us add that, for both ends.
 
 --fix raises what is too little in a file: the headroom of each no-drop priority of ports that send
-PFC, by their speed, cable_m and mtu and by what software adds (as the running daemon says, or else
-measured, unless --stall-us says it); the headroom pool, so that all can use theirs at once; and
-the total, so that the shared area stays as large as it is. Comments and layout stay. It shows the
-lines that are different, and writes all of them or none: a file that is wrong, or has a port
+PFC, by their speed, cable_m and mtu and by what software adds (as the running daemon reports, or
+else measured, unless --stall-us sets it); the headroom pool, so that all can use theirs at once;
+and the total, so that the shared area stays as large as it is. Comments and layout stay. It shows
+the lines that are different, and writes all of them or none: a file that is wrong, or has a port
 without speed, stays as it is. What the new file is warned of goes to standard error.
 
 JSON with --fix: file, stall_ns, changes[] (a line each), written.
 JSON without: speed_bps, cable_m, mtu_bytes, cell_bytes, in_transit: mtu_receiver_bytes, mtu_bytes,
 response_bytes, cable_bytes, total_bytes; headroom_cells, reserved_exact_cells, reserved_cells,
 xon_offset_cells, h3c_cells (null: no figure for this length), sonic_bytes, sonic_cells, software
-(null: not asked for): source (daemon, measured, given), socket (null: not a daemon's), measured_s
+(null: not requested): source (daemon, measured, given), socket (null: not a daemon's), measured_s
 (null: not measured here), stall_ns, own_stall_bytes, peer_stall_bytes, in_flight_bytes,
 total_bytes, headroom_cells (all that is needed then).";
 
@@ -98,7 +98,7 @@ fn meters(text: &str) -> Result<u32, String> {
     let meters = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit_m));
     meters.filter(|meters| config::CABLE_M.contains(meters)).ok_or_else(|| {
         let most_km = config::CABLE_M.end() / 1000;
-        format!("write a whole number of metres or kilometres up to {most_km}km, as 10m or 2km")
+        format!("write a whole number of meters or kilometers up to {most_km}km, as 10m or 2km")
     })
 }
 
@@ -269,7 +269,7 @@ impl Report {
         );
         line(out, in_transit.mtu_bytes, "the peer has just begun a frame of this priority");
         line(out, in_transit.response_bytes, "the peer sends on until it reacts");
-        line(out, in_transit.cable_bytes, "on the cable, there and back: 13 bytes a metre at 10G");
+        line(out, in_transit.cable_bytes, "on the cable, there and back: 13 bytes a meter at 10G");
         line(out, in_transit.total_bytes, "in transit");
         let _ = writeln!(
             out,
@@ -315,13 +315,9 @@ impl Report {
     fn write_software(&self, software: &SoftwareReport, out: &mut String) {
         let stall_us = software.stall_ns as f64 / 1e3;
         let whose = &software.source_words;
-        let _ = writeln!(out, "What software adds if loops are held up for {stall_us:.1} µs\n({whose}):");
+        let _ = writeln!(out, "What software adds if loops stall for {stall_us:.1} µs\n({whose}):");
         line(out, software.own_stall_bytes, "our loop does not look: no XOFF yet");
-        line(
-            out,
-            software.peer_stall_bytes,
-            "the peer's does not either (assumed to be held up for as long)",
-        );
+        line(out, software.peer_stall_bytes, "the peer's does not either (assumed to stall for as long)");
         line(out, software.in_flight_bytes, "the peer's kernel has already (our default in_flight_bytes)");
         let all_bytes = self.in_transit.total_bytes.saturating_add(software.total_bytes);
         line(out, all_bytes, "with what is in transit");
@@ -343,7 +339,7 @@ impl Report {
         if self.needed_cells() > most {
             let _ = writeln!(
                 out,
-                "No buffer has so many cells ({most} are the most): lower the stall or the speed."
+                "No buffer has this many cells (the maximum is {most}): lower the stall or the speed."
             );
             return;
         }

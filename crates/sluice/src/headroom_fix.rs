@@ -72,7 +72,7 @@ struct Outcome<'n> {
 
 /// Formats the changes as text: the lines that differ, and the settings.
 fn shown(name: &str, old: &str, new: &str, changes: &[String], stall: &Stall) -> String {
-    let about = format!("loops that are held up for {} ({})", spell_time(stall.ns), stall.source);
+    let about = format!("loops that stall for {} ({})", spell_time(stall.ns), stall.source);
     if changes.is_empty() {
         return format!("{name}: headroom holds for {about}: nothing to change.");
     }

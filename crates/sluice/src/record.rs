@@ -58,7 +58,7 @@ pub struct Record {
 #[derive(Args)]
 #[command(after_long_help = "\
 The replay compares every frame that leaves, every event, and each second the whole state with the \
-recording. If anything differs it says what and ends: the recording is then of another version of \
+recording. At the first difference it reports it and ends: the recording is then of another version of \
 Sluice. Times are those of the daemon, since its start.
 
 JSON: turns, received_frames, sent_frames, checkpoints, gaps, from_ns, to_ns; events[] with at_ns \
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_was_compared() {
+    fn a_summary_lists_what_was_compared() {
         let totals = Totals {
             turns: 12_345,
             received_frames: 1_000_000,

@@ -285,7 +285,7 @@ fn spare() -> Port {
         link_speed_bps: 10_000_000_000,
         cautions: vec![
             caution("rx-lro", "received frames are merged", "`ethtool -K enp3s0f1 lro off`"),
-            caution("pause", "the NIC obeys PAUSE frames", "`ethtool -A enp3s0f1 rx off`"),
+            caution("pause", "the NIC honors PAUSE frames", "`ethtool -A enp3s0f1 rx off`"),
         ],
         ..Link::default()
     });

@@ -36,9 +36,9 @@ impl fmt::Display for Source {
             Source::Daemon(socket) => write!(f, "the longest of the daemon on {}", socket.display()),
             Source::Spin(duration) => {
                 let seconds = duration.as_secs_f64();
-                write!(f, "the longest of a loop that spun here for {seconds} s; no daemon was asked")
+                write!(f, "the longest of a loop that spun here for {seconds} s; no daemon was queried")
             }
-            Source::Option => f.write_str("as --stall-us says"),
+            Source::Option => f.write_str("from --stall-us"),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Stall {
     /// # Errors
     /// The named daemon does not answer.
     pub fn known(daemon: &Daemon) -> Result<Option<Self>> {
-        match ask(daemon) {
+        match query(daemon) {
             Err(error) if daemon.is_named() => Err(error),
             answer => Ok(answer.ok()),
         }
@@ -60,7 +60,7 @@ impl Stall {
     /// # Errors
     /// The named daemon does not answer.
     pub fn measure(daemon: &Daemon, spin: Duration) -> Result<Self> {
-        match ask(daemon) {
+        match query(daemon) {
             Ok(stall) => Ok(stall),
             // A named socket means that daemon, rather than any loop.
             Err(error) if daemon.is_named() => Err(error),
@@ -78,7 +78,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "write 0.1 to 60 seconds".to_owned())
 }
 
-fn ask(daemon: &Daemon) -> Result<Stall> {
+fn query(daemon: &Daemon) -> Result<Stall> {
     let snapshot = daemon.talk(async |client| Ok(client.snapshot().await?))?;
     Ok(Stall { ns: snapshot.loop_worst_stall_ns, source: Source::Daemon(daemon.socket()?) })
 }

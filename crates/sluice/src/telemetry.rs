@@ -18,7 +18,7 @@ pub struct Arguments {
 enum Task {
     /// List the sensor paths, each with an example of what it reports.
     #[command(after_long_help = "\
-A periodic path is sampled and needs an interval; an event path tells when something happens and \
+A periodic path is sampled and needs an interval; an event path reports when something happens and \
 takes none. docs/telemetry.md explains the fields.
 
 JSON: an object a path, in a list: path, kind (periodic or event), summary, example.")]

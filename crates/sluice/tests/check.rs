@@ -47,7 +47,7 @@ fn exit_codes() {
 }
 
 #[test]
-fn for_people() {
+fn text_form() {
     let (_, out, err) = check(&["right.toml", "warned.toml", "wrong.toml", "missing.toml"]);
     insta::assert_snapshot!(format!("{out}--- standard error\n{err}"));
 }

@@ -103,7 +103,7 @@ fn mistakes_are_drawn_with_the_lines_of_the_file() {
 
 /// The first line contains the real duration of the run, and is not compared.
 #[test]
-fn for_people() {
+fn text_form() {
     let folder = folder();
     let (_, out, err) = sim(folder.path(), &["missed.toml", "--plots", "plots", "--pcap", "s.p1=h1.pcapng"]);
     assert_eq!(err, "", "no progress where nobody watches");
@@ -175,7 +175,7 @@ fn tshark_reads_captures() {
 
 /// docs/simulator.md explains config/scenarios/first.toml and shows its results; both must match.
 #[test]
-fn the_first_scenario_is_as_the_docs_tell() {
+fn the_first_scenario_matches_the_docs() {
     let root = &Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = fs::read_to_string(root.join("docs/simulator.md")).unwrap();
     let (code, out, err) = sim(root, &["config/scenarios/first.toml"]);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lab.toml");
         let wrong = |text: &[u8]| {

@@ -100,7 +100,7 @@ impl Events {
                 of(
                     "storms_recovered",
                     Severity::Info,
-                    "storms that waited for it are ended by hand".to_owned(),
+                    "storms that waited for manual recovery are ended".to_owned(),
                 )
                 .of_port(number)
             }

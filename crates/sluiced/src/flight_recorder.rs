@@ -56,7 +56,7 @@ pub struct Recording {
     /// Complete segments, the oldest first; the last may still be incomplete.
     kept: VecDeque<Chunk>,
     kept_bytes: usize,
-    wish: Option<RecordRequest>,
+    request: Option<RecordRequest>,
     /// When to freeze the recording, after a loss.
     freeze_at: Option<Instant>,
 }
@@ -70,24 +70,24 @@ impl Recording {
             state: State::Off,
             kept: VecDeque::new(),
             kept_bytes: 0,
-            wish: None,
+            request: None,
             freeze_at: None,
         }
     }
 
     /// Handles the request for a recording of the next `duration`, or of what is kept if `duration`
     /// is 0.
-    pub fn ask(&mut self, duration: Duration, answer: Answer, now: Instant) {
+    pub fn enable(&mut self, duration: Duration, answer: Answer, now: Instant) {
         if let Some(refusal) = self.refusal(duration) {
             let _ = answer.send(Err(refusal)); // a client that has disconnected needs none
         } else {
-            self.wish = Some(RecordRequest { until: now + duration, answer });
+            self.request = Some(RecordRequest { until: now + duration, answer });
         }
     }
 
     fn refusal(&self, duration: Duration) -> Option<CommandError> {
-        let message = if self.wish.is_some() {
-            "somebody else is recording: try again when that has ended"
+        let message = if self.request.is_some() {
+            "another client is recording: try again when that has ended"
         } else if duration.is_zero() && !self.settings.always {
             "nothing is kept: give a duration, or have the loop recorded all the time with [recorder] always = true"
         } else if !duration.is_zero() && matches!(self.state, State::Frozen) {
@@ -100,7 +100,7 @@ impl Recording {
 
     /// Keeps the recording of what led to a loss, if that is configured.
     pub fn note_loss(&mut self, now: Instant) {
-        if self.settings.always && self.settings.freeze_on_loss && self.wish.is_none() {
+        if self.settings.always && self.settings.freeze_on_loss && self.request.is_none() {
             self.freeze_at.get_or_insert(now + AFTERMATH);
         }
     }
@@ -108,12 +108,12 @@ impl Recording {
     /// Takes what the poll loop has recorded. Returns the command to send to it, if any.
     pub fn proceed(&mut self, now: Instant) -> Option<LoopCommand> {
         self.collect();
-        if self.wish.as_ref().is_some_and(|wish| wish.answer.is_closed()) {
-            self.wish = None;
+        if self.request.as_ref().is_some_and(|request| request.answer.is_closed()) {
+            self.request = None;
         }
-        let is_wanted = self.wish.is_some() || self.settings.always;
-        let ends = match &self.wish {
-            Some(wish) => wish.until <= now,
+        let is_wanted = self.request.is_some() || self.settings.always;
+        let ends = match &self.request {
+            Some(request) => request.until <= now,
             None => !is_wanted || self.freeze_at.is_some_and(|at| at <= now),
         };
         match std::mem::replace(&mut self.state, State::Off) {
@@ -126,7 +126,7 @@ impl Recording {
                 self.state = State::Ending(reel);
                 return Some(LoopCommand::Record(None));
             }
-            State::Frozen if self.wish.is_some() => self.hand_out(),
+            State::Frozen if self.request.is_some() => self.hand_out(),
             state => self.state = state,
         }
         None
@@ -139,7 +139,7 @@ impl Recording {
             return; // it reported before that it had none
         }
         self.state = State::Off;
-        if self.wish.is_some() {
+        if self.request.is_some() {
             self.hand_out();
         } else if self.freeze_at.take().is_some() {
             self.state = State::Frozen;
@@ -155,8 +155,8 @@ impl Recording {
     fn hand_out(&mut self) {
         let pieces = self.kept.drain(..).map(|chunk| chunk.bytes).collect();
         self.forget_all();
-        if let Some(wish) = self.wish.take() {
-            let _ = wish.answer.send(Ok(pieces)); // a client that has disconnected needs none
+        if let Some(request) = self.request.take() {
+            let _ = request.answer.send(Ok(pieces)); // a client that has disconnected needs none
         }
     }
 
@@ -205,10 +205,14 @@ mod tests {
             Self { recording: Recording::new(settings, 2), start: Instant::now(), recorder: false }
         }
 
-        fn ask(&mut self, at_ms: u64, duration_ms: u64) -> oneshot::Receiver<Result<Pieces, CommandError>> {
+        fn enable(
+            &mut self,
+            at_ms: u64,
+            duration_ms: u64,
+        ) -> oneshot::Receiver<Result<Pieces, CommandError>> {
             let (answer, answered) = oneshot::channel();
             let now = self.start + Duration::from_millis(at_ms);
-            self.recording.ask(Duration::from_millis(duration_ms), answer, now);
+            self.recording.enable(Duration::from_millis(duration_ms), answer, now);
             answered
         }
 
@@ -229,12 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_recorded_for_its_time() {
+    fn a_request_is_recorded_for_its_time() {
         let mut lab = Lab::new(SETTINGS);
         assert_eq!(lab.at(0), None);
-        let mut answered = lab.ask(10, 100);
-        let refused = lab.ask(20, 100).try_recv().unwrap().unwrap_err();
-        assert!(refused.message.contains("somebody else"), "{refused}");
+        let mut answered = lab.enable(10, 100);
+        let refused = lab.enable(20, 100).try_recv().unwrap().unwrap_err();
+        assert!(refused.message.contains("another client"), "{refused}");
         assert_eq!((lab.at(20), lab.at(100), lab.at(110)), (Some(true), None, Some(false)));
         assert_eq!(answered.try_recv().unwrap().unwrap(), Pieces::new());
         assert_eq!(lab.at(120), None);
@@ -243,7 +247,7 @@ mod tests {
     #[test]
     fn a_client_that_goes_away_ends_its_recording() {
         let mut lab = Lab::new(SETTINGS);
-        let answered = lab.ask(0, 10_000);
+        let answered = lab.enable(0, 10_000);
         assert_eq!(lab.at(1), Some(true));
         drop(answered);
         assert_eq!((lab.at(2), lab.at(3)), (Some(false), None));
@@ -251,11 +255,11 @@ mod tests {
 
     #[test]
     fn what_is_kept_can_be_had_only_where_something_is() {
-        let refused = Lab::new(SETTINGS).ask(0, 0).try_recv().unwrap().unwrap_err();
+        let refused = Lab::new(SETTINGS).enable(0, 0).try_recv().unwrap().unwrap_err();
         assert!(refused.message.starts_with("nothing is kept"), "{refused}");
         let mut lab = Lab::new(RecorderSettings { always: true, ..SETTINGS });
         assert_eq!(lab.at(0), Some(true));
-        let mut answered = lab.ask(5, 0);
+        let mut answered = lab.enable(5, 0);
         assert_eq!((lab.at(6), lab.at(7)), (Some(false), Some(true)), "and then it goes on");
         assert!(answered.try_recv().unwrap().is_ok());
     }
@@ -267,9 +271,9 @@ mod tests {
         lab.recording.note_loss(lab.start + Duration::from_millis(100));
         lab.recording.note_loss(lab.start + Duration::from_millis(400)); // a second loss
         assert_eq!((lab.at(599), lab.at(600), lab.at(5000)), (None, Some(false), None));
-        let refused = lab.ask(5000, 1000).try_recv().unwrap().unwrap_err();
+        let refused = lab.enable(5000, 1000).try_recv().unwrap().unwrap_err();
         assert!(refused.message.contains("--last"), "{refused}");
-        let mut answered = lab.ask(6000, 0);
+        let mut answered = lab.enable(6000, 0);
         assert_eq!((lab.at(6001), lab.at(6002)), (None, Some(true)));
         assert!(answered.try_recv().unwrap().is_ok());
     }

@@ -42,7 +42,7 @@ pub fn guard_cores(loops: &[usize]) -> Result<Vec<usize>> {
 }
 
 /// Converts the configured scheduling to the request to the kernel.
-fn as_asked(scheduling: Scheduling) -> xdp::Scheduling {
+fn as_configured(scheduling: Scheduling) -> xdp::Scheduling {
     match scheduling {
         Scheduling::Normal => xdp::Scheduling::Normal,
         Scheduling::ShortSlices => xdp::Scheduling::ShortSlices,
@@ -53,14 +53,14 @@ fn as_asked(scheduling: Scheduling) -> xdp::Scheduling {
 /// Measures the longest time for which other work delays a thread on `core` that is scheduled as a
 /// loop. The thread reads the clock continuously for `duration`.
 pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) -> Result<Duration> {
-    let scheduling = as_asked(scheduling);
-    let look = move || -> io::Result<Duration> {
+    let scheduling = as_configured(scheduling);
+    let trial = move || -> io::Result<Duration> {
         xdp::set_affinity(core)?;
         // A rejection is reported when the loop itself asks.
         let _ = xdp::set_scheduling(scheduling);
         Ok(xdp::longest_gap(duration))
     };
-    let thread = Builder::new().name(format!("trial-{core}")).spawn(look).context("starting a trial")?;
+    let thread = Builder::new().name(format!("trial-{core}")).spawn(trial).context("starting a trial")?;
     let longest = thread.join().map_err(|_| anyhow!("the trial of the loop's core panicked"))?;
     longest.context("a trial of the loop's core")
 }
@@ -84,7 +84,7 @@ impl LoopThreads {
         scheduling: Scheduling,
         clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
-        let scheduling = as_asked(scheduling);
+        let scheduling = as_configured(scheduling);
         let ends = Arc::new(AtomicBool::new(false));
         let mut started = Vec::new();
         for NewLine { core, mut line, mut memory, waiter } in lines {

@@ -39,7 +39,7 @@ struct Arguments {
     /// The configuration: which ports, how fast, which priorities are no-drop.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Only read FILE and say what is wrong with it, or right but not lossless.
+    /// Only read FILE, and report errors and what is not lossless.
     #[arg(long)]
     check: bool,
     /// What to log: error, warn, info, debug or trace, or a list as in sluiced=debug,xdp=trace
@@ -52,12 +52,12 @@ struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-It logs to standard error; `sluiced is ready` says that frames are forwarded. SIGINT or SIGTERM stops it: it forwards \
+It logs to standard error; `sluiced is ready` means that frames are forwarded. SIGINT or SIGTERM stops it: it forwards \
 no more of what comes in, lets its queues drain and prints totals on standard output. A second signal ends \
 it at once. SIGHUP, or `sluice reload`, makes it read FILE again and apply it, whole or not at all. Look into it with \
 `sluice show`.
 
-Exit codes: 0 stopped when told to (or the file is right), 1 it could not start or go on, 2 the file is wrong.";
+Exit codes: 0 stopped by a signal (or the file is right), 1 it could not start or go on, 2 the file is wrong.";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         Ok(End::Stopped) => ExitCode::SUCCESS,
         Ok(End::Forced) => ExitCode::from(EXIT_FORCED),
         Err(error) => {
-            log.say(&format!("sluiced: {error:#}"));
+            log.log(&format!("sluiced: {error:#}"));
             ExitCode::FAILURE
         }
     };

@@ -28,7 +28,7 @@ const PACE: Duration = Duration::from_millis(20);
 /// A port that is to send a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Sender {
-    place: usize,
+    slot: usize,
     interface: String,
     mac: MacAddr,
     is_nic: bool,
@@ -42,13 +42,13 @@ enum Outcome {
     /// The kernel did not accept the frame.
     Refused(String),
     /// The ports in these slots have received the frame.
-    Heard(Vec<usize>),
+    Received(Vec<usize>),
     Unknown,
 }
 
 /// A frame in flight.
 #[derive(Debug)]
-struct UnderWay {
+struct ActiveProbe {
     sender: Sender,
     before: Vec<PfcCount>,
     deadline: Instant,
@@ -58,8 +58,8 @@ struct UnderWay {
 #[derive(Debug)]
 pub struct Test {
     waiting: VecDeque<Sender>,
-    under_way: Option<UnderWay>,
-    next_look: Instant,
+    active: Option<ActiveProbe>,
+    next_check: Instant,
 }
 
 impl Test {
@@ -67,22 +67,22 @@ impl Test {
     pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Interface]) -> Self {
         let ports = settings.ports.iter().zip(interfaces).enumerate();
         let senders = ports.filter(|(_, (port, _))| port.pfc.no_drop != 0 && port.pfc.tx);
-        let sender = |(place, (_, interface)): (usize, (_, &Interface))| Sender {
-            place,
+        let sender = |(slot, (_, interface)): (usize, (_, &Interface))| Sender {
+            slot,
             interface: interface.name.clone(),
             mac: interface.mac,
             is_nic: interface.kind == Kind::Hardware,
             is_silent: wanted == PfcTest::Off,
         };
         let waiting = senders.map(sender).filter(|sender| sender.is_nic || wanted == PfcTest::All).collect();
-        Self { waiting, under_way: None, next_look: Instant::now() }
+        Self { waiting, active: None, next_check: Instant::now() }
     }
 
     /// True if the counters are to be checked now.
     pub fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = (self.under_way.is_some() || !self.waiting.is_empty()) && now >= self.next_look;
+        let is_due = (self.active.is_some() || !self.waiting.is_empty()) && now >= self.next_check;
         if is_due {
-            self.next_look = now + PACE;
+            self.next_check = now + PACE;
         }
         is_due
     }
@@ -100,13 +100,13 @@ impl Test {
         send: impl FnOnce(&Sender) -> io::Result<()>,
     ) -> Option<(Sender, Outcome)> {
         let counts = || snapshot.ports.iter().map(|port| port.pfc_received).collect::<Vec<_>>();
-        if let Some(UnderWay { sender, before, deadline }) = self.under_way.take() {
-            let heard = heard(&before, &counts());
-            return match (heard.is_empty(), now >= deadline) {
-                (false, _) => Some((sender, Outcome::Heard(heard))),
+        if let Some(ActiveProbe { sender, before, deadline }) = self.active.take() {
+            let received = received(&before, &counts());
+            return match (received.is_empty(), now >= deadline) {
+                (false, _) => Some((sender, Outcome::Received(received))),
                 (true, true) => Some((sender, Outcome::Unknown)),
                 (true, false) => {
-                    self.under_way = Some(UnderWay { sender, before, deadline });
+                    self.active = Some(ActiveProbe { sender, before, deadline });
                     None
                 }
             };
@@ -117,7 +117,7 @@ impl Test {
         }
         match send(&sender) {
             Ok(()) => {
-                self.under_way = Some(UnderWay { sender, before: counts(), deadline: now + PATIENCE });
+                self.active = Some(ActiveProbe { sender, before: counts(), deadline: now + PATIENCE });
                 None
             }
             Err(error) => Some((sender, Outcome::Refused(error.to_string()))),
@@ -127,14 +127,14 @@ impl Test {
 
 /// Returns the ports that have received PFC frames which enable no priority, and none that enable
 /// one, as the frames of peers do.
-fn heard(before: &[PfcCount], now: &[PfcCount]) -> Vec<usize> {
+fn received(before: &[PfcCount], now: &[PfcCount]) -> Vec<usize> {
     let reported = |count: &PfcCount| {
         count.xoff_frames.iter().chain(&count.xon_frames).copied().fold(0_u64, u64::wrapping_add)
     };
     let changes = before.iter().zip(now).enumerate();
-    let heard =
+    let received =
         changes.filter(|(_, (before, now))| now.frames > before.frames && reported(now) == reported(before));
-    heard.map(|(place, _)| place).collect()
+    received.map(|(slot, _)| slot).collect()
 }
 
 fn send(sender: &Sender) -> io::Result<()> {
@@ -144,7 +144,7 @@ fn send(sender: &Sender) -> io::Result<()> {
 }
 
 fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRecord {
-    let Sender { interface, place, is_nic, .. } = sender;
+    let Sender { interface, slot, is_nic, .. } = sender;
     let (kind, severity, message) = match outcome {
         Outcome::Refused(why) => (
             "pfc_refused",
@@ -153,13 +153,13 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRec
                 "{interface} does not send PFC frames, so its peer cannot be paused and no-drop frames may be lost: {why}"
             ),
         ),
-        Outcome::Heard(places) => {
-            let names: Vec<&str> = places.iter().map(|&place| &*snapshot.ports[place].name).collect();
+        Outcome::Received(slots) => {
+            let names: Vec<&str> = slots.iter().map(|&slot| &*snapshot.ports[slot].name).collect();
             let names = names.join(" and ");
             (
                 "pfc_proved",
                 Severity::Info,
-                format!("a PFC frame sent by {interface} was heard on port {names}"),
+                format!("a PFC frame sent by {interface} was received on port {names}"),
             )
         }
         Outcome::Unknown if *is_nic => (
@@ -175,11 +175,11 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRec
             "pfc_unproved",
             Severity::Info,
             format!(
-                "no port of this switch heard the PFC frame sent by {interface}; virtual interfaces let them through"
+                "no port of this switch received the PFC frame sent by {interface}; virtual interfaces let them through"
             ),
         ),
     };
-    EventRecord::new(kind, severity, message).of_port(*place)
+    EventRecord::new(kind, severity, message).of_port(*slot)
 }
 
 #[cfg(test)]
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_heard_refused_or_lost_from_sight() {
+    fn a_frame_is_received_refused_or_lost() {
         let start = Instant::now();
         let quiet = snapshot([(5, 9), (0, 0), (7, 7)]);
         let mut all = test(PfcTest::All);
@@ -247,11 +247,11 @@ mod tests {
         assert_eq!(all.proceed(&others, start, |_| panic!("sends")), None);
         let here = snapshot([(6, 10), (1, 0), (8, 7)]);
         let (sender, outcome) = all.proceed(&here, start, |_| panic!("sends")).unwrap();
-        assert_eq!((sender.place, outcome), (1, Outcome::Heard(vec![1, 2])));
+        assert_eq!((sender.slot, outcome), (1, Outcome::Received(vec![1, 2])));
         assert_eq!(all.proceed(&here, start, |_| Ok(())), None);
         assert_eq!(all.proceed(&here, start + PATIENCE / 2, |_| panic!("sends")), None);
         let (sender, outcome) = all.proceed(&here, start + PATIENCE, |_| panic!("sends")).unwrap();
-        assert_eq!((sender.place, outcome), (2, Outcome::Unknown));
+        assert_eq!((sender.slot, outcome), (2, Outcome::Unknown));
         assert!(!all.is_due(start + PATIENCE), "all have had their turn");
 
         let mut nics = test(PfcTest::Nics);
@@ -262,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said() {
+    fn what_is_reported() {
         let of = |is_nic, outcome| {
             let sender = Sender {
-                place: 1,
+                slot: 1,
                 interface: "e1".to_owned(),
                 mac: MacAddr::default(),
                 is_nic,
@@ -280,9 +280,9 @@ mod tests {
         assert!(message.contains("`ethtool -a e1`"), "{message}");
         let (kind, severity, _) = of(false, Outcome::Unknown);
         assert_eq!((kind, severity), ("pfc_unproved", Severity::Info));
-        let (kind, severity, message) = of(true, Outcome::Heard(vec![2]));
+        let (kind, severity, message) = of(true, Outcome::Received(vec![2]));
         assert_eq!((kind, severity), ("pfc_proved", Severity::Info));
-        assert_eq!(message, "a PFC frame sent by e1 was heard on port x");
+        assert_eq!(message, "a PFC frame sent by e1 was received on port x");
         let (kind, severity, message) = of(true, Outcome::Refused("no".to_owned()));
         assert_eq!((kind, severity), ("pfc_refused", Severity::Error));
         assert!(message.ends_with("may be lost: no"), "{message}");

@@ -33,7 +33,7 @@ pub struct Stalls {
     seen_ns: Nanos,
     /// The longest stall that a warning was given of.
     warned_ns: Nanos,
-    next_look: Instant,
+    next_check: Instant,
 }
 
 impl Stalls {
@@ -48,7 +48,7 @@ impl Stalls {
         scheduling: Scheduling,
     ) -> Result<Self> {
         let cores: Vec<usize> = loops.iter().map(|(core, _)| *core).collect();
-        let mut stalls = Self { loops, seen_ns: 0, warned_ns: 0, next_look: Instant::now() + PACE };
+        let mut stalls = Self { loops, seen_ns: 0, warned_ns: 0, next_check: Instant::now() + PACE };
         let headrooms = headrooms(settings);
         if headrooms.is_empty() {
             return Ok(stalls);
@@ -57,7 +57,7 @@ impl Stalls {
         for core in cores {
             let stall_ns = longest_stall(core, scheduling, TRIAL)?.as_nanos() as Nanos;
             info!(
-                "in a trial of {} ms, a loop on core {core} was held up for {}",
+                "in a trial of {} ms, a loop on core {core} stalled for {}",
                 TRIAL.as_millis(),
                 spell_time(stall_ns)
             );
@@ -81,7 +81,7 @@ impl Stalls {
     }
 
     /// Checks the loop with the longest stall.
-    pub fn look(&mut self, settings: impl FnOnce() -> SwitchSettings) {
+    pub fn check(&mut self, settings: impl FnOnce() -> SwitchSettings) {
         let times = self.loops.iter().map(|(core, heartbeat)| (heartbeat.times().worst_stall_ns, *core));
         if let Some((stall_ns, core)) = times.max() {
             self.see(core, stall_ns, settings);
@@ -90,9 +90,9 @@ impl Stalls {
 
     /// True if the running loops are to be checked now.
     pub fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = now >= self.next_look;
+        let is_due = now >= self.next_check;
         if is_due {
-            self.next_look = now + PACE;
+            self.next_check = now + PACE;
         }
         is_due
     }
@@ -107,8 +107,8 @@ impl Stalls {
     fn see(&mut self, core: usize, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) {
         for headroom in self.short(stall_ns, settings) {
             warn!(
-                "{headroom}, shorter than the loop on core {core} was held up for, {}: `sluice headroom --fix FILE` writes what \
-                 holds",
+                "{headroom}, shorter than the loop on core {core} stalled, {}: `sluice headroom --fix FILE` writes a \
+                 sufficient value",
                 spell_time(stall_ns)
             );
         }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn warned_once_and_again_when_it_has_doubled() {
         let settings = config::parse("test.toml", FILE).unwrap().switch;
-        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, warned_ns: 0, next_look: Instant::now() };
+        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, warned_ns: 0, next_check: Instant::now() };
         for (stall_ns, expected) in [
             (0, &[][..]),
             (51_200, &[]),
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn looked_at_every_ten_seconds() {
         let start = Instant::now();
-        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, warned_ns: 0, next_look: start + PACE };
+        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, warned_ns: 0, next_check: start + PACE };
         let after = |seconds| start + Duration::from_secs(seconds);
         let looks = [0, 9, 10, 11, 19, 20, 45, 46, 55].map(|seconds| stalls.is_due(after(seconds)));
         assert_eq!(looks, [false, false, true, false, false, true, true, false, true]);

@@ -48,13 +48,13 @@ pub struct Watched {
     /// The ports whose peers are paused while the loop stalls.
     pub pauses: Set64,
     /// The port channels that carry input to the loop.
-    pub lanes: Vec<ChannelMonitor>,
+    pub channels: Vec<ChannelMonitor>,
 }
 
 impl Watched {
     /// True if frames, or entries of another loop, wait for this loop; `ports` have frames.
     fn is_waited_for(&self, ports: Set64) -> bool {
-        !ports.and(self.serves).is_empty() || self.lanes.iter().any(ChannelMonitor::is_there)
+        !ports.and(self.serves).is_empty() || self.channels.iter().any(ChannelMonitor::is_there)
     }
 }
 
@@ -112,12 +112,12 @@ impl PauseFrames {
         settings: &SwitchSettings,
         gates: impl IntoIterator<Item = Option<Arc<PortTap>>>,
     ) -> Self {
-        let says = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
+        let owner = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
         let post = |(port, gate): (&PortSettings, Option<Arc<PortTap>>)| {
             let mac = gate.as_ref().map(|gate| gate.mac);
-            GuardCore { frame: mac.filter(|_| says(&port)).map(|mac| xoff(port, mac)), gate }
+            GuardCore { frame: mac.filter(|_| owner(&port)).map(|mac| xoff(port, mac)), gate }
         };
-        let refresh = settings.ports.iter().filter(says).map(|port| PfcTiming::of(port).refresh_ns());
+        let refresh = settings.ports.iter().filter(owner).map(|port| PfcTiming::of(port).refresh_ns());
         Self {
             version,
             ports: settings.ports.iter().zip(gates).map(post).collect(),
@@ -259,7 +259,7 @@ fn watch(
     let mut vigils: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
     let mut version = 0;
     while !ends.load(Relaxed) && switching.pulse() != LoopState::Ended {
-        let mut next_look = NextCheck::WithFrames;
+        let mut next_check = NextCheck::WithFrames;
         for (watched, detector) in loops.iter().zip(&mut vigils) {
             let pulse = watched.heartbeat.pulse();
             let words = words.read().unwrap_or_else(PoisonError::into_inner);
@@ -271,15 +271,15 @@ fn watch(
             let refresh_ns = words.refresh_ns.min(switching.refresh_ns());
             // A loop that fell asleep or started an iteration after its pulse was read has not
             // stalled.
-            if detector.look(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
+            if detector.check(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
                 stand_in(&words, watched.pauses, switching, clock);
                 // The loop may have fallen asleep meanwhile, and must cancel the pauses sent for
                 // it.
                 waker.wake_by_ref();
             }
-            next_look = next_look.min(detector.next_look(pulse, refresh_ns));
+            next_check = next_check.min(detector.next_check(pulse, refresh_ns));
         }
-        match next_look {
+        match next_check {
             NextCheck::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),
             NextCheck::WithFrames => _ = frames.wait(LONGEST_WAIT_MS),
         }
@@ -292,7 +292,7 @@ fn stand_in(words: &PauseFrames, ports: Set64, heartbeat: &Heartbeat, clock: &im
     for (number, post) in words.ports.iter().enumerate() {
         if let GuardCore { frame: Some((frame, priorities)), gate: Some(gate) } = post
             && ports.contains(number)
-            && heartbeat.has_heard(number)
+            && heartbeat.has_received(number)
             && gate.packets.send(frame).is_ok()
         {
             heartbeat.leave(number, *priorities, clock());

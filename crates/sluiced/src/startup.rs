@@ -69,8 +69,8 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     telemetry::check(Settings::of(config, live.file()))?;
     let interfaces = look_up(&config.interfaces).await?;
     let mut live = live;
-    for (place, interface) in interfaces.iter().enumerate() {
-        live.set_interface(place, interface);
+    for (slot, interface) in interfaces.iter().enumerate() {
+        live.set_interface(slot, interface);
     }
     let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
     let loops = cores.iter().copied().zip(heartbeats.iter().cloned()).collect();
@@ -91,7 +91,7 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     let waiter = Waiter::new().context("a way to sleep")?;
     let (handle, core_mailbox) = mailbox(waiter.waker());
     if let Err(error) = xdp::lock_memory() {
-        warn!(%error, "memory is not locked: the loop stands still when the kernel swaps it out");
+        warn!(%error, "memory is not locked: the loop stalls when the kernel swaps it out");
     }
     let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
     let gates = gates(&live, &interfaces, &open)?;
@@ -136,7 +136,7 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     open_ports::log(config, live.servers(), &interfaces, &facts);
     warn_of_missing_carriers(config, &links);
     if !config.pfc_enabled {
-        warn!("PFC is off on all ports, as the file says; `sluice pfc on` turns it on");
+        warn!("PFC is off on all ports, as configured; `sluice pfc on` turns it on");
     }
     info!(
         switch = config.name,

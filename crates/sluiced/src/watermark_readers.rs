@@ -36,11 +36,11 @@ impl Default for Watermarks {
 
 impl Watermarks {
     /// Clears the peaks of a slot that another port has taken.
-    pub fn forget_place(&mut self, place: usize) {
+    pub fn forget_slot(&mut self, slot: usize) {
         for unseen in self.unseen.values_mut() {
             unseen
                 .iter_mut()
-                .skip(LEVELS_OF_POOLS + place * LEVELS_OF_A_PORT)
+                .skip(LEVELS_OF_POOLS + slot * LEVELS_OF_A_PORT)
                 .take(LEVELS_OF_A_PORT)
                 .for_each(|peak| *peak = 0);
         }
@@ -48,7 +48,7 @@ impl Watermarks {
 
     /// Puts the peaks since `reader`'s own last read into `snapshot`, which is as the switch
     /// returned it: with all slots of ports.
-    pub fn look(&mut self, reader: WatermarkReader, snapshot: &mut Snapshot) {
+    pub fn read(&mut self, reader: WatermarkReader, snapshot: &mut Snapshot) {
         let unseen = self.unseen.entry(reader).or_default();
         for (level, peak) in levels(snapshot).zip(unseen.iter()) {
             level.peak_read_cells = level.peak_read_cells.max(*peak);
@@ -132,7 +132,7 @@ mod tests {
         {
             let mut taken = snapshot(peak);
             let mut reported = taken.clone();
-            watermarks.look(reader, &mut reported);
+            watermarks.read(reader, &mut reported);
             assert_eq!(reported, snapshot(seen), "line {line}");
             if reads {
                 watermarks.reset(&mut taken, &[reader]);
@@ -158,9 +158,9 @@ mod tests {
         };
         let mut watermarks = Watermarks::default();
         watermarks.reset(&mut taken, &[WatermarkReader::Metrics]);
-        watermarks.forget_place(1);
+        watermarks.forget_slot(1);
         levels(&mut taken).for_each(|level| level.peak_read_cells = 0);
-        watermarks.look(WatermarkReader::Api, &mut taken);
+        watermarks.read(WatermarkReader::Api, &mut taken);
         let peaks: Vec<u32> = levels(&mut taken).map(|level| level.peak_read_cells).collect();
         let kept = LEVELS_OF_POOLS + LEVELS_OF_A_PORT;
         assert_eq!(peaks.len(), kept + LEVELS_OF_A_PORT);

@@ -1,6 +1,6 @@
 //! Alarms of a whole switch: each kind and source, enabled and disabled, with its interval.
 
-use switch::monitor::alarm::LOOK_NS;
+use switch::monitor::alarm::ALARM_INTERVAL_NS;
 use switch::monitor::event::AlarmSource;
 use switch::settings::{AlarmKind, SwitchSettings, Threshold};
 use switch::{Event, Instant};
@@ -33,7 +33,7 @@ fn alarmed(kinds: &[AlarmKind]) -> Lab {
 
 /// Runs an iteration after `after_ns`, which polls the alarms, and returns the events as text.
 fn reported(lab: &mut Lab, after_ns: u64) -> Vec<String> {
-    lab.now = lab.now + after_ns.max(LOOK_NS);
+    lab.now = lab.now + after_ns.max(ALARM_INTERVAL_NS);
     lab.turn();
     let events = lab.switch.drain_events();
     let alarms = events.filter(|(_, event)| matches!(event, Event::Alarm { .. } | Event::DropAlarm { .. }));
@@ -46,7 +46,7 @@ fn arrive(lab: &mut Lab, frames: usize) {
 
 /// Nine frames of a cell each: 4 shared, 4 in headroom, one lost.
 #[test]
-fn every_kind_tells_of_its_place_once() {
+fn every_kind_reports_its_source_once() {
     let mut lab = alarmed(&KINDS);
     let mut story = String::new();
     let mut after = |what: &str, lab: &mut Lab, after_ns| {
@@ -69,11 +69,11 @@ fn every_kind_tells_of_its_place_once() {
 /// Each kind alone reports only its own sources, and with all of them disabled nothing is reported.
 /// Crossings of headroom are counted.
 #[test]
-fn a_kind_that_is_off_tells_nothing() {
+fn a_kind_that_is_off_reports_nothing() {
     for kind in KINDS {
         let mut lab = alarmed(&[kind]);
         arrive(&mut lab, 9);
-        lab.now = lab.now + LOOK_NS;
+        lab.now = lab.now + ALARM_INTERVAL_NS;
         lab.turn();
         let events: Vec<_> = lab.switch.drain_events().map(|(_, event)| event).collect();
         let mut seen = 0;
@@ -122,7 +122,7 @@ fn a_short_crossing_is_reported_and_the_past_is_not() {
     assert_eq!(reported(&mut lab, SECOND_NS), ["priority 3 at ingress: 1 frames were dropped"]);
 }
 
-/// An event has the time of the poll, at most [`LOOK_NS`] after its cause.
+/// An event has the time of the poll, at most [`ALARM_INTERVAL_NS`] after its cause.
 #[test]
 fn an_alarm_is_reported_within_ten_milliseconds() {
     let mut lab = alarmed(&KINDS);
@@ -138,7 +138,7 @@ fn an_alarm_is_reported_within_ten_milliseconds() {
             .drain_events()
             .find(|(_, event)| matches!(event, Event::Alarm { .. }))
             .map(|(at, _)| at);
-        assert!(lab.now.since(cause) <= LOOK_NS + 2_000, "nothing was told");
+        assert!(lab.now.since(cause) <= ALARM_INTERVAL_NS + 2_000, "nothing was reported");
     }
 }
 
@@ -153,7 +153,7 @@ fn what_goes_on_is_reported_every_five_seconds() {
     let mut lost = 0;
     while lab.now.since(began) < 30 * SECOND_NS {
         arrive(&mut lab, 1);
-        lab.now = lab.now + LOOK_NS;
+        lab.now = lab.now + ALARM_INTERVAL_NS;
         lab.turn();
         for (at, event) in lab.switch.drain_events() {
             if let Event::DropAlarm { dropped, .. } = event {
@@ -165,9 +165,9 @@ fn what_goes_on_is_reported_every_five_seconds() {
     assert_eq!(reported.len(), 6, "{reported:?}");
     for pair in reported.windows(2) {
         let between = pair[1].since(pair[0]);
-        assert!((5 * SECOND_NS..=5 * SECOND_NS + LOOK_NS).contains(&between), "{between} ns");
+        assert!((5 * SECOND_NS..=5 * SECOND_NS + ALARM_INTERVAL_NS).contains(&between), "{between} ns");
     }
     // The last poll was at most 5 s ago: one frame is lost each LOOK_NS.
-    let all = 30 * SECOND_NS / LOOK_NS;
-    assert!(lost <= all && lost >= all - 5 * SECOND_NS / LOOK_NS, "{lost} of {all}");
+    let all = 30 * SECOND_NS / ALARM_INTERVAL_NS;
+    assert!(lost <= all && lost >= all - 5 * SECOND_NS / ALARM_INTERVAL_NS, "{lost} of {all}");
 }

@@ -297,7 +297,7 @@ fn shared_size() {
                 let group = seen.ports[port].groups[usize::from(priority)];
                 assert_eq!(seen.ingress_pools[0].level.peak_cells, in_pool, "{len} in {cell}");
                 assert_eq!(group.xoff, round == 10 || !in_shared, "round {round}, {in_pool} of {pool}");
-                assert_eq!(pauses, group.xoff && !was_xoff, "told when it begins, and then not again");
+                assert_eq!(pauses, group.xoff && !was_xoff, "advertised when it begins, and then not again");
                 assert_eq!(group.headroom.cells > 0, !in_shared);
             }
         }

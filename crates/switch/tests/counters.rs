@@ -40,7 +40,7 @@ fn events_that_nobody_takes_are_counted() {
 }
 
 #[test]
-fn groups_and_queues_say_their_usage_threshold() {
+fn groups_and_queues_have_their_usage_threshold() {
     let mut lab =
         Lab::new(&switch::settings::SwitchSettings { usage_percent: 70, ..settings(2, 0, 1000, 0) });
     let port = &lab.snapshot().ports[0];

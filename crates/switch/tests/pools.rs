@@ -137,7 +137,7 @@ fn row_334_a_pool_pauses_its_groups_at_its_threshold() {
     assert_eq!(paused(&mut lab), [false, false], "99 cells of the pool");
     lab.arrive(frame(2, 1, LOSSY));
     assert_eq!(paused(&mut lab), [true, false], "the group that holds none of it goes on");
-    assert_eq!(lab.pfc_sent(0).last().map(|pfc| pfc.quanta[usize::from(P)] > 0), Some(true), "told so");
+    assert_eq!(lab.pfc_sent(0).last().map(|pfc| pfc.quanta[usize::from(P)] > 0), Some(true), "XOFF was sent");
     lab.arrive(frame(2, 1, P));
     assert_eq!(paused(&mut lab), [true, true], "now it holds one");
     // 101 cells are in use. Lossy frames leave: 92 are still too many, 90 are the threshold less

@@ -65,7 +65,7 @@ fn send(lab: &mut Lab, from: usize, to: usize, priority: u8) {
 fn events(lab: &mut Lab) -> Vec<(u64, Event)> {
     let reported = lab.switch.drain_events().map(|(at, event)| (at.0, event));
     let is_of_watchdog = |event: &Event| {
-        // Its drops are reported, too: `losses.rs`.
+        // Its drops are reported, too: `no_drop_losses.rs`.
         let is_xoff = matches!(event, Event::XoffBegan { .. } | Event::XoffEnded { .. });
         !is_xoff && !event.is_no_drop_loss()
     };
@@ -199,7 +199,7 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
 /// The manual procedure of the vendor's example: mode manual, the fault repaired, `deadlock
 /// recover`.
 #[test]
-fn by_hand_it_lasts_until_somebody_says_so_and_its_settings_stay() {
+fn manual_recovery_waits_for_a_command_and_settings_stay() {
     let by_hand = watch(PfcWdAction::Forward, Restoration::ByHand);
     let mut lab = Lab::new(&watched(by_hand));
     pause(&mut lab, 1 << P);

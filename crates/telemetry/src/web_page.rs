@@ -68,19 +68,19 @@ mod tests {
         let journal = Journal::default();
         let device = Device { name: "lab".to_owned(), version: String::new() };
         let snapshot = v1::Snapshot { at_ns: 7, ..v1::Snapshot::default() };
-        let ask = |query| -> (String, Vec<u64>, u64) {
+        let request = |query| -> (String, Vec<u64>, u64) {
             let live: Value = serde_json::from_str(&live(&device, &snapshot, &journal, query)).expect("JSON");
             let numbers = live["events"].as_array().expect("a list").iter();
             let numbers = numbers.map(|event| event["number"].as_u64().expect("a number")).collect();
             (live["name"].to_string(), numbers, live["last_event"].as_u64().expect("a number"))
         };
-        assert_eq!(ask(None), ("\"lab\"".to_owned(), vec![], 0));
+        assert_eq!(request(None), ("\"lab\"".to_owned(), vec![], 0));
         (0..150).for_each(|_| journal.note(v1::Event::default()));
-        assert_eq!(ask(None).1, (51..=150).collect::<Vec<_>>());
-        assert_eq!(ask(Some("since=148")).1, [149, 150]);
-        assert_eq!(ask(Some("since=150")).1, [0; 0]);
-        assert_eq!(ask(Some("since=9000")).1, [0; 0], "of another start");
-        assert_eq!(ask(Some("since=x")).1.len(), 100);
+        assert_eq!(request(None).1, (51..=150).collect::<Vec<_>>());
+        assert_eq!(request(Some("since=148")).1, [149, 150]);
+        assert_eq!(request(Some("since=150")).1, [0; 0]);
+        assert_eq!(request(Some("since=9000")).1, [0; 0], "of another start");
+        assert_eq!(request(Some("since=x")).1.len(), 100);
     }
 
     /// The document loads nothing from elsewhere, and requests only what is served here.

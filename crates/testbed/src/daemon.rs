@@ -40,7 +40,7 @@ fn with_line(config: &str, name: &str, value: Option<String>) -> String {
 }
 
 /// Returns the configuration with the settings from the environment.
-fn as_environment_says(config: &str) -> String {
+fn with_environment(config: &str) -> String {
     let cores = std::env::var(CORES).ok().map(|cores| format!("[{cores}]"));
     let zero_copy = std::env::var(ZERO_COPY).ok().map(|word| format!("\"{word}\""));
     with_line(&with_line(config, "cores", cores), "zero_copy", zero_copy)
@@ -82,7 +82,7 @@ impl Daemon {
     /// not be ready yet. `under` is a wrapper program with its arguments, or empty.
     pub fn launch(namespace: &Namespace, dir: &Path, under: &[&str], config: &str) -> Result<Self> {
         let number = DAEMONS.fetch_add(1, Ordering::Relaxed);
-        let config = as_environment_says(config);
+        let config = with_environment(config);
         let socket = dir.join(format!("{number}.sock"));
         let file = dir.join(format!("{number}.toml"));
         std::fs::write(
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_configuration_can_have_what_the_environment_says() {
+    fn any_configuration_takes_settings_of_the_environment() {
         for (config, value, expected) in [
             ("[port.a]\n", None, "[port.a]\n"),
             ("[port.a]\n", Some("[0,1]"), "[port.a]\n\n\n[dataplane]\ncores = [0,1]\n"),

@@ -58,7 +58,7 @@ impl Host {
 
     /// Starts sending.
     pub fn go(&mut self) -> Result<()> {
-        self.process.tell("go")
+        self.process.send_line("go")
     }
 
     /// Returns the latest report, if there is one.
@@ -99,9 +99,9 @@ impl Host {
     /// Waits until the host has received `frames` PFC and PAUSE frames: frames sent to it may still
     /// wait in its kernel, or for its core. Frames that its kernel lost may have been some of them.
     pub fn until_reported(&self, frames: u64) -> Result<()> {
-        let heard = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
-        eventually(&format!("{} has heard {frames} PFC and PAUSE frames", self.port), || {
-            Ok(self.report().is_some_and(|report| heard(report) >= frames).then_some(()))
+        let received = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
+        eventually(&format!("{} has received {frames} PFC and PAUSE frames", self.port), || {
+            Ok(self.report().is_some_and(|report| received(report) >= frames).then_some(()))
         })
     }
 

@@ -151,7 +151,7 @@ fn one_port(ledger: &mut FrameLedger, port: &Port) {
     // A zero-copy port gets no loss counts from its kernel; it counts its losses itself.
     if !port.link.as_ref().is_some_and(|link| link.zero_copy) {
         ledger.equal(
-            format!("{name}: calls that said EBUSY = frames that the kernel lost"),
+            format!("{name}: calls that returned EBUSY = frames that the kernel lost"),
             kernel.tx_busy,
             port.kernel_lost_frames + port.kernel_lost_pfc_frames,
         );
@@ -202,11 +202,7 @@ fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &Report) {
     let pfc_sent = pauses_sent(port);
     let pfc_received = host.pfc_received + host.pause_received;
     if host.kernel_lost == 0 {
-        ledger.equal(
-            format!("{name}: transmitted, but for announcements = arrived"),
-            data_sent,
-            data_arrived,
-        );
+        ledger.equal(format!("{name}: transmitted, except announcements = arrived"), data_sent, data_arrived);
         ledger.equal(
             format!("{name}: PFC and PAUSE frames sent = PFC and PAUSE frames at the host"),
             pfc_sent,
@@ -216,7 +212,7 @@ fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &Report) {
         // A kernel does not report the kinds of the frames that it lost.
         ledger.equal(
             format!(
-                "{name}: transmitted, but for announcements, and PFC = arrived + lost by the host's kernel"
+                "{name}: transmitted, except announcements, and PFC = arrived + lost by the host's kernel"
             ),
             data_sent + pfc_sent,
             data_arrived + pfc_received + host.kernel_lost,

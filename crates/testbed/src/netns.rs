@@ -95,12 +95,11 @@ pub(crate) fn ip(arguments: &str) -> Result<String> {
 /// Runs a command to its end. Returns its standard output, or an error with all its output.
 fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    let (said, complained) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
-        bail!("{command:?}: {}\n{}{}", output.status, complained, said);
+        bail!("{command:?}: {}\n{}{}", output.status, stderr, stdout);
     }
-    Ok(said.into_owned())
+    Ok(stdout.into_owned())
 }
 
 /// Removes what dead testbeds left: their namespaces, and the processes in them. Returns the names.

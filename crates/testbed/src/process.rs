@@ -19,7 +19,7 @@ use crate::wait::{PATIENCE, eventually};
 pub struct Process {
     name: String,
     child: Child,
-    said: Arc<OutputLog>,
+    output: Arc<OutputLog>,
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -42,11 +42,12 @@ impl Process {
     pub fn start(name: &str, command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}: {command:?}"))?;
-        let said = Arc::new(OutputLog::default());
+        let output = Arc::new(OutputLog::default());
         let stdout = child.stdout.take().expect("is piped");
         let stderr = child.stderr.take().expect("is piped");
-        let readers = vec![read_lines(stdout, true, said.clone()), read_lines(stderr, false, said.clone())];
-        Ok(Self { name: name.to_string(), child, said, readers })
+        let readers =
+            vec![read_lines(stdout, true, output.clone()), read_lines(stderr, false, output.clone())];
+        Ok(Self { name: name.to_string(), child, output, readers })
     }
 
     /// Returns the process id.
@@ -60,10 +61,10 @@ impl Process {
         let mut seen = 0;
         loop {
             let ended = self.child.try_wait()?;
-            let mut lines = self.said.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lines = self.output.lines.lock().unwrap_or_else(PoisonError::into_inner);
             if lines.len() == seen && ended.is_none() {
                 (lines, _) = self
-                    .said
+                    .output
                     .more
                     .wait_timeout(lines, Duration::from_millis(50))
                     .unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +78,7 @@ impl Process {
             drop(lines);
             if let Some(status) = ended
                 && self.all_read()
-                && self.said.lines.lock().unwrap_or_else(PoisonError::into_inner).len() == seen
+                && self.output.lines.lock().unwrap_or_else(PoisonError::into_inner).len() == seen
             {
                 bail!("{} ended ({status}) before this: {what}\n{}", self.name, self.log());
             }
@@ -88,7 +89,7 @@ impl Process {
     }
 
     /// Writes a line to the process's input.
-    pub fn tell(&mut self, line: &str) -> Result<()> {
+    pub fn send_line(&mut self, line: &str) -> Result<()> {
         let stdin = self.child.stdin.as_mut().context("its input is closed")?;
         writeln!(stdin, "{line}").with_context(|| format!("{} does not listen\n{}", self.name, self.log()))
     }
@@ -125,13 +126,13 @@ impl Process {
 
     /// Returns the lines of standard output so far.
     pub fn stdout(&self) -> Vec<String> {
-        let lines = self.said.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.output.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter(|line| line.from_stdout).map(|line| line.text.clone()).collect()
     }
 
     /// Returns all output so far, for failure messages.
     pub fn log(&self) -> String {
-        let lines = self.said.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.output.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<String> =
             lines.iter().map(|line| format!("  {} | {}", self.name, line.text)).collect();
         lines.join("\n")
@@ -149,12 +150,12 @@ impl Drop for Process {
     }
 }
 
-fn read_lines(from: impl Read + Send + 'static, from_stdout: bool, said: Arc<OutputLog>) -> JoinHandle<()> {
+fn read_lines(from: impl Read + Send + 'static, from_stdout: bool, output: Arc<OutputLog>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for text in BufReader::new(from).lines() {
             let Ok(text) = text else { return };
-            said.lines.lock().unwrap_or_else(PoisonError::into_inner).push(Line { from_stdout, text });
-            said.more.notify_all();
+            output.lines.lock().unwrap_or_else(PoisonError::into_inner).push(Line { from_stdout, text });
+            output.more.notify_all();
         }
     })
 }
@@ -171,7 +172,7 @@ mod tests {
     fn lines_are_found_whenever_they_come() {
         let mut process = shell("echo one; read line; echo got $line >&2; exit 3");
         process.wait_for("one", |line| (line == "one").then_some(())).expect("is said");
-        process.tell("two").expect("listens");
+        process.send_line("two").expect("listens");
         process.wait_for("two", |line| (line == "got two").then_some(())).expect("is said");
         assert_eq!(process.wait(Duration::ZERO).expect("ends").code(), Some(3));
         assert_eq!(process.stdout(), ["one"]);

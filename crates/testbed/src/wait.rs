@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asks_until_it_is_so() {
+    fn polls_until_the_condition_holds() {
         let mut asked = 0;
         let third = eventually("third time", || {
             asked += 1;

@@ -101,7 +101,7 @@ impl DsField {
     /// Returns true if everything that is written to change the field is in the first `len` bytes
     /// of the frame, including the checksum of an IPv4 header.
     #[inline]
-    pub fn is_whole(self, len: usize) -> bool {
+    pub fn is_complete(self, len: usize) -> bool {
         let needed = match self.version() {
             Version::V4 => ipv4::HEADER_BYTES,
             Version::V6 => 2,

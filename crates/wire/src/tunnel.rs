@@ -103,9 +103,9 @@ pub fn vxlan_inner_tag(packet: &[u8], version: Version) -> Option<u8> {
     let datagram = match version {
         Version::V4 => {
             let header_bytes = usize::from(packet.first()? & 0x0f) * 4;
-            let is_whole = u16_at(packet, 6)? & 0x3fff == 0;
+            let is_complete = u16_at(packet, 6)? & 0x3fff == 0;
             let is_udp = *packet.get(9)? == UDP && header_bytes >= 20;
-            (is_whole && is_udp).then(|| packet.get(header_bytes..))??
+            (is_complete && is_udp).then(|| packet.get(header_bytes..))??
         }
         Version::V6 => (*packet.get(6)? == UDP).then(|| packet.get(crate::ipv6::HEADER_BYTES..))??,
     };

@@ -34,7 +34,7 @@ fn send_frames(from: &Endpoint, tos: u8, frames: u32) -> Result<()> {
 }
 
 /// Waits until an interface has received `frames` PFC frames.
-fn until_heard(at: &Namespace, frames: u64) -> Result<()> {
+fn until_received(at: &Namespace, frames: u64) -> Result<()> {
     eventually("the PFC frames are heard", || Ok((show(at)?["heard"]["pfc_frames"] == frames).then_some(())))
 }
 
@@ -73,8 +73,9 @@ fn a_switch_by_its_name_and_a_namespace_by_a_process() -> Result<()> {
     eventually("it runs in there", || Ok((std::fs::read_to_string(&comm)?.trim() == "sleep").then_some(())))?;
     let attach = |more: &str| -> Result<Value> {
         let (netns, switch) = (application.pid(), name.spelt());
-        let said = nic(&format!("attach eth0 --netns {netns} --switch {switch} --trust dscp --json {more}"))?;
-        Ok(serde_json::from_str(&said)?)
+        let output =
+            nic(&format!("attach eth0 --netns {netns} --switch {switch} --trust dscp --json {more}"))?;
+        Ok(serde_json::from_str(&output)?)
     };
     let expected = json!({
         "device": "eth0", "netns": application.pid().to_string(), "speed_bps": 100_000_000, "no_drop": [3], "trust": "dscp",
@@ -105,7 +106,7 @@ fn show_counts_what_happens() -> Result<()> {
     pfc.send(3, 65_535)?;
     pfc.send(4, 0)?;
     pfc.send(5, 1)?;
-    until_heard(near, 4)?;
+    until_received(near, 4)?;
     send_frames(&cable.near, NO_DROP_TOS, 2)?;
     send_frames(&cable.near, 0, 3)?;
     let shown = eventually("three frames of priority 0 are sent", || {
@@ -128,7 +129,7 @@ fn show_counts_what_happens() -> Result<()> {
         (&json!(true), &json!(false))
     );
     let text = nic(&format!("show --netns {}", near.name()))?;
-    assert!(text.starts_with("eth0: 1M, no-drop 3, 4, trust dscp, drr; heard 4 PFC frames"), "{text}");
+    assert!(text.starts_with("eth0: 1M, no-drop 3, 4, trust dscp, drr; received 4 PFC frames"), "{text}");
     assert!(text.lines().any(|line| line.contains("paused")), "{text}");
     Ok(())
 }
@@ -143,7 +144,7 @@ fn beyond_the_limit_is_dropped_and_counted() -> Result<()> {
     attach(near, &format!("{SLOW} --limit 256K"))?;
     let pfc = PfcSender::new(&cable.far)?;
     pfc.send(3, 65_535)?;
-    until_heard(near, 1)?;
+    until_received(near, 1)?;
     send_frames(&cable.near, NO_DROP_TOS, 300)?;
     send_frames(&cable.near, FOUR_TOS, 1)?;
     let shown = show(near)?;
@@ -155,8 +156,12 @@ fn beyond_the_limit_is_dropped_and_counted() -> Result<()> {
     let memory = priorities(&shown, "held_peak_memory_bytes")[3];
     assert!(memory <= 256 << 10 && memory > 250 << 10, "{memory}");
     // `tc` shows them too.
-    let said: Value = serde_json::from_str(&near.run("tc -s -j qdisc show dev eth0 root")?)?;
-    assert_eq!((&said[0]["kind"], &said[0]["drops"]), (&json!("sluice_nic"), &json!(dropped[3])), "{said}");
+    let output: Value = serde_json::from_str(&near.run("tc -s -j qdisc show dev eth0 root")?)?;
+    assert_eq!(
+        (&output[0]["kind"], &output[0]["drops"]),
+        (&json!("sluice_nic"), &json!(dropped[3])),
+        "{output}"
+    );
     // When the pause ends, the held frames arrive.
     pfc.send(3, 0)?;
     eventually("what was held is sent", || {
@@ -176,7 +181,7 @@ fn queues_take_turns_or_the_higher_goes_first() -> Result<()> {
         let pfc = PfcSender::new(&cable.far)?;
         pfc.send(3, 65_535)?;
         pfc.send(4, 65_535)?;
-        until_heard(near, 2)?;
+        until_received(near, 2)?;
         send_frames(&cable.near, NO_DROP_TOS, FRAMES)?;
         send_frames(&cable.near, FOUR_TOS, FRAMES)?;
         pfc.send(4, 0)?;

@@ -114,8 +114,8 @@ pub fn attach(namespace: &Namespace, options: &str) -> Result<String> {
 
 /// Returns the counters of the interface of a namespace.
 pub fn show(namespace: &Namespace) -> Result<Value> {
-    let said = nic(&format!("show {} --netns {} --json", Endpoint::INTERFACE, namespace.name()))?;
-    let shown: Value = serde_json::from_str(&said)?;
+    let output = nic(&format!("show {} --netns {} --json", Endpoint::INTERFACE, namespace.name()))?;
+    let shown: Value = serde_json::from_str(&output)?;
     Ok(shown["interfaces"][0].clone())
 }
 

@@ -42,8 +42,8 @@ impl Cable {
 /// Returns our programs that the kernel still has after a grace time.
 fn programs_left() -> Result<String> {
     let output = Command::new("bpftool").args(["prog", "list"]).output().context("bpftool")?;
-    let said = String::from_utf8(output.stdout)?;
-    Ok(said.lines().filter(|line| line.contains("sluice_nic")).map(|line| format!("{line}\n")).collect())
+    let output = String::from_utf8(output.stdout)?;
+    Ok(output.lines().filter(|line| line.contains("sluice_nic")).map(|line| format!("{line}\n")).collect())
 }
 
 fn nothing_left() -> Result<()> {
@@ -60,7 +60,7 @@ fn under_traffic<T>(cable: &Cable, during: impl FnOnce() -> Result<T>) -> Result
     // Without the testbed, which belongs to one thread.
     let near = &cable.near;
     std::thread::scope(|scope| {
-        let (tell, reported) = std::sync::mpsc::channel::<()>();
+        let (send_line, reported) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             let some = Duration::from_millis(50);
             // Until the other side hangs up; once the interface is removed there is no destination.
@@ -69,17 +69,17 @@ fn under_traffic<T>(cable: &Cable, during: impl FnOnce() -> Result<T>) -> Result
             {}
         });
         let done = during();
-        drop(tell);
+        drop(send_line);
         done
     })
 }
 
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
-fn a_check_says_that_it_works() -> Result<()> {
-    let said = nic("check")?;
-    assert_eq!(said.lines().count(), 4, "{said}");
-    assert!(said.lines().all(|line| line.starts_with('✔')), "{said}");
+fn a_check_reports_that_it_works() -> Result<()> {
+    let output = nic("check")?;
+    assert_eq!(output.lines().count(), 4, "{output}");
+    assert!(output.lines().all(|line| line.starts_with('✔')), "{output}");
     nothing_left()
 }
 
@@ -110,8 +110,8 @@ fn replaced_under_traffic_and_refused_unasked() -> Result<()> {
         attach(namespace, "--speed 100M --trust dscp")?;
         assert!(refused("--speed 100M").contains("obeys PFC already"), "{}", refused("--speed 100M"));
         for _ in 0..10 {
-            let said = attach(namespace, "--speed 200M --trust dscp --replace")?;
-            assert!(said.contains("instead of `sluice_nic`"), "{said}");
+            let output = attach(namespace, "--speed 200M --trust dscp --replace")?;
+            assert!(output.contains("instead of `sluice_nic`"), "{output}");
         }
         assert_eq!(show(namespace)?["speed_bps"], 200_000_000);
         nic(&format!("detach eth0 --netns {}", namespace.name()))?;
@@ -121,12 +121,12 @@ fn replaced_under_traffic_and_refused_unasked() -> Result<()> {
         namespace.run("tc qdisc add dev eth0 root pfifo limit 100")?;
         let foreign = refused("--speed 100M");
         assert!(foreign.contains("`pfifo`") && foreign.contains("--replace"), "{foreign}");
-        let said = attach(namespace, "--speed 100M --replace")?;
-        assert!(said.contains("instead of `pfifo`"), "{said}");
+        let output = attach(namespace, "--speed 100M --replace")?;
+        assert!(output.contains("instead of `pfifo`"), "{output}");
         Ok(())
     })?;
-    let nobody = nic("attach eth7 --speed 1G").unwrap_err().to_string();
-    assert!(nobody.contains("there is no interface `eth7` here"), "{nobody}");
+    let none = nic("attach eth7 --speed 1G").unwrap_err().to_string();
+    assert!(none.contains("there is no interface `eth7` here"), "{none}");
     drop(cable);
     nothing_left()
 }

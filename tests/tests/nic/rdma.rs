@@ -82,10 +82,13 @@ fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<Run> {
             })
             .collect();
         for client in clients {
-            let said = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            match said {
-                Ok(said) => {
-                    println!("    {}", said.lines().filter(|line| line.contains("4096")).collect::<String>())
+            let output = client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            match output {
+                Ok(output) => {
+                    println!(
+                        "    {}",
+                        output.lines().filter(|line| line.contains("4096")).collect::<String>()
+                    )
                 }
                 Err(error) if is_attached => return Err(error),
                 // With frames lost a test may give up.

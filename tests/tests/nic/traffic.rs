@@ -90,7 +90,7 @@ fn datagrams_of_sockets_that_block_and_of_sockets_that_do_not() -> Result<()> {
     let to = lab.receiver.ipv4();
     let incast = incast(&lab, &to, NO_DROP_TOS, [Full::Block, Full::Again], true)?;
     lossless(&lab, &incast)?;
-    assert!(incast.sent[1].full > 0, "the socket that does not block was told to wait: {incast:?}");
+    assert!(incast.sent[1].full > 0, "the socket that does not block had to wait: {incast:?}");
     lab.daemon.stop()?;
     Ok(())
 }
@@ -98,13 +98,13 @@ fn datagrams_of_sockets_that_block_and_of_sockets_that_do_not() -> Result<()> {
 /// The switch itself provides the settings that a host needs.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
-fn the_switch_says_speed_and_priorities() -> Result<()> {
+fn the_switch_provides_speed_and_priorities() -> Result<()> {
     let lab = Lab::new("dscp")?;
     let socket = lab.daemon.socket().display().to_string();
     for sender in &lab.senders {
-        let said = attach(&sender.namespace, &format!("--switch {socket} --trust dscp"))?;
+        let output = attach(&sender.namespace, &format!("--switch {socket} --trust dscp"))?;
         let expected = format!("eth0 in {} obeys PFC for 3 at 100M (trust dscp).\n", sender.namespace.name());
-        assert_eq!(said, expected);
+        assert_eq!(output, expected);
     }
     let none = nic(&format!("attach lo --switch {socket}")).unwrap_err().to_string();
     assert!(none.contains("lo is not the other end of any port of the switch"), "{none}");
@@ -203,15 +203,15 @@ fn iperf3_over_tcp_and_udp() -> Result<()> {
             servers.push(server);
         }
         let (senders, to) = (&lab.senders, lab.receiver.ipv4());
-        let said = both(|number| {
+        let output = both(|number| {
             let port = 5201 + number;
             let line =
                 format!("iperf3 -c {to} -p {port} {options} -S {NO_DROP_TOS} -J --connect-timeout 30000");
             senders[number].namespace.run(&line)
         })?;
         let snapshot = lab.at_rest(true)?;
-        for said in said {
-            let end = &serde_json::from_str::<Value>(&said)?["end"];
+        for output in output {
+            let end = &serde_json::from_str::<Value>(&output)?["end"];
             let bytes = end["sum_received"]["bytes"].as_u64().or(end["sum"]["bytes"].as_u64());
             let bytes = bytes.context("iperf3 tells what it carried")?;
             println!(
@@ -221,7 +221,7 @@ fn iperf3_over_tcp_and_udp() -> Result<()> {
                 end["sum"]["lost_packets"],
                 end["sum"]["packets"]
             );
-            ensure!(bytes > 1_000_000, "{said}");
+            ensure!(bytes > 1_000_000, "{output}");
         }
         assert_eq!(dropped(&snapshot)?, 0);
         assert_eq!(broken(&snapshot), UNBROKEN);

@@ -184,6 +184,7 @@ fn check_rust(path: &str, text: &str, findings: &mut Vec<Finding>) {
         }
     }
     check_repetitions(path, &tokens, findings);
+    check_strings(path, &tokens, findings);
 }
 
 /// The lines of all comments, as they stand in the source.
@@ -231,6 +232,24 @@ fn check_identifiers(path: &str, tokens: &[(usize, Token)], findings: &mut Vec<F
     }
 }
 
+/// Checks the strings of a source: messages, log lines and help texts are prose that users read.
+/// A string without a space is a name or a key, and stays as users know it. The lint's own files
+/// are left out, since they list the words.
+fn check_strings(path: &str, tokens: &[(usize, Token)], findings: &mut Vec<Finding>) {
+    if path.starts_with("xtask/src/lint/") {
+        return;
+    }
+    for (number, token) in tokens {
+        if let Token::Literal(text) = token
+            && text.contains('"')
+            && text.contains(' ')
+        {
+            let lines = text.lines().enumerate().map(|(at, line)| (number + at, line.trim_end_matches('\\')));
+            check_prose(path, &lines.collect::<Vec<_>>(), findings);
+        }
+    }
+}
+
 /// Checks the doc comments of a single line before public items.
 fn check_repetitions(path: &str, tokens: &[(usize, Token)], findings: &mut Vec<Finding>) {
     let is_doc = |at: usize| matches!(tokens.get(at), Some((_, Token::Comment(text))) if kind(text) == "///");
@@ -267,7 +286,7 @@ fn public_name<'t>(tokens: &[(usize, Token<'t>)]) -> Option<&'t str> {
     }
     rest.find_map(|token| match token {
         Token::Word(word) if KEYWORDS.contains(&word) => None,
-        Token::Literal => None,
+        Token::Literal(_) => None,
         Token::Word(word) => Some(Some(word)),
         _ => Some(None),
     })?
@@ -363,6 +382,7 @@ mod unit {
             ("a.rs", "let x; // told\n"),
             ("a.rs", "/// It runs for\n/// ever.\n"),
             ("a.rs", "/* told */"),
+            ("a.rs", "let x = \"x was told\";"),
             ("a.md", "told"),
             ("a.toml", "x = \"# no\" # told\n"),
             ("a.toml", "# told\n"),
@@ -374,7 +394,7 @@ mod unit {
             assert_eq!(lines(path, text, Rule::Word), [1], "{path}: {text}");
         }
         for (path, text) in [
-            ("a.rs", "let x = \"told // told\";"),
+            ("a.rs", "let x = \"`told` // toldness\";"),
             ("a.rs", "// It runs for\nlet x = 1; // ever"),
             ("a.rs", "// `told`"),
             ("a.rs", "/// ```\n/// told();\n/// ```\n"),

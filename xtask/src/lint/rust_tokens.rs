@@ -7,8 +7,8 @@ pub enum Token<'t> {
     Comment(&'t str),
     /// An identifier or a keyword, without `r#`; of a lifetime its name.
     Word(&'t str),
-    /// A string, character or number.
-    Literal,
+    /// A string, character or number, as it is written.
+    Literal(&'t str),
     /// Any other character.
     Punctuation(char),
 }
@@ -39,7 +39,7 @@ fn next_token(text: &str, first: char) -> (Option<Token<'_>>, usize) {
     } else if first.is_whitespace() {
         (None, first.len_utf8())
     } else if let Some(length) = literal(text, first) {
-        (Some(Token::Literal), length)
+        (Some(Token::Literal(&text[..length])), length)
     } else if first == '_' || first.is_alphabetic() {
         let text = text.strip_prefix("r#").unwrap_or(text);
         let length = word(text);

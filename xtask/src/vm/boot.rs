@@ -41,20 +41,20 @@ pub fn check_version(nic: Nic) -> Result<()> {
     }
     let output =
         Command::new(QEMU).arg("--version").output().with_context(|| format!("cannot run {QEMU}"))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if major_version(&said).is_some_and(|major| major < IGB_SINCE) {
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    if major_version(&output).is_some_and(|major| major < IGB_SINCE) {
         bail!(
             "--nic igb needs QEMU {IGB_SINCE}, and this is {}. Debian 12 has a newer one in its backports: \
              apt-get install --target-release bookworm-backports qemu-system-x86",
-            said.lines().next().unwrap_or_default()
+            output.lines().next().unwrap_or_default()
         );
     }
     Ok(())
 }
 
 /// Parses `QEMU emulator version 7.2.22 (Debian …)`.
-fn major_version(said: &str) -> Option<u32> {
-    said.split_once("version ")?.1.split('.').next()?.parse().ok()
+fn major_version(output: &str) -> Option<u32> {
+    output.split_once("version ")?.1.split('.').next()?.parse().ok()
 }
 
 /// Boots and prints the console. Fails unless the command succeeded and the kernel gave no warning.

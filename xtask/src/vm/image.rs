@@ -92,10 +92,10 @@ pub fn build_programs(tests: &[String]) -> Result<Programs> {
     for name in ["sluiced", "sluice"] {
         programs.ours.extend(executables(&messages, name));
     }
-    ensure!(programs.ours.len() == 2, "cargo does not say where it put sluiced and sluice");
+    ensure!(programs.ours.len() == 2, "cargo does not print where it put sluiced and sluice");
     for test in tests {
         let found = executables(&messages, test);
-        ensure!(!found.is_empty(), "cargo does not say where it put {test}");
+        ensure!(!found.is_empty(), "cargo does not print where it put {test}");
         programs.tests.extend(found.into_iter().map(|program| (program, test.clone())));
     }
     Ok(programs)

@@ -67,12 +67,12 @@ pub(crate) fn lint(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, r
         let pooled_cells = sizes.iter().fold(0, |sum: u32, &cells| sum.saturating_add(cells));
         pools(shares, percent, shared_cells.saturating_sub(pooled_cells), report);
     }
-    advice.tell(report);
+    advice.report_all(report);
 }
 
 /// A warning and the ports and priorities that it concerns.
 struct Warning {
-    place: SettingSpan,
+    location: SettingSpan,
     what: String,
     cure: String,
     ports: Vec<String>,
@@ -85,13 +85,12 @@ struct Warning {
 struct Lints(Vec<Warning>);
 
 impl Lints {
-    /// Warns of `what` at `place`, for these priorities of this port.
-    fn warn(&mut self, place: &SettingSpan, what: String, cure: String, port: &Port, priorities: u8) {
+    /// Warns of `what` at `location`, for these priorities of this port.
+    fn warn(&mut self, location: &SettingSpan, what: String, cure: String, port: &Port, priorities: u8) {
         let name = &port.settings.name;
-        let same = self
-            .0
-            .iter_mut()
-            .find(|warning| warning.place.span == place.span && warning.what == what && warning.cure == cure);
+        let same = self.0.iter_mut().find(|warning| {
+            warning.location.span == location.span && warning.what == what && warning.cure == cure
+        });
         match same {
             Some(warning) => {
                 warning.priorities |= priorities;
@@ -100,20 +99,20 @@ impl Lints {
                 }
             }
             None => {
-                let (place, ports) = (place.clone(), vec![name.clone()]);
-                self.0.push(Warning { place, what, cure, ports, priorities });
+                let (location, ports) = (location.clone(), vec![name.clone()]);
+                self.0.push(Warning { location, what, cure, ports, priorities });
             }
         }
     }
 
-    fn tell(self, report: &mut Diagnostics) {
+    fn report_all(self, report: &mut Diagnostics) {
         for warning in self.0 {
             let ports = names(&warning.ports);
             let whose = match warning.priorities {
                 0 => ports,
                 bits => format!("{} of {ports}", priorities(bits)),
             };
-            report.add(&warning.place, format!("{} ({whose})", warning.what), warning.cure);
+            report.add(&warning.location, format!("{} ({whose})", warning.what), warning.cure);
         }
     }
 
@@ -122,7 +121,7 @@ impl Lints {
     fn egress_limits(&mut self, ports: &[Port], settings: &SwitchSettings) {
         for it in worst_case_fill::excesses(ports, settings) {
             let (what, cure) = (it.what(), it.cure());
-            it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
+            it.ports.iter().for_each(|port| self.warn(it.location, what.clone(), cure.clone(), port, 0));
         }
     }
 
@@ -130,7 +129,7 @@ impl Lints {
     fn egress_pools(&mut self, buffer: &Buffer, ports: &[Port], settings: &SwitchSettings) {
         for it in worst_case_fill::pool_excesses(buffer, ports, settings) {
             let (what, cure) = (it.what(), it.cure(buffer));
-            it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
+            it.ports.iter().for_each(|port| self.warn(it.location, what.clone(), cure.clone(), port, 0));
         }
     }
 
@@ -141,7 +140,7 @@ impl Lints {
         let pools = settings.buffer.ingress_pools();
         for (number, port) in ports.iter().enumerate() {
             for queue in 0..PRIORITIES {
-                let Some(QueueWred { settings: wred, place, .. }) =
+                let Some(QueueWred { settings: wred, location, .. }) =
                     port.tables().congestion().of_queue(queue)
                 else {
                     continue;
@@ -166,7 +165,7 @@ impl Lints {
                         );
                         let most = xoff_cells.saturating_sub(1);
                         let cure = format!("lower the high limit to {most} or less, or raise XOFF above it");
-                        self.warn(place, what, cure, port, 0);
+                        self.warn(location, what, cure, port, 0);
                     }
                     _ => {}
                 }
@@ -188,15 +187,15 @@ impl Lints {
             groups().filter_map(|(port, p)| port.tables().group(p).setting(|table| &table.headroom_cells));
         let largest = settings.max_by_key(|cells| cells.value);
         let list = groups().find_map(|(port, _)| port.tables().pfc().setting(|table| &table.no_drop));
-        let place = buffer.headroom_cells.as_ref().or(largest).map(|cells| &cells.place);
-        let Some(place) = place.or(list.map(|list| &list.place)) else { return };
+        let location = buffer.headroom_cells.as_ref().or(largest).map(|cells| &cells.location);
+        let Some(location) = location.or(list.map(|list| &list.location)) else { return };
         let what = format!(
             "the no-drop groups may take {cells} headroom cells together, the pool has {pool_cells}: they cannot \
              all use theirs at once"
         );
         let raise = buffer.raise(buffer.headroom_cells.as_ref(), "headroom_cells", cells);
         let cure = format!("{raise}, or lower the groups'");
-        groups().for_each(|(port, p)| self.warn(place, what.clone(), cure.clone(), port, 1 << p));
+        groups().for_each(|(port, p)| self.warn(location, what.clone(), cure.clone(), port, 1 << p));
     }
 
     /// Checks reserved cells, XON offset and headroom of each no-drop priority against the port's
@@ -217,13 +216,13 @@ impl Lints {
             return;
         }
         let setting = port.tables().group(priority).setting(|table| &table.reserved_cells);
-        let place = setting.map_or(&mtu.place, |cells| &cells.place);
+        let location = setting.map_or(&mtu.location, |cells| &cells.location);
         let (mtu, cell) = (mtu.value, u64::from(cell.bytes()));
         let what = format!(
             "{reserved} reserved cells do not hold the longest frame: ({mtu} + 64 + {cell}) / {cell} = {exact:.2}"
         );
         let cure = format!("reserve at least {needed} cells ({} bytes)", needed * cell);
-        self.warn(place, what, cure, port, 1 << priority);
+        self.warn(location, what, cure, port, 1 << priority);
     }
 
     /// Warns of an XON after less than a frame has left: the next frame causes XOFF again.
@@ -235,7 +234,7 @@ impl Lints {
             return;
         }
         let setting = port.tables().group(priority).setting(|table| &table.xon_offset_cells);
-        let place = setting.map_or(&mtu.place, |cells| &cells.place);
+        let location = setting.map_or(&mtu.location, |cells| &cells.location);
         let what = format!(
             "an XON offset of {offset} cells is not more than the longest frame, {} bytes: one frame that leaves brings \
              XON, and the next XOFF again",
@@ -246,7 +245,7 @@ impl Lints {
             "an offset slightly more is {slightly_more} cells ({} bytes)",
             slightly_more * cell_bytes
         );
-        self.warn(place, what, cure, port, 1 << priority);
+        self.warn(location, what, cure, port, 1 << priority);
     }
 
     fn headroom(&mut self, port: &Port, priority: usize, cell: CellSize) {
@@ -258,8 +257,8 @@ impl Lints {
         let cells = port.settings.groups[priority].headroom_cells;
         let Some((what, cure)) = headroom_shortage(link, cell, cells) else { return };
         let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
-        let place = setting.map_or(&cable.place, |cells| &cells.place);
-        self.warn(place, what, cure, port, 1 << priority);
+        let location = setting.map_or(&cable.location, |cells| &cells.location);
+        self.warn(location, what, cure, port, 1 << priority);
     }
 
     /// Warns of a port without a trusted field: every frame has the port's priority, and a pause of
@@ -276,7 +275,7 @@ impl Lints {
             port.settings.classify.port_priority
         );
         let cure = "write trust = \"dot1p\" or \"dscp\", or pfc.mode = \"off\"".to_owned();
-        self.warn(&trust.place, what, cure, port, no_drop);
+        self.warn(&trust.location, what, cure, port, no_drop);
     }
 
     /// PFC protects a priority only if it is sent and honored.
@@ -287,13 +286,13 @@ impl Lints {
             let what =
                 "no PFC is sent, so no-drop frames that come in here are dropped once buffers are full";
             let cure = "write tx = true, or leave the priorities out of no_drop".to_owned();
-            self.warn(&tx.place, what.to_owned(), cure, port, settings.no_drop);
+            self.warn(&tx.location, what.to_owned(), cure, port, settings.no_drop);
         }
         let honors = pfc.setting(|table| &table.rx).filter(|_| settings.no_drop != 0 && !settings.rx);
         if let Some(rx) = honors {
             let what = "received PFC is not honored, so the peer drops what it has paused";
             let cure = "write rx = true, or leave the priorities out of no_drop".to_owned();
-            self.warn(&rx.place, what.to_owned(), cure, port, settings.no_drop);
+            self.warn(&rx.location, what.to_owned(), cure, port, settings.no_drop);
         }
     }
 
@@ -301,9 +300,9 @@ impl Lints {
         let used = port.settings.pfc.no_drop & USED_BY_PROTOCOLS;
         let list = port.tables().pfc().setting(|table| &table.no_drop);
         let Some(list) = list.filter(|_| used != 0) else { return };
-        let what = "PFC is not recommended for priorities 0, 6 and 7: a pause would hold up protocols of the \
-                    network, too";
-        self.warn(&list.place, what.to_owned(), "take priorities from 1 to 5".to_owned(), port, used);
+        let what = "PFC is not recommended for priorities 0, 6 and 7: a pause would also delay the network's \
+                    control protocols";
+        self.warn(&list.location, what.to_owned(), "take priorities from 1 to 5".to_owned(), port, used);
     }
 
     /// A frame may be received on any port and leave by any other, so a priority that is no-drop on
@@ -311,21 +310,21 @@ impl Lints {
     fn same_no_drop(&mut self, ports: &[Port], priority: usize) {
         let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
         let Some(first) = ports.iter().find(protects) else { return };
-        let says_off = |port: &&Port| port.own.pfc.on.as_ref().is_some_and(|on| !on.value);
-        for port in ports.iter().filter(|port| !protects(port) && !says_off(port)) {
+        let turns_pfc_off = |port: &&Port| port.own.pfc.on.as_ref().is_some_and(|on| !on.value);
+        for port in ports.iter().filter(|port| !protects(port) && !turns_pfc_off(port)) {
             let pfc = port.tables().pfc();
-            let list = pfc.setting(|table| &table.no_drop).map(|list| &list.place);
-            let mode = pfc.setting(|table| &table.on).map(|mode| &mode.place);
+            let list = pfc.setting(|table| &table.no_drop).map(|list| &list.location);
+            let mode = pfc.setting(|table| &table.on).map(|mode| &mode.location);
             // With PFC off, the list has no effect.
-            let place = if pfc.is_on() { list.or(mode) } else { mode.or(list) };
+            let location = if pfc.is_on() { list.or(mode) } else { mode.or(list) };
             let what = format!(
                 "not no-drop here, but on port {}: frames that come in here may drop, and pauses that come in here are \
                  not obeyed",
                 first.settings.name
             );
-            let cure = "write the same pfc on all ports that such frames pass, best in [port-defaults.pfc]; mode = \
-                        \"off\" on a port says that none pass it";
-            self.warn(place.unwrap_or(&port.place), what, cure.to_owned(), port, 1 << priority);
+            let cure = "write the same pfc on all ports that such frames pass, best in [port-defaults.pfc]; set mode = \
+                        \"off\" on a port that none pass";
+            self.warn(location.unwrap_or(&port.location), what, cure.to_owned(), port, 1 << priority);
         }
     }
 
@@ -336,14 +335,18 @@ impl Lints {
         let to_queue = protecting.iter().map(|&port| Map {
             port,
             values: &port.settings.classify.dot1p_to_queue,
-            place: port.tables().classify().setting(|table| &table.dot1p_to_queue).map(|map| &map.place),
+            location: port
+                .tables()
+                .classify()
+                .setting(|table| &table.dot1p_to_queue)
+                .map(|map| &map.location),
         });
         self.same("dot1p_to_queue", &to_queue.collect::<Vec<_>>(), priority);
         let trusting = protecting.iter().filter(|port| port.settings.classify.trust == Trust::Dscp);
         let to_dot1p = trusting.map(|&port| Map {
             port,
             values: &port.settings.classify.dscp_to_dot1p,
-            place: port.tables().classify().setting(|table| &table.dscp_to_dot1p).map(|map| &map.place),
+            location: port.tables().classify().setting(|table| &table.dscp_to_dot1p).map(|map| &map.location),
         });
         self.same("dscp_to_dot1p", &to_dot1p.collect::<Vec<_>>(), priority);
     }
@@ -352,7 +355,7 @@ impl Lints {
     fn same(&mut self, name: &str, maps: &[Map], priority: usize) {
         let alike = |map: &Map| maps.iter().filter(|other| other.values == map.values).count();
         // `max_by_key` returns the last of equal elements.
-        let Some(usual) = maps.iter().rev().max_by_key(|map| (alike(map), map.place.is_none())) else {
+        let Some(usual) = maps.iter().rev().max_by_key(|map| (alike(map), map.location.is_none())) else {
             return;
         };
         for map in maps {
@@ -365,7 +368,7 @@ impl Lints {
                 usual.port.settings.name
             );
             let cure = format!("write the same {name} on all ports with this no-drop priority");
-            self.warn(map.place.unwrap_or(&map.port.place), what, cure, map.port, 1 << priority);
+            self.warn(map.location.unwrap_or(&map.port.location), what, cure, map.port, 1 << priority);
         }
     }
 }
@@ -398,7 +401,7 @@ fn pools(shares: &PoolTables, percent: [u8; POOLS], unused_cells: u32, report: &
         if unused_cells > 0 {
             let what = format!("{unused_cells} cells of the shared area are in no pool");
             report.add(
-                &size.place,
+                &size.location,
                 what,
                 "raise the pools' sizes, or leave that of pool 0 out: then it has the rest",
             );
@@ -412,7 +415,7 @@ fn pools(shares: &PoolTables, percent: [u8; POOLS], unused_cells: u32, report: &
     let sum = if terms.len() == 1 { terms.concat() } else { format!("{} = {sum}", terms.join(" + ")) };
     let what = format!("the pools have {sum} % of the shared area: {unused_cells} cells are in none");
     let cure = "raise them to 100 % together, or leave pool 0 out: then it has the rest";
-    report.add(&pool_0.place, what, cure);
+    report.add(&pool_0.location, what, cure);
 }
 
 /// A map of a port.
@@ -420,7 +423,7 @@ struct Map<'p> {
     port: &'p Port<'p>,
     values: &'p [u8],
     /// Where the map is in the file.
-    place: Option<&'p SettingSpan>,
+    location: Option<&'p SettingSpan>,
 }
 
 /// Returns the no-drop priorities of a port.

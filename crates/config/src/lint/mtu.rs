@@ -46,7 +46,7 @@ pub fn headroom_mtu_warning(port: &PortSettings, link: &Link, interface_mtu_byte
         format!(
             "the interface of port {} carries frames of {longest} bytes, and its headroom is reckoned for {reckoned}: a peer may \
              have begun one when XOFF goes out. `mtu = {longest}` in [port.{}] has headroom checked for them, and \
-             `sluice headroom --fix` writes what holds",
+             `sluice headroom --fix` writes a sufficient value",
             port.name, port.name
         )
     })
@@ -59,30 +59,30 @@ mod tests {
     #[test]
     fn no_drop_ports_with_longer_frames_than_headroom_is_for_are_named() {
         let mut port = PortSettings::new("a", None);
-        let said = |port: &PortSettings, mtu_bytes, mtu| {
+        let message = |port: &PortSettings, mtu_bytes, mtu| {
             headroom_mtu_warning(port, &Link { mtu_bytes, cable_m: None }, mtu)
         };
-        assert_eq!(said(&port, None, 9000), None, "lossy");
+        assert_eq!(message(&port, None, 9000), None, "lossy");
         port.pfc.no_drop = 0b1000;
-        assert_eq!((said(&port, None, 1500), said(&port, Some(3018), 3000)), (None, None));
-        assert_eq!(said(&port, Some(9238), 65_535), None, "no longer frame can be reckoned with");
-        let text = said(&port, None, 3000).unwrap();
+        assert_eq!((message(&port, None, 1500), message(&port, Some(3018), 3000)), (None, None));
+        assert_eq!(message(&port, Some(9238), 65_535), None, "no longer frame can be reckoned with");
+        let text = message(&port, None, 3000).unwrap();
         assert!(text.contains("frames of 3018 bytes, and its headroom is reckoned for 1518:"), "{text}");
         assert!(text.contains("`mtu = 3018` in [port.a]"), "{text}");
-        assert!(said(&port, Some(3000), 3000).unwrap().contains("reckoned for 3000:"));
+        assert!(message(&port, Some(3000), 3000).unwrap().contains("reckoned for 3000:"));
     }
 
     #[test]
     fn other_mtus_are_named_with_the_cure() {
         assert_eq!(mtu_warning([]), None);
         assert_eq!(mtu_warning([("a", 1500), ("b", 1500)]), None);
-        let said = mtu_warning([("a", 1500), ("c", 3000), ("b", 1500)]).unwrap();
-        assert!(said.starts_with("the MTUs of the ports differ: 1500 (a, b), 3000 (c). "), "{said}");
-        assert!(said.contains("mtu 1500` at both ends of c, or a larger"), "{said}");
-        let said = mtu_warning([("a", 9000), ("b", 1400), ("c", 1500)]).unwrap();
+        let message = mtu_warning([("a", 1500), ("c", 3000), ("b", 1500)]).unwrap();
+        assert!(message.starts_with("the MTUs of the ports differ: 1500 (a, b), 3000 (c). "), "{message}");
+        assert!(message.contains("mtu 1500` at both ends of c, or a larger"), "{message}");
+        let message = mtu_warning([("a", 9000), ("b", 1400), ("c", 1500)]).unwrap();
         assert!(
-            said.contains("1400 (b), 1500 (c), 9000 (a)") && said.contains("both ends of c, a,"),
-            "{said}"
+            message.contains("1400 (b), 1500 (c), 9000 (a)") && message.contains("both ends of c, a,"),
+            "{message}"
         );
     }
 }

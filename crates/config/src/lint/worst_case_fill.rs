@@ -28,12 +28,12 @@ pub(crate) fn excesses<'p>(ports: &'p [Port], settings: &SwitchSettings) -> Vec<
             let Some(limit) = Limit::of(queue_limits, settings) else { continue };
             let meeting = WorstCaseFill::on(number, queue, &limits, settings);
             let by = meeting.cells().saturating_sub(limit.cells());
-            match excesses.iter_mut().find(|other| other.place.span == shared.place.span) {
+            match excesses.iter_mut().find(|other| other.location.span == shared.location.span) {
                 _ if by == 0 => {}
                 Some(other) => other.add(port, queue, meeting, limit),
                 None => {
-                    let (place, ports) = (&shared.place, vec![port]);
-                    excesses.push(Excess { place, ports, queue, meeting, limit });
+                    let (location, ports) = (&shared.location, vec![port]);
+                    excesses.push(Excess { location, ports, queue, meeting, limit });
                 }
             }
         }
@@ -136,7 +136,7 @@ impl Limit {
 
 /// A limit of the file below the worst-case fill on these ports; the numbers are the worst.
 pub(crate) struct Excess<'p> {
-    pub(crate) place: &'p SettingSpan,
+    pub(crate) location: &'p SettingSpan,
     pub(crate) ports: Vec<&'p Port<'p>>,
     queue: usize,
     meeting: WorstCaseFill,
@@ -170,7 +170,7 @@ impl<'p> Excess<'p> {
         let shared_cells = self.meeting.cells().saturating_sub(self.limit.guaranteed_cells);
         let raise = format!("let it share {shared_cells} cells or lower the groups' XOFF and headroom");
         // A profile must have a limit.
-        if self.place.setting.starts_with("buffer.") {
+        if self.location.setting.starts_with("buffer.") {
             raise
         } else {
             format!("{raise}; left out, a no-drop queue has no limit")
@@ -180,7 +180,7 @@ impl<'p> Excess<'p> {
 
 /// A pool at egress with fewer cells than ingress can admit of the no-drop queues in it.
 pub(crate) struct PoolExcess<'p> {
-    pub(crate) place: &'p SettingSpan,
+    pub(crate) location: &'p SettingSpan,
     /// The ports with such queues.
     pub(crate) ports: Vec<&'p Port<'p>>,
     pool: usize,
@@ -234,10 +234,11 @@ impl<'p> PoolExcess<'p> {
             let pools = (0..PRIORITIES).filter_map(|q| port.tables().queue(q).setting(|table| &table.pool));
             pools.into_iter().find(|setting| usize::from(setting.value) == pool)
         });
-        let total = buffer.total_cells.as_ref().map(|cells| &cells.place);
-        let written = buffer.egress_pools[pool].place().or(mapping.map(|setting| &setting.place)).or(total);
-        let place = written.unwrap_or(&ports.first()?.place);
-        Some(Self { place, ports, pool, size_cells, guaranteed_cells, meeting })
+        let total = buffer.total_cells.as_ref().map(|cells| &cells.location);
+        let written =
+            buffer.egress_pools[pool].location().or(mapping.map(|setting| &setting.location)).or(total);
+        let location = written.unwrap_or(&ports.first()?.location);
+        Some(Self { location, ports, pool, size_cells, guaranteed_cells, meeting })
     }
 
     pub(crate) fn what(&self) -> String {

@@ -52,15 +52,15 @@ impl Diagnostics {
         self.count
     }
 
-    /// Notes an error at `place`: what is wrong, and how to correct it.
-    pub fn add(&mut self, place: &SettingSpan, what: impl Into<String>, cure: impl Into<String>) {
-        self.add_lazily(place, || (what.into(), cure.into()));
+    /// Notes an error at `location`: what is wrong, and how to correct it.
+    pub fn add(&mut self, location: &SettingSpan, what: impl Into<String>, cure: impl Into<String>) {
+        self.add_lazily(location, || (what.into(), cure.into()));
     }
 
     /// As [`add`](Self::add), for explanations that are expensive to format: `explain` is only
     /// called for errors that will be reported.
-    pub fn add_lazily(&mut self, place: &SettingSpan, explain: impl FnOnce() -> (String, String)) {
-        self.note(place, || {
+    pub fn add_lazily(&mut self, location: &SettingSpan, explain: impl FnOnce() -> (String, String)) {
+        self.note(location, || {
             let (what, cure) = explain();
             (what, Some(cure))
         });
@@ -69,9 +69,9 @@ impl Diagnostics {
     /// Notes an error of the TOML parser in `text`. The parser knows no setting, and a cure only
     /// for a duplicate key.
     pub(crate) fn add_syntax(&mut self, error: &toml::de::Error, text: &str) {
-        let place = SettingSpan { setting: String::new(), span: error.span().unwrap_or(0..0) };
-        let key = text.get(place.span.clone()).filter(|_| error.message() == "duplicate key");
-        self.note(&place, || match key {
+        let location = SettingSpan { setting: String::new(), span: error.span().unwrap_or(0..0) };
+        let key = text.get(location.span.clone()).filter(|_| error.message() == "duplicate key");
+        self.note(&location, || match key {
             Some(key) => {
                 let what = format!("{} is here twice", quoted(key.trim_matches(['"', '\''])));
                 (what, Some("give each port and table its own name, and each setting one value".to_owned()))
@@ -80,14 +80,14 @@ impl Diagnostics {
         });
     }
 
-    fn note(&mut self, place: &SettingSpan, explain: impl FnOnce() -> (String, Option<String>)) {
+    fn note(&mut self, location: &SettingSpan, explain: impl FnOnce() -> (String, Option<String>)) {
         self.count += 1;
         let is_full = self.notes.len() > MOST;
-        if is_full && self.notes.last().is_some_and(|last| place.span.start > last.start) {
+        if is_full && self.notes.last().is_some_and(|last| location.span.start > last.start) {
             return;
         }
         let (what, cure) = explain();
-        let (start, end, setting) = (place.span.start, place.span.end, place.setting.clone());
+        let (start, end, setting) = (location.span.start, location.span.end, location.setting.clone());
         self.notes.insert(Note { start, setting, what, end, cure });
         if self.notes.len() > MOST + 1 {
             self.notes.pop_last();
@@ -248,9 +248,9 @@ mod tests {
             let mut explained = 0;
             for number in 0..50_000 {
                 let start = if backwards { 50_000 - number } else { number };
-                let place = SettingSpan { setting: "a".to_owned(), span: start..start + 1 };
+                let location = SettingSpan { setting: "a".to_owned(), span: start..start + 1 };
                 for _ in 0..2 {
-                    report.add_lazily(&place, || {
+                    report.add_lazily(&location, || {
                         explained += 1;
                         ("wrong".to_owned(), format!("cure {start}"))
                     });
@@ -266,19 +266,19 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_says_that_there_are_more() {
-        let said = |lines: usize| {
+    fn the_last_line_counts_the_rest() {
+        let message = |lines: usize| {
             let mut report = Diagnostics::default();
             for start in 0..lines {
-                let place = SettingSpan { setting: format!("a{start}"), span: 2 * start..2 * start + 1 };
-                report.add(&place, "wrong", "mend it");
+                let location = SettingSpan { setting: format!("a{start}"), span: 2 * start..2 * start + 1 };
+                report.add(&location, "wrong", "mend it");
             }
             let mistakes = ConfigErrors::new("x.toml", &"a\n".repeat(lines), report);
             (mistakes.list().len(), mistakes.to_string().lines().last().unwrap().to_owned())
         };
-        assert_eq!(said(MOST), (100, "x.toml:100:1: a99: wrong; mend it".to_owned()));
+        assert_eq!(message(MOST), (100, "x.toml:100:1: a99: wrong; mend it".to_owned()));
         let more = "x.toml:101:1: there are more from here on; see to these 100 first".to_owned();
-        assert_eq!(said(MOST + 1), (101, more.clone()));
-        assert_eq!(said(50_000), (101, more));
+        assert_eq!(message(MOST + 1), (101, more.clone()));
+        assert_eq!(message(50_000), (101, more));
     }
 }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_size_is_said_in_mib() {
+    fn the_size_is_in_mib() {
         for (bytes, text) in [
             (Some(MAX_FILE_BYTES + 1), "x:1:1: the file has 1.1 MiB; 1 MiB is the most"),
             (Some(100 << 20), "x:1:1: the file has 100 MiB; 1 MiB is the most"),

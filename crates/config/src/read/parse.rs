@@ -30,7 +30,7 @@ pub fn speed(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
         _ => return item.wrong(CURE, report),
     };
     match bps {
-        Some(value) => Some(Setting { value, place: item.place }),
+        Some(value) => Some(Setting { value, location: item.location }),
         None => item.wrong(CURE, report),
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn interface(name: Setting<&str>, report: &mut Diagnostics) -> Option
     let text = name.value;
     if text.len() > INTERFACE_BYTES {
         let what = format!("{} is {} bytes long", quoted(text), text.len());
-        report.add(&name.place, what, format!("the kernel's names have at most {INTERFACE_BYTES}"));
+        report.add(&name.location, what, format!("the kernel's names have at most {INTERFACE_BYTES}"));
         return None;
     }
     // As `dev_valid_name` of the kernel.
@@ -96,13 +96,13 @@ pub(crate) fn interface(name: Setting<&str>, report: &mut Diagnostics) -> Option
         && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control());
     if !legal {
         report.add(
-            &name.place,
+            &name.location,
             format!("{} cannot be an interface", quoted(text)),
             "write a name that `ip link` shows",
         );
         return None;
     }
-    Some(Setting { value: text.to_owned(), place: name.place })
+    Some(Setting { value: text.to_owned(), location: name.location })
 }
 
 /// Returns true if a switch, a port, a profile or a table can have this name. Names are shown in
@@ -123,7 +123,7 @@ pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> 
         if is_name(name) {
             named.push((name.to_owned(), section));
         } else {
-            report.add(&section.place, format!("{} is no name", quoted(name)), NAME_CURE);
+            report.add(&section.location, format!("{} is no name", quoted(name)), NAME_CURE);
         }
     }
     named
@@ -140,7 +140,7 @@ pub(crate) fn bound<T: Clone>(
 ) -> Option<T> {
     let value = known.get(binding.value);
     if value.is_none() {
-        report.add_lazily(&binding.place, || {
+        report.add_lazily(&binding.location, || {
             let names: Vec<&str> = known
                 .keys()
                 .map(String::as_str)
@@ -180,29 +180,29 @@ pub(crate) fn stations(item: Item, report: &mut Diagnostics) -> Vec<Setting<Stat
 fn station(item: Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<Station>> {
     if !matches!(item.value(), DeValue::Table(_)) {
         let mac = address(&item, cure, report)?;
-        return Some(Setting { value: Station { mac: mac.value, vlan: None }, place: mac.place });
+        return Some(Setting { value: Station { mac: mac.value, vlan: None }, location: mac.location });
     }
-    let place = item.place.clone();
-    let mut section = item.section(place.clone(), cure, report)?;
+    let location = item.location.clone();
+    let mut section = item.section(location.clone(), cure, report)?;
     let vlan = section.number("vlan", VLANS, report);
     let mac = section.item("address").map(|item| address(&item, cure, report));
     section.finish(&[], report);
     if mac.is_none() {
-        report.add(&place, "no address", "write { address = \"02:00:00:00:00:01\", vlan = 10 }");
+        report.add(&location, "no address", "write { address = \"02:00:00:00:00:01\", vlan = 10 }");
     }
     let value = Station { mac: mac??.value, vlan: vlan.map(|vlan| vlan.value) };
-    Some(Setting { value, place })
+    Some(Setting { value, location })
 }
 
 fn address(item: &Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<MacAddr>> {
     let DeValue::String(text) = item.value() else { return item.wrong(cure, report) };
     match text.parse::<MacAddr>() {
         Ok(value) if !value.is_group() && !value.is_zero() => {
-            Some(Setting { value, place: item.place.clone() })
+            Some(Setting { value, location: item.location.clone() })
         }
         Ok(value) => {
             let what = format!("{value} is no station's address");
-            report.add(&item.place, what, "write one whose first byte is even");
+            report.add(&item.location, what, "write one whose first byte is even");
             None
         }
         Err(_) => item.wrong(cure, report),

@@ -62,13 +62,13 @@ impl SizeSetting {
         let cells = section.number(self.cells, self.least_cells..=MAX_CELLS, report);
         let bytes = section.number(self.bytes, least_bytes..=u64::from(MAX_CELLS) * cell, report);
         cells.or_else(|| {
-            let Setting { value, place } = bytes?;
+            let Setting { value, location } = bytes?;
             let cells = match self.rounding {
                 Rounding::Up => value.div_ceil(cell),
                 Rounding::Down => value / cell,
             };
             // The range above ends at the maximum of cells.
-            Some(Setting { value: cells as u32, place })
+            Some(Setting { value: cells as u32, location })
         })
     }
 }
@@ -87,27 +87,27 @@ pub(crate) fn threshold(
     const CURE: &str =
         "write one of static_cells, static_bytes, dynamic_percent, dynamic_th, as in { static_cells = 512 }";
     let item = section.item(name)?;
-    let mut table = item.section(section.place_of(name)?, CURE, report)?;
+    let mut table = item.section(section.location_of(name)?, CURE, report)?;
     table.at_most_one(&["static_cells", "static_bytes", "dynamic_percent", "dynamic_th"], report);
     let cells = STATIC.read_either(&mut table, cell_bytes, report);
     let percent = table.number("dynamic_percent", 0..=100, report);
     let exponent = table.number("dynamic_th", -7..=3, report);
     if table.is_empty() {
-        report.add(&table.place, "no threshold", CURE);
+        report.add(&table.location, "no threshold", CURE);
     }
     table.finish(&[], report);
     cells.map(as_static).or(percent.map(as_dynamic)).or_else(|| {
-        let Setting { value, place } = exponent?;
-        Alpha::from_exponent(value).map(|alpha| Setting { value: Threshold::Dynamic(alpha), place })
+        let Setting { value, location } = exponent?;
+        Alpha::from_exponent(value).map(|alpha| Setting { value: Threshold::Dynamic(alpha), location })
     })
 }
 
 /// Returns a static threshold of `cells`.
 pub(crate) fn as_static(cells: Setting<u32>) -> Setting<Threshold> {
-    Setting { value: Threshold::Static(cells.value), place: cells.place }
+    Setting { value: Threshold::Static(cells.value), location: cells.location }
 }
 
 /// Returns a dynamic threshold, by percent.
 pub(crate) fn as_dynamic(percent: Setting<u8>) -> Setting<Threshold> {
-    Setting { value: Threshold::Dynamic(Alpha::from_percent(percent.value)), place: percent.place }
+    Setting { value: Threshold::Dynamic(Alpha::from_percent(percent.value)), location: percent.location }
 }

@@ -18,7 +18,7 @@ pub struct Setting<T> {
     /// What the file has for the setting.
     pub value: T,
     /// Position of the setting.
-    pub place: SettingSpan,
+    pub location: SettingSpan,
 }
 
 /// Returns the value of a setting, or `default` where the file does not have it.
@@ -30,13 +30,13 @@ pub(crate) fn value_or<T: Copy>(setting: &Option<Setting<T>>, default: T) -> T {
 pub struct Item<'d> {
     value: &'d DeValue<'d>,
     /// Position of the value.
-    pub place: SettingSpan,
+    pub location: SettingSpan,
 }
 
 /// A table whose settings are read by name; [`Section::finish`] then reports the remaining ones.
 pub struct Section<'d> {
     /// Start of the table.
-    pub place: SettingSpan,
+    pub location: SettingSpan,
     entries: Vec<Entry<'d>>,
     /// The names of settings that were looked up.
     known: Vec<&'static str>,
@@ -50,16 +50,16 @@ struct Entry<'d> {
 }
 
 impl<'d> Section<'d> {
-    /// Returns the table at `place`, whose `setting` is the table's full name, or empty for the
+    /// Returns the table at `location`, whose `setting` is the table's full name, or empty for the
     /// whole file.
-    pub(crate) fn new(table: &'d DeTable<'d>, place: SettingSpan) -> Self {
+    pub(crate) fn new(table: &'d DeTable<'d>, location: SettingSpan) -> Self {
         let mut entries: Vec<Entry> = table
             .iter()
             .map(|(key, value)| Entry { name: key.get_ref(), name_span: key.span(), value, taken: false })
             .collect();
         // The parser sorts by name, but the order in the file gives the ports their numbers.
         entries.sort_by_key(|entry| entry.name_span.start);
-        Self { place, entries, known: Vec::new() }
+        Self { location, entries, known: Vec::new() }
     }
 
     fn full_name(&self, name: &str) -> String {
@@ -68,11 +68,11 @@ impl<'d> Section<'d> {
         let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         let plain = name.len() <= 64 && !name.is_empty() && name.bytes().all(bare);
         let name = if plain { name.to_owned() } else { quoted(name) };
-        if self.place.setting.is_empty() { name } else { format!("{}.{name}", self.place.setting) }
+        if self.location.setting.is_empty() { name } else { format!("{}.{name}", self.location.setting) }
     }
 
     /// Returns the position of a setting's name, if the setting is present.
-    pub fn place_of(&self, name: &str) -> Option<SettingSpan> {
+    pub fn location_of(&self, name: &str) -> Option<SettingSpan> {
         let entry = self.entries.iter().find(|entry| entry.name == name)?;
         Some(SettingSpan { setting: self.full_name(name), span: entry.name_span.clone() })
     }
@@ -93,7 +93,10 @@ impl<'d> Section<'d> {
         let setting = self.full_name(name);
         let entry = self.entries.iter_mut().find(|entry| entry.name == name)?;
         entry.taken = true;
-        Some(Item { value: entry.value.get_ref(), place: SettingSpan { setting, span: entry.value.span() } })
+        Some(Item {
+            value: entry.value.get_ref(),
+            location: SettingSpan { setting, span: entry.value.span() },
+        })
     }
 
     /// Takes a whole number.
@@ -113,7 +116,7 @@ impl<'d> Section<'d> {
     pub fn boolean(&mut self, name: &'static str, report: &mut Diagnostics) -> Option<Setting<bool>> {
         let item = self.item(name)?;
         match item.value {
-            DeValue::Boolean(value) => Some(Setting { value: *value, place: item.place }),
+            DeValue::Boolean(value) => Some(Setting { value: *value, location: item.location }),
             _ => item.wrong("write true or false", report),
         }
     }
@@ -127,7 +130,7 @@ impl<'d> Section<'d> {
     ) -> Option<Setting<&'d str>> {
         let item = self.item(name)?;
         match item.value {
-            DeValue::String(text) => Some(Setting { value: text.as_ref(), place: item.place }),
+            DeValue::String(text) => Some(Setting { value: text.as_ref(), location: item.location }),
             _ => item.wrong(&format!("write a string, as in \"{example}\""), report),
         }
     }
@@ -145,13 +148,13 @@ impl<'d> Section<'d> {
         let cure = format!("write {}", quoted_list(&names, " or "));
         let DeValue::String(text) = item.value else { return item.wrong(&cure, report) };
         if let Some((_, value)) = words.iter().find(|(word, _)| word == text) {
-            return Some(Setting { value: *value, place: item.place });
+            return Some(Setting { value: *value, location: item.location });
         }
         if later.contains(&text.as_ref()) {
-            report.add(&item.place, format!("{} is not working yet", quoted(text)), cure);
+            report.add(&item.location, format!("{} is not working yet", quoted(text)), cure);
         } else {
             let cure = did_you_mean(text, &names).unwrap_or(cure);
-            report.add(&item.place, format!("unknown value {}", quoted(text)), cure);
+            report.add(&item.location, format!("unknown value {}", quoted(text)), cure);
         }
         None
     }
@@ -179,10 +182,14 @@ impl<'d> Section<'d> {
     ) -> Option<Setting<[u8; PRIORITIES]>> {
         let list = self.numbers(name, range, report)?;
         match <[u8; PRIORITIES]>::try_from(list.value.as_slice()) {
-            Ok(value) => Some(Setting { value, place: list.place }),
+            Ok(value) => Some(Setting { value, location: list.location }),
             Err(_) => {
                 let what = format!("found a list of {}", list.value.len());
-                report.add(&list.place, what, format!("write 8 numbers, one for each {index} from 0 to 7"));
+                report.add(
+                    &list.location,
+                    what,
+                    format!("write 8 numbers, one for each {index} from 0 to 7"),
+                );
                 None
             }
         }
@@ -202,9 +209,9 @@ impl<'d> Section<'d> {
     pub fn section(&mut self, name: &'static str, report: &mut Diagnostics) -> Option<Section<'d>> {
         // A table is shown by its name, since its body may be anywhere.
         let item = self.item(name)?;
-        let place = self.place_of(name)?;
-        let cure = format!("write a table, as in [{}]", place.setting);
-        item.section(place, &cure, report)
+        let location = self.location_of(name)?;
+        let cure = format!("write a table, as in [{}]", location.setting);
+        item.section(location, &cure, report)
     }
 
     /// Takes all settings, whatever their names, in the order of the file: name, position of the
@@ -213,12 +220,12 @@ impl<'d> Section<'d> {
         self.entries.iter_mut().for_each(|entry| entry.taken = true);
         let placed = |entry: &Entry<'d>| {
             let setting = self.full_name(entry.name);
-            let place = SettingSpan { setting: setting.clone(), span: entry.name_span.clone() };
+            let location = SettingSpan { setting: setting.clone(), span: entry.name_span.clone() };
             let item = Item {
                 value: entry.value.get_ref(),
-                place: SettingSpan { setting, span: entry.value.span() },
+                location: SettingSpan { setting, span: entry.value.span() },
             };
-            (entry.name, place, item)
+            (entry.name, location, item)
         };
         self.entries.iter().map(placed).collect()
     }
@@ -226,9 +233,9 @@ impl<'d> Section<'d> {
     /// Takes all tables below this one, in the order of the file, with their names.
     pub fn sections(&mut self, report: &mut Diagnostics) -> Vec<(&'d str, Section<'d>)> {
         let mut sections = Vec::new();
-        for (name, place, item) in self.entries() {
-            let cure = format!("write a table, as in [{}]", place.setting);
-            sections.extend(item.section(place, &cure, report).map(|section| (name, section)));
+        for (name, location, item) in self.entries() {
+            let cure = format!("write a table, as in [{}]", location.setting);
+            sections.extend(item.section(location, &cure, report).map(|section| (name, section)));
         }
         sections
     }
@@ -247,7 +254,7 @@ impl<'d> Section<'d> {
             match (0..=last).find(|number| number.to_string() == text) {
                 Some(number) => numbered.push((number, section)),
                 None => report.add(
-                    &section.place,
+                    &section.location,
                     format!("there is no {name} {text}"),
                     format!("write a number from 0 to {last}"),
                 ),
@@ -260,11 +267,11 @@ impl<'d> Section<'d> {
     pub fn at_most_one(&self, names: &[&str], report: &mut Diagnostics) {
         let there: Vec<&str> = names.iter().copied().filter(|name| self.has(name)).collect();
         if let [first @ .., last] = &there[..]
-            && let Some(place) = first.first().and_then(|name| self.place_of(name))
+            && let Some(location) = first.first().and_then(|name| self.location_of(name))
         {
             let what = format!("{} and {last} contradict each other", first.join(", "));
             report.add(
-                &place,
+                &location,
                 what,
                 if first.len() == 1 { "leave one of them out" } else { "leave one only" },
             );
@@ -273,20 +280,20 @@ impl<'d> Section<'d> {
 
     /// Takes a setting that belongs elsewhere; `cure` says where.
     pub(crate) fn misplaced(&mut self, name: &str, cure: &str, report: &mut Diagnostics) {
-        let Some(place) = self.place_of(name) else { return };
-        report.add(&place, "does not belong here", cure);
+        let Some(location) = self.location_of(name) else { return };
+        report.add(&location, "does not belong here", cure);
         self.entries.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.taken = true);
     }
 
     /// Reports the settings that were not taken. Settings in `later` are known but do not work yet.
     pub fn finish(self, later: &[&str], report: &mut Diagnostics) {
         for entry in self.entries.iter().filter(|entry| !entry.taken) {
-            let place = SettingSpan { setting: self.full_name(entry.name), span: entry.name_span.clone() };
+            let location = SettingSpan { setting: self.full_name(entry.name), span: entry.name_span.clone() };
             if later.contains(&entry.name) {
-                report.add(&place, "not working yet", "leave it out");
+                report.add(&location, "not working yet", "leave it out");
                 continue;
             }
-            report.add_lazily(&place, || {
+            report.add_lazily(&location, || {
                 let cure = did_you_mean(entry.name, &self.known)
                     .unwrap_or_else(|| format!("known here: {}", self.known.join(", ")));
                 ("unknown setting".to_owned(), cure)
@@ -298,7 +305,7 @@ impl<'d> Section<'d> {
 impl<'d> Item<'d> {
     /// Notes that the value is of the wrong type.
     pub fn wrong<T>(&self, cure: &str, report: &mut Diagnostics) -> Option<T> {
-        report.add(&self.place, format!("found {}", describe(self.value)), cure);
+        report.add(&self.location, format!("found {}", describe(self.value)), cure);
         None
     }
 
@@ -311,8 +318,8 @@ impl<'d> Item<'d> {
     pub fn list(&self) -> Option<Vec<Item<'d>>> {
         let DeValue::Array(list) = self.value else { return None };
         let item = |element: &'d Spanned<DeValue<'d>>| {
-            let place = SettingSpan { setting: self.place.setting.clone(), span: element.span() };
-            Item { value: element.get_ref(), place }
+            let location = SettingSpan { setting: self.location.setting.clone(), span: element.span() };
+            Item { value: element.get_ref(), location }
         };
         Some(list.iter().map(item).collect())
     }
@@ -322,10 +329,10 @@ impl<'d> Item<'d> {
         let Some(elements) = self.list() else { return self.wrong(cure, report) };
         let mut sections = Vec::new();
         for element in elements {
-            let place = element.place.clone();
-            sections.extend(element.section(place, cure, report));
+            let location = element.location.clone();
+            sections.extend(element.section(location, cure, report));
         }
-        Some(Setting { value: sections, place: self.place })
+        Some(Setting { value: sections, location: self.location })
     }
 
     /// Returns the value as a whole number.
@@ -337,9 +344,9 @@ impl<'d> Item<'d> {
         let DeValue::Integer(digits) = self.value else { return self.wrong(&cure, report) };
         let number = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
         match number.and_then(|number| T::try_from(number).ok()).filter(|number| range.contains(number)) {
-            Some(value) => Some(Setting { value, place: self.place }),
+            Some(value) => Some(Setting { value, location: self.location }),
             None => {
-                report.add(&self.place, format!("{} is out of range", describe(self.value)), cure);
+                report.add(&self.location, format!("{} is out of range", describe(self.value)), cure);
                 None
             }
         }
@@ -357,18 +364,18 @@ impl<'d> Item<'d> {
         let numbers: Vec<_> =
             elements.into_iter().map(|element| element.number(range.clone(), report)).collect();
         let value = numbers.into_iter().map(|number| Some(number?.value)).collect::<Option<Vec<T>>>()?;
-        Some(Setting { value, place: self.place })
+        Some(Setting { value, location: self.location })
     }
 
-    /// Returns the value as a table that is shown at `name_place`.
+    /// Returns the value as a table that is shown at `name_location`.
     pub fn section(
         self,
-        name_place: SettingSpan,
+        name_location: SettingSpan,
         cure: &str,
         report: &mut Diagnostics,
     ) -> Option<Section<'d>> {
         match self.value {
-            DeValue::Table(table) => Some(Section::new(table, name_place)),
+            DeValue::Table(table) => Some(Section::new(table, name_location)),
             _ => self.wrong(cure, report),
         }
     }

@@ -27,7 +27,7 @@ pub(crate) struct AlarmTable {
     pub(crate) usage_percent: Option<Setting<u8>>,
     pub(crate) settings: AlarmSettings,
     /// By kind: true if the file enables or disables the alarms explicitly.
-    says_so: [bool; 4],
+    is_explicit: [bool; 4],
     /// By kind: the common percentage, and one by queue or priority.
     ingress: KindTable,
     egress: KindTable,
@@ -63,7 +63,7 @@ impl AlarmTable {
         for (kind, name) in KINDS {
             let Some(mut of_kind) = section.section(name, report) else { continue };
             let enabled = of_kind.boolean("enabled", report);
-            table.says_so[kind as usize] = enabled.is_some();
+            table.is_explicit[kind as usize] = enabled.is_some();
             let enabled = enabled.is_some_and(|enabled| enabled.value);
             let interval_s = of_kind.number("interval_s", INTERVAL_S, report);
             let interval_ns = interval_s.map_or(ALARM_INTERVAL_NS, |seconds| seconds.value * SECOND_NS);
@@ -118,7 +118,7 @@ impl AlarmTable {
     }
 
     /// Returns true if drop alarms are enabled.
-    pub(crate) fn tells_of_drops(&self) -> bool {
+    pub(crate) fn reports_drops(&self) -> bool {
         self.settings.interval_ns(AlarmKind::Drop).is_some()
     }
 
@@ -137,12 +137,12 @@ impl AlarmTable {
         let kinds =
             [(AlarmKind::Ingress, "ingress", &self.ingress), (AlarmKind::Egress, "egress", &self.egress)];
         for ((kind, name, table), of_ports) in kinds.into_iter().zip(of_ports) {
-            if self.settings.interval_ns(kind).is_some() || self.says_so[kind as usize] {
+            if self.settings.interval_ns(kind).is_some() || self.is_explicit[kind as usize] {
                 continue;
             }
             for percent in table.all.iter().chain(table.each.iter().flatten()).chain(of_ports) {
                 report.add(
-                    &percent.place,
+                    &percent.location,
                     format!("alarms of {name} use are off, so this threshold does nothing"),
                     format!("write {name} = {{ enabled = true }} in [alarm], or false where that is meant"),
                 );

@@ -59,9 +59,9 @@ pub(crate) struct PoolTable {
 
 impl PoolTable {
     /// Returns where the file sets its size.
-    pub(crate) fn place(&self) -> Option<&SettingSpan> {
-        let share = self.share.as_ref().map(|share| &share.place);
-        share.or(self.size_cells.as_ref().map(|size| &size.place))
+    pub(crate) fn location(&self) -> Option<&SettingSpan> {
+        let share = self.share.as_ref().map(|share| &share.location);
+        share.or(self.size_cells.as_ref().map(|size| &size.location))
     }
 }
 
@@ -165,7 +165,7 @@ impl Buffer {
         report: &mut Diagnostics,
     ) -> Option<GroupTable> {
         let of_file = self.ingress_profiles.contains_key(binding.value);
-        let built_in = builtin_profiles::ingress(binding.value, self.settings.cell_bytes, &binding.place);
+        let built_in = builtin_profiles::ingress(binding.value, self.settings.cell_bytes, &binding.location);
         match built_in.filter(|_| !of_file) {
             None => {
                 let example = ("[buffer.ingress.profile.NAME]", &builtin_profiles::INGRESS[..]);
@@ -182,7 +182,7 @@ impl Buffer {
         report: &mut Diagnostics,
     ) -> Option<QueueTable> {
         let of_file = self.egress_profiles.contains_key(binding.value);
-        let built_in = builtin_profiles::egress(binding.value, self.settings.cell_bytes, &binding.place);
+        let built_in = builtin_profiles::egress(binding.value, self.settings.cell_bytes, &binding.location);
         match built_in.filter(|_| !of_file) {
             None => {
                 let example = ("[buffer.egress.profile.NAME]", &builtin_profiles::EGRESS[..]);
@@ -196,9 +196,9 @@ impl Buffer {
     /// `buffer.{cells_name}` if the file has none.
     pub(crate) fn raise(&self, area: Option<&Setting<u32>>, cells_name: &str, cells: u64) -> String {
         match area {
-            Some(area) if area.place.setting.ends_with("_bytes") => {
+            Some(area) if area.location.setting.ends_with("_bytes") => {
                 let bytes = cells * u64::from(self.settings.cell_bytes);
-                format!("raise {} to at least {bytes}", area.place.setting)
+                format!("raise {} to at least {bytes}", area.location.setting)
             }
             _ => format!("raise buffer.{cells_name} to at least {cells}"),
         }
@@ -260,7 +260,7 @@ fn percentages(pools: &PoolTables, report: &mut Diagnostics) -> [u8; POOLS] {
 
 /// Returns where the share, or the size, is that comes last in the file.
 pub(crate) fn last_share(pools: &PoolTables) -> Option<&SettingSpan> {
-    pools.iter().filter_map(PoolTable::place).max_by_key(|place| place.span.start)
+    pools.iter().filter_map(PoolTable::location).max_by_key(|location| location.span.start)
 }
 
 fn read_profiles<'d>(direction: &mut Section<'d>, report: &mut Diagnostics) -> Vec<(String, Section<'d>)> {
@@ -268,10 +268,10 @@ fn read_profiles<'d>(direction: &mut Section<'d>, report: &mut Diagnostics) -> V
 }
 
 fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> GroupTable {
-    let profile = section.place.clone();
+    let profile = section.location.clone();
     let mut read = |amount: SizeSetting| {
         let cells = amount.read(&mut section, cell_bytes, report);
-        Some(cells.unwrap_or(Setting { value: 0, place: profile.clone() }))
+        Some(cells.unwrap_or(Setting { value: 0, location: profile.clone() }))
     };
     let mut group = GroupTable {
         reserved_cells: read(RESERVED),
@@ -291,8 +291,8 @@ fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Diag
 fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> QueueTable {
     let reserved = RESERVED.read(&mut section, cell_bytes, report);
     let guaranteed = match reserved {
-        Some(cells) => Setting { value: Guaranteed::Cells(cells.value), place: cells.place },
-        None => Setting { value: Guaranteed::Cells(0), place: section.place.clone() },
+        Some(cells) => Setting { value: Guaranteed::Cells(cells.value), location: cells.location },
+        None => Setting { value: Guaranteed::Cells(0), location: section.location.clone() },
     };
     let shared = threshold(&mut section, "shared", cell_bytes, report);
     finish_profile(section, report);
@@ -302,7 +302,7 @@ fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Diagn
 fn finish_profile(section: Section, report: &mut Diagnostics) {
     if !section.has("shared") {
         let cure = "write shared = { … } with static_cells, static_bytes, dynamic_percent or dynamic_th";
-        report.add(&section.place, "no shared threshold", cure);
+        report.add(&section.location, "no shared threshold", cure);
     }
     section.finish(&[], report);
 }

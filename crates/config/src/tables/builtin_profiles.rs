@@ -16,8 +16,8 @@ pub(crate) const EGRESS: [&str; 2] = ["egress_lossless_profile", "egress_lossy_p
 /// Name of the queue profile.
 pub(crate) const QUEUE: &str = "AZURE_LOSSLESS";
 
-/// Returns the priority profile of this name, as if it were written at `place`.
-pub(crate) fn ingress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Option<GroupTable> {
+/// Returns the priority profile of this name, as if it were written at `location`.
+pub(crate) fn ingress(name: &str, cell_bytes: u32, location: &SettingSpan) -> Option<GroupTable> {
     let (bytes, xoff) = match name {
         "ingress_lossless_profile" => {
             ([2048, 196_608, 15_872, 3584], Threshold::Static(cells(19_456, cell_bytes)))
@@ -25,27 +25,27 @@ pub(crate) fn ingress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Optio
         "ingress_lossy_profile" => ([0; 4], Threshold::Dynamic(Alpha::from_exponent(3)?)),
         _ => return None,
     };
-    let [reserved, headroom, xon, offset] = bytes.map(|bytes| Some(at(place, cells(bytes, cell_bytes))));
+    let [reserved, headroom, xon, offset] = bytes.map(|bytes| Some(at(location, cells(bytes, cell_bytes))));
     Some(GroupTable {
         reserved_cells: reserved,
         headroom_cells: headroom,
         resume_cells: xon,
         xon_offset_cells: offset,
-        xoff: Some(at(place, xoff)),
+        xoff: Some(at(location, xoff)),
         ..GroupTable::default()
     })
 }
 
-/// Returns the queue profile of this name, as if it were written at `place`.
-pub(crate) fn egress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Option<QueueTable> {
+/// Returns the queue profile of this name, as if it were written at `location`.
+pub(crate) fn egress(name: &str, cell_bytes: u32, location: &SettingSpan) -> Option<QueueTable> {
     let shared = match name {
         "egress_lossless_profile" => Threshold::Static(cells(32_058_368, cell_bytes)),
         "egress_lossy_profile" => Threshold::Dynamic(Alpha::from_exponent(1)?),
         _ => return None,
     };
     Some(QueueTable {
-        guaranteed: Some(at(place, Guaranteed::Cells(0))),
-        shared: Some(at(place, shared)),
+        guaranteed: Some(at(location, Guaranteed::Cells(0))),
+        shared: Some(at(location, shared)),
         ..QueueTable::default()
     })
 }
@@ -65,6 +65,6 @@ fn cells(bytes: u32, cell_bytes: u32) -> u32 {
     bytes.div_ceil(cell_bytes)
 }
 
-fn at<T>(place: &SettingSpan, value: T) -> Setting<T> {
-    Setting { value, place: place.clone() }
+fn at<T>(location: &SettingSpan, value: T) -> Setting<T> {
+    Setting { value, location: location.clone() }
 }

@@ -42,7 +42,7 @@ type WredTable = [Option<Setting<WredSettings>>; PRIORITIES];
 pub(crate) struct QueueWred<'t> {
     pub(crate) settings: WredSettings,
     /// The setting that configures it.
-    pub(crate) place: &'t SettingSpan,
+    pub(crate) location: &'t SettingSpan,
     /// True if the file writes this queue; false if it has the default values of a table.
     pub(crate) is_written: bool,
 }
@@ -84,7 +84,7 @@ fn at_most<'d>(
 ) -> Vec<(String, Section<'d>)> {
     if let Some((_, first)) = named.get(MAX_NAMED) {
         let too_many = format!("this is the first of {} {what} too many", named.len() - MAX_NAMED);
-        report.add(&first.place, too_many, format!("a file has at most {MAX_NAMED}"));
+        report.add(&first.location, too_many, format!("a file has at most {MAX_NAMED}"));
         named.truncate(MAX_NAMED);
     }
     named
@@ -115,8 +115,10 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
     // If `ecn` could not be read, settings that depend on it are not reported.
     if !marks && (ecn.is_some() || !section.has("ecn")) {
         let drops = drop_not_ect.as_ref().filter(|drops| drops.value);
-        for place in [mark.as_ref().map(|it| &it.place), drops.map(|it| &it.place)].into_iter().flatten() {
-            report.add(place, "of no effect without ECN", "write ecn = true, or leave this out");
+        for location in
+            [mark.as_ref().map(|it| &it.location), drops.map(|it| &it.location)].into_iter().flatten()
+        {
+            report.add(location, "of no effect without ECN", "write ecn = true, or leave this out");
         }
     }
     let levels = Levels {
@@ -131,9 +133,9 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
         drop_not_ect: value_or(&drop_not_ect, default.drop_not_ect),
         curves: read_curves(&mut section, &levels, cell_bytes, report),
     };
-    let place = section.place.clone();
+    let location = section.location.clone();
     section.finish(&[], report);
-    Setting { value: settings, place }
+    Setting { value: settings, location }
 }
 
 /// Reads `queue-profile.NAME`. The settings of a profile without action are checked too, since the
@@ -145,7 +147,7 @@ fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics)
     let action = section.choice("action", &ACTIONS, &[], report);
     if !section.has("action") {
         let cure = "write action = \"ecn\" to mark, \"wred\" to drop, or \"none\" for tail drop only";
-        report.add(&section.place, "no action", cure);
+        report.add(&section.location, "no action", cure);
     }
     let exponent = section.number("weighting_exponent", EXPONENT, report);
     let high_cells = MAX_THRESHOLD_BYTES.div_ceil(cell_bytes);
@@ -198,7 +200,7 @@ fn read_curve(
         let what = format!("it would begin at {low_cells} cells and end at {high_cells}");
         let (low, high) = (levels.low.cells, levels.high.cells);
         let cure = format!("write {low} of at most {high_cells}, or {high} of at least {low_cells}");
-        report.add(&limit.place, what, cure);
+        report.add(&limit.location, what, cure);
     }
     curve
 }
@@ -219,7 +221,7 @@ impl CongestionBinding {
         let table = port.string("wred", "table", report);
         if let Some(name) = &table {
             let table = bound(&congestion.tables, name, "WRED table", ("[wred.NAME.queue.N]", &[]), report);
-            binding.table = table.map(|value| Setting { value, place: name.place.clone() });
+            binding.table = table.map(|value| Setting { value, location: name.location.clone() });
         }
         if let Some(profiles) = port.section("queue_profile", report) {
             binding.read_profiles(profiles, congestion, report);
@@ -228,7 +230,7 @@ impl CongestionBinding {
             for (q, profile) in binding.profiles.iter().enumerate() {
                 if let (Some(_), Some(profile)) = (&table.value[q], profile) {
                     let what = format!("the WRED table {} has queue {q} too", quoted(name.value));
-                    report.add(&profile.place, what, "leave it out of one of them");
+                    report.add(&profile.location, what, "leave it out of one of them");
                 }
             }
         }
@@ -237,17 +239,17 @@ impl CongestionBinding {
 
     fn read_profiles(&mut self, mut section: Section, congestion: &Congestion, report: &mut Diagnostics) {
         let mut name_of_queue = [None; PRIORITIES];
-        for (name, place, item) in section.entries() {
-            let binding = Setting { value: name, place };
+        for (name, location, item) in section.entries() {
+            let binding = Setting { value: name, location };
             let example = ("[queue-profile.NAME]", &[builtin_profiles::QUEUE][..]);
             let profile = bound(&congestion.profiles, &binding, "queue profile", example, report);
             let Some(queues) = item.numbers(0..=7, report) else { continue };
             for q in queues.value.into_iter().map(|q: u8| usize::from(q)) {
                 if let Some(other) = name_of_queue[q].replace(name) {
                     let what = format!("queue {q} has profile {} already", quoted(other));
-                    report.add(&queues.place, what, "list each queue once");
+                    report.add(&queues.location, what, "list each queue once");
                 }
-                self.profiles[q] = profile.map(|value| Setting { value, place: queues.place.clone() });
+                self.profiles[q] = profile.map(|value| Setting { value, location: queues.location.clone() });
             }
         }
     }
@@ -259,18 +261,22 @@ impl<'t> Overrides<'t, CongestionBinding> {
         // Only one table applies: a port that binds one replaces that of the defaults.
         let counts = self.setting(|binding| &binding.table);
         let written = self.look_up(|binding| match &binding.profiles[q] {
-            Some(profile) => Some((profile.value, &profile.place)),
+            Some(profile) => Some((profile.value, &profile.location)),
             None => {
                 let table =
                     binding.table.as_ref().filter(|table| counts.is_some_and(|it| ptr::eq(it, *table)));
-                table?.value[q].as_ref().map(|queue| (Some(queue.value), &queue.place))
+                table?.value[q].as_ref().map(|queue| (Some(queue.value), &queue.location))
             }
         });
         match (written, counts) {
-            (Some((settings, place)), _) => Some(QueueWred { settings: settings?, place, is_written: true }),
-            (None, Some(table)) => {
-                Some(QueueWred { settings: WredSettings::default(), place: &table.place, is_written: false })
+            (Some((settings, location)), _) => {
+                Some(QueueWred { settings: settings?, location, is_written: true })
             }
+            (None, Some(table)) => Some(QueueWred {
+                settings: WredSettings::default(),
+                location: &table.location,
+                is_written: false,
+            }),
             (None, None) => None,
         }
     }

@@ -26,10 +26,10 @@ pub(crate) fn shares(ports: &[Port], fixed_cells: u32) -> Vec<Share> {
     let mut reserved_cells = 0;
     for (number, port) in ports.iter().enumerate() {
         for priority in 0..PRIORITIES {
-            let said = port.tables().group(priority).setting(|table| &table.reserved_cells).is_some();
+            let message = port.tables().group(priority).setting(|table| &table.reserved_cells).is_some();
             let settings = &port.settings;
             let is_protected = settings.pfc.no_drop & 1 << priority != 0 || settings.flow_control.sends();
-            if said || is_protected {
+            if message || is_protected {
                 reserved_cells += u64::from(settings.groups[priority].reserved_cells);
             } else {
                 shares.push(Share { port: number, priority, cells: 0 });

@@ -31,7 +31,7 @@ pub(crate) fn read(
     report: &mut Diagnostics,
 ) -> Option<Metrics> {
     let mut section = file.section("metrics", report)?;
-    let place = section.place.clone();
+    let location = section.location.clone();
     let enabled = section.boolean("enabled", report);
     let stated = section.string("listen", "127.0.0.1:9464", report);
     let page = section.boolean("page", report).is_some_and(|page| page.value);
@@ -41,13 +41,13 @@ pub(crate) fn read(
             let what = format!("{} is no address with a port", quoted(stated.value));
             let cure = "write an address of this machine and a port, as in \"127.0.0.1:9464\", \"[::1]:9464\" or, for all \
                         addresses, \"0.0.0.0:9464\"";
-            report.add(&stated.place, what, cure);
+            report.add(&stated.location, what, cure);
             return None;
         };
         if value.port() == 0 {
-            report.add(&stated.place, "port 0 is none", "write one from 1 to 65535, as in \"127.0.0.1:9464\"");
+            report.add(&stated.location, "port 0 is none", "write one from 1 to 65535, as in \"127.0.0.1:9464\"");
         }
-        Some(Setting { value, place: stated.place })
+        Some(Setting { value, location: stated.location })
     });
     match enabled {
         Some(Setting { value: true, .. }) => {}
@@ -55,7 +55,7 @@ pub(crate) fn read(
         None => {
             if report.is_empty() {
                 report.add(
-                    &place,
+                    &location,
                     "metrics are not served",
                     "write enabled = true, too, or leave [metrics] out",
                 );
@@ -70,10 +70,11 @@ pub(crate) fn read(
 
 /// Warns of an address that other hosts may reach.
 pub(crate) fn warn_of_open(open: Option<Setting<SocketAddr>>, warnings: &mut Diagnostics) {
-    if let Some(Setting { value, place }) = open {
-        let what =
-            format!("whoever reaches {value} can read the metrics: there is neither password nor encryption");
+    if let Some(Setting { value, location }) = open {
+        let what = format!(
+            "anyone who can reach {value} can read the metrics: access has no password and no encryption"
+        );
         let cure = "write listen = \"127.0.0.1:PORT\" where the reader runs on this machine, or let a firewall see to it";
-        warnings.add(&place, what, cure);
+        warnings.add(&location, what, cure);
     }
 }

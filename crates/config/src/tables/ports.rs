@@ -45,7 +45,7 @@ pub struct Link {
 /// A port of the file.
 pub(crate) struct Port<'f> {
     /// Start of its table.
-    pub(crate) place: SettingSpan,
+    pub(crate) location: SettingSpan,
     /// Its own table.
     pub(crate) own: PortTable,
     /// `[port-defaults]`.
@@ -155,7 +155,7 @@ impl PortTable {
             tx: section.boolean("tx", report),
             no_drop: section.numbers("no_drop", 0..=7, report).map(|list| Setting {
                 value: list.value.iter().fold(0, |bits, priority: &u8| bits | 1 << priority),
-                place: list.place,
+                location: list.location,
             }),
             pause_quanta: section.number("pause_time", 1..=u16::MAX, report),
             pause_speed_bps: section.item("pause_speed").and_then(|item| parse::speed(item, report)),
@@ -197,7 +197,7 @@ impl<'f> Port<'f> {
     /// Returns a port with this table, whose errors have been noted.
     pub(crate) fn new(
         name: &str,
-        place: SettingSpan,
+        location: SettingSpan,
         own: PortTable,
         defaults: &'f PortTable,
         buffer: &Buffer,
@@ -209,7 +209,7 @@ impl<'f> Port<'f> {
             vid: address.value.vlan.unwrap_or(pvid),
         };
         settings.static_addresses = own.static_addresses.iter().map(entry).collect();
-        Self { place, own, defaults, settings }
+        Self { location, own, defaults, settings }
     }
 
     /// Returns its own table, with the defaults as fallback.

@@ -89,7 +89,7 @@ pub struct Sensor {
 /// A destination group: where it is defined, and the indices of its collectors in the list of all.
 #[derive(Clone)]
 struct Group {
-    place: SettingSpan,
+    location: SettingSpan,
     destinations: Vec<usize>,
 }
 
@@ -99,7 +99,7 @@ type Paths = Vec<SensorPath>;
 /// A sensor group and where it is defined.
 #[derive(Debug, Clone)]
 struct SensorGroup {
-    place: SettingSpan,
+    location: SettingSpan,
     paths: Paths,
 }
 
@@ -142,7 +142,7 @@ impl Telemetry {
         let unbound = sensors.iter().filter(|(name, _)| !bound(name));
         idle.groups.extend(unbound.map(|(name, group)| Setting {
             value: format!("sensor group {name}"),
-            place: group.place.clone(),
+            location: group.location.clone(),
         }));
         let reports_to = |group: &Group| {
             let mut subscriptions = telemetry.subscriptions.iter();
@@ -151,7 +151,7 @@ impl Telemetry {
         let unbound = groups.iter().filter(|(_, group)| !reports_to(group));
         idle.groups.extend(unbound.map(|(name, group)| Setting {
             value: format!("destination group {name}"),
-            place: group.place.clone(),
+            location: group.location.clone(),
         }));
         telemetry
     }
@@ -164,9 +164,9 @@ impl Telemetry {
         let Some(mut groups) = section.section("destination-group", report) else { return BTreeMap::new() };
         let mut known = BTreeMap::new();
         for (name, group) in few(named(&mut groups, report), "destination group", report) {
-            let (first, place) = (self.destinations.len(), group.place.clone());
+            let (first, location) = (self.destinations.len(), group.location.clone());
             self.destinations.extend(read_destination_group(&name, group, report));
-            known.insert(name, Group { place, destinations: (first..self.destinations.len()).collect() });
+            known.insert(name, Group { location, destinations: (first..self.destinations.len()).collect() });
         }
         known
     }
@@ -179,7 +179,7 @@ fn few<'d>(
     report: &mut Diagnostics,
 ) -> Vec<(String, Section<'d>)> {
     if let Some((_, first)) = found.get(MOST) {
-        report.add(&first.place, format!("one {what} too many"), format!("there can be {MOST}"));
+        report.add(&first.location, format!("one {what} too many"), format!("there can be {MOST}"));
     }
     found.truncate(MOST);
     found
@@ -188,17 +188,17 @@ fn few<'d>(
 /// Warns of groups that nothing is reported of or to, and of paths that report alarms which are all
 /// off.
 pub(crate) fn warn_of_idle(idle: &Idle, overrun: bool, drops: bool, warnings: &mut Diagnostics) {
-    for Setting { value, place } in &idle.groups {
+    for Setting { value, location } in &idle.groups {
         let cure = "name it in a subscription, or leave it out";
-        warnings.add(place, format!("no subscription uses {value}"), cure);
+        warnings.add(location, format!("no subscription uses {value}"), cure);
     }
-    for Setting { value, place } in &idle.alarms {
+    for Setting { value, location } in &idle.alarms {
         let overrun_path = *value == SensorPath::PortQueOverrunEvent;
         let is_on = if overrun_path { overrun } else { drops };
         if !is_on {
             let what = format!("nothing will come of {}: the alarm that it reports is off", value.name());
             warnings.add(
-                place,
+                location,
                 what,
                 if overrun_path {
                     "write ingress, egress or headroom = { enabled = true } in [alarm], or leave the path out"
@@ -222,17 +222,17 @@ fn read_sensor_groups(
                     lists them";
         let mut paths = Vec::new();
         match strings(&mut group, "paths", cure, report) {
-            Some(list) if list.value.is_empty() => report.add(&list.place, "no sensor path", cure),
+            Some(list) if list.value.is_empty() => report.add(&list.location, "no sensor path", cure),
             Some(list) => {
                 list.value.into_iter().for_each(|name| read_path(name, &mut paths, alarms, report));
             }
-            None if !group.has("paths") => report.add(&group.place, "no sensor path", cure),
+            None if !group.has("paths") => report.add(&group.location, "no sensor path", cure),
             None => {}
         }
-        mixed(&group.place, &paths, report);
-        let place = group.place.clone();
+        mixed(&group.location, &paths, report);
+        let location = group.location.clone();
         group.finish(&[], report);
-        known.insert(name, SensorGroup { place, paths });
+        known.insert(name, SensorGroup { location, paths });
     }
     known
 }
@@ -240,15 +240,19 @@ fn read_sensor_groups(
 fn read_path(name: Setting<&str>, paths: &mut Paths, alarms: &mut Vec<AlarmPath>, report: &mut Diagnostics) {
     match SensorPath::named(name.value) {
         Some(path) if paths.contains(&path) => {
-            report.add(&name.place, format!("{} is here twice", quoted(name.value)), "leave one of them out");
+            report.add(
+                &name.location,
+                format!("{} is here twice", quoted(name.value)),
+                "leave one of them out",
+            );
         }
         Some(path) => {
             paths.push(path);
             if matches!(path, SensorPath::PortQueOverrunEvent | SensorPath::PortQueDropEvent) {
-                alarms.push(Setting { value: path, place: name.place });
+                alarms.push(Setting { value: path, location: name.location });
             }
         }
-        None => report.add_lazily(&name.place, || {
+        None => report.add_lazily(&name.location, || {
             let names = SensorPath::ALL.map(SensorPath::name);
             let cure = did_you_mean(name.value, &names)
                 .unwrap_or_else(|| "`sluice telemetry paths` lists all".to_owned());
@@ -258,12 +262,12 @@ fn read_path(name: Setting<&str>, paths: &mut Paths, alarms: &mut Vec<AlarmPath>
 }
 
 /// Reports a group that mixes both kinds: an interval is for all of its paths, or for none.
-fn mixed(place: &SettingSpan, paths: &[SensorPath], report: &mut Diagnostics) {
+fn mixed(location: &SettingSpan, paths: &[SensorPath], report: &mut Diagnostics) {
     let of = |event| paths.iter().find(|path| path.is_event() == event);
     if let (Some(event), Some(periodic)) = (of(true), of(false)) {
         let what = format!("{} is an event path and {} is periodic", event.name(), periodic.name());
         report.add(
-            place,
+            location,
             what,
             "give each kind a sensor group of its own: only periodic paths have an interval",
         );
@@ -271,13 +275,13 @@ fn mixed(place: &SettingSpan, paths: &[SensorPath], report: &mut Diagnostics) {
 }
 
 fn read_destination_group(name: &str, mut group: Section, report: &mut Diagnostics) -> Vec<Destination> {
-    let place = group.place.clone();
+    let location = group.location.clone();
     let collectors = strings(&mut group, "collectors", COLLECTOR_CURE, report);
     let vpn_instance = group.string("vpn_instance", "management", report).and_then(|name| {
         let legal = crate::read::parse::is_name(name.value) && name.value != "." && name.value != "..";
         if !legal {
             let what = format!("{} cannot be a network namespace", quoted(name.value));
-            report.add(&name.place, what, "write a name that `ip netns list` shows");
+            report.add(&name.location, what, "write a name that `ip netns list` shows");
         }
         legal.then(|| name.value.to_owned())
     });
@@ -285,7 +289,11 @@ fn read_destination_group(name: &str, mut group: Section, report: &mut Diagnosti
         let well = is_service(service.value);
         if !well {
             let what = format!("{} is no path of a gRPC method", quoted(service.value));
-            report.add(&service.place, what, format!("write /PACKAGE.SERVICE/METHOD, as in \"{SERVICE}\""));
+            report.add(
+                &service.location,
+                what,
+                format!("write /PACKAGE.SERVICE/METHOD, as in \"{SERVICE}\""),
+            );
         }
         well.then(|| service.value.to_owned())
     });
@@ -296,23 +304,23 @@ fn read_destination_group(name: &str, mut group: Section, report: &mut Diagnosti
     group.finish(&[], report);
     let Some(collectors) = collectors else {
         if report.is_empty() {
-            report.add(&place, "no collector", COLLECTOR_CURE);
+            report.add(&location, "no collector", COLLECTOR_CURE);
         }
         return Vec::new();
     };
     if collectors.value.is_empty() {
-        report.add(&collectors.place, "no collector", COLLECTOR_CURE);
+        report.add(&collectors.location, "no collector", COLLECTOR_CURE);
     }
     let mut destinations: Vec<Destination> = Vec::new();
     for collector in collectors.value.into_iter().take(MOST) {
         let Some((host, port)) = host_and_port(collector.value) else {
             let what = format!("{} is no collector", quoted(collector.value));
-            report.add(&collector.place, what, COLLECTOR_CURE);
+            report.add(&collector.location, what, COLLECTOR_CURE);
             continue;
         };
         if destinations.iter().any(|other| (other.host.as_str(), other.port) == (host, port)) {
             let what = format!("{} is here twice", quoted(collector.value));
-            report.add(&collector.place, what, "leave one of them out");
+            report.add(&collector.location, what, "leave one of them out");
             continue;
         }
         destinations.push(Destination {
@@ -367,13 +375,13 @@ fn read_subscription(
     destinations: &BTreeMap<String, Group>,
     report: &mut Diagnostics,
 ) -> Subscription {
-    let place = section.place.clone();
+    let location = section.location.clone();
     let cure = "write a list of sensor groups, as in sensors = [{ group = \"usage\", interval_s = 10 }, { group = \"alarms\" }]";
     let before = report.count();
     let listed = section.list_of_sections("sensors", cure, report);
     let nothing = report.count() == before && listed.as_ref().is_some_and(|listed| listed.value.is_empty());
     if nothing || !section.has("sensors") {
-        report.add(&place, "no sensor group", cure);
+        report.add(&location, "no sensor group", cure);
     }
     let sensors = listed.map_or(Vec::new(), |listed| listed.value);
     let sensors = sensors.into_iter().filter_map(|sensor| read_sensor(sensor, groups, report)).collect();
@@ -382,7 +390,7 @@ fn read_subscription(
     let listed = strings(&mut section, "destinations", cure, report);
     let nothing = listed.as_ref().is_some_and(|listed| listed.value.is_empty());
     if nothing || !section.has("destinations") {
-        report.add(&place, "no destination group", cure);
+        report.add(&location, "no destination group", cure);
     }
     let mut to = Vec::new();
     for group in listed.map_or(Vec::new(), |listed| listed.value) {
@@ -402,14 +410,14 @@ fn read_sensor(
     groups: &BTreeMap<String, SensorGroup>,
     report: &mut Diagnostics,
 ) -> Option<Sensor> {
-    let place = sensor.place.clone();
+    let location = sensor.location.clone();
     sensor.at_most_one(&["interval_s", "interval_ms"], report);
     let seconds = sensor.number("interval_s", 1..=86_400u64, report);
     let millis = sensor.number("interval_ms", 100..=86_400_000u64, report);
-    let stated = sensor.place_of("interval_s").or_else(|| sensor.place_of("interval_ms"));
+    let stated = sensor.location_of("interval_s").or_else(|| sensor.location_of("interval_ms"));
     let group = sensor.string("group", "usage", report);
     if !sensor.has("group") {
-        report.add(&place, "no sensor group", "write group = \"…\", the name of a sensor group");
+        report.add(&location, "no sensor group", "write group = \"…\", the name of a sensor group");
     }
     sensor.finish(&[], report);
     let group = group?;
@@ -420,12 +428,12 @@ fn read_sensor(
     let first = paths.first()?;
     match (first.is_event(), &stated) {
         (true, Some(stated)) => {
-            let what = format!("{} is an event path: it tells when something happens", first.name());
+            let what = format!("{} is an event path: it reports when something happens", first.name());
             report.add(stated, what, "leave the interval out");
         }
         (false, None) => {
             let what = format!("{} is periodic and would never be sampled without an interval", first.name());
-            report.add(&group.place, what, "write an interval beside the group, as in interval_s = 10");
+            report.add(&group.location, what, "write an interval beside the group, as in interval_s = 10");
         }
         _ => {}
     }
@@ -442,11 +450,11 @@ fn strings<'d>(
     let item = section.item(name)?;
     let Some(elements) = item.list() else { return item.wrong(cure, report) };
     let of = |element: Item<'d>| match element.value() {
-        toml::de::DeValue::String(text) => Some(Setting { value: text.as_ref(), place: element.place }),
+        toml::de::DeValue::String(text) => Some(Setting { value: text.as_ref(), location: element.location }),
         _ => element.wrong(cure, report),
     };
     let value = elements.into_iter().map(of).collect::<Option<Vec<_>>>()?;
-    Some(Setting { value, place: item.place })
+    Some(Setting { value, location: item.location })
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(crate) fn read(group: &mut Section, report: &mut Diagnostics) -> Option<Tls>
         let legal = name.value.parse::<IpAddr>().is_ok() || is_host(name.value);
         if !legal {
             let what = format!("{} cannot be the name in a certificate", quoted(name.value));
-            report.add(&name.place, what, "write a host name or an address, as in \"collector.example\"");
+            report.add(&name.location, what, "write a host name or an address, as in \"collector.example\"");
         }
         legal.then(|| name.value.to_owned())
     });
@@ -54,7 +54,7 @@ pub(crate) fn read(group: &mut Section, report: &mut Diagnostics) -> Option<Tls>
         }
         (Some(alone), None) => {
             report.add(
-                &alone.place,
+                &alone.location,
                 "a certificate without its key",
                 "write key = \"…\", the file of its key",
             );
@@ -62,7 +62,7 @@ pub(crate) fn read(group: &mut Section, report: &mut Diagnostics) -> Option<Tls>
         }
         (None, Some(alone)) => {
             let cure = "write certificate = \"…\", the file of its certificate";
-            report.add(&alone.place, "a key without its certificate", cure);
+            report.add(&alone.location, "a key without its certificate", cure);
             None
         }
         (None, None) => None,
@@ -76,10 +76,10 @@ fn path(
     example: &str,
     report: &mut Diagnostics,
 ) -> Option<Setting<PathBuf>> {
-    let Setting { value, place } = section.string(name, example, report)?;
+    let Setting { value, location } = section.string(name, example, report)?;
     if value.is_empty() || value.contains('\0') {
-        report.add(&place, "no file", format!("write the path of a PEM file, as in \"{example}\""));
+        report.add(&location, "no file", format!("write the path of a PEM file, as in \"{example}\""));
         return None;
     }
-    Some(Setting { value: PathBuf::from(value), place })
+    Some(Setting { value: PathBuf::from(value), location })
 }

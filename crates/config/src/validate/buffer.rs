@@ -24,12 +24,12 @@ pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report
     let mut owners: HashMap<StaticAddress, &SettingSpan> = HashMap::new();
     let entries = |port: &'p Port| port.own.static_addresses.iter().zip(&port.settings.static_addresses);
     for (address, entry) in ports.iter().flat_map(entries) {
-        if let Some(owner) = owners.insert(*entry, &address.place) {
+        if let Some(owner) = owners.insert(*entry, &address.location) {
             let what = format!("{} is in {} already", entry.mac, owner.setting);
-            report.add(&address.place, what, "leave it to one port");
+            report.add(&address.location, what, "leave it to one port");
         } else if owners.len() == max_entries + 1 {
             let what = format!("the bridge table has {max_entries} entries");
-            report.add(&address.place, what, "raise bridge.max_entries");
+            report.add(&address.location, what, "raise bridge.max_entries");
         }
     }
 }
@@ -42,10 +42,10 @@ pub(crate) fn interfaces(ports: &[Port], report: &mut Diagnostics) {
         match owners.get(interface.value.as_str()) {
             Some(owner) => {
                 let what = format!("{} has the interface \"{}\" already", owner.setting, interface.value);
-                report.add(&interface.place, what, "give each port an interface of its own");
+                report.add(&interface.location, what, "give each port an interface of its own");
             }
             None => {
-                owners.insert(&interface.value, &port.place);
+                owners.insert(&interface.value, &port.location);
             }
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn interfaces(ports: &[Port], report: &mut Diagnostics) {
 pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), report: &mut Diagnostics) {
     let serving = if first_serves { cores } else { &cores[1..] };
     let list = serving.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-    for Setting { value, place } in ports.iter().filter_map(|port| port.own.core.as_ref()) {
+    for Setting { value, location } in ports.iter().filter_map(|port| port.own.core.as_ref()) {
         let (what, cure) = match cores.iter().position(|core| core == value) {
             _ if cores.len() == 1 => (
                 format!("there is one core, {}, which serves all ports", cores[0]),
@@ -72,22 +72,22 @@ pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), rep
             ),
             Some(_) => continue,
         };
-        report.add(place, what, cure);
+        report.add(location, what, cure);
     }
 }
 
 /// Checks that XOFF can be refreshed before the pause has passed.
 pub(crate) fn pause_times(ports: &[Port], report: &mut Diagnostics) {
-    let tells = |port: &&Port| {
+    let notifies = |port: &&Port| {
         port.settings.flow_control.sends() || port.settings.pfc.tx && port.settings.pfc.no_drop != 0
     };
-    for port in ports.iter().filter(tells) {
+    for port in ports.iter().filter(notifies) {
         if PfcTiming::of(&port.settings).refresh_ns() == 0 {
             let quanta = port.settings.pfc.pause_quanta;
             let time = port.tables().pfc().setting(|table| &table.pause_quanta);
-            let place = time.map_or(&port.place, |time| &time.place);
+            let location = time.map_or(&port.location, |time| &time.location);
             let what = format!("{quanta} quanta are over before the pause could be refreshed at this speed");
-            report.add(place, what, "raise pause_time; 65535 is the default");
+            report.add(location, what, "raise pause_time; 65535 is the default");
         }
     }
 }
@@ -101,14 +101,14 @@ pub(crate) fn one_flow_control(ports: &[Port], report: &mut Diagnostics) {
         let Some(setting) = tables.setting(|table| &table.flow_control) else { continue };
         if setting.value == FlowControl::Off
             || !tables.pfc().is_on()
-            || reported.contains(&setting.place.span)
+            || reported.contains(&setting.location.span)
         {
             continue;
         }
         let (value, name) = (setting.value.name(), &port.settings.name);
         let what = format!("\"{value}\" while port {name} has PFC on: a link has one or the other");
-        report.add(&setting.place, what, "write flow_control = \"off\" or pfc.mode = \"off\" there");
-        reported.push(setting.place.span.clone());
+        report.add(&setting.location, what, "write flow_control = \"off\" or pfc.mode = \"off\" there");
+        reported.push(setting.location.span.clone());
     }
 }
 
@@ -147,7 +147,7 @@ fn needs_pfc(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut
     for direction in [&pfc.rx, &pfc.tx].into_iter().flatten() {
         if direction.value && !effective.iter().any(|port| port.pfc().is_on()) {
             report.add(
-                &direction.place,
+                &direction.location,
                 "true while PFC is off",
                 "write pfc.mode = \"on\", or leave this out",
             );
@@ -158,7 +158,7 @@ fn needs_pfc(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut
         && effective.iter().all(|port| port.pfc().setting(|table| &table.on).is_none())
     {
         let cure = "write pfc.mode = \"on\" to protect these priorities, or \"off\" to let them drop";
-        report.add(&no_drop.place, "of no effect without pfc.mode", cure);
+        report.add(&no_drop.location, "of no effect without pfc.mode", cure);
     }
 }
 
@@ -170,7 +170,7 @@ fn needs_trust(table: &PortTable, effective: &[Overrides<PortTable>], report: &m
         for map in [&classify.dscp_to_dot1p, &classify.dscp_to_queue, &classify.dscp_to_drop_level] {
             let Some(map) = map else { continue };
             let cure = "write trust = \"dscp\", or leave this out";
-            report.add(&map.place, "of no effect while DSCP is not trusted", cure);
+            report.add(&map.location, "of no effect while DSCP is not trusted", cure);
         }
     }
     if let Some(map) = &classify.dot1p_to_drop_level
@@ -178,7 +178,7 @@ fn needs_trust(table: &PortTable, effective: &[Overrides<PortTable>], report: &m
         && !trusts(Trust::TunnelDot1p)
     {
         let cure = "write trust = \"dot1p\", or leave this out";
-        report.add(&map.place, "of no effect while dot1p is not trusted", cure);
+        report.add(&map.location, "of no effect while dot1p is not trusted", cure);
     }
 }
 
@@ -189,13 +189,13 @@ fn needs_rate(table: &PortTable, effective: &[Overrides<PortTable>], report: &mu
     if let Some(burst) = &table.burst_bytes
         && !effective.iter().any(has_speed)
     {
-        report.add(&burst.place, "of no effect without a speed", "write speed, or leave this out");
+        report.add(&burst.location, "of no effect without a speed", "write speed, or leave this out");
     }
     if let Some(overhead) = &table.wire_overhead
         && !effective.iter().any(|port| has_speed(port) || port.schedule().counts_the_line())
     {
         let cure = "write speed, or a rate in the schedule, or leave this out";
-        report.add(&overhead.place, "of no effect without a rate", cure);
+        report.add(&overhead.location, "of no effect without a rate", cure);
     }
 }
 
@@ -220,7 +220,7 @@ fn needs_no_drop(
     for setting in [&group.headroom_cells, &group.xon_offset_cells, &group.resume_cells].into_iter().flatten()
     {
         let cure = format!("add {priority} to pfc.no_drop, or leave this out");
-        report.add(&setting.place, format!("priority {priority} is not no-drop"), cure);
+        report.add(&setting.location, format!("priority {priority} is not no-drop"), cure);
     }
 }
 
@@ -233,18 +233,18 @@ pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &m
     let protected = queues(ports, bridge, |port| port.settings.pfc.no_drop);
     for port in ports {
         for q in 0..PRIORITIES {
-            let Some(QueueWred { settings: wred, place, is_written: true }) =
+            let Some(QueueWred { settings: wred, location, is_written: true }) =
                 port.tables().congestion().of_queue(q)
             else {
                 continue;
             };
             if wred.drop_not_ect && listed & 1 << q == 0 {
                 let what = format!("queue {q} is no-drop on no port, and drops what is not ECT anyway");
-                report.add(place, what, "leave drop_not_ect out");
+                report.add(location, what, "leave drop_not_ect out");
             }
             if !wred.ecn && protected & 1 << q != 0 {
                 let what = format!("queue {q} is no-drop: without ECN, WRED does nothing there");
-                report.add(place, what, "turn ECN on, or leave the queue out");
+                report.add(location, what, "turn ECN on, or leave the queue out");
             }
         }
     }
@@ -287,14 +287,14 @@ fn guaranteed_cells(ports: &[Port]) -> u64 {
 fn largest_reservation<'p>(ports: &'p [Port]) -> Option<&'p SettingSpan> {
     let groups = ports.iter().flat_map(|port| (0..PRIORITIES).map(|p| port.tables().group(p)));
     let reserved = groups.filter_map(|group| {
-        group.setting(|table| &table.reserved_cells).map(|cells| (cells.value, &cells.place))
+        group.setting(|table| &table.reserved_cells).map(|cells| (cells.value, &cells.location))
     });
     let queues = ports.iter().flat_map(|port| (0..PRIORITIES).map(|q| port.tables().queue(q)));
     let guaranteed = queues.filter_map(|queue| match queue.setting(|table| &table.guaranteed)? {
-        Setting { value: Guaranteed::Cells(cells), place } => Some((*cells, place)),
+        Setting { value: Guaranteed::Cells(cells), location } => Some((*cells, location)),
         Setting { value: Guaranteed::Percent(_), .. } => None,
     });
-    reserved.chain(guaranteed).max_by_key(|(cells, _)| *cells).map(|(_, place)| place)
+    reserved.chain(guaranteed).max_by_key(|(cells, _)| *cells).map(|(_, location)| location)
 }
 
 /// Checks that the parts of the buffer fit into it, and that the ports' cells of a part fit into
@@ -305,11 +305,12 @@ pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report
     let parts = u64::from(fixed) + u64::from(headroom);
     if parts >= u64::from(total) {
         let areas = [&buffer.total_cells, &buffer.headroom_cells, &buffer.fixed_cells].into_iter().flatten();
-        let place = areas.map(|cells| &cells.place).next().or(largest_reservation(ports)).unwrap_or(file);
+        let location =
+            areas.map(|cells| &cells.location).next().or(largest_reservation(ports)).unwrap_or(file);
         let what =
             format!("{total} cells less {fixed} fixed and {headroom} headroom cells leave none to share");
         let raise = buffer.raise(buffer.total_cells.as_ref(), "total_cells", parts + 1);
-        report.add(place, what, format!("{raise}, or lower the headroom, fixed or reserved cells"));
+        report.add(location, what, format!("{raise}, or lower the headroom, fixed or reserved cells"));
     } else {
         pool_sizes(buffer, report);
         pools(buffer, ports, file, report);
@@ -342,7 +343,7 @@ fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report:
     {
         let what = format!("the {who} {cells} cells, more than the {} fixed ones", fixed.value);
         let raise = buffer.raise(Some(fixed), "fixed_cells", cells);
-        report.add(&fixed.place, what, format!("{raise}, or lower {lower}"));
+        report.add(&fixed.location, what, format!("{raise}, or lower {lower}"));
     }
 }
 
@@ -356,10 +357,14 @@ fn pool_sizes(buffer: &Buffer, report: &mut Diagnostics) {
     ] {
         let cells: u64 = sizes.into_iter().map(u64::from).sum();
         if cells > u64::from(most)
-            && let Some(place) = last_share(pools)
+            && let Some(location) = last_share(pools)
         {
             let what = format!("the pools have {cells} cells together, more than the {most} {of}");
-            report.add(place, what, "lower their sizes, or the fixed and headroom areas, or raise the total");
+            report.add(
+                location,
+                what,
+                "lower their sizes, or the fixed and headroom areas, or raise the total",
+            );
         }
     }
     for (pool, cells) in buffer.ingress_pools.iter().zip(settings.ingress_pools()) {
@@ -367,7 +372,7 @@ fn pool_sizes(buffer: &Buffer, report: &mut Diagnostics) {
             && pause.value > cells
         {
             let what = format!("{} cells are never in use: the pool has {cells}", pause.value);
-            report.add(&pause.place, what, format!("write at most {cells} cells"));
+            report.add(&pause.location, what, format!("write at most {cells} cells"));
         }
     }
 }
@@ -435,13 +440,13 @@ impl Pools<'_> {
             Some(mapping) => {
                 let setting = format!("buffer.{}.pool.{pool}.shared_percent", self.direction);
                 let cure = format!("raise {setting}, or take another pool");
-                report.add(&mapping.place, format!("pool {pool} has no cells ({share})"), cure);
+                report.add(&mapping.location, format!("pool {pool} has no cells ({share})"), cure);
             }
             None => {
-                let place = self.shares[pool].place().or(last_share(self.shares)).unwrap_or(file);
+                let location = self.shares[pool].location().or(last_share(self.shares)).unwrap_or(file);
                 let who = self.member;
                 let what = format!("pool 0 has no cells ({share}), and a {who} without a pool is in it");
-                report.add(place, what, format!("leave it a share, or map each {who} to another pool"));
+                report.add(location, what, format!("leave it a share, or map each {who} to another pool"));
             }
         }
     }
@@ -458,11 +463,11 @@ fn headroom_fits(port: &Port, buffer: &Buffer, report: &mut Diagnostics) {
         let cells = group.headroom_cells;
         let of_group = port.tables().group(priority).setting(|table| &table.headroom_cells);
         let of_pool = buffer.headroom_cells.as_ref();
-        let place = of_group.or(of_pool).map_or(&port.place, |cells| &cells.place);
+        let location = of_group.or(of_pool).map_or(&port.location, |cells| &cells.location);
         let what = format!(
             "a group of priority {priority} may take {cells} headroom cells, the whole pool has {pool}"
         );
         let raise = buffer.raise(of_pool, "headroom_cells", u64::from(cells));
-        report.add(place, what, format!("{raise}, or lower the group's"));
+        report.add(location, what, format!("{raise}, or lower the group's"));
     }
 }

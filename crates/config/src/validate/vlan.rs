@@ -19,7 +19,7 @@ pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Diagnosti
             (None, Some(other)) => {
                 let what = format!("no VLAN, while port {} has some", other.settings.name);
                 let cure = "write vlan = { mode = \"access\", pvid = 1 } or mode = \"trunk\", here or in [port-defaults]";
-                report.add(&port.place, what, cure);
+                report.add(&port.location, what, cure);
             }
             (None, None) => needs_mode(&port.own.vlan, report),
         }
@@ -31,23 +31,24 @@ pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Diagnosti
     } else if let Some(allowed) = &defaults.vlan.allowed
         && !has(Mode::Trunk)
     {
-        report.add(&allowed.place, "of no effect: no port is a trunk", "leave it out");
+        report.add(&allowed.location, "of no effect: no port is a trunk", "leave it out");
     }
 }
 
 /// Reports VLAN settings of a port without VLANs.
 fn needs_mode(table: &VlanTable, report: &mut Diagnostics) {
-    let places = [table.pvid.as_ref().map(|it| &it.place), table.allowed.as_ref().map(|it| &it.place)];
-    for place in places.into_iter().flatten() {
+    let locations =
+        [table.pvid.as_ref().map(|it| &it.location), table.allowed.as_ref().map(|it| &it.location)];
+    for location in locations.into_iter().flatten() {
         let cure = "write vlan.mode = \"access\" or \"trunk\", or leave this out";
-        report.add(place, "of no effect without vlan.mode", cure);
+        report.add(location, "of no effect without vlan.mode", cure);
     }
 }
 
 fn check_port(port: &Port, mode: Mode, report: &mut Diagnostics) {
     let vlan = port.tables().vlan();
     let pvid = vlan.setting(|table| &table.pvid);
-    let place_of_mode = vlan.setting(|table| &table.mode).map_or(&port.place, |mode| &mode.place);
+    let place_of_mode = vlan.setting(|table| &table.mode).map_or(&port.location, |mode| &mode.location);
     match mode {
         Mode::Access => {
             if pvid.is_none() {
@@ -56,7 +57,7 @@ fn check_port(port: &Port, mode: Mode, report: &mut Diagnostics) {
             }
             if let Some(allowed) = &port.own.vlan.allowed {
                 let what = "an access port has the VLAN of its pvid alone";
-                report.add(&allowed.place, what, "write mode = \"trunk\", or leave this out");
+                report.add(&allowed.location, what, "write mode = \"trunk\", or leave this out");
             }
         }
         Mode::Trunk => {
@@ -69,7 +70,7 @@ fn check_port(port: &Port, mode: Mode, report: &mut Diagnostics) {
                     "add {} to vlan.allowed, which is \"{}\", or leave pvid out",
                     pvid.value, allowed.value
                 );
-                report.add(&pvid.place, what, cure);
+                report.add(&pvid.location, what, cure);
             }
         }
     }
@@ -85,7 +86,7 @@ fn check_static_addresses(port: &Port, report: &mut Diagnostics) {
                 let what =
                     format!("port {name} is a trunk without pvid: which VLAN is {} in?", address.value.mac);
                 let cure = format!("write {{ address = \"{}\", vlan = … }}", address.value.mac);
-                report.add(&address.place, what, cure);
+                report.add(&address.location, what, cure);
                 continue;
             }
             (VlanSettings::Access { .. } | VlanSettings::Trunk { .. }, Some(vid))
@@ -99,7 +100,7 @@ fn check_static_addresses(port: &Port, report: &mut Diagnostics) {
             VlanSettings::Transparent => "leave vlan out".to_owned(),
             _ => format!("write one that it has: {}", vlan.vlans()),
         };
-        report.add(&address.place, what, cure);
+        report.add(&address.location, what, cure);
     }
 }
 
@@ -110,10 +111,10 @@ pub(crate) fn warn_of_lonely(ports: &[Port], warnings: &mut Diagnostics) {
         let mut others = ports.iter().enumerate().filter(|(other, _)| *other != number);
         if !others.any(|(_, other)| other.settings.vlan.vlans().contains(pvid)) {
             let setting = port.tables().vlan().setting(|table| &table.pvid);
-            let place = setting.map_or(&port.place, |pvid| &pvid.place);
+            let location = setting.map_or(&port.location, |pvid| &pvid.location);
             let what =
                 format!("no other port has VLAN {pvid}: what port {} sends goes nowhere", port.settings.name);
-            warnings.add(place, what, "give another port the VLAN");
+            warnings.add(location, what, "give another port the VLAN");
         }
     }
 }

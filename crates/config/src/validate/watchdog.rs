@@ -20,13 +20,13 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
         let Some(of) = of else { continue };
         if effective.iter().all(|port| port.pfc().list() & 1 << priority == 0) {
             let cure = format!("add {priority} to pfc.no_drop, or leave this out");
-            report.add(&of.place, format!("priority {priority} is not no-drop"), cure);
+            report.add(&of.location, format!("priority {priority} is not no-drop"), cure);
         } else if effective.iter().all(|port| !port.pfc().value(|table| &table.rx, true)) {
             let cure = "write pfc.rx = true, or leave this out";
-            report.add(&of.place, "of no effect while received PFC is not obeyed", cure);
+            report.add(&of.location, "of no effect while received PFC is not obeyed", cure);
         } else if of.has_end() && effective.iter().all(|port| port.watchdog().is_by_hand()) {
             let cure = "leave restore_delay and pause_recover out, or write recovery = \"auto\"";
-            report.add(&of.place, "when storms end has no effect: recovery is manual", cure);
+            report.add(&of.location, "when storms end has no effect: recovery is manual", cure);
         }
     }
     let by_interval = |port: &Overrides<PortTable>| {
@@ -34,17 +34,17 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
     };
     let watches =
         |port: &Overrides<PortTable>| (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some());
-    if let Some(place) = watchdog.first_manner()
+    if let Some(location) = watchdog.first_manner()
         && !effective.iter().any(watches)
     {
         let cure = "name one, as in priority.3 = { interval = 5 }, or leave this out";
-        report.add(place, "of no effect: no priority is watched", cure);
+        report.add(location, "of no effect: no priority is watched", cure);
     } else if let Some(precision) = &watchdog.precision_ns
         && !effective.iter().any(by_interval)
     {
         let cure =
             "write interval = 1 to 15 (times the precision) in place of detection_ms, or leave this out";
-        report.add(&precision.place, "of no effect: all detection times are in milliseconds", cure);
+        report.add(&precision.location, "of no effect: all detection times are in milliseconds", cure);
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn limits(ports: &[Port], report: &mut Diagnostics) {
         for priority in 0..PRIORITIES {
             let Some(settings) = port.settings.watchdog[priority] else { continue };
             let limit = port.tables().watchdog().priority(priority).and_then(|table| table.limit.as_ref());
-            if let Some(Setting { value, place }) = limit
+            if let Some(Setting { value, location }) = limit
                 && value.period_ns <= settings.detection_ns
             {
                 let (period, detection) = (value.period_ns / MS, settings.detection_ns / MS);
@@ -62,7 +62,7 @@ pub(crate) fn limits(ports: &[Port], report: &mut Diagnostics) {
                     "a period of {period} ms is not longer than the detection time of {detection} ms"
                 );
                 let cure = format!("write period_s = {} or more", settings.detection_ns / (1000 * MS) + 1);
-                report.add(place, what, cure);
+                report.add(location, what, cure);
             }
         }
     }

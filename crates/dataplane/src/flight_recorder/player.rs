@@ -161,7 +161,7 @@ impl Player {
                 let control = bytes.len().min(CONTROL_BYTES).max(header);
                 rest.try_copy_to_slice(&mut bytes[header..control])?;
             }
-            arrivals.push(self.switch.look(port, RxDesc { frame, len }, bytes));
+            arrivals.push(self.switch.parse(port, RxDesc { frame, len }, bytes));
         }
         self.memory.free_frames = free_frames;
         if forwards {

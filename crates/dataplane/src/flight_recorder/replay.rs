@@ -44,12 +44,12 @@ pub struct Replay<'a> {
     rest: &'a [u8],
     now: Instant,
     forwards: bool,
-    stage: Option<Player>,
+    player: Option<Player>,
     /// Events that the replayed switch has reported and that have not yet followed in the
     /// recording.
     events: std::collections::VecDeque<(Instant, Event)>,
     /// The last snapshot that the daemon requested.
-    asked: Option<Snapshot>,
+    requested: Option<Snapshot>,
     totals: Totals,
 }
 
@@ -60,9 +60,9 @@ impl<'a> Replay<'a> {
             rest: recording,
             now: Instant::default(),
             forwards: true,
-            stage: None,
+            player: None,
             events: Default::default(),
-            asked: None,
+            requested: None,
             totals: Totals::default(),
         }
     }
@@ -91,16 +91,16 @@ impl<'a> Replay<'a> {
     /// Takes a snapshot of the switch at the time of the last replayed iteration. Returns `None`
     /// before the first checkpoint.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
-        let stage = self.stage.as_mut()?;
+        let player = self.player.as_mut()?;
         let mut snapshot = Snapshot::default();
-        stage.switch.snapshot(self.now, &mut snapshot);
+        player.switch.snapshot(self.now, &mut snapshot);
         Some(snapshot)
     }
 
     /// Returns the last snapshot that the daemon requested, which is what an operator was shown
     /// then, except for the values that the loop adds.
-    pub fn asked(&self) -> Option<&Snapshot> {
-        self.asked.as_ref()
+    pub fn requested(&self) -> Option<&Snapshot> {
+        self.requested.as_ref()
     }
 
     /// Replays one entry.
@@ -118,36 +118,36 @@ impl<'a> Replay<'a> {
             EntryKind::Turn => self.turn(),
             EntryKind::Apply => {
                 let (now, settings): (Instant, SwitchSettings) = self.value()?;
-                self.stage()?.switch.apply(&settings, now);
+                self.player()?.switch.apply(&settings, now);
                 Ok(())
             }
             EntryKind::Stop => {
                 self.forwards = false;
-                self.stage()?.switch.stop();
+                self.player()?.switch.stop();
                 Ok(())
             }
             EntryKind::Tick => {
                 let now = self.now;
-                let stage = self.stage()?;
-                stage.switch.tick(now, &mut stage.memory);
+                let player = self.player()?;
+                player.switch.tick(now, &mut player.memory);
                 Ok(())
             }
             EntryKind::Watermarks => {
                 let mark =
                     if self.rest.try_get_u8()? == 0 { WatermarkReset::Read } else { WatermarkReset::Clear };
-                self.stage()?.switch.mark_watermarks(mark);
+                self.player()?.switch.mark_watermarks(mark);
                 Ok(())
             }
             EntryKind::Deadline => {
                 let now = Instant(self.rest.try_get_u64_le()?);
-                self.stage()?.switch.next_deadline(now);
+                self.player()?.switch.next_deadline(now);
                 Ok(())
             }
             EntryKind::Snapshot => {
                 let now = Instant(self.rest.try_get_u64_le()?);
                 let mut snapshot = Snapshot::default();
-                self.stage()?.switch.snapshot(now, &mut snapshot);
-                self.asked = Some(snapshot);
+                self.player()?.switch.snapshot(now, &mut snapshot);
+                self.requested = Some(snapshot);
                 Ok(())
             }
             _ => self.of_port(tag),
@@ -159,15 +159,15 @@ impl<'a> Replay<'a> {
         let port = usize::from(self.rest.try_get_u8()?);
         let now = self.now;
         let rest = &mut self.rest;
-        let stage = self.stage.as_mut().ok_or_else(no_checkpoint)?;
-        let Player { switch, memory, .. } = stage;
+        let player = self.player.as_mut().ok_or_else(no_checkpoint)?;
+        let Player { switch, memory, .. } = player;
         if port >= switch.settings().ports.len() {
             return Err(Error::Malformed(format!("port number {port}")));
         }
         match tag {
-            EntryKind::Completed => stage.complete(port, now, rest),
+            EntryKind::Completed => player.complete(port, now, rest),
             EntryKind::Received => {
-                let frames = stage.receive(port, now, self.forwards, rest)?;
+                let frames = player.receive(port, now, self.forwards, rest)?;
                 self.totals.received_frames += frames;
                 Ok(())
             }
@@ -185,18 +185,18 @@ impl<'a> Replay<'a> {
             }
             EntryKind::Pfc => {
                 memory.free_frames = rest.try_get_u32_le()? as usize;
-                switch.transmit_pfc(port, now, memory, &mut stage.outgoing);
-                self.totals.sent_frames += stage.compare_sent(port, now, rest)?;
+                switch.transmit_pfc(port, now, memory, &mut player.outgoing);
+                self.totals.sent_frames += player.compare_sent(port, now, rest)?;
                 Ok(())
             }
             EntryKind::Sent => {
                 memory.free_frames = rest.try_get_u32_le()? as usize;
                 let room = rest.try_get_u16_le()?.into();
-                switch.transmit(port, room, now, memory, &mut stage.outgoing);
-                self.totals.sent_frames += stage.compare_sent(port, now, rest)?;
+                switch.transmit(port, room, now, memory, &mut player.outgoing);
+                self.totals.sent_frames += player.compare_sent(port, now, rest)?;
                 Ok(())
             }
-            EntryKind::KernelLost => stage.kernel_lost(port, now, rest),
+            EntryKind::KernelLost => player.kernel_lost(port, now, rest),
             EntryKind::Guard => {
                 let mut frames = PfcCount { frames: rest.try_get_u64_le()?, ..PfcCount::default() };
                 for of_priority in &mut frames.xoff_frames {
@@ -231,8 +231,8 @@ impl<'a> Replay<'a> {
             }
             EntryKind::Unsent => {
                 let (now, frame) = (Instant(rest.try_get_u64_le()?), rest.try_get_u32_le()?);
-                let frame = stage.frame(frame)?;
-                stage.switch.unsent(port, frame, now, &mut stage.memory);
+                let frame = player.frame(frame)?;
+                player.switch.unsent(port, frame, now, &mut player.memory);
                 Ok(())
             }
             EntryKind::Flush => {
@@ -243,13 +243,13 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn stage(&mut self) -> Result<&mut Player, Error> {
-        self.stage.as_mut().ok_or_else(no_checkpoint)
+    fn player(&mut self) -> Result<&mut Player, Error> {
+        self.player.as_mut().ok_or_else(no_checkpoint)
     }
 
     fn turn(&mut self) -> Result<(), Error> {
         self.now = Instant(self.rest.try_get_u64_le()?);
-        let switch = &mut self.stage.as_mut().ok_or_else(no_checkpoint)?.switch;
+        let switch = &mut self.player.as_mut().ok_or_else(no_checkpoint)?.switch;
         self.events.extend(switch.drain_events());
         switch.begin_turn(self.now);
         self.totals.turns += 1;
@@ -263,27 +263,27 @@ impl<'a> Replay<'a> {
         let (now, forwards, continues, mut switch): (Instant, bool, bool, Switch) = self.value()?;
         let mut recorded = Snapshot::default();
         switch.snapshot(now, &mut recorded);
-        if let (Some(stage), true) = (&mut self.stage, continues) {
+        if let (Some(player), true) = (&mut self.player, continues) {
             let mut replayed = Snapshot::default();
-            stage.switch.snapshot(now, &mut replayed);
+            player.switch.snapshot(now, &mut replayed);
             if let Some(difference) = difference(&recorded, &replayed) {
                 return Err(Error::Differs(format!("at {} ns, {difference}", now.0)));
             }
             self.totals.checkpoints += 1;
-        } else if self.stage.is_some() {
+        } else if self.player.is_some() {
             self.totals.gaps += 1;
             self.events.clear();
         } else {
             self.totals.from = now;
         }
         (self.now, self.forwards, self.totals.to) = (now, forwards, now);
-        self.stage = Some(Player::of(switch));
+        self.player = Some(Player::of(switch));
         Ok(())
     }
 
     fn compare_event(&mut self, at: Instant, event: Event) -> Result<(), Error> {
-        if let Some(stage) = &mut self.stage {
-            self.events.extend(stage.switch.drain_events());
+        if let Some(player) = &mut self.player {
+            self.events.extend(player.switch.drain_events());
         }
         match self.events.pop_front() {
             Some(replayed) if replayed == (at, event) => Ok(()),

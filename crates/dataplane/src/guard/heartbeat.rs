@@ -46,7 +46,7 @@ pub struct Heartbeat {
     refresh_at: AtomicU64,
     pub(crate) times: LoopStats,
     /// Bit n is set once a frame has been received on port n.
-    heard: AtomicU64,
+    received: AtomicU64,
     /// The shortest refresh interval of an XOFF over all ports.
     refresh_ns: AtomicU64,
     /// The guard has left a report that the loop has not taken.
@@ -71,7 +71,7 @@ impl Default for Heartbeat {
             pulse: AtomicU64::new(ASLEEP),
             refresh_at: AtomicU64::new(Instant::NEVER.0),
             times: LoopStats::default(),
-            heard: AtomicU64::new(0),
+            received: AtomicU64::new(0),
             refresh_ns: AtomicU64::new(Nanos::MAX),
             has_news: AtomicBool::new(false),
             ports: std::array::from_fn(|_| GuardReport::default()),
@@ -88,8 +88,8 @@ impl Heartbeat {
 
     /// Publishes the ports on which frames have been received so far.
     #[inline]
-    pub(crate) fn hear(&self, ports: Set64) {
-        self.heard.store(ports.bits(), Relaxed);
+    pub(crate) fn take_reports(&self, ports: Set64) {
+        self.received.store(ports.bits(), Relaxed);
     }
 
     /// Publishes the refresh interval of XOFF: configured, or shortened by what peers were observed
@@ -105,8 +105,8 @@ impl Heartbeat {
     }
 
     /// True if a frame has been received on this port, so that it has a peer.
-    pub fn has_heard(&self, port: usize) -> bool {
-        self.heard.load(Relaxed) & 1 << port != 0
+    pub fn has_received(&self, port: usize) -> bool {
+        self.received.load(Relaxed) & 1 << port != 0
     }
 
     /// Publishes that the loop goes to sleep and must refresh an XOFF at `refresh_at`. If it
@@ -159,7 +159,7 @@ impl Heartbeat {
     }
 
     #[cold]
-    fn take_news(&self, mut tell: impl FnMut(usize, PfcCount, Instant)) {
+    fn take_news(&self, mut report: impl FnMut(usize, PfcCount, Instant)) {
         self.has_news.swap(false, Acquire);
         for (number, reported) in self.ports.iter().enumerate() {
             let take = |count: &AtomicU64| if count.load(Relaxed) == 0 { 0 } else { count.swap(0, Relaxed) };
@@ -167,7 +167,7 @@ impl Heartbeat {
             let frames = PfcCount { frames: take(&reported.frames), xoff_frames, ..PfcCount::default() };
             // The guard may be in the middle of recording one. It sets `has_news` again afterwards.
             if frames != PfcCount::default() {
-                tell(number, frames, Instant(reported.at_ns.load(Relaxed)));
+                report(number, frames, Instant(reported.at_ns.load(Relaxed)));
             }
         }
     }

@@ -53,7 +53,7 @@ impl StallDetector {
     /// Checks the loop. True if the guard must pause the peers now. `frames_wait` returns whether
     /// received frames are waiting in the rings; it is called only while the loop sleeps. An XOFF
     /// lasts for at least `refresh_ns`.
-    pub fn look(
+    pub fn check(
         &mut self,
         pulse: LoopState,
         frames_wait: impl FnOnce() -> bool,
@@ -87,7 +87,7 @@ impl StallDetector {
     }
 
     /// Returns when to check again, after a check that saw this state.
-    pub fn next_look(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
+    pub fn next_check(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
         match (pulse, self.waiting_since) {
             (LoopState::Asleep { refresh_at: Instant::NEVER }, None) => NextCheck::WithFrames,
             _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(SHORTEST_LOOK_NS)),
@@ -113,7 +113,7 @@ mod tests {
     fn reported(pulses: &[(LoopState, bool)]) -> Vec<usize> {
         let mut detector = StallDetector::default();
         let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
-            detector.look(pulse, || waiting, 2 * MS, Instant(10 * MS + n as u64 * MS / 2))
+            detector.check(pulse, || waiting, 2 * MS, Instant(10 * MS + n as u64 * MS / 2))
         });
         looks.map(|(n, _)| n).collect()
     }
@@ -126,8 +126,8 @@ mod tests {
     fn a_loop_that_turns_is_left_alone() {
         let busy: Vec<_> = (0..20).map(turned).collect();
         assert_eq!(reported(&busy), []);
-        assert_eq!(reported(&[(ASLEEP, false); 20]), [], "nor one that sleeps, and nothing comes in");
-        assert_eq!(reported(&[(LoopState::Ended, true); 20]), [], "nor one that has ended");
+        assert_eq!(reported(&[(ASLEEP, false); 20]), [], "a loop that sleeps while nothing comes in is not");
+        assert_eq!(reported(&[(LoopState::Ended, true); 20]), [], "a loop that has ended is not");
     }
 
     #[test]
@@ -151,11 +151,11 @@ mod tests {
     fn a_short_pause_is_guarded_more_closely() {
         let mut detector = StallDetector::default();
         let turned = LoopState::Turned(Instant(10 * MS));
-        let mut look = |us: u64| detector.look(turned, || true, 112_000, Instant(10 * MS + us * 1000));
-        let reported: Vec<u64> = (0..500).step_by(56).filter(|us| look(*us)).collect();
+        let mut check = |us: u64| detector.check(turned, || true, 112_000, Instant(10 * MS + us * 1000));
+        let reported: Vec<u64> = (0..500).step_by(56).filter(|us| check(*us)).collect();
         assert_eq!(reported, [112, 224, 336, 448]);
-        assert_eq!(detector.next_look(turned, 112_000), NextCheck::After(112_000));
-        assert_eq!(detector.next_look(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
+        assert_eq!(detector.next_check(turned, 112_000), NextCheck::After(112_000));
+        assert_eq!(detector.next_check(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
     }
 
     /// XOFF is in force, no frame moves, and the loop sleeps past the refresh that was due at 2 ms.
@@ -166,15 +166,19 @@ mod tests {
         pulses.extend([(LoopState::Turned(Instant(18 * MS)), false)]);
         assert_eq!(reported(&pulses), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
         let detector = StallDetector::default();
-        assert_eq!(detector.next_look(asleep, 2 * MS), NextCheck::After(MS), "no frame would wake the guard");
+        assert_eq!(
+            detector.next_check(asleep, 2 * MS),
+            NextCheck::After(MS),
+            "no frame would wake the guard"
+        );
     }
 
     #[test]
     fn a_sleeper_for_whom_nothing_waits_is_let_sleep() {
         let mut detector = StallDetector::default();
         let mut next = |pulse, frames_wait| {
-            detector.look(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
-            detector.next_look(pulse, 2 * MS)
+            detector.check(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
+            detector.next_check(pulse, 2 * MS)
         };
         assert_eq!(next(LoopState::Turned(Instant(10 * MS)), false), NextCheck::After(LOOK_NS));
         assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
@@ -186,11 +190,11 @@ mod tests {
     fn a_dead_loop_is_given_up() {
         let mut detector = StallDetector::default();
         let since = LoopState::Turned(Instant(0));
-        let last = (0..30_000).filter(|ms| detector.look(since, || true, 2 * MS, Instant(ms * MS))).last();
+        let last = (0..30_000).filter(|ms| detector.check(since, || true, 2 * MS, Instant(ms * MS))).last();
         assert_eq!(last, Some(9_999));
         assert_eq!(detector.stalls().0, 1);
         assert!(
-            detector.look(LoopState::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
+            detector.check(LoopState::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
             "it lives"
         );
     }

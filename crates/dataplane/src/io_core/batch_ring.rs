@@ -14,23 +14,23 @@ pub(crate) struct BatchRing<T> {
     full: ArrayQueue<(u32, Vec<T>)>,
     empty: ArrayQueue<Vec<T>>,
     /// Items on the ring.
-    things: AtomicUsize,
+    items: AtomicUsize,
     of_a_batch: usize,
 }
 
 impl<T> BatchRing<T> {
     /// Creates a ring of `batches` batches, each with room for `of_a_batch` items.
     pub(crate) fn new(batches: usize, of_a_batch: usize) -> Self {
-        let belt = Self {
+        let ring = Self {
             full: ArrayQueue::new(batches),
             empty: ArrayQueue::new(batches),
-            things: AtomicUsize::new(0),
+            items: AtomicUsize::new(0),
             of_a_batch,
         };
         for _ in 0..batches {
-            belt.give_back(Vec::with_capacity(of_a_batch));
+            ring.give_back(Vec::with_capacity(of_a_batch));
         }
-        belt
+        ring
     }
 
     /// Returns how many batches can be pushed now.
@@ -52,22 +52,22 @@ impl<T> BatchRing<T> {
 
     /// Returns the number of items on the ring.
     #[inline]
-    pub(crate) fn things(&self) -> usize {
-        self.things.load(Relaxed)
+    pub(crate) fn items(&self) -> usize {
+        self.items.load(Relaxed)
     }
 
-    /// Pushes the first of `things`, at most one batch and possibly none, with a note. Returns
+    /// Pushes the first of `items`, at most one batch and possibly none, with a note. Returns
     /// false and changes nothing if no batch is empty.
     #[inline]
-    pub(crate) fn put(&self, note: u32, things: &mut Vec<T>) -> bool {
+    pub(crate) fn put(&self, note: u32, items: &mut Vec<T>) -> bool {
         let Some(mut batch) = self.empty.pop() else { return false };
-        if things.len() <= self.of_a_batch {
-            batch.append(things);
+        if items.len() <= self.of_a_batch {
+            batch.append(items);
         } else {
-            batch.extend(things.drain(..self.of_a_batch));
+            batch.extend(items.drain(..self.of_a_batch));
         }
         // Counted before the consumer can pop them, so that the count never falls below zero.
-        self.things.fetch_add(batch.len(), Relaxed);
+        self.items.fetch_add(batch.len(), Relaxed);
         let put = self.full.push((note, batch));
         debug_assert!(put.is_ok(), "there is a place for each batch");
         true
@@ -77,7 +77,7 @@ impl<T> BatchRing<T> {
     #[inline]
     pub(crate) fn take(&self, out: &mut Vec<T>) -> Option<u32> {
         let (note, mut batch) = self.full.pop()?;
-        self.things.fetch_sub(batch.len(), Relaxed);
+        self.items.fetch_sub(batch.len(), Relaxed);
         out.append(&mut batch);
         self.give_back(batch);
         Some(note)
@@ -94,25 +94,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_come_off_in_their_order_and_a_full_belt_takes_no_more() {
-        let belt = BatchRing::new(2, 3);
-        let mut things: Vec<u8> = (0..9).collect();
-        assert!(belt.put(7, &mut things) && belt.put(8, &mut things));
-        assert!(!belt.put(9, &mut things), "two batches are there");
-        assert_eq!((things.len(), belt.things(), belt.room()), (3, 6, 0));
+    fn items_leave_in_order_and_a_full_ring_accepts_none() {
+        let ring = BatchRing::new(2, 3);
+        let mut items: Vec<u8> = (0..9).collect();
+        assert!(ring.put(7, &mut items) && ring.put(8, &mut items));
+        assert!(!ring.put(9, &mut items), "two batches are there");
+        assert_eq!((items.len(), ring.items(), ring.room()), (3, 6, 0));
         let mut out = vec![100];
-        assert_eq!(belt.take(&mut out), Some(7));
-        assert!(belt.put(9, &mut things));
-        assert_eq!([belt.take(&mut out), belt.take(&mut out), belt.take(&mut out)], [Some(8), Some(9), None]);
+        assert_eq!(ring.take(&mut out), Some(7));
+        assert!(ring.put(9, &mut items));
+        assert_eq!([ring.take(&mut out), ring.take(&mut out), ring.take(&mut out)], [Some(8), Some(9), None]);
         assert_eq!(out, [100, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!((belt.things(), belt.room(), belt.is_empty()), (0, 2, true));
+        assert_eq!((ring.items(), ring.room(), ring.is_empty()), (0, 2, true));
     }
 
     /// A batch can consist of its note alone.
     #[test]
     fn a_batch_may_be_empty() {
-        let belt = BatchRing::<u8>::new(1, 3);
-        assert!(belt.put(5, &mut Vec::new()) && !belt.is_empty());
-        assert_eq!((belt.take(&mut Vec::new()), belt.is_empty()), (Some(5), true));
+        let ring = BatchRing::<u8>::new(1, 3);
+        assert!(ring.put(5, &mut Vec::new()) && !ring.is_empty());
+        assert_eq!((ring.take(&mut Vec::new()), ring.is_empty()), (Some(5), true));
     }
 }

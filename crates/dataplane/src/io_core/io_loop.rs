@@ -40,7 +40,7 @@ pub struct IoLoop<P: Port> {
     bell: Arc<Doorbell>,
     heartbeat: Arc<Heartbeat>,
     last_turn: Option<Instant>,
-    rest: IdlePolicy,
+    idle: IdlePolicy,
     /// The loop has few free frames and takes more.
     is_short: bool,
     /// Free frames were exchanged in this iteration.
@@ -55,11 +55,11 @@ pub struct IoLoop<P: Port> {
 #[derive(Debug)]
 pub struct IoPort<P: Port> {
     port: P,
-    lane: Arc<PortChannel>,
+    channel: Arc<PortChannel>,
     is_open: bool,
     /// The port's parser, and whether checksums are completed.
-    looker: Option<Box<(FrameParser, bool)>>,
-    /// The number of the rule set that `looker` implements.
+    parser: Option<Box<(FrameParser, bool)>>,
+    /// The number of the rule set that `parser` implements.
     rules: u32,
     /// Frames taken off the channel and not yet transmitted.
     outgoing: Vec<TxDesc>,
@@ -87,14 +87,14 @@ pub fn remote<P: Port>(
     line: &Arc<Doorbell>,
     heartbeat: &Arc<Heartbeat>,
 ) -> (Box<RemotePort<P::Memory>>, IoPort<P>) {
-    let lane = PortChannel::new(Arc::clone(core), Arc::clone(line), Arc::clone(heartbeat));
+    let channel = PortChannel::new(Arc::clone(core), Arc::clone(line), Arc::clone(heartbeat));
     let is_open = port.is_up();
-    let remote = Box::new(RemotePort::new(Arc::clone(&lane), is_open, port.transmit_room()));
+    let remote = Box::new(RemotePort::new(Arc::clone(&channel), is_open, port.transmit_room()));
     let of_line = IoPort {
         port,
-        lane,
+        channel,
         is_open,
-        looker: None,
+        parser: None,
         rules: 0,
         outgoing: Vec::with_capacity(TX_BATCH),
         fitting: Vec::with_capacity(TX_BATCH),
@@ -116,7 +116,7 @@ impl<P: Port> IoLoop<P> {
             bell,
             heartbeat,
             last_turn: None,
-            rest: IdlePolicy::new(Instant::default()),
+            idle: IdlePolicy::new(Instant::default()),
             is_short: false,
             exchanged: false,
             received: Vec::with_capacity(RX_BATCH),
@@ -137,24 +137,24 @@ impl<P: Port> IoLoop<P> {
         waiter: &mut impl Sleeper,
         ends: &AtomicBool,
     ) -> io::Result<()> {
-        self.rest = IdlePolicy::new(clock());
-        let (mut watched, mut looks_long) = (Set64::EMPTY, false);
+        self.idle = IdlePolicy::new(clock());
+        let (mut watched, mut extended) = (Set64::EMPTY, false);
         while !ends.load(Relaxed) {
             let now = clock();
             if watched != self.open_ports() {
                 watched = self.open_ports();
                 waiter.watch(watched.into_iter().map(|number| &self.ports[number].port));
             }
-            if looks_long != self.rest.extended_poll() {
-                looks_long = !looks_long;
-                waiter.set_weight(!looks_long);
+            if extended != self.idle.extended_poll() {
+                extended = !extended;
+                waiter.set_weight(!extended);
             }
             let moved = self.turn(memory, now);
-            if self.rest.sample_due(now) {
-                self.rest.note_core(now, waiter.core_taken_ns());
+            if self.idle.sample_due(now) {
+                self.idle.note_core(now, waiter.core_taken_ns());
             }
             if moved {
-                self.rest.note_move(now);
+                self.idle.note_move(now);
             } else if self.may_sleep(now) {
                 self.bell.prepare_sleep();
                 if !self.has_work() && !ends.load(Relaxed) {
@@ -175,7 +175,7 @@ impl<P: Port> IoLoop<P> {
         let after = self.last_turn.replace(now).map(|last| now.since(last));
         self.heartbeat.times.note_turn(after);
         if let Some(nanos) = after {
-            self.rest.note_turn(nanos);
+            self.idle.note_turn(nanos);
         }
         let mut moved = false;
         self.exchanged = false;
@@ -184,7 +184,7 @@ impl<P: Port> IoLoop<P> {
         }
         for (number, port) in self.ports.iter_mut().enumerate() {
             if port.report_within > 0 {
-                port.say_report(self.exchanged, if number == 0 { memory.free_frames() } else { 0 });
+                port.send_report(self.exchanged, if number == 0 { memory.free_frames() } else { 0 });
                 moved = true;
             }
         }
@@ -195,9 +195,9 @@ impl<P: Port> IoLoop<P> {
     fn serve(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
         let port = &mut self.ports[number];
         let mut moved = false;
-        while let Some(order) = port.lane.orders.pop() {
+        while let Some(order) = port.channel.orders.pop() {
             moved = true;
-            port.obey(order, memory);
+            port.execute(order, memory);
         }
         if port.is_open {
             moved |= port.send(memory);
@@ -215,7 +215,7 @@ impl<P: Port> IoLoop<P> {
             has_news |= self.receive(number, memory, now);
         }
         if has_news {
-            self.ports[number].lane.core.ring();
+            self.ports[number].channel.core.ring();
         }
         has_news
     }
@@ -223,18 +223,18 @@ impl<P: Port> IoLoop<P> {
     /// Takes free frames from the switching core, or returns some. True if any were exchanged.
     #[inline]
     fn exchange(&mut self, number: usize, memory: &mut P::Memory) -> bool {
-        let IoPort { lane, is_open, closing, .. } = &self.ports[number];
+        let IoPort { channel, is_open, closing, .. } = &self.ports[number];
         let mut moved = false;
-        while memory.free_frames() < FEW_FREE && lane.fresh.take(&mut self.frames).is_some() {
+        while memory.free_frames() < FEW_FREE && channel.fresh.take(&mut self.frames).is_some() {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
             moved = true;
         }
         // The switching core takes nothing off the channel of a closed port. While it closes a
         // port, it takes what the rings held.
         let is_taken = *is_open || closing.is_some();
-        while is_taken && memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
+        while is_taken && memory.free_frames() > MANY_FREE && channel.spare.room() > 0 {
             self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
-            lane.spare.put(0, &mut self.frames);
+            channel.spare.put(0, &mut self.frames);
             moved = true;
         }
         self.is_short = memory.free_frames() < FEW_FREE;
@@ -245,35 +245,35 @@ impl<P: Port> IoLoop<P> {
     /// Receives as many frames as the channel has room for. Reports the RX backlog and what the
     /// port has observed. True if there is anything new.
     fn receive(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
-        let IoPort { port, lane, looker, rules, .. } = &mut self.ports[number];
-        let max = if lane.arrivals.room() > 0 && looker.is_some() { RX_BATCH } else { 0 };
+        let IoPort { port, channel, parser, rules, .. } = &mut self.ports[number];
+        let max = if channel.arrivals.room() > 0 && parser.is_some() { RX_BATCH } else { 0 };
         port.receive(memory, now, max, &mut self.received);
         let mut has_news = !self.received.is_empty();
-        if let (true, Some(looker)) = (has_news, looker) {
-            let (looker, finish_checksums) = &**looker;
-            let look = |received, bytes: &[u8]| looker.look(received, bytes);
-            parse_batch(&mut self.received, memory, *finish_checksums, look, &mut self.arrivals);
-            let put = lane.arrivals.put(*rules, &mut self.arrivals);
+        if let (true, Some(parser)) = (has_news, parser) {
+            let (parser, finish_checksums) = &**parser;
+            let parse = |received, bytes: &[u8]| parser.parse(received, bytes);
+            parse_batch(&mut self.received, memory, *finish_checksums, parse, &mut self.arrivals);
+            let put = channel.arrivals.put(*rules, &mut self.arrivals);
             debug_assert!(put, "there was room for a batch");
         }
-        lane.waiting.store(port.rx_waiting(), Relaxed);
+        channel.waiting.store(port.rx_waiting(), Relaxed);
         if let Some(dropped) = port.take_kernel_drops() {
-            lane.dropped.fetch_add(dropped, Relaxed);
-            lane.has_looked.store(true, Relaxed);
+            channel.dropped.fetch_add(dropped, Relaxed);
+            channel.has_polled.store(true, Relaxed);
             has_news |= dropped > 0;
         }
         let stray = port.take_stray();
         if stray > 0 {
-            lane.stray.fetch_add(stray, Relaxed);
+            channel.stray.fetch_add(stray, Relaxed);
             has_news = true;
         }
-        while !lane.troubles.is_full()
-            && let Some(trouble) = port.pop_fault()
+        while !channel.faults.is_full()
+            && let Some(fault) = port.pop_fault()
         {
-            let _ = lane.troubles.push(trouble); // there is room
+            let _ = channel.faults.push(fault); // there is room
             has_news = true;
         }
-        if !port.is_up() && !lane.is_down.swap(true, Relaxed) {
+        if !port.is_up() && !channel.is_down.swap(true, Relaxed) {
             has_news = true;
         }
         has_news
@@ -289,12 +289,12 @@ impl<P: Port> IoLoop<P> {
             let is_closing = port.closing.is_some();
             port.outgoing.is_empty() && port.has_reported_all() && !is_closing && !port.port.needs_kick()
         };
-        self.rest.note_idle(now) && self.ports.iter().all(is_done)
+        self.idle.note_idle(now) && self.ports.iter().all(is_done)
     }
 
     fn has_work(&self) -> bool {
         let has_work =
-            |port: &IoPort<P>| port.lane.has_work() || (self.is_short && !port.lane.fresh.is_empty());
+            |port: &IoPort<P>| port.channel.has_work() || (self.is_short && !port.channel.fresh.is_empty());
         self.ports.iter().any(has_work)
     }
 }
@@ -325,7 +325,7 @@ impl<P: Port> IoPort<P> {
     /// Takes the next batch from the switching core and makes its edits. Returns false if there is
     /// none.
     fn take_outgoing(&mut self, memory: &mut P::Memory) -> bool {
-        let is_there = self.lane.outgoing.take(&mut self.outgoing).is_some();
+        let is_there = self.channel.outgoing.take(&mut self.outgoing).is_some();
         make_edits(&self.outgoing, memory);
         is_there
     }
@@ -334,7 +334,7 @@ impl<P: Port> IoPort<P> {
     fn put_completed(&mut self) -> bool {
         let mut moved = false;
         for (note, frames) in [(LEFT, &mut self.completed), (LOST, &mut self.lost)] {
-            while !frames.is_empty() && self.lane.completed.put(note, frames) {
+            while !frames.is_empty() && self.channel.completed.put(note, frames) {
                 moved = true;
             }
         }
@@ -352,9 +352,9 @@ impl<P: Port> IoPort<P> {
         self.port.take_lost(&mut self.lost);
     }
 
-    fn obey(&mut self, order: PortCommand, memory: &mut P::Memory) {
+    fn execute(&mut self, order: PortCommand, memory: &mut P::Memory) {
         match order {
-            PortCommand::Rules(rules, looker) => (self.rules, self.looker) = (rules, Some(looker)),
+            PortCommand::Rules(rules, parser) => (self.rules, self.parser) = (rules, Some(parser)),
             PortCommand::MinPosted(frames) => self.port.set_min_posted(frames),
             PortCommand::LetGo => {
                 self.stop();
@@ -373,8 +373,8 @@ impl<P: Port> IoPort<P> {
             }
             PortCommand::Reopen => {
                 self.is_open = self.port.reopen(memory) == Some(true);
-                self.lane.is_down.store(!self.is_open, Relaxed);
-                self.lane.answer(PortReply::Reopened(self.is_open.then(|| self.port.transmit_room())));
+                self.channel.is_down.store(!self.is_open, Relaxed);
+                self.channel.answer(PortReply::Reopened(self.is_open.then(|| self.port.transmit_room())));
             }
             PortCommand::ResetCounters => drop(self.port.reset_counters()),
             PortCommand::Report => self.report_within = REPORT_TURNS,
@@ -387,29 +387,29 @@ impl<P: Port> IoPort<P> {
             self.complete();
         }
         self.is_open = false;
-        self.lane.waiting.store(0, Relaxed);
+        self.channel.waiting.store(0, Relaxed);
     }
 
     /// Replies that the port is closed. All frames that were sent are on the channel by now.
     #[cold]
     fn answer_closed(&mut self, mut unsent: Vec<FrameId>) {
         unsent.append(&mut self.unsent);
-        while !self.outgoing.is_empty() || self.lane.outgoing.take(&mut self.outgoing).is_some() {
+        while !self.outgoing.is_empty() || self.channel.outgoing.take(&mut self.outgoing).is_some() {
             unsent.extend(self.outgoing.drain(..).map(|outgoing| outgoing.frame));
         }
         let report = self.report(0);
-        self.lane.answer(PortReply::Closed(unsent, report));
+        self.channel.answer(PortReply::Closed(unsent, report));
     }
 
     /// Reports the port's status once free frames have settled, or at the latest when
     /// `report_within` has passed, so that each free frame is counted once.
     #[cold]
-    fn say_report(&mut self, exchanged: bool, free: usize) {
+    fn send_report(&mut self, exchanged: bool, free: usize) {
         self.report_within -= 1;
         if !exchanged || self.report_within == 0 {
             self.report_within = 0;
-            self.lane.answer(PortReply::Report(self.report(free)));
-            self.lane.core.ring();
+            self.channel.answer(PortReply::Report(self.report(free)));
+            self.channel.core.ring();
         }
     }
 

@@ -49,7 +49,7 @@ const ORDERS: usize = 16;
 
 /// Frames of memory that a channel may hold beyond those in the port's rings and in the switch,
 /// including the port's part of the free frames that its I/O loop keeps.
-pub const LANE_FRAMES: usize =
+pub const CHANNEL_FRAMES: usize =
     ARRIVALS * RX_BATCH + RX_BATCH + 2 * FREE * FREE_BATCH + MANY_FREE + FREE_BATCH + KEPT_FREE;
 
 /// Note of a batch: its frames have been transmitted.
@@ -112,11 +112,11 @@ pub(crate) struct PortChannel {
     pub(crate) spare: BatchRing<FrameId>,
     pub(crate) orders: ArrayQueue<PortCommand>,
     pub(crate) answers: ArrayQueue<PortReply>,
-    pub(crate) troubles: ArrayQueue<PortFault>,
+    pub(crate) faults: ArrayQueue<PortFault>,
     /// Frames in the port's own RX rings.
     pub(crate) waiting: AtomicU32,
     /// The port has updated `dropped`.
-    pub(crate) has_looked: AtomicBool,
+    pub(crate) has_polled: AtomicBool,
     /// Frames that the kernel dropped.
     pub(crate) dropped: AtomicU64,
     /// Frames that the kernel completed without owning them.
@@ -153,9 +153,9 @@ impl PortChannel {
             spare: BatchRing::new(FREE, FREE_BATCH),
             orders: ArrayQueue::new(ORDERS),
             answers: ArrayQueue::new(ORDERS),
-            troubles: ArrayQueue::new(4),
+            faults: ArrayQueue::new(4),
             waiting: AtomicU32::new(0),
-            has_looked: AtomicBool::new(false),
+            has_polled: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             stray: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
@@ -188,7 +188,7 @@ impl PortChannel {
         !self.arrivals.is_empty()
             || !self.completed.is_empty()
             || !self.answers.is_empty()
-            || !self.troubles.is_empty()
+            || !self.faults.is_empty()
             || self.dropped.load(Relaxed) > 0
             || self.stray.load(Relaxed) > 0
     }

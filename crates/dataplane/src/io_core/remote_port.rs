@@ -54,11 +54,11 @@ impl<T> PendingRequest<T> {
 /// The switching core's end of a port channel.
 #[derive(Debug)]
 pub struct RemotePort<M> {
-    lane: Arc<PortChannel>,
+    channel: Arc<PortChannel>,
     is_up: bool,
     /// The port's parser, and whether checksums are completed.
-    looker: Option<Box<(FrameParser, bool)>>,
-    /// The number of the rule set that `looker` implements.
+    parser: Option<Box<(FrameParser, bool)>>,
+    /// The number of the rule set that `parser` implements.
     rules: u32,
     /// The I/O loop has yet to be sent the rule set.
     is_unreported: bool,
@@ -100,11 +100,11 @@ pub struct RemotePort<M> {
 impl<M: FrameMemory> RemotePort<M> {
     /// Creates this end of a channel for a port that is open with room for `room` frames to
     /// transmit, or closed.
-    pub(crate) fn new(lane: Arc<PortChannel>, is_up: bool, room: usize) -> Self {
+    pub(crate) fn new(channel: Arc<PortChannel>, is_up: bool, room: usize) -> Self {
         Self {
-            lane,
+            channel,
             is_up,
-            looker: None,
+            parser: None,
             rules: 0,
             is_unreported: false,
             min_posted: None,
@@ -131,31 +131,31 @@ impl<M: FrameMemory> RemotePort<M> {
 
     /// Returns a view of the channel for the guard of the switching core.
     pub fn news(&self) -> ChannelMonitor {
-        ChannelMonitor(Arc::clone(&self.lane))
+        ChannelMonitor(Arc::clone(&self.channel))
     }
 
     /// Sends the I/O loop what can wait, if there is room.
     #[inline]
-    fn tell(&mut self) {
-        if (self.is_unreported || self.min_posted.is_some()) && self.lane.has_room_for_settings() {
-            self.tell_now();
+    fn send_settings(&mut self) {
+        if (self.is_unreported || self.min_posted.is_some()) && self.channel.has_room_for_settings() {
+            self.send_settings_now();
         }
     }
 
     #[cold]
-    fn tell_now(&mut self) {
-        if let (true, Some(looker)) = (self.is_unreported, &self.looker) {
-            self.lane.order(PortCommand::Rules(self.rules, looker.clone()));
+    fn send_settings_now(&mut self) {
+        if let (true, Some(parser)) = (self.is_unreported, &self.parser) {
+            self.channel.order(PortCommand::Rules(self.rules, parser.clone()));
             self.is_unreported = false;
         }
         if let Some(frames) = self.min_posted.take() {
-            self.lane.order(PortCommand::MinPosted(frames));
+            self.channel.order(PortCommand::MinPosted(frames));
         }
     }
 
     /// Takes the replies of the I/O loop.
-    fn hear(&mut self) {
-        while let Some(answer) = self.lane.answers.pop() {
+    fn take_replies(&mut self) {
+        while let Some(answer) = self.channel.answers.pop() {
             match answer {
                 PortReply::Closed(unsent, report) => {
                     self.report = PortStatus { free: self.report.free, ..report };
@@ -173,45 +173,45 @@ impl<M: FrameMemory> RemotePort<M> {
     /// Exchanges free frames. The I/O loop gets as many as the channel has room for.
     #[inline]
     fn exchange(&mut self, memory: &mut M) {
-        while self.lane.spare.take(&mut self.frames).is_some() {
+        while self.channel.spare.take(&mut self.frames).is_some() {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
         }
         let mut gives = false;
-        while self.lane.fresh.room() > 0 && memory.free_frames() >= KEPT_FREE + FREE_BATCH {
+        while self.channel.fresh.room() > 0 && memory.free_frames() >= KEPT_FREE + FREE_BATCH {
             self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
-            self.lane.fresh.put(0, &mut self.frames);
+            self.channel.fresh.put(0, &mut self.frames);
             gives = true;
         }
         self.has_frames = memory.free_frames() >= KEPT_FREE + FREE_BATCH;
         if gives {
-            self.lane.line.ring();
+            self.channel.line.ring();
         }
     }
 
     /// Checks whether frames passed to the I/O loop are waiting because that loop stalls.
     #[inline]
     fn watch_line(&mut self, now: Instant) {
-        if self.lane.outgoing.is_empty() {
+        if self.channel.outgoing.is_empty() {
             (self.waits, self.is_stuck) = (None, false);
             return;
         }
-        let taken = self.given - self.lane.outgoing.batches() as u64;
+        let taken = self.given - self.channel.outgoing.batches() as u64;
         let since = match self.waits {
             Some((before, since)) if before == taken => since,
             _ => now,
         };
         self.waits = Some((taken, since));
         let is_long = (STALL_NS..GIVE_UP_NS).contains(&now.since(since));
-        self.is_stuck = is_long && !self.lane.heartbeat.turns(now);
+        self.is_stuck = is_long && !self.channel.heartbeat.turns(now);
     }
 
     /// Parses the batch that is being taken again.
     #[cold]
-    fn look_again(&mut self, memory: &M) {
-        let Some(looker) = &self.looker else { return };
+    fn parse_again(&mut self, memory: &M) {
+        let Some(parser) = &self.parser else { return };
         for RxFrame { frame, charge, .. } in self.arrivals.drain(..) {
             let bytes = memory.bytes(&frame, charge.len.into());
-            self.again.push(looker.0.look(RxDesc { frame, len: charge.len }, bytes));
+            self.again.push(parser.0.parse(RxDesc { frame, len: charge.len }, bytes));
         }
         std::mem::swap(&mut self.arrivals, &mut self.again);
         self.looked_at_by = self.rules;
@@ -221,12 +221,12 @@ impl<M: FrameMemory> RemotePort<M> {
     /// closed, what its rings held.
     fn take_back(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.exchange(memory);
-        self.hear();
+        self.take_replies();
         let Some(mut never_sent) = self.closing.take() else { return false };
         self.outstanding -= never_sent.len();
         unsent.append(&mut never_sent);
         self.unsent = never_sent;
-        while !self.arrivals.is_empty() || self.lane.arrivals.take(&mut self.arrivals).is_some() {
+        while !self.arrivals.is_empty() || self.channel.arrivals.take(&mut self.arrivals).is_some() {
             self.closed_frames += self.arrivals.len() as u64;
             self.arrivals.drain(..).for_each(|arrival| memory.free(arrival.frame));
         }
@@ -240,7 +240,7 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn receive(&mut self, memory: &mut M, now: Instant, _max: usize, _out: &mut Vec<RxDesc>) {
         self.watch_line(now);
-        self.tell();
+        self.send_settings();
         self.exchange(memory);
     }
 
@@ -248,13 +248,13 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     fn take_arrivals(&mut self, memory: &M, max: usize, out: &mut Vec<RxFrame>) {
         while out.len() < max {
             if self.arrivals.is_empty() {
-                match self.lane.arrivals.take(&mut self.arrivals) {
+                match self.channel.arrivals.take(&mut self.arrivals) {
                     Some(rules) => self.looked_at_by = rules,
                     None => break,
                 }
             }
             if self.looked_at_by != self.rules {
-                self.look_again(memory);
+                self.parse_again(memory);
             }
             let room = max - out.len();
             if self.arrivals.len() <= room {
@@ -265,33 +265,33 @@ impl<M: FrameMemory> Port for RemotePort<M> {
         }
     }
 
-    fn set_parser(&mut self, looker: FrameParser, finish_checksums: bool) {
-        self.looker = Some(Box::new((looker, finish_checksums)));
+    fn set_parser(&mut self, parser: FrameParser, finish_checksums: bool) {
+        self.parser = Some(Box::new((parser, finish_checksums)));
         self.rules = self.rules.wrapping_add(1);
         self.is_unreported = true;
-        self.tell();
+        self.send_settings();
     }
 
     fn set_min_posted(&mut self, frames: u32) {
         self.min_posted = Some(frames);
-        self.tell();
+        self.send_settings();
     }
 
     fn rx_waiting(&self) -> u32 {
-        (self.arrivals.len() + self.lane.arrivals.things()) as u32 + self.lane.waiting.load(Relaxed)
+        (self.arrivals.len() + self.channel.arrivals.items()) as u32 + self.channel.waiting.load(Relaxed)
     }
 
     fn take_kernel_drops(&mut self) -> Option<u64> {
-        if !self.lane.has_looked.load(Relaxed) {
+        if !self.channel.has_polled.load(Relaxed) {
             return None;
         }
-        self.lane.has_looked.store(false, Relaxed);
-        Some(self.lane.dropped.swap(0, Relaxed))
+        self.channel.has_polled.store(false, Relaxed);
+        Some(self.channel.dropped.swap(0, Relaxed))
     }
 
     fn transmit_room(&self) -> usize {
         let frames = self.room.saturating_sub(self.outstanding);
-        match self.lane.outgoing.room() {
+        match self.channel.outgoing.room() {
             _ if !self.is_up => 0,
             // The last batch is reserved for PFC.
             batches @ 0..=1 => frames.min(batches),
@@ -301,11 +301,11 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         self.outstanding += frames.len();
-        while !frames.is_empty() && self.lane.outgoing.put(0, frames) {
+        while !frames.is_empty() && self.channel.outgoing.put(0, frames) {
             self.given += 1;
         }
         debug_assert!(frames.is_empty(), "more frames than there is room for");
-        self.lane.line.ring();
+        self.channel.line.ring();
     }
 
     fn makes_edits(&self) -> bool {
@@ -318,7 +318,7 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
         let mut before = out.len();
-        while let Some(note) = self.lane.completed.take(out) {
+        while let Some(note) = self.channel.completed.take(out) {
             self.outstanding -= out.len() - before;
             if note == LOST {
                 self.lost.extend(out.drain(before..));
@@ -336,16 +336,16 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     }
 
     fn is_up(&self) -> bool {
-        self.is_up && !self.lane.is_down.load(Relaxed)
+        self.is_up && !self.channel.is_down.load(Relaxed)
     }
 
     fn has_pending(&self) -> bool {
-        let PortChannel { fresh, spare, .. } = &*self.lane;
+        let PortChannel { fresh, spare, .. } = &*self.channel;
         let wants_frames = (self.has_frames && fresh.room() > 0) || !spare.is_empty();
         !self.arrivals.is_empty()
             || self.is_up != self.is_up()
             || ((self.is_up || matches!(self.closing, PendingRequest::Asked)) && wants_frames)
-            || self.lane.has_news()
+            || self.channel.has_news()
     }
 
     fn is_stalled(&self) -> bool {
@@ -353,33 +353,33 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     }
 
     fn take_stray(&mut self) -> u64 {
-        if self.lane.stray.load(Relaxed) == 0 { 0 } else { self.lane.stray.swap(0, Relaxed) }
+        if self.channel.stray.load(Relaxed) == 0 { 0 } else { self.channel.stray.swap(0, Relaxed) }
     }
 
     fn pop_fault(&mut self) -> Option<PortFault> {
-        self.lane.troubles.pop()
+        self.channel.faults.pop()
     }
 
     fn detach(&mut self) -> bool {
         self.is_up = false;
-        self.lane.order(PortCommand::LetGo);
+        self.channel.order(PortCommand::LetGo);
         true
     }
 
     fn reclaim(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         if self.closing.begin() {
-            self.lane.order(PortCommand::Reclaim(std::mem::take(&mut self.unsent)));
+            self.channel.order(PortCommand::Reclaim(std::mem::take(&mut self.unsent)));
         }
         self.take_back(memory, unsent)
     }
 
     fn reopen(&mut self, memory: &mut M) -> Option<bool> {
-        self.tell();
+        self.send_settings();
         self.exchange(memory);
         if self.opening.begin() {
-            self.lane.order(PortCommand::Reopen);
+            self.channel.order(PortCommand::Reopen);
         }
-        self.hear();
+        self.take_replies();
         let room = self.opening.take()?;
         if let Some(room) = room {
             (self.room, self.is_up) = (room, true);
@@ -390,7 +390,7 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     fn close(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.is_up = false;
         if self.closing.begin() {
-            self.lane.order(PortCommand::Close(std::mem::take(&mut self.unsent)));
+            self.channel.order(PortCommand::Close(std::mem::take(&mut self.unsent)));
         }
         self.take_back(memory, unsent)
     }
@@ -398,15 +398,15 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     fn reset_counters(&mut self) -> KernelCounters {
         let counted = self.kernel_counters();
         (self.report.kernel, self.closed_frames) = (KernelCounters::default(), 0);
-        self.lane.order(PortCommand::ResetCounters);
+        self.channel.order(PortCommand::ResetCounters);
         counted
     }
 
     fn report(&mut self) -> bool {
         if self.reporting.begin() {
-            self.lane.order(PortCommand::Report);
+            self.channel.order(PortCommand::Report);
         }
-        self.hear();
+        self.take_replies();
         self.reporting.take().is_some()
     }
 
@@ -417,12 +417,12 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     }
 
     fn frames_held(&self) -> usize {
-        let PortChannel { arrivals, outgoing, completed, .. } = &*self.lane;
-        let on_lane = arrivals.things() + outgoing.things() + completed.things();
-        self.report.held + self.arrivals.len() + on_lane
+        let PortChannel { arrivals, outgoing, completed, .. } = &*self.channel;
+        let on_channel = arrivals.items() + outgoing.items() + completed.items();
+        self.report.held + self.arrivals.len() + on_channel
     }
 
     fn free_frames(&self) -> usize {
-        self.report.free + self.lane.fresh.things() + self.lane.spare.things()
+        self.report.free + self.channel.fresh.items() + self.channel.spare.items()
     }
 }

@@ -15,9 +15,9 @@ use wire::bitset::Set64;
 impl<P: Port> PollLoop<P> {
     /// Executes a command. Returns the command if it must be tried again, as an I/O loop is not
     /// done with its part.
-    pub(super) fn obey(&mut self, command: LoopCommand, now: Instant) -> Option<LoopCommand> {
+    pub(super) fn execute(&mut self, command: LoopCommand, now: Instant) -> Option<LoopCommand> {
         match command {
-            LoopCommand::Snapshot { .. } if !self.hear_reports() => return Some(command),
+            LoopCommand::Snapshot { .. } if !self.collect_reports() => return Some(command),
             LoopCommand::Snapshot { mut snapshot, read_watermarks } => {
                 self.reported = Set64::EMPTY;
                 self.snapshot(now, &mut snapshot);
@@ -53,7 +53,7 @@ impl<P: Port> PollLoop<P> {
                     self.mailbox.answer(Reply::NotApplied(settings, port));
                     return None;
                 }
-                self.make_places(&settings.switch, now);
+                self.make_slots(&settings.switch, now);
                 if let Some(recorder) = self.turn.recorder() {
                     recorder.apply(&settings.switch, now);
                 }
@@ -86,7 +86,7 @@ impl<P: Port> PollLoop<P> {
 
     /// Collects the status of each port that an I/O loop serves. Returns false if a reply is
     /// missing.
-    pub(super) fn hear_reports(&mut self) -> bool {
+    pub(super) fn collect_reports(&mut self) -> bool {
         for (number, port) in self.ports.iter_mut().enumerate() {
             let has_reported = self.reported.contains(number) || port.report();
             self.reported.set(number, has_reported);
@@ -96,7 +96,7 @@ impl<P: Port> PollLoop<P> {
 
     /// Closes the ports that these settings remove, and resets the counters of ports whose slots
     /// are reused.
-    pub(super) fn make_places(&mut self, settings: &SwitchSettings, now: Instant) {
+    pub(super) fn make_slots(&mut self, settings: &SwitchSettings, now: Instant) {
         for port in Set64::first_of(self.switch.places()) {
             if settings.ports[port].is_vacant() {
                 self.close(port, now);

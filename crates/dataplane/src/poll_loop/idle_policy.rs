@@ -70,9 +70,9 @@ pub struct IdlePolicy {
     /// Completed pauses longer than [`LOOK_NS`].
     long_pauses: u64,
     /// Whether the loop polls at all when idle.
-    looks: bool,
+    polls: bool,
     /// Whether the loop polls for [`LONG_LOOK_NS`].
-    looks_long: bool,
+    extended: bool,
     /// A loop without contention for this long counts as alone on its core.
     alone_ns: Nanos,
 }
@@ -92,8 +92,8 @@ impl IdlePolicy {
             paused_ns: 0,
             short_pauses: 0,
             long_pauses: 0,
-            looks: true,
-            looks_long: false,
+            polls: true,
+            extended: false,
             alone_ns: ALONE_NS,
         }
     }
@@ -132,7 +132,7 @@ impl IdlePolicy {
             let was_right = left_alone_ns > 2 * self.alone_ns;
             self.alone_ns = if was_right { ALONE_NS } else { (2 * self.alone_ns).min(MAX_ALONE_NS) };
         }
-        (self.last_contention, self.looks_long) = (now, false);
+        (self.last_contention, self.extended) = (now, false);
     }
 
     fn end_period(&mut self, now: Instant) {
@@ -140,9 +140,9 @@ impl IdlePolicy {
         let apart = period_ns / self.moves.max(1);
         let is_alone = now.since(self.last_contention) > self.alone_ns;
         let pauses = PAUSED_PART * self.paused_ns >= period_ns;
-        self.looks_long = is_alone && pauses && (BUSY_NS..RARE_NS).contains(&apart);
+        self.extended = is_alone && pauses && (BUSY_NS..RARE_NS).contains(&apart);
         if self.short_pauses != self.long_pauses {
-            self.looks = self.short_pauses > self.long_pauses;
+            self.polls = self.short_pauses > self.long_pauses;
         }
         (self.period_began, self.moves, self.paused_ns) = (now, 0, 0);
         (self.short_pauses, self.long_pauses) = (0, 0);
@@ -163,7 +163,7 @@ impl IdlePolicy {
     /// True if the loop polls for long. It then has an ordinary weight.
     #[inline]
     pub fn extended_poll(&self) -> bool {
-        self.looks_long
+        self.extended
     }
 
     /// Records an iteration that moved nothing. True if no frame has moved for long enough to
@@ -171,7 +171,7 @@ impl IdlePolicy {
     #[inline]
     pub fn note_idle(&mut self, now: Instant) -> bool {
         self.idle_since.get_or_insert(now);
-        let look_ns = match (self.looks_long, self.looks) {
+        let look_ns = match (self.extended, self.polls) {
             (true, _) => LONG_LOOK_NS,
             (_, true) => LOOK_NS,
             _ => 0,
@@ -188,54 +188,54 @@ mod tests {
     const APART_NS: Nanos = 20_000;
 
     /// An iteration `nanos` after the previous one; others had the core meanwhile.
-    fn turn(rest: &mut IdlePolicy, now: Instant, nanos: Nanos) {
-        rest.note_turn(nanos);
-        if rest.sample_due(now) {
-            rest.note_core(now, nanos);
+    fn turn(idle: &mut IdlePolicy, now: Instant, nanos: Nanos) {
+        idle.note_turn(nanos);
+        if idle.sample_due(now) {
+            idle.note_core(now, nanos);
         }
     }
 
     /// A frame moves every `apart` until `until`.
-    fn move_on(rest: &mut IdlePolicy, now: &mut Instant, until: Instant, apart: Nanos) {
+    fn move_on(idle: &mut IdlePolicy, now: &mut Instant, until: Instant, apart: Nanos) {
         while *now < until {
             *now = *now + apart;
-            rest.note_move(*now);
-            rest.note_idle(*now);
-            turn(rest, *now, apart.min(LATE_NS)); // a longer time contains sleep
+            idle.note_move(*now);
+            idle.note_idle(*now);
+            turn(idle, *now, apart.min(LATE_NS)); // a longer time contains sleep
         }
     }
 
     /// One iteration is late by `late_ns`, and others had the core for `taken_ns`. The following
     /// ones are on time until the window is over.
-    fn delay(rest: &mut IdlePolicy, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
+    fn delay(idle: &mut IdlePolicy, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
         *now = *now + late_ns;
-        rest.note_turn(late_ns);
-        rest.note_core(*now, taken_ns);
+        idle.note_turn(late_ns);
+        idle.note_core(*now, taken_ns);
         let next = *now + WINDOW_NS + PERIOD_NS;
-        move_on(rest, now, next, APART_NS);
+        move_on(idle, now, next, APART_NS);
     }
 
     /// Successive iterations of 64 frames are as far apart as single rare frames.
     #[test]
     fn a_loop_with_much_to_do_keeps_its_weight() {
         let mut now = Instant(0);
-        let mut rest = IdlePolicy::new(now);
+        let mut idle = IdlePolicy::new(now);
         while now < Instant(5 * ALONE_NS) {
             now = now + 40_000;
-            rest.note_move(now);
-            turn(&mut rest, now, 40_000);
-            assert!(!rest.extended_poll());
+            idle.note_move(now);
+            turn(&mut idle, now, 40_000);
+            assert!(!idle.extended_poll());
         }
     }
 
     /// Returns how long the loop polls once nothing moves any more.
-    fn look_ns(rest: &mut IdlePolicy, now: Instant) -> Nanos {
-        (0..).map(|step| step * 1_000).find(|&nanos| rest.note_idle(now + nanos)).expect("it sleeps at last")
+    fn look_ns(idle: &mut IdlePolicy, now: Instant) -> Nanos {
+        (0..).map(|step| step * 1_000).find(|&nanos| idle.note_idle(now + nanos)).expect("it sleeps at last")
     }
 
     #[test]
     fn a_loop_looks_for_long_where_it_is_alone_and_frames_neither_press_nor_are_rare() {
-        for (apart, looks) in [
+        for (apart, polls) in [
             (1_000, LOOK_NS),
             (9_900, LOOK_NS),
             (10_100, LONG_LOOK_NS),
@@ -245,14 +245,14 @@ mod tests {
             (10_000_000, 0),
         ] {
             let mut now = Instant(7);
-            let mut rest = IdlePolicy::new(now);
-            move_on(&mut rest, &mut now, Instant(ALONE_NS / 2), apart);
+            let mut idle = IdlePolicy::new(now);
+            move_on(&mut idle, &mut now, Instant(ALONE_NS / 2), apart);
             let before = if apart <= LOOK_NS { LOOK_NS } else { 0 };
-            assert_eq!(look_ns(&mut rest, now), before, "every {apart} ns: it does not know yet");
-            move_on(&mut rest, &mut now, Instant(ALONE_NS + 3 * PERIOD_NS), apart);
+            assert_eq!(look_ns(&mut idle, now), before, "every {apart} ns: it does not know yet");
+            move_on(&mut idle, &mut now, Instant(ALONE_NS + 3 * PERIOD_NS), apart);
             assert_eq!(
-                (look_ns(&mut rest, now), rest.extended_poll()),
-                (looks, looks == LONG_LOOK_NS),
+                (look_ns(&mut idle, now), idle.extended_poll()),
+                (polls, polls == LONG_LOOK_NS),
                 "every {apart} ns"
             );
         }
@@ -261,37 +261,37 @@ mod tests {
     /// Short and long pauses alternate: the majority of the last period decides.
     #[test]
     fn a_loop_does_not_look_where_it_would_find_nothing() {
-        for (short, long, looks) in [(2, 1, true), (1, 2, false), (1, 0, true), (0, 1, false)] {
+        for (short, long, polls) in [(2, 1, true), (1, 2, false), (1, 0, true), (0, 1, false)] {
             let mut now = Instant(0);
-            let mut rest = IdlePolicy::new(now);
+            let mut idle = IdlePolicy::new(now);
             for (pauses, apart) in [(short, LOOK_NS), (long, LOOK_NS + 1)].repeat(1000) {
                 let until = now + pauses * apart;
-                move_on(&mut rest, &mut now, until, apart);
+                move_on(&mut idle, &mut now, until, apart);
             }
-            assert_eq!(look_ns(&mut rest, now) > 0, looks, "{short} short ones for {long} long ones");
+            assert_eq!(look_ns(&mut idle, now) > 0, polls, "{short} short ones for {long} long ones");
         }
     }
 
     #[test]
     fn a_loop_that_was_delayed_is_not_alone_for_a_while() {
         let mut now = Instant(0);
-        let mut rest = IdlePolicy::new(now);
-        move_on(&mut rest, &mut now, Instant(3 * ALONE_NS), APART_NS);
-        for (late_ns, taken_ns, looks_long) in [
+        let mut idle = IdlePolicy::new(now);
+        move_on(&mut idle, &mut now, Instant(3 * ALONE_NS), APART_NS);
+        for (late_ns, taken_ns, extended) in [
             (MOST_LATE_NS, MOST_LATE_NS, true),
             (10 * WINDOW_NS, MOST_LATE_NS / 2, true), // the machine stalled, without contention
             (LATE_NS, WINDOW_NS, true),               // others had it while the loop was not late
             (MOST_LATE_NS + 1, WINDOW_NS, false),
         ] {
-            delay(&mut rest, &mut now, late_ns, taken_ns);
-            assert_eq!(rest.extended_poll(), looks_long, "{late_ns} ns late, {taken_ns} ns taken");
+            delay(&mut idle, &mut now, late_ns, taken_ns);
+            assert_eq!(idle.extended_poll(), extended, "{late_ns} ns late, {taken_ns} ns taken");
         }
-        assert_eq!(look_ns(&mut rest, now), LOOK_NS);
+        assert_eq!(look_ns(&mut idle, now), LOOK_NS);
         let delayed_at = now;
-        move_on(&mut rest, &mut now, delayed_at + ALONE_NS - 2 * WINDOW_NS, APART_NS);
-        assert!(!rest.extended_poll());
-        move_on(&mut rest, &mut now, delayed_at + ALONE_NS + 2 * PERIOD_NS, APART_NS);
-        assert!(rest.extended_poll());
+        move_on(&mut idle, &mut now, delayed_at + ALONE_NS - 2 * WINDOW_NS, APART_NS);
+        assert!(!idle.extended_poll());
+        move_on(&mut idle, &mut now, delayed_at + ALONE_NS + 2 * PERIOD_NS, APART_NS);
+        assert!(idle.extended_poll());
     }
 
     /// A busy thread that shares the core alternately is detected within two windows, though no
@@ -299,16 +299,16 @@ mod tests {
     #[test]
     fn a_loop_that_shares_its_core_is_not_alone() {
         let mut now = Instant(0);
-        let mut rest = IdlePolicy::new(now);
-        move_on(&mut rest, &mut now, Instant(3 * ALONE_NS), APART_NS);
+        let mut idle = IdlePolicy::new(now);
+        move_on(&mut idle, &mut now, Instant(3 * ALONE_NS), APART_NS);
         let began = now;
-        while rest.extended_poll() {
+        while idle.extended_poll() {
             let next = now + 1_000_000;
-            move_on(&mut rest, &mut now, next, APART_NS);
+            move_on(&mut idle, &mut now, next, APART_NS);
             now = now + 1_000_000;
-            rest.note_turn(1_000_000);
-            if rest.sample_due(now) {
-                rest.note_core(now, PERIOD_NS / 2);
+            idle.note_turn(1_000_000);
+            if idle.sample_due(now) {
+                idle.note_core(now, PERIOD_NS / 2);
             }
         }
         assert!(now.since(began) <= 2 * WINDOW_NS, "{} ns", now.since(began));
@@ -319,22 +319,22 @@ mod tests {
     #[test]
     fn a_loop_that_is_delayed_again_and_again_tries_less_often() {
         let mut now = Instant(0);
-        let mut rest = IdlePolicy::new(now);
-        let mut waits = |rest: &mut IdlePolicy, alone_for: Nanos| {
+        let mut idle = IdlePolicy::new(now);
+        let mut waits = |idle: &mut IdlePolicy, alone_for: Nanos| {
             let began = now;
-            while !rest.extended_poll() {
+            while !idle.extended_poll() {
                 let next = now + APART_NS;
-                move_on(rest, &mut now, next, APART_NS);
+                move_on(idle, &mut now, next, APART_NS);
             }
             let waited = now.since(began);
             let next = now + alone_for;
-            move_on(rest, &mut now, next, APART_NS);
-            delay(rest, &mut now, WINDOW_NS, WINDOW_NS);
-            assert!(!rest.extended_poll());
+            move_on(idle, &mut now, next, APART_NS);
+            delay(idle, &mut now, WINDOW_NS, WINDOW_NS);
+            assert!(!idle.extended_poll());
             (waited + 2 * WINDOW_NS) / ALONE_NS
         };
-        let times = [0; 7].map(|alone_for| waits(&mut rest, alone_for));
+        let times = [0; 7].map(|alone_for| waits(&mut idle, alone_for));
         assert_eq!(times, [1, 2, 4, 8, 16, 16, 16], "times 200 ms");
-        assert_eq!([MAX_ALONE_NS + ALONE_NS, 0].map(|alone_for| waits(&mut rest, alone_for)), [16, 1]);
+        assert_eq!([MAX_ALONE_NS + ALONE_NS, 0].map(|alone_for| waits(&mut idle, alone_for)), [16, 1]);
     }
 }

@@ -39,7 +39,7 @@ pub struct Iteration {
     /// For each port, whether transport checksums that a Linux host left to offload are completed.
     finish_checksums: Vec<bool>,
     /// Ports on which frames have been received.
-    heard: Set64,
+    received_ports: Set64,
     /// Data frames are forwarded. Once this is false, only control frames are accepted.
     forwards: bool,
     /// The RX backlog counts as ingress use.
@@ -64,7 +64,7 @@ impl Iteration {
             open: Set64::first_of(finish_checksums.len()),
             order: Order::new(finish_checksums.len()),
             finish_checksums,
-            heard: Set64::EMPTY,
+            received_ports: Set64::EMPTY,
             forwards: true,
             watches_rings: true,
             holds_back: false,
@@ -89,8 +89,8 @@ impl Iteration {
 
     /// Returns the ports on which frames have been received. The others have no known peer to send
     /// PFC to.
-    pub fn heard_ports(&self) -> Set64 {
-        self.heard
+    pub fn received_ports(&self) -> Set64 {
+        self.received_ports
     }
 
     /// Sets whether the RX backlog counts as ingress use. It does by default; false is for
@@ -125,7 +125,7 @@ impl Iteration {
     pub fn close(&mut self, port: usize) -> bool {
         let was_open = self.open.contains(port);
         self.open.set(port, false);
-        self.heard.set(port, false); // a new peer is unknown until a frame arrives
+        self.received_ports.set(port, false); // a new peer is unknown until a frame arrives
         was_open
     }
 
@@ -223,12 +223,12 @@ impl Iteration {
         now: Instant,
     ) -> bool {
         port.receive(memory, now, RX_BATCH, &mut self.received);
-        let look = |received, bytes: &[u8]| switch.look(number, received, bytes);
+        let parse = |received, bytes: &[u8]| switch.parse(number, received, bytes);
         let finish_checksums = self.finish_checksums[number];
-        parse_batch(&mut self.received, memory, finish_checksums, look, &mut self.arrivals);
+        parse_batch(&mut self.received, memory, finish_checksums, parse, &mut self.arrivals);
         port.take_arrivals(memory, RX_BATCH, &mut self.arrivals);
         let moved = !self.arrivals.is_empty();
-        self.heard.set(number, moved || self.heard.contains(number));
+        self.received_ports.set(number, moved || self.received_ports.contains(number));
         if let (Some(recorder), true) = (&mut self.recorder, moved) {
             recorder.received(number, header_bytes(switch, number), &self.arrivals, memory);
         }

@@ -47,8 +47,8 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
         self.port_mut().take_arrivals(memory, max, out);
     }
 
-    fn set_parser(&mut self, looker: FrameParser, finish_checksums: bool) {
-        self.port_mut().set_parser(looker, finish_checksums);
+    fn set_parser(&mut self, parser: FrameParser, finish_checksums: bool) {
+        self.port_mut().set_parser(parser, finish_checksums);
     }
 
     fn set_min_posted(&mut self, frames: u32) {

@@ -73,7 +73,7 @@ pub struct PollLoop<P: Port> {
     /// Frames of a port that closes; empty otherwise.
     unsent: Vec<FrameId>,
     last_turn: Option<Instant>,
-    rest: IdlePolicy,
+    idle: IdlePolicy,
 }
 
 impl<P: Port> PollLoop<P> {
@@ -110,7 +110,7 @@ impl<P: Port> PollLoop<P> {
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
             last_turn: None,
-            rest: IdlePolicy::new(Instant::default()),
+            idle: IdlePolicy::new(Instant::default()),
         };
         core.push_parser(Set64::first_of(core.switch.places()));
         core
@@ -120,7 +120,7 @@ impl<P: Port> PollLoop<P> {
     fn push_parser(&mut self, ports: Set64) {
         for port in ports {
             let finishes = self.turn.finishes_checksums(port);
-            self.ports[port].set_parser(self.switch.looker(port), finishes);
+            self.ports[port].set_parser(self.switch.parser(port), finishes);
         }
     }
 
@@ -135,24 +135,24 @@ impl<P: Port> PollLoop<P> {
     /// # Errors
     /// `waiter` cannot sleep.
     pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Sleeper) -> io::Result<()> {
-        self.rest = IdlePolicy::new(clock());
-        let (mut watched, mut looks_long) = (Set64::EMPTY, false);
+        self.idle = IdlePolicy::new(clock());
+        let (mut watched, mut extended) = (Set64::EMPTY, false);
         while self.stop.is_none() {
             let now = clock();
             if watched != self.turn.open_ports() {
                 watched = self.turn.open_ports();
                 waiter.watch(watched.into_iter().map(|number| &self.ports[number]));
             }
-            if looks_long != self.rest.extended_poll() {
-                looks_long = !looks_long;
-                waiter.set_weight(!looks_long);
+            if extended != self.idle.extended_poll() {
+                extended = !extended;
+                waiter.set_weight(!extended);
             }
             let moved = self.turn(now);
-            if self.rest.sample_due(now) {
-                self.rest.note_core(now, waiter.core_taken_ns());
+            if self.idle.sample_due(now) {
+                self.idle.note_core(now, waiter.core_taken_ns());
             }
             if moved {
-                self.rest.note_move(now);
+                self.idle.note_move(now);
             } else if let Some(nanos) = self.may_sleep(now) {
                 self.bell.prepare_sleep();
                 if !self.ports.iter().any(Port::has_pending) {
@@ -183,7 +183,7 @@ impl<P: Port> PollLoop<P> {
             self.turn.hold_back(self.turn.open_ports().into_iter().any(is_stuck));
         }
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
-        self.heartbeat.hear(self.turn.heard_ports());
+        self.heartbeat.take_reports(self.turn.received_ports());
         if self.heartbeat.times.turns().is_multiple_of(REFRESH_TURNS) {
             self.heartbeat.leave_refresh(self.switch.shortest_refresh_ns());
         }
@@ -207,7 +207,7 @@ impl<P: Port> PollLoop<P> {
         let mut moved = false;
         while let Some(command) = self.unfinished.take().or_else(|| self.mailbox.next_command()) {
             moved = true;
-            self.unfinished = self.obey(command, now);
+            self.unfinished = self.execute(command, now);
             if self.unfinished.is_some() {
                 break;
             }
@@ -226,8 +226,8 @@ impl<P: Port> PollLoop<P> {
             if !self.ports[port].is_up() {
                 self.close(port, now);
                 moved = true;
-            } else if let Some(trouble) = self.ports[port].pop_fault() {
-                self.mailbox.tell(Reply::Trouble(port, trouble));
+            } else if let Some(fault) = self.ports[port].pop_fault() {
+                self.mailbox.reply(Reply::Fault(port, fault));
             }
         }
         moved
@@ -238,7 +238,7 @@ impl<P: Port> PollLoop<P> {
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
         let is_needed = of_switch.iter().any(Port::needs_kick) || self.turn.holds_back();
-        if !self.rest.note_idle(now) || is_needed {
+        if !self.idle.note_idle(now) || is_needed {
             return None;
         }
         if let Some(recorder) = self.turn.recorder() {
@@ -277,8 +277,8 @@ impl<P: Port> PollLoop<P> {
             self.turn_until(&clock, |core| core.closing.is_empty());
         }
         self.reported = Set64::EMPTY;
-        if !self.hear_reports() {
-            self.turn_until(&clock, Self::hear_reports);
+        if !self.collect_reports() {
+            self.turn_until(&clock, Self::collect_reports);
         }
         let now = clock();
         let mut snapshot = self.stop.take().unwrap_or_default();
@@ -306,7 +306,7 @@ impl<P: Port> PollLoop<P> {
         let after = self.last_turn.replace(now).map(|last| now.since(last));
         self.heartbeat.times.note_turn(after);
         if let Some(nanos) = after {
-            self.rest.note_turn(nanos);
+            self.idle.note_turn(nanos);
         }
     }
 }

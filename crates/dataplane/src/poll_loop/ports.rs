@@ -26,7 +26,7 @@ impl<P: Port> PollLoop<P> {
         self.switch.port_down(port, now, &mut self.memory);
         if self.ports[port].detach() {
             self.let_go.set(port, true);
-            self.tell_troubles(port);
+            self.report_faults(port);
         } else {
             self.close_rings(port, now);
         }
@@ -37,7 +37,7 @@ impl<P: Port> PollLoop<P> {
         let is_closed = self.ports[port].close(&mut self.memory, &mut self.unsent);
         self.closing.set(port, !is_closed);
         self.take_back(port, now);
-        self.tell_troubles(port);
+        self.report_faults(port);
     }
 
     /// Reclaims the frames of a port whose rings were closed elsewhere. Returns false if its I/O
@@ -88,9 +88,9 @@ impl<P: Port> PollLoop<P> {
         }
     }
 
-    pub(super) fn tell_troubles(&mut self, port: usize) {
-        while let Some(trouble) = self.ports[port].pop_fault() {
-            self.mailbox.tell(Reply::Trouble(port, trouble));
+    pub(super) fn report_faults(&mut self, port: usize) {
+        while let Some(fault) = self.ports[port].pop_fault() {
+            self.mailbox.reply(Reply::Fault(port, fault));
         }
     }
 }

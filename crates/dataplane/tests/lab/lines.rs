@@ -173,11 +173,11 @@ impl Loops {
     }
 
     /// Returns the switching core's reply, once all loops have done their part.
-    pub fn tell(&mut self, command: LoopCommand) -> Reply {
+    pub fn send_command(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
         for _ in 0..10 {
             self.rounds(1);
-            if let Some(answer) = self.hear() {
+            if let Some(answer) = self.next_reply() {
                 return answer;
             }
         }
@@ -185,11 +185,11 @@ impl Loops {
     }
 
     /// Takes a reply, if there is one; events before it are kept.
-    pub fn hear(&mut self) -> Option<Reply> {
+    pub fn next_reply(&mut self) -> Option<Reply> {
         while let Some(reply) = self.handle.receive() {
             match reply {
                 Reply::Event(_, event) => self.events.push(event),
-                Reply::Trouble(..) => {}
+                Reply::Fault(..) => {}
                 answer => return Some(answer),
             }
         }
@@ -199,11 +199,11 @@ impl Loops {
     pub fn apply(&mut self, settings: &SwitchSettings) {
         let min_posted = vec![1; settings.ports.len()];
         let settings = Settings { switch: settings.clone(), min_posted };
-        assert!(matches!(self.tell(LoopCommand::Apply(Box::new(settings))), Reply::Applied(_)));
+        assert!(matches!(self.send_command(LoopCommand::Apply(Box::new(settings))), Reply::Applied(_)));
     }
 
     pub fn snapshot(&mut self) -> Snapshot {
-        match self.tell(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false }) {
+        match self.send_command(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false }) {
             Reply::Snapshot(snapshot) => *snapshot,
             other => panic!("{other:?}"),
         }

@@ -90,32 +90,32 @@ impl Lab {
     }
 
     /// Runs a command in an iteration and returns its reply. Earlier events are discarded.
-    pub fn tell(&mut self, command: LoopCommand) -> Reply {
+    pub fn send_command(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
         self.turns(1);
         let mut replies = std::iter::from_fn(|| self.handle.receive());
-        replies.find(|reply| !matches!(reply, Reply::Event(..) | Reply::Trouble(..))).expect("an answer")
+        replies.find(|reply| !matches!(reply, Reply::Event(..) | Reply::Fault(..))).expect("an answer")
     }
 
     pub fn snapshot(&mut self) -> Snapshot {
-        self.look(false)
+        self.parse(false)
     }
 
-    pub fn look(&mut self, read_watermarks: bool) -> Snapshot {
-        match self.tell(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks }) {
+    pub fn parse(&mut self, read_watermarks: bool) -> Snapshot {
+        match self.send_command(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks }) {
             Reply::Snapshot(snapshot) => *snapshot,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn hold(&mut self, port: usize, held: bool) {
-        assert!(matches!(self.tell(LoopCommand::Hold { port, held }), Reply::Done));
+        assert!(matches!(self.send_command(LoopCommand::Hold { port, held }), Reply::Done));
     }
 
     /// Applies settings, and checks that they come back.
     pub fn apply(&mut self, settings: SwitchSettings) {
         let settings = Settings { switch: settings, min_posted: vec![1, 2, 3] };
-        match self.tell(LoopCommand::Apply(Box::new(settings.clone()))) {
+        match self.send_command(LoopCommand::Apply(Box::new(settings.clone()))) {
             Reply::Applied(back) => assert_eq!(*back, settings),
             other => panic!("{other:?}"),
         }

@@ -238,7 +238,10 @@ impl Lab {
         (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
         lab.turns(2, 1000);
         let recorder = Recorder::new(Arc::clone(&lab.reel), PORTS);
-        assert!(matches!(lab.tell(LoopCommand::Record(Some(Box::new(recorder)))), Reply::Recorded(None)));
+        assert!(matches!(
+            lab.send_command(LoopCommand::Record(Some(Box::new(recorder)))),
+            Reply::Recorded(None)
+        ));
         lab.events.clear();
         lab
     }
@@ -253,14 +256,14 @@ impl Lab {
         }
     }
 
-    pub fn tell(&mut self, command: LoopCommand) -> Reply {
+    pub fn send_command(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
         for _ in 0..10 {
             self.turns(1, 700);
             while let Some(reply) = self.handle.receive() {
                 match reply {
                     Reply::Event(at, event) => self.events.push((at, event)),
-                    Reply::Trouble(..) => {}
+                    Reply::Fault(..) => {}
                     answer => return answer,
                 }
             }
@@ -284,17 +287,19 @@ impl Lab {
                 }
                 self.wires[port].inject(bytes);
             }
-            Step::Hold { port, on_hold } => drop(self.tell(LoopCommand::Hold { port, held: on_hold })),
-            Step::Recover { port } => drop(self.tell(LoopCommand::RecoverStorms(port))),
+            Step::Hold { port, on_hold } => {
+                drop(self.send_command(LoopCommand::Hold { port, held: on_hold }))
+            }
+            Step::Recover { port } => drop(self.send_command(LoopCommand::RecoverStorms(port))),
             Step::Lift { port } => {
-                drop(self.tell(LoopCommand::LiftStormLimit { port, priorities: Set8::ALL }));
+                drop(self.send_command(LoopCommand::LiftStormLimit { port, priorities: Set8::ALL }));
             }
             Step::Apply { xoff_cells } => {
                 let mut settings = settings(xoff_cells);
                 if self.removed {
                     settings.ports[0] = PortSettings::vacant();
                 }
-                self.tell(apply(&settings));
+                self.send_command(apply(&settings));
             }
             Step::Remove => {
                 self.removed = true;
@@ -307,8 +312,8 @@ impl Lab {
                 self.take(&Step::Up { port: 0, address });
             }
             Step::Add { .. } => {}
-            Step::Snapshot { read_watermarks } => drop(self.look(read_watermarks)),
-            Step::Clear => drop(self.tell(LoopCommand::ClearWatermarks)),
+            Step::Snapshot { read_watermarks } => drop(self.parse(read_watermarks)),
+            Step::Clear => drop(self.send_command(LoopCommand::ClearWatermarks)),
             Step::Block { port, blocked } => self.wires[port].block(blocked),
             Step::Lose { port, frames } => self.wires[port].lose(frames),
             Step::KernelDrop { port, frames } => self.wires[port].drop_for_want_of_frames(frames),
@@ -322,13 +327,13 @@ impl Lab {
                     self.take(&Step::Closed { port });
                     self.wires[port].open_again();
                 }
-                self.tell(LoopCommand::PortUp { port, mac: mac(address), finish_checksums: true });
+                self.send_command(LoopCommand::PortUp { port, mac: mac(address), finish_checksums: true });
             }
         }
     }
 
-    pub fn look(&mut self, read_watermarks: bool) -> Snapshot {
-        match self.tell(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks }) {
+    pub fn parse(&mut self, read_watermarks: bool) -> Snapshot {
+        match self.send_command(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks }) {
             Reply::Snapshot(snapshot) => *snapshot,
             other => panic!("{other:?}"),
         }
@@ -336,8 +341,8 @@ impl Lab {
 
     /// Ends the recording. Returns it with the switch's part of a last snapshot and all events.
     pub fn end(mut self) -> (Vec<u8>, Snapshot, Events) {
-        let last = self.look(false);
-        assert!(matches!(self.tell(LoopCommand::Record(None)), Reply::Recorded(Some(_))));
+        let last = self.parse(false);
+        assert!(matches!(self.send_command(LoopCommand::Record(None)), Reply::Recorded(Some(_))));
         let chunks = std::iter::from_fn(|| self.reel.take());
         let recording = chunks.flat_map(|chunk| chunk.bytes).collect();
         (recording, of_the_switch(last), self.events)
@@ -359,7 +364,7 @@ pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
     let mut replay = Replay::new(recording);
     let mut events = Vec::new();
     replay.run_until(Instant::NEVER, &mut |at, event| events.push((at, event)))?;
-    let snapshot = replay.asked().expect("a snapshot").clone();
+    let snapshot = replay.requested().expect("a snapshot").clone();
     Ok((replay.totals().clone(), snapshot, events))
 }
 

@@ -100,7 +100,7 @@ impl Neighbors {
         if self.table.len() >= max.max(1) {
             let later = |until: Option<Duration>| Some(until.map_or(expires, |it| it.max(expires)));
             self.excess_until = later(self.excess_until);
-            if dcbx.is_spoken() {
+            if dcbx.is_present() {
                 self.excess_dcbx_until = later(self.excess_dcbx_until);
             }
             return TableChange::Full;

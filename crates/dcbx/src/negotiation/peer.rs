@@ -39,7 +39,7 @@ impl<T> Advertised<T> {
         }
     }
 
-    fn is_spoken(&self) -> bool {
+    fn is_present(&self) -> bool {
         self.value.is_some() || self.error.is_some()
     }
 
@@ -82,16 +82,16 @@ impl PeerDcbx {
     }
 
     /// Returns true if the neighbor sent a TLV of any version.
-    pub fn is_spoken(&self) -> bool {
-        [Version::Ieee, Version::Cee, Version::Cin].into_iter().any(|version| self.speaks(version))
+    pub fn is_present(&self) -> bool {
+        [Version::Ieee, Version::Cee, Version::Cin].into_iter().any(|version| self.sends(version))
     }
 
     /// Returns true if the neighbor sent a TLV of this version.
-    pub fn speaks(&self, version: Version) -> bool {
+    pub fn sends(&self, version: Version) -> bool {
         match version {
-            Version::Ieee => self.ieee.is_spoken(),
-            Version::Cee => self.cee.is_spoken(),
-            Version::Cin => self.cin.is_spoken(),
+            Version::Ieee => self.ieee.is_present(),
+            Version::Cee => self.cee.is_present(),
+            Version::Cin => self.cin.is_present(),
         }
     }
 

@@ -12,7 +12,7 @@
 use super::ieee::{self, has_precedence};
 use super::legacy::{Features, Legacy};
 use super::peer::PeerDcbx;
-use super::version::{self, Spoken};
+use super::version::{self, OfferedVersions};
 use crate::event::Event;
 use crate::lldp::neighbors::{Neighbor, NeighborId, Neighbors};
 use crate::settings::{DcbxSettings, EtsSettings, Version};
@@ -68,8 +68,8 @@ impl Dcbx {
             self.peer = id;
             self.restart(settings, version::next(settings.version, Version::Ieee, None));
         }
-        let spoken = peer.map(|peer| spoken(&peer.dcbx));
-        let version = version::next(settings.version, self.status.version, spoken);
+        let offered = peer.map(|peer| offered(&peer.dcbx));
+        let version = version::next(settings.version, self.status.version, offered);
         if version != self.status.version {
             self.restart(settings, version);
         }
@@ -132,7 +132,7 @@ impl Dcbx {
             }
             _ => {
                 self.run_alone(settings, PeerState::One);
-                let newest = spoken(dcbx).newest().unwrap_or(version);
+                let newest = offered(dcbx).newest().unwrap_or(version);
                 let reason = error.map_or(Reason::OtherVersion(newest), Reason::Malformed);
                 self.status.set_all(FeatureState::Error, reason);
             }
@@ -153,7 +153,7 @@ impl Dcbx {
 
 /// Selects the neighbor to negotiate with.
 fn select(neighbors: &Neighbors) -> (PeerState, Option<&Neighbor>) {
-    let mut speaking = neighbors.iter().filter(|it| it.dcbx.is_spoken());
+    let mut speaking = neighbors.iter().filter(|it| it.dcbx.is_present());
     match (speaking.next(), speaking.next(), neighbors.too_many_with_dcbx()) {
         (None, _, false) => (PeerState::Absent, None),
         (Some(one), None, false) => (PeerState::One, Some(one)),
@@ -161,11 +161,11 @@ fn select(neighbors: &Neighbors) -> (PeerState, Option<&Neighbor>) {
     }
 }
 
-fn spoken(peer: &PeerDcbx) -> Spoken {
-    Spoken {
-        ieee: peer.speaks(Version::Ieee),
-        cee: peer.speaks(Version::Cee),
-        cin: peer.speaks(Version::Cin),
+fn offered(peer: &PeerDcbx) -> OfferedVersions {
+    OfferedVersions {
+        ieee: peer.sends(Version::Ieee),
+        cee: peer.sends(Version::Cee),
+        cin: peer.sends(Version::Cin),
     }
 }
 

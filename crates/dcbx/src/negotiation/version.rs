@@ -19,7 +19,7 @@ use crate::settings::{Version, VersionSetting};
 
 /// Versions that the peer speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spoken {
+pub struct OfferedVersions {
     /// IEEE 802.1Qaz.
     pub ieee: bool,
     /// Revision 1.01.
@@ -28,21 +28,21 @@ pub struct Spoken {
     pub cin: bool,
 }
 
-impl Spoken {
+impl OfferedVersions {
     /// Returns the newest of the versions.
     pub fn newest(self) -> Option<Version> {
         let all = [(self.ieee, Version::Ieee), (self.cee, Version::Cee), (self.cin, Version::Cin)];
-        all.into_iter().find(|(is_spoken, _)| *is_spoken).map(|(_, version)| version)
+        all.into_iter().find(|(is_present, _)| *is_present).map(|(_, version)| version)
     }
 }
 
 /// Returns the version that follows; `peer` is `None` while there is no peer.
-pub fn next(setting: VersionSetting, current: Version, peer: Option<Spoken>) -> Version {
+pub fn next(setting: VersionSetting, current: Version, peer: Option<OfferedVersions>) -> Version {
     match (setting, peer) {
         (VersionSetting::Pinned(version), _) => version,
         (VersionSetting::Auto, None) => Version::Ieee,
-        (VersionSetting::Auto, Some(spoken)) if current == Version::Ieee => {
-            spoken.newest().unwrap_or(current)
+        (VersionSetting::Auto, Some(offered)) if current == Version::Ieee => {
+            offered.newest().unwrap_or(current)
         }
         (VersionSetting::Auto, Some(_)) => current,
     }
@@ -56,18 +56,18 @@ mod tests {
     #[test]
     fn the_diagram() {
         for bits in 0..8_u8 {
-            let spoken = Spoken { ieee: bits & 1 != 0, cee: bits & 2 != 0, cin: bits & 4 != 0 };
-            let of_ieee = match (spoken.ieee, spoken.cee, spoken.cin) {
+            let offered = OfferedVersions { ieee: bits & 1 != 0, cee: bits & 2 != 0, cin: bits & 4 != 0 };
+            let of_ieee = match (offered.ieee, offered.cee, offered.cin) {
                 (true, _, _) | (_, false, false) => Ieee,
                 (false, true, _) => Cee,
                 (false, false, true) => Cin,
             };
             for (current, expected) in [(Ieee, of_ieee), (Cee, Cee), (Cin, Cin)] {
-                assert_eq!(next(VersionSetting::Auto, current, Some(spoken)), expected, "{spoken:?}");
+                assert_eq!(next(VersionSetting::Auto, current, Some(offered)), expected, "{offered:?}");
                 assert_eq!(next(VersionSetting::Auto, current, None), Ieee);
                 for pinned in [Ieee, Cee, Cin] {
                     let setting = VersionSetting::Pinned(pinned);
-                    assert_eq!(next(setting, current, Some(spoken)), pinned);
+                    assert_eq!(next(setting, current, Some(offered)), pinned);
                     assert_eq!(next(setting, current, None), pinned);
                 }
             }

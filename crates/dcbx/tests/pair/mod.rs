@@ -60,7 +60,7 @@ pub struct Pair {
     pub now: Duration,
     pub agents: [Agent; 2],
     /// Frames under way: when they arrive, and at which end.
-    under_way: Vec<(Duration, usize, Vec<u8>)>,
+    in_flight: Vec<(Duration, usize, Vec<u8>)>,
     /// False if frames to this end are lost.
     pub delivers_to: [bool; 2],
     pub sent: [Vec<Duration>; 2],
@@ -74,7 +74,7 @@ impl Pair {
         let mut pair = Self {
             now: seconds(1),
             agents: settings.map(Agent::new),
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             delivers_to: [true; 2],
             sent: [Vec::new(), Vec::new()],
             changed: seconds(1),
@@ -92,7 +92,7 @@ impl Pair {
 
     pub fn set_link(&mut self, is_up: bool) {
         let now = self.now;
-        self.under_way.clear();
+        self.in_flight.clear();
         self.agents.iter_mut().for_each(|agent| agent.set_link(now, is_up));
     }
 
@@ -119,8 +119,8 @@ impl Pair {
     /// Delivers and sends what is due, and returns the next time at which something is.
     fn step(&mut self) -> Option<Duration> {
         let before = [0, 1].map(|end| self.agents[end].status().cloned());
-        let (due, later) = std::mem::take(&mut self.under_way).into_iter().partition(|it| it.0 <= self.now);
-        self.under_way = later;
+        let (due, later) = std::mem::take(&mut self.in_flight).into_iter().partition(|it| it.0 <= self.now);
+        self.in_flight = later;
         let due: Vec<(Duration, usize, Vec<u8>)> = due;
         for (_, end, frame) in due {
             self.agents[end].receive(self.now, &frame);
@@ -132,13 +132,13 @@ impl Pair {
             for frame in polled.frames {
                 self.sent[end].push(self.now);
                 if self.delivers_to[1 - end] {
-                    self.under_way.push((self.now + DELAY, 1 - end, frame));
+                    self.in_flight.push((self.now + DELAY, 1 - end, frame));
                 }
             }
         }
         if before != [0, 1].map(|end| self.agents[end].status().cloned()) {
             self.changed = self.now;
         }
-        self.under_way.iter().map(|it| it.0).chain(next).min()
+        self.in_flight.iter().map(|it| it.0).chain(next).min()
     }
 }

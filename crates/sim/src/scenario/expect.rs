@@ -96,19 +96,19 @@ pub(super) fn read(
         let scope = read_scope(&mut section, traffics, &numbers, network, report);
         let mut metrics = 0;
         for (name, metric, unit) in METRICS {
-            let name_place = section.place_of(name);
-            let (Some(item), Some(place)) = (section.item(name), name_place) else { continue };
+            let name_location = section.location_of(name);
+            let (Some(item), Some(location)) = (section.item(name), name_location) else { continue };
             metrics += 1;
             let bounds = read_bounds(item, unit, report);
             if let Some(scope) = scope {
-                check(name, metric, scope, &place, traffics, report);
+                check(name, metric, scope, &location, traffics, report);
             }
             let Some((scope, (at_least, at_most))) = scope.zip(bounds) else { continue };
-            let line = line_of(&place);
-            expectations.push((place.span.start, Expectation { line, scope, metric, at_least, at_most }));
+            let line = line_of(&location);
+            expectations.push((location.span.start, Expectation { line, scope, metric, at_least, at_most }));
         }
         if metrics == 0 {
-            report.add(&section.place, "nothing is expected", "write a metric, as in lost = 0");
+            report.add(&section.location, "nothing is expected", "write a metric, as in lost = 0");
         }
         section.finish(&[], report);
     }
@@ -129,7 +129,7 @@ fn read_scope(
     let traffic = traffic.and_then(|name| find_traffic(&name, traffics, numbers, report));
     let priority = section.number("priority", 0..=7, report).map(|priority| priority.value);
     let switch = section.string("switch", "leaf1", report);
-    let switch = switch.and_then(|name| network.nodes.switch(name.value, &name.place, report));
+    let switch = switch.and_then(|name| network.nodes.switch(name.value, &name.location, report));
     let port = section.string("port", "leaf1.p1", report).and_then(|name| find_port(&name, network, report));
     if !SCOPES.iter().any(|scope| section.has(scope)) {
         return Some(Scope::All);
@@ -148,21 +148,29 @@ fn find_traffic(
     if number.is_none() {
         let names: Vec<&str> = traffics.iter().map(|traffic| traffic.name.as_str()).collect();
         let what = format!("there is no traffic {}", quoted(name.value));
-        report.add(&name.place, what, meant(name.value, &names, &names, "write a [[traffic]] of this name"));
+        report.add(
+            &name.location,
+            what,
+            meant(name.value, &names, &names, "write a [[traffic]] of this name"),
+        );
     }
     number.copied()
 }
 
 fn find_port(name: &Setting<&str>, network: Network, report: &mut Diagnostics) -> Option<Scope> {
     let Network { nodes, links, devices } = network;
-    let end = nodes.end(name.value, &name.place, devices, report)?;
+    let end = nodes.end(name.value, &name.location, devices, report)?;
     if nodes.is_host(end.node) {
         let cure = "name a port of a switch, as in \"leaf1.p1\"";
-        report.add(&name.place, format!("{} is a host", name.value), cure);
+        report.add(&name.location, format!("{} is a host", name.value), cure);
         return None;
     }
     if links.at(end).is_none() {
-        report.add(&name.place, format!("{} has no link", name.value), "name a port that a [[link]] joins");
+        report.add(
+            &name.location,
+            format!("{} has no link", name.value),
+            "name a port that a [[link]] joins",
+        );
         return None;
     }
     Some(Scope::Port(end))
@@ -173,7 +181,7 @@ fn check(
     name: &str,
     metric: Metric,
     scope: Scope,
-    place: &SettingSpan,
+    location: &SettingSpan,
     traffics: &[TrafficTable],
     report: &mut Diagnostics,
 ) {
@@ -187,7 +195,7 @@ fn check(
             Scope::Port(_) => ("of a port", "leave port out, or write traffic or priority"),
             Scope::All | Scope::Priority(_) => return,
         };
-        report.add(place, format!("{name} is not measured {what}"), cure);
+        report.add(location, format!("{name} is not measured {what}"), cure);
         return;
     }
     let in_scope = |(number, traffic): &(usize, &TrafficTable)| match scope {
@@ -200,13 +208,13 @@ fn check(
         && metric.is_of_traffic()
         && traffics.peek().is_none()
     {
-        report.add(place, format!("no traffic has priority {priority}"), "name a priority that is sent");
+        report.add(location, format!("no traffic has priority {priority}"), "name a priority that is sent");
         return;
     }
     let of_messages = matches!(metric, Metric::Completed | Metric::SlowestCompletionNs);
     if of_messages && !traffics.any(|(_, traffic)| traffic.has_messages()) {
         let cure = "expect it of traffic with the pattern \"finite\", \"poisson\" or \"incast\"";
-        report.add(place, format!("{name} is of messages, and none are sent"), cure);
+        report.add(location, format!("{name} is of messages, and none are sent"), cure);
     }
 }
 
@@ -216,17 +224,17 @@ fn read_bounds(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<(Opti
         let value = read_value(item, unit, report)?.value;
         return Some((Some(value), Some(value)));
     }
-    let place = item.place.clone();
+    let location = item.location.clone();
     let cure = match unit {
         Unit::Number => "write { at_least = 1, at_most = 10 }, or one of them",
         Unit::Time => "write { at_least = \"1us\", at_most = \"10us\" }, or one of them",
         Unit::Throughput => "write { at_least = \"3.96G\", at_most = \"4G\" }, or one of them",
     };
-    let mut section = item.section(place, cure, report)?;
+    let mut section = item.section(location, cure, report)?;
     let at_least = section.item("at_least").map(|item| read_value(item, unit, report));
     let at_most = section.item("at_most").map(|item| read_value(item, unit, report));
     if at_least.is_none() && at_most.is_none() {
-        report.add(&section.place, "neither at_least nor at_most", cure);
+        report.add(&section.location, "neither at_least nor at_most", cure);
     }
     section.finish(&[], report);
     // Settings that are present must be valid.
@@ -235,7 +243,7 @@ fn read_bounds(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<(Opti
     if let (Some(least), Some(most)) = (&at_least, &at_most)
         && least.value > most.value
     {
-        report.add(&least.place, "at_least is more than at_most", "exchange them");
+        report.add(&least.location, "at_least is more than at_most", "exchange them");
     }
     Some((at_least.map(|it| it.value), at_most.map(|it| it.value)))
 }
@@ -246,5 +254,5 @@ fn read_value(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<Settin
         Unit::Time => time(item, 0..=MAX_TIME_NS, report),
         Unit::Throughput => throughput(item, report),
     }?;
-    Some(Setting { value: value.value as f64, place: value.place })
+    Some(Setting { value: value.value as f64, location: value.location })
 }

@@ -22,11 +22,11 @@ pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Dia
     let mut routes: Vec<Route> = Vec::new();
     let mut known = HashSet::new();
     for section in entries(file, "route", MAX_ROUTES, report) {
-        let place = section.place.clone();
+        let location = section.location.clone();
         let Some(route) = read_route(section, network, report) else { continue };
         if !known.insert((route.switch, route.host)) {
             let (switch, host) = (network.nodes.name(route.switch), network.nodes.name(route.host));
-            report.add(&place, format!("{switch} has a route to {host} already"), "leave one of them out");
+            report.add(&location, format!("{switch} has a route to {host} already"), "leave one of them out");
         }
         routes.push(route);
     }
@@ -35,7 +35,7 @@ pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Dia
 
 fn read_route(mut section: Section, network: Network, report: &mut Diagnostics) -> Option<Route> {
     let Network { nodes, links, devices } = network;
-    let place = section.place.clone();
+    let location = section.location.clone();
     let switch = section.string("switch", "leaf1", report);
     let switch = required(switch, &section, "switch", "switch = \"leaf1\"", report);
     let to = section.string("to", "h1", report);
@@ -44,21 +44,21 @@ fn read_route(mut section: Section, network: Network, report: &mut Diagnostics) 
     let port = required(port, &section, "port", "port = \"p1\"", report);
     section.finish(&[], report);
 
-    let switch = switch.and_then(|name| nodes.switch(name.value, &name.place, report));
-    let host = to.and_then(|name| nodes.host(name.value, &name.place, report));
+    let switch = switch.and_then(|name| nodes.switch(name.value, &name.location, report));
+    let host = to.and_then(|name| nodes.host(name.value, &name.location, report));
     let (switch, port) = switch.zip(port)?;
-    let end = nodes.port(switch, port.value, &port.place, devices, report)?;
+    let end = nodes.port(switch, port.value, &port.location, devices, report)?;
     let host = host?;
     let name = nodes.end_name(end, devices);
     let Some(link) = links.at(end) else {
-        report.add(&port.place, format!("{name} has no link"), "take a port that a [[link]] joins");
+        report.add(&port.location, format!("{name} has no link"), "take a port that a [[link]] joins");
         return None;
     };
     let [a, b] = links.list[link].ends;
     let End { node: peer, .. } = if a == end { b } else { a };
     if nodes.is_host(peer) && peer != host {
         let what = format!("{name} leads to {} only", nodes.name(peer));
-        report.add(&place, what, format!("take a port on a way to {}", nodes.name(host)));
+        report.add(&location, what, format!("take a port on a way to {}", nodes.name(host)));
     }
     Some(Route { switch, host, port: end.port })
 }
@@ -72,9 +72,9 @@ pub(super) fn read_faults(
 ) -> Vec<Fault> {
     let mut faults = Vec::new();
     for section in entries(file, "fault", MAX_FAULTS, report) {
-        let place = section.place.clone();
+        let location = section.location.clone();
         if let Some(fault) = read_fault(section, duration_ns, network, report) {
-            faults.push(Setting { value: fault, place });
+            faults.push(Setting { value: fault, location });
         }
     }
     faults.sort_by_key(|fault| fault.value.at_ns);
@@ -106,7 +106,7 @@ fn read_fault(
     let route = section.section("route", report).and_then(|route| read_route(route, network, report));
     if !KINDS.iter().any(|kind| section.has(kind)) {
         let cure = "write link-down = \"leaf1.p1\", link-up, storm or route";
-        report.add(&section.place, "nothing happens", cure);
+        report.add(&section.location, "nothing happens", cure);
     }
     section.finish(&[], report);
     let kind = down.or(up).or(storm).or(route.map(FaultKind::Route))?;
@@ -119,19 +119,19 @@ fn read_storm(section: &mut Section, nodes: &Nodes, report: &mut Diagnostics) ->
     let duration = section.item("for").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
     if !section.has("storm") {
         for setting in ["priorities", "for"] {
-            let Some(place) = section.place_of(setting) else { continue };
-            report.add(&place, "of no effect without a storm", "write storm = \"h3\", or leave it out");
+            let Some(location) = section.location_of(setting) else { continue };
+            report.add(&location, "of no effect without a storm", "write storm = \"h3\", or leave it out");
         }
         return None;
     }
     let priorities = required(priorities, section, "priorities", "priorities = [3]", report);
     let duration = required(duration, section, "for", "for = \"5ms\"", report);
-    if let Some(Setting { value, place }) = &priorities
+    if let Some(Setting { value, location }) = &priorities
         && value.is_empty()
     {
-        report.add(place, "no priority is paused", "name one, as in [3]");
+        report.add(location, "no priority is paused", "name one, as in [3]");
     }
-    let host = host.and_then(|name| nodes.host(name.value, &name.place, report))?;
+    let host = host.and_then(|name| nodes.host(name.value, &name.location, report))?;
     Some(FaultKind::Storm { host, priorities: mask(&priorities?.value), duration_ns: duration?.value })
 }
 
@@ -146,7 +146,7 @@ fn links_change(faults: &[Setting<Fault>], links: &Links, report: &mut Diagnosti
         };
         if !changes {
             let what = format!("{} is {state} already at that time", links.list[link].name);
-            report.add(&fault.place, what, "leave it out, or change the time");
+            report.add(&fault.location, what, "leave it out, or change the time");
         }
     }
 }

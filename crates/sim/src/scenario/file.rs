@@ -196,7 +196,7 @@ fn read(
     let traffics = traffic::read(&mut file, duration_ns, &nodes, report);
     let routes = read_routes(&mut file, network, report);
     let faults = read_faults(&mut file, duration_ns, network, report);
-    let expectations = expect::read(&mut file, &traffics, network, &|place| lines.of(place), report);
+    let expectations = expect::read(&mut file, &traffics, network, &|location| lines.of(location), report);
     file.finish(&[], report);
 
     let is_right = |report: &Diagnostics| report.is_empty() && devices.mistakes.is_empty();
@@ -204,8 +204,8 @@ fn read(
         return None;
     }
     validate::all_linked(network, report);
-    if let Some(Setting { value: Forwarding::Learning, place }) = &forwarding {
-        validate::no_loop(&links.list, nodes.len(), place, report);
+    if let Some(Setting { value: Forwarding::Learning, location }) = &forwarding {
+        validate::no_loop(&links.list, nodes.len(), location, report);
     }
     if !is_right(report) {
         return None;
@@ -250,7 +250,7 @@ fn read_title(file_name: &str, file: &mut Section, report: &mut Diagnostics) -> 
     let fits = (1..=MAX_TITLE_CHARS).contains(&title.value.chars().count());
     if !fits || title.value.chars().any(char::is_control) {
         let cure = format!("write one line of up to {MAX_TITLE_CHARS} characters");
-        report.add(&title.place, "not a title", cure);
+        report.add(&title.location, "not a title", cure);
     }
     title.value.to_owned()
 }
@@ -268,10 +268,10 @@ fn read_times(file: &mut Section, report: &mut Diagnostics) -> (Nanos, Nanos) {
     if samples > MAX_SAMPLES {
         let what = format!("{samples} points of time are too many");
         let least = spell_time(duration_ns.div_ceil(MAX_SAMPLES));
-        report.add(&sample.place, what, format!("write at least \"{least}\", which makes {MAX_SAMPLES}"));
+        report.add(&sample.location, what, format!("write at least \"{least}\", which makes {MAX_SAMPLES}"));
     } else if samples == 0 {
         let what = format!("longer than the duration, {}", spell_time(duration_ns));
-        report.add(&sample.place, what, "write a shorter time");
+        report.add(&sample.location, what, "write a shorter time");
     }
     (duration_ns, sample.value)
 }
@@ -285,9 +285,9 @@ struct Lines<'t> {
 
 impl Lines<'_> {
     /// Returns the line of a span, from 1.
-    fn of(&self, place: &SettingSpan) -> usize {
+    fn of(&self, location: &SettingSpan) -> usize {
         let breaks = self.text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = self.starts.get_or_init(|| std::iter::once(0).chain(breaks).collect());
-        starts.partition_point(|start| *start <= place.span.start)
+        starts.partition_point(|start| *start <= location.span.start)
     }
 }

@@ -74,26 +74,26 @@ impl Links {
         let [a, b] = &ends.value;
         if a.value.len() != b.value.len() {
             let what = format!("{} and {} names cannot be joined one to one", a.value.len(), b.value.len());
-            report.add(&ends.place, what, "give both ends ranges of the same length");
+            report.add(&ends.location, what, "give both ends ranges of the same length");
             return;
         }
         // One mistake is enough for all links of an entry.
         for number in 0..a.value.len() {
             let names = [a.value.name(number), b.value.name(number)];
-            let first = nodes.end(&names[0], &a.place, devices, report);
-            let second = nodes.end(&names[1], &b.place, devices, report);
+            let first = nodes.end(&names[0], &a.location, devices, report);
+            let second = nodes.end(&names[1], &b.location, devices, report);
             let Some((first, second)) = first.zip(second) else { return };
             if first.node == second.node {
                 let what = format!("{} would be joined to itself", nodes.name(first.node));
-                report.add(&ends.place, what, "join it to another node");
+                report.add(&ends.location, what, "join it to another node");
                 return;
             }
             let name = names.join("–");
             if !self.is_free(first, a, nodes, report) || !self.is_free(second, b, nodes, report) {
                 return;
             }
-            let ends = Setting { value: [first, second], place: ends.place.clone() };
-            let cable = table.cable_place(&ends, nodes, devices);
+            let ends = Setting { value: [first, second], location: ends.location.clone() };
+            let cable = table.cable_location(&ends, nodes, devices);
             let Some(link) = table.link(name, ends, nodes, devices, report) else { return };
             self.cables.push(cable);
             self.by_end.insert(first, self.list.len());
@@ -111,7 +111,7 @@ impl Links {
             false => ("port", "a port has one link; take another port"),
         };
         let link = &self.list[link].name;
-        report.add(&name.place, format!("the {who} has a link already: {link}"), cure);
+        report.add(&name.location, format!("the {who} has a link already: {link}"), cure);
         false
     }
 
@@ -128,10 +128,10 @@ impl Links {
         devices: &Devices,
         report: &mut Diagnostics,
     ) -> Option<usize> {
-        let end = nodes.end(name.value, &name.place, devices, report)?;
+        let end = nodes.end(name.value, &name.location, devices, report)?;
         let link = self.at(end);
         if link.is_none() {
-            report.add(&name.place, format!("no link is at {}", name.value), "name an end of a [[link]]");
+            report.add(&name.location, format!("no link is at {}", name.value), "name an end of a [[link]]");
         }
         link
     }
@@ -143,21 +143,21 @@ fn read_ends(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<
     let item = required(item, section, "ends", "ends = [\"h1\", \"leaf1.p1\"]", report)?;
     let Some(items) = item.list() else { return item.wrong(CURE, report) };
     if items.len() != 2 {
-        report.add(&item.place, format!("found a list of {}", items.len()), CURE);
+        report.add(&item.location, format!("found a list of {}", items.len()), CURE);
         return None;
     }
     let mut ends = items.into_iter().map(|item| {
         let name = text(item, CURE, report)?;
         match Names::parse(name.value) {
-            Ok(value) => Some(Setting { value, place: name.place }),
+            Ok(value) => Some(Setting { value, location: name.location }),
             Err((what, cure)) => {
-                report.add(&name.place, what, cure);
+                report.add(&name.location, what, cure);
                 None
             }
         }
     });
     let (first, second) = (ends.next()?, ends.next()?);
-    Some(Setting { value: [first?, second?], place: item.place })
+    Some(Setting { value: [first?, second?], location: item.location })
 }
 
 impl LinkTable {
@@ -186,14 +186,19 @@ impl LinkTable {
     }
 
     /// Returns the span of the cable's length: here, or in a port's configuration.
-    fn cable_place(&self, ends: &Setting<[End; 2]>, nodes: &Nodes, devices: &Devices) -> Option<SettingSpan> {
+    fn cable_location(
+        &self,
+        ends: &Setting<[End; 2]>,
+        nodes: &Nodes,
+        devices: &Devices,
+    ) -> Option<SettingSpan> {
         match &self.cable_m {
-            Some(cable_m) => Some(cable_m.place.clone()),
+            Some(cable_m) => Some(cable_m.location.clone()),
             None => ends
                 .value
                 .iter()
                 .find_map(|end| cable_of_port(*end, nodes, devices))
-                .map(|_| ends.place.clone()),
+                .map(|_| ends.location.clone()),
         }
     }
 
@@ -253,7 +258,7 @@ impl LinkTable {
             if speed.is_none() {
                 let what = format!("{name} has no speed");
                 report.add(
-                    &ends.place,
+                    &ends.location,
                     what,
                     "write speed = \"100G\", here or for the port in its configuration",
                 );
@@ -264,7 +269,7 @@ impl LinkTable {
             let Some(bps) = of_port(end).filter(|bps| *bps != speed.value) else { continue };
             let spelt = spell_speed(bps);
             let what = format!("{} has {spelt} in its configuration", nodes.end_name(end, devices));
-            report.add(&speed.place, what, format!("write \"{spelt}\", or leave it out"));
+            report.add(&speed.location, what, format!("write \"{spelt}\", or leave it out"));
             return None;
         }
         Some(speed.value)
@@ -302,7 +307,7 @@ fn common<T: Copy + PartialEq + Into<u64>>(
             "speed" => "give both ports the same speed in their configurations".to_owned(),
             _ => format!("write {setting} here, or the same in both configurations"),
         };
-        report.add(&ends.place, what, cure);
+        report.add(&ends.location, what, cure);
         return None;
     }
     Some(values[0].or(values[1]))

@@ -16,7 +16,7 @@ const DEFAULT_MTU_BYTES: u16 = 1518;
 
 /// A cause, and the ports for which it holds.
 struct Warning<'s> {
-    place: &'s SettingSpan,
+    location: &'s SettingSpan,
     priority: usize,
     what: String,
     cure: String,
@@ -28,23 +28,23 @@ struct Warning<'s> {
 /// Warns of each cause once, regardless of the number of ports.
 pub(super) fn headroom(links: &Links, nodes: &[Node], traffic: &[Traffic], report: &mut Diagnostics) {
     let mut warnings: Vec<Warning> = Vec::new();
-    for (link, place) in links.list.iter().zip(&links.cables) {
-        let Some(place) = place else { continue };
+    for (link, location) in links.list.iter().zip(&links.cables) {
+        let Some(location) = location else { continue };
         for (port, priority, what, cure) in shortages(link, nodes, traffic) {
             // The links of an entry are consecutive.
-            let mut of_entry = warnings.iter_mut().rev().take_while(|it| it.place.span == place.span);
+            let mut of_entry = warnings.iter_mut().rev().take_while(|it| it.location.span == location.span);
             match of_entry.find(|it| (it.priority, &it.what, &it.cure) == (priority, &what, &cure)) {
                 Some(warning) => warning.ports += 1,
-                None => warnings.push(Warning { place, priority, what, cure, port, ports: 1 }),
+                None => warnings.push(Warning { location, priority, what, cure, port, ports: 1 }),
             }
         }
     }
-    for Warning { place, priority, what, cure, port, ports } in warnings {
+    for Warning { location, priority, what, cure, port, ports } in warnings {
         let whose = match ports {
             1 => port,
             _ => format!("{port} and {} more ports", ports - 1),
         };
-        report.add(place, format!("{what} (priority {priority} of {whose})"), cure);
+        report.add(location, format!("{what} (priority {priority} of {whose})"), cure);
     }
 }
 

@@ -127,14 +127,14 @@ mod tests {
             "two words",
             "ä",
         ] {
-            let said = match Names::parse(text) {
+            let input = match Names::parse(text) {
                 Ok(names) if names.len() > 20 => {
                     format!("{} … {}", names.name(0), names.name(names.len() - 1))
                 }
                 Ok(names) => names.iter().collect::<Vec<_>>().join(" "),
                 Err((what, cure)) => format!("{what}; {cure}"),
             };
-            table += &format!("{text:?}: {said}\n");
+            table += &format!("{text:?}: {input}\n");
         }
         insta::assert_snapshot!(table);
     }

@@ -35,7 +35,7 @@ pub(super) struct Nodes {
 /// The table of a node, or of several nodes if it has a range.
 struct NodeTable {
     name: String,
-    place: SettingSpan,
+    location: SettingSpan,
     kind: TableKind,
 }
 
@@ -79,14 +79,14 @@ impl Devices {
                         "{} gives its ports VLANs, and hosts of a scenario have none",
                         quoted(path.value)
                     );
-                    report.add(&path.place, what, "leave vlan out of that file");
+                    report.add(&path.location, what, "leave vlan out of that file");
                 }
                 Some(*device)
             }
             Err(Some(why)) => {
                 let what = format!("{} cannot be read: {why}", quoted(path.value));
                 report.add(
-                    &path.place,
+                    &path.location,
                     what,
                     "write the path of a configuration file, as seen from this file",
                 );
@@ -121,28 +121,28 @@ impl Nodes {
         let mut nodes = Self::default();
         if let Some(mut switches) = file.section("switch", report) {
             for (name, section) in switches.sections(report) {
-                let place = section.place.clone();
-                let Some(names) = nodes.names(name, &place, MAX_SWITCHES - nodes.switches, report) else {
+                let location = section.location.clone();
+                let Some(names) = nodes.names(name, &location, MAX_SWITCHES - nodes.switches, report) else {
                     continue;
                 };
                 nodes.switches += names.len();
                 let kind = read_switch(section, devices, load, report);
-                nodes.add(&names, &place, kind, report);
+                nodes.add(&names, &location, kind, report);
             }
         }
         if let Some(mut hosts) = file.section("host", report) {
             for (name, section) in hosts.sections(report) {
-                let place = section.place.clone();
-                let Some(names) = nodes.names(name, &place, MAX_NODES - nodes.list.len(), report) else {
+                let location = section.location.clone();
+                let Some(names) = nodes.names(name, &location, MAX_NODES - nodes.list.len(), report) else {
                     continue;
                 };
                 let kind = read_host(section, report);
-                nodes.add(&names, &place, kind, report);
+                nodes.add(&names, &location, kind, report);
             }
         }
         if !file.has("host") {
             report.add(
-                &file.place,
+                &file.location,
                 "no host",
                 "write [host.NAME] for each, or [host.\"h[1-64]\"] for several",
             );
@@ -154,7 +154,7 @@ impl Nodes {
     fn names(
         &mut self,
         name: &str,
-        place: &SettingSpan,
+        location: &SettingSpan,
         most: usize,
         report: &mut Diagnostics,
     ) -> Option<Names> {
@@ -166,21 +166,21 @@ impl Nodes {
             }
             Err((what, cure)) => {
                 self.refused = true;
-                report.add(place, what, cure);
+                report.add(location, what, cure);
                 None
             }
         }
     }
 
-    fn add(&mut self, names: &Names, place: &SettingSpan, kind: TableKind, report: &mut Diagnostics) {
+    fn add(&mut self, names: &Names, location: &SettingSpan, kind: TableKind, report: &mut Diagnostics) {
         for name in names.iter() {
             if let Some(first) = self.by_name.get(&name) {
-                let what = format!("{name} is in {} already", self.list[*first].place.setting);
-                report.add(place, what, "give each switch and host a name of its own");
+                let what = format!("{name} is in {} already", self.list[*first].location.setting);
+                report.add(location, what, "give each switch and host a name of its own");
                 return;
             }
             self.by_name.insert(name.clone(), self.list.len());
-            self.list.push(NodeTable { name, place: place.clone(), kind });
+            self.list.push(NodeTable { name, location: location.clone(), kind });
         }
     }
 
@@ -195,8 +195,8 @@ impl Nodes {
     }
 
     /// The span of a node's table.
-    pub(super) fn place(&self, node: usize) -> &SettingSpan {
-        &self.list[node].place
+    pub(super) fn location(&self, node: usize) -> &SettingSpan {
+        &self.list[node].location
     }
 
     pub(super) fn is_host(&self, node: usize) -> bool {
@@ -230,10 +230,10 @@ impl Nodes {
     }
 
     /// Finds the node of this name.
-    fn find(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
+    fn find(&self, name: &str, location: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
         let node = self.by_name.get(name).copied();
         if node.is_none() && !self.refused {
-            report.add_lazily(place, || {
+            report.add_lazily(location, || {
                 let names: Vec<&str> = self.list.iter().map(|node| node.name.as_str()).collect();
                 let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
                 let cure = meant(name, &names, &tables, "define it as [switch.NAME] or [host.NAME]");
@@ -244,20 +244,25 @@ impl Nodes {
     }
 
     /// Finds the host of this name.
-    pub(super) fn host(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
-        let node = self.find(name, place, report)?;
+    pub(super) fn host(&self, name: &str, location: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
+        let node = self.find(name, location, report)?;
         if !self.is_host(node) {
-            report.add(place, format!("{name} is a switch"), "write the name of a host");
+            report.add(location, format!("{name} is a switch"), "write the name of a host");
             return None;
         }
         Some(node)
     }
 
     /// Finds the switch of this name.
-    pub(super) fn switch(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
-        let node = self.find(name, place, report)?;
+    pub(super) fn switch(
+        &self,
+        name: &str,
+        location: &SettingSpan,
+        report: &mut Diagnostics,
+    ) -> Option<usize> {
+        let node = self.find(name, location, report)?;
         if self.is_host(node) {
-            report.add(place, format!("{name} is a host"), "write the name of a switch");
+            report.add(location, format!("{name} is a host"), "write the name of a switch");
             return None;
         }
         Some(node)
@@ -268,7 +273,7 @@ impl Nodes {
         &self,
         switch: usize,
         name: &str,
-        place: &SettingSpan,
+        location: &SettingSpan,
         devices: &Devices,
         report: &mut Diagnostics,
     ) -> Option<End> {
@@ -278,7 +283,7 @@ impl Nodes {
         if port.is_none() {
             let what = format!("{} has no port {}", self.name(switch), quoted(name));
             let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-            report.add(place, what, meant(name, &names, &names, ""));
+            report.add(location, what, meant(name, &names, &names, ""));
         }
         Some(End { node: switch, port: port? })
     }
@@ -288,21 +293,21 @@ impl Nodes {
     pub(super) fn end(
         &self,
         name: &str,
-        place: &SettingSpan,
+        location: &SettingSpan,
         devices: &Devices,
         report: &mut Diagnostics,
     ) -> Option<End> {
         let (node_name, port) = name.split_once('.').map_or((name, None), |(node, port)| (node, Some(port)));
-        let node = self.find(node_name, place, report)?;
+        let node = self.find(node_name, location, report)?;
         match (port, self.list[node].kind) {
             (port, TableKind::Host(host)) => {
-                let port = host_port(&host, node_name, port, place, report)?;
+                let port = host_port(&host, node_name, port, location, report)?;
                 Some(End { node, port })
             }
-            (Some(port), _) => self.port(node, port, place, devices, report),
+            (Some(port), _) => self.port(node, port, location, devices, report),
             (None, _) => {
                 let what = format!("{node_name} is a switch with several ports");
-                report.add(place, what, format!("write \"{node_name}.PORT\""));
+                report.add(location, what, format!("write \"{node_name}.PORT\""));
                 None
             }
         }
@@ -327,7 +332,7 @@ fn host_port(
     host: &HostNode,
     name: &str,
     port: Option<&str>,
-    place: &SettingSpan,
+    location: &SettingSpan,
     report: &mut Diagnostics,
 ) -> Option<usize> {
     let ports = host.ports;
@@ -348,7 +353,7 @@ fn host_port(
             }
         },
     };
-    report.add(place, what, cure);
+    report.add(location, what, cure);
     None
 }
 
@@ -375,7 +380,7 @@ fn read_switch(
     const CURE: &str = "write config = \"…\", the path of a daemon's configuration file";
     let item = section.item("config");
     if item.is_none() {
-        report.add(&section.place, "no config", CURE);
+        report.add(&section.location, "no config", CURE);
     }
     let path = item.and_then(|item| text(item, CURE, report));
     let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
@@ -386,10 +391,10 @@ fn read_switch(
 
 fn read_host(mut section: Section, report: &mut Diagnostics) -> TableKind {
     let no_drop = section.numbers("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
-    let obeys_pause = section.boolean("obeys_pause", report).is_none_or(|obeys| obeys.value);
+    let honors_pause = section.boolean("obeys_pause", report).is_none_or(|honors| honors.value);
     let ports = section.number("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);
     section.finish(&[], report);
-    TableKind::Host(HostNode { no_drop, obeys_pause, ports })
+    TableKind::Host(HostNode { no_drop, honors_pause, ports })
 }
 
 /// Converts a list of priorities to a mask: bit p is set if priority p is in the list.

@@ -76,7 +76,7 @@ fn in_range<T: PartialOrd>(
     report: &mut Diagnostics,
 ) -> Option<Setting<T>> {
     match value.filter(|value| range.contains(value)) {
-        Some(value) => Some(Setting { value, place: item.place }),
+        Some(value) => Some(Setting { value, location: item.location }),
         None => item.wrong(cure, report),
     }
 }
@@ -84,7 +84,7 @@ fn in_range<T: PartialOrd>(
 /// Reads a string.
 pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Diagnostics) -> Option<Setting<&'d str>> {
     match item.value() {
-        DeValue::String(text) => Some(Setting { value: text.as_ref(), place: item.place }),
+        DeValue::String(text) => Some(Setting { value: text.as_ref(), location: item.location }),
         _ => item.wrong(cure, report),
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn spell_time(ns: Nanos) -> String {
 pub(super) fn before_the_end(at: &Setting<Nanos>, duration_ns: Nanos, report: &mut Diagnostics) {
     if at.value >= duration_ns {
         let what = format!("{} is not before the end, {}", spell_time(at.value), spell_time(duration_ns));
-        report.add(&at.place, what, "choose an earlier time, or a longer duration");
+        report.add(&at.location, what, "choose an earlier time, or a longer duration");
     }
 }
 

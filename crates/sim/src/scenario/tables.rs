@@ -12,7 +12,7 @@ pub(super) fn required<T>(
     report: &mut Diagnostics,
 ) -> Option<T> {
     if value.is_none() && !section.has(name) {
-        report.add(&section.place, format!("no {name}"), format!("write {example}"));
+        report.add(&section.location, format!("no {name}"), format!("write {example}"));
     }
     value
 }
@@ -29,7 +29,7 @@ pub(super) fn entries<'d>(
     let mut sections = list.value;
     if let Some(section) = sections.get(most) {
         let what = format!("this is the first of {} too many", sections.len() - most);
-        report.add(&section.place, what, format!("a scenario has at most {most} [[{name}]]"));
+        report.add(&section.location, what, format!("a scenario has at most {most} [[{name}]]"));
         sections.truncate(most);
     }
     sections

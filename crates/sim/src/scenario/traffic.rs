@@ -35,7 +35,7 @@ pub(super) struct Way {
 
 /// The settings of one `[[traffic]]`.
 pub(super) struct TrafficTable {
-    place: SettingSpan,
+    location: SettingSpan,
     /// Empty if there is no valid name.
     pub(super) name: String,
     pub(super) flows: Vec<(usize, usize)>,
@@ -88,15 +88,15 @@ pub(super) fn read(
     let mut names: HashSet<String> = HashSet::new();
     let mut flows = 0;
     if !file.has("traffic") {
-        report.add(&file.place, "no traffic", "write a [[traffic]] with name, from and to");
+        report.add(&file.location, "no traffic", "write a [[traffic]] with name, from and to");
     }
     for section in entries(file, "traffic", MAX_TRAFFICS, report) {
-        let place = section.place.clone();
+        let location = section.location.clone();
         let traffic = TrafficTable::read(section, duration_ns, nodes, MAX_FLOWS - flows, report);
         flows += traffic.flows.len();
         if !traffic.name.is_empty() && !names.insert(traffic.name.clone()) {
             let what = format!("there is a traffic {} already", quoted(&traffic.name));
-            report.add(&place, what, "give each traffic a name of its own");
+            report.add(&location, what, "give each traffic a name of its own");
         }
         traffics.push(traffic);
     }
@@ -117,7 +117,7 @@ impl TrafficTable {
         if let Some(name) = &name
             && !is_name(name.value)
         {
-            report.add(&name.place, format!("{} is no name", quoted(name.value)), NAME_CURE);
+            report.add(&name.location, format!("{} is no name", quoted(name.value)), NAME_CURE);
         }
         let name = name.map(|name| name.value).filter(|name| is_name(name)).unwrap_or_default();
         let flows = read_flows(&mut section, nodes, most_flows, report);
@@ -127,7 +127,7 @@ impl TrafficTable {
         let after = section.string("after", "other", report);
         let (ecn, dcqcn) = read_congestion(&mut section, report);
         let table = Self {
-            place: section.place.clone(),
+            location: section.location.clone(),
             name: name.to_owned(),
             flows,
             priority: section.number("priority", 0..=7, report).map_or(0, |priority| priority.value),
@@ -136,7 +136,7 @@ impl TrafficTable {
             rate_bps: rate.map(|rate| rate.value),
             pattern,
             start_ns,
-            after: after.map(|after| Setting { value: after.value.to_owned(), place: after.place }),
+            after: after.map(|after| Setting { value: after.value.to_owned(), location: after.location }),
             stop_ns,
             ecn,
             dcqcn,
@@ -164,7 +164,7 @@ impl TrafficTable {
         if messages * self.flows.len() as u128 > MAX_MESSAGES {
             let what = format!("about {} messages are too many", messages * self.flows.len() as u128);
             let cure = format!("{MAX_MESSAGES} are the most; send longer or fewer ones");
-            report.add(&self.place, what, cure);
+            report.add(&self.location, what, cure);
         }
         let after = self.after.and_then(|after| numbers.get(&after.value));
         Traffic {
@@ -183,8 +183,8 @@ impl TrafficTable {
     }
 
     /// The span of the table.
-    pub(super) fn place(&self) -> &SettingSpan {
-        &self.place
+    pub(super) fn location(&self) -> &SettingSpan {
+        &self.location
     }
 }
 
@@ -240,13 +240,13 @@ fn check_settings(kind: Kind, section: &Section, report: &mut Diagnostics) {
     ];
     let name_of = |kind: Kind| KINDS.iter().find(|(_, other)| *other == kind).map_or("", |(name, _)| name);
     let name = name_of(kind);
-    let pattern = section.place_of("pattern").unwrap_or(section.place.clone());
+    let pattern = section.location_of("pattern").unwrap_or(section.location.clone());
     for (setting, example, users) in SETTINGS {
-        match section.place_of(setting) {
-            Some(place) if !users.contains(&kind) => {
+        match section.location_of(setting) {
+            Some(location) if !users.contains(&kind) => {
                 let user = name_of(users[0]);
                 let cure = format!("write pattern = \"{user}\", or leave it out");
-                report.add(&place, format!("of no effect with the pattern \"{name}\""), cure);
+                report.add(&location, format!("of no effect with the pattern \"{name}\""), cure);
             }
             // A Poisson message is a frame by default.
             None if users.contains(&kind) && (setting, kind) != ("bytes", Kind::Poisson) => {
@@ -277,14 +277,14 @@ fn read_flows(
     let Some((senders, receivers)) = senders.zip(receivers) else { return Vec::new() };
     if senders.len() * receivers.len() > most {
         let what = format!("{} more flows are too many", senders.len() * receivers.len());
-        report.add(&section.place, what, format!("a scenario has at most {MAX_FLOWS}"));
+        report.add(&section.location, what, format!("a scenario has at most {MAX_FLOWS}"));
         return Vec::new();
     }
     let pairs = senders.iter().flat_map(|from| receivers.iter().map(move |to| (*from, *to)));
     let flows: Vec<(usize, usize)> = pairs.filter(|(from, to)| from != to).collect();
     if flows.is_empty() {
         let cure = "name another host in from or to";
-        report.add(&section.place, "nobody is there to send to but the sender itself", cure);
+        report.add(&section.location, "there is no receiver except the sender itself", cure);
     }
     flows
 }
@@ -299,7 +299,7 @@ fn read_hosts(
     const CURE: &str = "write a host or a list of hosts, as in \"h1\" or [\"h1\", \"h[3-8]\"]";
     let item = section.item(setting);
     let item = required(item, section, setting, &format!("{setting} = \"h1\""), report)?;
-    let place = item.place.clone();
+    let location = item.location.clone();
     let items = item.list().unwrap_or_else(|| vec![item]);
     let mut hosts = Vec::new();
     let mut known = HashSet::new();
@@ -308,21 +308,21 @@ fn read_hosts(
         let names = match Names::parse(name.value) {
             Ok(names) => names,
             Err((what, cure)) => {
-                report.add(&name.place, what, cure);
+                report.add(&name.location, what, cure);
                 return None;
             }
         };
         for host in names.iter() {
-            let host = nodes.host(&host, &name.place, report)?;
+            let host = nodes.host(&host, &name.location, report)?;
             if !known.insert(host) {
-                report.add(&name.place, format!("{} is here twice", nodes.name(host)), "name it once");
+                report.add(&name.location, format!("{} is here twice", nodes.name(host)), "name it once");
                 return None;
             }
             hosts.push(host);
         }
     }
     if hosts.is_empty() {
-        report.add(&place, "no host", CURE);
+        report.add(&location, "no host", CURE);
         return None;
     }
     Some(hosts)
@@ -340,10 +340,10 @@ fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Diagnostic
     let Some(stop) = stop else { return (start_ns.min(duration_ns), duration_ns) };
     if stop.value > duration_ns {
         let what = format!("{} is after the end, {}", spell_time(stop.value), spell_time(duration_ns));
-        report.add(&stop.place, what, "leave it out, or choose a longer duration");
+        report.add(&stop.location, what, "leave it out, or choose a longer duration");
     } else if stop.value <= start_ns {
         let what = format!("{} is not after the start, {}", spell_time(stop.value), spell_time(start_ns));
-        report.add(&stop.place, what, "choose a later time");
+        report.add(&stop.location, what, "choose a later time");
     }
     (start_ns.min(stop.value), stop.value)
 }
@@ -352,10 +352,10 @@ fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Diagnostic
 fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bool) {
     let ecn = section.boolean("ecn", report);
     let dcqcn = section.boolean("dcqcn", report).is_some_and(|dcqcn| dcqcn.value);
-    if let Some(Setting { value: false, place }) = &ecn
+    if let Some(Setting { value: false, location }) = &ecn
         && dcqcn
     {
-        report.add(place, "false, but dcqcn slows down by marks", "leave it out, or write dcqcn = false");
+        report.add(location, "false, but dcqcn slows down by marks", "leave it out, or write dcqcn = false");
     }
     (ecn.is_some_and(|ecn| ecn.value) || dcqcn, dcqcn)
 }
@@ -373,11 +373,15 @@ fn afters(traffics: &[TrafficTable], report: &mut Diagnostics) {
             Some(other) if traffics[*other].pattern.kind == Kind::Finite => next[number] = Some(*other),
             Some(_) => {
                 let what = format!("{} never arrives whole", after.value);
-                report.add(&after.place, what, "give it the pattern \"finite\", or write a start");
+                report.add(&after.location, what, "give it the pattern \"finite\", or write a start");
             }
             None => {
                 let what = format!("there is no traffic {}", quoted(&after.value));
-                report.add(&after.place, what, meant(&after.value, &names, &names, "name another traffic"));
+                report.add(
+                    &after.location,
+                    what,
+                    meant(&after.value, &names, &names, "name another traffic"),
+                );
             }
         }
     }
@@ -407,7 +411,7 @@ fn circles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Diagn
             let dots = if names.len() > 8 { " after …" } else { "" };
             let Some(after) = &traffics[at].after else { continue };
             let what = format!("a circle: {list}{dots} after {last}");
-            report.add(&after.place, what, "give one of them a start");
+            report.add(&after.location, what, "give one of them a start");
         }
     }
 }

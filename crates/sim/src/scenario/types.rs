@@ -90,7 +90,7 @@ pub struct HostNode {
     /// Bit p is set if pauses of priority p are honored.
     pub no_drop: u8,
     /// True if 802.3x PAUSE is honored, which pauses all priorities.
-    pub obeys_pause: bool,
+    pub honors_pause: bool,
     /// Number of ports, 1 or more. The host receives over all of them and sends over the first
     /// whose link is up, like a Linux bond in active-backup mode.
     pub ports: u8,

@@ -15,13 +15,13 @@ pub(super) fn all_linked(network: Network, report: &mut Diagnostics) {
     // One mistake for all nodes of a table: by its span, the first node and the number of nodes.
     let mut missing: Vec<(&SettingSpan, usize, usize)> = Vec::new();
     for node in (0..nodes.len()).filter(|node| linked[*node] < nodes.least_links(*node)) {
-        let place = nodes.place(node);
+        let location = nodes.location(node);
         match missing.last_mut() {
-            Some((last, _, count)) if last.span == place.span => *count += 1,
-            _ => missing.push((place, node, 1)),
+            Some((last, _, count)) if last.span == location.span => *count += 1,
+            _ => missing.push((location, node, 1)),
         }
     }
-    for (place, first, count) in missing {
+    for (location, first, count) in missing {
         let name = nodes.name(first);
         let what = match count {
             1 if linked[first] > 0 => {
@@ -30,20 +30,20 @@ pub(super) fn all_linked(network: Network, report: &mut Diagnostics) {
             1 => format!("no link reaches {name}"),
             _ => format!("no link reaches {name} and {} more", count - 1),
         };
-        report.add(place, what, "join it to another node with a [[link]], or leave it out");
+        report.add(location, what, "join it to another node with a [[link]], or leave it out");
     }
 }
 
 /// Checks that each link joins two separate parts. Learning floods, and in a loop the flooding
 /// never ends.
-pub(super) fn no_loop(links: &[Link], nodes: usize, place: &SettingSpan, report: &mut Diagnostics) {
+pub(super) fn no_loop(links: &[Link], nodes: usize, location: &SettingSpan, report: &mut Diagnostics) {
     // By node: another node of the same part, or the node itself if it is the representative.
     let mut another: Vec<usize> = (0..nodes).collect();
     for link in links {
         let [a, b] = link.ends.map(|end| part(&mut another, end.node));
         if a == b {
             let what = format!("{} closes a loop, in which flooded frames circle indefinitely", link.name);
-            report.add(place, what, "write forwarding = \"shortest-path\", or leave the link out");
+            report.add(location, what, "write forwarding = \"shortest-path\", or leave the link out");
             return;
         }
         another[a] = b;
@@ -82,7 +82,7 @@ fn way(
     for (from, to) in &traffic.flows {
         let Some(path) = routes.path(*from, *to) else {
             let what = format!("there is no way from {} to {}", nodes[*from].name, nodes[*to].name);
-            report.add(traffic.place(), what, "join them by links, or leave one of them out");
+            report.add(traffic.location(), what, "join them by links, or leave one of them out");
             return all;
         };
         if let Some(first) = path.first() {
@@ -99,7 +99,7 @@ fn way(
         && bytes.value > all.mtu_bytes
     {
         let what = format!("{} bytes are more than the MTU of {link}, {}", bytes.value, all.mtu_bytes);
-        report.add(&bytes.place, what, "send shorter frames, or raise the link's mtu");
+        report.add(&bytes.location, what, "send shorter frames, or raise the link's mtu");
     }
     all
 }

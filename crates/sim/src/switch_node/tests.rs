@@ -47,7 +47,7 @@ fn scenario() -> Scenario {
     let text = CONFIG.to_owned() + &(0..PORTS).map(port).collect::<String>();
     let settings = config::parse("device", &text).unwrap_or_else(|mistakes| panic!("{mistakes}")).switch;
     let switch = NodeKind::Switch(Box::new(SwitchNode { settings, turn_ns: TURN_NS }));
-    let host = |_| NodeKind::Host(HostNode { no_drop: 0xff, obeys_pause: true, ports: 1 });
+    let host = |_| NodeKind::Host(HostNode { no_drop: 0xff, honors_pause: true, ports: 1 });
     let kinds = std::iter::once(switch).chain((0..PORTS).map(host));
     let link = |n| Link {
         name: format!("h{n}"),

@@ -23,7 +23,7 @@ pub fn switch(name: &str, config: &str) -> Node {
 pub fn host(name: &str) -> Node {
     Node {
         name: name.to_owned(),
-        kind: NodeKind::Host(HostNode { no_drop: 0xff, obeys_pause: true, ports: 1 }),
+        kind: NodeKind::Host(HostNode { no_drop: 0xff, honors_pause: true, ports: 1 }),
     }
 }
 

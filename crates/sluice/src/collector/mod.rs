@@ -26,7 +26,7 @@ use rotating_file::Rotating;
 Switches report to it if they have its address in a [telemetry.destination-group.NAME]. It serves \
 both spellings of the service, puts long messages together, and answers as the documents' example \
 collector does. Messages are numbered by the switch: those that come again, as they were not \
-confirmed in time, are left out, and what is missing is said on standard error.
+confirmed in time, are left out, and what is missing is reported on standard error.
 
 JSON, and the file: an object a line with received_unix_ms, peer, device{producer, name, model}, \
 path, number, data (the message's jsonData).

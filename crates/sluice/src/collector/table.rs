@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn messages_of_each_shape() {
-        let mut said = String::new();
+        let mut table = String::new();
         for path in [
             SensorPath::IngressDrops,
             SensorPath::PfcSpeeds,
@@ -103,10 +103,10 @@ mod tests {
             let message = Received { peer: None, device, path: path.name().to_owned(), json: json.clone() };
             let data = serde_json::from_str(&json).unwrap();
             let now = Timestamp::from_millisecond(1_800_000_000_123).unwrap();
-            said += &text(&message, Some(7), &data, now, &TimeZone::UTC);
-            said += "\n";
+            table += &text(&message, Some(7), &data, now, &TimeZone::UTC);
+            table += "\n";
         }
-        insta::assert_snapshot!(said);
+        insta::assert_snapshot!(table);
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             json: "not json".to_owned(),
         };
         let data = Value::String(message.json.clone());
-        let said = text(&message, None, &data, Timestamp::UNIX_EPOCH, &TimeZone::UTC);
-        assert_eq!(said, "1970-01-01 00:00:00.000  (127.0.0.1:9) x\nnot json\n");
+        let message = text(&message, None, &data, Timestamp::UNIX_EPOCH, &TimeZone::UTC);
+        assert_eq!(message, "1970-01-01 00:00:00.000  (127.0.0.1:9) x\nnot json\n");
     }
 }

@@ -19,7 +19,7 @@ fn for_a_switch_chip() {
 /// formula, with a note that the two contradict each other.
 #[test]
 fn the_figures_of_the_h3c_reference() {
-    for (gbps, cable_m, said) in [
+    for (gbps, cable_m, message) in [
         (
             100,
             300,
@@ -42,7 +42,7 @@ fn the_figures_of_the_h3c_reference() {
         let text =
             report(LinkParams { speed_bps: gbps * 1_000_000_000, cable_m, mtu_bytes: 1536 }, 256, None)
                 .text();
-        assert!(text.contains(said), "{said}\n{text}");
+        assert!(text.contains(message), "{message}\n{text}");
     }
 }
 

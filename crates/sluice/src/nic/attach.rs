@@ -61,7 +61,7 @@ pub struct Attach {
 const AFTER_HELP: &str = "\
 The interface's root qdisc becomes `sluice_nic`, with eight queues, one a priority, paced at the
 speed of the switch's port: a veth has no speed of its own, and what was held back would overrun the
-switch's headroom at once. A program at ingress hears the PFC frames. Frames that an earlier qdisc
+switch's headroom at once. A program at ingress receives the PFC frames. Frames that an earlier qdisc
 held are dropped by the kernel when it is replaced, as ever.
 
 For containers, attach from outside, after the interface was moved: --netns PID.
@@ -122,7 +122,7 @@ pub(super) fn word(value: impl ValueEnum) -> String {
 
 impl Attach {
     pub(super) fn run(&self) -> Result<()> {
-        let facts = self.switch.as_deref().map(|switch| self.ask(switch)).transpose()?;
+        let facts = self.switch.as_deref().map(|switch| self.query(switch)).transpose()?;
         let settings = self.settings(facts.as_ref())?;
         let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, self.replace))?;
         let replaced = match &attached.replaced {
@@ -149,7 +149,7 @@ impl Attach {
         }
         let instead = replaced.map(|kind| format!(", instead of `{kind}`")).unwrap_or_default();
         output::print(&format!(
-            "{}{} obeys PFC for {} at {} (trust {}){instead}.",
+            "{}{} honors PFC for {} at {} (trust {}){instead}.",
             self.device,
             self.namespace.spelt(),
             priorities(settings.no_drop),
@@ -159,7 +159,7 @@ impl Attach {
     }
 
     /// Asks the switch for the properties of the port.
-    fn ask(&self, switch: &str) -> Result<PortFacts> {
+    fn query(&self, switch: &str) -> Result<PortFacts> {
         let socket = if switch.contains('/') {
             PathBuf::from(switch)
         } else {
@@ -174,7 +174,7 @@ impl Attach {
             (Some(speed), _) => speed,
             (None, Some(PortFacts { speed_bps: 0, port, .. })) => bail!(
                 "port {port} of the switch has no speed, so there is no pace and no length of a quantum: give it one \
-                 (`speed` in the switch's configuration), or say --speed"
+                 (`speed` in the switch's configuration), or use --speed"
             ),
             (None, Some(facts)) => facts.speed_bps,
             (None, None) => bail!("--speed is missing"),
@@ -185,7 +185,7 @@ impl Attach {
         } else if let Some(facts) = facts {
             if facts.no_drop == 0 {
                 bail!(
-                    "port {} of the switch has no no-drop priority: there is nothing to obey (pfc.no_drop in its \
+                    "port {} of the switch has no no-drop priority: there are no pauses to honor (pfc.no_drop in its \
                      configuration, or --no-drop here)",
                     facts.port
                 );
@@ -216,7 +216,7 @@ impl Attach {
 impl Detach {
     pub(super) fn run(&self) -> Result<()> {
         self.namespace.enter(|| nic::detach(&self.device))?;
-        output::print(&format!("{}{} obeys PFC no more.", self.device, self.namespace.spelt()))
+        output::print(&format!("{}{} no longer honors PFC.", self.device, self.namespace.spelt()))
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_switch_says_what_the_command_line_does_not() {
+    fn the_switch_provides_what_the_command_line_omits() {
         let facts = PortFacts { port: "a".into(), speed_bps: 500_000_000, no_drop: 0b11_0000 };
         let of = |line| settings(line, Some(&facts)).map(|settings| (settings.speed_bps, settings.no_drop));
         assert_eq!(of("eth0 --switch lab"), Ok((500_000_000, 0b11_0000)));
@@ -301,8 +301,8 @@ mod tests {
             ("eth0 --speed 1G --limit 1G", "as 16M"),
             ("eth0 --speed 1G --port a", "--switch"),
         ] {
-            let said = settings(line, None).unwrap_err();
-            assert!(said.contains(word), "{line}: {said}");
+            let message = settings(line, None).unwrap_err();
+            assert!(message.contains(word), "{line}: {message}");
         }
     }
 }

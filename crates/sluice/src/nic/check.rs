@@ -28,7 +28,7 @@ impl Check {
             output::print(&text(&check))?;
         }
         if !check.is_good() {
-            bail!("this machine cannot make an interface obey PFC");
+            bail!("this machine cannot make an interface honor PFC");
         }
         Ok(())
     }

@@ -20,9 +20,9 @@ pub struct Arguments {
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
-No kernel obeys PFC on a veth. `attach` gives the interface a queueing discipline that does: what the
+No kernel honors PFC on a veth. `attach` gives the interface a queueing discipline that does: what the
 switch has paused is held back, and sockets that sent it wait. It takes Linux 6.16 or later with
-CONFIG_NET_SCH_BPF (`check` says whether this one has it) and root. No process stays, and all of it
+CONFIG_NET_SCH_BPF (`check` tests whether this one has it) and root. No process stays, and all of it
 goes away with the interface.
 
     sluice nic check

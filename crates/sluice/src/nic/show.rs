@@ -14,7 +14,7 @@ use super::namespace::{Namespace, priorities};
 use crate::output;
 use crate::output::grouped;
 
-/// Show what interfaces that obey PFC count.
+/// Show the counters of interfaces that honor PFC.
 #[derive(Args)]
 #[command(after_long_help = "\
 Tables show the priorities that were ever used. Frames are those of the kernel: one of them may
@@ -65,7 +65,7 @@ impl Show {
             let at_ns = all.first().map(|status| status.at_ns);
             output::json(&json!({ "at_ns": at_ns, "interfaces": interfaces }), pretty)?
         } else if all.is_empty() {
-            format!("No interface{} obeys PFC: `sluice nic attach` makes one.", self.namespace.spelt())
+            format!("No interface{} honors PFC: `sluice nic attach` makes one do so.", self.namespace.spelt())
         } else {
             all.iter().map(table).collect::<Vec<_>>().join("\n\n")
         })
@@ -104,10 +104,10 @@ fn json(status: &Status) -> Value {
         "order": word(Order::of(settings.order)),
         "limit_bytes": settings.limit_bytes,
         "heard": {
-            "pfc_frames": status.heard.pfc_frames,
-            "pause_frames": status.heard.pause_frames,
-            "malformed_frames": status.heard.malformed_frames,
-            "kicks": status.heard.kicks,
+            "pfc_frames": status.received.pfc_frames,
+            "pause_frames": status.received.pause_frames,
+            "malformed_frames": status.received.malformed_frames,
+            "kicks": status.received.kicks,
         },
         "priorities": priorities.collect::<Vec<_>>(),
     })
@@ -116,18 +116,18 @@ fn json(status: &Status) -> Value {
 fn table(status: &Status) -> String {
     let settings = &status.settings;
     let mut head = format!(
-        "{}: {}, no-drop {}, trust {}, {}; heard {} PFC frames, {} PAUSE, {} malformed",
+        "{}: {}, no-drop {}, trust {}, {}; received {} PFC frames, {} PAUSE, {} malformed",
         status.device,
         config::spell_speed(settings.speed_bps),
         priorities(settings.no_drop),
         word(Trust::of(settings.trust)),
         word(Order::of(settings.order)),
-        grouped(status.heard.pfc_frames),
-        grouped(status.heard.pause_frames),
-        grouped(status.heard.malformed_frames),
+        grouped(status.received.pfc_frames),
+        grouped(status.received.pause_frames),
+        grouped(status.received.malformed_frames),
     );
     if !status.has_qdisc {
-        head += "\nIts qdisc is gone, so it obeys nothing: `sluice nic attach` puts it back.";
+        head += "\nIts qdisc is gone, so it honors no pause: `sluice nic attach` puts it back.";
     }
     let headings = [
         "Priority",
@@ -197,7 +197,7 @@ mod tests {
             has_qdisc: true,
             settings: Settings::new(1_000_000_000),
             at_ns: 5,
-            heard: PfcRxCounters { pfc_frames: 508, pause_frames: 2, malformed_frames: 1, kicks: 98 },
+            received: PfcRxCounters { pfc_frames: 508, pause_frames: 2, malformed_frames: 1, kicks: 98 },
             priorities,
         }
     }
@@ -208,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn a_qdisc_that_is_gone_is_said() {
+    fn a_missing_qdisc_is_reported() {
         let gone = Status { has_qdisc: false, ..sample() };
-        assert!(table(&gone).contains("\nIts qdisc is gone, so it obeys nothing: `sluice nic attach`"));
+        assert!(table(&gone).contains("\nIts qdisc is gone, so it honors no pause: `sluice nic attach`"));
         assert_eq!(json(&gone)["obeys"], false);
     }
 

@@ -37,7 +37,7 @@ pub fn port_facts(socket: &Path, name: Option<&str>, device: &Interface) -> Resu
             bail!("the switch has no port `{name}`; its ports are {}", names(&snapshot))
         }
         (None, None) => bail!(
-            "{} is not the other end of any port of the switch: say which it is plugged into with --port, out of {}",
+            "{} is not the other end of any port of the switch: name the port that it is plugged into with --port, one of {}",
             device.name,
             names(&snapshot)
         ),

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn with_two_looks_each_number_says_how_much_it_grew() {
+    fn with_two_samples_each_number_has_its_increase() {
         let text = table(&sample::later(), Some(&sample::snapshot()));
         let line = text.lines().find(|line| line.starts_with("server1 ") && line.contains("received.frames"));
         let words: Vec<&str> = line.unwrap().split_whitespace().collect();

@@ -32,7 +32,7 @@ fn of_port(port: &Port) -> String {
     line("XDP", format!("{}, {}", port.xdp_mode, copies(link)));
     line("MTU", mtu(port.mtu_bytes));
     let speed = match link.link_speed_bps {
-        0 => "the driver tells none".to_owned(),
+        0 => "the driver reports none".to_owned(),
         bps => format!("{} Mbit/s", mbit(bps)),
     };
     line("Link speed", speed);
@@ -88,22 +88,22 @@ mod tests {
     }
 
     #[test]
-    fn who_copies_is_said() {
-        let said = |zero_copy, own_memory| copies(&Link { zero_copy, own_memory, ..Link::default() });
-        assert_eq!(said(false, false), "the kernel copies each frame");
+    fn copying_ports_are_shown() {
+        let message = |zero_copy, own_memory| copies(&Link { zero_copy, own_memory, ..Link::default() });
+        assert_eq!(message(false, false), "the kernel copies each frame");
         let own = "; memory of its own, each frame is copied to the switch's and back";
-        assert_eq!(said(true, true), format!("zero-copy{own}"));
-        assert_eq!(said(false, true), format!("the kernel copies each frame{own}"));
+        assert_eq!(message(true, true), format!("zero-copy{own}"));
+        assert_eq!(message(false, true), format!("the kernel copies each frame{own}"));
     }
 
     #[test]
-    fn cautions_are_said_with_the_counters_too() {
+    fn warnings_are_shown_with_the_counters() {
         let now = sample::snapshot();
-        let said = super::super::ports::table(&now, None);
-        let lines: Vec<_> = said.lines().filter(|line| line.starts_with("Mind that on port")).collect();
+        let message = super::super::ports::table(&now, None);
+        let lines: Vec<_> = message.lines().filter(|line| line.starts_with("Mind that on port")).collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
         Mind that on port spare received frames are merged: `ethtool -K enp3s0f1 lro off`.
-        Mind that on port spare the NIC obeys PAUSE frames: `ethtool -A enp3s0f1 rx off`.
+        Mind that on port spare the NIC honors PAUSE frames: `ethtool -A enp3s0f1 rx off`.
         ");
     }
 }

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn two_looks_tell_rates() {
+    fn two_samples_give_rates() {
         let json = document(View::Queues, &sample::later(), Some(&sample::snapshot()));
         let queue = &json["queues"][11];
         assert_eq!((&queue["port"], &queue["queue"]), (&json!("uplink"), &json!(3)));

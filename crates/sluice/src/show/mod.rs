@@ -108,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         bail!("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
     }
     if arguments.verbose && view != View::Ports {
-        bail!("--verbose is for `show ports`: no other view says more of interfaces");
+        bail!("--verbose is for `show ports`: no other view has details of interfaces");
     }
     if arguments.detail.is_some() && view != View::Pfc {
         bail!("`history` is for `show pfc`: no other view has one");

@@ -122,7 +122,7 @@ fn bridge(now: &Snapshot) -> String {
         text += &format!("\nMind that on port {port} {}: {}.", caution.harm, caution.cure);
     }
     if now.events_lost > 0 {
-        text += &format!("\nEvents that nobody was told, too many at once: {}.", grouped(now.events_lost));
+        text += &format!("\nEvents not recorded, too many at once: {}.", grouped(now.events_lost));
     }
     if now.log_lines_lost > 0 {
         text +=

@@ -28,7 +28,7 @@ pub fn start_again() {
 /// Returns tunables that also request huge pages; `None` if the present ones set them.
 fn with_huge_pages(tunables: String) -> Option<String> {
     match tunables {
-        said if said.contains(TUNABLE) => None,
+        text if text.contains(TUNABLE) => None,
         none if none.is_empty() => Some(format!("{TUNABLE}=1")),
         others => Some(format!("{others}:{TUNABLE}=1")),
     }
@@ -37,10 +37,10 @@ fn with_huge_pages(tunables: String) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_the_user_says_stays() {
-        let asked = |before: &str| super::with_huge_pages(before.to_owned());
-        assert_eq!(asked("").as_deref(), Some("glibc.malloc.hugetlb=1"));
-        assert_eq!(asked("glibc.cpu.x=1").as_deref(), Some("glibc.cpu.x=1:glibc.malloc.hugetlb=1"));
-        assert_eq!((asked("glibc.malloc.hugetlb=0"), asked("glibc.malloc.hugetlb=1")), (None, None));
+    fn user_settings_stay() {
+        let requested = |before: &str| super::with_huge_pages(before.to_owned());
+        assert_eq!(requested("").as_deref(), Some("glibc.malloc.hugetlb=1"));
+        assert_eq!(requested("glibc.cpu.x=1").as_deref(), Some("glibc.cpu.x=1:glibc.malloc.hugetlb=1"));
+        assert_eq!((requested("glibc.malloc.hugetlb=0"), requested("glibc.malloc.hugetlb=1")), (None, None));
     }
 }

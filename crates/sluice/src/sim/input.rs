@@ -114,7 +114,7 @@ to = \"h2\"
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_reported() {
         let missing = folder("").path().join("none.toml");
         let Refusal::Other(error) = read(&missing).unwrap_err() else {
             panic!("no mistake of a file that is not there")

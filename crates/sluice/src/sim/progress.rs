@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_line_says() {
+    fn text_of_the_line() {
         for (now_ns, frame_hops, seconds, text) in [
             (0, 0, 0, "  0 %  0 ns of 20 ms  0 frame-hops/s  ? left"),
             (5_000_000, 12_000_000, 4, " 25 %  5 ms of 20 ms  3 million frame-hops/s  12 s left"),

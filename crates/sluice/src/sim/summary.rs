@@ -22,9 +22,9 @@ pub fn text(outcome: &Results, wall: Duration) -> String {
         hotspots::links(outcome),
         expectations(outcome),
     ];
-    let said: Vec<&str> =
+    let message: Vec<&str> =
         sections.iter().map(|section| section.trim_end()).filter(|s| !s.is_empty()).collect();
-    said.join("\n\n")
+    message.join("\n\n")
 }
 
 fn head(outcome: &Results, wall: Duration) -> String {
@@ -79,7 +79,7 @@ fn traffic(traffic: &[TrafficOutcome]) -> String {
             text += &format!("\n{name}: {} frames came out of order", grouped(*reordered_frames));
         }
         if *cnps > 0 {
-            text += &format!("\n{name}: {} CNPs told senders to slow down", grouped(*cnps));
+            text += &format!("\n{name}: {} CNPs slowed senders down", grouped(*cnps));
         }
     }
     text

@@ -63,7 +63,7 @@ pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<Step>, Comma
 /// Returns the slot of the port with this name.
 fn number(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
     let ports = &live.config().switch.ports;
-    live.places().of_name(name).ok_or_else(|| {
+    live.slots().of_name(name).ok_or_else(|| {
         let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
         let message = format!("there is no port `{name}`; the ports are {}", names.join(", "));
         CommandError { reason: ErrorKind::NotFound, message }
@@ -90,7 +90,7 @@ pub fn log(order: &Command, outcome: &Outcome) {
         }
         (Command::HoldPort { port, held: false }, Ok(_)) => info!(port, "transmission is released"),
         (Command::RecoverStorms { port }, Ok(_)) => {
-            info!(port, "storms that waited for it are ended by hand")
+            info!(port, "storms that waited for manual recovery are ended")
         }
         (Command::LiftStormLimit { port, .. }, Ok(_)) => info!(port, "the limit of storms is lifted"),
         (Command::SetPfc { enabled: true }, Ok(_)) => info!("PFC is on, as the ports have it"),
@@ -98,7 +98,7 @@ pub fn log(order: &Command, outcome: &Outcome) {
             warn!("PFC is off on all ports; `sluice pfc on` turns it on");
         }
         (Command::Reload, Ok(changes)) if changes.is_empty() => {
-            info!("reload: the file says what is running already");
+            info!("reload: the file matches the running configuration");
         }
         (Command::Reload, Ok(changes)) => {
             changes.iter().for_each(|change| info!(target: FILE, "reload: {change}"));

@@ -105,7 +105,7 @@ struct PendingCommand {
 /// A command that is being executed.
 struct ActiveCommand {
     /// The request. `None` if changed interfaces are the cause.
-    asked: Option<PendingCommand>,
+    pending: Option<PendingCommand>,
     changes: Vec<String>,
     live: Option<RunningConfig>,
     stage: Stage,
@@ -145,12 +145,12 @@ pub struct ControlLoop {
     /// The peaks that each reader has not seen yet.
     watermarks: Watermarks,
     /// The clients that get the snapshot which the poll loop is filling.
-    asked: Vec<SnapshotRequest>,
+    requested: Vec<SnapshotRequest>,
     /// Clients that asked after that snapshot was requested, and need a later one.
     waiting: Vec<SnapshotRequest>,
     /// Commands that are queued: one is executed at a time.
     orders: VecDeque<PendingCommand>,
-    under_way: Option<ActiveCommand>,
+    active: Option<ActiveCommand>,
     /// The last MTU warnings: kind of event, slot of the port, message.
     mtu_warnings: Vec<(&'static str, Option<usize>, String)>,
     stopped: Option<Box<Snapshot>>,
@@ -179,10 +179,10 @@ impl ControlLoop {
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
             watermarks: Watermarks::default(),
-            asked: Vec::new(),
+            requested: Vec::new(),
             waiting: Vec::new(),
             orders: VecDeque::new(),
-            under_way: None,
+            active: None,
             mtu_warnings: Vec::new(),
             stopped: None,
         }
@@ -235,7 +235,7 @@ impl ControlLoop {
         self.orders.clear();
         self.lives.wind_up();
         self.commands.push_back(LoopCommand::Stop(Box::default()));
-        let asked = Instant::now();
+        let stop_sent_at = Instant::now();
         loop {
             // The last messages of a loop that ended are in the mailbox, so check first whether it
             // has ended.
@@ -247,7 +247,7 @@ impl ControlLoop {
             if has_ended {
                 bail!("the poll loop ended without its totals");
             }
-            if asked.elapsed() > STOP_PATIENCE {
+            if stop_sent_at.elapsed() > STOP_PATIENCE {
                 bail!("the poll loop does not stop");
             }
             tokio::select! {
@@ -266,7 +266,9 @@ impl ControlLoop {
             Request::Snapshot { reader, read_watermarks, answer } => {
                 self.waiting.push(SnapshotRequest { reader, read_watermarks, answer });
             }
-            Request::Recording { duration, answer } => self.recording.ask(duration, answer, Instant::now()),
+            Request::Recording { duration, answer } => {
+                self.recording.enable(duration, answer, Instant::now())
+            }
             Request::Order { order, answer } => {
                 self.orders.push_back(PendingCommand { order, answer: Some(answer) });
             }
@@ -274,10 +276,10 @@ impl ControlLoop {
     }
 
     fn pace(&self) -> Duration {
-        let idle = self.asked.is_empty()
+        let idle = self.requested.is_empty()
             && self.waiting.is_empty()
             && self.orders.is_empty()
-            && self.under_way.is_none()
+            && self.active.is_none()
             && self.commands.is_empty()
             && !self.lives.is_busy();
         if idle { IDLE_PACE } else { BUSY_PACE }
@@ -297,7 +299,7 @@ impl ControlLoop {
                 Reply::NotApplied(_, port) => self.refuse_order(port),
                 Reply::Event(at, event) => self.note_event(at, event),
                 Reply::PortUp(port, is_up) => self.lives.note_posted(port, is_up),
-                Reply::Trouble(port, trouble) => self.note_trouble(port, trouble),
+                Reply::Fault(port, fault) => self.note_trouble(port, fault),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
         }
@@ -308,21 +310,21 @@ impl ControlLoop {
             self.events.note_now(event);
         }
         let now = Instant::now();
-        let looks = self.snapshot.is_some() && (self.stalls.is_due(now) || self.pfc_test.is_due(now));
-        if (looks || !self.waiting.is_empty())
+        let checks = self.snapshot.is_some() && (self.stalls.is_due(now) || self.pfc_test.is_due(now));
+        if (checks || !self.waiting.is_empty())
             && let Some(snapshot) = self.snapshot.take()
         {
-            self.asked.append(&mut self.waiting);
-            let read_watermarks = self.asked.iter().any(|wish| wish.read_watermarks);
+            self.requested.append(&mut self.waiting);
+            let read_watermarks = self.requested.iter().any(|request| request.read_watermarks);
             self.commands.push_back(LoopCommand::Snapshot { snapshot, read_watermarks });
         }
-        if self.under_way.is_none() && self.lives.take_changed() {
+        if self.active.is_none() && self.lives.take_changed() {
             self.take_on_interfaces();
         }
-        while self.under_way.is_none()
-            && let Some(asked) = self.orders.pop_front()
+        while self.active.is_none()
+            && let Some(pending) = self.orders.pop_front()
         {
-            self.begin_order(asked).await;
+            self.begin_order(pending).await;
         }
         self.commands.extend(self.recording.proceed(Instant::now()));
         while let Some(command) = self.commands.pop_front() {
@@ -335,18 +337,22 @@ impl ControlLoop {
 
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
         self.events.note_lost(snapshot.events_lost);
-        self.stalls.look(|| self.live.settings().switch);
+        self.stalls.check(|| self.live.settings().switch);
         if let Some(event) = self.pfc_test.see(&snapshot, Instant::now()) {
             self.events.note_now(event);
         }
         let mut message = convert::snapshot(&snapshot, &self.facts());
-        let readers: Vec<WatermarkReader> =
-            self.asked.iter().filter(|wish| wish.read_watermarks).map(|wish| wish.reader).collect();
-        for wish in std::mem::take(&mut self.asked) {
+        let readers: Vec<WatermarkReader> = self
+            .requested
+            .iter()
+            .filter(|request| request.read_watermarks)
+            .map(|request| request.reader)
+            .collect();
+        for request in std::mem::take(&mut self.requested) {
             let mut reported = message.clone();
-            self.watermarks.look(wish.reader, &mut reported);
+            self.watermarks.read(request.reader, &mut reported);
             self.list_ports(&mut reported);
-            let _ = wish.answer.send(reported); // a client that has disconnected needs none
+            let _ = request.answer.send(reported); // a client that has disconnected needs none
         }
         if !readers.is_empty() {
             self.watermarks.reset(&mut message, &readers);
@@ -373,64 +379,64 @@ impl ControlLoop {
     /// does not have yet is not listed.
     fn list_ports(&self, message: &mut v1::Snapshot) {
         let known = message.ports.len();
-        let places = self.live.places().in_config_order().iter().filter(|&&place| place < known);
-        let facts: Vec<_> = places.filter_map(|&place| Some((place, self.lives.facts(place)?))).collect();
-        convert::list_ports(message, facts.iter().map(|(place, facts)| (*place, facts)));
+        let slots = self.live.slots().in_config_order().iter().filter(|&&slot| slot < known);
+        let facts: Vec<_> = slots.filter_map(|&slot| Some((slot, self.lives.facts(slot)?))).collect();
+        convert::list_ports(message, facts.iter().map(|(slot, facts)| (*slot, facts)));
     }
 
-    async fn begin_order(&mut self, asked: PendingCommand) {
-        if asked.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
+    async fn begin_order(&mut self, pending: PendingCommand) {
+        if pending.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return; // it waited so long that its client has got an error
         }
-        match commands::plan(&asked.order, &self.live) {
+        match commands::plan(&pending.order, &self.live) {
             Ok(Some(Step { command, changes, live })) => {
-                let mut begun = ActiveCommand { asked: Some(asked), changes, live, stage: Stage::Reported };
+                let mut begun =
+                    ActiveCommand { pending: Some(pending), changes, live, stage: Stage::Reported };
                 match self.open_added(&mut begun).await {
-                    Ok(true) => self.under_way = Some(begun),
+                    Ok(true) => self.active = Some(begun),
                     Ok(false) => {
                         self.commands.push_back(command);
-                        self.under_way = Some(begun);
+                        self.active = Some(begun);
                     }
-                    Err(error) => conclude(begun.asked, Err(unusable(&error.to_string()))),
+                    Err(error) => conclude(begun.pending, Err(unusable(&error.to_string()))),
                 }
             }
-            Ok(None) => conclude(asked, Ok(Vec::new())),
-            Err(refusal) => conclude(asked, Err(refusal)),
+            Ok(None) => conclude(pending, Ok(Vec::new())),
+            Err(refusal) => conclude(pending, Err(refusal)),
         }
     }
 
     /// Completes the command that the poll loop has executed.
     fn finish_order(&mut self) {
-        let Some(ActiveCommand { asked, changes, live, .. }) = self.under_way.take() else { return };
+        let Some(ActiveCommand { pending, changes, live, .. }) = self.active.take() else { return };
         let moved = live.map(|live| self.take_on(live)).unwrap_or_default();
-        if let Some(asked) = &asked {
-            self.events.keep_order(&asked.order, &changes);
+        if let Some(pending) = &pending {
+            self.events.keep_order(&pending.order, &changes);
         }
         if moved.is_empty() {
-            conclude(asked, Ok(changes));
+            conclude(pending, Ok(changes));
         } else {
-            self.under_way =
-                Some(ActiveCommand { asked, changes, live: None, stage: Stage::Settling(moved) });
+            self.active = Some(ActiveCommand { pending, changes, live: None, stage: Stage::Settling(moved) });
         }
     }
 
     /// Fails the command that the poll loop has rejected, since the watchdog of this port cannot be
     /// changed at present.
     fn refuse_order(&mut self, port: usize) {
-        let Some(ActiveCommand { asked, .. }) = self.under_way.take() else { return };
+        let Some(ActiveCommand { pending, .. }) = self.active.take() else { return };
         self.lives.abort();
-        let name = self.live.places().name(port).unwrap_or_default();
+        let name = self.live.slots().name(port).unwrap_or_default();
         let message = format!(
             "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
-             a storm on {name} waits to be ended by hand: `sluice pfc recover {name}`, and then the settings of its watchdog \
+             a storm on {name} waits for manual recovery: `sluice pfc recover {name}`, and then the settings of its watchdog \
              can be changed"
         );
-        conclude(asked, Err(CommandError { reason: ErrorKind::Precondition, message }));
+        conclude(pending, Err(CommandError { reason: ErrorKind::Precondition, message }));
     }
 
-    fn note_trouble(&self, port: usize, trouble: PortFault) {
+    fn note_trouble(&self, port: usize, fault: PortFault) {
         let error = io::Error::from_raw_os_error;
-        let (kind, what) = match trouble {
+        let (kind, what) = match fault {
             PortFault::Down(errno) => {
                 ("port_unusable", format!("the interface cannot be used any more: {}", error(errno)))
             }
@@ -442,7 +448,7 @@ impl ControlLoop {
                 ("frames_too_long", too_long(frames, longest_bytes))
             }
         };
-        let interface = self.live.places().interface(port).unwrap_or("a removed port");
+        let interface = self.live.slots().interface(port).unwrap_or("a removed port");
         let message = format!("{interface}: {what}");
         self.events.note_now(EventRecord::new(kind, Severity::Warning, message).of_port(port));
     }
@@ -481,8 +487,8 @@ async fn next_notice(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
 }
 
 /// Logs the outcome of a command and sends it to the waiting client, if any.
-fn conclude(asked: impl Into<Option<PendingCommand>>, outcome: Outcome) {
-    let Some(PendingCommand { order, answer }) = asked.into() else { return };
+fn conclude(pending: impl Into<Option<PendingCommand>>, outcome: Outcome) {
+    let Some(PendingCommand { order, answer }) = pending.into() else { return };
     commands::log(&order, &outcome);
     if let Some(answer) = answer {
         let _ = answer.send(outcome); // a client that has disconnected needs none

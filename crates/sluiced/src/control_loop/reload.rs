@@ -23,13 +23,13 @@ impl ControlLoop {
         let mut warnings = Vec::new();
         let config = self.live.config();
         let links = config.switch.ports.iter().zip(&config.links);
-        for (&place, (port, link)) in self.live.places().in_config_order().iter().zip(links) {
-            if let Some(interface) = self.lives.interface(place) {
-                live.set_interface(place, interface);
-                mtus.push((self.live.places().name(place).unwrap_or_default(), interface.mtu));
+        for (&slot, (port, link)) in self.live.slots().in_config_order().iter().zip(links) {
+            if let Some(interface) = self.lives.interface(slot) {
+                live.set_interface(slot, interface);
+                mtus.push((self.live.slots().name(slot).unwrap_or_default(), interface.mtu));
                 let warning =
                     config::headroom_mtu_warning(port, link, interface.mtu).filter(|_| config.pfc_enabled);
-                warnings.extend(warning.map(|text| ("mtu_beyond_headroom", Some(place), text)));
+                warnings.extend(warning.map(|text| ("mtu_beyond_headroom", Some(slot), text)));
             }
         }
         warnings.extend(config::mtu_warning(mtus).map(|text| ("mtus_differ", None, text)));
@@ -39,11 +39,11 @@ impl ControlLoop {
             self.events.note_now(event);
         }
         self.mtu_warnings = warnings;
-        if live.places() != self.live.places() {
+        if live.slots() != self.live.slots() {
             let command = LoopCommand::Apply(Box::new(live.settings()));
             self.commands.push_back(command);
-            self.under_way = Some(ActiveCommand {
-                asked: None,
+            self.active = Some(ActiveCommand {
+                pending: None,
                 changes: Vec::new(),
                 live: Some(live),
                 stage: Stage::Reported,
@@ -55,16 +55,16 @@ impl ControlLoop {
     /// its command once they are open.
     pub(super) async fn open_added(&mut self, order: &mut ActiveCommand) -> Result<bool> {
         let Some(live) = &mut order.live else { return Ok(false) };
-        let added = live.places().added_to(self.live.places());
+        let added = live.slots().added_to(self.live.slots());
         if added.is_empty() {
             return Ok(false);
         }
         let names: Vec<String> =
-            added.iter().filter_map(|&place| live.places().interface(place).map(str::to_owned)).collect();
+            added.iter().filter_map(|&slot| live.slots().interface(slot).map(str::to_owned)).collect();
         let interfaces = look_up(&names).await?;
         let mut free = live.queues_set_aside().saturating_sub(self.lives.queues());
         let mut queues_of_added = Vec::with_capacity(added.len());
-        for (&place, interface) in added.iter().zip(&interfaces) {
+        for (&slot, interface) in added.iter().zip(&interfaces) {
             let queues = xdp::queues_of(&interface.name)?;
             queues_of_added.push(queues);
             free = free.checked_sub(queues as usize).with_context(|| {
@@ -74,11 +74,11 @@ impl ControlLoop {
                     interface.name, interface.name
                 )
             })?;
-            live.set_interface(place, interface);
+            live.set_interface(slot, interface);
         }
         let settings = live.settings();
-        for ((&place, interface), queues) in added.iter().zip(interfaces).zip(queues_of_added) {
-            self.lives.prepare(place, interface, (queues, settings.min_posted[place]));
+        for ((&slot, interface), queues) in added.iter().zip(interfaces).zip(queues_of_added) {
+            self.lives.prepare(slot, interface, (queues, settings.min_posted[slot]));
         }
         order.stage = Stage::Opening(LoopCommand::Apply(Box::new(settings)));
         Ok(true)
@@ -86,23 +86,23 @@ impl ControlLoop {
 
     /// Continues a command that waits for ports.
     pub(super) fn go_on(&mut self) {
-        let Some(mut order) = self.under_way.take() else { return };
+        let Some(mut order) = self.active.take() else { return };
         match (order.stage, self.lives.prepared()) {
             (Stage::Opening(command), Some(Ok(()))) => {
                 self.commands.push_back(command);
                 order.stage = Stage::Reported;
             }
-            (Stage::Opening(_), Some(Err((place, why)))) => {
+            (Stage::Opening(_), Some(Err((slot, why)))) => {
                 self.lives.abort();
-                let name = order.live.as_ref().and_then(|live| live.places().name(place)).unwrap_or_default();
-                return conclude(order.asked, Err(unusable(&format!("port.{name}: {why}"))));
+                let name = order.live.as_ref().and_then(|live| live.slots().name(slot)).unwrap_or_default();
+                return conclude(order.pending, Err(unusable(&format!("port.{name}: {why}"))));
             }
-            (Stage::Settling(places), _) if self.lives.are_settled(&places) => {
-                return conclude(order.asked, Ok(order.changes));
+            (Stage::Settling(slots), _) if self.lives.are_settled(&slots) => {
+                return conclude(order.pending, Ok(order.changes));
             }
             (stage, _) => order.stage = stage,
         }
-        self.under_way = Some(order);
+        self.active = Some(order);
     }
 
     /// Makes `live` the running configuration. Returns the slots of the ports that were added or
@@ -110,29 +110,29 @@ impl ControlLoop {
     pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.live, live);
         self.stalls.forget();
-        let now = self.live.places();
-        let (added, removed) = (now.added_to(before.places()), before.places().added_to(now));
-        for &place in &removed {
-            let name = before.places().name(place).unwrap_or_default();
+        let now = self.live.slots();
+        let (added, removed) = (now.added_to(before.slots()), before.slots().added_to(now));
+        for &slot in &removed {
+            let name = before.slots().name(slot).unwrap_or_default();
             let message =
-                "the port was removed: what it counted goes on in the sum of removed ports".to_owned();
-            self.events.note_now(EventRecord::new("port_removed", Severity::Info, message).of_port(place));
+                "the port was removed: its counters are kept in the sum of removed ports".to_owned();
+            self.events.note_now(EventRecord::new("port_removed", Severity::Info, message).of_port(slot));
             info!(port = name, "removed");
             if let Some(links) = &mut self.links {
-                links.forget(place);
+                links.forget(slot);
             }
         }
-        for &place in &added {
-            self.events.set_name(place, now.name(place).unwrap_or_default());
-            self.watermarks.forget_place(place);
-            let interface = now.interface(place).unwrap_or_default();
+        for &slot in &added {
+            self.events.set_name(slot, now.name(slot).unwrap_or_default());
+            self.watermarks.forget_slot(slot);
+            let interface = now.interface(slot).unwrap_or_default();
             let message = format!("the port was added, on interface {interface}");
-            self.events.note_now(EventRecord::new("port_added", Severity::Info, message).of_port(place));
+            self.events.note_now(EventRecord::new("port_added", Severity::Info, message).of_port(slot));
         }
         let settings = self.live.settings().switch;
-        for (place, interface) in self.lives.coming() {
+        for (slot, interface) in self.lives.coming() {
             if let Some(links) = &mut self.links {
-                links.add(place, interface);
+                links.add(slot, interface);
             }
         }
         self.lives.settle(&removed, &settings);

@@ -26,7 +26,7 @@ pub struct RunningConfig {
     /// Frames of memory reserved for the switch at the start.
     frames: usize,
     /// The slots of the ports.
-    places: PortSlots,
+    slots: PortSlots,
     /// The core of each slot.
     servers: CoreAssignment,
     /// RX queues for which memory was reserved at the start.
@@ -37,9 +37,9 @@ impl RunningConfig {
     /// Creates the configuration of a switch that starts with `config`, read from `file`.
     pub fn new(config: Config, file: &Path) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
-        let places = PortSlots::new(&config);
+        let slots = PortSlots::new(&config);
         let servers = CoreAssignment::new(&config, &[]);
-        Self { frames: open_ports::switch_frames(&config), file, config, places, servers, queues: 0 }
+        Self { frames: open_ports::switch_frames(&config), file, config, slots, servers, queues: 0 }
     }
 
     /// Returns the same with memory for `queues` RX queues, and `of_ports` RX queues of each port.
@@ -58,14 +58,14 @@ impl RunningConfig {
     }
 
     /// The slots of the ports.
-    pub fn places(&self) -> &PortSlots {
-        &self.places
+    pub fn slots(&self) -> &PortSlots {
+        &self.slots
     }
 
     /// Sets the interface of the port in this slot.
-    pub fn set_interface(&mut self, place: usize, interface: &Interface) {
+    pub fn set_interface(&mut self, slot: usize, interface: &Interface) {
         let link = Link { speed_bps: interface.speed_bps, mtu_bytes: Some(interface.mtu) };
-        self.places.set_link(place, link);
+        self.slots.set_link(slot, link);
     }
 
     /// The file that a reload reads.
@@ -84,8 +84,8 @@ impl RunningConfig {
         let settings = if *pfc_enabled { switch.clone() } else { switch.without_pfc() };
         Settings {
             // Also while PFC is off, so that it can be turned on at any time.
-            min_posted: self.places.settle(&switch.ports).iter().map(open_ports::min_posted).collect(),
-            switch: SwitchSettings { ports: self.places.settle(&settings.ports), ..settings },
+            min_posted: self.slots.settle(&switch.ports).iter().map(open_ports::min_posted).collect(),
+            switch: SwitchSettings { ports: self.slots.settle(&settings.ports), ..settings },
         }
     }
 
@@ -123,7 +123,7 @@ impl RunningConfig {
     fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), CommandError> {
         let Changes { live, mut restart } = config::changes(&self.config, &config);
         self.other_cores(&config, &mut restart);
-        let places = self.places.of(&config, &self.servers)?;
+        let slots = self.slots.of(&config, &self.servers)?;
         let needed = frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES);
         if needed > self.frames {
             restart.push(format!(
@@ -133,7 +133,7 @@ impl RunningConfig {
         }
         if restart.is_empty() {
             config_file::log_warnings(&config);
-            return Ok((Self { config, places, ..self.clone() }, live));
+            return Ok((Self { config, slots, ..self.clone() }, live));
         }
         let message = format!(
             "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n{}",
@@ -146,10 +146,10 @@ impl RunningConfig {
     /// a restart.
     fn other_cores(&self, config: &Config, restart: &mut Vec<String>) {
         for (port, core) in config.switch.ports.iter().zip(&config.port_cores) {
-            if let (Some(place), Some(core)) = (self.places.of_name(&port.name), core)
-                && self.servers.core(place) != *core
+            if let (Some(slot), Some(core)) = (self.slots.of_name(&port.name), core)
+                && self.servers.core(slot) != *core
             {
-                restart.push(format!("port.{}: core {} → {core}", port.name, self.servers.core(place)));
+                restart.push(format!("port.{}: core {} → {core}", port.name, self.servers.core(slot)));
             }
         }
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_something_else_is_taken_on() {
+    fn a_changed_file_is_applied() {
         let (live, _folder) = live(FILE);
         let (same, nothing) = live.reloaded().unwrap();
         assert_eq!((same.config(), nothing.len()), (live.config(), 0));

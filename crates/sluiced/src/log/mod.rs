@@ -67,7 +67,7 @@ impl Log {
     }
 
     /// Writes a line unchanged, at any level; as an object where all lines are objects.
-    pub fn say(&self, line: &str) {
+    pub fn log(&self, line: &str) {
         match self.format {
             Format::Text => self.writer.put(format!("{line}\n").as_bytes()),
             Format::Json => error!(target: TARGET, "{line}"),

@@ -201,6 +201,6 @@ mod tests {
         assert_eq!(limits.due(now, false), [], "not yet");
         let reported = Reminder { level: Level::WARN, left_out: 7, message: "the port is down".to_owned() };
         assert_eq!(limits.due(now + REMINDER, false), [reported]);
-        assert_eq!((limits.due(now + REMINDER, true), limits.left_out()), (vec![], 7), "told once");
+        assert_eq!((limits.due(now + REMINDER, true), limits.left_out()), (vec![], 7), "reported once");
     }
 }

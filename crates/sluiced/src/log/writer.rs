@@ -129,7 +129,7 @@ impl<W: Write> Work<W> {
             match self.queued.recv_timeout(PACE) {
                 Ok(Message::Line(line)) => self.write(&line),
                 Ok(Message::Flush(done)) => {
-                    self.tell(true);
+                    self.report_failed(true);
                     self.write_queued();
                     let _ = done.send(()); // the thread that asked may have stopped waiting
                 }
@@ -137,13 +137,13 @@ impl<W: Write> Work<W> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.tell(false);
+            self.report_failed(false);
         }
     }
 
     /// Logs the lines lost or suppressed where that is due, or all of them. These lines pass
     /// through the queue like all others.
-    fn tell(&mut self, all: bool) {
+    fn report_failed(&mut self, all: bool) {
         let now = Instant::now();
         let lost = self.lost.load(Relaxed);
         // The report itself must not be lost.

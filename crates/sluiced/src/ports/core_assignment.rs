@@ -32,33 +32,33 @@ impl CoreAssignment {
     /// Assigns the slots at the start; `queues` are the RX queues of the ports of the file.
     pub fn new(config: &Config, queues: &[u32]) -> Self {
         let Dataplane { cores, switch_core_serves, .. } = &config.dataplane;
-        let asked = |place: usize| {
-            let core = config.port_cores.get(place).copied().flatten()?;
+        let requested = |slot: usize| {
+            let core = config.port_cores.get(slot).copied().flatten()?;
             cores.iter().position(|&known| known == core)
         };
-        let queues = |place: usize| queues.get(place).map_or(1, |&queues: &u32| queues.max(1));
+        let queues = |slot: usize| queues.get(slot).map_or(1, |&queues: &u32| queues.max(1));
         let mut serves = vec![0; cores.len()];
-        for (place, server) in (0..MAX_PORTS).filter_map(|place| Some((place, asked(place)?))) {
-            serves[server] += queues(place);
+        for (slot, server) in (0..MAX_PORTS).filter_map(|slot| Some((slot, requested(slot)?))) {
+            serves[server] += queues(slot);
         }
         let serving = usize::from(!switch_core_serves)..cores.len();
-        let mut hand_out = |place| {
+        let mut hand_out = |slot| {
             let least = serving.clone().min_by_key(|&server| serves[server]).unwrap_or(0);
-            serves[least] += queues(place);
+            serves[least] += queues(slot);
             least
         };
-        let of_places = (0..MAX_PORTS).map(|place| asked(place).unwrap_or_else(|| hand_out(place)));
+        let of_places = (0..MAX_PORTS).map(|slot| requested(slot).unwrap_or_else(|| hand_out(slot)));
         Self { cores: cores.clone(), of_places: of_places.collect() }
     }
 
     /// The core that serves this slot.
-    pub fn core(&self, place: usize) -> usize {
-        self.cores[self.of_places[place]]
+    pub fn core(&self, slot: usize) -> usize {
+        self.cores[self.of_places[slot]]
     }
 
     /// The slots that a core serves, by its index.
     fn places_of(&self, server: usize) -> Set64 {
-        (0..MAX_PORTS).filter(|&place| self.of_places[place] == server).collect()
+        (0..MAX_PORTS).filter(|&slot| self.of_places[slot] == server).collect()
     }
 }
 
@@ -91,15 +91,15 @@ pub fn watched(
     heartbeats: &[Arc<Heartbeat>],
     ports: &[LoopPort<XdpPort>],
 ) -> Vec<Watched> {
-    let lanes: Vec<_> = ports
+    let channels: Vec<_> = ports
         .iter()
         .filter_map(|port| if let LoopPort::Remote(port) = port { Some(port.news()) } else { None })
         .collect();
     let of_core = |(number, heartbeat): (usize, &Arc<Heartbeat>)| {
         let serves = servers.places_of(number);
-        let (pauses, lanes) =
-            if number == 0 { (Set64::first_of(MAX_PORTS), lanes.clone()) } else { (serves, Vec::new()) };
-        Watched { heartbeat: Arc::clone(heartbeat), serves, pauses, lanes }
+        let (pauses, channels) =
+            if number == 0 { (Set64::first_of(MAX_PORTS), channels.clone()) } else { (serves, Vec::new()) };
+        Watched { heartbeat: Arc::clone(heartbeat), serves, pauses, channels }
     };
     heartbeats.iter().enumerate().map(of_core).collect()
 }
@@ -123,7 +123,7 @@ pub fn share_out(
         waiters.push((Arc::new(Doorbell::new(waiter.waker())), waiter));
     }
     let mut of_lines: Vec<Vec<IoPort<XdpPort>>> = waiters.iter().map(|_| Vec::new()).collect();
-    let place = |(port, server): (XdpPort, &usize)| match server.checked_sub(1) {
+    let slot = |(port, server): (XdpPort, &usize)| match server.checked_sub(1) {
         None => LoopPort::Own(port),
         Some(line) => {
             let (port, of_line) = remote(port, &bell, &waiters[line].0, &heartbeats[line + 1]);
@@ -131,7 +131,7 @@ pub fn share_out(
             LoopPort::Remote(port)
         }
     };
-    let ports = ports.into_iter().zip(of_places).map(place).collect();
+    let ports = ports.into_iter().zip(of_places).map(slot).collect();
     let lines = of_lines.into_iter().zip(waiters).enumerate();
     let lines = lines.map(|(number, (ports, (bell, waiter)))| NewLine {
         core: cores[number + 1],
@@ -157,8 +157,8 @@ mod tests {
         CoreAssignment::new(&config::parse("x.toml", &text).unwrap(), &queues)
     }
 
-    fn first(servers: &CoreAssignment, places: usize) -> Vec<usize> {
-        (0..places).map(|place| servers.core(place)).collect()
+    fn first(servers: &CoreAssignment, slots: usize) -> Vec<usize> {
+        (0..slots).map(|slot| servers.core(slot)).collect()
     }
 
     #[test]
@@ -187,6 +187,6 @@ mod tests {
         let served: Vec<usize> = loops.iter().map(|watched| watched.serves.into_iter().count()).collect();
         assert_eq!((served.iter().sum::<usize>(), served.iter().min()), (MAX_PORTS, Some(&21)));
         assert!(loops[1].serves.contains(4) && loops[1].pauses == loops[1].serves);
-        assert_eq!(loops[0].pauses, Set64::first_of(MAX_PORTS), "while the switching core stands still");
+        assert_eq!(loops[0].pauses, Set64::first_of(MAX_PORTS), "while the switching core stalls");
     }
 }

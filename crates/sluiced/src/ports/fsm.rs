@@ -82,7 +82,7 @@ enum PortState {
 /// State of a port.
 #[derive(Debug, Clone)]
 pub struct PortFsm {
-    stage: PortState,
+    state: PortState,
     has_carrier: bool,
     /// The port is not opened before this time.
     open_after: Instant,
@@ -99,7 +99,7 @@ impl PortFsm {
     pub fn new(has_carrier: bool, is_nic: bool, now: Instant) -> Self {
         let settled_at = now + SETTLING;
         Self {
-            stage: PortState::Open,
+            state: PortState::Open,
             has_carrier,
             open_after: now,
             is_nic,
@@ -110,12 +110,12 @@ impl PortFsm {
 
     /// Creates a port that is being opened for the first time.
     pub fn opening(is_nic: bool, now: Instant) -> Self {
-        Self { stage: PortState::Opening, ..Self::new(true, is_nic, now) }
+        Self { state: PortState::Opening, ..Self::new(true, is_nic, now) }
     }
 
     /// True if a loss of the carrier now would not take the port down.
     pub fn settles(&self, now: Instant) -> bool {
-        let settles = match self.stage {
+        let settles = match self.state {
             PortState::Open => now < self.settled_at,
             PortState::Opening | PortState::Joining | PortState::Attaching => true,
             PortState::Closing | PortState::Closed => false,
@@ -130,22 +130,22 @@ impl PortFsm {
 
     /// True if the port is open: the program lets frames in.
     pub fn is_open(&self) -> bool {
-        self.stage == PortState::Open
+        self.state == PortState::Open
     }
 
     /// True if the program is being attached.
     pub fn is_attaching(&self) -> bool {
-        self.stage == PortState::Attaching
+        self.state == PortState::Attaching
     }
 
     /// True if the sockets are closed and the poll loop has reclaimed the frames.
     pub fn is_closed(&self) -> bool {
-        self.stage == PortState::Closed
+        self.state == PortState::Closed
     }
 
     /// True if an operation is in progress that will complete soon.
     pub fn is_busy(&self) -> bool {
-        !matches!(self.stage, PortState::Open | PortState::Closed)
+        !matches!(self.state, PortState::Open | PortState::Closed)
     }
 
     /// Prevents the port from being opened again.
@@ -159,38 +159,38 @@ impl PortFsm {
             PortEvent::Carrier(has_carrier) => {
                 self.has_carrier = has_carrier;
                 self.awaits_carrier = false;
-                match self.stage {
+                match self.state {
                     // A port that is being opened is taken down once it is open.
                     PortState::Open if !has_carrier => self.lose_carrier(now),
                     PortState::Closed => self.open(now),
                     _ => None,
                 }
             }
-            PortEvent::LetGo => match self.stage {
+            PortEvent::LetGo => match self.state {
                 PortState::Closing | PortState::Closed => None,
                 _ => self.go(PortState::Closing, PortAction::Close),
             },
-            PortEvent::Closed if self.stage == PortState::Closing => {
+            PortEvent::Closed if self.state == PortState::Closing => {
                 self.go(PortState::Closed, PortAction::Reclaim)
             }
-            PortEvent::Opened if self.stage == PortState::Opening => {
+            PortEvent::Opened if self.state == PortState::Opening => {
                 self.go(PortState::Joining, PortAction::Join)
             }
-            PortEvent::Posted(true) if self.stage == PortState::Joining => {
+            PortEvent::Posted(true) if self.state == PortState::Joining => {
                 self.go(PortState::Attaching, PortAction::Attach)
             }
-            PortEvent::Posted(false) if self.stage == PortState::Joining => self.fail(PortState::Closed, now),
-            PortEvent::Attached if self.stage == PortState::Attaching => {
-                (self.stage, self.settled_at) = (PortState::Open, now + SETTLING);
+            PortEvent::Posted(false) if self.state == PortState::Joining => self.fail(PortState::Closed, now),
+            PortEvent::Attached if self.state == PortState::Attaching => {
+                (self.state, self.settled_at) = (PortState::Open, now + SETTLING);
                 if self.has_carrier { None } else { self.lose_carrier(now) }
             }
-            PortEvent::Failed if self.stage == PortState::Opening => self.fail(PortState::Closed, now),
-            PortEvent::Failed if self.stage == PortState::Attaching => {
+            PortEvent::Failed if self.state == PortState::Opening => self.fail(PortState::Closed, now),
+            PortEvent::Failed if self.state == PortState::Attaching => {
                 self.fail(PortState::Open, now);
                 Some(PortAction::TakeDown)
             }
-            PortEvent::Time if self.stage == PortState::Closed => self.open(now),
-            PortEvent::Time if self.stage == PortState::Open && self.awaits_carrier => self.lose_carrier(now),
+            PortEvent::Time if self.state == PortState::Closed => self.open(now),
+            PortEvent::Time if self.state == PortState::Open && self.awaits_carrier => self.lose_carrier(now),
             _ => None,
         }
     }
@@ -201,13 +201,13 @@ impl PortFsm {
         (!self.awaits_carrier).then_some(PortAction::TakeDown)
     }
 
-    fn go(&mut self, stage: PortState, step: PortAction) -> Option<PortAction> {
-        self.stage = stage;
+    fn go(&mut self, state: PortState, step: PortAction) -> Option<PortAction> {
+        self.state = state;
         Some(step)
     }
 
-    fn fail(&mut self, stage: PortState, now: Instant) -> Option<PortAction> {
-        (self.stage, self.open_after) = (stage, now + RETRY);
+    fn fail(&mut self, state: PortState, now: Instant) -> Option<PortAction> {
+        (self.state, self.open_after) = (state, now + RETRY);
         None
     }
 

@@ -91,7 +91,7 @@ pub struct LinkMonitor {
     ports: Vec<Option<Port>>,
     notices: VecDeque<LinkEvent>,
     /// The first slot whose interface must be queried again; those of the later slots follow.
-    ask_from: Option<usize>,
+    query_from: Option<usize>,
 }
 
 struct Port {
@@ -145,26 +145,26 @@ impl LinkMonitor {
             };
             ports.push(Some(port));
         }
-        Ok(Self { handle, messages, ports, notices: VecDeque::new(), ask_from: None })
+        Ok(Self { handle, messages, ports, notices: VecDeque::new(), query_from: None })
     }
 
     /// Starts to monitor the interface of one more port, which was as `interface` says at its
     /// look-up. False if no port is possible on it.
-    pub fn add(&mut self, place: usize, interface: &Interface) -> bool {
+    pub fn add(&mut self, slot: usize, interface: &Interface) -> bool {
         let Some(port) = Port::on(interface) else { return false };
-        if self.ports.len() <= place {
-            self.ports.resize_with(place + 1, || None);
+        if self.ports.len() <= slot {
+            self.ports.resize_with(slot + 1, || None);
         }
-        self.ports[place] = Some(port);
+        self.ports[slot] = Some(port);
         // A change since the look-up has not been reported.
-        self.ask_from = Some(self.ask_from.map_or(place, |from| from.min(place)));
+        self.query_from = Some(self.query_from.map_or(slot, |from| from.min(slot)));
         true
     }
 
     /// Stops monitoring the interface of this port.
-    pub fn forget(&mut self, place: usize) {
-        self.ports[place] = None;
-        self.notices.retain(|notice| notice.port != place);
+    pub fn forget(&mut self, slot: usize) {
+        self.ports[slot] = None;
+        self.notices.retain(|notice| notice.port != slot);
     }
 
     /// True if the port's interface has had no carrier since the start.
@@ -181,9 +181,9 @@ impl LinkMonitor {
             if let Some(notice) = self.notices.pop_front() {
                 return Ok(notice);
             }
-            if let Some(place) = self.ask_from {
-                self.ask(place).await?;
-                self.ask_from = Some(place + 1).filter(|&next| next < self.ports.len());
+            if let Some(slot) = self.query_from {
+                self.query(slot).await?;
+                self.query_from = Some(slot + 1).filter(|&next| next < self.ports.len());
                 continue;
             }
             let message = self.messages.next().await.context("netlink reports nothing any more")?;
@@ -191,29 +191,29 @@ impl LinkMonitor {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => self.note(&link, false),
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => self.note(&link, true),
                 // The socket's buffer overflowed, so reports are lost.
-                NetlinkPayload::Overrun(_) => self.ask_from = Some(0),
+                NetlinkPayload::Overrun(_) => self.query_from = Some(0),
                 _ => {}
             }
         }
     }
 
     /// Queries an interface again.
-    async fn ask(&mut self, place: usize) -> Result<()> {
-        let Some(Some(Port { interface, index: before, .. })) = self.ports.get(place) else { return Ok(()) };
+    async fn query(&mut self, slot: usize) -> Result<()> {
+        let Some(Some(Port { interface, index: before, .. })) = self.ports.get(slot) else { return Ok(()) };
         let (before, interface) = (*before, by_name(&self.handle, interface).await?);
         // A different index: our interface was deleted, and this is a new one of the same name.
         if interface.as_ref().is_none_or(|interface| interface.index != before) {
-            self.observe(place, None);
+            self.observe(slot, None);
         }
         if let Some(interface) = interface {
-            self.note_index(place, interface.index);
-            self.observe(place, Some(interface));
+            self.note_index(slot, interface.index);
+            self.observe(slot, Some(interface));
         }
         Ok(())
     }
 
-    fn note_index(&mut self, place: usize, index: u32) {
-        if let Some(port) = &mut self.ports[place] {
+    fn note_index(&mut self, slot: usize, index: u32) {
+        if let Some(port) = &mut self.ports[slot] {
             port.index = index;
         }
     }
@@ -224,12 +224,12 @@ impl LinkMonitor {
             return;
         }
         let index = link.header.index;
-        let place = |is_it: &dyn Fn(&Port) -> bool| {
+        let slot = |is_it: &dyn Fn(&Port) -> bool| {
             self.ports.iter().position(|port| port.as_ref().is_some_and(is_it))
         };
-        if let Some(port) = place(&|port| port.index == index) {
+        if let Some(port) = slot(&|port| port.index == index) {
             self.observe(port, (!deleted).then(|| describe(link)));
-        } else if !deleted && let Some(port) = place(&|port| Some(port.interface.as_str()) == name(link)) {
+        } else if !deleted && let Some(port) = slot(&|port| Some(port.interface.as_str()) == name(link)) {
             // A new interface that replaces a deleted one.
             self.note_index(port, index);
             self.observe(port, Some(describe(link)));

@@ -117,8 +117,8 @@ pub fn queues_set_aside(config: &Config) -> Result<usize> {
 /// Creates memory in which every cell can be a frame of minimum size while all rings are full, so
 /// that cells run out before memory does.
 fn memory_for(config: &Config) -> Result<Umem> {
-    let on_lane = if config.dataplane.cores.len() > 1 { dataplane::LANE_FRAMES } else { 0 };
-    let frames = switch_frames(config) + queues_set_aside(config)? * (xdp::FRAMES_OF_A_QUEUE + on_lane);
+    let on_channel = if config.dataplane.cores.len() > 1 { dataplane::CHANNEL_FRAMES } else { 0 };
+    let frames = switch_frames(config) + queues_set_aside(config)? * (xdp::FRAMES_OF_A_QUEUE + on_channel);
     let frame_bytes = xdp::frame_bytes_for(config.interfaces.iter().map(String::as_str))?;
     let memory = Umem::new(frames, frame_bytes).context("buffer")?;
     info!(frames, frame_bytes, MiB = (frames * frame_bytes) >> 20, "memory for frames");
@@ -127,7 +127,7 @@ fn memory_for(config: &Config) -> Result<Umem> {
 
 /// Logs the properties of each port.
 pub fn log(config: &Config, servers: &CoreAssignment, interfaces: &[Interface], facts: &[PortFacts]) {
-    for (place, ((settings, interface), facts)) in
+    for (slot, ((settings, interface), facts)) in
         config.switch.ports.iter().zip(interfaces).zip(facts).enumerate()
     {
         let no_drop: Vec<String> =
@@ -137,7 +137,7 @@ pub fn log(config: &Config, servers: &CoreAssignment, interfaces: &[Interface], 
             kind = interface.kind.name(),
             driver = facts.link.driver,
             queues = facts.link.rx_queues,
-            core = servers.core(place),
+            core = servers.core(slot),
             mac = %interface.mac,
             mtu = interface.mtu,
             xdp = facts.xdp_mode,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_are_written_as_people_say_them() {
+    fn speeds_are_written_with_units() {
         for (bps, text) in [
             (25_000_000_000, "25 Gbit/s"),
             (2_500_000_000, "2.5 Gbit/s"),

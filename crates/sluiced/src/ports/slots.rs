@@ -56,26 +56,26 @@ impl PortSlots {
         let ports = config.switch.ports.iter().zip(&config.interfaces).zip(&config.port_cores);
         for ((port, interface), &core) in ports {
             let before = self.of_name(&port.name);
-            let place = match before {
-                Some(place) => place,
+            let slot = match before {
+                Some(slot) => slot,
                 None => {
                     self.must_be_free(&port.name, interface)?;
-                    let serves = |place: usize| core.is_none_or(|core| servers.core(place) == core);
+                    let serves = |slot: usize| core.is_none_or(|core| servers.core(slot) == core);
                     next.vacant_in(self, serves).ok_or_else(|| too_many(&port.name, core))?
                 }
             };
-            next.tenants.resize(next.tenants.len().max(place + 1), None);
-            next.tenants[place] = before
-                .map_or_else(|| Some(PortSlot::new(port, interface)), |place| self.tenants[place].clone());
-            next.of_file.push(place);
+            next.tenants.resize(next.tenants.len().max(slot + 1), None);
+            next.tenants[slot] = before
+                .map_or_else(|| Some(PortSlot::new(port, interface)), |slot| self.tenants[slot].clone());
+            next.of_file.push(slot);
         }
         Ok(next)
     }
 
     /// Returns the first slot that is vacant here and in `before`, and that satisfies `will_do`.
     fn vacant_in(&self, before: &Self, will_do: impl Fn(usize) -> bool) -> Option<usize> {
-        let is_taken = |places: &Self, place: usize| matches!(places.tenants.get(place), Some(Some(_)));
-        (0..MAX_PORTS).find(|&place| !is_taken(self, place) && !is_taken(before, place) && will_do(place))
+        let is_taken = |slots: &Self, slot: usize| matches!(slots.tenants.get(slot), Some(Some(_)));
+        (0..MAX_PORTS).find(|&slot| !is_taken(self, slot) && !is_taken(before, slot) && will_do(slot))
     }
 
     fn must_be_free(&self, name: &str, interface: &str) -> Result<(), CommandError> {
@@ -109,25 +109,23 @@ impl PortSlots {
     }
 
     /// The name of the port in this slot.
-    pub fn name(&self, place: usize) -> Option<&str> {
-        Some(&self.tenants.get(place)?.as_ref()?.name)
+    pub fn name(&self, slot: usize) -> Option<&str> {
+        Some(&self.tenants.get(slot)?.as_ref()?.name)
     }
 
     /// The name of the interface of the port in this slot.
-    pub fn interface(&self, place: usize) -> Option<&str> {
-        Some(&self.tenants.get(place)?.as_ref()?.interface)
+    pub fn interface(&self, slot: usize) -> Option<&str> {
+        Some(&self.tenants.get(slot)?.as_ref()?.interface)
     }
 
     /// Returns the occupied slots that are vacant in `before`.
     pub fn added_to(&self, before: &Self) -> Vec<usize> {
-        (0..self.count())
-            .filter(|&place| self.name(place).is_some() && before.name(place).is_none())
-            .collect()
+        (0..self.count()).filter(|&slot| self.name(slot).is_some() && before.name(slot).is_none()).collect()
     }
 
     /// Sets the link of the port in this slot.
-    pub fn set_link(&mut self, place: usize, link: Link) {
-        if let Some(Some(port_slot)) = self.tenants.get_mut(place) {
+    pub fn set_link(&mut self, slot: usize, link: Link) {
+        if let Some(Some(port_slot)) = self.tenants.get_mut(slot) {
             port_slot.link = link;
         }
     }
@@ -135,10 +133,10 @@ impl PortSlots {
     /// Arranges the ports of the file by slot.
     pub fn settle(&self, ports: &[PortSettings]) -> Vec<PortSettings> {
         let mut settled = vec![PortSettings::vacant(); self.count()];
-        for (port, &place) in ports.iter().zip(&self.of_file) {
+        for (port, &slot) in ports.iter().zip(&self.of_file) {
             let Link { speed_bps, mtu_bytes } =
-                self.tenants[place].as_ref().map_or(Link::default(), |port_slot| port_slot.link);
-            settled[place] = PortSettings { link_speed_bps: speed_bps, mtu_bytes, ..port.clone() };
+                self.tenants[slot].as_ref().map_or(Link::default(), |port_slot| port_slot.link);
+            settled[slot] = PortSettings { link_speed_bps: speed_bps, mtu_bytes, ..port.clone() };
         }
         settled
     }
@@ -168,34 +166,34 @@ mod tests {
         config::parse("x.toml", &ports.iter().map(port).collect::<String>()).unwrap()
     }
 
-    fn next(places: &PortSlots, ports: &[(&str, &str)]) -> Result<PortSlots, CommandError> {
+    fn next(slots: &PortSlots, ports: &[(&str, &str)]) -> Result<PortSlots, CommandError> {
         let config = config(ports);
-        places.of(&config, &CoreAssignment::new(&config, &[]))
+        slots.of(&config, &CoreAssignment::new(&config, &[]))
     }
 
     /// Returns the names by slot, "–" for a vacant one.
-    fn names(places: &PortSlots) -> String {
-        (0..places.count()).map(|place| places.name(place).unwrap_or("–")).collect()
+    fn names(slots: &PortSlots) -> String {
+        (0..slots.count()).map(|slot| slots.name(slot).unwrap_or("–")).collect()
     }
 
     #[test]
     fn ports_keep_their_places_and_vacant_ones_are_taken_again() {
-        let mut places = PortSlots::new(&config(&[("a", "v0"), ("b", "v1"), ("c", "v2")]));
-        places.set_link(2, Link { speed_bps: Some(7), mtu_bytes: Some(1500) });
+        let mut slots = PortSlots::new(&config(&[("a", "v0"), ("b", "v1"), ("c", "v2")]));
+        slots.set_link(2, Link { speed_bps: Some(7), mtu_bytes: Some(1500) });
         for (file, at, order) in [
             (&[("a", "v0"), ("c", "v2")][..], "a–c", &[0, 2][..]),
             (&[("c", "v2"), ("a", "v0")], "a–c", &[2, 0]),
             (&[("d", "v1"), ("c", "v2"), ("a", "v0"), ("e", "v3")], "adce", &[1, 2, 0, 3]),
         ] {
-            let before = places.clone();
-            places = next(&places, file).unwrap();
-            assert_eq!((names(&places).as_str(), places.in_config_order()), (at, order), "{file:?}");
-            assert!(places.added_to(&before).iter().all(|&place| before.name(place).is_none()));
+            let before = slots.clone();
+            slots = next(&slots, file).unwrap();
+            assert_eq!((names(&slots).as_str(), slots.in_config_order()), (at, order), "{file:?}");
+            assert!(slots.added_to(&before).iter().all(|&slot| before.name(slot).is_none()));
         }
         // Ports that leave and ports that join in one reload never share a slot.
-        let after = next(&places, &[("c", "v2"), ("f", "v4")]).unwrap();
+        let after = next(&slots, &[("c", "v2"), ("f", "v4")]).unwrap();
         assert_eq!((names(&after).as_str(), after.in_config_order()), ("––c–f", &[2, 4][..]));
-        assert_eq!(after.added_to(&places), [4]);
+        assert_eq!(after.added_to(&slots), [4]);
         let ports = after.settle(&config(&[("c", "v2"), ("f", "v4")]).switch.ports);
         let settled: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.link_speed_bps)).collect();
         assert_eq!(settled, [("", None), ("", None), ("c", Some(7)), ("", None), ("f", None)]);
@@ -203,48 +201,48 @@ mod tests {
 
     #[test]
     fn an_interface_is_free_once_its_port_is_removed() {
-        let places = PortSlots::new(&config(&[("a", "v0"), ("b", "v1")]));
-        let refusal = next(&places, &[("a", "v0"), ("c", "v1")]).unwrap_err();
+        let slots = PortSlots::new(&config(&[("a", "v0"), ("b", "v1")]));
+        let refusal = next(&slots, &[("a", "v0"), ("c", "v1")]).unwrap_err();
         assert!(
             refusal.message.contains("port.c: the interface v1 still is port.b's; remove that port"),
             "{refusal}"
         );
-        let places = next(&places, &[("a", "v0")]).unwrap();
-        assert_eq!(names(&next(&places, &[("a", "v0"), ("c", "v1")]).unwrap()), "ac");
+        let slots = next(&slots, &[("a", "v0")]).unwrap();
+        assert_eq!(names(&next(&slots, &[("a", "v0"), ("c", "v1")]).unwrap()), "ac");
     }
 
     #[test]
     fn there_are_as_many_places_as_a_switch_has_ports() {
         let ports: Vec<_> = (0..MAX_PORTS).map(|n| (format!("p{n}"), format!("v{n}"))).collect();
         let mut ports: Vec<_> = ports.iter().map(|(name, at)| (name.as_str(), at.as_str())).collect();
-        let places = PortSlots::new(&config(&ports));
+        let slots = PortSlots::new(&config(&ports));
         ports[3] = ("new", "w");
-        let refusal = next(&places, &ports).unwrap_err();
+        let refusal = next(&slots, &ports).unwrap_err();
         assert!(refusal.message.contains("port.new: a switch has 64 places"), "{refusal}");
     }
 
     /// Slots belong to core 0 and core 1 alternately. A port that names a core gets the next slot
     /// of that core.
     #[test]
-    fn a_port_that_is_added_has_the_core_that_it_asks_for() {
+    fn an_added_port_gets_its_configured_core() {
         let file = |more: &str| {
             let text = "[dataplane]\ncores = [0, 1]\n[port.a]\ninterface = \"v0\"\n".to_owned() + more;
             config::parse("x.toml", &text).unwrap()
         };
         let servers = CoreAssignment::new(&file(""), &[1]);
-        let places = PortSlots::new(&file(""));
+        let slots = PortSlots::new(&file(""));
         let two = |cores: [&str; 2]| {
             let port = |(name, core)| format!("[port.{name}]\ninterface = \"{name}\"\n{core}\n");
             ["b", "c"].into_iter().zip(cores).map(port).collect::<String>()
         };
         for (cores, at) in [(["", ""], "abc"), (["core = 0", ""], "acb"), (["core = 1", "core = 1"], "ab–c")]
         {
-            let places = places.of(&file(&two(cores)), &servers).unwrap();
-            assert_eq!(names(&places), at, "{cores:?}");
+            let slots = slots.of(&file(&two(cores)), &servers).unwrap();
+            assert_eq!(names(&slots), at, "{cores:?}");
         }
         let many: String =
             (0..33).map(|n| format!("[port.p{n}]\ninterface = \"w{n}\"\ncore = 1\n")).collect();
-        let refusal = places.of(&file(&many), &servers).unwrap_err();
+        let refusal = slots.of(&file(&many), &servers).unwrap_err();
         assert!(refusal.message.contains("port.p32: a switch has 64 places for ports, and none that core 1"));
     }
 }

@@ -23,7 +23,7 @@ use crate::ports::worker::{Answer, Assignment, PortWorker};
 use crate::stall_guard::{Guard, PortTap};
 
 /// Interval of the queries of all interfaces.
-const LOOK_PACE: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The ports by slot.
 pub struct PortSupervisor {
@@ -38,7 +38,7 @@ pub struct PortSupervisor {
     /// The core of each slot.
     servers: CoreAssignment,
     /// Time of the next query of the interfaces.
-    next_look: Instant,
+    next_check: Instant,
     /// Commands for the poll loop.
     commands: Vec<LoopCommand>,
     /// Events for the journal and the log.
@@ -59,7 +59,7 @@ struct Port {
 
 /// A port that a reload is about to add.
 struct PendingPort {
-    place: usize,
+    slot: usize,
     port: Port,
     /// The result of opening the port, once it is known.
     opened: Option<Result<(), String>>,
@@ -88,24 +88,24 @@ impl PortSupervisor {
             altered: true,
             guard,
             servers: servers.clone(),
-            next_look: now + LOOK_PACE,
+            next_check: now + CHECK_INTERVAL,
             commands: Vec::new(),
             events: Vec::new(),
         }
     }
 
     /// The facts about the interface of the port in this slot, as reported to clients.
-    pub fn facts(&self, place: usize) -> Option<PortFacts> {
-        let Port { facts, interface, .. } = self.ports.get(place)?.as_ref()?;
+    pub fn facts(&self, slot: usize) -> Option<PortFacts> {
+        let Port { facts, interface, .. } = self.ports.get(slot)?.as_ref()?;
         let mut facts = PortFacts { mtu_bytes: interface.mtu, ..facts.clone() };
         facts.link.link_speed_bps = interface.speed_bps.unwrap_or(0);
-        facts.link.core = self.servers.core(place) as u32;
+        facts.link.core = self.servers.core(slot) as u32;
         Some(facts)
     }
 
     /// The interface of the port in this slot, as the kernel last described it.
-    pub fn interface(&self, place: usize) -> Option<&Interface> {
-        Some(&self.ports.get(place)?.as_ref()?.interface)
+    pub fn interface(&self, slot: usize) -> Option<&Interface> {
+        Some(&self.ports.get(slot)?.as_ref()?.interface)
     }
 
     /// True if an interface has changed since the last call.
@@ -124,17 +124,17 @@ impl PortSupervisor {
     }
 
     /// True if these slots are as the last reload requires: with open ports, or vacant.
-    pub fn are_settled(&self, places: &[usize]) -> bool {
-        let port = |place: &usize| self.ports.get(*place).and_then(Option::as_ref);
-        places.iter().filter_map(port).all(|port| !port.leaves && !port.life.is_busy())
+    pub fn are_settled(&self, slots: &[usize]) -> bool {
+        let port = |slot: &usize| self.ports.get(*slot).and_then(Option::as_ref);
+        slots.iter().filter_map(port).all(|port| !port.leaves && !port.life.is_busy())
     }
 
     /// Opens a port on this interface in a vacant slot. The poll loop takes it if all ports of the
     /// same reload can be opened.
-    pub fn prepare(&mut self, place: usize, interface: Interface, (queues, min_posted): (u32, u32)) {
+    pub fn prepare(&mut self, slot: usize, interface: Interface, (queues, min_posted): (u32, u32)) {
         let name = interface.name.clone();
-        self.keeper.assign(place, Assignment { interface: name.clone(), most_queues: queues, min_posted });
-        self.keeper.open(place);
+        self.keeper.assign(slot, Assignment { interface: name.clone(), most_queues: queues, min_posted });
+        self.keeper.open(slot);
         let facts = PortFacts {
             interface: name,
             xdp_mode: "native".to_owned(),
@@ -144,44 +144,44 @@ impl PortSupervisor {
         };
         let life = PortFsm::opening(interface.kind == Kind::Hardware, Instant::now());
         let port = Port { life, interface, facts, queues, failure: None, leaves: false };
-        self.coming.push(PendingPort { place, port, opened: None });
+        self.coming.push(PendingPort { slot, port, opened: None });
     }
 
     /// True if all prepared ports are open; otherwise the slot of a port that failed, and the
     /// reason. `None` if the result is not known yet.
     pub fn prepared(&self) -> Option<Result<(), (usize, String)>> {
-        let answers = self.coming.iter().map(|coming| Some((coming.place, coming.opened.as_ref()?)));
+        let answers = self.coming.iter().map(|coming| Some((coming.slot, coming.opened.as_ref()?)));
         let answers: Vec<_> = answers.collect::<Option<_>>()?;
-        let failed = answers.into_iter().find_map(|(place, answer)| Some((place, answer.clone().err()?)));
+        let failed = answers.into_iter().find_map(|(slot, answer)| Some((slot, answer.clone().err()?)));
         Some(failed.map_or(Ok(()), Err))
     }
 
     /// The slots of the prepared ports, and their interfaces.
     pub fn coming(&self) -> impl Iterator<Item = (usize, &Interface)> {
-        self.coming.iter().map(|coming| (coming.place, &coming.port.interface))
+        self.coming.iter().map(|coming| (coming.slot, &coming.port.interface))
     }
 
     /// Closes the prepared ports.
     pub fn abort(&mut self) {
         for coming in self.coming.drain(..) {
-            self.keeper.close(coming.place);
+            self.keeper.close(coming.slot);
         }
     }
 
     /// Handles new settings that the poll loop has applied: the prepared ports exist from now on,
     /// and the ports in the `removed` slots do not.
     pub fn settle(&mut self, removed: &[usize], settings: &SwitchSettings) {
-        for &place in removed {
-            if let Some(port) = &mut self.ports[place] {
+        for &slot in removed {
+            if let Some(port) = &mut self.ports[slot] {
                 port.life.end();
                 port.leaves = true;
             }
         }
         self.ports.resize_with(self.ports.len().max(settings.ports.len()), || None);
-        for PendingPort { place, port, .. } in std::mem::take(&mut self.coming) {
-            self.ports[place] = Some(port);
+        for PendingPort { slot, port, .. } in std::mem::take(&mut self.coming) {
+            self.ports[slot] = Some(port);
             self.altered = true;
-            self.on_event(place, PortEvent::Opened);
+            self.on_event(slot, PortEvent::Opened);
         }
     }
 
@@ -240,26 +240,26 @@ impl PortSupervisor {
     /// macvlan are not reported.
     fn look(&mut self) {
         let now = Instant::now();
-        if now < self.next_look {
+        if now < self.next_check {
             return;
         }
-        self.next_look = now + LOOK_PACE;
-        for (place, port) in self.ports.iter().enumerate() {
+        self.next_check = now + CHECK_INTERVAL;
+        for (slot, port) in self.ports.iter().enumerate() {
             if port.as_ref().is_some_and(|port| port.life.is_open()) {
-                self.keeper.look(place);
+                self.keeper.poll(slot);
             }
         }
     }
 
     /// Takes the state of a link, and reports new settings that harm frames.
-    fn take_link(&mut self, place: usize, link: v1::Link) {
-        let Some(Some(Port { facts, .. })) = self.ports.get_mut(place) else { return };
+    fn take_link(&mut self, slot: usize, link: v1::Link) {
+        let Some(Some(Port { facts, .. })) = self.ports.get_mut(slot) else { return };
         let before = std::mem::replace(&mut facts.link, link);
         for caution in facts.link.cautions.iter().filter(|caution| !before.cautions.contains(caution)) {
             let v1::Caution { setting, harm, cure } = caution;
             let message = format!("the interface {} ({setting}): {harm}: {cure}", facts.interface);
             let event = EventRecord::new("interface_harms_frames", Severity::Warning, message);
-            self.events.push(event.of_port(place));
+            self.events.push(event.of_port(slot));
         }
     }
 
@@ -308,7 +308,7 @@ impl PortSupervisor {
         answer: Answer,
         settings: &impl Fn() -> SwitchSettings,
     ) -> Option<PortEvent> {
-        if let Some(coming) = self.coming.iter_mut().find(|coming| coming.place == number) {
+        if let Some(coming) = self.coming.iter_mut().find(|coming| coming.slot == number) {
             match answer {
                 Answer::Opened => coming.opened = Some(Ok(())),
                 Answer::Failed(why) => coming.opened = Some(Err(why)),
@@ -341,7 +341,7 @@ impl PortSupervisor {
                         guard.remember(number, gate, &settings());
                     }
                     (Some(_), None) => {
-                        warn!(interface = port.facts.interface, "the guard cannot speak for this port");
+                        warn!(interface = port.facts.interface, "the guard cannot send PFC for this port");
                     }
                     (None, _) => {}
                 }

@@ -93,30 +93,30 @@ impl PortWorker {
 
     /// Assigns another interface to the closed port in this slot.
     pub fn assign(&self, port: usize, assignment: Assignment) {
-        self.tell(port, Task::Assign(assignment));
+        self.send_order(port, Task::Assign(assignment));
     }
 
     /// Closes sockets that the poll loop has detached, or has not taken.
     pub fn close(&self, port: usize) {
-        self.tell(port, Task::Close);
+        self.send_order(port, Task::Close);
     }
 
     /// Opens sockets on the current interface.
     pub fn open(&self, port: usize) {
-        self.tell(port, Task::Open);
+        self.send_order(port, Task::Open);
     }
 
     /// Attaches the program, which lets frames in.
     pub fn attach(&self, port: usize) {
-        self.tell(port, Task::Attach);
+        self.send_order(port, Task::Attach);
     }
 
     /// Queries the interface again.
-    pub fn look(&self, port: usize) {
-        self.tell(port, Task::Look);
+    pub fn poll(&self, port: usize) {
+        self.send_order(port, Task::Look);
     }
 
-    fn tell(&self, port: usize, task: Task) {
+    fn send_order(&self, port: usize, task: Task) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send((port, task)); // the thread lives as long as `self`
         }
@@ -149,7 +149,7 @@ fn perform(keeper: &mut xdp::PortOpener, task: Task) -> Answer {
             return Answer::Closed;
         }
         Task::Look => {
-            keeper.look();
+            keeper.poll();
             Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode(), keeper.binding())))
         }
         Task::Open => keeper.open().map(|()| Answer::Opened),

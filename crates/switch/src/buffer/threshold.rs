@@ -41,7 +41,7 @@ mod tests {
 
     /// `Threshold::cells` is the reference; this is its fast form.
     #[test]
-    fn the_same_cells_as_the_setting_says() {
+    fn the_cells_equal_the_setting() {
         let alphas = (-7..=3).map(|exponent| Alpha::from_exponent(exponent).expect("an alpha"));
         let dynamic = alphas.map(Threshold::Dynamic);
         let fixed = [0, 1, 12_288, u32::MAX].map(Threshold::Static);

@@ -55,7 +55,7 @@ struct ShapedQueues {
 }
 
 /// Minimum interval between events about frames that were too long.
-const TELL_NS: Nanos = 1_000_000_000;
+const EVENT_NS: Nanos = 1_000_000_000;
 
 /// Frames that were too long for the interface.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ struct MtuDrops {
     /// Frames not reported yet.
     frames: u64,
     /// Earliest time of the next report.
-    tell_at: Instant,
+    next_cnp_at: Instant,
 }
 
 /// The egress half of a port. Fields of the frame path come first, so that they share few cache
@@ -134,7 +134,7 @@ impl Egress {
             scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
             shaped: shaped(settings),
             pauses: PfcRxState::new(honored(settings), settings.pause_speed_bps()),
-            link_pause: obeys_pause(settings),
+            link_pause: honors_pause(settings),
             random: Random::new(seed),
             pause_map: PauseMap::new(stopped_by_pauses(settings, limits)),
             rewrite: settings.rewrite,
@@ -196,10 +196,10 @@ impl Egress {
     #[cold]
     pub(crate) fn take_mtu_drops(&mut self, now: Instant) -> Option<u64> {
         let frames = self.too_long.frames;
-        if frames == 0 || now < self.too_long.tell_at {
+        if frames == 0 || now < self.too_long.next_cnp_at {
             return None;
         }
-        self.too_long = MtuDrops { frames: 0, tell_at: now + TELL_NS };
+        self.too_long = MtuDrops { frames: 0, next_cnp_at: now + EVENT_NS };
         Some(frames)
     }
 
@@ -367,8 +367,8 @@ impl Egress {
     }
 
     /// Reports frames that the kernel lost. Returns true if more remain to be reported.
-    pub(crate) fn tell_kernel_losses(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
-        self.kernel_losses.tell(port, now, events)
+    pub(crate) fn report_kernel_losses(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
+        self.kernel_losses.take_event(port, now, events)
     }
 
     /// Honors a MAC control frame, or counts it as malformed. One for another destination is
@@ -475,8 +475,8 @@ fn honored(settings: &PortSettings) -> Set8 {
 }
 
 /// Returns the pause state of the whole link, where PAUSE is honored.
-fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
-    settings.flow_control.obeys().then(|| Box::new(LinkPause::new(settings.pause_speed_bps())))
+fn honors_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
+    settings.flow_control.honors().then(|| Box::new(LinkPause::new(settings.pause_speed_bps())))
 }
 
 /// Returns the FIFOs that a pause of each priority stops: the peer refers to priorities as it

@@ -56,7 +56,7 @@ pub struct Queue {
     peak: Peak,
     wred: Option<Box<Wred>>,
     transmitted: FrameCount,
-    rest: Box<ColdState>,
+    cold: Box<ColdState>,
 }
 
 /// State that few frames touch, or only frames that need shared cells.
@@ -92,7 +92,7 @@ impl Queue {
             waiting_cells: 0,
             peak: Peak::default(),
             transmitted: FrameCount::default(),
-            rest: Box::new(ColdState {
+            cold: Box::new(ColdState {
                 guaranteed_cells: limits.guaranteed_cells,
                 maximum: limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::of),
                 pool: limits.pool & 3,
@@ -113,18 +113,18 @@ impl Queue {
 
     #[inline]
     fn pool<'p>(&self, pools: &'p Pools) -> &'p Pool {
-        &pools.egress[usize::from(self.rest.pool & 3)]
+        &pools.egress[usize::from(self.cold.pool & 3)]
     }
 
     #[inline]
     fn pool_mut<'p>(&self, pools: &'p mut Pools) -> &'p mut Pool {
-        &mut pools.egress[usize::from(self.rest.pool & 3)]
+        &mut pools.egress[usize::from(self.cold.pool & 3)]
     }
 
     /// Returns the present maximum of shared cells; `u32::MAX` if unlimited.
     #[inline]
     pub fn threshold_cells(&self, pools: &Pools) -> u32 {
-        self.rest.maximum.cells(self.pool(pools).free_cells())
+        self.cold.maximum.cells(self.pool(pools).free_cells())
     }
 
     /// True if a frame of `cells` fits.
@@ -149,10 +149,10 @@ impl Queue {
     }
 
     fn admit_to_pool(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
-        let after = (self.used_cells + cells).saturating_sub(self.rest.guaranteed_cells);
+        let after = (self.used_cells + cells).saturating_sub(self.cold.guaranteed_cells);
         let free_cells = self.pool(pools).free_cells();
-        let pool_has_room = self.rest.limits.no_drop || after - self.shared_cells() <= free_cells;
-        pool_has_room && !self.is_dropping(flooded) && after <= self.rest.maximum.cells(free_cells)
+        let pool_has_room = self.cold.limits.no_drop || after - self.shared_cells() <= free_cells;
+        pool_has_room && !self.is_dropping(flooded) && after <= self.cold.maximum.cells(free_cells)
     }
 
     /// Charges a frame that fits.
@@ -222,7 +222,7 @@ impl Queue {
     fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).give(shared);
-        if self.rest.usage.is_above() || self.rest.alarm.is_above() {
+        if self.cold.usage.is_above() || self.cold.alarm.is_above() {
             self.note_usage(self.used_cells - cells, pools);
         }
     }
@@ -231,69 +231,69 @@ impl Queue {
     /// static one beyond its pool, that is the pool.
     fn allowed_cells(&self, pools: &Pools) -> u32 {
         let pool = self.pool(pools);
-        let shared = match self.rest.limits.maximum {
+        let shared = match self.cold.limits.maximum {
             Some(Threshold::Dynamic(alpha)) => alpha.of(pool.free_cells()),
             Some(Threshold::Static(cells)) => cells.min(pool.size_cells()),
             None => pool.size_cells(),
         };
-        self.rest.guaranteed_cells.saturating_add(shared)
+        self.cold.guaranteed_cells.saturating_add(shared)
     }
 
     /// Checks whether `used_cells` in use are a violation.
     fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.allowed_cells(pools);
-        self.rest.usage.note(used_cells, allowed);
-        self.rest.alarm.update(used_cells, allowed);
+        self.cold.usage.note(used_cells, allowed);
+        self.cold.alarm.update(used_cells, allowed);
         self.set_own_cells();
     }
 
     /// Computes `own_cells` after an input of it has changed. While the watchdog drops, it is 0, so
     /// that every frame is checked.
     fn set_own_cells(&mut self) {
-        let ColdState { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
+        let ColdState { usage, alarm, guaranteed_cells, dropping, .. } = &*self.cold;
         let unnoted = usage.alarm_floor(*guaranteed_cells).min(alarm.alarm_floor(*guaranteed_cells));
         self.own_cells = if dropping.contains(&true) { 0 } else { unnoted };
     }
 
     /// Starts or stops the watchdog's dropping of every frame, to known addresses and flooded.
     pub fn set_dropping(&mut self, dropping: [bool; 2]) {
-        self.rest.dropping = dropping;
+        self.cold.dropping = dropping;
         self.set_own_cells();
     }
 
     /// True while the watchdog drops every such frame.
     pub fn is_dropping(&self, flooded: bool) -> bool {
-        self.rest.dropping[usize::from(flooded)]
+        self.cold.dropping[usize::from(flooded)]
     }
 
     /// Counts a frame that the watchdog dropped.
     pub fn count_storm_drop(&mut self, len: u16) {
-        self.rest.storm_dropped.add(len);
+        self.cold.storm_dropped.add(len);
     }
 
     /// Returns frames that left, and frames that the watchdog dropped.
     pub fn storm_traffic(&self) -> (u64, u64) {
-        (self.transmitted.frames, self.rest.storm_dropped.frames)
+        (self.transmitted.frames, self.cold.storm_dropped.frames)
     }
 
     /// Sets another alarm threshold, in percent of the queue's limit; 0 disables the alarm.
     pub(crate) fn set_alarm(&mut self, percent: u8) {
-        self.rest.alarm.set_percent(percent);
+        self.cold.alarm.set_percent(percent);
         let dropped = self.all_dropped();
-        self.rest.drop_alarm.reset(dropped);
+        self.cold.drop_alarm.reset(dropped);
         self.set_own_cells();
     }
 
     /// Returns the alarms of the queue's use and of its drops, and the drop count.
     pub(crate) fn alarms(&mut self) -> (&mut UsageAlarm, &mut DropAlarm, FrameCount) {
         let dropped = self.all_dropped();
-        let ColdState { alarm, drop_alarm, .. } = &mut *self.rest;
+        let ColdState { alarm, drop_alarm, .. } = &mut *self.cold;
         (alarm, drop_alarm, dropped)
     }
 
     /// Returns frames dropped at the tail or by WRED.
     fn all_dropped(&self) -> FrameCount {
-        self.rest.wred_dropped.iter().fold(self.rest.dropped, |sum, count| sum + *count)
+        self.cold.wred_dropped.iter().fold(self.cold.dropped, |sum, count| sum + *count)
     }
 
     /// Releases the shared cells before a change of limits; `reconfigure` charges them again.
@@ -303,10 +303,10 @@ impl Queue {
 
     /// Applies other limits. Cells of queued frames stay charged, even above the new limits.
     pub(crate) fn reconfigure(&mut self, limits: QueueLimits, usage_percent: u8, pools: &mut Pools) {
-        self.rest.limits = limits;
-        self.rest.guaranteed_cells = limits.guaranteed_cells;
-        self.rest.maximum = limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::of);
-        self.rest.pool = limits.pool & 3;
+        self.cold.limits = limits;
+        self.cold.guaranteed_cells = limits.guaranteed_cells;
+        self.cold.maximum = limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::of);
+        self.cold.pool = limits.pool & 3;
         self.wred = match (self.wred.take(), limits.wred) {
             (_, None) => None,
             (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
@@ -314,7 +314,7 @@ impl Queue {
                 Some(Box::new(wred.reconfigured(settings, limits.no_drop, limits.frame_ns)))
             }
         };
-        self.rest.usage.set_percent(usage_percent);
+        self.cold.usage.set_percent(usage_percent);
         self.set_own_cells();
         pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
@@ -327,13 +327,13 @@ impl Queue {
 
     /// Counts a frame that the kernel took and lost.
     pub(crate) fn count_kernel_lost(&mut self, len: u16) {
-        self.rest.kernel_lost.add(len);
+        self.cold.kernel_lost.add(len);
     }
 
     /// Counts a frame of `cells` that found the queue full. To WRED it is an arrival nonetheless.
     #[inline]
     pub fn count_drop(&mut self, len: u16, cells: u32, now: Instant) {
-        self.rest.dropped.add(len);
+        self.cold.dropped.add(len);
         if let Some(wred) = &mut self.wred {
             wred.observe((self.waiting_cells, cells), now);
         }
@@ -342,38 +342,38 @@ impl Queue {
     /// Counts a frame of this drop level that WRED dropped.
     #[inline]
     pub fn count_wred_drop(&mut self, len: u16, drop_level: DropLevel) {
-        self.rest.wred_dropped[drop_level as usize].add(len);
+        self.cold.wred_dropped[drop_level as usize].add(len);
     }
 
     /// Counts a frame with an ECN mark.
     #[inline]
     pub fn count_mark(&mut self, len: u16) {
-        self.rest.marked.add(len);
+        self.cold.marked.add(len);
     }
 
     /// Resets one watermark.
     pub(crate) fn mark_watermark(&mut self, mark: WatermarkReset) {
-        self.rest.watermarks.mark(mark, self.used_cells, &mut self.peak);
+        self.cold.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }
 
     /// Returns the levels and counters of the queue, without the pauses, which the port records.
     pub(crate) fn snapshot(&self, pools: &Pools, now: Instant) -> QueueSnapshot {
         QueueSnapshot {
-            pool: self.rest.limits.pool,
-            level: self.rest.watermarks.level(self.used_cells, self.peak),
-            guaranteed_cells: self.rest.guaranteed_cells,
+            pool: self.cold.limits.pool,
+            level: self.cold.watermarks.level(self.used_cells, self.peak),
+            guaranteed_cells: self.cold.guaranteed_cells,
             waiting_frames: u64::from(self.waiting.frames()),
             threshold_cells: Some(self.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
-            is_dynamic: matches!(self.rest.limits.maximum, Some(Threshold::Dynamic(_))),
+            is_dynamic: matches!(self.cold.limits.maximum, Some(Threshold::Dynamic(_))),
             allowed_cells: self.allowed_cells(pools),
-            usage_percent: self.rest.usage.percent(),
-            violations: self.rest.usage.violations(),
+            usage_percent: self.cold.usage.percent(),
+            violations: self.cold.usage.violations(),
             transmitted: self.transmitted,
-            dropped: self.rest.dropped,
-            storm_dropped: self.rest.storm_dropped,
-            kernel_lost: self.rest.kernel_lost,
-            marked: self.rest.marked,
-            wred_dropped: self.rest.wred_dropped,
+            dropped: self.cold.dropped,
+            storm_dropped: self.cold.storm_dropped,
+            kernel_lost: self.cold.kernel_lost,
+            marked: self.cold.marked,
+            wred_dropped: self.cold.wred_dropped,
             average_cells: self.wred.as_ref().map(|wred| wred.average_cells(self.waiting_cells, now)),
             ..QueueSnapshot::default()
         }
@@ -381,7 +381,7 @@ impl Queue {
 
     #[inline]
     fn shared_cells(&self) -> u32 {
-        self.used_cells.saturating_sub(self.rest.guaranteed_cells)
+        self.used_cells.saturating_sub(self.cold.guaranteed_cells)
     }
 }
 

@@ -21,14 +21,14 @@ impl Egress {
         PauseObservation {
             paused_since: self.pauses.paused_since(priority, now),
             waits: !self.backlogged.and(self.pause_map.of(priority)).is_empty(),
-            heard_at: self.pauses.last_xoff_at(priority),
+            received_at: self.pauses.last_xoff_at(priority),
         }
     }
 
     /// Polls the watchdog of a priority.
-    pub(crate) fn look(&mut self, priority: usize, now: Instant) -> Option<watchdog::Change> {
+    pub(crate) fn poll(&mut self, priority: usize, now: Instant) -> Option<watchdog::Change> {
         let seen = self.seen(priority, now);
-        self.watchdog.of(priority).look(seen, now)
+        self.watchdog.of(priority).poll(seen, now)
     }
 
     /// True if the watchdog of some priority must be polled each iteration, as the priority is
@@ -47,8 +47,8 @@ impl Egress {
         if !self.watchdog.is_on() {
             return Instant::NEVER;
         }
-        let heard_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.pauses.last_xoff_at(p));
-        let deadlines = (0..PRIORITIES).map(|p| self.watchdog.of(p).deadline(heard_at[p]));
+        let received_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.pauses.last_xoff_at(p));
+        let deadlines = (0..PRIORITIES).map(|p| self.watchdog.of(p).deadline(received_at[p]));
         deadlines.min().unwrap_or(Instant::NEVER)
     }
 

@@ -262,7 +262,7 @@ impl Fdb {
 
     /// Returns the port of `address`, if it is known and was seen within the aging time.
     #[inline]
-    pub fn look_up(&self, address: FdbKey, now: Instant) -> Option<usize> {
+    pub fn lookup(&self, address: FdbKey, now: Instant) -> Option<usize> {
         let home = self.slot_of(address);
         let mut entry = &self.slots[home];
         if entry.address != address {

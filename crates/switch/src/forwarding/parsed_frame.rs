@@ -57,7 +57,7 @@ impl RxFrame {
     /// Parses a frame received on port number `port`, which classifies by `classifier`; `bytes` are
     /// the frame's.
     #[inline]
-    pub fn look(
+    pub fn parse(
         received: RxDesc,
         bytes: &[u8],
         port: usize,
@@ -77,7 +77,7 @@ impl RxFrame {
         {
             let octet = field.octet(bytes);
             (ds_field, ecn) = (Some(field), Ecn::of(octet));
-            marking = EcnMarking::of(ecn, field.is_whole(len.into()));
+            marking = EcnMarking::of(ecn, field.is_complete(len.into()));
             class = classifier.by_packet(octet >> 2, pcp_and_dei, bytes, field).unwrap_or(class);
         }
         let cells = cell.of(len) as u16;
@@ -109,10 +109,10 @@ pub struct FrameParser {
 }
 
 impl FrameParser {
-    /// Parses a frame received on the port, as [`crate::Switch::look`] does.
+    /// Parses a frame received on the port, as [`crate::Switch::parse`] does.
     #[inline]
-    pub fn look(&self, received: RxDesc, bytes: &[u8]) -> RxFrame {
-        RxFrame::look(received, bytes, self.port, &self.classifier, self.cell)
+    pub fn parse(&self, received: RxDesc, bytes: &[u8]) -> RxFrame {
+        RxFrame::parse(received, bytes, self.port, &self.classifier, self.cell)
     }
 }
 

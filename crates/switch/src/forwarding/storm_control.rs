@@ -94,7 +94,7 @@ impl StormControl {
 
     /// Returns an event about drops that `port` must report now, one type at a time; `Err` if drops
     /// must be reported later.
-    pub(crate) fn tell(&mut self, port: usize, now: Instant) -> Result<Option<Event>, ()> {
+    pub(crate) fn take_event(&mut self, port: usize, now: Instant) -> Result<Option<Event>, ()> {
         let mut later = false;
         for (kind, cast) in self.kinds.iter_mut().zip(FloodType::FLOODED) {
             if kind.unreported.frames == 0 {
@@ -196,21 +196,21 @@ mod tests {
     }
 
     #[test]
-    fn an_event_tells_at_once_and_then_once_a_second() {
+    fn an_event_is_immediate_and_then_once_a_second() {
         let mut meter = StormControl::new(&[Some(1), Some(1), None]);
         let reported = |cast, frames, no_drop_frames| {
             Ok(Some(Event::FloodLimit { port: 4, cast, frames, no_drop_frames }))
         };
-        assert_eq!(meter.tell(4, Instant(0)), Ok(None));
+        assert_eq!(meter.take_event(4, Instant(0)), Ok(None));
         passed(&mut meter, FloodType::Broadcast, 4, Instant(0));
         passed(&mut meter, FloodType::Multicast, 3, Instant(0));
-        assert_eq!(meter.tell(4, Instant(0)), reported(FloodType::Broadcast, 3, 0));
-        assert_eq!(meter.tell(4, Instant(0)), reported(FloodType::Multicast, 2, 0));
-        assert_eq!(meter.tell(4, Instant(0)), Ok(None));
+        assert_eq!(meter.take_event(4, Instant(0)), reported(FloodType::Broadcast, 3, 0));
+        assert_eq!(meter.take_event(4, Instant(0)), reported(FloodType::Multicast, 2, 0));
+        assert_eq!(meter.take_event(4, Instant(0)), Ok(None));
         meter.receive(&charge(FloodType::Broadcast), true, Instant(1));
-        assert_eq!(meter.tell(4, Instant(EVENT_NS - 1)), Err(()), "there is something to tell");
-        assert_eq!(meter.tell(4, Instant(EVENT_NS)), reported(FloodType::Broadcast, 1, 1));
-        assert_eq!(meter.tell(4, Instant(9 * EVENT_NS)), Ok(None));
+        assert_eq!(meter.take_event(4, Instant(EVENT_NS - 1)), Err(()), "there is something to tell");
+        assert_eq!(meter.take_event(4, Instant(EVENT_NS)), reported(FloodType::Broadcast, 1, 1));
+        assert_eq!(meter.take_event(4, Instant(9 * EVENT_NS)), Ok(None));
     }
 
     /// Frames that passed a limit count under the next one.

@@ -147,11 +147,11 @@ pub enum EcnMarking {
 }
 
 impl EcnMarking {
-    /// Returns the marking of a frame received with this codepoint; `is_whole` is false for a
+    /// Returns the marking of a frame received with this codepoint; `is_complete` is false for a
     /// truncated header.
     #[inline]
-    pub fn of(ecn: Ecn, is_whole: bool) -> Self {
-        if ecn.is_markable() && is_whole { EcnMarking::Possible } else { EcnMarking::No }
+    pub fn of(ecn: Ecn, is_complete: bool) -> Self {
+        if ecn.is_markable() && is_complete { EcnMarking::Possible } else { EcnMarking::No }
     }
 }
 

@@ -41,7 +41,7 @@ mod tests {
     use wire::mac::MacAddr;
 
     #[test]
-    fn marks_what_the_maps_say_and_nothing_else() {
+    fn marks_follow_the_maps_and_nothing_else_changes() {
         let tag = Tag { tpid: VLAN, pcp: 3, dei: true, vid: 99 };
         let mut memory = HeapMemory::new(1, 64);
         let frame = memory.alloc().expect("a frame");

@@ -126,9 +126,9 @@ impl Ingress {
     }
 
     /// Reports frames that flood limits dropped. Returns true if more remain to be reported.
-    pub(crate) fn tell_flood_limits(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
+    pub(crate) fn report_storm_control(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
         loop {
-            match self.flooded.tell(port, now) {
+            match self.flooded.take_event(port, now) {
                 Ok(Some(event)) => events.push(now, event),
                 Ok(None) => return false,
                 Err(()) => return true,
@@ -226,7 +226,7 @@ impl Ingress {
         if let Some(change) = change
             && self.advertises(priority)
         {
-            self.tell(priority, change == XoffTransition::Xoff);
+            self.queue_pfc(priority, change == XoffTransition::Xoff);
         }
         change
     }
@@ -238,14 +238,14 @@ impl Ingress {
         let change = self.groups[priority].starve(charge.cells(), pools)?;
         self.watched.set(priority, true);
         if self.advertises(priority) {
-            self.tell(priority, true);
+            self.queue_pfc(priority, true);
         }
         Some(change)
     }
 
     /// Records that a group has entered or left XOFF. The link is paused while any of its groups is
     /// in XOFF.
-    fn tell(&mut self, priority: usize, xoff: bool) {
+    fn queue_pfc(&mut self, priority: usize, xoff: bool) {
         if self.pfc.is_of_link() {
             self.pfc.set(LINK, self.groups.iter().any(PriorityGroup::is_xoff));
         } else {

@@ -79,7 +79,7 @@ pub struct PriorityGroup {
     pool: u8,
     reserved_cells: u32,
     xoff_limit: CompiledThreshold,
-    rest: Box<ColdState>,
+    cold: Box<ColdState>,
 }
 
 /// State that few frames touch.
@@ -132,7 +132,7 @@ impl PriorityGroup {
             pool: settings.pool & 3,
             reserved_cells: settings.reserved_cells,
             xoff_limit: CompiledThreshold::of(settings.xoff),
-            rest: Box::new(ColdState {
+            cold: Box::new(ColdState {
                 usage: UsageViolations::new(usage_percent),
                 alarm: UsageAlarm::default(),
                 headroom_alarm: UsageAlarm::new(100),
@@ -157,39 +157,39 @@ impl PriorityGroup {
     /// use, since every frame is charged there, and while the watchdog drops, since no frame is
     /// charged.
     fn set_own_cells(&mut self) {
-        let none = self.headroom_cells > 0 || self.rest.dropping;
-        let ColdState { usage, alarm, .. } = &*self.rest;
+        let none = self.headroom_cells > 0 || self.cold.dropping;
+        let ColdState { usage, alarm, .. } = &*self.cold;
         let unnoted = usage.alarm_floor(self.reserved_cells).min(alarm.alarm_floor(self.reserved_cells));
         self.fast_path_cells = if none { 0 } else { unnoted };
     }
 
     /// Starts or stops the watchdog's dropping of every frame of the group.
     pub fn set_dropping(&mut self, dropping: bool) {
-        self.rest.dropping = dropping;
+        self.cold.dropping = dropping;
         self.set_own_cells();
     }
 
     /// True while the watchdog drops every frame of the group.
     pub fn is_dropping(&self) -> bool {
-        self.rest.dropping
+        self.cold.dropping
     }
 
     /// Counts a frame that the watchdog dropped.
     pub fn count_storm_drop(&mut self, len: u16) {
-        self.rest.storm_dropped.add(len);
+        self.cold.storm_dropped.add(len);
     }
 
     /// Counts a frame that a flood limit dropped.
     pub fn count_flood_limited(&mut self, len: u16) {
-        self.rest.flood_limited.add(len);
+        self.cold.flood_limited.add(len);
     }
 
     /// Returns received frames that were admitted, and frames that the watchdog dropped.
     pub fn storm_traffic(&self) -> (u64, u64) {
-        let (dropped, by_watchdog) = (self.rest.dropped.frames, self.rest.storm_dropped.frames);
+        let (dropped, by_watchdog) = (self.cold.dropped.frames, self.cold.storm_dropped.frames);
         // Each copy of a flooded frame that found no room counts as a drop.
         (
-            self.received.frames.saturating_sub(dropped + by_watchdog + self.rest.flood_limited.frames),
+            self.received.frames.saturating_sub(dropped + by_watchdog + self.cold.flood_limited.frames),
             by_watchdog,
         )
     }
@@ -272,7 +272,7 @@ impl PriorityGroup {
     }
 
     fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
-        if self.rest.dropping { None } else { self.room_for(cells, pools) }
+        if self.cold.dropping { None } else { self.room_for(cells, pools) }
     }
 
     /// Returns the region that a frame of `cells` fits, if any.
@@ -287,7 +287,7 @@ impl PriorityGroup {
             }
         }
         let fits = self.is_protected()
-            && self.headroom_cells + cells <= self.rest.settings.headroom_cells
+            && self.headroom_cells + cells <= self.cold.settings.headroom_cells
             && cells <= pools.headroom.free_cells();
         fits.then_some(BufferRegion::Headroom)
     }
@@ -323,7 +323,7 @@ impl PriorityGroup {
         pools.headroom.take(cells);
         self.peaks.headroom.lift(self.headroom_cells);
         self.peaks.total.lift(self.cells());
-        self.rest.headroom_alarm.update(self.headroom_cells, self.rest.settings.headroom_cells);
+        self.cold.headroom_alarm.update(self.headroom_cells, self.cold.settings.headroom_cells);
         self.set_own_cells();
     }
 
@@ -348,7 +348,7 @@ impl PriorityGroup {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
         self.used_cells -= cells;
         self.pool_mut(pools).give(before - self.shared_cells());
-        if self.rest.usage.is_above() || self.rest.alarm.is_above() {
+        if self.cold.usage.is_above() || self.cold.alarm.is_above() {
             self.note_usage(pools);
         }
     }
@@ -359,16 +359,16 @@ impl PriorityGroup {
         let from_headroom = cells.min(self.headroom_cells);
         self.headroom_cells -= from_headroom;
         pools.headroom.give(from_headroom);
-        self.rest.loss_reported &= self.headroom_cells > 0;
-        self.rest.headroom_alarm.update(self.headroom_cells, self.rest.settings.headroom_cells);
+        self.cold.loss_reported &= self.headroom_cells > 0;
+        self.cold.headroom_alarm.update(self.headroom_cells, self.cold.settings.headroom_cells);
         self.set_own_cells();
         from_headroom
     }
 
     fn note_usage(&mut self, pools: &Pools) {
         let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
-        self.rest.usage.note(self.used_cells, allowed);
-        self.rest.alarm.update(self.used_cells, allowed);
+        self.cold.usage.note(self.used_cells, allowed);
+        self.cold.alarm.update(self.used_cells, allowed);
         self.set_own_cells();
     }
 
@@ -376,16 +376,16 @@ impl PriorityGroup {
     /// last loss the group's headroom was empty, or its XOFF over. Frames that can never fit have
     /// no episodes but one event a second.
     pub fn count_drop(&mut self, charge: &FrameMeta, now: Instant, pools: &Pools) -> bool {
-        self.rest.dropped.add(charge.len);
+        self.cold.dropped.add(charge.len);
         if !self.is_no_drop() {
             return false;
         }
         if self.can_ever_fit(charge.cells(), pools) {
-            return !std::mem::replace(&mut self.rest.loss_reported, true);
+            return !std::mem::replace(&mut self.cold.loss_reported, true);
         }
-        let is_due = now >= self.rest.next_event;
+        let is_due = now >= self.cold.next_event;
         if is_due {
-            self.rest.next_event = now + EVENT_NS;
+            self.cold.next_event = now + EVENT_NS;
         }
         is_due
     }
@@ -400,7 +400,7 @@ impl PriorityGroup {
 
     /// Returns the headroom that the group may use if no other group uses any.
     fn full_headroom_cells(&self, pools: &Pools) -> u32 {
-        self.rest.settings.headroom_cells.min(pools.headroom.size_cells())
+        self.cold.settings.headroom_cells.min(pools.headroom.size_cells())
     }
 
     /// Handles a frame of `cells` that found no room: its sender must stop, even if the group holds
@@ -411,12 +411,12 @@ impl PriorityGroup {
             return None;
         }
         self.starved = true;
-        self.rest.refused_cells = self.rest.refused_cells.max(cells);
+        self.cold.refused_cells = self.cold.refused_cells.max(cells);
         if self.xoff {
             return None;
         }
         self.xoff = true;
-        self.rest.xoff_episodes += 1;
+        self.cold.xoff_episodes += 1;
         Some(XoffTransition::Xoff)
     }
 
@@ -424,13 +424,13 @@ impl PriorityGroup {
     /// before the next pause takes effect.
     #[cold]
     fn is_still_starved(&mut self, pools: &Pools) -> bool {
-        let cells = self.rest.refused_cells;
+        let cells = self.cold.refused_cells;
         let has_room = self.room_for(cells, pools).is_some()
             && pools.headroom.free_cells() >= self.full_headroom_cells(pools);
         // New settings may have removed the room that the group waits for.
         self.starved = self.is_protected() && !has_room && self.can_ever_fit(cells, pools);
         if !self.starved {
-            (self.rest.refused_cells, self.rest.loss_reported) = (0, false);
+            (self.cold.refused_cells, self.cold.loss_reported) = (0, false);
         }
         self.starved
     }
@@ -447,11 +447,11 @@ impl PriorityGroup {
         if over != self.xoff {
             if over {
                 self.xoff = true;
-                self.rest.xoff_episodes += 1;
+                self.cold.xoff_episodes += 1;
                 return Some(XoffTransition::Xoff);
             }
-            let offset = self.rest.settings.xon_offset_cells;
-            let low = shared <= self.rest.settings.resume_cells.max(threshold.saturating_sub(offset));
+            let offset = self.cold.settings.xon_offset_cells;
+            let low = shared <= self.cold.settings.resume_cells.max(threshold.saturating_sub(offset));
             let pool_is_low = shared == 0 || pool.has_come_down_by(offset);
             let is_low = (low && pool_is_low) || !self.is_protected();
             if is_low && !(self.starved && self.is_still_starved(pools)) {
@@ -491,11 +491,11 @@ impl PriorityGroup {
         usage_percent: u8,
         pools: &mut Pools,
     ) {
-        (self.rest.settings, self.protection) = (settings, protection);
+        (self.cold.settings, self.protection) = (settings, protection);
         (self.pool, self.reserved_cells) = (settings.pool & 3, settings.reserved_cells);
         self.xoff_limit = CompiledThreshold::of(settings.xoff);
-        self.rest.loss_reported &= self.is_no_drop();
-        self.rest.usage.set_percent(usage_percent);
+        self.cold.loss_reported &= self.is_no_drop();
+        self.cold.usage.set_percent(usage_percent);
         self.set_own_cells();
         self.pool_mut(pools).take(self.shared_cells());
         self.peaks.shared.lift(self.shared_cells());
@@ -504,16 +504,16 @@ impl PriorityGroup {
     /// Sets alarm thresholds in percent. A `percent` of 0 disables the alarm of use outside
     /// headroom; the headroom alarm is always armed, since its crossings are counted.
     pub(crate) fn set_alarms(&mut self, percent: u8, headroom_percent: u8) {
-        self.rest.alarm.set_percent(percent);
-        self.rest.headroom_alarm.set_percent(headroom_percent);
-        self.rest.headroom_alarm.reset();
-        self.rest.drop_alarm.reset(self.rest.dropped);
+        self.cold.alarm.set_percent(percent);
+        self.cold.headroom_alarm.set_percent(headroom_percent);
+        self.cold.headroom_alarm.reset();
+        self.cold.drop_alarm.reset(self.cold.dropped);
         self.set_own_cells();
     }
 
     /// Returns the alarms of the group's use, of its headroom and of its drops, and the drop count.
     pub(crate) fn alarms(&mut self) -> (&mut UsageAlarm, &mut UsageAlarm, &mut DropAlarm, FrameCount) {
-        let ColdState { alarm, headroom_alarm, drop_alarm, dropped, .. } = &mut *self.rest;
+        let ColdState { alarm, headroom_alarm, drop_alarm, dropped, .. } = &mut *self.cold;
         (alarm, headroom_alarm, drop_alarm, *dropped)
     }
 
@@ -522,7 +522,7 @@ impl PriorityGroup {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
         let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;
         for (watermarks, (cells, peak)) in
-            self.rest.watermarks.iter_mut().zip([(shared, p0), (headroom, p1), (total, p2)])
+            self.cold.watermarks.iter_mut().zip([(shared, p0), (headroom, p1), (total, p2)])
         {
             watermarks.mark(mark, cells, peak);
         }
@@ -530,27 +530,27 @@ impl PriorityGroup {
 
     /// Returns the levels and counters of the group.
     pub fn snapshot(&self, pools: &Pools) -> GroupSnapshot {
-        let [shared, headroom, total] = self.rest.watermarks;
+        let [shared, headroom, total] = self.cold.watermarks;
         GroupSnapshot {
             no_drop: self.is_no_drop(),
-            pool: self.rest.settings.pool,
+            pool: self.cold.settings.pool,
             xoff: self.xoff,
-            xoff_episodes: self.rest.xoff_episodes,
-            reserved_cells: self.used_cells.min(self.rest.settings.reserved_cells),
-            reserved_size_cells: self.rest.settings.reserved_cells,
+            xoff_episodes: self.cold.xoff_episodes,
+            reserved_cells: self.used_cells.min(self.cold.settings.reserved_cells),
+            reserved_size_cells: self.cold.settings.reserved_cells,
             shared: shared.level(self.shared_cells(), self.peaks.shared),
             headroom: headroom.level(self.headroom_cells, self.peaks.headroom),
-            headroom_size_cells: if self.is_protected() { self.rest.settings.headroom_cells } else { 0 },
+            headroom_size_cells: if self.is_protected() { self.cold.settings.headroom_cells } else { 0 },
             total: total.level(self.cells(), self.peaks.total),
             threshold_cells: self.threshold_cells(pools),
-            is_dynamic: matches!(self.rest.settings.xoff, Threshold::Dynamic(_)),
-            usage_percent: self.rest.usage.percent(),
-            violations: self.rest.usage.violations(),
-            headroom_violations: self.rest.headroom_alarm.crossings(),
+            is_dynamic: matches!(self.cold.settings.xoff, Threshold::Dynamic(_)),
+            usage_percent: self.cold.usage.percent(),
+            violations: self.cold.usage.violations(),
+            headroom_violations: self.cold.headroom_alarm.crossings(),
             received: self.received,
-            dropped: self.rest.dropped,
-            storm_dropped: self.rest.storm_dropped,
-            flood_limited: self.rest.flood_limited,
+            dropped: self.cold.dropped,
+            storm_dropped: self.cold.storm_dropped,
+            flood_limited: self.cold.flood_limited,
         }
     }
 }

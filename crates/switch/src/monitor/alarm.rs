@@ -15,7 +15,7 @@
 //! ```
 //! Dropped frames are reported in the same way, by port and queue (dropped at egress) or priority
 //! (at ingress), but nothing clears. Each crossing is recorded where cells are charged; reports are
-//! polled every [`LOOK_NS`]. Source: docs/behavior.md, "Alarms"; docs/references.md, "H3C
+//! polled every [`ALARM_INTERVAL_NS`]. Source: docs/behavior.md, "Alarms"; docs/references.md, "H3C
 //! reference" (Configuring alarm thresholds, Configuring packet-drop alarms).
 
 use crate::monitor::counters::FrameCount;
@@ -24,7 +24,7 @@ use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Minimum interval between polls of all alarms.
-pub const LOOK_NS: Nanos = 10_000_000;
+pub const ALARM_INTERVAL_NS: Nanos = 10_000_000;
 
 /// Usage alarm of one source.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -207,11 +207,11 @@ mod tests {
         let mut watch = DropAlarm::default();
         let count = |frames| FrameCount { frames, bytes: frames * 64 };
         watch.reset(count(3));
-        let mut tell = |at_s: u64, frames| {
+        let mut add_line = |at_s: u64, frames| {
             watch.poll(count(frames), Instant(at_s * 1_000_000_000), INTERVAL_NS).map(|count| count.frames)
         };
         let reported = [(1, 3), (2, 4), (3, 9), (6, 9), (7, 10), (12, 10), (13, 11), (30, 11)];
-        let reported = reported.map(|(at_s, frames)| tell(at_s, frames));
+        let reported = reported.map(|(at_s, frames)| add_line(at_s, frames));
         assert_eq!(reported, [None, Some(1), None, None, Some(6), None, Some(1), None]);
     }
 }

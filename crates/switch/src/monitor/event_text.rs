@@ -97,7 +97,7 @@ impl Event {
             Event::XoffBegan { port, priority } => EventRecord::new(
                 "xoff_began",
                 Severity::Debug,
-                format!("XOFF: the peer is told to stop priority {priority}"),
+                format!("XOFF: the peer is paused in priority {priority}"),
             )
             .of_port(port)
             .of_priority(priority),

@@ -61,7 +61,7 @@ impl KernelTxLoss {
 
     /// Reports losses that no event has reported yet, if an event is due. Returns true if more
     /// remain to be reported.
-    pub(crate) fn tell(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
+    pub(crate) fn take_event(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
         let UnreportedLoss { frames, no_drop_frames, pfc_frames } = self.unreported;
         if frames + pfc_frames == 0 {
             return false;

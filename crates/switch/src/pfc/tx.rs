@@ -97,9 +97,9 @@ pub struct PfcSender {
     /// Refresh interval: as in `timing`, or shorter as learned from the peer.
     refresh_ns: Nanos,
     /// Time at which it was last learned.
-    taught_at: Instant,
+    learned_at: Instant,
     /// Time at which a frame last arrived in spite of XOFF.
-    heard_at: Instant,
+    received_at: Instant,
     count: PfcCount,
     /// Frames of `count` that a guard sent for this port.
     guard_frames: u64,
@@ -119,8 +119,8 @@ impl PfcSender {
             sent_at: Instant::default(),
             repeat_at: Instant::NEVER,
             refresh_ns: timing.refresh_ns,
-            taught_at: Instant::default(),
-            heard_at: Instant::default(),
+            learned_at: Instant::default(),
+            received_at: Instant::default(),
             count: PfcCount::default(),
             guard_frames: 0,
             pause_frames: 0,
@@ -133,7 +133,7 @@ impl PfcSender {
             self.repeat_at = Instant::default();
         }
         (self.timing, self.refresh_ns) = (timing, timing.refresh_ns);
-        if !self.says_something() {
+        if !self.has_transition() {
             self.announced_of_link = timing.of_link;
         }
     }
@@ -165,8 +165,8 @@ impl PfcSender {
             return false;
         }
         let pause_ns = at.since(self.sent_at);
-        let silence_ns = pause_ns.min(at.since(self.heard_at));
-        self.heard_at = at;
+        let silence_ns = pause_ns.min(at.since(self.received_at));
+        self.received_at = at;
         let deaf = pause_ns > self.timing.response_ns;
         if deaf {
             self.repeat_at = self.repeat_at.min(at);
@@ -175,7 +175,7 @@ impl PfcSender {
         // silence.
         if deaf && silence_ns > self.timing.response_ns / 2 {
             self.refresh_ns = self.refresh_ns.min(pause_ns / 2).max(SHORTEST_REFRESH_NS);
-            self.taught_at = at;
+            self.learned_at = at;
         }
         deaf
     }
@@ -185,7 +185,7 @@ impl PfcSender {
     pub fn record_guard_pfc(&mut self, frames: &PfcCount, at: Instant) {
         self.count.add(frames);
         self.guard_frames += frames.frames;
-        if self.announced_of_link && self.says_something() {
+        if self.announced_of_link && self.has_transition() {
             return; // both kinds cannot be withdrawn at once: this pause runs out
         }
         self.announced_of_link = false;
@@ -196,7 +196,7 @@ impl PfcSender {
     }
 
     /// True if the peer is paused, or XON must be repeated.
-    fn says_something(&self) -> bool {
+    fn has_transition(&self) -> bool {
         !self.announced.is_empty() || !self.xon_again.is_empty()
     }
 
@@ -226,7 +226,7 @@ impl PfcSender {
             return self.take_back(now);
         }
         let pfc = self.next(now);
-        self.tell(pfc)
+        self.pause_frame(pfc)
     }
 
     /// Withdraws what was advertised by the other kind of frame, which is no longer sent from now
@@ -235,14 +235,14 @@ impl PfcSender {
     fn take_back(&mut self, now: Instant) -> PauseFrame {
         let xoff = std::mem::take(&mut self.xoff);
         let pfc = self.next(now);
-        let reported = self.tell(pfc);
+        let reported = self.pause_frame(pfc);
         (self.xoff, self.xon_again) = (xoff, Set8::EMPTY);
         (self.announced_of_link, self.repeat_at) = (self.timing.of_link, Instant::NEVER);
         reported
     }
 
     /// Counts a frame, and returns it as the kind of frame in use.
-    fn tell(&mut self, pfc: Pfc) -> PauseFrame {
+    fn pause_frame(&mut self, pfc: Pfc) -> PauseFrame {
         if self.announced_of_link {
             self.pause_frames += 1;
             return PauseFrame::Pause(Pause { quanta: pfc.quanta[LINK] });
@@ -264,7 +264,7 @@ impl PfcSender {
             std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
         (self.announced, self.xon_again) = (self.xoff, released);
         (self.sent_at, self.in_flight) = (now, self.in_flight + 1);
-        if self.xoff.is_empty() && now.since(self.taught_at) >= LESSON_NS {
+        if self.xoff.is_empty() && now.since(self.learned_at) >= LESSON_NS {
             self.refresh_ns = self.timing.refresh_ns;
         }
         let refresh_at = if self.xoff.is_empty() { Instant::NEVER } else { now + self.refresh_ns };
@@ -284,7 +284,7 @@ impl PfcSender {
     #[cold]
     pub fn lost(&mut self) {
         self.sent();
-        if self.says_something() {
+        if self.has_transition() {
             self.repeat_at = self.repeat_at.min(self.sent_at + SHORTEST_REFRESH_NS);
         }
     }

@@ -43,7 +43,7 @@ pub struct PauseObservation {
     /// True if frames wait for it.
     pub waits: bool,
     /// Time at which its last XOFF arrived.
-    pub heard_at: Instant,
+    pub received_at: Instant,
 }
 
 /// Change that a poll found.
@@ -149,7 +149,7 @@ impl PriorityWatchdog {
     }
 
     /// Returns when the owner must poll if no pause begins before; [`Instant::NEVER`] if never.
-    pub fn deadline(&self, heard_at: Instant) -> Instant {
+    pub fn deadline(&self, received_at: Instant) -> Instant {
         let Some(settings) = self.settings else {
             return if self.is_stormed() { Instant::default() } else { Instant::NEVER };
         };
@@ -159,14 +159,14 @@ impl PriorityWatchdog {
             State::Storm { began, interval } => match settings.restore {
                 Restoration::After(nanos) => past(began, nanos),
                 Restoration::QuietInterval => past(interval, settings.detection_ns),
-                Restoration::Quiet(nanos) => past(began.max(heard_at), nanos),
+                Restoration::Quiet(nanos) => past(began.max(received_at), nanos),
                 Restoration::ByHand => Instant::NEVER,
             },
         }
     }
 
     /// Polls the watchdog with the observation at `now`.
-    pub fn look(&mut self, seen: PauseObservation, now: Instant) -> Option<Change> {
+    pub fn poll(&mut self, seen: PauseObservation, now: Instant) -> Option<Change> {
         let Some(settings) = self.settings else {
             let was_stormed = self.is_stormed();
             self.state = State::Calm;
@@ -177,14 +177,14 @@ impl PriorityWatchdog {
             State::Stuck { pause, since } => {
                 if seen.paused_since != Some(pause) || !seen.waits {
                     self.state = Self::unstormed(seen, now);
-                } else if now >= self.deadline(seen.heard_at) {
+                } else if now >= self.deadline(seen.received_at) {
                     return Some(self.storm(now.since(since), settings, now));
                 }
             }
             State::Storm { began, .. } => {
-                let interval = self.running_interval(settings.detection_ns, seen.heard_at, now);
+                let interval = self.running_interval(settings.detection_ns, seen.received_at, now);
                 self.state = State::Storm { began, interval };
-                if now >= self.deadline(seen.heard_at) {
+                if now >= self.deadline(seen.received_at) {
                     self.state = Self::unstormed(seen, now);
                     return Some(Change::Ended);
                 }
@@ -241,9 +241,9 @@ impl PriorityWatchdog {
 
     /// Returns the start of the present interval, or of the one that has just ended without XOFF.
     /// Earlier intervals had some.
-    fn running_interval(&self, every: Nanos, heard_at: Instant, now: Instant) -> Instant {
+    fn running_interval(&self, every: Nanos, received_at: Instant, now: Instant) -> Instant {
         let State::Storm { mut interval, .. } = self.state else { return now };
-        while now >= past(interval, every) && heard_at > interval {
+        while now >= past(interval, every) && received_at > interval {
             interval = interval + every;
         }
         interval

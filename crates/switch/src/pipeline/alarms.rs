@@ -2,7 +2,7 @@
 //!
 //! The rule of one alarm is in [`crate::monitor::alarm`].
 
-use crate::monitor::alarm::LOOK_NS;
+use crate::monitor::alarm::ALARM_INTERVAL_NS;
 use crate::monitor::event::{AlarmSource, Event};
 use crate::pipeline::Switch;
 use crate::settings::AlarmKind;
@@ -34,7 +34,7 @@ impl Switch {
     /// Polls all alarms and reports those that have changed.
     #[cold]
     pub(crate) fn poll_alarms(&mut self, now: Instant) {
-        self.timers.next_alarms = now + LOOK_NS;
+        self.timers.next_alarms = now + ALARM_INTERVAL_NS;
         let Self { events, pools, settings, .. } = self;
         let alarms = &settings.alarms;
         for port in 0..self.ingress.len() {

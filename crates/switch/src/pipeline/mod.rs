@@ -9,7 +9,7 @@
 //! which the loop that serves the port applies to its bytes ([`crate::frame::header_edit`]).
 //!
 //! Source: docs/architecture.md, "The way of a frame". The owner parses each received frame
-//! ([`Switch::look`]) and passes the results to [`Switch::receive_all`]. It calls
+//! ([`Switch::parse`]) and passes the results to [`Switch::receive_all`]. It calls
 //! [`Switch::transmit`] for each port that may have frames to transmit, [`Switch::complete`] for
 //! each frame that has left, and [`Switch::tick`] once per iteration.
 
@@ -112,12 +112,12 @@ pub(crate) struct Timers {
 impl Switch {
     /// Parses a frame received on `port`. Its headers are read only here.
     #[inline]
-    pub fn look(&self, port: usize, received: RxDesc, bytes: &[u8]) -> RxFrame {
-        RxFrame::look(received, bytes, port, self.ingress[port].classifier(), self.cell)
+    pub fn parse(&self, port: usize, received: RxDesc, bytes: &[u8]) -> RxFrame {
+        RxFrame::parse(received, bytes, port, self.ingress[port].classifier(), self.cell)
     }
 
     /// Returns the parser for frames of `port`. It is valid until the settings change.
-    pub fn looker(&self, port: usize) -> FrameParser {
+    pub fn parser(&self, port: usize) -> FrameParser {
         FrameParser { port, classifier: self.ingress[port].classifier().clone(), cell: self.cell }
     }
 
@@ -125,7 +125,7 @@ impl Switch {
     #[inline]
     pub fn receive<M: FrameMemory>(&mut self, port: usize, received: RxDesc, now: Instant, memory: &mut M) {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
-        let mut arrival = self.look(port, received, bytes);
+        let mut arrival = self.parse(port, received, bytes);
         self.resolve_batch(std::slice::from_mut(&mut arrival), now);
         self.take(&mut arrival, now, memory);
     }
@@ -169,7 +169,7 @@ impl Switch {
         }
         self.bridge.learn(arrival.src, port, now);
         if !arrival.dst.is_group()
-            && let Some(out) = self.bridge.look_up(arrival.dst, now)
+            && let Some(out) = self.bridge.lookup(arrival.dst, now)
         {
             let goes = out != port && self.sets.up.contains(out);
             arrival.kind = if goes { Disposition::To(out as u8) } else { Disposition::Filtered(out as u8) };

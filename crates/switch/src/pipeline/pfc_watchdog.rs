@@ -39,7 +39,7 @@ impl Switch {
             return;
         }
         for priority in 0..PRIORITIES {
-            if let Some(change) = self.egress[port].look(priority, now) {
+            if let Some(change) = self.egress[port].poll(priority, now) {
                 self.record_storm(port, priority, change, now);
             }
         }

@@ -49,8 +49,8 @@ impl Switch {
             self.events.push(now, Event::AddressLimit { port });
         }
         for port in self.sets.unreported_drops {
-            let of_limits = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
-            let of_kernel = self.egress[port].tell_kernel_losses(port, now, &mut self.events);
+            let of_limits = self.ingress[port].report_storm_control(port, now, &mut self.events);
+            let of_kernel = self.egress[port].report_kernel_losses(port, now, &mut self.events);
             self.sets.unreported_drops.set(port, of_limits || of_kernel);
         }
         if self.losses.is_due(now) {

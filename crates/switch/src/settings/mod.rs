@@ -238,8 +238,8 @@ impl PortSettings {
     /// Returns the watchdog of a priority; `None` if the priority is not no-drop, or its pauses are
     /// not honored anyway.
     pub fn watchdog_of(&self, priority: usize) -> Option<WatchdogSettings> {
-        let obeys = self.pfc.rx && self.pfc.no_drop & 1 << priority != 0;
-        self.watchdog[priority].filter(|_| obeys)
+        let honors = self.pfc.rx && self.pfc.no_drop & 1 << priority != 0;
+        self.watchdog[priority].filter(|_| honors)
     }
 
     /// Returns the speed of pause quanta: the setting for them, or the port's speed, or its link's,
@@ -273,7 +273,7 @@ impl FlowControl {
     ];
 
     /// True if received PAUSE frames are honored.
-    pub fn obeys(self) -> bool {
+    pub fn honors(self) -> bool {
         matches!(self, FlowControl::Receive | FlowControl::Both)
     }
 

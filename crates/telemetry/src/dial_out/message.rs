@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_who_when_and_what() {
+    fn a_message_has_source_time_and_content() {
         let [message] = &payload("\"a\":1").messages(&device(), label(7), 4 << 20)[..] else {
             panic!("one message")
         };

@@ -58,11 +58,11 @@ impl Feed {
         loop {
             ticks.tick().await;
             let (answer, answered) = oneshot::channel();
-            let ask = async {
+            let request = async {
                 requests.send(Request::Snapshot { reader, read_watermarks, answer }).await.ok()?;
                 answered.await.ok()
             };
-            let now = match timeout(PATIENCE, ask).await {
+            let now = match timeout(PATIENCE, request).await {
                 Ok(Some(now)) => now,
                 Ok(None) => return,
                 Err(_) => {
@@ -81,7 +81,7 @@ impl Feed {
         }
     }
 
-    fn tell(&self, event: &v1::Event) {
+    fn report(&self, event: &v1::Event) {
         for path in self.sensor.paths.iter().copied().filter(|path: &SensorPath| path.is_event()) {
             if let Some(member) = event::report(path, event) {
                 let unix_ms = event.unix_ns / 1_000_000;
@@ -102,7 +102,7 @@ pub async fn follow(journal: Journal, feeds: Vec<Feed>) {
             feed.destinations.iter().for_each(|destination| destination.miss_events(batch.missed));
         }
         for event in &batch.events {
-            feeds.iter().for_each(|feed| feed.tell(event));
+            feeds.iter().for_each(|feed| feed.report(event));
             since = event.number;
         }
         // Taking all events of a full journal at once would delay the collectors' tasks.

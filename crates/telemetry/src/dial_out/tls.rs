@@ -150,7 +150,7 @@ fn words(error: &rustls::Error) -> String {
                 format!("the collector's certificate is not valid yet ({why})")
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => format!(
-                "the collector's certificate is for another name ({why}): say the name that it has with tls.server_name"
+                "the collector's certificate is for another name ({why}): set tls.server_name to the name in it"
             ),
             why => format!("the collector's certificate is not accepted: {why}"),
         },

@@ -113,7 +113,7 @@ fn who_shows_another_certificate_is_reported_nothing() {
     authority.sign("expired", "127.0.0.1", 2001);
     authority.sign("elsewhere", "collector.example", 2200);
     other.sign("switch", "switch.example", 2200);
-    for (name, clients, tls, says) in [
+    for (name, clients, tls, expected) in [
         ("collector", None, other.trusted(""), no_authority),
         ("collector", None, stranger.trusted(""), no_authority),
         ("expired", None, authority.trusted(""), "the collector's certificate has expired"),
@@ -132,14 +132,14 @@ fn who_shows_another_certificate_is_reported_nothing() {
         ),
     ] {
         let (collector, received) = authority.collector(name, clients);
-        let said = refused(collector.port, &tls);
+        let message = refused(collector.port, &tls);
         // It is random whether the alert about our certificate is seen before the connection
         // breaks.
-        let ended =
-            clients.is_some() && said.starts_with("the collector ended the connection after the handshake (");
-        assert!(said.starts_with(says) || ended, "{said}");
+        let ended = clients.is_some()
+            && message.starts_with("the collector ended the connection after the handshake (");
+        assert!(message.starts_with(expected) || ended, "{message}");
         assert!(received.try_recv().is_err());
-        println!("{said}");
+        println!("{message}");
     }
 }
 
@@ -214,7 +214,7 @@ fn files_that_cannot_be_used_are_refused_at_the_start() {
     };
     assert_eq!(check("ca = \"ca.pem\", certificate = \"switch.pem\", key = \"switch.key\""), Ok(()));
     let folder = authority.folder.path().display();
-    for (tls, says) in [
+    for (tls, expected) in [
         (
             "ca = \"none.pem\"",
             format!("ca: cannot read {folder}/none.pem: No such file or directory (os error 2)"),
@@ -238,6 +238,6 @@ fn files_that_cannot_be_used_are_refused_at_the_start() {
             ),
         ),
     ] {
-        assert_eq!(check(tls), Err(format!("telemetry.destination-group.c.tls.{says}")));
+        assert_eq!(check(tls), Err(format!("telemetry.destination-group.c.tls.{expected}")));
     }
 }

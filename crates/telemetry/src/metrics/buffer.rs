@@ -13,7 +13,7 @@ use super::fields::{EIGHT, bytes, frames, used_priorities, used_queues};
 
 const GROUP: &[Metric<Group>] = &[
     gauge("sluice_group_no_drop", "1: PFC protects it.", |group| Some(group.no_drop.into())),
-    gauge("sluice_group_xoff", "1: its peer is told to stop.", |group| Some(group.xoff.into())),
+    gauge("sluice_group_xoff", "1: its peer is paused.", |group| Some(group.xoff.into())),
     counter("sluice_group_xoff_episodes", "Times that XOFF began.", |group| Some(group.xoff_episodes.into())),
     counter("sluice_group_received_frames", "Frames that came in.", |group| {
         Some(frames(&group.received).into())

@@ -8,7 +8,7 @@ use super::fields::{bytes, frames};
 /// The metrics of a port.
 pub const METRICS: &[Metric<Port>] = &[
     gauge("sluice_port_up", "1: it carries frames.", |port| Some(port.up.into())),
-    gauge("sluice_port_held", "1: its transmission is held by hand.", |port| Some(port.held.into())),
+    gauge("sluice_port_held", "1: its transmission is on hold by command.", |port| Some(port.held.into())),
     gauge("sluice_port_speed_bytes_per_second", "The rate that it keeps; without it none is set.", |port| {
         (port.speed_bps > 0).then(|| (port.speed_bps / 8).into())
     }),
@@ -83,7 +83,7 @@ pub const METRICS: &[Metric<Port>] = &[
     ),
     counter(
         "sluice_port_pfc_guard_frames",
-        "Of the PFC frames that went out, those that the guard sent while the loop stood still.",
+        "Of the PFC frames that went out, those that the guard sent while the loop stalled.",
         |port| Some(port.pfc_guard_frames.into()),
     ),
     counter("sluice_port_pause_received_frames", "802.3x PAUSE frames that came in.", |port| {

@@ -36,7 +36,7 @@ const METRICS: &[Metric<Priorities>] = &[
     }),
     gauge("sluice_priority_watched", "1: the watchdog looks for storms.", |of| Some(of.state.watched.into())),
     gauge("sluice_priority_stormed", "1: it is stormed now.", |of| Some(of.state.stormed.into())),
-    gauge("sluice_priority_recovery_pending", "1: it is stormed until somebody ends that.", |of| {
+    gauge("sluice_priority_recovery_pending", "1: the storm lasts until an operator ends it.", |of| {
         Some(of.state.recovery_pending.into())
     }),
     gauge(

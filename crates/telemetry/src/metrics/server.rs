@@ -188,12 +188,12 @@ impl Site {
 
     async fn snapshot(&self, read_watermarks: bool) -> Option<v1::Snapshot> {
         let (answer, answered) = oneshot::channel();
-        let ask = async {
+        let request = async {
             let request = Request::Snapshot { reader: WatermarkReader::Metrics, read_watermarks, answer };
             self.source.requests.send(request).await.ok()?;
             answered.await.ok()
         };
-        timeout(PATIENCE, ask).await.ok()?
+        timeout(PATIENCE, request).await.ok()?
     }
 }
 

@@ -27,13 +27,13 @@ const METRICS: &[Metric<Snapshot>] = &[
         Some(now.flood_copies.into())
     }),
     gauge("sluice_memory_frames", "Frames of the memory, in all.", |now| Some(now.memory_frames.into())),
-    gauge("sluice_memory_free_frames", "Frames of the memory that nobody holds.", |now| {
+    gauge("sluice_memory_free_frames", "Free frames of the memory.", |now| {
         Some(now.memory_free_frames.into())
     }),
     gauge("sluice_memory_in_rings_frames", "Frames of the memory in the ports' rings.", |now| {
         Some(now.memory_in_rings_frames.into())
     }),
-    counter("sluice_events_lost", "Events that nobody was told: there were too many at once.", |now| {
+    counter("sluice_events_lost", "Events that were not recorded: too many at once.", |now| {
         Some(now.events_lost.into())
     }),
     counter(

@@ -162,7 +162,7 @@ fn names_and_help_are_as_prometheus_has_them() {
 }
 
 /// Sends one request and reads the whole response.
-fn ask(port: u16, request: &str) -> String {
+fn response(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -171,7 +171,10 @@ fn ask(port: u16, request: &str) -> String {
 }
 
 fn get(port: u16, path: &str, accept: &str) -> String {
-    ask(port, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"))
+    response(
+        port,
+        &format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"),
+    )
 }
 
 /// A metrics server of a switch that replies to requests; returns its port.
@@ -216,16 +219,21 @@ fn readers_get_the_format_that_they_accept() {
 #[test]
 fn other_requests_are_reported_what_there_is() {
     let port = server(answer, false);
-    for (request, status, says) in [
+    for (request, status, expected) in [
         ("GET / HTTP/1.1", "200 OK", "/metrics"),
         ("GET /other HTTP/1.1", "404 Not Found", "the metrics are at /metrics"),
         ("POST /metrics HTTP/1.1", "405 Method Not Allowed", "allow: GET, HEAD"),
     ] {
-        let answer =
-            ask(port, &format!("{request}\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(says), "{answer}");
+        let answer = response(
+            port,
+            &format!("{request}\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+        );
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(expected),
+            "{answer}"
+        );
     }
-    assert!(ask(port, "rubbish\r\n\r\n").starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    assert!(response(port, "rubbish\r\n\r\n").starts_with("HTTP/1.1 400 Bad Request\r\n"));
     // A head without an end costs no more than the read buffer, and is then refused.
     let long = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -260,7 +268,7 @@ fn the_page_is_served_where_it_is_wanted() {
 }
 
 #[test]
-fn a_switch_that_is_gone_is_said() {
+fn a_missing_switch_is_reported() {
     let answer = get(server(drop, false), "/metrics", "*/*");
     assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
 }

@@ -70,7 +70,7 @@ pub struct Pause {
 /// Returns the queues of an interface; one of each where the driver reports none.
 pub(crate) fn queues(interface: &str) -> io::Result<Queues> {
     let mut found = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
-    ask(interface, &mut found)?;
+    query(interface, &mut found)?;
     Ok(Queues { rx: (found.rx + found.combined).max(1), tx: (found.tx + found.combined).max(1) })
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn rx_queues(interface: &str) -> io::Result<u32> {
 /// Returns the driver's name; empty where it reports none.
 pub(crate) fn driver(interface: &str) -> io::Result<String> {
     let mut found = DriverInfo { command: ETHTOOL_GDRVINFO, ..DriverInfo::default() };
-    ask(interface, &mut found)?;
+    query(interface, &mut found)?;
     let end = found.driver.iter().position(|&byte| byte == 0).unwrap_or(found.driver.len());
     Ok(String::from_utf8_lossy(&found.driver[..end]).into_owned())
 }
@@ -90,13 +90,13 @@ pub(crate) fn driver(interface: &str) -> io::Result<String> {
 /// Returns how a NIC handles PAUSE frames; both false where the driver does not support the query.
 pub(crate) fn pause(interface: &str) -> io::Result<Pause> {
     let mut found = PauseParam { command: ETHTOOL_GPAUSEPARAM, ..PauseParam::default() };
-    ask(interface, &mut found)?;
+    query(interface, &mut found)?;
     Ok(Pause { rx: found.rx_pause != 0, tx: found.tx_pause != 0 })
 }
 
 /// Lets the driver fill `answer`, one of the structures above with its command number. If the
 /// driver does not support the command, `answer` is unchanged.
-fn ask<T>(interface: &str, answer: &mut T) -> io::Result<()> {
+fn query<T>(interface: &str, answer: &mut T) -> io::Result<()> {
     let fd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     // SAFETY: all-zero bytes are a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_says_what_there_is() {
+    fn loopback_reports_its_settings() {
         assert_eq!(queues("lo").unwrap(), Queues { rx: 1, tx: 1 });
         assert_eq!(pause("lo").unwrap(), Pause::default());
         assert_eq!(queues("no-such-link").unwrap_err().raw_os_error(), Some(libc::ENODEV));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::error::Error;
 use crate::interface::ethtool::{self, Pause};
-use crate::interface::netlink::{Link, RouteSocket, features, tells_vlan_tags};
+use crate::interface::netlink::{Link, RouteSocket, features, has_vlan_metadata};
 use crate::interface::no_link;
 
 /// The properties of an interface that matter to a port.
@@ -25,7 +25,7 @@ pub struct InterfaceInfo {
     /// The names of the features that are on, as `ethtool --json -k` prints them.
     pub features: BTreeSet<String>,
     /// The driver passes stripped VLAN tags to XDP programs.
-    pub tells_vlan_tags: bool,
+    pub has_vlan_metadata: bool,
     /// Which PAUSE frames the interface handles by itself.
     pub pause: Pause,
     /// The process at the other end of this tap attaches segmentation headers to its frames.
@@ -59,7 +59,7 @@ pub fn facts(interface: &str) -> Result<InterfaceInfo, Error> {
         rx_queues: queues.rx,
         tx_queues: queues.tx,
         features: features(link.index).unwrap_or_default(),
-        tells_vlan_tags: tells_vlan_tags(link.index).unwrap_or(false),
+        has_vlan_metadata: has_vlan_metadata(link.index).unwrap_or(false),
         pause: ethtool::pause(interface).unwrap_or_default(),
         takes_segments: link.takes_segments,
         lower: lower(&route, &link),

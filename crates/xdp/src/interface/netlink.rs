@@ -93,17 +93,17 @@ impl RouteSocket {
     pub(crate) fn link(&self, name: &str) -> io::Result<Link> {
         let mut body = vec![0; IFINFO_BYTES];
         push_attribute(&mut body, libc::IFLA_IFNAME, name_bytes(name).as_slice());
-        self.ask_for_link(&body)
+        self.request_link(&body)
     }
 
     /// Looks up an interface by its index.
     pub(crate) fn link_of_index(&self, index: i32) -> io::Result<Link> {
         let mut body = vec![0; IFINFO_BYTES];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
-        self.ask_for_link(&body)
+        self.request_link(&body)
     }
 
-    fn ask_for_link(&self, body: &[u8]) -> io::Result<Link> {
+    fn request_link(&self, body: &[u8]) -> io::Result<Link> {
         let answer = self.request(libc::RTM_GETLINK, 0, body)?;
         parse_link(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
@@ -129,7 +129,7 @@ impl RouteSocket {
 }
 
 /// True if the driver of interface `index` passes VLAN tags that it strips to XDP programs.
-pub(crate) fn tells_vlan_tags(index: i32) -> io::Result<bool> {
+pub(crate) fn has_vlan_metadata(index: i32) -> io::Result<bool> {
     let device = netdev(index)?;
     let features = generic_attribute(&device, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES);
     let features = features.and_then(|value| u32_at(&value, 0)).unwrap_or(0);

@@ -56,7 +56,7 @@ pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -
             ));
         }
     }
-    if facts.kind.is_empty() && facts.features.contains("rx-vlan-hw-parse") && !facts.tells_vlan_tags {
+    if facts.kind.is_empty() && facts.features.contains("rx-vlan-hw-parse") && !facts.has_vlan_metadata {
         found.push(OffloadWarning::new(
             "rx-vlan-hw-parse",
             "the NIC takes VLAN tags off received frames, and VLAN and priority are lost with them"
@@ -85,7 +85,7 @@ pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -
     if facts.pause.rx || facts.pause.tx {
         found.push(OffloadWarning::new(
             "pause",
-            "the NIC obeys or sends 802.3x PAUSE frames by itself, past the switch, and stops no-drop and other priorities alike"
+            "the NIC itself honors or sends 802.3x PAUSE frames, which stop no-drop and other priorities alike"
                 .to_owned(),
             format!("`ethtool -A {interface} autoneg off rx off tx off`"),
         ));
@@ -124,7 +124,7 @@ mod tests {
     const NO_MACVLAN: &str = "macvlan: eth7 itself as the port's interface, or a veth";
 
     /// Returns the reported settings and remedies.
-    fn said(facts: &InterfaceInfo) -> Vec<String> {
+    fn message(facts: &InterfaceInfo) -> Vec<String> {
         let text = |caution: OffloadWarning| format!("{}: {}", caution.setting, caution.cure);
         cautions("eth0", facts, Some(XdpMode::Generic)).into_iter().map(text).collect()
     }
@@ -133,12 +133,12 @@ mod tests {
     fn what_harms_frames_is_named_with_the_cure() {
         let quiet = [
             nic(&["rx-gro", "rx-checksum", "tx-tcp-segmentation"]),
-            InterfaceInfo { tells_vlan_tags: true, ..nic(&["rx-vlan-hw-parse"]) },
+            InterfaceInfo { has_vlan_metadata: true, ..nic(&["rx-vlan-hw-parse"]) },
             InterfaceInfo { kind: "veth".to_owned(), ..nic(&["rx-vlan-hw-parse", "rx-gro"]) },
             InterfaceInfo { kind: "tun".to_owned(), ..InterfaceInfo::default() },
         ];
         for facts in &quiet {
-            assert_eq!(said(facts), [""; 0], "{facts:?}");
+            assert_eq!(message(facts), [""; 0], "{facts:?}");
         }
         let (rx, tx) = (Pause { rx: true, tx: false }, Pause { rx: false, tx: true });
         for (facts, expected) in [
@@ -164,10 +164,10 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(said(&facts), expected, "{facts:?}");
+            assert_eq!(message(&facts), expected, "{facts:?}");
         }
         let virtio = InterfaceInfo { driver: VIRTIO.to_owned(), ..nic(&["rx-gro-hw"]) };
-        assert_eq!(said(&virtio), ["rx-gro-hw: QEMU's `guest_tso4=off,guest_tso6=off,guest_ufo=off`"]);
+        assert_eq!(message(&virtio), ["rx-gro-hw: QEMU's `guest_tso4=off,guest_tso6=off,guest_ufo=off`"]);
         for mode in [None, Some(XdpMode::Native)] {
             assert_eq!(cautions("eth0", &virtio, mode), []);
         }

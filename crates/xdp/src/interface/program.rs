@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, PrintLevel, libbpf_sys};
 
 use crate::error::Error;
 use crate::interface::has_program;
-use crate::interface::netlink::tells_vlan_tags;
+use crate::interface::netlink::has_vlan_metadata;
 
 /// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`): a
 /// page without the headroom, the kernel's trailer and the Ethernet header.
@@ -66,7 +66,7 @@ pub(crate) fn attach(
 ) -> Result<Attached, Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
     let ways = [(WITH_VLAN, XdpMode::Native), (PLAIN, XdpMode::Native), (PLAIN, XdpMode::Generic)];
-    let with_vlan = tells_vlan_tags(index).unwrap_or(false); // error: no such query
+    let with_vlan = has_vlan_metadata(index).unwrap_or(false); // error: no such query
     let mut reason = None;
     for (program, mode) in ways.into_iter().skip(usize::from(!with_vlan)) {
         match try_attach((program, mode), index, sockets, multi_buffer) {

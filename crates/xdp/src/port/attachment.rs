@@ -35,13 +35,13 @@ impl Attachment {
         interface: &str,
         link: &Link,
         route: RouteSocket,
-        (sockets, place): (&[RawFd], &PortContext),
+        (sockets, slot): (&[RawFd], &PortContext),
     ) -> Result<Attachment, Error> {
         let promiscuity =
-            place.setup.promiscuous.then(|| Promiscuity::of(link.index)).transpose().map_err(|error| {
+            slot.setup.promiscuous.then(|| Promiscuity::of(link.index)).transpose().map_err(|error| {
                 Error::kernel(format!("interface {interface}: making it promiscuous"), error)
             })?;
-        let program = Some(attach(interface, link.index, sockets, place.frames.is_multi_buffer())?);
+        let program = Some(attach(interface, link.index, sockets, slot.frames.is_multi_buffer())?);
         let mut attachment = Attachment {
             interface: interface.into(),
             index: link.index,

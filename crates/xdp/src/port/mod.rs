@@ -53,7 +53,7 @@ const TOO_LONG_EVERY_NS: Nanos = 1_000_000_000;
 
 /// A port on an interface.
 pub struct XdpPort {
-    place: PortContext,
+    slot: PortContext,
     /// The sockets; `None` while the port is closed.
     sockets: Option<PortSockets>,
     /// What is installed on the interface, unless a [`PortOpener`] manages it.
@@ -66,7 +66,7 @@ pub struct XdpPort {
     first: usize,
     up: bool,
     /// Faults that have not been taken yet.
-    troubles: VecDeque<PortFault>,
+    faults: VecDeque<PortFault>,
     next_life_check: Instant,
     /// Frames that the kernel dropped for lack of a buffer, in total at the last check.
     kernel_drops: u64,
@@ -103,9 +103,9 @@ impl XdpPort {
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
 
         let owned = umem.add_port();
-        let place =
+        let slot =
             PortContext { interface: interface.into(), owned, frames, setup: *setup, must_copy: false };
-        let mut port = XdpPort::without_sockets(place);
+        let mut port = XdpPort::without_sockets(slot);
         let mut opened = port.bring_up(umem, &link, route, queues);
         if opened.is_ok() && port.needs_to_copy() {
             opened = port.bring_up_to_copy(umem, &link, queues);
@@ -114,7 +114,7 @@ impl XdpPort {
             Ok(()) => Ok(port),
             Err(error) => {
                 port.shut();
-                umem.remove_port(&port.place.owned, &mut Vec::new()); // nothing was sent yet
+                umem.remove_port(&port.slot.owned, &mut Vec::new()); // nothing was sent yet
                 Err(error)
             }
         }
@@ -123,8 +123,8 @@ impl XdpPort {
     /// Creates a closed port without an interface; its [`PortOpener`] assigns one.
     pub fn vacant(umem: &mut Umem, setup: &PortConfig) -> XdpPort {
         let (frames, owned) = (umem.shared(), umem.add_port());
-        let place = PortContext { interface: String::new(), owned, frames, setup: *setup, must_copy: false };
-        let mut port = XdpPort::without_sockets(place);
+        let slot = PortContext { interface: String::new(), owned, frames, setup: *setup, must_copy: false };
+        let mut port = XdpPort::without_sockets(slot);
         port.up = false;
         port
     }
@@ -135,7 +135,7 @@ impl XdpPort {
         let handoff = SocketHandoff::new();
         self.handoff = Some(Arc::clone(&handoff));
         let binding = self.binding();
-        PortOpener::new(self.place.clone(), handoff, self.queues() as u32, (self.attachment.take(), binding))
+        PortOpener::new(self.slot.clone(), handoff, self.queues() as u32, (self.attachment.take(), binding))
     }
 
     /// Returns the mode of the XDP program.
@@ -155,7 +155,7 @@ impl XdpPort {
 
     /// Returns the name of the interface.
     pub fn interface(&self) -> &str {
-        &self.place.interface
+        &self.slot.interface
     }
 
     /// Returns the RX queues, and thus sockets, of the port.
@@ -163,16 +163,16 @@ impl XdpPort {
         self.receivers().len()
     }
 
-    fn without_sockets(place: PortContext) -> XdpPort {
+    fn without_sockets(slot: PortContext) -> XdpPort {
         XdpPort {
-            place,
+            slot,
             sockets: None,
             attachment: None,
             handoff: None,
             away: 0,
             first: 0,
             up: true,
-            troubles: VecDeque::with_capacity(4),
+            faults: VecDeque::with_capacity(4),
             next_life_check: Instant(0),
             kernel_drops: 0,
             unreported_drops: None,
@@ -194,10 +194,10 @@ impl XdpPort {
         route: RouteSocket,
         queues: u32,
     ) -> Result<(), Error> {
-        let sockets = self.sockets.insert(self.place.open(link, queues)?);
+        let sockets = self.sockets.insert(self.slot.open(link, queues)?);
         sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
         self.attachment =
-            Some(Attachment::put_on(&self.place.interface, link, route, (&sockets.fds(), &self.place))?);
+            Some(Attachment::put_on(&self.slot.interface, link, route, (&sockets.fds(), &self.slot))?);
         Ok(())
     }
 
@@ -210,11 +210,11 @@ impl XdpPort {
     /// program.
     fn bring_up_to_copy(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
         tracing::warn!(
-            interface = self.place.interface,
+            interface = self.slot.interface,
             "no zero-copy without native XDP: the kernel copies each frame"
         );
         self.shut();
-        (self.place.must_copy, self.up) = (true, true);
+        (self.slot.must_copy, self.up) = (true, true);
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
         self.bring_up(umem, link, route, queues)
     }
@@ -255,23 +255,22 @@ impl XdpPort {
         let drops = of_kernel + counters.rx_dropped_frames + counters.rx_missed_frames;
         *self.unreported_drops.get_or_insert(0) += drops - self.kernel_drops;
         self.kernel_drops = drops;
-        self.tell_too_long(counters.rx_too_long_frames);
+        self.report_mtu_drops(counters.rx_too_long_frames);
     }
 
     /// Records, at most once per second, frames that are too long for any port: `frames` in total.
-    fn tell_too_long(&mut self, frames: u64) {
+    fn report_mtu_drops(&mut self, frames: u64) {
         if frames == self.reported_too_long || self.next_life_check < self.next_too_long {
             return;
         }
         let longest_bytes = self.receivers_mut().iter_mut().map(Receiver::take_longest).max().unwrap_or(0);
-        self.troubles
-            .push_back(PortFault::TooLong { frames: frames - self.reported_too_long, longest_bytes });
+        self.faults.push_back(PortFault::TooLong { frames: frames - self.reported_too_long, longest_bytes });
         (self.reported_too_long, self.next_too_long) = (frames, self.next_life_check + TOO_LONG_EVERY_NS);
     }
 
     fn go_down(&mut self, errno: i32) {
         self.up = false;
-        self.troubles.push_back(PortFault::Down(errno));
+        self.faults.push_back(PortFault::Down(errno));
     }
 
     /// Detaches the program, closes the sockets, removes the qdisc. Returns false if that was done
@@ -281,7 +280,7 @@ impl XdpPort {
         if let Some(mut attachment) = self.attachment.take()
             && let Err(error) = attachment.take_off()
         {
-            self.troubles.push_back(PortFault::QdiscStays(error.raw_os_error().unwrap_or(0)));
+            self.faults.push_back(PortFault::QdiscStays(error.raw_os_error().unwrap_or(0)));
         }
         if let Some(sockets) = self.sockets.take() {
             self.counters += sockets.close();
@@ -309,9 +308,9 @@ impl Port for XdpPort {
     }
 
     fn set_min_posted(&mut self, frames: u32) {
-        let setup = &mut self.place.setup;
+        let setup = &mut self.slot.setup;
         setup.min_posted = frames.min(setup.max_posted);
-        let bounds = Receiver::bounds(self.place.frames.count(), setup);
+        let bounds = Receiver::bounds(self.slot.frames.count(), setup);
         self.receivers_mut().iter_mut().for_each(|receiver| receiver.set_bounds(bounds));
     }
 
@@ -328,7 +327,7 @@ impl Port for XdpPort {
     }
 
     fn pop_fault(&mut self) -> Option<PortFault> {
-        self.troubles.pop_front()
+        self.faults.pop_front()
     }
 
     fn transmit_room(&self) -> usize {
@@ -383,7 +382,7 @@ impl Port for XdpPort {
     fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
         self.counters += self.handoff.as_ref().and_then(|handoff| handoff.take_counted()).unwrap_or_default();
         (self.let_go, self.away) = (KernelCounters::default(), 0);
-        umem.reclaim(&self.place.owned, unsent);
+        umem.reclaim(&self.slot.owned, unsent);
         true
     }
 
@@ -391,8 +390,8 @@ impl Port for XdpPort {
         let ready = self.handoff.as_ref().and_then(|handoff| handoff.take_ready());
         let is_ready = ready.is_some();
         if let Some((interface, mut sockets)) = ready {
-            self.place.interface = interface;
-            let bounds = Receiver::bounds(self.place.frames.count(), &self.place.setup);
+            self.slot.interface = interface;
+            let bounds = Receiver::bounds(self.slot.frames.count(), &self.slot.setup);
             for receiver in &mut sockets.receivers {
                 receiver.set_bounds(bounds);
                 receiver.post_first(umem);
@@ -413,7 +412,7 @@ impl Port for XdpPort {
 
     fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
         if self.shut() {
-            umem.remove_port(&self.place.owned, unsent);
+            umem.remove_port(&self.slot.owned, unsent);
         }
         true
     }
@@ -439,7 +438,7 @@ impl Port for XdpPort {
 impl fmt::Debug for XdpPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = if self.up { "up" } else { "down" };
-        write!(f, "XdpPort on {}, {state}, {} frames held", self.place.interface, self.frames_held())
+        write!(f, "XdpPort on {}, {state}, {} frames held", self.slot.interface, self.frames_held())
     }
 }
 
@@ -448,11 +447,11 @@ impl Drop for XdpPort {
     // never reached a loop, or that do not belong to a daemon.
     fn drop(&mut self) {
         if self.shut() {
-            self.place.frames.abandon(Arc::clone(&self.place.owned));
+            self.slot.frames.abandon(Arc::clone(&self.slot.owned));
         }
-        for trouble in self.troubles.drain(..) {
-            let interface = &self.place.interface;
-            match trouble {
+        for fault in self.faults.drain(..) {
+            let interface = &self.slot.interface;
+            match fault {
                 PortFault::Down(errno) => {
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::warn!(interface, %error, "the port is down");

@@ -77,14 +77,14 @@ impl SocketHandoff {
 
 impl fmt::Debug for SocketHandoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Dock, left: {}, ready: {}", self.left.len(), self.ready.len())
+        write!(f, "SocketHandoff, left: {}, ready: {}", self.left.len(), self.ready.len())
     }
 }
 
 /// The closing and opening of one port, on an interface, or without one while the switch has no
 /// such port.
 pub struct PortOpener {
-    place: PortContext,
+    slot: PortContext,
     handoff: Arc<SocketHandoff>,
     /// The RX queues that memory is set aside for.
     most_queues: u32,
@@ -98,24 +98,23 @@ pub struct PortOpener {
 
 impl PortOpener {
     pub(crate) fn new(
-        place: PortContext,
+        slot: PortContext,
         handoff: Arc<SocketHandoff>,
         most_queues: u32,
         (attachment, binding): (Option<Attachment>, PortMode),
     ) -> PortOpener {
         let missed = RxMissed::default();
-        let mut keeper =
-            PortOpener { place, handoff, most_queues, attachment, opened: None, binding, missed };
-        keeper.look();
+        let mut keeper = PortOpener { slot, handoff, most_queues, attachment, opened: None, binding, missed };
+        keeper.poll();
         keeper
     }
 
     /// Reads how many frames the NIC has missed, and reports them to the loop.
-    pub fn look(&mut self) {
+    pub fn poll(&mut self) {
         if self.attachment.is_none() {
             return;
         }
-        let link = RouteSocket::open().and_then(|route| route.link(&self.place.interface));
+        let link = RouteSocket::open().and_then(|route| route.link(&self.slot.interface));
         if let Ok(Link { index, missed_frames, .. }) = link {
             self.handoff.note_missed(self.missed.rise(index, missed_frames));
         }
@@ -128,21 +127,21 @@ impl PortOpener {
 
     /// Returns the name of the interface.
     pub fn interface(&self) -> &str {
-        &self.place.interface
+        &self.slot.interface
     }
 
     /// Assigns another port, which is closed: on `interface`, with at most `most_queues` RX queues.
     pub fn assign(&mut self, interface: String, most_queues: u32, min_posted: u32) {
         self.close();
-        (self.place.interface, self.place.must_copy) = (interface, false);
-        self.place.setup.min_posted = min_posted.min(self.place.setup.max_posted);
+        (self.slot.interface, self.slot.must_copy) = (interface, false);
+        self.slot.setup.min_posted = min_posted.min(self.slot.setup.max_posted);
         self.most_queues = most_queues;
     }
 
     /// Closes detached sockets, and opened ones that the loop never took. The loop can reclaim
     /// their frames afterwards.
     pub fn close(&mut self) {
-        self.look();
+        self.poll();
         self.missed.forget();
         self.attachment = None; // before the sockets: reception ends here
         self.opened = None;
@@ -161,9 +160,9 @@ impl PortOpener {
     /// # Errors
     /// As those of [`crate::XdpPort::open`]; the interface is then unchanged.
     pub fn open(&mut self) -> Result<(), Error> {
-        let interface = &self.place.interface;
+        let interface = &self.slot.interface;
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        let link = usable_link(&route, interface, &self.place.frames)?;
+        let link = usable_link(&route, interface, &self.slot.frames)?;
         let queues = rx_queues(interface)
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
         if queues > self.most_queues {
@@ -173,7 +172,7 @@ impl PortOpener {
         if let Some((_, unused)) = self.handoff.ready.pop() {
             unused.close();
         }
-        let sockets = self.place.open(&link, queues)?;
+        let sockets = self.slot.open(&link, queues)?;
         self.binding = sockets.binding();
         self.opened = Some((link, sockets.fds()));
         let _ = self.handoff.ready.push((interface.clone(), sockets)); // there is room: it was just emptied
@@ -189,15 +188,15 @@ impl PortOpener {
     pub fn attach(&mut self) -> Result<Vec<RawFd>, Error> {
         let Some((link, fds)) = self.opened.take() else { return Ok(Vec::new()) };
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        let interface = &self.place.interface;
-        let attachment = Attachment::put_on(interface, &link, route, (&fds, &self.place))?;
+        let interface = &self.slot.interface;
+        let attachment = Attachment::put_on(interface, &link, route, (&fds, &self.slot))?;
         if self.binding.zero_copy && attachment.xdp_mode() == XdpMode::Generic {
             let error = Error::NoNativeXdp { interface: interface.clone() };
-            self.place.must_copy = true; // for the next opening
+            self.slot.must_copy = true; // for the next opening
             return Err(error);
         }
         self.attachment = Some(attachment);
-        self.look();
+        self.poll();
         Ok(fds)
     }
 
@@ -219,6 +218,6 @@ impl PortOpener {
 
 impl fmt::Debug for PortOpener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keeper of the port on {}", self.place.interface)
+        write!(f, "Keeper of the port on {}", self.slot.interface)
     }
 }

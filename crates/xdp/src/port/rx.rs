@@ -268,8 +268,8 @@ impl Receiver {
         let partial = &mut self.partial;
         partial.bytes += desc.lengths().data();
         partial.has_gap |= !is_last && desc.lengths().data() != umem.chunk_bytes();
-        if let Some(place) = partial.chunks.get_mut(partial.count) {
-            *place = desc;
+        if let Some(slot) = partial.chunks.get_mut(partial.count) {
+            *slot = desc;
         } else if umem.drop_received(&desc, &self.owned) {
             self.held -= 1;
         }

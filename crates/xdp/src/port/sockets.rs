@@ -85,8 +85,8 @@ impl PortContext {
         let mut sending = None;
         for queue in 0..queues {
             let tx_ring = if queue == 0 { self.setup.tx_ring } else { IDLE_TX_RING };
-            let place = (self.interface.as_str(), queue as u32);
-            let Rings { rx, fill, tx, completion } = socket::open(&umem, mode, place, (RX_RING, tx_ring))?;
+            let slot = (self.interface.as_str(), queue as u32);
+            let Rings { rx, fill, tx, completion } = socket::open(&umem, mode, slot, (RX_RING, tx_ring))?;
             let chunks = own.as_mut().map(|own| own.hand_out(FRAMES_OF_A_QUEUE));
             receivers.push(Receiver::new((rx, fill), chunks, (mode, Arc::clone(&self.owned)), bounds));
             sending.get_or_insert((tx, completion));

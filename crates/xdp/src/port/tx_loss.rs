@@ -48,7 +48,7 @@ impl TxLossTracker {
     }
 
     #[inline]
-    fn place(&self, entry: u32) -> usize {
+    fn slot(&self, entry: u32) -> usize {
         entry as usize & (self.entries.len() - 1)
     }
 
@@ -56,8 +56,8 @@ impl TxLossTracker {
     #[inline]
     pub(crate) fn note_entries(&mut self, index: usize, entries: usize) {
         for entry in 1..=entries {
-            let place = self.place(self.put);
-            self.entries[place] = Entry { index: index as u32, is_last: entry == entries };
+            let slot = self.slot(self.put);
+            self.entries[slot] = Entry { index: index as u32, is_last: entry == entries };
             self.put = self.put.wrapping_add(1);
         }
     }
@@ -67,19 +67,19 @@ impl TxLossTracker {
     /// lost one: others were lost before, by a call that was not ours.
     #[inline]
     pub(crate) fn called(&mut self, waiting: usize, has_lost: bool, sending: impl Fn(usize) -> bool) {
-        let said = self.put.wrapping_sub(waiting as u32);
-        let is_further = said.wrapping_sub(self.taken) as i32 > 0;
+        let reported = self.put.wrapping_sub(waiting as u32);
+        let is_further = reported.wrapping_sub(self.taken) as i32 > 0;
         if has_lost {
-            self.called_and_lost(is_further.then_some(said), sending);
+            self.called_and_lost(is_further.then_some(reported), sending);
         } else if is_further {
-            self.taken = said;
+            self.taken = reported;
         }
     }
 
-    /// Handles a lost frame. `said` is the kernel's progress, if the ring reports it.
+    /// Handles a lost frame. `reported` is the kernel's progress, if the ring reports it.
     #[cold]
-    fn called_and_lost(&mut self, said: Option<u32>, sending: impl Fn(usize) -> bool) {
-        let mut entry = said.map_or(self.taken, |said| said.wrapping_sub(1));
+    fn called_and_lost(&mut self, reported: Option<u32>, sending: impl Fn(usize) -> bool) {
+        let mut entry = reported.map_or(self.taken, |reported| reported.wrapping_sub(1));
         while entry != self.put && !sending(self.entry(entry).index as usize) {
             entry = entry.wrapping_add(1);
         }
@@ -95,7 +95,7 @@ impl TxLossTracker {
     }
 
     fn entry(&self, entry: u32) -> Entry {
-        self.entries[self.place(entry)]
+        self.entries[self.slot(entry)]
     }
 
     /// Records that frame `index` is lost; it completes eventually.
@@ -115,8 +115,8 @@ impl TxLossTracker {
     #[cold]
     fn part_some(&mut self, from: usize, completed: &mut Vec<FrameId>) {
         let is_lost = |frame: &mut FrameId| {
-            let place = self.lost.iter().position(|&lost| lost as usize == frame.index());
-            place.map(|place| self.lost.remove(place)).is_some() // one of the first: in order
+            let slot = self.lost.iter().position(|&lost| lost as usize == frame.index());
+            slot.map(|slot| self.lost.remove(slot)).is_some() // one of the first: in order
         };
         self.done.extend(completed.extract_if(from.., is_lost));
     }

@@ -270,12 +270,12 @@ mod tests {
                 while !is_known.load(Relaxed) {}
             }
         });
-        let asking = std::thread::spawn(|| {
+        let sleeper = std::thread::spawn(|| {
             set_affinity(0).unwrap();
             let mut waiter = Waiter::new().unwrap();
             while waiter.core_taken_ns() == 0 {}
         });
-        asking.join().unwrap();
+        sleeper.join().unwrap();
         is_known.store(true, Relaxed);
         other.join().unwrap();
     }

@@ -49,7 +49,7 @@ impl RingOwnership {
     /// Passes chunk `index` to the kernel. The chunk was free, or its token was given up for this.
     #[inline]
     pub(crate) fn lend(&self, index: usize, loan: RingOwner) {
-        debug_assert_eq!(self.of(index), None, "chunk {index} was to be lent once more");
+        debug_assert_eq!(self.of(index), None, "chunk {index} already belongs to the kernel");
         self.0[index].store(loan as u8, Relaxed);
     }
 

@@ -173,10 +173,10 @@ fn not_enough_memory() {
 /// Switches to the user nobody, on this thread only (the C library's call would change all
 /// threads).
 fn drop_privileges() {
-    let nobody = 65534;
+    let none = 65534;
     // SAFETY: a plain system call.
-    assert_eq!(unsafe { libc::syscall(libc::SYS_setuid, nobody) }, 0);
-    assert_eq!(Uid::effective().as_raw(), nobody);
+    assert_eq!(unsafe { libc::syscall(libc::SYS_setuid, none) }, 0);
+    assert_eq!(Uid::effective().as_raw(), none);
 }
 
 #[test]

@@ -315,7 +315,7 @@ fn what_is_longer_than_any_port_takes_in_is_counted_and_reported() {
             (3, 0)
         );
         let (mut reported, mut longest) = (0, 0);
-        until("the port has told of all, at once or one after the other", || {
+        until("the port has reported all, at once or one after the other", || {
             port.receive(&mut umem, now(), 64, &mut Vec::new());
             if let Some(PortFault::TooLong { frames, longest_bytes }) = port.pop_fault() {
                 (reported, longest) = (reported + frames, longest.max(longest_bytes));

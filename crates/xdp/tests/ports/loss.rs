@@ -59,7 +59,7 @@ fn what_a_nic_missed_is_counted_and_reported_once() {
         let mut port = open(&mut umem, "p0");
         let mut keeper = port.keeper();
         for missed in [5, 0, 2] {
-            keeper.look(); // a veth misses none
+            keeper.poll(); // a veth misses none
             keeper.handoff().note_missed(missed);
             let mut reported = None;
             until("the port has looked", || {

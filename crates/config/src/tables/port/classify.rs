@@ -128,37 +128,37 @@ fn read_dscp_map(
 ) -> Option<DscpMap> {
     let item = port.item(name)?;
     let cure = format!("write a table, as in {{ \"46\" = {}, \"8-15\" = 1 }}", range.end());
-    let mut table = item.section(port.place_of(name)?, &cure, report)?;
+    let mut table = item.section(port.location_of(name)?, &cure, report)?;
     let mut map = [None; DSCPS];
     let mut keys: [Option<&str>; DSCPS] = [None; DSCPS];
-    for (key, place, item) in table.entries() {
+    for (key, location, item) in table.entries() {
         let value = item.number(range.clone(), report).map(|number| number.value);
-        let Some(dscps) = read_dscps(key, &place, report) else { continue };
+        let Some(dscps) = read_dscps(key, &location, report) else { continue };
         if let Some(dscp) = dscps.clone().find(|&dscp| keys[dscp].is_some()) {
             let other = quoted(keys[dscp].unwrap_or_default());
-            report.add(&place, format!("DSCP {dscp} is in {other} already"), "list each DSCP once");
+            report.add(&location, format!("DSCP {dscp} is in {other} already"), "list each DSCP once");
         }
         for dscp in dscps {
             (map[dscp], keys[dscp]) = (value, Some(key));
         }
     }
-    Some(Setting { value: map, place: table.place })
+    Some(Setting { value: map, location: table.location })
 }
 
 /// Returns the DSCPs of a key: "46", or "8-15".
-fn read_dscps(key: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<RangeInclusive<usize>> {
+fn read_dscps(key: &str, location: &SettingSpan, report: &mut Diagnostics) -> Option<RangeInclusive<usize>> {
     let (first, last) = key.split_once('-').unwrap_or((key, key));
     let (Some(first), Some(last)) = (parse::digits(first), parse::digits(last)) else {
         let cure = "write a number from 0 to 63 or a range, as in \"46\" or \"8-15\"";
-        report.add(place, format!("{} is no DSCP", quoted(key)), cure);
+        report.add(location, format!("{} is no DSCP", quoted(key)), cure);
         return None;
     };
     if let Some(over) = [first, last].into_iter().find(|&dscp| dscp >= DSCPS as u64) {
-        report.add(place, format!("there is no DSCP {over}"), "write numbers from 0 to 63");
+        report.add(location, format!("there is no DSCP {over}"), "write numbers from 0 to 63");
         return None;
     }
     if first > last {
-        report.add(place, "the range is reversed", format!("write \"{last}-{first}\""));
+        report.add(location, "the range is reversed", format!("write \"{last}-{first}\""));
         return None;
     }
     Some(first as usize..=last as usize)

@@ -52,9 +52,9 @@ impl Policies {
     pub(crate) fn of_port(&self, port: &mut Section, report: &mut Diagnostics) -> Option<Setting<Policy>> {
         let item = port.item("policy")?;
         if let DeValue::String(name) = item.value() {
-            let binding = Setting { value: name.as_ref(), place: item.place };
+            let binding = Setting { value: name.as_ref(), location: item.location };
             let policy = bound(&self.0, &binding, "policy", ("[policy.NAME]", &[]), report)?;
-            return Some(Setting { value: policy, place: binding.place });
+            return Some(Setting { value: policy, location: binding.location });
         }
         let rules = item.sections(LIST_CURE, report)?;
         let mut policy = [None; PRIORITIES];
@@ -66,10 +66,10 @@ impl Policies {
             let (Some(dot1p), Some(local_precedence)) = (dot1p, local_precedence) else { continue };
             if policy[usize::from(dot1p.value)].replace(local_precedence.value).is_some() {
                 let what = format!("dot1p {} is matched twice", dot1p.value);
-                report.add(&dot1p.place, what, "leave one of the two rules out");
+                report.add(&dot1p.location, what, "leave one of the two rules out");
             }
         }
-        Some(Setting { value: policy, place: rules.place })
+        Some(Setting { value: policy, location: rules.location })
     }
 }
 
@@ -84,7 +84,7 @@ fn read_classifier(mut section: Section, report: &mut Diagnostics) -> u8 {
         dot1p.as_ref().map_or(0, |list| list.value.iter().fold(0, |mask, dot1p| mask | 1 << dot1p));
     if let (Some(is_and), true) = (is_and.filter(|it| it.value), mask.count_ones() > 1) {
         let what = format!("no frame has {} priorities at once", mask.count_ones());
-        report.add(&is_and.place, what, "write operator = \"or\", which is the default");
+        report.add(&is_and.location, what, "write operator = \"or\", which is the default");
     }
     mask
 }
@@ -108,7 +108,7 @@ fn read_named(mut section: Section, classifiers: &BTreeMap<String, u8>, report: 
         for dot1p in (0..PRIORITIES).filter(|dot1p| mask & 1 << dot1p != 0) {
             if let Some(other) = matched_by[dot1p].replace(name.value) {
                 let what = format!("dot1p {dot1p} is matched by {other} already");
-                report.add(&name.place, what, "leave it out of one of the two classifiers");
+                report.add(&name.location, what, "leave it out of one of the two classifiers");
             }
             policy[dot1p] = Some(local_precedence.value);
         }
@@ -122,13 +122,13 @@ fn read_description(section: &mut Section, report: &mut Diagnostics) {
         && text.value.chars().count() > DESCRIPTION_CHARS
     {
         let what = format!("{} characters are too many", text.value.chars().count());
-        report.add(&text.place, what, format!("a description has at most {DESCRIPTION_CHARS}"));
+        report.add(&text.location, what, format!("a description has at most {DESCRIPTION_CHARS}"));
     }
 }
 
 /// Reports the settings that a table lacks.
 fn needed(section: &Section, names: &[&str], cure: &str, report: &mut Diagnostics) {
     for name in names.iter().filter(|name| !section.has(name)) {
-        report.add(&section.place, format!("no {name}"), cure);
+        report.add(&section.location, format!("no {name}"), cure);
     }
 }

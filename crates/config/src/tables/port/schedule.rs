@@ -57,7 +57,7 @@ struct ScheduleQueueTable {
 #[derive(Debug, Clone)]
 struct EtsGroup {
     number: usize,
-    place: SettingSpan,
+    location: SettingSpan,
     queues: Option<Setting<Vec<u8>>>,
     bandwidth_percent: Option<Setting<u8>>,
     strict: Option<Setting<bool>>,
@@ -82,17 +82,17 @@ impl ScheduleTable {
         for (number, queue) in section.numbered("queue", PRIORITIES - 1, report) {
             schedule.queues[number] = ScheduleQueueTable::read(queue, report);
         }
-        let place = section.place_of("group");
+        let location = section.location_of("group");
         let groups = section.numbered("group", STRICT_GROUP, report).into_iter();
         let mut groups: Vec<_> =
             groups.map(|(number, group)| EtsGroup::read(number, group, report)).collect();
         groups.sort_by_key(|group| group.number);
-        if let Some(place) = place
+        if let Some(location) = location
             && !groups.is_empty()
         {
-            each_queue_is_in_one(&groups, &place, report);
+            each_queue_is_in_one(&groups, &location, report);
             shares_are_complete(&groups, report);
-            schedule.groups = Some(Setting { value: groups, place });
+            schedule.groups = Some(Setting { value: groups, location });
         }
         section.finish(&[], report);
         schedule
@@ -199,7 +199,7 @@ impl EtsGroup {
     fn read(number: usize, mut section: Section, report: &mut Diagnostics) -> Self {
         let group = Self {
             number,
-            place: section.place.clone(),
+            location: section.location.clone(),
             queues: section.numbers("queues", 0..=7, report),
             bandwidth_percent: section.number("bandwidth_percent", 1..=100, report),
             strict: section.choice("scheduling", &[("wrr", false), ("sp", true)], &[], report),
@@ -207,16 +207,16 @@ impl EtsGroup {
         };
         let no_queues = group.queues.as_ref().is_some_and(|queues| queues.value.is_empty());
         if no_queues || !section.has("queues") {
-            report.add(&group.place, "no queues", "write queues = [0, 1], or leave the group out");
+            report.add(&group.location, "no queues", "write queues = [0, 1], or leave the group out");
         }
         match &group.bandwidth_percent {
             Some(percent) if number == STRICT_GROUP => {
                 let what = "group 15 goes before all others and has no share";
-                report.add(&percent.place, what, "leave this out; its rate can limit it");
+                report.add(&percent.location, what, "leave this out; its rate can limit it");
             }
             None if number != STRICT_GROUP && !section.has("bandwidth_percent") => {
                 let cure = "write bandwidth_percent, which makes 100 with that of the other groups";
-                report.add(&group.place, "no share of the bandwidth", cure);
+                report.add(&group.location, "no share of the bandwidth", cure);
             }
             _ => {}
         }
@@ -242,7 +242,7 @@ impl EtsGroup {
 
 /// Checks that every queue is in exactly one group. So there are at most eight groups, since each
 /// has a queue.
-fn each_queue_is_in_one(groups: &[EtsGroup], place: &SettingSpan, report: &mut Diagnostics) {
+fn each_queue_is_in_one(groups: &[EtsGroup], location: &SettingSpan, report: &mut Diagnostics) {
     let mut group_of_queue = [None; PRIORITIES];
     for group in groups {
         // Without one of the lists it is unknown which queue is missing.
@@ -254,7 +254,7 @@ fn each_queue_is_in_one(groups: &[EtsGroup], place: &SettingSpan, report: &mut D
                 } else {
                     format!("queue {q} is in group {other} already")
                 };
-                report.add(&queues.place, what, "list each queue once");
+                report.add(&queues.location, what, "list each queue once");
             }
         }
     }
@@ -262,10 +262,10 @@ fn each_queue_is_in_one(groups: &[EtsGroup], place: &SettingSpan, report: &mut D
         (0..PRIORITIES).filter(|&q| group_of_queue[q].is_none()).map(|q| q.to_string()).collect();
     match &missing[..] {
         [] => {}
-        [q] => report.add(place, format!("queue {q} is in no group"), "add it to the queues of a group"),
+        [q] => report.add(location, format!("queue {q} is in no group"), "add it to the queues of a group"),
         several => {
             let what = format!("queues {} are in no group", several.join(", "));
-            report.add(place, what, "add each to the queues of a group");
+            report.add(location, what, "add each to the queues of a group");
         }
     }
 }
@@ -279,12 +279,12 @@ fn shares_are_complete(groups: &[EtsGroup], report: &mut Diagnostics) {
     };
     let sum: u32 = shares.iter().map(|share| u32::from(share.value)).sum();
     if sum != 100
-        && let Some(last) = shares.iter().max_by_key(|share| share.place.span.start)
+        && let Some(last) = shares.iter().max_by_key(|share| share.location.span.start)
     {
         let terms: Vec<String> = shares.iter().map(|share| share.value.to_string()).collect();
         let terms = if terms.len() > 1 { format!("{} = ", terms.join(" + ")) } else { String::new() };
         let what = format!("the groups have {terms}{sum} % of the bandwidth");
-        report.add(&last.place, what, "write shares that make 100 % together; group 15 has none");
+        report.add(&last.location, what, "write shares that make 100 % together; group 15 has none");
     }
 }
 
@@ -301,7 +301,7 @@ impl RateTable {
         if let Some(burst) = &self.burst_bytes
             && effective.iter().all(|rate| rate.settings().is_none())
         {
-            report.add(&burst.place, "of no effect without a rate", "write rate, or leave this out");
+            report.add(&burst.location, "of no effect without a rate", "write rate, or leave this out");
         }
     }
 }
@@ -329,12 +329,12 @@ pub(crate) fn dependences(
         && all(&|port| port.mode() != Mode::Ets)
     {
         let cure = "write schedule.mode = \"ets\", or leave them out";
-        report.add(&groups.place, "groups are for mode \"ets\" only", cure);
+        report.add(&groups.location, "groups are for mode \"ets\" only", cure);
     }
     if let Some(by_packets) = &table.by_packets
         && all(&|port| port.strict_queues() == 0xff)
     {
-        report.add(&by_packets.place, "no queue is weighted", "leave this out");
+        report.add(&by_packets.location, "no queue is weighted", "leave this out");
     }
     for (q, queue) in table.queues.iter().enumerate() {
         if let Some(group) = &queue.group
@@ -342,7 +342,7 @@ pub(crate) fn dependences(
         {
             let cure =
                 "list the queue in schedule.group.N.queues instead, or write schedule.mode = \"sp-wrr\"";
-            report.add(&group.place, "of no effect in mode \"ets\"", cure);
+            report.add(&group.location, "of no effect in mode \"ets\"", cure);
         }
         if let Some(weight) = &queue.weight
             && all(&|port| port.strict_queues() & 1 << q != 0)
@@ -353,7 +353,7 @@ pub(crate) fn dependences(
                 let cure = "write group = \"wrr\", or leave the weight out";
                 ("a queue of group \"sp\" has no weight", cure)
             };
-            report.add(&weight.place, what, cure);
+            report.add(&weight.location, what, cure);
         }
         let rates: Vec<_> = effective.iter().map(|port| port.rate(q)).collect();
         queue.rate.burst_needs_rate(&rates, report);

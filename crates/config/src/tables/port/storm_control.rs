@@ -35,9 +35,9 @@ fn read_limit(
     match item.value() {
         DeValue::Integer(_) => {
             let pps = item.number(1..=MAX_LIMIT_PPS, report)?;
-            Some(Setting { value: Some(pps.value), place: pps.place })
+            Some(Setting { value: Some(pps.value), location: pps.location })
         }
-        DeValue::String(text) if text == "off" => Some(Setting { value: None, place: item.place }),
+        DeValue::String(text) if text == "off" => Some(Setting { value: None, location: item.location }),
         _ => {
             let cure = format!("write frames a second, a whole number from 1 to {MAX_LIMIT_PPS}, or \"off\"");
             item.wrong(&cure, report)
@@ -48,6 +48,6 @@ fn read_limit(
 impl Overrides<'_, FloodLimitTable> {
     /// Returns the effective limits of the port.
     pub(crate) fn settings(self) -> FloodLimits {
-        std::array::from_fn(|place| self.value(|table| &table.limits[place], None))
+        std::array::from_fn(|location| self.value(|table| &table.limits[location], None))
     }
 }

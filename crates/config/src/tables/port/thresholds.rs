@@ -54,12 +54,12 @@ impl GroupTable {
     ) {
         let pool = section.number("pool", 0..=LAST_POOL, report);
         if let Some(binding) = section.string("profile", "lossless", report) {
-            if let Some(place) = self.first_threshold() {
-                let what = format!("the profile and {} contradict each other", place.setting);
-                report.add(&binding.place, what, "leave one of them out");
+            if let Some(location) = self.first_threshold() {
+                let what = format!("the profile and {} contradict each other", location.setting);
+                report.add(&binding.location, what, "leave one of them out");
             }
             if let Some(profile) = profile(&binding, report) {
-                *self = Self { profile: Some(binding.place), ..profile };
+                *self = Self { profile: Some(binding.location), ..profile };
             }
         }
         self.pool = pool;
@@ -69,8 +69,10 @@ impl GroupTable {
     /// Returns where the first of the thresholds is written.
     fn first_threshold(&self) -> Option<&SettingSpan> {
         let cells = [&self.headroom_cells, &self.xon_offset_cells, &self.resume_cells, &self.reserved_cells];
-        let places = cells.into_iter().flatten().map(|cells| &cells.place);
-        places.chain(self.xoff.as_ref().map(|xoff| &xoff.place)).min_by_key(|place| place.span.start)
+        let locations = cells.into_iter().flatten().map(|cells| &cells.location);
+        locations
+            .chain(self.xoff.as_ref().map(|xoff| &xoff.location))
+            .min_by_key(|location| location.span.start)
     }
 
     /// Checks that XON is below XOFF; otherwise a pause would end at once.
@@ -105,7 +107,7 @@ impl Overrides<'_, GroupTable> {
             && resume.value >= xoff
         {
             let what = format!("{} cells are not below the XOFF threshold of {xoff} cells", resume.value);
-            report.add(&resume.place, what, format!("write at most {} cells", xoff - 1));
+            report.add(&resume.location, what, format!("write at most {} cells", xoff - 1));
         }
     }
 }
@@ -134,7 +136,7 @@ impl QueueTable {
         self.shared = shared_cells.map(as_static).or(shared_percent.map(as_dynamic));
         self.guaranteed = section
             .number("guaranteed_percent", 0..=100, report)
-            .map(|percent| Setting { value: Guaranteed::Percent(percent.value), place: percent.place });
+            .map(|percent| Setting { value: Guaranteed::Percent(percent.value), location: percent.location });
         if let Some(binding) = section.string("profile", "lossy", report) {
             for name in ["guaranteed_percent", "shared_cells", "shared_percent"] {
                 section.at_most_one(&["profile", name], report);

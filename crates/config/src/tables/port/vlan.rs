@@ -72,24 +72,24 @@ fn read_vlans(item: Item, report: &mut Diagnostics) -> Option<Setting<VlanList>>
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (Some(first), Some(last)) = (read_vid(first), read_vid(last)) else {
             report.add(
-                &item.place,
+                &item.location,
                 format!("{} is neither a VLAN nor a range of them", quoted(part.trim())),
                 CURE,
             );
             return None;
         };
         if first > last {
-            report.add(&item.place, "the range is reversed", format!("write \"{last}-{first}\""));
+            report.add(&item.location, "the range is reversed", format!("write \"{last}-{first}\""));
             return None;
         }
         if let Some(other) = ranges.iter().find(|other| *other.start() <= last && first <= *other.end()) {
             let vid = first.max(*other.start());
-            report.add(&item.place, format!("VLAN {vid} is in the list twice"), "list each VLAN once");
+            report.add(&item.location, format!("VLAN {vid} is in the list twice"), "list each VLAN once");
             return None;
         }
         ranges.push(first..=last);
     }
-    Some(Setting { value: VlanList::of(ranges), place: item.place })
+    Some(Setting { value: VlanList::of(ranges), location: item.location })
 }
 
 fn read_vid(text: &str) -> Option<u16> {

@@ -39,7 +39,7 @@ pub(crate) struct WatchdogTable {
 /// `pfc.watchdog.priority.N`.
 #[derive(Debug, Clone)]
 pub(crate) struct PriorityTable {
-    pub(crate) place: SettingSpan,
+    pub(crate) location: SettingSpan,
     manner: WatchdogStyle,
     pub(crate) limit: Option<Setting<StormLimit>>,
 }
@@ -103,13 +103,13 @@ impl WatchdogTable {
     /// Returns where the first setting is that configures how priorities are watched, and not
     /// which.
     pub(crate) fn first_manner(&self) -> Option<&SettingSpan> {
-        let places = [
-            self.precision_ns.as_ref().map(|setting| &setting.place),
-            self.action.as_ref().map(|setting| &setting.place),
-            self.by_hand.as_ref().map(|setting| &setting.place),
-            self.enabled.as_ref().filter(|enabled| enabled.value).map(|setting| &setting.place),
+        let locations = [
+            self.precision_ns.as_ref().map(|setting| &setting.location),
+            self.action.as_ref().map(|setting| &setting.location),
+            self.by_hand.as_ref().map(|setting| &setting.location),
+            self.enabled.as_ref().filter(|enabled| enabled.value).map(|setting| &setting.location),
         ];
-        places.into_iter().flatten().min_by_key(|place| place.span.start)
+        locations.into_iter().flatten().min_by_key(|location| location.span.start)
     }
 }
 
@@ -125,7 +125,7 @@ impl PriorityTable {
     }
 
     fn read(mut section: Section, report: &mut Diagnostics) -> Option<Self> {
-        let place = section.place.clone();
+        let location = section.location.clone();
         section.at_most_one(&["interval", "detection_ms"], report);
         section.at_most_one(&["interval", "restoration_ms"], report);
         section.at_most_one(&["detection_ms", "restore_delay"], report);
@@ -142,9 +142,9 @@ impl PriorityTable {
         section.finish(&[], report);
         if !has_interval && !has_detection {
             let cure = "write interval = 1 to 15 (times the precision), or detection_ms and restoration_ms";
-            report.add(&place, "no detection time", cure);
+            report.add(&location, "no detection time", cure);
         } else if has_detection && !has_restoration {
-            report.add(&place, "no restoration time", "write restoration_ms = 100 to 5000, too");
+            report.add(&location, "no restoration time", "write restoration_ms = 100 to 5000, too");
         }
         let manner = match (interval, detection, restoration) {
             (Some(interval), None, _) => WatchdogStyle::H3c {
@@ -158,21 +158,25 @@ impl PriorityTable {
             },
             _ => return None,
         };
-        Some(Self { place, manner, limit })
+        Some(Self { location, manner, limit })
     }
 }
 
 fn read_limit(mut section: Section, report: &mut Diagnostics) -> Option<Setting<StormLimit>> {
-    let place = section.place.clone();
+    let location = section.location.clone();
     let missing = ["period_s", "count"].into_iter().find(|name| !section.has(name));
     let period_s = section.number("period_s", 1..=60u64, report);
     let count = section.number("count", 1..=500u16, report);
     section.finish(&[], report);
     if let Some(missing) = missing {
-        report.add(&place, format!("no {missing}"), "write limit = { period_s = 1 to 60, count = 1 to 500 }");
+        report.add(
+            &location,
+            format!("no {missing}"),
+            "write limit = { period_s = 1 to 60, count = 1 to 500 }",
+        );
     }
     let value = StormLimit { period_ns: period_s?.value * 1000 * MS, count: count?.value };
-    Some(Setting { value, place })
+    Some(Setting { value, location })
 }
 
 impl EarlyWarningTable {
@@ -182,7 +186,7 @@ impl EarlyWarningTable {
         let Some(mut section) = pfc.section("early-warning", report) else { return table };
         for (priority, mut of) in section.numbered("priority", PRIORITIES - 1, report) {
             if !of.has("in_pps") && !of.has("out_pps") {
-                report.add(&of.place, "no rate", "write in_pps, out_pps or both, in frames a second");
+                report.add(&of.location, "no rate", "write in_pps, out_pps or both, in frames a second");
             }
             let [in_pps, out_pps] = ["in_pps", "out_pps"].map(|name| of.number(name, PPS, report));
             let value = |pps: Option<Setting<u32>>| pps.map(|pps| pps.value);

@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn of_an_incast() {
-        let said = texts(&completion(&sample::incast()).unwrap().unwrap());
+        let labels = texts(&completion(&sample::incast()).unwrap().unwrap());
         for text in ["completion time", "messages that arrived within it, %", "rdma: 299 of 300 arrived"] {
-            assert!(said.iter().any(|said| said == text), "{text}: {said:?}");
+            assert!(labels.iter().any(|labels| labels == text), "{text}: {labels:?}");
         }
     }
 

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn of_an_incast() {
         let svg = occupancy(&sample::incast()).unwrap().unwrap();
-        let said = texts(&svg);
+        let labels = texts(&svg);
         for text in [
             "Incast 3:1 at 100G: buffer of no-drop priority groups",
             "leaf1.p2, priority 3: at most 256 shared cells, 120 of 432 headroom; XOFF at 256",
@@ -194,7 +194,7 @@ mod tests {
             "time, ms",
             "XOFF threshold",
         ] {
-            assert!(said.iter().any(|said| said == text), "{text}: {said:?}");
+            assert!(labels.iter().any(|labels| labels == text), "{text}: {labels:?}");
         }
         assert!(svg.len() < 200_000, "{} bytes", svg.len());
     }
@@ -215,11 +215,13 @@ mod tests {
                 ..group.clone()
             })
             .collect();
-        let said = texts(&occupancy(&outcome).unwrap().unwrap());
-        let order: Vec<&str> =
-            said.iter().filter_map(|said| Some(said.strip_prefix("leaf1.")?.split_once(',')?.0)).collect();
+        let labels = texts(&occupancy(&outcome).unwrap().unwrap());
+        let order: Vec<&str> = labels
+            .iter()
+            .filter_map(|labels| Some(labels.strip_prefix("leaf1.")?.split_once(',')?.0))
+            .collect();
         assert_eq!(order, ["p8", "p7", "p6", "p5", "p4", "p3"]);
-        assert!(said[0].ends_with("(3 more are not shown)"), "{}", said[0]);
+        assert!(labels[0].ends_with("(3 more are not shown)"), "{}", labels[0]);
     }
 
     /// One high sample of 5000 is still visible.

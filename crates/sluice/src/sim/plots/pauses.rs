@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn of_an_incast() {
-        let said = texts(&pauses(&sample::incast()).unwrap().unwrap());
+        let labels = texts(&pauses(&sample::incast()).unwrap().unwrap());
         let rows: Vec<&String> =
-            said.iter().filter(|said| said.ends_with("p3") || said.ends_with(" %")).collect();
+            labels.iter().filter(|labels| labels.ends_with("p3") || labels.ends_with(" %")).collect();
         assert_eq!(rows, ["h4  p3", "22.0 %", "h3  p3", "22.0 %", "h2  p3", "22.0 %"]);
-        assert!(said.contains(&"priority 3 paused".to_owned()), "{said:?}");
+        assert!(labels.contains(&"priority 3 paused".to_owned()), "{labels:?}");
     }
 
     #[test]

@@ -158,21 +158,25 @@ mod tests {
 
     #[test]
     fn of_an_incast() {
-        let said = texts(&throughput(&sample::incast()).unwrap().unwrap());
+        let labels = texts(&throughput(&sample::incast()).unwrap().unwrap());
         for text in
             ["Incast 3:1 at 100G: throughput, as it arrived", "Gbit/s", "time, ms", "priority 0: 32.8 Gbit/s"]
         {
-            assert!(said.iter().any(|said| said == text), "{text}: {said:?}");
+            assert!(labels.iter().any(|labels| labels == text), "{text}: {labels:?}");
         }
-        assert!(!said.iter().any(|said| said.starts_with("rdma")), "each priority has one traffic: {said:?}");
+        assert!(
+            !labels.iter().any(|labels| labels.starts_with("rdma")),
+            "each priority has one traffic: {labels:?}"
+        );
     }
 
     #[test]
     fn several_traffics_of_a_priority_are_drawn_one_by_one_too() {
         let mut outcome = sample::incast();
         outcome.traffic[1].priority = 3;
-        let said = texts(&throughput(&outcome).unwrap().unwrap());
-        let named = |name: &str| said.iter().find(|said| said.starts_with(name)).cloned().unwrap_or_default();
+        let labels = texts(&throughput(&outcome).unwrap().unwrap());
+        let named =
+            |name: &str| labels.iter().find(|labels| labels.starts_with(name)).cloned().unwrap_or_default();
         assert_eq!(named("rdma"), "rdma: 62.4 Gbit/s");
         assert_eq!(named("bulk"), "bulk: 36.9 Gbit/s");
         assert_eq!(named("priority 3"), "priority 3: 88.4 Gbit/s");

@@ -13,12 +13,12 @@ fn mac(n: u32) -> FdbKey {
 #[test]
 fn learns_moves_and_forgets() {
     let mut bridge = Fdb::new(&BridgeSettings::default());
-    assert_eq!(bridge.look_up(mac(1), Instant(0)), None);
+    assert_eq!(bridge.lookup(mac(1), Instant(0)), None);
     bridge.learn(mac(1), 3, Instant(0));
-    assert_eq!(bridge.look_up(mac(1), Instant(0)), Some(3));
+    assert_eq!(bridge.lookup(mac(1), Instant(0)), Some(3));
     bridge.learn(mac(1), 4, Instant(10 * SECOND));
-    assert_eq!((bridge.look_up(mac(1), Instant(309 * SECOND)), bridge.counts().2), (Some(4), 1));
-    assert_eq!(bridge.look_up(mac(1), Instant(311 * SECOND)), None, "300 s after it was last seen");
+    assert_eq!((bridge.lookup(mac(1), Instant(309 * SECOND)), bridge.counts().2), (Some(4), 1));
+    assert_eq!(bridge.lookup(mac(1), Instant(311 * SECOND)), None, "300 s after it was last seen");
     for _ in 0..10_000 {
         bridge.age(Instant(311 * SECOND));
     }
@@ -36,13 +36,13 @@ fn static_entries_stay() {
     for _ in 0..10_000 {
         bridge.age(Instant(1_000_000 * SECOND));
     }
-    assert_eq!([mac(1), mac(2)].map(|mac| bridge.look_up(mac, Instant(1_000_000 * SECOND))), [Some(5); 2]);
+    assert_eq!([mac(1), mac(2)].map(|mac| bridge.lookup(mac, Instant(1_000_000 * SECOND))), [Some(5); 2]);
     bridge.set_static(mac(1), 6);
-    assert_eq!((bridge.look_up(mac(1), Instant(0)), bridge.counts()), (Some(6), (2, 0, 0)));
+    assert_eq!((bridge.lookup(mac(1), Instant(0)), bridge.counts()), (Some(6), (2, 0, 0)));
     bridge.forget_static(mac(1));
     bridge.learn(mac(3), 4, Instant(0));
     bridge.forget_static(mac(3));
-    let ports = [mac(1), mac(2), mac(3)].map(|mac| bridge.look_up(mac, Instant(0)));
+    let ports = [mac(1), mac(2), mac(3)].map(|mac| bridge.lookup(mac, Instant(0)));
     assert_eq!((ports, bridge.counts().0), ([None, Some(5), Some(4)], 2), "what was learned is none");
 }
 
@@ -50,7 +50,7 @@ fn static_entries_stay() {
 fn recount(fdb: &Fdb) -> (u64, Vec<u64>) {
     let used = || fdb.slots.iter().filter(|entry| !entry.address.is_empty());
     for entry in used() {
-        assert_eq!(fdb.look_up(entry.address, Instant(0)), Some(entry.port as usize), "{entry:?}");
+        assert_eq!(fdb.lookup(entry.address, Instant(0)), Some(entry.port as usize), "{entry:?}");
     }
     let learned =
         |port| used().filter(|entry| entry.seen_tick != STATIC && entry.port == port).count() as u64;
@@ -73,7 +73,7 @@ fn static_entries_take_the_places_of_learned_ones_in_a_full_table() {
     (0..100).for_each(|n| fdb.forget_static(mac(1000 + n)));
     assert_eq!((fdb.counts().0, fdb.port_counts(0).0), (0, 0));
     fdb.learn(mac(1), 0, Instant(0));
-    assert_eq!(fdb.look_up(mac(1), Instant(0)), Some(0), "the port learns again");
+    assert_eq!(fdb.lookup(mac(1), Instant(0)), Some(0), "the port learns again");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_full_table_learns_no_more_and_counts_it() {
     assert_eq!((entries + full, entries <= 100), (150, true));
     bridge.set_static(mac(1000), 1);
     assert_eq!(
-        (bridge.look_up(mac(1000), Instant(0)), bridge.counts().0),
+        (bridge.lookup(mac(1000), Instant(0)), bridge.counts().0),
         (Some(1), entries),
         "in place of one"
     );
@@ -176,16 +176,16 @@ fn a_port_with_all_its_addresses_learns_no_more_and_others_do() {
     assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 5), Set64::EMPTY));
     // An address that moves to a port at its limit is on neither port afterwards.
     bridge.learn(mac(100), 0, Instant(0));
-    assert_eq!(bridge.look_up(mac(100), Instant(0)), None);
+    assert_eq!(bridge.lookup(mac(100), Instant(0)), None);
     assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(16, 6), (15, 4)]);
     // An address that moves frees its entry; static entries do not count.
     bridge.learn(mac(0), 1, Instant(0));
     (1..4).for_each(|n| bridge.set_static(mac(n), 0));
     assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(12, 6), (16, 4)]);
     (20..30).for_each(|n| bridge.learn(mac(n), 0, Instant(0)));
-    assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 12), Set64::of(0)), "told again");
+    assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 12), Set64::of(0)), "reported again");
     bridge.forget_port(0);
-    assert_eq!((bridge.port_counts(0).0, bridge.look_up(mac(1), Instant(0))), (0, Some(0)));
+    assert_eq!((bridge.port_counts(0).0, bridge.lookup(mac(1), Instant(0))), (0, Some(0)));
 }
 
 proptest! {
@@ -210,7 +210,7 @@ proptest! {
                 let known = model.get(&n).filter(|at| now - at.1 < 300 * SECOND).map(|at| at.0);
                 let near = model.get(&n).is_some_and(|at| (now - at.1).abs_diff(300 * SECOND) < (2 << TICK_SHIFT));
                 if !near {
-                    prop_assert_eq!(bridge.look_up(mac(n), Instant(now)), known);
+                    prop_assert_eq!(bridge.lookup(mac(n), Instant(now)), known);
                 }
             }
         }
@@ -247,7 +247,7 @@ proptest! {
                 prop_assert_eq!(fdb.port_counts(port).0, learned);
             }
             for (&n, &port) in &fixed {
-                prop_assert_eq!(fdb.look_up(mac(n), Instant(0)), Some(port));
+                prop_assert_eq!(fdb.lookup(mac(n), Instant(0)), Some(port));
             }
         }
     }
@@ -280,7 +280,7 @@ proptest! {
             }
         }
         for n in 0..200 {
-            prop_assert_eq!(bridge.look_up(mac(n), Instant(0)), model.get(&n).copied());
+            prop_assert_eq!(bridge.lookup(mac(n), Instant(0)), model.get(&n).copied());
         }
         for (port, refused) in refused.into_iter().enumerate() {
             let known = model.values().filter(|&&at| at == port).count() as u64;

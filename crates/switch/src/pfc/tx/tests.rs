@@ -91,14 +91,14 @@ fn frames_that_come_in_spite_of_xoff_are_answered_with_xoff() {
 /// A peer that is slow to react sends on without a pause, which says nothing about how it counts
 /// quanta.
 #[test]
-fn a_peer_that_is_slow_to_hear_teaches_nothing() {
+fn a_slow_reaction_is_not_measured_as_a_faster_peer() {
     let mut sender = PfcSender::new(timing(10_000_000));
     sender.set(3, true);
     sender.send(Instant(0));
     sender.sent();
     for at in (50_000..2_000_000).step_by(50_000) {
         if sender.insist(3, Instant(at)) {
-            assert!(sender.is_due(Instant(at)), "told again");
+            assert!(sender.is_due(Instant(at)), "advertised again");
             sender.send(Instant(at));
             sender.sent();
         }
@@ -136,7 +136,7 @@ fn what_has_not_left_is_not_repeated() {
     assert!(!sender.is_due(Instant(1000)), "the first is still on its way out");
     for n in 1..MAX_IN_FLIGHT {
         sender.set(5, n % 2 == 1);
-        assert!(sender.is_due(Instant(1000)), "but a change is told");
+        assert!(sender.is_due(Instant(1000)), "but a change is advertised");
         sender.send(Instant(1000));
     }
     sender.set(5, MAX_IN_FLIGHT % 2 == 1);
@@ -237,7 +237,11 @@ fn changes_are_reported_at_once_and_refreshed_before_half_the_time() {
     assert_eq!(at(250, &[(3, true), (5, false)]), Some((0b0010_1000, 300, 0)), "two changes, one frame");
     assert_eq!(at(260, &[(3, false)]), Some((0b0010_1000, 0, 0)), "and the XON of 5 once more");
     assert_eq!(at(1_000_000, &[]), None, "after XON, silence");
-    assert_eq!(at(1_000_001, &[(3, true), (3, false)]), None, "what came and went in one turn is not told");
+    assert_eq!(
+        at(1_000_001, &[(3, true), (3, false)]),
+        None,
+        "what came and went in one iteration is not advertised"
+    );
     assert_eq!(at(1_000_260, &[]), Some((0b0000_1000, 0, 0)), "XON is repeated once");
     assert_eq!(at(1_000_000_000, &[]), None, "and then never again");
     assert_eq!(

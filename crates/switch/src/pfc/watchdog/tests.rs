@@ -15,11 +15,11 @@ fn limited(count: u16) -> WatchdogSettings {
     WatchdogSettings { limit, ..settings(10, Restoration::After(200 * MS)) }
 }
 
-const FREE: PauseObservation = PauseObservation { paused_since: None, waits: true, heard_at: Instant(0) };
+const FREE: PauseObservation = PauseObservation { paused_since: None, waits: true, received_at: Instant(0) };
 const EMPTY: PauseObservation =
-    PauseObservation { paused_since: Some(Instant(0)), waits: false, heard_at: Instant(0) };
+    PauseObservation { paused_since: Some(Instant(0)), waits: false, received_at: Instant(0) };
 const STUCK: PauseObservation =
-    PauseObservation { paused_since: Some(Instant(0)), waits: true, heard_at: Instant(0) };
+    PauseObservation { paused_since: Some(Instant(0)), waits: true, received_at: Instant(0) };
 /// Another pause, which began at 50 ms.
 const AGAIN: PauseObservation = PauseObservation { paused_since: Some(Instant(50 * MS)), ..STUCK };
 
@@ -37,7 +37,7 @@ use Input::{Lift, Look, Recover, Settings};
 fn give(watch: &mut PriorityWatchdog, input: Input) -> Option<Change> {
     let now = Instant(60 * MS);
     match input {
-        Look(seen, at) => watch.look(seen, Instant(at)),
+        Look(seen, at) => watch.poll(seen, Instant(at)),
         Recover(seen) => watch.recover(seen, now),
         Lift(seen) => {
             watch.lift(seen, now);
@@ -45,7 +45,7 @@ fn give(watch: &mut PriorityWatchdog, input: Input) -> Option<Change> {
         }
         Settings(settings) => {
             watch.reconfigure(settings);
-            watch.look(STUCK, now)
+            watch.poll(STUCK, now)
         }
     }
 }
@@ -113,7 +113,7 @@ fn one_storm_too_many_turns_pfc_off() {
         now = now + after_ms * MS;
         watch.state = State::Stuck { pause: Instant(0), since: now };
         now = now + 10 * MS + 1;
-        let change = watch.look(STUCK, now);
+        let change = watch.poll(STUCK, now);
         if watch.is_stormed() {
             watch.state = State::Calm;
         }
@@ -132,7 +132,7 @@ fn one_storm_too_many_turns_pfc_off() {
 /// (restoration, XOFF came at) → restored at.
 #[test]
 fn each_way_to_be_restored() {
-    for (restore, heard_ms, restored_ns) in [
+    for (restore, received_ms, restored_ns) in [
         (Restoration::After(700 * MS), &[100, 650][..], Some(700 * MS + 1)),
         (Restoration::QuietInterval, &[], Some(50 * MS + 1)),
         (Restoration::QuietInterval, &[0], Some(50 * MS + 1)),
@@ -147,20 +147,20 @@ fn each_way_to_be_restored() {
         let mut watch = PriorityWatchdog::new(Some(settings(50, restore)));
         watch.state = State::Storm { began: Instant(0), interval: Instant(0) };
         let mut seen = FREE;
-        let mut heard = heard_ms.iter().map(|ms| Instant(ms * MS)).peekable();
+        let mut received = received_ms.iter().map(|ms| Instant(ms * MS)).peekable();
         let mut restored = None;
         while restored.is_none() {
-            let deadline = watch.deadline(seen.heard_at);
-            let now = heard.peek().map_or(deadline, |&at| at.min(deadline));
+            let deadline = watch.deadline(seen.received_at);
+            let now = received.peek().map_or(deadline, |&at| at.min(deadline));
             if now == Instant::NEVER {
                 break;
             }
-            if let Some(at) = heard.next_if(|&at| at <= deadline) {
-                seen.heard_at = at;
+            if let Some(at) = received.next_if(|&at| at <= deadline) {
+                seen.received_at = at;
             }
-            restored = watch.look(seen, now).map(|_| now.0);
+            restored = watch.poll(seen, now).map(|_| now.0);
         }
-        assert_eq!(restored, restored_ns, "{restore:?}, XOFF at {heard_ms:?} ms");
+        assert_eq!(restored, restored_ns, "{restore:?}, XOFF at {received_ms:?} ms");
     }
 }
 
@@ -195,29 +195,34 @@ fn no_storm_is_missed() {
         for _ in 0..random.below(20) {
             let pause = now;
             now = now + random.below(detection_ms * MS);
-            let seen =
-                PauseObservation { paused_since: Some(pause), waits: random.below(4) > 0, heard_at: pause };
-            assert_eq!(watch.look(PauseObservation { waits: seen.waits, ..seen }, pause), None);
-            assert_eq!(watch.look(seen, now), None, "seed {seed}");
-            assert_eq!(watch.look(FREE, now), None);
+            let seen = PauseObservation {
+                paused_since: Some(pause),
+                waits: random.below(4) > 0,
+                received_at: pause,
+            };
+            assert_eq!(watch.poll(PauseObservation { waits: seen.waits, ..seen }, pause), None);
+            assert_eq!(watch.poll(seen, now), None, "seed {seed}");
+            assert_eq!(watch.poll(FREE, now), None);
         }
         // The storm: paused first, or frames first.
         let pause = now;
         if random.below(2) == 0 {
             assert_eq!(
-                watch
-                    .look(PauseObservation { paused_since: Some(pause), waits: false, heard_at: pause }, now),
+                watch.poll(
+                    PauseObservation { paused_since: Some(pause), waits: false, received_at: pause },
+                    now
+                ),
                 None
             );
             now = now + random.below(200 * MS);
         }
-        let seen = PauseObservation { paused_since: Some(pause), waits: true, heard_at: now };
+        let seen = PauseObservation { paused_since: Some(pause), waits: true, received_at: now };
         let stuck = now;
-        assert_eq!(watch.look(seen, now), None);
+        assert_eq!(watch.poll(seen, now), None);
         let mut until = |watch: &mut PriorityWatchdog, now: &mut Instant| {
             for _ in 0..1_000_000 {
                 *now = *now + 1 + random.below(tick);
-                if let Some(change) = watch.look(PauseObservation { heard_at: *now, ..seen }, *now) {
+                if let Some(change) = watch.poll(PauseObservation { received_at: *now, ..seen }, *now) {
                     return change;
                 }
             }
@@ -238,11 +243,11 @@ fn no_storm_is_missed() {
 #[test]
 fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
     let mut watch = PriorityWatchdog::new(Some(settings(50, Restoration::After(700 * MS))));
-    assert_eq!(watch.look(STUCK, Instant(7)), None);
+    assert_eq!(watch.poll(STUCK, Instant(7)), None);
     let deadline = watch.deadline(Instant(0));
     assert_eq!(deadline, Instant(50 * MS + 8));
-    assert_eq!(watch.look(STUCK, deadline - 1), None);
-    assert_eq!(watch.look(STUCK, deadline), Some(Change::Began { stuck_ns: 50 * MS + 1 }));
+    assert_eq!(watch.poll(STUCK, deadline - 1), None);
+    assert_eq!(watch.poll(STUCK, deadline), Some(Change::Began { stuck_ns: 50 * MS + 1 }));
 }
 
 /// Ten million steps of priorities that are not stormed, however bad they look: pauses without
@@ -271,26 +276,27 @@ fn what_moves_is_no_storm() {
                 2 => random.below(detection_ns + 1),
                 _ => random.below(1000),
             };
-            let seen = PauseObservation { paused_since: Some(pause), waits: !never_waits, heard_at: pause };
-            let mut look = |seen: PauseObservation, at: Instant| {
+            let seen =
+                PauseObservation { paused_since: Some(pause), waits: !never_waits, received_at: pause };
+            let mut poll = |seen: PauseObservation, at: Instant| {
                 steps += 1;
-                assert_eq!(watch.look(seen, at), None, "{detection_ns} ns, {seen:?} at {at:?}");
+                assert_eq!(watch.poll(seen, at), None, "{detection_ns} ns, {seen:?} at {at:?}");
             };
-            look(seen, now);
+            poll(seen, now);
             for _ in 0..random.below(8) {
-                look(PauseObservation { heard_at: now, ..seen }, pause + random.below(lasts + 1));
+                poll(PauseObservation { received_at: now, ..seen }, pause + random.below(lasts + 1));
             }
             now = pause + lasts;
-            look(seen, now);
+            poll(seen, now);
             // It goes on: at once, by an end that was not observed, or after a while in which
             // frames leave.
             match random.below(3) {
                 0 => now = now + 1,
-                1 => look(FREE, now),
+                1 => poll(FREE, now),
                 _ => {
-                    look(FREE, now);
+                    poll(FREE, now);
                     now = now + random.below(detection_ns);
-                    look(PauseObservation { waits: false, ..FREE }, now);
+                    poll(PauseObservation { waits: false, ..FREE }, now);
                 }
             }
             now = now + random.below(2);

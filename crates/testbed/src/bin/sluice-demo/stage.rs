@@ -47,7 +47,7 @@ no_drop = [3]
 [port.{RECEIVER}]
 interface = "{RECEIVER}"
 speed     = "500M"
-# Even if the machine stands still for 50 ms, the port makes up for it.
+# Even if the machine stalls for 50 ms, the port makes up for it.
 burst_bytes = 3125000
 "#
     );

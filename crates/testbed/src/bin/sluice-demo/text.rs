@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_wide_as_asked_and_grow() {
+    fn bars_have_the_requested_width_and_grow() {
         for (value, text) in
             [(0, "    "), (1, "▏   "), (50, "██  "), (60, "██▍ "), (100, "████"), (200, "████")]
         {

@@ -42,7 +42,7 @@ fn no_drop(outcome: &Outcome) -> Finding {
         let mut text = format!("priority 3 (no-drop): {lost} of {sent} frames lost");
         if !good && outcome.worst_stall > BEARABLE_STALL {
             let stall_ms = outcome.worst_stall.as_millis();
-            text += &format!(": this machine stood still for {stall_ms} ms, longer than headroom lasts");
+            text += &format!(": this machine stalled for {stall_ms} ms, longer than headroom lasts");
         }
         return Finding { good, text };
     }
@@ -71,14 +71,14 @@ fn order(outcome: &Outcome) -> Finding {
 }
 
 fn pauses(outcome: &Outcome) -> Finding {
-    let obeyed = match outcome.sent_while_paused {
+    let honored = match outcome.sent_while_paused {
         0 => "and they always obeyed".to_string(),
         frames => format!("and yet {} frames left while paused", thousands(frames)),
     };
     Finding {
         good: outcome.pauses > 0 && outcome.xons > 0 && outcome.sent_while_paused == 0,
         text: format!(
-            "the switch paused priority 3 of its hosts {} times ({:.1} s in all, both together), {obeyed}",
+            "the switch paused priority 3 of its hosts {} times ({:.1} s in all, both together), {honored}",
             thousands(outcome.pauses),
             outcome.paused.as_secs_f64()
         ),
@@ -95,7 +95,7 @@ fn best_effort(outcome: &Outcome) -> Finding {
         }
         0 => "exactly what the switch counted as dropped".to_string(),
         uncounted => format!(
-            "all counted as dropped but {} that a kernel had no room for: this machine stood still too long",
+            "all counted as dropped but {} that a kernel had no room for: this machine stalled too long",
             thousands(uncounted)
         ),
     };
@@ -196,13 +196,13 @@ mod tests {
         outcome.no_drop.received -= 1;
         assert_eq!(
             judge(&outcome)[0].text,
-            "priority 3 (no-drop): 1 of 2,345,678 frames lost: this machine stood still for 83 ms, longer than headroom \
+            "priority 3 (no-drop): 1 of 2,345,678 frames lost: this machine stalled for 83 ms, longer than headroom \
              lasts"
         );
     }
 
     #[test]
-    fn what_a_kernel_lost_is_said() {
+    fn kernel_losses_are_reported() {
         let mut outcome = good_run();
         outcome.best_effort.dropped = 600;
         outcome.lost_by_kernels = 10;
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(
             judge(&outcome)[3].text,
             "priority 0 (best effort): 61 % lost (610 frames), all counted as dropped but 10 that a kernel had no room \
-             for: this machine stood still too long"
+             for: this machine stalled too long"
         );
         outcome.lost_by_kernels = 11;
         assert!(!is_good(&outcome));

@@ -11,7 +11,7 @@ use crate::verdict::Finding;
 pub fn introduction(style: Style, pfc: bool) -> String {
     let title = style.bold("Sluice: a lossless switch in software");
     let flow_control = if pfc {
-        "Priority 3 is no-drop: before its buffer is full, the switch tells the senders to pause it (PFC)."
+        "Priority 3 is no-drop: before its buffer is full, the switch pauses it at the senders (PFC)."
     } else {
         "Priority flow control is off: this is what an ordinary switch does."
     };

@@ -1,0 +1,429 @@
+//! The loop over ports in memory: received and transmitted frames, iteration by iteration, also
+//! when a port misbehaves.
+
+mod lab;
+
+use dataplane::{LoopCommand, LoopState, PortFault, RX_BATCH, Reply, Wire};
+use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
+use switch::Event;
+use switch::monitor::counters::DropReason;
+use switch::pfc::rx_backlog::{XOFF_FRAMES, XON_FRAMES};
+use switch::settings::{FlowControl, PortSettings, Threshold};
+use wire::bitset::Set8;
+use wire::ethernet::{IPV4, write_header};
+use wire::pause::{Control, decode};
+
+#[test]
+fn a_known_destination_gets_the_frame_and_nobody_else() {
+    let mut lab = Lab::new();
+    let sent = frame(mac(1), mac(0), 5);
+    lab.wires[0].inject(sent.clone());
+    lab.turns(2);
+    assert_eq!(lab.wires[1].take_sent(), [sent]);
+    assert!(lab.wires[0].take_sent().is_empty() && lab.wires[2].take_sent().is_empty());
+    conserved(&lab.snapshot());
+}
+
+#[test]
+fn an_unknown_destination_is_flooded_to_all_but_the_sender() {
+    let mut lab = Lab::new();
+    let sent = frame(mac(77), mac(0), 0);
+    lab.wires[0].inject(sent.clone());
+    lab.turns(2);
+    assert_eq!(lab.wires[1].take_sent(), std::slice::from_ref(&sent));
+    assert_eq!(lab.wires[2].take_sent(), [sent]);
+    assert!(lab.wires[0].take_sent().is_empty());
+    conserved(&lab.snapshot());
+}
+
+/// XOFF is sent in the iteration in which the threshold is reached, and XON once the queue drains.
+/// No frame is lost.
+#[test]
+fn congestion_is_reported_in_the_same_turn_and_its_end_too() {
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+    lab.wires[1].block(false);
+    lab.turns(4);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    assert_eq!(lab.seen(1), vec![Err(64); 10]);
+    let begun_and_ended =
+        [Event::XoffBegan { port: 0, priority: 3 }, Event::XoffEnded { port: 0, priority: 3 }];
+    assert_eq!(lab.events(), begun_and_ended);
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[0].groups[3].headroom.peak_cells, 6, "4 shared, 6 of 10 in headroom");
+    conserved(&snapshot);
+}
+
+#[test]
+fn headroom_exhausted_is_counted_to_the_frame_and_reported_once() {
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    (0..20).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    lab.wires[1].block(false);
+    lab.turns(3);
+    assert_eq!(lab.seen(1).len(), 12, "4 shared and 8 of headroom");
+    assert_eq!(
+        lab.events()
+            .iter()
+            .filter(|event| matches!(event, Event::NoDropLost { port: 0, priority: 3 }))
+            .count(),
+        1
+    );
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[0].drops[DropReason::IngressNoDrop as usize].frames, 8);
+    conserved(&snapshot);
+}
+
+#[test]
+fn a_received_pause_stops_its_priority_and_no_other() {
+    let mut lab = Lab::new();
+    let mut bytes = [0; 60];
+    xoff_3(65_535).encode(mac(1), &mut bytes);
+    lab.wires[1].inject(bytes);
+    lab.turns(1);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    (0..2).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    lab.turns(3);
+    assert_eq!(lab.seen(1).len(), 2);
+    xoff_3(0).encode(mac(1), &mut bytes);
+    lab.wires[1].inject(bytes);
+    lab.turns(3);
+    assert_eq!(lab.seen(1).len(), 3);
+    let snapshot = lab.snapshot();
+    let received = snapshot.ports[1].pfc_received;
+    assert_eq!((received.frames, received.xoff_frames[3], received.xon_frames[3]), (2, 1, 1));
+    assert_eq!(snapshot.ports[1].received.frames, 1, "PFC frames are no data: only the announcement counts");
+    conserved(&snapshot);
+}
+
+/// The loss is counted at the frame's queue, in frames and bytes. Its cells are released, and an
+/// event has the number of no-drop frames.
+#[test]
+fn what_the_kernel_loses_is_counted_where_it_was_to_leave() {
+    let mut lab = Lab::new();
+    lab.wires[1].lose(2);
+    (0..2).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    let event = |frames, no_drop_frames| Event::KernelLost { port: 1, frames, no_drop_frames, pfc_frames: 0 };
+    assert_eq!(lab.events(), [event(2, 2)]);
+    lab.wires[1].lose(1);
+    (0..5).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 5)));
+    lab.turns(3);
+    assert_eq!(lab.seen(1).len(), 4);
+    assert_eq!(lab.events(), [], "no sooner than a second after the first");
+    lab.now = lab.now + 1_000_000_000;
+    lab.turns(1);
+    assert_eq!(lab.events(), [event(1, 0)]);
+    let snapshot = lab.snapshot();
+    let port = &snapshot.ports[1];
+    let counts =
+        |q: usize| [port.queues[q].kernel_lost, port.queues[q].transmitted].map(|c| (c.frames, c.bytes));
+    assert_eq!((counts(3), counts(5)), ([(2, 128), (0, 0)], [(1, 64), (4, 256)]));
+    let lost = (port.kernel_lost_frames, port.kernel_lost_no_drop_frames, port.kernel_lost_pfc_frames);
+    assert_eq!((lost, port.kernel.tx_busy), ((3, 2, 0), 3));
+    assert_eq!((port.transmitted.frames, port.transmitted.bytes), (6, 384), "two announcements among them");
+    let cells = snapshot.ports[0].groups.iter().map(|group| group.total.cells);
+    assert_eq!(cells.chain(port.queues.iter().map(|queue| queue.level.cells)).sum::<u32>(), 0);
+    conserved(&snapshot);
+}
+
+/// A peer whose XOFF was lost gets another one 50 µs later, and XON as usual.
+#[test]
+fn a_pfc_frame_that_the_kernel_loses_is_no_data() {
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    lab.wires[0].lose(1);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    assert_eq!(lab.seen(0), []);
+    let event = Event::KernelLost { port: 0, frames: 0, no_drop_frames: 0, pfc_frames: 1 };
+    assert!(lab.events().contains(&event));
+    lab.turns(40);
+    assert_eq!(lab.seen(0), []);
+    lab.turns(20);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+    lab.wires[1].block(false);
+    lab.turns(4);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    let snapshot = lab.snapshot();
+    let port = &snapshot.ports[0];
+    assert_eq!((port.kernel_lost_frames, port.kernel_lost_pfc_frames, port.pfc_sent.frames), (0, 1, 3));
+    conserved(&snapshot);
+}
+
+#[test]
+fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    lab.wires[1].go_down();
+    lab.turns(2);
+    let replies: Vec<_> = std::iter::from_fn(|| lab.handle.receive()).collect();
+    let reported = replies.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortDown { port: 1 })));
+    let why = replies.iter().filter(|reply| matches!(reply, Reply::Fault(1, PortFault::Down(Wire::ENODEV))));
+    assert_eq!((reported, why.count()), (true, 1), "that it is down, and once why: {replies:?}");
+    let snapshot = lab.snapshot();
+    assert!(!snapshot.ports[1].up && snapshot.ports[0].up);
+    assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 3);
+    conserved(&snapshot);
+    lab.wires[0].take_sent();
+    lab.wires[2].inject(frame(mac(0), mac(2), 0));
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Err(64)]);
+    // Its address is removed from the FDB: a frame to it is flooded to the remaining ports.
+    lab.wires[0].inject(frame(mac(1), mac(0), 0));
+    lab.turns(2);
+    assert_eq!(lab.seen(2), [Err(64)]);
+}
+
+/// Another thread closes and opens the port. Until its rings are closed, their frames stay with it
+/// and it is not opened. Then it carries frames again, with another address, and XOFF is sent to
+/// the present peer where it applies.
+#[test]
+fn a_port_that_is_opened_again_starts_again() {
+    let mut lab = Lab::new();
+    lab.wires[1].keep();
+    lab.hold(2, true);
+    (0..10).for_each(|_| lab.wires[1].inject(frame(mac(2), mac(1), 3)));
+    lab.wires[1].block(true);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    lab.turns(2);
+    lab.wires[1].block(false);
+    lab.turns(2);
+    assert_eq!(
+        lab.seen(1).iter().filter(|seen| **seen == Ok(xoff_3(65_535))).count(),
+        1,
+        "its host is paused"
+    );
+    lab.wires[1].block(true);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    lab.turns(2);
+
+    lab.wires[1].go_down();
+    lab.turns(2);
+    assert!(lab.wires[1].is_let_go() && !lab.snapshot().ports[1].up);
+    let up = |lab: &mut Lab| {
+        let command = LoopCommand::PortUp { port: 1, mac: mac(201), finish_checksums: true };
+        lab.handle.send(command).unwrap();
+        lab.turns(1);
+        let replies = std::iter::from_fn(|| lab.handle.receive()).collect::<Vec<_>>();
+        let reported =
+            replies.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortUp { port: 1 })));
+        let answer = replies.iter().find_map(|reply| match reply {
+            Reply::PortUp(1, is_up) => Some(*is_up),
+            _ => None,
+        });
+        (answer.expect("an answer"), reported)
+    };
+    lab.wires[1].open_again();
+    assert_eq!(up(&mut lab), (false, false), "its rings are not closed yet");
+    assert_eq!(lab.snapshot().ports[1].drops[DropReason::PortDown as usize].frames, 0, "the kernel has them");
+    lab.wires[1].inject(frame(mac(0), mac(1), 0)); // never received
+
+    lab.handle.send(LoopCommand::PortClosed(1)).unwrap();
+    lab.wires[1].block(false);
+    lab.turns(1);
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 3);
+    assert_eq!(snapshot.ports[1].kernel.rx_closed_frames, 1);
+
+    assert_eq!(up(&mut lab), (true, true));
+    lab.turns(2);
+    let sent = lab.wires[1].take_sent();
+    let (last, before) = sent.split_last().expect("XOFF was sent");
+    assert_eq!(
+        (decode(last), &last[6..12]),
+        (Ok(Control::Pfc(xoff_3(65_535))), &mac(201).0[..]),
+        "{before:?}"
+    );
+    lab.hold(2, false);
+    lab.turns(4);
+    lab.wires[1].inject(frame(mac(0), mac(1), 0));
+    lab.turns(2);
+    lab.wires[0].take_sent();
+    lab.wires[0].inject(frame(mac(1), mac(0), 0));
+    lab.wires[1].take_sent();
+    lab.turns(2);
+    assert_eq!(lab.seen(1), [Err(64)], "known where it is");
+    let snapshot = lab.snapshot();
+    assert!(snapshot.ports[1].up);
+    conserved(&snapshot);
+    assert_eq!(snapshot.memory_free_frames, FRAMES as u64);
+}
+
+/// Linux sends UDP over a veth with a partial checksum: the field holds only the pseudo-header sum.
+#[test]
+fn an_open_transport_checksum_is_finished() {
+    let mut lab = Lab::new();
+    let mut bytes = vec![0; 60];
+    let at = write_header(&mut bytes, mac(1), mac(0), None, IPV4);
+    // 10.0.0.1 → 10.0.0.2, UDP, 12 bytes: ports 1 and 2, checksum = pseudo-header sum, data "abcd".
+    let ip = [0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    bytes[at..at + 20].copy_from_slice(&ip);
+    let pseudo: u16 = 0x0a00 + 0x0001 + 0x0a00 + 0x0002 + 17 + 12;
+    let [high, low] = pseudo.to_be_bytes();
+    bytes[at + 20..at + 32].copy_from_slice(&[0, 1, 0, 2, 0, 12, high, low, b'a', b'b', b'c', b'd']);
+    lab.wires[0].inject(bytes.clone());
+    lab.turns(2);
+    let sum = u32::from(pseudo) + 1 + 2 + 12 + 0x6162 + 0x6364;
+    let want = !((sum & 0xffff) as u16 + (sum >> 16) as u16);
+    bytes[at + 26..at + 28].copy_from_slice(&want.to_be_bytes());
+    assert_eq!(lab.wires[1].take_sent(), [bytes]);
+}
+
+/// Frames arrive faster than the loop runs, for a port without congestion. The sender is paused
+/// anyway, until its RX backlog is short.
+#[test]
+fn what_waits_in_an_rx_ring_pauses_the_peer() {
+    let mut lab = Lab::new();
+    let mut settings = settings();
+    settings.ports[0].groups[3].xoff = Threshold::Static(10_000); // cells alone would never pause
+    lab.apply(settings);
+    let inject =
+        |lab: &Lab, frames: u32| (0..frames).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    inject(&lab, RX_BATCH as u32 + XOFF_FRAMES - 1);
+    lab.turns(1);
+    assert_eq!(lab.seen(0), [], "one frame short of the mark");
+    inject(&lab, RX_BATCH as u32 + 1);
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))], "XOFF for what is no-drop, and nothing else");
+    while lab.wires[0].waiting() as u32 > XON_FRAMES {
+        assert_eq!(lab.seen(0), []);
+        lab.turns(1);
+    }
+    lab.turns(1);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))], "XON");
+    lab.turns(10);
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[0].drops[DropReason::IngressNoDrop as usize].frames, 0);
+}
+
+/// Frames that the kernel dropped for lack of a posted chunk are an event at once.
+#[test]
+fn frames_that_the_kernel_dropped_are_an_event() {
+    let mut lab = Lab::new();
+    lab.wires[1].drop_for_want_of_frames(7);
+    lab.turns(1);
+    assert!(lab.events().contains(&Event::KernelDropped { port: 1, frames: 7 }));
+    // Drops within the following second are reported at its end, though nothing more is dropped
+    // then.
+    lab.wires[1].drop_for_want_of_frames(5);
+    lab.turns(10);
+    assert_eq!(lab.events(), []);
+    lab.now = lab.now + 1_000_000_000;
+    lab.turns(1);
+    assert_eq!(lab.events(), [Event::KernelDropped { port: 1, frames: 5 }]);
+}
+
+/// A frame that is completed twice is counted and an event, and changes nothing else.
+#[test]
+fn a_frame_completed_twice_is_an_event() {
+    let mut lab = Lab::new();
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    lab.wires[1].complete_twice(2);
+    lab.turns(1);
+    assert!(lab.events().contains(&Event::StrayFrames { port: 1, frames: 2 }));
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[1].kernel.tx_stray_frames, 2);
+    conserved(&snapshot);
+}
+
+/// Iterations are counted by the time since the previous one, as long as the loop does not sleep.
+#[test]
+fn turns_are_counted_by_the_time_they_took() {
+    let mut lab = Lab::new();
+    let before = lab.snapshot();
+    let taken = lab.now;
+    lab.core.turn(taken + 700);
+    lab.core.turn(taken + 2_700);
+    lab.core.turn(taken + 2_264_002_700);
+    lab.now = taken + 2_264_002_700;
+    let after = lab.snapshot();
+    let more: Vec<u64> = after
+        .loop_turns_by_time
+        .iter()
+        .zip(before.loop_turns_by_time)
+        .map(|(after, before)| after - before)
+        .collect();
+    assert_eq!(
+        (more[0] >= 1, more[2], more[22]),
+        (true, 1, 1),
+        "below 1 µs, 2 to 4 µs, 2.1 to 4.2 s: {more:?}"
+    );
+    assert_eq!(after.loop_worst_stall_ns, 2_264_000_000);
+    let turns: u64 = after.loop_turns_by_time.iter().sum();
+    assert_eq!(turns, after.loop_turns - 1, "all but the first");
+}
+
+/// A guard paused the peer of port 0 while the loop stalled. XON follows in the next iteration, and
+/// the guard's frames are counted.
+#[test]
+fn what_a_guard_reported_is_taken_back() {
+    let mut lab = Lab::new();
+    lab.heartbeat.leave(0, Set8::of(3), lab.now);
+    lab.heartbeat.leave(0, Set8::of(3), lab.now);
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    let sent = lab.snapshot().ports[0].pfc_sent;
+    assert_eq!((sent.frames, sent.xoff_frames[3], sent.xon_frames[3]), (3, 2, 1));
+    assert_eq!(lab.heartbeat.pulse(), LoopState::Turned(lab.now));
+}
+
+/// A guard uses the settings that it has. If others are in force when the loop takes its report,
+/// the frames have been sent anyway, and the peer is paused.
+#[test]
+fn what_a_guard_reported_by_other_settings_is_taken_back_too() {
+    for (name, change) in [
+        ("PFC is off", (|port| port.pfc.tx = false) as fn(&mut PortSettings)),
+        ("no priority is no-drop", |port| port.pfc.no_drop = 0),
+        ("another priority is", |port| port.pfc.no_drop = 1 << 5),
+        ("the link as a whole is paused", |port| {
+            port.pfc.no_drop = 0;
+            port.flow_control = FlowControl::Both;
+        }),
+    ] {
+        let mut lab = Lab::new();
+        lab.turns(2);
+        let mut others = settings();
+        change(&mut others.ports[0]);
+        lab.apply(others);
+        lab.heartbeat.leave(0, Set8::of(3), lab.now);
+        lab.turns(2);
+        assert_eq!(lab.seen(0), [Ok(xoff_3(0))], "{name}");
+        let port = &lab.snapshot().ports[0];
+        let sent = port.pfc_sent;
+        assert_eq!((sent.frames, sent.xoff_frames[3], sent.xon_frames[3]), (2, 1, 1), "{name}");
+        assert_eq!(port.pfc_guard_frames, 1, "{name}");
+    }
+}
+
+/// A peer takes 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them as 3.4 ms. Once the
+/// loop has observed that, the guard uses it, too. Frames that may have arrived before the pause
+/// prove nothing: the loop was stalled.
+#[test]
+fn what_a_peer_teaches_the_loop_the_guard_knows() {
+    const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    (0..5).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(260);
+    assert_eq!(lab.heartbeat.refresh_ns(), REFRESH_NS);
+    lab.wires[0].inject(frame(mac(1), mac(0), 3));
+    lab.now = lab.now + 800_000;
+    lab.turns(300);
+    assert_eq!(lab.heartbeat.refresh_ns(), REFRESH_NS, "it may have been on its way");
+    lab.turns(200);
+    let reported = lab.seen(0).len();
+    lab.wires[0].inject(frame(mac(1), mac(0), 3));
+    lab.turns(2);
+    assert!(reported > 0 && !lab.seen(0).is_empty(), "XOFF was sent again");
+    lab.turns(300);
+    assert!((168_000..600_000).contains(&lab.heartbeat.refresh_ns()), "{}", lab.heartbeat.refresh_ns());
+    assert_eq!(lab.snapshot().ports[0].pfc_guard_frames, 0);
+}
