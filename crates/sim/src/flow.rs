@@ -5,7 +5,7 @@
 //! sent. A flow that reacts to marks also spaces its frames as its reaction point requires.
 //! Messages wait until earlier messages are sent.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
@@ -73,7 +73,11 @@ pub(crate) struct Receiver {
     message_came: u64,
     /// The number after the highest frame number that has arrived.
     next_number: u64,
+    /// Numbers below `next_number` that have not arrived: the end of each range, by its beginning.
+    missing: BTreeMap<u64, u64>,
     pub(crate) received_frames: u64,
+    /// Frames that had arrived before, as when several copies of a flooded frame arrive.
+    pub(crate) repeated_frames: u64,
     pub(crate) reordered_frames: u64,
     pub(crate) marked_frames: u64,
     /// No CNP is sent before this time.
@@ -241,16 +245,46 @@ impl Flow {
         if tells {
             receiver.quiet_until = now + of_ns(DcqcnSettings::PAPER.cnp_interval_ns);
         }
-        if number < receiver.next_number {
-            receiver.reordered_frames += 1;
-        }
-        receiver.next_number = receiver.next_number.max(number + 1);
+        receiver.account(number);
         let completed = if receiver.message_frames == 0 { None } else { receiver.complete(number) };
         Seen { tells, completed }
     }
 }
 
 impl Receiver {
+    /// Accounts for frame `number`: a new one, one that was overtaken, or a repetition.
+    #[inline]
+    fn account(&mut self, number: u64) {
+        if number == self.next_number {
+            self.next_number += 1;
+        } else if number > self.next_number {
+            self.missing.insert(self.next_number, number);
+            self.next_number = number + 1;
+        } else {
+            self.reordered_frames += 1;
+            self.repeated_frames += u64::from(!self.take_missing(number));
+        }
+    }
+
+    /// Removes a number from the missing ones. Returns false if it is not one of them.
+    fn take_missing(&mut self, number: u64) -> bool {
+        let range = self.missing.range(..=number).next_back();
+        let Some((&begin, &end)) = range.filter(|&(_, &end)| number < end) else { return false };
+        self.missing.remove(&begin);
+        for (begin, end) in [(begin, number), (number + 1, end)] {
+            if begin < end {
+                self.missing.insert(begin, end);
+            }
+        }
+        true
+    }
+
+    /// True if frame `number` has not arrived.
+    pub(crate) fn awaits(&self, number: u64) -> bool {
+        let range = self.missing.range(..=number).next_back();
+        number >= self.next_number || range.is_some_and(|(_, &end)| number < end)
+    }
+
     /// Accounts for frame `number`. Returns the start of its message if that is complete now.
     /// Earlier messages that lack a frame will never be complete.
     fn complete(&mut self, number: u64) -> Option<Picos> {

@@ -93,9 +93,11 @@ impl Links {
         }
     }
 
-    /// The frames in flight.
-    pub(crate) fn flying(&self) -> impl Iterator<Item = &Packet> {
-        self.lines.iter().flat_map(|line| &line.flying).map(|flying| self.packets.at(flying.place))
+    /// The frames in flight, each with its link direction.
+    pub(crate) fn flying(&self) -> impl Iterator<Item = (usize, &Packet)> {
+        let lines = self.lines.iter().enumerate();
+        let all = lines.flat_map(|(number, line)| line.flying.iter().map(move |flying| (number, flying)));
+        all.map(|(number, flying)| (number, self.packets.at(flying.place)))
     }
 
     /// Wakes the sender of a link direction at `at`, unless it is woken before.

@@ -112,7 +112,7 @@ impl Device {
         let macs: Vec<_> = (0..settings.ports.len()).map(|port| port_mac(node, port)).collect();
         let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
         lines_from(node, wires).for_each(|line| ports[line.from.port].line = Some(line.number));
-        let mut switch = Switch::new(&settings, &macs, 0);
+        let mut switch = Switch::with_growing_memory(&settings, &macs, memory_frames);
         let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
         for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {
             switch.port_down(port, Instant(0), &mut memory);
@@ -332,26 +332,26 @@ impl Device {
     /// including those that are being sent.
     pub(crate) fn data_frames_held(&self) -> u64 {
         let mut frames = 0;
-        self.for_each_used(|_, bytes| frames += u64::from(!is_control(bytes)));
+        self.switch.for_each_queued(|_, _| frames += 1);
+        for PortLine { sending, with_line, landed, .. } in &self.ports {
+            let handed_out = sending.iter().chain(with_line).chain(landed);
+            frames +=
+                handed_out.filter(|sent| !is_control(carried(&self.memory, &sent.frame))).count() as u64;
+        }
         frames
     }
 
-    /// Visits every frame held that is not being sent.
-    pub(crate) fn for_each_held(&self, mut poll: impl FnMut(&[u8; CARRIED_BYTES])) {
-        let left = self.ports.iter().flat_map(|port| port.sending.iter().chain(&port.landed));
-        let left: Vec<usize> = left.map(|sent| sent.frame.index()).collect();
-        self.for_each_used(|index, bytes| {
-            if !left.contains(&index) {
-                poll(bytes);
+    /// Visits every frame held that is not being sent, for each link direction by which it, or a
+    /// copy of it, is to leave; `None` for a frame that is not processed yet.
+    pub(crate) fn for_each_held(&self, mut poll: impl FnMut(Option<usize>, &[u8; CARRIED_BYTES])) {
+        self.switch.for_each_queued(|port, frame| {
+            if let Some(line) = self.ports[port].line {
+                poll(Some(line), carried(&self.memory, frame));
             }
         });
-        self.ports.iter().flat_map(|port| &port.arrived).for_each(|packet| poll(&packet.bytes));
-    }
-
-    /// Visits every frame of the memory that is not free.
-    fn for_each_used(&self, mut poll: impl FnMut(usize, &[u8; CARRIED_BYTES])) {
-        for index in self.memory.taken() {
-            poll(index, carried(&self.memory, &FrameId::new(index as u32)));
+        for PortLine { line, with_line, arrived, .. } in &self.ports {
+            with_line.iter().for_each(|sent| poll(*line, carried(&self.memory, &sent.frame)));
+            arrived.iter().for_each(|packet| poll(None, &packet.bytes));
         }
     }
 

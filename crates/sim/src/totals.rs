@@ -6,6 +6,8 @@
 //! - frames sent over a link direction = frames that arrived, are in flight, or were lost by a cut;
 //! - frames counted by nodes = frames received over their links, and for hosts also frames sent.
 
+use std::collections::BTreeSet;
+
 use switch::Snapshot;
 use switch::monitor::counters::PortSnapshot;
 
@@ -57,22 +59,27 @@ fn outcome(simulation: &mut Simulation) -> Results {
     outcome
 }
 
-/// Counts the frames of each traffic that are in switches and on links.
-fn in_network(simulation: &mut Simulation) -> Vec<u64> {
-    let mut frames = vec![0; simulation.scenario.traffic.len()];
+/// Counts the frames of each traffic that are in switches and on links and may still arrive. Copies
+/// of a flooded frame are one frame, which does not count if it has arrived, nor where it goes to
+/// another host.
+fn in_network(simulation: &Simulation) -> Vec<u64> {
     let flows = &simulation.flows;
-    let mut count_copy = |bytes: &[u8; CARRIED_BYTES]| {
-        if let (false, Content::Data { flow, .. }) = (is_control(bytes), content(bytes)) {
-            frames[flows[flow].traffic] += 1;
+    let mut frames = BTreeSet::new();
+    let mut count_copy = |line: Option<usize>, bytes: &[u8; CARRIED_BYTES]| {
+        let (false, Content::Data { flow, number, .. }) = (is_control(bytes), content(bytes)) else { return };
+        let is_astray = |line: usize| {
+            let to = simulation.wires.lines[line].to.node;
+            matches!(simulation.places[to], Place::Host(_)) && to != flows[flow].count_copy.to
+        };
+        if flows[flow].receiver.awaits(number) && !line.is_some_and(is_astray) {
+            frames.insert((flow, number));
         }
     };
-    for device in &mut simulation.devices {
-        device.for_each_held(&mut count_copy);
-    }
-    for packet in simulation.wires.flying() {
-        count_copy(&packet.bytes);
-    }
-    frames
+    simulation.devices.iter().for_each(|device| device.for_each_held(&mut count_copy));
+    simulation.wires.flying().for_each(|(line, packet)| count_copy(Some(line), &packet.bytes));
+    let mut of_traffic = vec![0; simulation.scenario.traffic.len()];
+    frames.into_iter().for_each(|(flow, _)| of_traffic[flows[flow].traffic] += 1);
+    of_traffic
 }
 
 fn traffic_outcome(simulation: &Simulation, number: usize, in_network_frames: u64) -> TrafficOutcome {
@@ -82,6 +89,7 @@ fn traffic_outcome(simulation: &Simulation, number: usize, in_network_frames: u6
     let sum = |count: fn(&crate::flow::Flow) -> u64| flows.iter().map(count).sum::<u64>();
     let (sent_frames, received_frames) =
         (sum(|flow| flow.sender.sent_frames), sum(|flow| flow.receiver.received_frames));
+    let repeated_frames = sum(|flow| flow.receiver.repeated_frames);
     let messages = sum(|flow| flow.sender.messages);
     let all_came = messages > 0 && record.completions.len() as u64 == messages;
     let until = match record.last_arrival {
@@ -97,7 +105,7 @@ fn traffic_outcome(simulation: &Simulation, number: usize, in_network_frames: u6
         received_frames,
         received_bytes: record.bytes,
         in_network_frames,
-        lost_frames: sent_frames.saturating_sub(received_frames + in_network_frames),
+        lost_frames: sent_frames.saturating_sub(received_frames - repeated_frames + in_network_frames),
         reordered_frames: sum(|flow| flow.receiver.reordered_frames),
         marked_frames: sum(|flow| flow.receiver.marked_frames),
         cnps: sum(crate::flow::Flow::cnps),
@@ -262,9 +270,11 @@ fn device_imbalances(device: &mut Device, snapshot: &Snapshot) -> Vec<String> {
     }
     let groups = ports().flat_map(|port| &port.groups).map(|group| group.total.cells);
     let queues = ports().flat_map(|port| &port.queues).map(|queue| queue.level.cells);
-    let (at_ingress, at_egress) = (groups.sum::<u32>(), queues.sum::<u32>());
-    if at_ingress != at_egress || (held == 0) != (at_ingress == 0) {
-        found.push(format!("{held} frames held, {at_ingress} cells at ingress, {at_egress} at egress"));
+    let charged = [groups.sum::<u32>(), queues.sum::<u32>()];
+    let cells = device.switch.cells_held();
+    if charged != cells || (held == 0) != (charged == [0; 2]) {
+        let what = format!("{held} frames of {cells:?} cells held, {charged:?} charged");
+        found.push(format!("{what} (at ingress, at egress)"));
     }
     found
 }

@@ -7,7 +7,7 @@ use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Maximum number of slots of a table; a file with more is not ours.
-const MOST_SLOTS: u32 = 1 << 24;
+pub(crate) const MOST_SLOTS: u32 = 1 << 24;
 
 /// Slot of a table.
 pub(crate) trait Slot: Copy {

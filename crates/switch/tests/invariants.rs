@@ -65,7 +65,8 @@ fn check(lab: &mut Lab) {
         (shared, headroom),
         "pools = their groups (§7.2)"
     );
-    assert_eq!(shared + headroom + reserved, queued, "cells at ingress = cells at egress (§7.2)");
+    let cells = [shared + headroom + reserved, queued];
+    assert_eq!(cells, lab.switch.cells_held(), "cells charged = cells of the frames held (§7.2)");
     assert!(
         s.ingress_pools[0].level.peak_cells <= s.ingress_pools[0].size_cells
             && s.headroom.level.peak_cells <= s.headroom.size_cells

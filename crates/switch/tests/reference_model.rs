@@ -269,15 +269,16 @@ impl Pair {
         let dst = if to < PORTS { mac(to) } else { MacAddr::BROADCAST };
         self.lab.arrive(Frame { port, dst, priority, len });
         let others = (0..PORTS).filter(|&out| out != port && (to == out || to >= PORTS));
-        for out in others.filter(|&out| self.is_there(out)).collect::<Vec<_>>() {
-            let arrival = Arrival {
-                sequence: self.lab.sequence,
-                port,
-                priority: usize::from(priority),
-                cells,
-                multicast: to >= PORTS,
-            };
-            self.model.arrive(arrival, out, self.lab.now);
+        let outs: Vec<usize> = others.filter(|&out| self.is_there(out)).collect();
+        let arrival = Arrival {
+            sequence: self.lab.sequence,
+            port,
+            priority: usize::from(priority),
+            cells,
+            multicast: to >= PORTS,
+        };
+        if !outs.is_empty() {
+            self.model.arrive(arrival, &outs, self.lab.now);
         }
     }
 
@@ -318,6 +319,7 @@ impl Pair {
         let Self { lab, model, reported, .. } = self;
         let held = lab.memory.free_frames() + lab.switch.frames_held();
         assert_eq!(held, lab.frames, "one owner a frame (§7.1)");
+        let cells = lab.switch.cells_held();
         let now = lab.now;
         let seen = lab.snapshot();
         for (port, n) in everywhere() {
@@ -365,6 +367,10 @@ impl Pair {
             let excess = (egress.excess_frames, egress.excess_cells);
             assert_eq!(excess, model.excess[usize::from(pool)], "beyond pool {pool} (row 18)");
         }
+        let ports = || seen.ports.iter();
+        let ingress: u32 = ports().flat_map(|port| &port.groups).map(|group| group.total.cells).sum();
+        let egress: u32 = ports().flat_map(|port| &port.queues).map(|queue| queue.level.cells).sum();
+        assert_eq!([ingress, egress], cells, "cells charged = cells of the frames held (§7.2)");
         let headroom = seen.headroom;
         assert_eq!(headroom.size_cells.saturating_sub(headroom.level.cells), model.headroom_free());
     }

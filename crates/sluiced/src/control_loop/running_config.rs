@@ -213,6 +213,19 @@ mod tests {
         );
     }
 
+    /// The memory that was set aside holds what the added ports need: their own frames, and copies of
+    /// flooded frames that they send.
+    #[test]
+    fn spare_ports_have_memory() {
+        let (live, _folder) = live(FILE);
+        let more = "[port.b]\ninterface = \"veth1\"\nspeed = \"1G\"\n\
+                    [port.c]\ninterface = \"veth2\"\nspeed = \"1G\"\n";
+        std::fs::write(live.file(), FILE.to_owned() + more).unwrap();
+        let (next, changes) = live.reloaded().unwrap();
+        assert_eq!(next.config().switch.ports.len(), 3);
+        assert!(changes.iter().any(|change| change.contains("port.b")), "{changes:?}");
+    }
+
     /// The first port is on core 0, the second on core 1; naming these cores is no change.
     #[test]
     fn a_port_keeps_its_core() {

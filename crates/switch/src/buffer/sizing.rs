@@ -6,8 +6,13 @@ use wire::ethernet;
 use crate::frame::memory::LONGEST_RECEIVED_BYTES;
 use crate::settings::{MAX_IN_FLIGHT, SwitchSettings};
 
-/// Frames of memory that PFC may need beyond what cells account for.
-const OWN_FRAMES_PER_PORT: usize = MAX_IN_FLIGHT as usize;
+/// Maximum number of chunks that copies of flooded frames take while a port sends them. Small
+/// frames need no more to fill a TX batch, and long ones fill the link with fewer.
+pub(crate) const COPIES_PER_PORT: usize = 256;
+
+/// Frames of memory of each port that cells do not account for: PFC, and copies of flooded frames
+/// that are handed out to be sent.
+pub const FRAMES_PER_PORT: usize = MAX_IN_FLIGHT as usize + COPIES_PER_PORT;
 
 /// Returns how many chunks of `chunk_bytes` a frame of `len` bytes needs, at least one.
 pub fn chunks_of(len: usize, chunk_bytes: usize) -> usize {
@@ -15,15 +20,24 @@ pub fn chunks_of(len: usize, chunk_bytes: usize) -> usize {
 }
 
 /// Returns the frames of memory, of `chunk_bytes` each, that the switch itself may hold: one
-/// minimum-size frame per cell, and PFC. A frame of n chunks is longer than n - 1 of them, and so
+/// minimum-size frame per cell, PFC, and copies of flooded frames that are being sent. A frame of n chunks is longer than n - 1 of them, and so
 /// takes at least n cells, unless a cell itself takes several chunks.
 pub fn frames_needed(settings: &SwitchSettings, chunk_bytes: usize) -> usize {
     let cell_bytes = usize::try_from(settings.buffer.cell_bytes).unwrap_or(usize::MAX);
     let of_a_cell = chunks_of(cell_bytes.min(LONGEST_RECEIVED_BYTES) + ethernet::TAG_BYTES, chunk_bytes);
-    let cells = settings.buffer.shared_cells()
-        + settings.buffer.headroom_cells
-        + settings.ports.iter().flat_map(|port| &port.groups).map(|group| group.reserved_cells).sum::<u32>();
-    cells as usize * of_a_cell + settings.port_count() * OWN_FRAMES_PER_PORT
+    ingress_cells(settings) * of_a_cell + settings.port_count() * FRAMES_PER_PORT
+}
+
+/// Returns the cells that all groups together may hold.
+fn ingress_cells(settings: &SwitchSettings) -> usize {
+    let reserved = settings.ports.iter().flat_map(|port| &port.groups).map(|group| group.reserved_cells);
+    let cells = settings.buffer.shared_cells() + settings.buffer.headroom_cells + reserved.sum::<u32>();
+    cells as usize
+}
+
+/// Returns how many copies of flooded frames can be queued: a copy of each frame at each other port.
+pub(crate) fn copies_needed(settings: &SwitchSettings) -> usize {
+    ingress_cells(settings).saturating_mul(settings.port_count().saturating_sub(1))
 }
 
 #[cfg(test)]

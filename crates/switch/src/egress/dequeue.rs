@@ -4,7 +4,8 @@
 //! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
 //! same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not called: frames
 //! of one queue are taken in runs. Where each frame needs more work (rates, WRED, flooded frames
-//! queued as well), a run is one frame. Where the port remarks, or queued frames are ECN-marked or
+//! queued as well), a run is one frame. Copies of flooded frames leave as their queue entries; they
+//! get memory afterwards ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or
 //! change their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
 //! "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
 
@@ -33,6 +34,7 @@ impl Egress {
         let before = out.len();
         let mut blocked = self.blocked(now);
         let is_shaped = self.is_shaped();
+        let has_copies = self.copies > 0;
         let mut room = room as u32;
         // Locals avoid a store-forwarding stall: these fields are written singly and read together.
         let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
@@ -44,7 +46,7 @@ impl Egress {
             let ready = backlogged.without(blocked);
             let is_mixed = !ready.flooded().is_empty();
             let Some((q, flooded)) = self.pick(ready, is_mixed, store) else { break };
-            let run = if self.queues[q & 7].has_no_wred() && !flooded {
+            let run = if self.queues[q & 7].has_no_wred() && !flooded && !has_copies {
                 let most = if is_shaped || is_mixed { 1 } else { room };
                 self.take_run(q, most, in_flight_bytes, store, out)
             } else {
@@ -147,6 +149,7 @@ impl Egress {
         let queue = &mut self.queues[q & 7];
         let fifo = if flooded { &mut self.flooded[q & 7] } else { &mut queue.waiting };
         let Some((frame, charge)) = store.pop(fifo) else { return DequeuedRun::default() };
+        self.copies -= u32::from(charge.in_port == FrameMeta::COPY);
         let mark = queue.dequeue(charge.cells(), charge.class.drop_level, &mut self.random, now);
         if mark {
             self.mark(charge);

@@ -5,8 +5,10 @@
 //! grows. A queue is a linked list through the slots, so any queue may hold any number of frames
 //! and no queue needs memory of its own. A slot takes the frame's token and returns it, so that a
 //! frame has one owner at a time. Frame n has slot n + 1. Slot 0 is a sentinel: it precedes the
-//! first frame of an empty queue, so push and pop have no unpredictable branch.
+//! first frame of an empty queue, so push and pop have no unpredictable branch. Slots beyond those
+//! of the memory are queued copies of flooded frames ([`crate::egress::flood_copies`]).
 
+use crate::egress::flood_copies::FloodCopies;
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
 use crate::frame::header_edit::VlanAction;
@@ -18,13 +20,13 @@ use std::hint::select_unpredictable;
 /// One slot. Four slots fit a cache line.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[repr(C, align(16))]
-struct Slot {
-    charge: FrameMeta,
+pub(super) struct Slot {
+    pub(super) charge: FrameMeta,
     /// Slot of the next frame of its queue.
-    next: u32,
+    pub(super) next: u32,
 }
 
-const EMPTY: Slot = Slot { charge: FrameMeta::NONE, next: NONE };
+pub(super) const EMPTY: Slot = Slot { charge: FrameMeta::NONE, next: NONE };
 
 impl sparse_table::Slot for Slot {
     const EMPTY: Self = EMPTY;
@@ -35,11 +37,11 @@ impl sparse_table::Slot for Slot {
 }
 
 /// Slot 0.
-const NONE: u32 = 0;
+pub(super) const NONE: u32 = 0;
 
 /// Returns the slot of frame number `index`.
 #[inline]
-fn slot_of(index: usize) -> usize {
+pub(super) fn slot_of(index: usize) -> usize {
     index + 1
 }
 
@@ -62,6 +64,11 @@ impl FrameList {
     #[inline]
     pub fn frames(&self) -> u32 {
         self.frames
+    }
+
+    /// Returns the slot of the first frame.
+    pub(super) fn head(&self) -> u32 {
+        self.head
     }
 
     /// True if the queue holds no frame.
@@ -97,20 +104,33 @@ pub struct DequeuedRun {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FrameQueues {
     #[serde(with = "sparse_table")]
-    slots: Vec<Slot>,
+    pub(super) slots: Vec<Slot>,
     /// Tag edits of queued frames, by slot. Empty until ports have VLANs.
     #[serde(with = "sparse_table")]
     tags: Vec<VlanAction>,
+    pub(super) copies: FloodCopies,
 }
 
 impl FrameQueues {
-    /// Makes empty slots for frames 0 to `frames` − 1. A frame with a higher number adds slots.
-    pub fn new(frames: usize) -> Self {
-        Self { slots: vec![EMPTY; frames + 1], tags: Vec::new() }
+    /// Makes empty slots for a memory of `frames` frames, and room for `copies` queued copies of
+    /// flooded frames, so that nothing is allocated later.
+    pub fn new(frames: usize, copies: usize) -> Self {
+        let mut store = Self::growing(frames, copies);
+        store.slots.reserve_exact(frames + copies);
+        store.slots.resize(frames + 1, EMPTY);
+        store.reserve_copies(copies);
+        store
     }
 
-    /// Makes room for tag edits.
+    /// Makes no slots: for a memory of at most `frames` frames that grows. Slots are added as
+    /// frames are used.
+    pub fn growing(frames: usize, copies: usize) -> Self {
+        Self { slots: vec![EMPTY], tags: Vec::new(), copies: FloodCopies::new(frames, copies) }
+    }
+
+    /// Makes room for tag edits, of copies to come as well.
     pub fn make_room_for_tags(&mut self) {
+        self.tags.reserve_exact(self.slots.capacity() - self.tags.len());
         self.tags.resize(self.slots.len(), VlanAction::Keep);
     }
 
@@ -200,7 +220,7 @@ impl FrameQueues {
 
     /// Returns the slot of a frame that is not stored yet.
     #[inline]
-    fn empty_slot(&mut self, number: usize) -> &mut Slot {
+    pub(super) fn empty_slot(&mut self, number: usize) -> &mut Slot {
         if number >= self.slots.len() {
             self.grow(number);
         }
@@ -216,20 +236,24 @@ impl FrameQueues {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, number: usize) {
-        let slots = 1 + number.next_power_of_two();
+        let slots = 1 + number.next_power_of_two().min(self.copies.memory_frames());
         self.slots.reserve_exact(slots - self.slots.len()); // without amortized doubling
         self.slots.resize(slots, EMPTY);
     }
 
     /// Completes a frame that was handed out and has left. Returns its metadata, or `None` for a
-    /// frame that the switch made.
+    /// copy of a flooded frame and for a frame that the switch made: `complete_other` completes
+    /// these.
     #[inline]
     pub fn complete(&mut self, frame: &FrameId) -> Option<FrameMeta> {
         let slot = &mut self.slots[slot_of(frame.index())];
         let charge = slot.charge;
         debug_assert_ne!(charge.in_port, FrameMeta::ABSENT, "frame {} was not handed out", frame.index());
+        if charge.in_port >= FrameMeta::COPY {
+            return None;
+        }
         slot.charge.in_port = FrameMeta::ABSENT;
-        (charge.in_port < FrameMeta::OWN).then_some(charge)
+        Some(charge)
     }
 
     /// True if frame number `index` is stored: queued or handed out.
@@ -245,15 +269,20 @@ impl FrameQueues {
             .map_or(0, |slot| slot.charge.len)
     }
 
-    /// Returns the number of frames of the memory, as far as there are slots for them.
+    /// Returns the number of frames of the memory.
     pub fn memory_frames(&self) -> usize {
-        self.slots.len() - 1
+        self.copies.memory_frames()
+    }
+
+    /// Returns the slots of frames of the memory.
+    pub(super) fn memory_slots(&self) -> &[Slot] {
+        &self.slots[..self.slots.len().min(slot_of(self.memory_frames()))]
     }
 
     /// Returns the number of frames stored, queued or handed out. For checks only, as it visits
     /// every slot.
     pub fn count(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.charge.in_port != FrameMeta::ABSENT).count()
+        self.memory_slots().iter().filter(|slot| slot.charge.in_port != FrameMeta::ABSENT).count()
     }
 }
 
@@ -268,7 +297,7 @@ mod tests {
 
     #[test]
     fn two_queues_through_the_same_slots_keep_their_orders() {
-        let mut store = FrameQueues::new(8);
+        let mut store = FrameQueues::new(8, 0);
         let charge = |len| FrameMeta { len, cells: 1, in_port: 0, ..EMPTY.charge };
         let (mut a, mut b) = (FrameList::default(), FrameList::default());
         for index in [3, 1, 7] {

@@ -8,6 +8,7 @@
 //! (docs/kernel-behavior.md).
 
 mod dequeue;
+pub(crate) mod flood_copies;
 pub(crate) mod frame_queue;
 pub(crate) mod pause_map;
 pub mod queue;
@@ -84,6 +85,8 @@ pub struct Egress {
     in_flight_peak_bytes: u32,
     /// Number of queued frames with a pending edit: an ECN mark, or a change of tag.
     edits: u32,
+    /// Number of queued copies of flooded frames, which get memory when they are handed out.
+    copies: u32,
     /// Rate limit of the port.
     shaper: TokenBucket,
     scheduler: Scheduler,
@@ -114,6 +117,8 @@ pub struct Egress {
     /// Flooded frames that have left, by type.
     flooded_out: [u64; 3],
     watchdog: PortWatchdog,
+    /// Copies of flooded frames that are handed out and not completed.
+    copies_in_flight: u32,
 }
 
 impl Egress {
@@ -130,6 +135,7 @@ impl Egress {
             in_flight_limit_bytes: settings.in_flight_bytes,
             in_flight_peak_bytes: 0,
             edits: 0,
+            copies: 0,
             shaper: TokenBucket::new(line(settings), settings.overhead_bytes),
             scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
             shaped: shaped(settings),
@@ -149,6 +155,7 @@ impl Egress {
             flooded: Box::default(),
             flood_turn: Set8::EMPTY,
             watchdog: PortWatchdog::new(settings),
+            copies_in_flight: 0,
         }
     }
 
@@ -257,6 +264,7 @@ impl Egress {
         let q = charge.queue();
         let queue = &mut self.queues[q];
         queue.charge(charge.cells(), pools);
+        self.copies += u32::from(charge.in_port == FrameMeta::COPY);
         if charge.class.flooded {
             return self.enqueue_flooded(frame, charge, store);
         }
@@ -312,6 +320,34 @@ impl Egress {
         self.drop_queued(DropReason::PortDown, charge, pools);
     }
 
+    /// Returns the number of queued copies of flooded frames.
+    #[inline]
+    pub(crate) fn copies(&self) -> u32 {
+        self.copies
+    }
+
+    /// Returns how many more copies may be handed out, of `most` that may have memory.
+    pub(crate) fn room_for_copies(&self, most: u32) -> usize {
+        most.saturating_sub(self.copies_in_flight) as usize
+    }
+
+    /// Records that a copy that was taken from its queue got memory.
+    pub(crate) fn copy_handed_out(&mut self) {
+        self.copies_in_flight += 1;
+    }
+
+    /// Records that a copy that was handed out no longer has memory.
+    pub(crate) fn copy_left(&mut self) {
+        self.copies_in_flight -= 1;
+    }
+
+    /// Releases a copy that `send` returned and that got no memory. It is counted as dropped at its
+    /// input port.
+    pub(crate) fn copy_refused(&mut self, charge: &FrameMeta, pools: &mut Pools) {
+        self.in_flight_bytes -= u32::from(charge.len);
+        self.queues[charge.queue()].release(charge.cells(), pools);
+    }
+
     /// Takes a frame out of one of `fifos` without sending it, as when the port goes down, and
     /// releases it.
     pub fn flush_head(
@@ -325,6 +361,7 @@ impl Egress {
         let queue = &mut self.queues[q];
         let fifo = if flooded { &mut self.flooded[q] } else { &mut queue.waiting };
         let (frame, &mut charge) = store.pop(fifo)?;
+        self.copies -= u32::from(charge.in_port == FrameMeta::COPY);
         if fifo.is_empty() {
             self.backlogged = self.backlogged.without(FifoSet::of(q, flooded));
             if self.pause_map.is_lingering() {

@@ -2,7 +2,9 @@
 
 use super::Egress;
 use crate::buffer::pool::Pools;
+use crate::egress::frame_queue::FrameQueues;
 use crate::fifo_set::FifoSet;
+use crate::frame::FrameId;
 use crate::monitor::counters::{FrameCount, PortSnapshot, QueueSnapshot};
 use crate::monitor::event::{AlarmSource, Event, Events};
 use crate::monitor::watermark::WatermarkReset;
@@ -10,6 +12,13 @@ use crate::settings::{AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings};
 use crate::time::Instant;
 
 impl Egress {
+    /// Visits the queued frames, of copies the originals. For checks only.
+    pub(crate) fn for_each_queued(&self, store: &FrameQueues, look: &mut impl FnMut(&FrameId)) {
+        for queue in self.queues.iter().map(|queue| &queue.waiting).chain(&*self.flooded) {
+            store.for_each(queue, look);
+        }
+    }
+
     /// Resets one watermark of every queue.
     pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));

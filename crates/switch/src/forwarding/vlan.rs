@@ -21,7 +21,7 @@
 
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
 use crate::frame::header_edit::VlanAction;
-use crate::frame::memory::FrameMemory;
+use crate::frame::meta::FrameMeta;
 use crate::monitor::counters::DropReason;
 use crate::settings::{PortSettings, VlanSettings};
 use serde::{Deserialize, Serialize};
@@ -106,32 +106,28 @@ impl VlanTable {
         }
     }
 
-    /// Returns the tag action of a frame that leaves by `out`, updates its metadata, and ensures
-    /// that it has room for the tag. `None` if the memory, which fits frames of `longest` bytes,
-    /// has no room.
+    /// Returns the tag action of a frame that leaves by `out`, and its metadata with that tag.
+    /// `None` if the frame would then be longer than `longest` bytes, which is what fits the
+    /// memory.
     #[inline(never)]
-    pub fn egress_action<M: FrameMemory>(
+    pub fn egress_action(
         &self,
         out: usize,
-        arrival: &mut RxFrame,
+        arrival: &RxFrame,
         longest: u16,
-        memory: &mut M,
-    ) -> Option<VlanAction> {
-        let RxFrame { frame, charge, first_tag, dst, .. } = arrival;
-        let change = self.change(out, dst.vid(), first_tag.customer_vid());
+    ) -> Option<(VlanAction, FrameMeta)> {
+        let mut charge = arrival.charge;
+        let change = self.change(out, arrival.dst.vid(), arrival.first_tag.customer_vid());
         let len = change.len_after(charge.len);
         if len > longest {
             return None;
         }
         if change != VlanAction::Keep {
-            if !memory.make_room(frame, len.into()) {
-                return None;
-            }
             let moved = len.wrapping_sub(charge.len) as i8;
             charge.ds_field = charge.ds_field.map(|field| field.moved(moved));
             charge.len = len;
         }
-        Some(change)
+        Some((change, charge))
     }
 
     /// Returns the tag action of a frame of this VLAN that arrived with a C-tag of VID

@@ -187,6 +187,8 @@ impl FrameMeta {
     pub(crate) const ABSENT: u8 = 255;
     /// Value of `in_port` for a frame that the switch made itself (PFC), which has no cells.
     pub(crate) const OWN: u8 = 254;
+    /// Value of `in_port` for a copy of a flooded frame, which is charged at egress only.
+    pub(crate) const COPY: u8 = 253;
 
     /// Metadata of no frame.
     pub(crate) const NONE: Self = Self {

@@ -76,17 +76,22 @@ impl Switch {
     /// Handles a frame that `transmit` returned for `port` and that the kernel completed but lost.
     #[cold]
     pub fn kernel_lost<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
-        if let Some(charge) = self.store.complete(&frame) {
+        if let Some(charge) = self.complete_data(port, frame, now, memory) {
             let is_no_drop = self.ingress[charge.port()].is_no_drop(charge.priority());
             self.egress[port].kernel_lost(&charge, is_no_drop, &mut self.pools);
-            self.release(&charge, now);
         } else {
             self.ingress[port].pfc_lost();
             self.egress[port].kernel_lost_pfc();
             self.mark_pfc_pending(self.sets.up.and(Set64::of(port))); // the lost PFC frame is sent again
         }
-        memory.free(frame);
         self.sets.unreported_drops.set(port, true);
+    }
+
+    /// Counts a copy of a flooded frame that had no room among the queued copies, or in memory.
+    #[cold]
+    pub(crate) fn count_no_copy(&mut self, charge: &FrameMeta) {
+        self.ingress[charge.port()].count_drop(DropReason::NoCopy, charge.len);
+        self.note_loss(charge.port(), DropReason::NoCopy, charge);
     }
 
     /// Records a drop that counts at `port`, if the priority is no-drop, so that it is reported.

@@ -3,23 +3,26 @@
 //!
 //! Rule: a flooded frame is counted by type, and dropped if it exceeds a flood limit. It goes to
 //! the ports of its VLAN, where ports have VLANs. Its queue comes from a separate map, where one is
-//! configured. Each port except the last gets a copy, which is charged its own cells. No copy is
-//! made for a port that has no room, and a drop at one port does not affect the others. Source:
-//! IEEE 802.1Q-2022 8.6.1, 8.8; docs/behavior.md, "Bridging" and "Flood limits".
+//! configured. It is stored once, and charged once at ingress, when the first queue admits it; each
+//! queue is charged for its own copy. The cells at ingress are released with its last copy. If
+//! ingress has no room for it, that is one drop. A drop at one port does not affect the others. A
+//! copy gets memory of its own when it is handed out to be sent. Source: IEEE 802.1Q-2022 8.6.1,
+//! 8.8; docs/behavior.md, "Bridging", "Flooded frames" and "Flood limits".
 
+use crate::buffer::sizing::{COPIES_PER_PORT, chunks_of};
+use crate::egress::wred::WredAction;
 use crate::forwarding::parsed_frame::RxFrame;
-use crate::frame::header_edit::VlanAction;
-use crate::frame::memory::FrameMemory;
-use crate::frame::meta::FloodType;
+use crate::frame::FrameId;
+use crate::frame::header_edit::{TxDesc, VlanAction};
+use crate::frame::memory::{FrameMemory, MaxFrame};
+use crate::frame::meta::{FloodType, FrameMeta};
 use crate::monitor::counters::DropReason;
 use crate::pipeline::Switch;
-use crate::pipeline::admission::{admit, admit_cells};
 use crate::time::Instant;
 use wire::bitset::Set64;
 
 impl Switch {
-    /// Floods a frame to every other port that is up, unless it exceeds a flood limit. Each port
-    /// except the last gets a copy.
+    /// Floods a frame to every other port that is up, unless it exceeds a flood limit.
     #[cold]
     pub(crate) fn flood<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
@@ -40,30 +43,84 @@ impl Switch {
         if let Some(vlans) = &self.vlans {
             targets = targets.and(vlans.members(arrival.dst.vid()));
         }
-        let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
-        for out in targets.without(Set64::of(last)) {
-            self.flood_copies += 1;
-            // No copy is made for a port that has no room. The copy's length with its VLAN tag is
-            // known, and checked, only once the tag is set.
-            let (ingress, egress) = (&self.ingress[port], &self.egress[out]);
-            let fits = if self.vlans.is_some() { admit_cells } else { admit };
-            let room = fits(ingress, egress, &arrival.charge, &self.pools);
-            match (room, memory.alloc_for(usize::from(arrival.charge.len))) {
-                (Ok(_), Some(frame)) => {
-                    memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
-                    self.forward_one(&mut RxFrame { frame, ..*arrival }, out, now, memory);
-                }
-                (Ok(_), None) => {
-                    self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len);
-                    self.note_loss(port, DropReason::NoCopy, &arrival.charge);
-                }
-                (Err(reason), copy) => {
-                    self.count_refusal(&arrival.charge, out, reason, now);
-                    copy.into_iter().for_each(|copy| memory.free(copy));
-                }
-            }
+        match targets.last() {
+            None => self.filter(arrival, port, memory),
+            Some(only) if targets == Set64::of(only) => self.forward_one(arrival, only, now, memory),
+            Some(_) => self.flood_to(arrival, targets, now, memory),
         }
-        self.forward_one(arrival, last, now, memory);
+    }
+
+    /// Floods a frame to several ports.
+    fn flood_to<M: FrameMemory>(
+        &mut self,
+        arrival: &mut RxFrame,
+        targets: Set64,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let charge = arrival.charge;
+        let (port, priority) = (charge.port(), charge.priority());
+        let area = match self.ingress[port].admit(&charge, &self.pools) {
+            Ok(area) => area,
+            Err(reason) => return self.refuse((arrival.take_frame(), &charge), port, reason, now, memory),
+        };
+        self.store.store_original(&arrival.frame, &charge);
+        let mut copies = 0;
+        for out in targets {
+            copies += u64::from(self.queue_copy(arrival, out, now));
+        }
+        self.flood_copies += targets.into_iter().count() as u64 - 1;
+        let frame = arrival.take_frame();
+        if copies == 0 {
+            self.store.remove_original(&frame);
+            return memory.free(frame);
+        }
+        if self.ingress[port].charge(&charge, area, &mut self.pools) {
+            self.update_xoff(port, priority, now);
+        }
+    }
+
+    /// Queues a copy of a stored frame at one port. Returns false if it was dropped there.
+    fn queue_copy(&mut self, arrival: &RxFrame, out: usize, now: Instant) -> bool {
+        let tagged = match &self.vlans {
+            Some(vlans) => vlans.egress_action(out, arrival, self.max_frame.longest_bytes),
+            None => Some((VlanAction::Keep, arrival.charge)),
+        };
+        let Some((tag, mut charge)) = tagged else {
+            self.count_refusal(&arrival.charge, out, DropReason::MtuExceeded, now);
+            return false;
+        };
+        let egress = &mut self.egress[out];
+        let refusal = if charge.len > egress.longest_bytes() {
+            Some(DropReason::MtuExceeded)
+        } else if !egress.admit(&charge, &self.pools) {
+            Some(egress.drop_reason(&charge))
+        } else {
+            match egress.wred_decide(&charge, arrival.ecn, now) {
+                WredAction::Drop => Some(DropReason::Wred),
+                WredAction::Mark => {
+                    egress.mark(&mut charge);
+                    None
+                }
+                WredAction::Pass => None,
+            }
+        };
+        if let Some(reason) = refusal {
+            self.count_refusal(&charge, out, reason, now);
+            return false;
+        }
+        let Some(copy) = self.store.copy_of(&arrival.frame) else {
+            self.count_no_copy(&charge);
+            return false;
+        };
+        let number = copy.index();
+        charge.in_port = FrameMeta::COPY;
+        self.egress[out].enqueue(copy, &charge, &mut self.store, &mut self.pools);
+        if tag != VlanAction::Keep {
+            self.egress[out].change_tag(number, tag, &mut self.store);
+        }
+        self.mark_data_pending(out);
+        true
     }
 
     /// Forwards a frame to one port, tagged as its VLAN requires there; unchanged without VLANs.
@@ -75,18 +132,102 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        let tag = match &self.vlans {
-            Some(vlans) => vlans.egress_action(out, arrival, self.max_frame.longest_bytes, memory),
-            None => Some(VlanAction::Keep),
+        let tagged = match &self.vlans {
+            Some(vlans) => vlans.egress_action(out, arrival, self.max_frame.longest_bytes),
+            None => Some((VlanAction::Keep, arrival.charge)),
         };
-        let Some(tag) = tag else {
-            let frame = arrival.take_frame();
-            return self.refuse((frame, &arrival.charge), out, DropReason::MtuExceeded, now, memory);
+        let tag = match tagged {
+            Some((tag, charge))
+                if tag == VlanAction::Keep || memory.make_room(&arrival.frame, charge.len.into()) =>
+            {
+                arrival.charge = charge;
+                tag
+            }
+            _ => {
+                let frame = arrival.take_frame();
+                return self.refuse((frame, &arrival.charge), out, DropReason::MtuExceeded, now, memory);
+            }
         };
         let number = arrival.frame.index();
         let waits = self.forward_by_pools(arrival, out, now, memory);
         if waits && tag != VlanAction::Keep {
             self.egress[out].change_tag(number, tag, &mut self.store);
         }
+    }
+
+    /// Returns how many frames `port` may send now, at most `room`: copies need memory.
+    #[cold]
+    pub(crate) fn room_for_copies(&self, port: usize, room: usize) -> usize {
+        let MaxFrame { longest_bytes, chunk_bytes } = self.max_frame;
+        let most = COPIES_PER_PORT / chunks_of(longest_bytes.into(), chunk_bytes.into());
+        room.min(self.egress[port].room_for_copies(most.max(1) as u32))
+    }
+
+    /// Gives memory to the copies among frames that were taken from the queues of `port`.
+    #[cold]
+    pub(crate) fn copy_dequeued<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        before: usize,
+        now: Instant,
+        memory: &mut M,
+        out: &mut Vec<TxDesc>,
+    ) {
+        let mut at = before;
+        while at < out.len() {
+            let TxDesc { frame: copy, len, .. } = &mut out[at];
+            let Some((original, original_len)) = self.store.original_of(copy) else {
+                at += 1;
+                continue;
+            };
+            match memory.alloc_for(original_len.max(*len).into()) {
+                Some(frame) => {
+                    memory.copy(&original, &frame, original_len.into());
+                    self.store.give_memory(copy, &frame);
+                    self.egress[port].copy_handed_out();
+                    *copy = frame;
+                    at += 1;
+                }
+                None => {
+                    let TxDesc { frame: copy, .. } = out.remove(at);
+                    self.refuse_dequeued(port, copy, now, memory);
+                }
+            }
+        }
+    }
+
+    /// Drops a copy that was taken from a queue of `port` and that memory has no room for. The
+    /// memory reserved by [`crate::buffer::sizing`] rules this out.
+    fn refuse_dequeued<M: FrameMemory>(&mut self, port: usize, copy: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.complete_other(port, copy, now, memory) {
+            self.egress[port].copy_refused(&charge, &mut self.pools);
+            self.count_no_copy(&charge);
+        }
+    }
+
+    /// Completes a copy of a flooded frame, queued for `port` or handed out, and its original if
+    /// this was its last copy. Returns the metadata of the copy, which is still charged at egress.
+    /// For a frame that the switch made it returns `None`.
+    #[cold]
+    pub(crate) fn complete_other<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        frame: FrameId,
+        now: Instant,
+        memory: &mut M,
+    ) -> Option<FrameMeta> {
+        let Some(copy) = self.store.complete_other(&frame) else {
+            memory.free(frame);
+            return None;
+        };
+        if copy.had_memory {
+            memory.free(frame);
+            self.egress[port].copy_left();
+        }
+        if let Some((original, charge)) = copy.original {
+            memory.free(original);
+            self.release(&charge, now);
+        }
+        Some(copy.charge)
     }
 }

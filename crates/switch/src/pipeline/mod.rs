@@ -274,9 +274,18 @@ impl Switch {
         if room > 0 && self.sets.pfc_pending.contains(port) {
             self.transmit_pfc(port, now, memory, out);
         }
-        let room = room - (out.len() - before);
+        let mut room = room - (out.len() - before);
+        let before = out.len();
+        let copies = self.egress[port].copies();
+        if copies > 0 {
+            room = self.room_for_copies(port, room);
+        }
         let egress = &mut self.egress[port];
         let has_edits = egress.send(room, now, &mut self.store, out);
+        if egress.copies() != copies {
+            self.copy_dequeued(port, before, now, memory, out);
+        }
+        let egress = &self.egress[port];
         if !egress.is_backlogged() && !self.has_pfc_pending(port) {
             self.sets.tx_pending.set(port, false);
         }
@@ -301,30 +310,45 @@ impl Switch {
     ) {
         // Iterated in place: moving an iterator that was just built would stall on store
         // forwarding, as it is written by words and read in larger pieces.
-        while let Some(charge) = self.complete_some(port, &mut frames, memory) {
-            self.update_xoff(charge.port(), charge.priority(), now);
+        while let Some(stopped) = self.complete_some(port, &mut frames, memory) {
+            match stopped {
+                Ok(charge) => self.update_xoff(charge.port(), charge.priority(), now),
+                Err(other) => self.complete_copy_or_pfc(port, other, now, memory),
+            }
         }
     }
 
-    /// Completes frames up to the first whose group must be examined, and returns that one.
+    /// Completes a copy of a flooded frame, or a PFC frame.
+    #[cold]
+    fn complete_copy_or_pfc<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        frame: FrameId,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        match self.complete_other(port, frame, now, memory) {
+            Some(charge) => self.egress[port].complete(&charge, &mut self.pools),
+            None => self.ingress[port].pfc_sent(),
+        }
+    }
+
+    /// Completes frames up to the first whose group must be examined, which it returns, or the
+    /// first that is not an ordinary data frame, which it returns as an error.
     #[inline]
     fn complete_some<M: FrameMemory>(
         &mut self,
         port: usize,
         frames: &mut impl Iterator<Item = FrameId>,
         memory: &mut M,
-    ) -> Option<FrameMeta> {
+    ) -> Option<Result<FrameMeta, FrameId>> {
         let egress = &mut self.egress[port];
         for frame in frames {
-            let charge = self.store.complete(&frame);
+            let Some(charge) = self.store.complete(&frame) else { return Some(Err(frame)) };
             memory.free(frame);
-            let Some(charge) = charge else {
-                self.ingress[port].pfc_sent();
-                continue;
-            };
             egress.complete(&charge, &mut self.pools);
             if self.ingress[charge.port()].release(&charge, &mut self.pools) {
-                return Some(charge);
+                return Some(Ok(charge));
             }
         }
         None

@@ -10,6 +10,7 @@ use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
 use crate::frame::FrameId;
 use crate::frame::memory::FrameMemory;
+use crate::frame::meta::FrameMeta;
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
@@ -63,11 +64,10 @@ impl Switch {
     ) {
         loop {
             let flushed = self.egress[port].flush_head(what, &mut self.store, &mut self.pools, now);
-            let Some((frame, charge)) = flushed else { return };
-            self.note_loss(port, what.1, &charge);
-            self.store.complete(&frame);
-            self.release(&charge, now);
-            memory.free(frame);
+            let Some((frame, _)) = flushed else { return };
+            if let Some(charge) = self.complete_data(port, frame, now, memory) {
+                self.note_loss(port, what.1, &charge);
+            }
         }
     }
 
@@ -88,14 +88,29 @@ impl Switch {
     /// Drops a frame that `transmit` returned for `port` and that will never leave, as the port was
     /// closed.
     pub fn unsent<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
-        if let Some(charge) = self.store.complete(&frame) {
+        if let Some(charge) = self.complete_data(port, frame, now, memory) {
             self.egress[port].unsent(&charge, &mut self.pools);
             self.note_loss(port, DropReason::PortDown, &charge);
-            self.release(&charge, now);
         } else {
             self.ingress[port].pfc_sent();
         }
+    }
+
+    /// Completes a frame of `port` that was not sent, and releases it at ingress. Returns its
+    /// metadata; `None` for a PFC frame.
+    pub(crate) fn complete_data<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        frame: FrameId,
+        now: Instant,
+        memory: &mut M,
+    ) -> Option<FrameMeta> {
+        let Some(charge) = self.store.complete(&frame) else {
+            return self.complete_other(port, frame, now, memory);
+        };
         memory.free(frame);
+        self.release(&charge, now);
+        Some(charge)
     }
 
     /// Prepares the switch to end: every no-drop priority is in XOFF from now on, permanently,

@@ -14,6 +14,7 @@
 
 use crate::buffer::cell::CellSize;
 use crate::buffer::pool::Pools;
+use crate::buffer::sizing::copies_needed;
 use crate::egress::Egress;
 use crate::egress::frame_queue::FrameQueues;
 use crate::egress::queue_limits::EgressLimits;
@@ -32,12 +33,24 @@ use wire::mac::MacAddr;
 
 impl Switch {
     /// Makes a switch whose ports are all up, with `memory_frames` frames of memory, numbered from
-    /// 0 (of a memory that grows, the initial ones). Port i sends PFC from `macs[i]`.
+    /// 0. Port i sends PFC from `macs[i]`.
     ///
     /// # Panics
     /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the
     /// configuration checks both.
     pub fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
+        Self::with_store(settings, macs, FrameQueues::new(memory_frames, copies_needed(settings)))
+    }
+
+    /// Makes such a switch whose memory grows up to `memory_frames` frames.
+    ///
+    /// # Panics
+    /// As [`Switch::new`].
+    pub fn with_growing_memory(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
+        Self::with_store(settings, macs, FrameQueues::growing(memory_frames, copies_needed(settings)))
+    }
+
+    fn with_store(settings: &SwitchSettings, macs: &[MacAddr], store: FrameQueues) -> Self {
         let count = settings.ports.len();
         assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
         let ingress = settings.ports.iter().zip(macs);
@@ -49,7 +62,7 @@ impl Switch {
                 .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
                 .collect(),
             pools: Pools::new(&settings.buffer),
-            store: FrameQueues::new(memory_frames),
+            store,
             cell: CellSize::new(settings.buffer.cell_bytes),
             bridge: Fdb::new(&settings.bridge),
             vlans: VlanTable::of(&settings.ports),
@@ -99,6 +112,7 @@ impl Switch {
         self.ingress.iter().for_each(|ingress| ingress.withdraw(&mut self.pools));
         self.egress.iter().for_each(|egress| egress.withdraw(&mut self.pools));
         self.assign_slots(settings, now);
+        self.store.reserve_copies(copies_needed(settings));
         self.pools.resize(&settings.buffer);
         for (ingress, port) in self.ingress.iter_mut().zip(&settings.ports) {
             ingress.reconfigure(port, settings.usage_percent, &mut self.pools);

@@ -2,6 +2,7 @@
 //! that have work.
 
 use crate::buffer::pool::Pool;
+use crate::frame::FrameId;
 use crate::frame::meta::FdbKey;
 use crate::monitor::counters::{GroupSnapshot, PortSnapshot, Snapshot};
 use crate::monitor::event::Event;
@@ -73,6 +74,20 @@ impl Switch {
     /// For checks only, as it is slow.
     pub fn frames_held(&self) -> usize {
         self.store.count()
+    }
+
+    /// Visits the queued frames of every port; of a copy of a flooded frame it visits the original,
+    /// so one frame may be visited for several ports. For checks only, as it is slow.
+    pub fn for_each_queued(&self, mut look: impl FnMut(usize, &FrameId)) {
+        for (port, egress) in self.egress.iter().enumerate() {
+            egress.for_each_queued(&self.store, &mut |frame| look(port, frame));
+        }
+    }
+
+    /// Returns the cells of all frames that the switch holds, at ingress and at egress: what its
+    /// groups and its queues must be charged. For checks only, as it is slow.
+    pub fn cells_held(&self) -> [u32; 2] {
+        self.store.cells()
     }
 
     /// Returns the number of frames of the memory, free or not.

@@ -255,13 +255,10 @@ impl Model {
         }
     }
 
-    /// Receives a frame for one egress port.
-    pub fn arrive(&mut self, arrival: Arrival, out: usize, now: Instant) {
-        let Arrival { sequence, port, priority, cells, multicast } = arrival;
-        let map_of_its_own = self.settings.bridge.multicast_to_queue.filter(|_| multicast);
-        let flooded = map_of_its_own.is_some();
-        let map = map_of_its_own.unwrap_or(self.settings.ports[port].classify.dot1p_to_queue);
-        let queue = usize::from(map[priority]);
+    /// Receives a frame for some egress ports. "It is charged once at ingress, … and each queue for
+    /// its own copy."
+    pub fn arrive(&mut self, arrival: Arrival, outs: &[usize], now: Instant) {
+        let Arrival { port, priority, cells, .. } = arrival;
         if self.drops_storm(port, priority) {
             self.drops[port][3] += 1;
             self.groups[port][priority].storm_dropped += 1;
@@ -288,10 +285,39 @@ impl Model {
             }
             return;
         }
+        let queued = outs.iter().filter(|&&out| self.queue_copy(arrival, out, now)).count();
+        if queued == 0 {
+            return;
+        }
+        let group = &mut self.groups[port][priority];
+        if fits_shared {
+            group.used += cells;
+        } else {
+            group.headroom += cells;
+        }
+        group.peak_headroom = group.peak_headroom.max(group.headroom);
+        let shared = self.shared(port, priority);
+        let group = &mut self.groups[port][priority];
+        group.peak_shared = group.peak_shared.max(shared);
+        if fits_shared {
+            self.note_group(port, priority);
+        }
+        // "A group is looked at when a frame is charged to it", even if a storm then flushes that
+        // frame.
+        self.examine_group(port, priority);
+    }
+
+    /// Queues a copy of a frame at one egress port. Returns whether the queue admitted it.
+    fn queue_copy(&mut self, arrival: Arrival, out: usize, now: Instant) -> bool {
+        let Arrival { sequence, port, priority, cells, multicast } = arrival;
+        let map_of_its_own = self.settings.bridge.multicast_to_queue.filter(|_| multicast);
+        let flooded = map_of_its_own.is_some();
+        let map = map_of_its_own.unwrap_or(self.settings.ports[port].classify.dot1p_to_queue);
+        let queue = usize::from(map[priority]);
         if self.drops_fifo(out, queue, flooded) {
             self.drops[out][3] += 1;
             self.queues[out][queue].storm_dropped += 1;
-            return;
+            return false;
         }
         self.average_arrival(out, queue, cells, now);
         let queue_after = self.queue_cells(out, queue) + cells;
@@ -305,31 +331,16 @@ impl Model {
         if pool_is_full || self.queue_threshold(out, queue).is_some_and(|most| over > most) {
             self.drops[out][2] += 1;
             self.queues[out][queue].dropped += 1;
-            return;
+            return false;
         }
         if more > free {
             let (frames, cells) = &mut self.excess[usize::from(pool)];
             (*frames, *cells) = (*frames + 1, *cells + u64::from(more - free));
         }
-        let group = &mut self.groups[port][priority];
-        if fits_shared {
-            group.used += cells;
-        } else {
-            group.headroom += cells;
-        }
-        group.peak_headroom = group.peak_headroom.max(group.headroom);
         self.held.push(HeldFrame { handed_out: false, sequence, port, priority, out, queue, flooded, cells });
-        let shared = self.shared(port, priority);
-        let group = &mut self.groups[port][priority];
-        group.peak_shared = group.peak_shared.max(shared);
         self.queues[out][queue].peak = self.queues[out][queue].peak.max(queue_after);
-        if fits_shared {
-            self.note_group(port, priority);
-        }
         self.note_queue(out, queue);
-        // "A group is looked at when a frame is charged to it", even if a storm then flushes that
-        // frame.
-        self.examine_group(port, priority);
+        true
     }
 
     fn fits_when_empty(&self, port: usize, priority: usize, cells: u32) -> bool {
@@ -452,17 +463,19 @@ impl Model {
         (self.drops[port], self.stormed[port]) = Default::default();
     }
 
-    /// Completes a frame that has left.
+    /// Completes a frame that has left. "The cells at ingress are released with its last copy."
     pub fn leave(&mut self, sequence: u64, out: usize) {
         let at = self.held.iter().position(|held| (held.sequence, held.out) == (sequence, out));
         let HeldFrame { port, priority, queue, cells, .. } =
             self.held.remove(at.expect("a frame that is held"));
-        let group = &mut self.groups[port][priority];
-        let from_headroom = cells.min(group.headroom);
-        group.headroom -= from_headroom;
-        group.used -= cells - from_headroom;
-        if group.above {
-            self.note_group(port, priority);
+        if self.held.iter().all(|held| held.sequence != sequence) {
+            let group = &mut self.groups[port][priority];
+            let from_headroom = cells.min(group.headroom);
+            group.headroom -= from_headroom;
+            group.used -= cells - from_headroom;
+            if group.above {
+                self.note_group(port, priority);
+            }
         }
         if self.queues[out][queue].above {
             self.note_queue(out, queue);

@@ -1,0 +1,242 @@
+//! Copies of flooded frames: a flooded frame is stored once, and each queue holds an entry for it.
+//!
+//! Rule: the original stays stored, and charged at ingress, until its last copy has left, whether
+//! sent, dropped or flushed. A queued copy is a slot without memory; it is charged at its queue. It
+//! gets memory when it is handed out to be sent. Copies with memory are bounded per port, so that
+//! the memory reserved for them ([`crate::buffer::sizing`]) is never used up. Source:
+//! docs/behavior.md, "Flooded frames".
+
+use crate::egress::frame_queue::{EMPTY, FrameList, FrameQueues, NONE, Slot, slot_of};
+use crate::frame::FrameId;
+use crate::frame::meta::FrameMeta;
+use crate::sparse_table;
+use serde::{Deserialize, Serialize};
+
+/// Slot of the original of a queued copy; 0 if the copy is not in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Original(u32);
+
+impl sparse_table::Slot for Original {
+    const EMPTY: Self = Self(NONE);
+
+    fn is_empty(&self) -> bool {
+        self.0 == NONE
+    }
+}
+
+/// State of the slots beyond those of the memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct FloodCopies {
+    /// Frames of the memory. The first queued copy has the slot after theirs.
+    frames: u32,
+    /// Maximum number of queued copies.
+    limit: u32,
+    queued: u32,
+    /// Originals of the copies, by slot. As long as the most copies that were ever queued.
+    #[serde(with = "sparse_table")]
+    originals: Vec<Original>,
+    /// First of the unused slots below that length. A checkpoint does not contain them: they only
+    /// save memory.
+    #[serde(skip)]
+    unused: u32,
+}
+
+impl FloodCopies {
+    pub(super) fn new(frames: usize, limit: usize) -> Self {
+        let (frames, limit) = (frames as u32, limit as u32);
+        Self { frames, limit, queued: 0, originals: Vec::new(), unused: NONE }
+    }
+
+    pub(super) fn memory_frames(&self) -> usize {
+        self.frames as usize
+    }
+
+    /// Returns the place in `originals` of a queued copy; `None` for a frame of the memory.
+    fn place(&self, frame: &FrameId) -> Option<usize> {
+        frame.index().checked_sub(self.frames as usize)
+    }
+}
+
+/// A completed copy of a flooded frame.
+#[derive(Debug)]
+pub(crate) struct CompletedCopy {
+    /// Metadata, as charged at egress.
+    pub(crate) charge: FrameMeta,
+    /// True if the copy had memory: it was handed out.
+    pub(crate) had_memory: bool,
+    /// The original and what it is charged at ingress, if this was its last copy.
+    pub(crate) original: Option<(FrameId, FrameMeta)>,
+}
+
+impl FrameQueues {
+    /// Sets the maximum number of queued copies. Unless the memory grows, allocates their slots.
+    pub(crate) fn reserve_copies(&mut self, limit: usize) {
+        let first = slot_of(self.memory_frames());
+        self.copies.limit = (limit as u32).min(sparse_table::MOST_SLOTS.saturating_sub(first as u32));
+        if self.slots.len() >= first {
+            let limit = self.copies.limit as usize;
+            self.slots.reserve_exact((first + limit).saturating_sub(self.slots.len()));
+            self.copies.originals.reserve_exact(limit.saturating_sub(self.copies.originals.len()));
+        }
+    }
+
+    /// Stores a flooded frame, of which copies are to be queued.
+    pub(crate) fn store_original(&mut self, frame: &FrameId, charge: &FrameMeta) {
+        *self.empty_slot(slot_of(frame.index())) = Slot { charge: *charge, next: 0 };
+    }
+
+    /// Removes an original of which no copy was queued.
+    pub(crate) fn remove_original(&mut self, frame: &FrameId) {
+        self.slots[slot_of(frame.index())].charge.in_port = FrameMeta::ABSENT;
+    }
+
+    /// Returns a copy of a stored original, which must be queued; `None` if too many copies are
+    /// queued.
+    pub(crate) fn copy_of(&mut self, original: &FrameId) -> Option<FrameId> {
+        if self.copies.queued >= self.copies.limit {
+            return None;
+        }
+        let first = slot_of(self.memory_frames());
+        let number = match self.copies.unused {
+            NONE => self.add_copy_slot(first),
+            unused => {
+                self.copies.unused = self.slots[unused as usize].next;
+                unused as usize
+            }
+        };
+        let of = slot_of(original.index());
+        self.copies.originals[number - first] = Original(of as u32);
+        self.copies.queued += 1;
+        self.slots[of].next += 1; // an original is in no queue, so it counts its copies here
+        Some(FrameId::new(number as u32 - 1))
+    }
+
+    /// Adds the slot of one more copy, within the capacity that `reserve_copies` allocated.
+    fn add_copy_slot(&mut self, first: usize) -> usize {
+        if self.slots.len() < first {
+            self.slots.resize(first, EMPTY); // a memory that grows
+        }
+        self.copies.originals.push(Original(NONE));
+        self.slots.push(EMPTY);
+        self.slots.len() - 1
+    }
+
+    /// Returns the original of a queued copy and its length; `None` for a frame of the memory. The
+    /// original remains stored.
+    #[inline]
+    pub(crate) fn original_of(&self, copy: &FrameId) -> Option<(FrameId, u16)> {
+        let Original(of) = self.copies.originals[self.copies.place(copy)?];
+        Some((FrameId::new(of - 1), self.slots[of as usize].charge.len))
+    }
+
+    /// Gives memory to a copy that left its queue: `frame` is handed out instead of it.
+    pub(crate) fn give_memory(&mut self, copy: &FrameId, frame: &FrameId) {
+        let charge = *self.charge(copy);
+        let Some(Original(of)) = self.free_copy_slot(copy) else { return };
+        // A frame that is handed out is in no queue, so its slot has room for the original.
+        *self.empty_slot(slot_of(frame.index())) = Slot { charge, next: of };
+    }
+
+    /// Frees the slot of a queued copy. Returns its original.
+    fn free_copy_slot(&mut self, copy: &FrameId) -> Option<Original> {
+        let place = self.copies.place(copy)?;
+        let number = slot_of(copy.index());
+        self.slots[number] = Slot { next: self.copies.unused, ..EMPTY };
+        self.copies.unused = number as u32;
+        self.copies.queued -= 1;
+        Some(std::mem::replace(&mut self.copies.originals[place], Original(NONE)))
+    }
+
+    /// Completes a copy of a flooded frame, queued or handed out. Returns `None` for a frame that
+    /// the switch made, which it completes as well.
+    #[cold]
+    pub(crate) fn complete_other(&mut self, frame: &FrameId) -> Option<CompletedCopy> {
+        let slot = &mut self.slots[slot_of(frame.index())];
+        let mut charge = slot.charge;
+        slot.charge.in_port = FrameMeta::ABSENT;
+        if charge.in_port != FrameMeta::COPY {
+            return None;
+        }
+        let handed_out = slot.next;
+        let queued = self.free_copy_slot(frame);
+        let of = queued.map_or(handed_out, |Original(of)| of);
+        let original = &mut self.slots[of as usize];
+        charge.in_port = original.charge.in_port;
+        original.next -= 1;
+        let is_last = original.next == 0;
+        let original = is_last.then(|| {
+            let charge = original.charge;
+            original.charge.in_port = FrameMeta::ABSENT;
+            (FrameId::new(of - 1), charge)
+        });
+        Some(CompletedCopy { charge, had_memory: queued.is_none(), original })
+    }
+
+    /// Visits the frames of a queue, of copies the originals. For checks only.
+    pub(crate) fn for_each(&self, queue: &FrameList, look: &mut impl FnMut(&FrameId)) {
+        let mut number = queue.head();
+        while number != NONE {
+            let frame = FrameId::new(number - 1);
+            let original = self.original_of(&frame).map(|(original, _)| original);
+            look(&original.unwrap_or(frame));
+            number = self.slots[number as usize].next;
+        }
+    }
+
+    /// Returns the cells of all stored frames, at ingress and at egress. For checks only, as it
+    /// visits every slot.
+    pub(crate) fn cells(&self) -> [u32; 2] {
+        let queued = self.slots.iter().skip(slot_of(self.memory_frames()));
+        let is_copy = |slot: &&Slot| slot.charge.in_port == FrameMeta::COPY;
+        let cells = |slot: &Slot| slot.charge.cells();
+        let handed_out = self.memory_slots().iter().filter(is_copy);
+        let copies: u32 = queued.filter(is_copy).chain(handed_out.clone()).map(cells).sum();
+        let mut originals: Vec<u32> = self.copies.originals.iter().map(|&Original(of)| of).collect();
+        originals.extend(handed_out.map(|slot| slot.next));
+        originals.sort_unstable();
+        originals.dedup();
+        let stored_once: u32 =
+            originals.into_iter().filter(|&of| of != NONE).map(|of| cells(&self.slots[of as usize])).sum();
+        let is_data = |slot: &&Slot| slot.charge.in_port < FrameMeta::COPY;
+        let ingress: u32 = self.memory_slots().iter().filter(is_data).map(cells).sum();
+        [ingress, ingress - stored_once + copies]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An original is stored until its last copy has left: here one is flushed, one sent.
+    #[test]
+    fn an_original_leaves_with_its_last_copy() {
+        for mut store in [FrameQueues::new(8, 2), FrameQueues::growing(8, 2)] {
+            let charge = FrameMeta { len: 100, cells: 1, in_port: 3, ..FrameMeta::NONE };
+            let original = FrameId::new(5);
+            store.store_original(&original, &charge);
+            let mut queues = [FrameList::default(), FrameList::default()];
+            for queue in &mut queues {
+                let copy = store.copy_of(&original).expect("two are allowed");
+                store.push(queue, copy, &FrameMeta { in_port: FrameMeta::COPY, ..charge });
+            }
+            assert!(store.copy_of(&original).is_none());
+            assert_eq!((store.count(), store.cells()), (1, [1, 2]));
+
+            let (copy, _) = store.pop(&mut queues[0]).expect("a copy");
+            let flushed = store.complete_other(&copy).expect("a copy");
+            assert_eq!((flushed.charge, flushed.had_memory), (charge, false));
+            assert!(flushed.original.is_none());
+
+            let (copy, _) = store.pop(&mut queues[1]).expect("a copy");
+            assert_eq!(store.original_of(&copy), Some((FrameId::new(5), 100)));
+            let memory = FrameId::new(2);
+            store.give_memory(&copy, &memory);
+            assert_eq!((store.count(), store.cells(), store.len_of(2)), (2, [1, 1], 100));
+            assert!(store.complete(&memory).is_none());
+            let sent = store.complete_other(&memory).expect("a copy");
+            assert_eq!((sent.charge, sent.had_memory), (charge, true));
+            assert_eq!(sent.original, Some((original, charge)));
+            assert_eq!((store.count(), store.cells(), store.slots.len()), (0, [0, 0], 11));
+        }
+    }
+}
