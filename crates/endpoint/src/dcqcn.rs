@@ -8,11 +8,14 @@
 //! ```text
 //!            CNP: target = rate, rate ·= 1 − alpha/2, steps = 0
 //!      ┌────────────────────────────────────────────────────────────┐
-//!      ▼                       5 steps of a kind                    │
+//!      ▼                       5th step of a kind                   │
 //!   Fast recovery ─────────────▶ Additive ─────────────▶ Hyper ─────┘
-//!   rate → half way to target    target += R_AI          target += R_HAI (5 steps of both kinds)
+//!   rate → half way to target    target += R_AI          target += R_HAI (6th step of both kinds)
 //!                                rate → half way         rate → half way
 //! ```
+//! These are the conditions of the paper's figure 7: max(T, BC) < F is fast recovery, min(T, BC) >
+//! F hyper increase. Implementations that count up to F leave fast recovery a step later
+//! ([`FastRecovery`]).
 //! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015),
 //! section 3; docs/references.md, "Inspur white paper" (figures 3-2 to 3-7).
 
@@ -20,6 +23,16 @@ use switch::{Instant, Nanos};
 
 /// Number of fast recovery steps (F in the paper).
 const FAST_STEPS: u32 = 5;
+
+/// How long fast recovery lasts, for T and BC steps since the last cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FastRecovery {
+    /// While max(T, BC) < F, as in the paper.
+    #[default]
+    BelowF,
+    /// While max(T, BC) ≤ F.
+    UpToF,
+}
 
 /// How soon a sender learns of marks, and how strongly it reacts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,6 +56,8 @@ pub struct DcqcnSettings {
     /// A late sender catches up with what its rate carries in this time. With 0, each frame keeps
     /// its distance to the one before.
     pub burst_ns: Nanos,
+    /// How long fast recovery lasts.
+    pub fast_recovery: FastRecovery,
 }
 
 impl DcqcnSettings {
@@ -58,6 +73,7 @@ impl DcqcnSettings {
         hyper_bps: 400e6,
         least_bps: 40e6,
         burst_ns: 0,
+        fast_recovery: FastRecovery::BelowF,
     };
 
     /// The paper's values, twenty times slower and for flows of about 1 Gbit/s: for a software loop
@@ -74,6 +90,7 @@ impl DcqcnSettings {
         hyper_bps: 20e6,
         least_bps: 1e6,
         burst_ns: 50_000_000,
+        fast_recovery: FastRecovery::BelowF,
     };
 }
 
@@ -162,9 +179,13 @@ impl Dcqcn {
 
     fn step(&mut self) {
         let (most, least) = (self.time_steps.max(self.byte_steps), self.time_steps.min(self.byte_steps));
+        let is_fast = match self.settings.fast_recovery {
+            FastRecovery::BelowF => most < FAST_STEPS,
+            FastRecovery::UpToF => most <= FAST_STEPS,
+        };
         if least > FAST_STEPS {
             self.target_bps += self.settings.hyper_bps;
-        } else if most > FAST_STEPS {
+        } else if !is_fast {
             self.target_bps += self.settings.additive_bps;
         }
         self.target_bps = self.target_bps.min(self.most_bps);
@@ -226,10 +247,12 @@ mod tests {
             flow.advance(now);
             now
         };
-        for rate in [450, 525, 563, 581, 591] {
+        for rate in [450, 525, 563, 581] {
             steps(&mut flow, 1);
             assert_eq!(mbps(&flow), (rate, 600), "fast recovery: half way to the target");
         }
+        steps(&mut flow, 1);
+        assert_eq!(mbps(&flow), (591, 600), "additive: the target cannot rise above the most");
         assert!((flow.alpha - (255.0_f64 / 256.0).powi(5)).abs() < 1e-9, "five decays: {}", flow.alpha);
 
         let now = steps(&mut flow, 395);
@@ -239,13 +262,28 @@ mod tests {
         assert_eq!(mbps(&flow), (537, 600), "alpha is a fifth: a tenth");
 
         (flow.target_bps, flow.rate_bps) = (300e6, 300e6);
-        flow.time_steps = FAST_STEPS;
+        flow.time_steps = FAST_STEPS - 2;
         steps(&mut flow, 1);
-        assert_eq!((flow.target_bps, flow.rate_bps), (302e6, 301e6), "additive: the target rises by 2");
+        assert_eq!((flow.target_bps, flow.rate_bps), (300e6, 300e6), "the fourth step: fast recovery");
+        steps(&mut flow, 1);
+        assert_eq!((flow.target_bps, flow.rate_bps), (302e6, 301e6), "the fifth: the target rises by 2");
         flow.byte_steps = FAST_STEPS + 1;
         steps(&mut flow, 1);
         assert_eq!((flow.target_bps, flow.rate_bps), (322e6, 311.5e6), "hyper: by 20");
         assert_eq!((flow.lowest_bps(), flow.cnps()), (300_000_000, 2));
+    }
+
+    /// Of implementations that count up to F the fifth step is fast recovery, the sixth additive.
+    #[test]
+    fn fast_recovery_may_last_a_step_longer() {
+        let settings = DcqcnSettings { fast_recovery: FastRecovery::UpToF, ..SETTINGS };
+        let mut flow = Dcqcn::new(settings, 600_000_000, Instant(0));
+        (flow.target_bps, flow.rate_bps, flow.step_at) = (300e6, 300e6, Instant(0));
+        let targets = (1..=6_u64).map(|step| {
+            flow.advance(Instant((step - 1) * SETTINGS.step_interval_ns));
+            flow.target_bps
+        });
+        assert_eq!(targets.collect::<Vec<_>>(), [300e6, 300e6, 300e6, 300e6, 300e6, 302e6]);
     }
 
     /// The value of alpha after this many decays from 1.

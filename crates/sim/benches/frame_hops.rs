@@ -99,6 +99,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         stop_ns: duration_ns,
         ecn: true,
         dcqcn: true,
+        fast_recovery: Default::default(),
     };
     Scenario {
         title: format!("{leaves} leaves, {spines} spines, {hosts} hosts"),

@@ -134,8 +134,10 @@ fn pauses(scenario: &Scenario, outcome: &Results, scope: Scope) -> u64 {
             .map(|queue| queue.counts.pauses)
             .sum();
     }
-    let is_meant = |priority: u8| !matches!(scope, Scope::Priority(wanted) if wanted != priority);
-    outcome.series.pauses.iter().filter(|span| is_meant(span.priority)).count() as u64
+    match scope {
+        Scope::Priority(priority) => outcome.series.pause_count[usize::from(priority & 7)],
+        _ => outcome.series.pause_count.iter().sum(),
+    }
 }
 
 /// Describes an expectation.

@@ -113,7 +113,13 @@ impl Flow {
             Pattern::Constant | Pattern::OnOff { .. } => 0,
             Pattern::Finite { bytes } | Pattern::Poisson { bytes } | Pattern::Incast { bytes, .. } => bytes,
         };
-        let reaction = traffic.dcqcn.then(|| Dcqcn::new(DcqcnSettings::PAPER, most_bps, instant(0)));
+        let reaction = traffic.dcqcn.then(|| {
+            Dcqcn::new(
+                DcqcnSettings { fast_recovery: traffic.fast_recovery, ..DcqcnSettings::PAPER },
+                most_bps,
+                instant(0),
+            )
+        });
         Self {
             traffic: traffic_number,
             from,

@@ -4,6 +4,7 @@ use serde::Serialize;
 use switch::monitor::counters::{
     GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot, StormSnapshot,
 };
+use switch::settings::PRIORITIES;
 use switch::{DropReason, Event, Instant, Nanos};
 
 use crate::scenario::Metric;
@@ -230,6 +231,8 @@ pub struct Series {
     pub traffic_bps: Vec<Vec<f64>>,
     /// Pauses in the order of their start, as seen by the paused side.
     pub pauses: Vec<PauseSpan>,
+    /// Number of pauses by priority. Only the first million or so are in `pauses`.
+    pub pause_count: [u64; PRIORITIES],
     /// Messages that arrived completely, in the order of their arrival.
     pub completions: Vec<MessageSpan>,
 }

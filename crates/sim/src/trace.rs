@@ -175,6 +175,7 @@ impl Record {
             self.pauses.forget(line, now);
         }
         self.series.pauses = std::mem::take(&mut self.pauses.spans);
+        self.series.pause_count = self.pauses.pauses;
         self.series
             .pauses
             .sort_by(|a, b| (a.from_ns, &a.port, a.priority).cmp(&(b.from_ns, &b.port, b.priority)));
@@ -191,6 +192,8 @@ fn xon_cells(threshold_cells: u32, settings: &GroupSettings) -> u32 {
 pub(crate) struct PauseLog {
     lines: Vec<PausedPort>,
     spans: Vec<PauseSpan>,
+    /// Number of pauses of each priority, beyond the spans that are kept as well.
+    pauses: [u64; PRIORITIES],
 }
 
 /// The port at the end of a link direction.
@@ -215,7 +218,7 @@ impl PauseLog {
             since: [NEVER; PRIORITIES],
             until: [NEVER; PRIORITIES],
         };
-        Self { lines: wires.lines.iter().map(port).collect(), spans: Vec::new() }
+        Self { lines: wires.lines.iter().map(port).collect(), spans: Vec::new(), pauses: [0; PRIORITIES] }
     }
 
     /// Records a PFC or PAUSE frame that is honored. A PAUSE pauses every priority.
@@ -252,7 +255,11 @@ impl PauseLog {
         let port = &mut self.lines[line];
         let (since, until) = (std::mem::replace(&mut port.since[p], NEVER), port.until[p].min(now));
         port.until[p] = NEVER;
-        if since != NEVER && self.spans.len() < MOST_SPANS {
+        if since == NEVER {
+            return;
+        }
+        self.pauses[p] += 1;
+        if self.spans.len() < MOST_SPANS {
             let (from_ns, to_ns) = (since / NS, until / NS);
             self.spans.push(PauseSpan { port: port.name.clone(), priority: p as u8, from_ns, to_ns });
         }
@@ -285,4 +292,37 @@ fn pause_speed_bps(scenario: &Scenario, line: &LinkDirection) -> u64 {
         NodeKind::Host(_) => None,
     };
     own.unwrap_or(line.speed_bps())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::CARRIED_BYTES;
+    use wire::mac::MacAddr;
+
+    /// All pauses are counted, however many spans are kept.
+    #[test]
+    fn pauses_beyond_the_kept_spans_count() {
+        let port = PausedPort {
+            name: "h1".to_owned(),
+            honored: 1 << 3,
+            honors_pause: false,
+            speed_bps: 10_000_000_000,
+            since: [NEVER; PRIORITIES],
+            until: [NEVER; PRIORITIES],
+        };
+        let mut log = PauseLog { lines: vec![port], spans: Vec::new(), pauses: [0; PRIORITIES] };
+        let frame = |quanta| {
+            let mut packet = Packet { len: FRAME_BYTES as u16, bytes: [0; CARRIED_BYTES] };
+            let pfc = Pfc { enable: 1 << 3, quanta: [quanta; PRIORITIES] };
+            pfc.encode(MacAddr([2; 6]), packet.bytes.first_chunk_mut().expect("60 bytes"));
+            packet
+        };
+        let (xoff, xon, more) = (frame(1), frame(0), 7);
+        for n in 0..(MOST_SPANS as u64 + more) {
+            log.note_received(0, &xoff, 2 * n * NS);
+            log.note_received(0, &xon, (2 * n + 1) * NS);
+        }
+        assert_eq!((log.spans.len(), log.pauses[3]), (MOST_SPANS, MOST_SPANS as u64 + more));
+    }
 }

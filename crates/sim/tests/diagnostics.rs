@@ -131,6 +131,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("to = \"h3\"", "to = \"h3\"\nstop = \"11ms\""),
     ("to = \"h3\"", "to = \"h3\"\nstart = \"5ms\"\nstop = \"5ms\""),
     ("to = \"h3\"", "to = \"h3\"\necn = false\ndcqcn = true"),
+    ("to = \"h3\"", "to = \"h3\"\ndcqcn_fast_recovery = \"up_to_f\""),
     ("to = \"h3\"", "to = \"h3\"\nafter = \"rmda\""),
     ("to = \"h3\"", "to = \"h3\"\nafter = \"rdma\""),
     ("to = \"h3\"", "to = \"h3\"\nbytes = 1\nafter = \"rdma\""),

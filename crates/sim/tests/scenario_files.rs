@@ -113,6 +113,7 @@ fn what_is_left_out() {
         from = "h3"
         to = "h4"
         dcqcn = true
+        dcqcn_fast_recovery = "up_to_f"
         pattern = "poisson"
         rate = 1000000
         [[fault]]

@@ -42,6 +42,7 @@
 //! rate = "10G"                     # of each flow; default: the (fastest) sender's link speed
 //! ecn = true                       # frames are ECT(0); default: false
 //! dcqcn = true                     # senders react to marks; needs ecn; default: false
+//! dcqcn_fast_recovery = "below_f"  # lasts while steps < 5, as in the paper; "up_to_f": ≤ 5
 //! start = "0s"                     # default: 0
 //! stop = "5ms"                     # default: the end
 //! pattern = "constant"             # default: "constant", or "finite" if bytes are given

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use config::read::document::{Diagnostics, NAME_CURE, Section, Setting, SettingSpan, is_name, quoted, speed};
+use endpoint::dcqcn::FastRecovery;
 use switch::Nanos;
 
 use super::name_ranges::Names;
@@ -49,6 +50,7 @@ pub(super) struct TrafficTable {
     stop_ns: Nanos,
     ecn: bool,
     dcqcn: bool,
+    fast_recovery: FastRecovery,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,7 +127,7 @@ impl TrafficTable {
         let pattern = PatternTable::read(&mut section, report);
         let (start_ns, stop_ns) = read_times(&mut section, duration_ns, report);
         let after = section.string("after", "other", report);
-        let (ecn, dcqcn) = read_congestion(&mut section, report);
+        let (ecn, dcqcn, fast_recovery) = read_congestion(&mut section, report);
         let table = Self {
             location: section.location.clone(),
             name: name.to_owned(),
@@ -140,6 +142,7 @@ impl TrafficTable {
             stop_ns,
             ecn,
             dcqcn,
+            fast_recovery,
         };
         section.finish(&[], report);
         table
@@ -179,6 +182,7 @@ impl TrafficTable {
             stop_ns: self.stop_ns,
             ecn: self.ecn,
             dcqcn: self.dcqcn,
+            fast_recovery: self.fast_recovery,
         }
     }
 
@@ -349,7 +353,7 @@ fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Diagnostic
 }
 
 /// Reads ECN, and DCQCN, which requires it.
-fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bool) {
+fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bool, FastRecovery) {
     let ecn = section.boolean("ecn", report);
     let dcqcn = section.boolean("dcqcn", report).is_some_and(|dcqcn| dcqcn.value);
     if let Some(Setting { value: false, location }) = &ecn
@@ -357,7 +361,15 @@ fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bo
     {
         report.add(location, "false, but dcqcn slows down by marks", "leave it out, or write dcqcn = false");
     }
-    (ecn.is_some_and(|ecn| ecn.value) || dcqcn, dcqcn)
+    let choices = [("below_f", FastRecovery::BelowF), ("up_to_f", FastRecovery::UpToF)];
+    let fast_recovery = section.choice("dcqcn_fast_recovery", &choices, &[], report);
+    if let Some(Setting { location, .. }) = &fast_recovery
+        && !dcqcn
+    {
+        report.add(location, "has no effect without dcqcn", "write dcqcn = true, or leave it out");
+    }
+    let fast_recovery = fast_recovery.map_or(FastRecovery::default(), |setting| setting.value);
+    (ecn.is_some_and(|ecn| ecn.value) || dcqcn, dcqcn, fast_recovery)
 }
 
 /// Checks that the traffic which another waits for exists and is finite, and that no traffic waits

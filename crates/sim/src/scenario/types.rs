@@ -2,6 +2,7 @@
 //! names of the file are kept for outputs.
 
 use config::ConfigErrors;
+use endpoint::dcqcn::FastRecovery;
 use switch::{Nanos, SwitchSettings};
 
 /// All settings of a scenario.
@@ -161,6 +162,8 @@ pub struct Traffic {
     pub ecn: bool,
     /// True if marks are reported to the sender (CNPs), which reduces its rate.
     pub dcqcn: bool,
+    /// How long fast recovery of DCQCN lasts.
+    pub fast_recovery: FastRecovery,
 }
 
 /// When frames of a flow are ready to be sent.
