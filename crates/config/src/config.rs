@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use switch::SwitchSettings;
-use switch::settings::{BridgeSettings, MAX_PORTS};
+use switch::settings::{BridgeSettings, DownPortAction, MAX_PORTS};
 
 use crate::lint::lossless;
 use crate::read::diagnostics::{ConfigErrors, Diagnostics, SettingSpan};
@@ -429,6 +429,10 @@ fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
     }
     let maps = ["unknown_unicast_to_queue", "multicast_to_queue"]
         .map(|name| section.eight(name, 0..=7, "priority", report).map(|map| map.value));
+    let actions = [DownPortAction::Drop, DownPortAction::Flood].map(|action| (action.name(), action));
+    if let Some(action) = section.choice("no_drop_to_down_port", &actions, &[], report) {
+        bridge.no_drop_to_down_port = action.value;
+    }
     section.finish(&[], report);
     [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue] = maps;
     bridge

@@ -215,6 +215,7 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
         aging_ns,
         unknown_unicast_to_queue,
         multicast_to_queue,
+        no_drop_to_down_port,
     } = bridge;
     changes.restart_value("bridge: max_entries", &old.bridge.max_entries, max_entries);
     let what = "bridge: max_entries_per_port";
@@ -224,6 +225,8 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     changes.live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
     let what = "bridge: queues of multicast";
     changes.live(what, &old.bridge.multicast_to_queue, multicast_to_queue);
+    let what = "bridge: no-drop frames to a port that is down";
+    changes.live(what, &old.bridge.no_drop_to_down_port, no_drop_to_down_port);
 }
 
 /// The sizes of pools in cells, shown as "–" where a pool has none.

@@ -89,6 +89,7 @@
 //! aging_s              = 300
 //! unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]  # by priority; left out: to the queues of all other frames
 //! multicast_to_queue       = [2, 0, 1, 3, 4, 5, 6, 7]  # of frames to group addresses
+//! no_drop_to_down_port     = "drop"  # no-drop frames to an address learned on a port that is down; or "flood"
 //!
 //! [classifier.roce]                # for policies: frames with any of these priorities in their tag
 //! description = "RoCE data and what answers it"

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use config::{Config, Dataplane, Link, RecorderSettings, Telemetry};
 use switch::settings::{
-    AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, DropLevel, FlowControl,
-    GroupSettings, Guaranteed, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings, StaticAddress,
-    Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
+    AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, DownPortAction, DropLevel,
+    FlowControl, GroupSettings, Guaranteed, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings,
+    StaticAddress, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
 };
 use switch::{PortSettings, SwitchSettings};
 use wire::mac::MacAddr;
@@ -94,6 +94,7 @@ fn every_setting() {
         max_entries_per_port = 70
         aging_s = 10
         unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]
+        no_drop_to_down_port = "flood"
         [port.b]
         interface = "veth1"
         core = 5
@@ -184,6 +185,7 @@ fn every_setting() {
         max_entries: 100,
         aging_ns: 10_000_000_000,
         unknown_unicast_to_queue: Some(UNKNOWN_UNICAST_TO_QUEUE),
+        no_drop_to_down_port: DownPortAction::Flood,
         ..BridgeSettings::default()
     };
     assert_eq!(config.switch.bridge, bridge);

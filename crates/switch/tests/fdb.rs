@@ -4,12 +4,12 @@
 
 use std::collections::HashMap;
 
-use switch::Event;
 use switch::egress::wred::Random;
-use switch::settings::{BridgeSettings, SwitchSettings};
+use switch::settings::{BridgeSettings, DownPortAction, SwitchSettings};
+use switch::{DropReason, Event};
 
 mod lab;
-use lab::{Lab, mac, settings};
+use lab::{Frame, Lab, mac, settings};
 
 const PORTS: usize = 3;
 const LIMIT: usize = 5;
@@ -106,4 +106,50 @@ fn made_up_addresses_are_an_event_and_leave_room_for_others() {
     assert_eq!(counts, [(1, 0), (LIMIT as u64, 50 - (LIMIT as u64 - 1)), (2, 0)]);
     let events: Vec<Event> = lab.switch.drain_events().map(|(_, event)| event).collect();
     assert_eq!(events, [Event::AddressLimit { port: 1 }]);
+}
+
+/// A port goes down. No-drop frames to its host are not for the other hosts; frames of other
+/// priorities are flooded, as the host may have moved. Where it has, and speaks, all frames follow.
+#[test]
+fn no_drop_frames_to_a_port_that_is_down_are_held_back() {
+    let counts = |lab: &mut Lab, reason: DropReason| {
+        let s = lab.snapshot();
+        (s.ports[1].drops[reason as usize].frames, s.flood_copies)
+    };
+    let frame = |port, dst, priority| Frame { port, dst: mac(dst), priority, len: 64 };
+    for action in [DownPortAction::Drop, DownPortAction::Flood] {
+        let mut settings = lab::settings(4, 0b0000_1000, 1000, 100);
+        settings.bridge.no_drop_to_down_port = action;
+        let mut lab = Lab::new(&settings);
+        lab.switch.port_down(1, lab.now, &mut lab.memory);
+        let is_held_back = action == DownPortAction::Drop;
+        lab.arrive(frame(0, 1, 3));
+        let expected = if is_held_back { (1, 0) } else { (0, 1) };
+        assert_eq!(counts(&mut lab, DropReason::DestinationDown), expected, "{action:?}");
+        lab.arrive(frame(0, 1, 1));
+        assert_eq!(lab.snapshot().flood_copies, expected.1 + 1, "a lossy frame is flooded");
+        // Another host may be on the port that comes up: its old addresses are unknown.
+        lab.switch.port_up(1, None, lab.now);
+        lab.arrive(frame(0, 1, 3));
+        assert_eq!(lab.snapshot().flood_copies, expected.1 + 3, "to three ports");
+        // The host has moved to port 2, and speaks.
+        lab.switch.port_down(1, lab.now, &mut lab.memory);
+        lab.switch.set_learned(mac(1), 2, lab.now);
+        lab.arrive(frame(0, 1, 3));
+        assert_eq!(lab.snapshot().flood_copies, expected.1 + 3);
+        assert_eq!(counts(&mut lab, DropReason::PortDown).0, 1, "what waited for it: {action:?}");
+    }
+}
+
+/// A reload to the other setting takes effect for ports that are already down.
+#[test]
+fn held_back_frames_are_flooded_after_a_reload() {
+    let mut settings = lab::settings(4, 0b0000_1000, 1000, 100);
+    let mut lab = Lab::new(&settings);
+    lab.switch.port_down(1, lab.now, &mut lab.memory);
+    settings.bridge.no_drop_to_down_port = DownPortAction::Flood;
+    lab.switch.apply(&settings, lab.now);
+    lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len: 64 });
+    let s = lab.snapshot();
+    assert_eq!((s.ports[1].drops[DropReason::DestinationDown as usize].frames, s.flood_copies), (0, 1));
 }

@@ -98,6 +98,13 @@ fn every_cause_has_a_counter_and_an_event() {
     });
     assert_eq!((reported, drops(&mut lab, 1, DropReason::PortDown)), (dropped(1, 2), 2));
 
+    let mut lab = Lab::new(&settings());
+    let reported = lost(&mut lab, |lab| {
+        lab.switch.port_down(1, lab.now, &mut lab.memory);
+        (0..2).for_each(|_| lab.arrive(FRAME));
+    });
+    assert_eq!((reported, drops(&mut lab, 1, DropReason::DestinationDown)), (dropped(1, 2), 2));
+
     let mut watched = settings();
     watched.ports[1].watchdog[3] = Some(WatchdogSettings {
         detection_ns: 1_000,

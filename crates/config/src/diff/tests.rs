@@ -46,6 +46,12 @@ fn each_change_is_named_and_judged() {
             &["buffer: cell_bytes 256 → 208"],
         ),
         ("aging_s = 300", "aging_s = 20", &["bridge: aging in seconds 300 → 20"], &[]),
+        (
+            "aging_s = 300",
+            "no_drop_to_down_port = \"flood\"",
+            &["bridge: no-drop frames to a port that is down"],
+            &[],
+        ),
         ("aging_s = 300", "max_entries_per_port = 10", &["bridge: max_entries_per_port 8192 → 10"], &[]),
         (
             "aging_s = 300",

@@ -103,8 +103,10 @@ pub fn rows(snapshot: &Snapshot) -> Vec<DropRow<'_>> {
 fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
     // Only `port_down` is counted on both sides: for a queued frame, and for a frame received while
     // the switch ended.
-    let of_others = [DropReason::TailDrop, DropReason::Wred, DropReason::MtuExceeded]
+    let is_other = |reason: &DropReason| reason.is_of_output() && *reason != DropReason::PortDown;
+    let of_others = DropReason::ALL
         .into_iter()
+        .filter(is_other)
         .fold(Count::default(), |sum, reason| plus(sum, of(port, reason)));
     let down_output = minus(port.output_dropped.unwrap_or_default(), of_others);
     let row = |side, reason: DropReason, count: Count| DropRow {
@@ -118,13 +120,11 @@ fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
     for reason in DropReason::ALL {
         let count = of(port, reason);
         match reason {
-            DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => {
-                rows.push(row(OUTPUT, reason, count));
-            }
             DropReason::PortDown => {
                 rows.push(row(INPUT, reason, minus(count, down_output)));
                 rows.push(row(OUTPUT, reason, down_output));
             }
+            _ if reason.is_of_output() => rows.push(row(OUTPUT, reason, count)),
             _ => rows.push(row(INPUT, reason, count)),
         }
     }

@@ -271,6 +271,11 @@ impl Fdb {
         (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize)
     }
 
+    /// True if `address` has a static entry.
+    pub fn is_static(&self, address: FdbKey) -> bool {
+        self.find(address, self.slot_of(address)).is_some_and(|entry| entry.seen_tick == STATIC)
+    }
+
     /// Returns the entry of an address that is not in its first slot.
     fn find(&self, address: FdbKey, home: usize) -> Option<&Entry> {
         let mask = self.slots.len() - 1;
@@ -300,7 +305,7 @@ impl Fdb {
         self.shares[port].refused = 0;
     }
 
-    /// Forgets every address learned on a port that went down.
+    /// Forgets every address learned on a port.
     pub fn forget_port(&mut self, port: usize) {
         self.forget(|entry| entry.port == port as u32);
     }

@@ -18,17 +18,31 @@ use crate::time::Instant;
 use wire::bitset::Set64;
 
 impl Switch {
-    /// Drops a frame whose destination is on its input port, or on a port that is down. Addresses
-    /// learned on a port that is down are forgotten with it; static ones are not.
+    /// Drops a frame whose destination is on its input port, or on a port that is down: in the
+    /// latter case all frames if the address is static, and no-drop frames if it was learned. Other
+    /// frames are flooded.
     #[cold]
-    pub(crate) fn filter<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, memory: &mut M) {
-        let (port, len) = (arrival.charge.port(), arrival.charge.len);
+    pub(crate) fn filter<M: FrameMemory>(
+        &mut self,
+        arrival: &mut RxFrame,
+        out: usize,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let (port, priority, len) = (arrival.charge.port(), arrival.charge.priority(), arrival.charge.len);
         if out == port {
             self.ingress[port].count_drop(DropReason::Filtered, len);
-        } else {
-            self.egress[out].count_drop(DropReason::PortDown, len);
-            self.note_loss(out, DropReason::PortDown, &arrival.charge);
+            return memory.free(arrival.take_frame());
         }
+        let reason = if self.bridge.is_static(arrival.dst) {
+            DropReason::PortDown
+        } else if self.ingress[port].is_no_drop(priority) {
+            DropReason::DestinationDown
+        } else {
+            return self.flood(arrival, now, memory);
+        };
+        self.egress[out].count_drop(reason, len);
+        self.note_loss(out, reason, &arrival.charge);
         memory.free(arrival.take_frame());
     }
 

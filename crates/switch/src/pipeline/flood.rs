@@ -44,7 +44,7 @@ impl Switch {
             targets = targets.and(vlans.members(arrival.dst.vid()));
         }
         match targets.last() {
-            None => self.filter(arrival, port, memory),
+            None => self.filter(arrival, port, now, memory),
             Some(only) if targets == Set64::of(only) => self.forward_one(arrival, only, now, memory),
             Some(_) => self.flood_to(arrival, targets, now, memory),
         }

@@ -190,7 +190,7 @@ impl Switch {
             Disposition::To(out) | Disposition::InVlan(out) => {
                 self.forward_one(arrival, out.into(), now, memory)
             }
-            Disposition::Filtered(out) => self.filter(arrival, out.into(), memory),
+            Disposition::Filtered(out) => self.filter(arrival, out.into(), now, memory),
             Disposition::Data => self.flood(arrival, now, memory),
             Disposition::Control => self.honor(arrival, now, memory),
             Disposition::Refused(reason) => {

@@ -1,7 +1,8 @@
 //! Link state of a port: what happens to frames when it goes down, and when they are not sent.
 //!
-//! Rule: a port that goes down forgets the addresses learned on it, the pauses of its peer, and
-//! what it advertised to its peer. Frames queued for it are dropped and counted, and so are frames
+//! Rule: a port that goes down forgets the pauses of its peer and what it advertised to its peer.
+//! Addresses learned on it are forgotten when it comes up again, as another peer may be there; where
+//! no-drop frames to them are flooded, at once. Frames queued for it are dropped and counted, and so are frames
 //! that were handed to it and not sent. Cells are released as if the frames had left. When the port
 //! comes up, the XOFF state is advertised to the new peer. Source: docs/behavior.md, "Invariants",
 //! 5; docs/kernel-behavior.md.
@@ -14,6 +15,7 @@ use crate::frame::meta::FrameMeta;
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
+use crate::settings::DownPortAction;
 use crate::time::Instant;
 use wire::bitset::Set64;
 use wire::mac::MacAddr;
@@ -27,7 +29,7 @@ impl Switch {
         self.sets.up.set(port, false);
         self.sets.tx_pending.set(port, false);
         self.sets.pfc_pending.set(port, false);
-        self.bridge.forget_port(port);
+        self.forget_unless_held_back(port);
         self.egress[port].clear_pauses(now);
         self.ingress[port].reset_peer();
         self.observe_rx_backlog(port, 0, now);
@@ -42,11 +44,21 @@ impl Switch {
             return;
         }
         self.sets.up.set(port, true);
+        self.bridge.forget_port(port);
         if let Some(mac) = mac {
             self.ingress[port].set_mac(mac);
         }
         self.mark_pfc_pending(Set64::of(port)); // advertise the XOFF state
         self.events.push(now, Event::PortUp { port });
+    }
+
+    /// Forgets the addresses learned on a port that is down, unless no-drop frames to them are
+    /// dropped while it is down.
+    pub(crate) fn forget_unless_held_back(&mut self, port: usize) {
+        let action = self.settings.bridge.no_drop_to_down_port;
+        if action == DownPortAction::Flood || self.is_vacant(port) {
+            self.bridge.forget_port(port);
+        }
     }
 
     /// Drops all frames queued for a port.

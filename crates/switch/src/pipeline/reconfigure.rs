@@ -29,6 +29,7 @@ use crate::pfc::rate_monitor::PfcRates;
 use crate::pipeline::{PortSets, Switch, Timers};
 use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
 use crate::time::Instant;
+use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
 impl Switch {
@@ -134,6 +135,10 @@ impl Switch {
             || self.settings.alarms != settings.alarms
             || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
         self.settings.clone_from(settings);
+        for port in (0..settings.ports.len()).filter(|&port| !self.sets.up.contains(port)).collect::<Set64>()
+        {
+            self.forget_unless_held_back(port);
+        }
         self.timers.next_timer = Instant::default(); // watchdogs read their new settings now
         if other_alarms {
             self.set_alarms();

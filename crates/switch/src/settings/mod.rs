@@ -90,6 +90,28 @@ pub struct BridgeSettings {
     /// 802.1p priority → queue of frames to group addresses (multicast, broadcast); `None` for the
     /// same map as all other frames.
     pub multicast_to_queue: Option<[u8; PRIORITIES]>,
+    /// What happens to no-drop frames whose destination was learned on a port that is down.
+    pub no_drop_to_down_port: DownPortAction,
+}
+
+/// What happens to no-drop frames whose destination was learned on a port that is down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DownPortAction {
+    /// They are dropped and counted: no other port leads to their receiver.
+    #[default]
+    Drop,
+    /// They are flooded, since the receiver may have moved to another port.
+    Flood,
+}
+
+impl DownPortAction {
+    /// Returns the word of the setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            DownPortAction::Drop => "drop",
+            DownPortAction::Flood => "flood",
+        }
+    }
 }
 
 impl BridgeSettings {
@@ -111,6 +133,7 @@ impl Default for BridgeSettings {
             aging_ns: 300 * 1_000_000_000,
             unknown_unicast_to_queue: None,
             multicast_to_queue: None,
+            no_drop_to_down_port: DownPortAction::default(),
         }
     }
 }

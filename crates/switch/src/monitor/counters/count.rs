@@ -43,11 +43,13 @@ pub enum DropReason {
     /// With its egress tag the frame is longer than the interface can send, or than fits the
     /// memory.
     MtuExceeded,
+    /// A no-drop frame whose destination was learned on a port that is down.
+    DestinationDown,
 }
 
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 16] = [
+    pub const ALL: [DropReason; 17] = [
         DropReason::Malformed,
         DropReason::BadSource,
         DropReason::Reserved,
@@ -64,6 +66,7 @@ impl DropReason {
         DropReason::NoCopy,
         DropReason::PortDown,
         DropReason::MtuExceeded,
+        DropReason::DestinationDown,
     ];
 
     /// Returns the name in outputs.
@@ -85,7 +88,14 @@ impl DropReason {
             DropReason::NoCopy => "no_copy",
             DropReason::PortDown => "port_down",
             DropReason::MtuExceeded => "mtu_exceeded",
+            DropReason::DestinationDown => "destination_down",
         }
+    }
+
+    /// True if the drop counts on the output side of a port. `PortDown` counts on either.
+    pub fn is_of_output(self) -> bool {
+        use DropReason::{DestinationDown, MtuExceeded, PortDown, TailDrop, Wred};
+        matches!(self, TailDrop | Wred | MtuExceeded | PortDown | DestinationDown)
     }
 }
 

@@ -59,8 +59,8 @@ pub struct PortSnapshot {
     pub drops: [FrameCount; DropReason::ALL.len()],
     /// Dropped frames that were received here and dropped before they were queued.
     pub input_dropped: FrameCount,
-    /// Dropped frames that were to leave here: tail drops, WRED, too long ones, and frames queued
-    /// for a port that went down.
+    /// Dropped frames that were to leave here: tail drops, WRED, too long ones, and frames for
+    /// a port that is down.
     pub output_dropped: FrameCount,
     /// Data frames that the kernel took and lost (`sendto` returned EBUSY).
     pub kernel_lost_frames: u64,
