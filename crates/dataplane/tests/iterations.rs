@@ -100,6 +100,23 @@ fn a_received_pause_stops_its_priority_and_no_other() {
     conserved(&snapshot);
 }
 
+/// The loop is preempted for 5 ms between the start of its iteration and its read of the ring, in
+/// which XOFF for 3.36 ms arrived. The pause counts from when the frame had been read.
+#[test]
+fn a_pause_counts_from_when_it_can_have_arrived_at_the_latest() {
+    let mut lab = Lab::new();
+    let mut bytes = [0; 60];
+    xoff_3(65_535).encode(mac(1), &mut bytes);
+    lab.wires[1].inject(bytes);
+    let taken_at = lab.now + 5_000_000;
+    lab.core.turn_by(lab.now, &|| taken_at);
+    lab.wires[0].inject(frame(mac(1), mac(0), 3));
+    for (after_ns, left) in [(1_000, 0), (3_355_391, 0), (3_355_392, 1)] {
+        (0..2).for_each(|_| _ = lab.core.turn(taken_at + after_ns));
+        assert_eq!(lab.seen(1).len(), left, "{after_ns} ns after it was read");
+    }
+}
+
 /// The loss is counted at the frame's queue, in frames and bytes. Its cells are released, and an
 /// event has the number of no-drop frames.
 #[test]

@@ -287,7 +287,7 @@ impl Device {
         (self.poll_is_scheduled, self.looked_at) = (false, wires.now);
         let now = instant(wires.now);
         let Some(PollingSwitch { turn, .. }) = &mut self.software else { return };
-        turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
+        turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now, &|| now);
         for port in 0..self.ports.len() {
             self.send_next(port, wires);
         }

@@ -102,10 +102,12 @@ pub(crate) enum EntryKind {
     LiftStormLimit,
     /// Port, time u64, address of its interface (6 bytes).
     PortUp,
+    /// Time u64 at which the batch of received frames that follows had been taken.
+    Batch,
 }
 
 impl EntryKind {
-    const ALL: [EntryKind; 25] = [
+    const ALL: [EntryKind; 26] = [
         EntryKind::Checkpoint,
         EntryKind::Turn,
         EntryKind::Completed,
@@ -131,6 +133,7 @@ impl EntryKind {
         EntryKind::RecoverStorms,
         EntryKind::LiftStormLimit,
         EntryKind::PortUp,
+        EntryKind::Batch,
     ];
 
     /// Returns the kind that is encoded as this number.
@@ -269,6 +272,10 @@ impl Recorder {
             out.put_u8(port as u8);
             fields(out);
         });
+    }
+
+    pub(crate) fn batch(&mut self, taken_at: Instant) {
+        self.entry(EntryKind::Batch, |out| out.put_u64_le(taken_at.0));
     }
 
     pub(crate) fn completed(&mut self, port: usize, frames: &[FrameId]) {

@@ -138,6 +138,11 @@ impl<'a> Replay<'a> {
                 self.player()?.switch.mark_watermarks(mark);
                 Ok(())
             }
+            EntryKind::Batch => {
+                let taken_at = Instant(self.rest.try_get_u64_le()?);
+                self.player()?.switch.begin_batch(taken_at);
+                Ok(())
+            }
             EntryKind::Deadline => {
                 let now = Instant(self.rest.try_get_u64_le()?);
                 self.player()?.switch.next_deadline(now);

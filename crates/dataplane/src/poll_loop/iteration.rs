@@ -3,7 +3,8 @@
 //!
 //! The daemon iterates as fast as its core allows ([`crate::PollLoop`]), and a simulated software
 //! switch iterates at an interval of virtual time (`sim`). Both run the same iteration over
-//! different ports. Nothing here reads a clock; `now` is the time of the whole iteration.
+//! different ports. `now` is the time of the whole iteration. The clock, a parameter, is read again
+//! only when a batch of received frames has been taken, as that may be much later on a busy core.
 //!
 //! Rule: the order of the ports varies, on reception and on transmission, so that equal senders get
 //! equal shares. A pending PFC frame is sent on every port before any data, and an entry of the TX
@@ -147,14 +148,15 @@ impl Iteration {
     }
 
     /// Runs the iteration of time `now`. `ports` are the switch's ports in their order, possibly
-    /// followed by ports that the switch may have later; `memory` holds their frames. True if
-    /// anything moved.
+    /// followed by ports that the switch may have later; `memory` holds their frames. `clock` is
+    /// read for each batch of received frames. True if anything moved.
     pub fn run<P: Port>(
         &mut self,
         switch: &mut Switch,
         ports: &mut [P],
         memory: &mut P::Memory,
         now: Instant,
+        clock: &impl Fn() -> Instant,
     ) -> bool {
         switch.begin_turn(now);
         let mut moved = false;
@@ -164,7 +166,7 @@ impl Iteration {
             if self.open.contains(number) {
                 let port = &mut ports[number];
                 moved |= self.complete(number, port, switch, memory, now);
-                moved |= self.receive(number, port, switch, memory, now);
+                moved |= self.receive(number, port, switch, memory, (now, clock));
             }
         }
         if let Some(recorder) = &mut self.recorder {
@@ -220,7 +222,7 @@ impl Iteration {
         port: &mut P,
         switch: &mut Switch,
         memory: &mut P::Memory,
-        now: Instant,
+        (now, clock): (Instant, &impl Fn() -> Instant),
     ) -> bool {
         port.receive(memory, now, RX_BATCH, &mut self.received);
         let parse = |received, bytes: &[u8]| switch.parse(number, received, bytes);
@@ -229,8 +231,13 @@ impl Iteration {
         port.take_arrivals(memory, RX_BATCH, &mut self.arrivals);
         let moved = !self.arrivals.is_empty();
         self.received_ports.set(number, moved || self.received_ports.contains(number));
-        if let (Some(recorder), true) = (&mut self.recorder, moved) {
-            recorder.received(number, header_bytes(switch, number), &self.arrivals, memory);
+        if moved {
+            let taken_at = clock();
+            switch.begin_batch(taken_at);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.batch(taken_at);
+                recorder.received(number, header_bytes(switch, number), &self.arrivals, memory);
+            }
         }
         if self.forwards {
             switch.receive_all(&mut self.arrivals, now, memory);

@@ -147,7 +147,7 @@ impl<P: Port> PollLoop<P> {
                 extended = !extended;
                 waiter.set_weight(!extended);
             }
-            let moved = self.turn(now);
+            let moved = self.turn_by(now, &clock);
             if self.idle.sample_due(now) {
                 self.idle.note_core(now, waiter.core_taken_ns());
             }
@@ -170,8 +170,14 @@ impl<P: Port> PollLoop<P> {
         Ok(())
     }
 
-    /// Runs one iteration and executes commands of the daemon. True if anything moved.
+    /// Runs one iteration that takes no time; see [`PollLoop::turn_by`].
     pub fn turn(&mut self, now: Instant) -> bool {
+        self.turn_by(now, &|| now)
+    }
+
+    /// Runs one iteration, which starts at `now`, and executes commands of the daemon. True if
+    /// anything moved.
+    pub fn turn_by(&mut self, now: Instant, clock: &impl Fn() -> Instant) -> bool {
         self.note_turn(now);
         let forwards = self.turn.forwards();
         if let Some(recorder) = self.turn.recorder() {
@@ -182,7 +188,7 @@ impl<P: Port> PollLoop<P> {
             let is_stuck = |port: usize| self.ports[port].is_stalled();
             self.turn.hold_back(self.turn.open_ports().into_iter().any(is_stuck));
         }
-        let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
+        let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now, clock);
         self.heartbeat.take_reports(self.turn.received_ports());
         if self.heartbeat.times.turns().is_multiple_of(REFRESH_TURNS) {
             self.heartbeat.leave_refresh(self.switch.shortest_refresh_ns());
@@ -291,7 +297,7 @@ impl<P: Port> PollLoop<P> {
         let end = clock() + DRAIN_NS;
         loop {
             let now = clock();
-            let moved = self.turn(now);
+            let moved = self.turn_by(now, clock);
             // A PFC frame may have been due in the iteration that emptied the switch, so one more
             // iteration without one is required.
             if now >= end || (!moved && done(self)) {

@@ -37,7 +37,7 @@ use crate::monitor::counters::{DropReason, FrameCount, PfcCount};
 use crate::monitor::event::Events;
 use crate::monitor::kernel_tx_loss::KernelTxLoss;
 use crate::pfc::link_pause::LinkPause;
-use crate::pfc::rx::PfcRxState;
+use crate::pfc::rx::{ArrivalTimes, PfcRxState};
 use crate::pfc::storm_history::PortWatchdog;
 use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
 use crate::time::{Instant, Nanos};
@@ -410,16 +410,16 @@ impl Egress {
 
     /// Honors a MAC control frame, or counts it as malformed. One for another destination is
     /// neither honored nor bridged. Returns true if queued frames may leave again.
-    pub fn honor(&mut self, frame: &[u8], now: Instant, iterated: Instant) -> bool {
+    pub fn honor(&mut self, frame: &[u8], arrived: ArrivalTimes) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {
-                self.pauses.apply_late(&pfc, now, iterated);
+                self.pauses.apply_late(&pfc, arrived);
                 return self.is_backlogged();
             }
             Ok(Control::Pause { quanta }) => {
                 self.pause_received += 1;
                 if let Some(link) = &mut self.link_pause {
-                    link.apply_late(quanta, now, iterated);
+                    link.apply_late(quanta, arrived);
                     return self.is_backlogged();
                 }
             }

@@ -16,7 +16,7 @@
 //! Source: docs/behavior.md, "802.3x PAUSE"; IEEE 802.3-2022 annex 31B (PAUSE); docs/references.md,
 //! "Huawei PFC" and "Inspur white paper" (PAUSE of a whole link, and why PFC came after it).
 
-use crate::pfc::rx::PfcRxState;
+use crate::pfc::rx::{ArrivalTimes, PfcRxState};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
@@ -48,14 +48,14 @@ impl LinkPause {
 
     /// Applies a PAUSE frame that is read as soon as it arrives.
     pub fn apply(&mut self, quanta: u16, now: Instant) {
-        self.apply_late(quanta, now, now);
+        self.apply_late(quanta, ArrivalTimes::exact(now));
     }
 
     /// Applies a PAUSE frame that may be read late; see [`PfcRxState::apply_late`].
-    pub fn apply_late(&mut self, quanta: u16, now: Instant, iterated: Instant) {
+    pub fn apply_late(&mut self, quanta: u16, arrived: ArrivalTimes) {
         let mut pfc = Pfc { enable: Set8::of(LINK).bits(), quanta: [0; 8] };
         pfc.quanta[LINK] = quanta;
-        self.0.apply_late(&pfc, now, iterated);
+        self.0.apply_late(&pfc, arrived);
     }
 
     /// True if the link is paused now.

@@ -28,6 +28,24 @@ pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
     (u128::from(bits) * 1_000_000_000).div_ceil(u128::from(speed_bps)) as Nanos
 }
 
+/// Between which times a PFC frame arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct ArrivalTimes {
+    /// When the loop last served the port before.
+    pub iterated: Instant,
+    /// Start of the iteration that reads the frame.
+    pub now: Instant,
+    /// Time at which its batch had been taken: the latest at which it can have arrived.
+    pub taken_at: Instant,
+}
+
+impl ArrivalTimes {
+    /// Returns the times of a frame that is read as soon as it arrives.
+    pub fn exact(now: Instant) -> Self {
+        Self { iterated: now, now, taken_at: now }
+    }
+}
+
 /// Pauses that a port's peer has requested.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C)]
@@ -71,13 +89,14 @@ impl PfcRxState {
 
     /// Applies a PFC frame that is read as soon as it arrives.
     pub fn apply(&mut self, pfc: &Pfc, now: Instant) {
-        self.apply_late(pfc, now, now);
+        self.apply_late(pfc, ArrivalTimes::exact(now));
     }
 
-    /// Applies a PFC frame that may be read late. Where a pause ran out since `iterated`, when the
-    /// loop last served the port, a new time continues it, however late it is read: no frame left
-    /// in between.
-    pub fn apply_late(&mut self, pfc: &Pfc, now: Instant, iterated: Instant) {
+    /// Applies a PFC frame that may be read late. Where a pause ran out since the loop last served
+    /// the port, a new time continues it, however late it is read: no frame left in between. The
+    /// new time counts from the latest instant at which the frame can have arrived.
+    pub fn apply_late(&mut self, pfc: &Pfc, arrived: ArrivalTimes) {
+        let ArrivalTimes { iterated, now, taken_at } = arrived;
         self.expire(now);
         self.count.frames += 1;
         for p in Set8::from_bits(pfc.enable) {
@@ -103,7 +122,7 @@ impl PfcRxState {
                         self.episodes[p] += 1;
                     }
                 }
-                self.until[p] = now + quanta_ns(quanta, self.speed_bps);
+                self.until[p] = taken_at + quanta_ns(quanta, self.speed_bps);
             }
         }
         self.find_next_end();
@@ -202,6 +221,10 @@ mod tests {
         Pfc { enable, quanta: [quanta; 8] }
     }
 
+    fn late(iterated: u64, now: u64) -> ArrivalTimes {
+        ArrivalTimes { iterated: Instant(iterated), ..ArrivalTimes::exact(Instant(now)) }
+    }
+
     /// The table of docs/behavior.md, "PFC received".
     #[test]
     fn the_longest_pause_by_speed() {
@@ -261,14 +284,14 @@ mod tests {
         let ends: [(End, u64); 4] = [
             (|_| (), 1),
             (|pauses| _ = pauses.paused(Instant(8000)), 1),
-            (|pauses| pauses.apply_late(&pfc(1 << 3, 0), Instant(2000), Instant(1000)), 2),
+            (|pauses| pauses.apply_late(&pfc(1 << 3, 0), late(1000, 2000)), 2),
             (|pauses| pauses.clear(Instant(2000)), 2),
         ];
         for (number, (end, episodes)) in ends.into_iter().enumerate() {
             let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
             pauses.apply(&pfc(1 << 3, 100), Instant(0)); // until 5120
             end(&mut pauses);
-            pauses.apply_late(&pfc(1 << 3, 100), Instant(9000), Instant(1000));
+            pauses.apply_late(&pfc(1 << 3, 100), late(1000, 9000));
             assert_eq!(pauses.history(Instant(10_000)).0[3], episodes, "way {number}");
             let since = if episodes == 1 { 0 } else { 9000 };
             assert_eq!(pauses.paused_since(3, Instant(10_000)), Some(Instant(since)), "way {number}");
@@ -278,7 +301,7 @@ mod tests {
         // The port was served at 6000 and had no pause then.
         let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
         pauses.apply(&pfc(1 << 3, 100), Instant(0));
-        pauses.apply_late(&pfc(1 << 3, 100), Instant(9000), Instant(6000));
+        pauses.apply_late(&pfc(1 << 3, 100), late(6000, 9000));
         assert_eq!(pauses.history(Instant(10_000)).0[3], 2);
     }
 

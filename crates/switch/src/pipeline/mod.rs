@@ -107,6 +107,9 @@ pub(crate) struct Timers {
     /// Start of this iteration and of the one before. `None` where the owner does not report
     /// iterations; frames then arrive at the time they are received.
     pub(crate) iteration_starts: [Option<Instant>; 2],
+    /// Time at which the present batch of received frames had been taken; `None` where the owner
+    /// does not report it.
+    pub(crate) taken_at: Option<Instant>,
 }
 
 impl Switch {

@@ -122,8 +122,8 @@ impl Switch {
     pub(crate) fn honor<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
         let bytes = memory.bytes(&arrival.frame, usize::from(arrival.charge.len));
-        let iterated = self.timers.iteration_starts[1].unwrap_or(now);
-        if self.egress[port].honor(bytes, now, iterated) {
+        let arrived = self.timers.arrival_times(now);
+        if self.egress[port].honor(bytes, arrived) {
             self.mark_pfc_pending(Set64::of(port));
         }
         memory.free(arrival.take_frame());

@@ -75,6 +75,7 @@ impl Switch {
                 next_alarms: Instant::NEVER,
                 next_timer: Instant::default(),
                 iteration_starts: [None; 2],
+                taken_at: None,
             },
             events: Events::new(),
             losses: NoDropLosses::default(),

@@ -7,9 +7,21 @@
 
 use crate::frame::memory::FrameMemory;
 use crate::monitor::event::Event;
-use crate::pipeline::Switch;
+use crate::pfc::rx::ArrivalTimes;
+use crate::pipeline::{Switch, Timers};
 use crate::time::Instant;
 use wire::bitset::Set64;
+
+impl Timers {
+    /// Returns between which times the frames of the present batch arrived.
+    pub(crate) fn arrival_times(&self, now: Instant) -> ArrivalTimes {
+        ArrivalTimes {
+            iterated: self.iteration_starts[1].unwrap_or(now),
+            now,
+            taken_at: self.taken_at.map_or(now, |at| at.max(now)),
+        }
+    }
+}
 
 impl Switch {
     /// Marks a port that has queued frames.
@@ -31,6 +43,14 @@ impl Switch {
     #[inline]
     pub fn begin_turn(&mut self, now: Instant) {
         self.timers.iteration_starts = [Some(now), self.timers.iteration_starts[0]];
+        self.timers.taken_at = None;
+    }
+
+    /// Reports when the batch that is received next had been taken from the rings: the latest time
+    /// at which its frames can have arrived.
+    #[inline]
+    pub fn begin_batch(&mut self, taken_at: Instant) {
+        self.timers.taken_at = Some(taken_at);
     }
 
     /// Does what is due at `now` without a frame moving: dynamic thresholds that other groups
