@@ -42,6 +42,10 @@ struct Arguments {
     /// Only read FILE, and report errors and what is not lossless.
     #[arg(long)]
     check: bool,
+    /// Start only if all interfaces are there and up. Otherwise the port of one that is not comes up
+    /// with it.
+    #[arg(long)]
+    strict: bool,
     /// What to log: error, warn, info, debug or trace, or a list as in sluiced=debug,xdp=trace
     /// [default: $RUST_LOG, or info].
     #[arg(long, value_name = "LEVEL")]
@@ -82,7 +86,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     config_file::log_warnings(&config);
-    let code = match startup::run(config, &arguments.config, &log) {
+    let code = match startup::run(config, &arguments.config, arguments.strict, &log) {
         Ok(End::Stopped) => ExitCode::SUCCESS,
         Ok(End::Forced) => ExitCode::from(EXIT_FORCED),
         Err(error) => {

@@ -63,18 +63,22 @@ pub struct Test {
 }
 
 impl Test {
-    /// Creates the probe of the ports that have no-drop priorities and send PFC at the start.
-    pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Interface]) -> Self {
+    /// Creates the probe of the ports that have no-drop priorities and send PFC at the start, on
+    /// these interfaces; `None` for a port that is not open.
+    pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Option<&Interface>]) -> Self {
         let ports = settings.ports.iter().zip(interfaces).enumerate();
         let senders = ports.filter(|(_, (port, _))| port.pfc.no_drop != 0 && port.pfc.tx);
-        let sender = |(slot, (_, interface)): (usize, (_, &Interface))| Sender {
-            slot,
-            interface: interface.name.clone(),
-            mac: interface.mac,
-            is_nic: interface.kind == Kind::Hardware,
-            is_silent: wanted == PfcTest::Off,
+        let sender = |(slot, (_, interface)): (usize, (_, &Option<&Interface>))| {
+            interface.map(|interface| Sender {
+                slot,
+                interface: interface.name.clone(),
+                mac: interface.mac,
+                is_nic: interface.kind == Kind::Hardware,
+                is_silent: wanted == PfcTest::Off,
+            })
         };
-        let waiting = senders.map(sender).filter(|sender| sender.is_nic || wanted == PfcTest::All).collect();
+        let waiting =
+            senders.filter_map(sender).filter(|sender| sender.is_nic || wanted == PfcTest::All).collect();
         Self { waiting, active: None, next_check: Instant::now() }
     }
 
@@ -185,7 +189,7 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::carrier::LinkState;
+    use crate::ports::fsm::LinkState;
     use switch::monitor::counters::PortSnapshot;
 
     fn interface(name: &str, kind: Kind) -> Interface {
@@ -209,7 +213,7 @@ mod tests {
         let kinds = [Kind::Hardware, Kind::Hardware, Kind::Software("veth".to_owned())];
         let interfaces: Vec<_> =
             ["e0", "e1", "v0"].into_iter().zip(kinds).map(|(n, k)| interface(n, k)).collect();
-        Test::new(wanted, &settings, &interfaces)
+        Test::new(wanted, &settings, &interfaces.iter().map(Some).collect::<Vec<_>>())
     }
 
     /// PFC frames received by each port, and how often they paused a priority.

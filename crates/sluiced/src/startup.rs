@@ -28,9 +28,9 @@ use crate::log::Log;
 use crate::loop_threads::{LoopThreads, check_core, guard_cores};
 use crate::pfc_probe;
 use crate::ports::core_assignment::{AssignedPorts, share_out, watched};
-use crate::ports::link_monitor::{Interface, LinkMonitor, look_up};
+use crate::ports::link_monitor::{LinkMonitor, look_up};
 use crate::ports::open_ports::{self, OpenPorts};
-use crate::ports::supervisor::PortSupervisor;
+use crate::ports::supervisor::{PortSupervisor, StartedPort};
 use crate::ports::worker::PortWorker;
 use crate::stall_check::Stalls;
 use crate::stall_guard::{Guard, PortTap};
@@ -48,18 +48,19 @@ pub enum End {
     Forced,
 }
 
-/// Runs a switch until a signal stops it, and prints its totals.
+/// Runs a switch until a signal stops it, and prints its totals. A `strict` start fails if an
+/// interface is missing or down.
 ///
 /// # Errors
 /// The switch could not start, or could not continue; nothing is left behind.
-pub fn run(config: Config, file: &Path, log: &Log) -> Result<End> {
+pub fn run(config: Config, file: &Path, strict: bool, log: &Log) -> Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(run_live(RunningConfig::new(config, file), log));
+    let done = runtime.block_on(run_live(RunningConfig::new(config, file), strict, log));
     runtime.shutdown_background();
     done
 }
 
-async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
+async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     let started = Instant::now();
     let config = &live.config().clone();
     let cores = &config.dataplane.cores;
@@ -70,7 +71,7 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     let interfaces = look_up(&config.interfaces).await?;
     let mut live = live;
     for (slot, interface) in interfaces.iter().enumerate() {
-        live.set_interface(slot, interface);
+        interface.iter().for_each(|interface| live.set_interface(slot, interface));
     }
     let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
     let loops = cores.iter().copied().zip(heartbeats.iter().cloned()).collect();
@@ -78,12 +79,15 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
-    let queues_set_aside = open_ports::queues_set_aside(config)?;
-    let mut open = OpenPorts::open(config)?;
-    let facts = open.facts();
-    let queues: Vec<u32> = open.ports.iter().map(|port| port.queues() as u32).collect();
-    let live = live.with_queues(queues_set_aside, &queues);
-    let links = LinkMonitor::watch(&config.interfaces).await?;
+    let queues_set_aside = open_ports::queues_set_aside(config, &interfaces);
+    let mut links = LinkMonitor::new()?;
+    for (slot, (name, interface)) in config.interfaces.iter().zip(&interfaces).enumerate() {
+        links.add(slot, name, interface.as_ref());
+    }
+    let mut open = OpenPorts::open(config, &interfaces, strict)?;
+    let ports_at_start = open.started(config, interfaces);
+    let queues: Vec<u32> = ports_at_start.iter().map(|port| port.queues).collect();
+    let live = live.with_queues(&queues);
     let (listener, socket_file) = control_socket::bind(&config.control_socket)?;
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
@@ -94,7 +98,7 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
         warn!(%error, "memory is not locked: the loop stalls when the kernel swaps it out");
     }
     let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
-    let gates = gates(&live, &interfaces, &open)?;
+    let taps = taps(&live, &ports_at_start, &open)?;
     let posts = guard_cores(cores)?;
     for &core in cores {
         xdp::leave_core(core).context("keeping other threads off the loops' cores")?;
@@ -102,21 +106,25 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     let keeper = PortWorker::start(&mut open.ports)?;
     let AssignedPorts { ports, lines, bell } =
         share_out(open.ports, &open.memory, live.servers(), &heartbeats, waiter.waker())?;
-    let guard = match gates {
-        Some(gates) => {
-            let watched = watched(live.servers(), &heartbeats, &ports);
-            Some(Guard::start((watched, waiter.waker()), &live.settings().switch, gates, &posts, clock)?)
+    let guard = match taps {
+        Some(taps) => {
+            let (watched, settings) = (watched(live.servers(), &heartbeats, &ports), live.settings().switch);
+            let guard = Guard::start((watched, waiter.waker()), &settings, Vec::new(), &posts, clock)?;
+            taps.into_iter().for_each(|(slot, tap)| guard.remember(slot, tap, &settings));
+            Some(guard)
         }
         None => None,
     };
+    let is_virtual =
+        |port: &StartedPort| port.interface.as_ref().is_some_and(|interface| interface.kind.is_virtual());
     let of_core = PollLoopSettings {
-        finish_checksums: interfaces.iter().map(|interface| interface.kind.is_virtual()).collect(),
+        finish_checksums: ports_at_start.iter().map(is_virtual).collect(),
         watches_rings: config.dataplane.pauses_on_overload,
         heartbeat: Arc::clone(&heartbeats[0]),
         lines: heartbeats[1..].to_vec(),
         bell,
     };
-    let loop_of_core = assemble(&live, &interfaces, (ports, open.memory), core_mailbox, of_core)?;
+    let loop_of_core = assemble(&live, &ports_at_start, (ports, open.memory), core_mailbox, of_core)?;
     let machine = LoopThreads::start(loop_of_core, waiter, core, lines, config.dataplane.scheduling, clock)?;
     cores.iter().for_each(|&core| log.leave_core(core));
 
@@ -133,8 +141,7 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     }));
     let events = Events::new(journal, names, started);
 
-    open_ports::log(config, live.servers(), &interfaces, &facts);
-    warn_of_missing_carriers(config, &links);
+    open_ports::log(config, live.servers(), &ports_at_start);
     if !config.pfc_enabled {
         warn!("PFC is off on all ports, as configured; `sluice pfc on` turns it on");
     }
@@ -146,14 +153,9 @@ async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
         "sluiced is ready"
     );
 
-    let pfc_test = pfc_probe::Test::new(config.dataplane.pfc_test, &live.settings().switch, &interfaces);
-    let lives = PortSupervisor::new(
-        (keeper, guard),
-        live.servers(),
-        facts.into_iter().zip(queues).collect(),
-        interfaces,
-        &links,
-    );
+    let open: Vec<_> = ports_at_start.iter().map(StartedPort::open_interface).collect();
+    let pfc_test = pfc_probe::Test::new(config.dataplane.pfc_test, &live.settings().switch, &open);
+    let lives = PortSupervisor::new((keeper, guard), live.servers(), queues_set_aside, ports_at_start);
     let end = ControlLoop::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
         .run(requested, &machine, &mut signals)
         .await;
@@ -198,12 +200,13 @@ async fn print(totals: String, signals: &mut Signals) -> End {
 /// Assembles the poll loop with all that it owns.
 fn assemble(
     live: &RunningConfig,
-    interfaces: &[Interface],
+    started: &[StartedPort],
     (ports, memory): (Vec<LoopPort<XdpPort>>, Umem),
     mailbox: dataplane::Mailbox,
     of_core: PollLoopSettings,
 ) -> Result<PollLoop<LoopPort<XdpPort>>> {
-    let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
+    let mac = |port: &StartedPort| port.interface.as_ref().map(|interface| interface.mac).unwrap_or_default();
+    let macs: Vec<_> = started.iter().map(mac).collect();
     let memory_frames = memory.frames();
     let mut settings = live.settings().switch;
     settings.bridge.key = getrandom::u64().context("a key for the bridge table")?;
@@ -211,20 +214,26 @@ fn assemble(
     Ok(PollLoop::new(switch, ports, memory, memory_frames, mailbox, of_core))
 }
 
-/// Returns the sockets of the ports for a guard over their loops. `None` if the configuration
-/// leaves overload to the kernel.
-fn gates(live: &RunningConfig, interfaces: &[Interface], open: &OpenPorts) -> Result<Option<Vec<PortTap>>> {
+/// Returns the sockets of the open ports, by slot, for a guard over their loops. `None` if the
+/// configuration leaves overload to the kernel.
+fn taps(
+    live: &RunningConfig,
+    started: &[StartedPort],
+    open: &OpenPorts,
+) -> Result<Option<Vec<(usize, PortTap)>>> {
     if !live.config().dataplane.pauses_on_overload {
         warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");
         return Ok(None);
     }
-    let gate = |(port, interface): (&xdp::XdpPort, &Interface)| -> Result<PortTap> {
+    let mut taps = Vec::new();
+    for (slot, (port, started)) in open.ports.iter().zip(started).enumerate() {
+        let Some(interface) = started.open_interface() else { continue };
         let mut fds = Vec::new();
         port.poll_fds(&mut fds);
         let packets = PacketSocket::open(&interface.name).context("guard")?;
-        Ok(PortTap { mac: interface.mac, fds, packets })
-    };
-    open.ports.iter().zip(interfaces).map(gate).collect::<Result<_>>().map(Some)
+        taps.push((slot, PortTap { mac: interface.mac, fds, packets }));
+    }
+    Ok(Some(taps))
 }
 
 fn about(live: &RunningConfig, started: Instant) -> DaemonInfo {
@@ -233,16 +242,5 @@ fn about(live: &RunningConfig, started: Instant) -> DaemonInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         config: live.file().to_path_buf(),
         started,
-    }
-}
-
-fn warn_of_missing_carriers(config: &Config, links: &LinkMonitor) {
-    for (number, (port, interface)) in config.switch.ports.iter().zip(&config.interfaces).enumerate() {
-        if links.is_waiting(number) {
-            warn!(
-                port = port.name,
-                interface, "no carrier yet: frames for this port are lost until its peer is up"
-            );
-        }
     }
 }

@@ -84,20 +84,20 @@ fn warnings_are_shown_by_check_and_logged_at_the_start() {
     let (code, output) = run(folder.path(), &text, &["--check"]);
     assert_eq!(code, 0, "{output}");
     assert_output(&output, &[warning, "no_drop = [3, 6]"]);
-    let (code, output) = run(folder.path(), &text, &[]);
+    let (code, output) = run(folder.path(), &text, &["--strict"]);
     assert_eq!(code, 1, "the interfaces are not there: {output}");
     assert_output(&output, &["WARN", warning, "take priorities from 1 to 5"]);
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named_with_the_cure() {
+fn a_strict_start_names_an_interface_that_is_not_there_with_the_cure() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("x.sock");
-    let (code, output) = run(folder.path(), &config(&socket), &[]);
+    let (code, output) = run(folder.path(), &config(&socket), &["--strict"]);
     assert_eq!(code, 1, "{output}");
     assert_output(
         &output,
-        &["sluiced: interface no-such-left: there is no such interface here", "`ip link`"],
+        &["sluiced: port left: interface no-such-left: there is no such interface here", "`ip link`"],
     );
     assert!(!socket.exists());
 }
@@ -135,7 +135,7 @@ fn a_log_level_that_is_none_is_refused() {
 fn a_log_for_programs_is_an_object_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let text = config(&folder.path().join("x.sock")) + "pfc = { mode = \"on\", no_drop = [3, 6] }\n";
-    let (code, output) = run(folder.path(), &text, &["--log-format", "json"]);
+    let (code, output) = run(folder.path(), &text, &["--strict", "--log-format", "json"]);
     assert_eq!(code, 1, "{output}");
     let lines: Vec<serde_json::Value> =
         output.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
@@ -144,7 +144,7 @@ fn a_log_for_programs_is_an_object_a_line() {
     };
     assert_eq!(lines.iter().find(is_warning).unwrap()["level"], "WARN", "{output}");
     let last = lines.last().unwrap()["message"].as_str().unwrap();
-    assert_output(last, &["interface no-such-left: there is no such interface here"]);
+    assert_output(last, &["port left: interface no-such-left: there is no such interface here"]);
 }
 
 #[test]

@@ -207,7 +207,7 @@ impl ControlLoop {
             tokio::select! {
                 Some(request) = requests.recv(), if has_room => self.accept(request),
                 notice = next_notice(&mut self.links) => match notice {
-                    Ok(notice) => self.lives.note(notice),
+                    Ok(notice) => self.lives.link_changed(notice),
                     Err(error) => {
                         error!("changes of interfaces go unnoticed from now on: {error:#}");
                         self.links = None;
@@ -322,6 +322,7 @@ impl ControlLoop {
             self.take_on_interfaces();
         }
         while self.active.is_none()
+            && !self.lives.has_leaving()
             && let Some(pending) = self.orders.pop_front()
         {
             self.begin_order(pending).await;

@@ -61,23 +61,22 @@ impl ControlLoop {
         }
         let names: Vec<String> =
             added.iter().filter_map(|&slot| live.slots().interface(slot).map(str::to_owned)).collect();
-        let interfaces = look_up(&names).await?;
-        let mut free = live.queues_set_aside().saturating_sub(self.lives.queues());
-        let mut queues_of_added = Vec::with_capacity(added.len());
-        for (&slot, interface) in added.iter().zip(&interfaces) {
-            let queues = xdp::queues_of(&interface.name)?;
-            queues_of_added.push(queues);
-            free = free.checked_sub(queues as usize).with_context(|| {
+        let mut free = self.lives.free_queues();
+        let mut prepared = Vec::with_capacity(added.len());
+        for ((&slot, interface), name) in added.iter().zip(look_up(&names).await?).zip(&names) {
+            let queues = xdp::queues_of(name)?;
+            let interface = interface.with_context(|| format!("interface {name} went away"))?;
+            free = free.checked_sub(queues).with_context(|| {
                 format!(
-                    "interface {} has {queues} RX queues, and memory is set aside for {free} more: `ethtool -L {} rx N` gives it \
-                     fewer; dataplane.spare_ports sets aside more at the next start",
-                    interface.name, interface.name
+                    "interface {name} has {queues} RX queues, and memory is set aside for {free} more: `ethtool -L {name} rx N` \
+                     gives it fewer; dataplane.spare_ports sets aside more at the next start"
                 )
             })?;
-            live.set_interface(slot, interface);
+            live.set_interface(slot, &interface);
+            prepared.push((slot, interface, queues));
         }
         let settings = live.settings();
-        for ((&slot, interface), queues) in added.iter().zip(interfaces).zip(queues_of_added) {
+        for (slot, interface, queues) in prepared {
             self.lives.prepare(slot, interface, (queues, settings.min_posted[slot]));
         }
         order.stage = Stage::Opening(LoopCommand::Apply(Box::new(settings)));
@@ -129,13 +128,12 @@ impl ControlLoop {
             let message = format!("the port was added, on interface {interface}");
             self.events.note_now(EventRecord::new("port_added", Severity::Info, message).of_port(slot));
         }
-        let settings = self.live.settings().switch;
-        for (slot, interface) in self.lives.coming() {
+        for (slot, interface) in self.lives.pending() {
             if let Some(links) = &mut self.links {
-                links.add(slot, interface);
+                links.add(slot, &interface.name, Some(interface));
             }
         }
-        self.lives.settle(&removed, &settings);
+        self.lives.settle(&removed);
         [added, removed].concat()
     }
 }

@@ -29,8 +29,6 @@ pub struct RunningConfig {
     slots: PortSlots,
     /// The core of each slot.
     servers: CoreAssignment,
-    /// RX queues for which memory was reserved at the start.
-    queues: usize,
 }
 
 impl RunningConfig {
@@ -39,22 +37,17 @@ impl RunningConfig {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let slots = PortSlots::new(&config);
         let servers = CoreAssignment::new(&config, &[]);
-        Self { frames: open_ports::switch_frames(&config), file, config, slots, servers, queues: 0 }
+        Self { frames: open_ports::switch_frames(&config), file, config, slots, servers }
     }
 
-    /// Returns the same with memory for `queues` RX queues, and `of_ports` RX queues of each port.
-    pub fn with_queues(self, queues: usize, of_ports: &[u32]) -> Self {
-        Self { queues, servers: CoreAssignment::new(&self.config, of_ports), ..self }
+    /// Returns the same where the ports have these numbers of RX queues.
+    pub fn with_queues(self, queues: &[u32]) -> Self {
+        Self { servers: CoreAssignment::new(&self.config, queues), ..self }
     }
 
     /// The core of each slot.
     pub fn servers(&self) -> &CoreAssignment {
         &self.servers
-    }
-
-    /// RX queues of all ports together for which memory was reserved.
-    pub fn queues_set_aside(&self) -> usize {
-        self.queues
     }
 
     /// The slots of the ports.

@@ -1,26 +1,34 @@
-//! State machine of a port: when its sockets and program are closed, and when they are opened
-//! again, as its interface goes down and comes back.
+//! The life of a port: when its sockets and program are opened, and when they are closed, as its
+//! interface comes and goes and as a reload adds or removes it.
 //!
-//! Rule: a port goes down when its interface loses its carrier, is set down or is deleted, or when
-//! the poll loop detects a fault of the port. The port worker ([`crate::ports::worker`]) closes its
-//! sockets and program, and then the poll loop reclaims its frames. Once an interface of its name
-//! has a carrier, the port is opened again: first its sockets, then the poll loop posts frames,
-//! then the XDP program lets frames in. If that fails, it is retried after [`RETRY`] or later.
+//! Rule: a port is open while its interface has a carrier. It goes down when the interface loses
+//! its carrier, is set down or is deleted, when its number of RX queues changes, or when the poll
+//! loop detects a fault. The port worker ([`crate::ports::worker`]) then closes its sockets and
+//! program, and the poll loop reclaims its frames. Once an interface of its name has a carrier, the
+//! port is opened: first its sockets, then the poll loop posts frames, then the XDP program lets
+//! frames in. If that fails, it is retried after [`RETRY`]. A port that a reload adds is opened
+//! before the poll loop has it, so that the reload can be rejected.
 //!
-//! A NIC resets when a program is attached to it, and many NICs lose their carrier for seconds
-//! then. If that took the port down, detaching the program would reset the NIC again, and so on
-//! indefinitely. So the port of a NIC that loses its carrier within [`SETTLING`] after it was
-//! attached stays open, and frames for it wait. If there is still no carrier at the end of that
-//! time, the port goes down.
+//! An interface that has had no carrier so far keeps its port open: its peer starts later. A NIC
+//! resets when a program is attached to it, and many NICs lose their carrier for seconds then.
+//! Closing the port would reset the NIC again, and so on indefinitely. So the port of a NIC that
+//! loses its carrier within [`SETTLING`] after it was attached waits for it that long.
 //!
 //! ```text
-//!           let go              closed             carrier, time          opened
-//!   Open ───────────▶ Closing ──────────▶ Closed ─────────────────▶ Opening ─────▶ Joining
-//!    ▲                   ▲                  ▲                         │ failed        │ posted
-//!    │                   │                  └─────────────────────────┘               ▼
-//!    │                   └──────────────────────── let go ─────────────────────── Attaching
-//!    └──────────────────────────────── attached ──────────────────────────────────────┘
+//!              opened               added                 posted               attached
+//!   Preparing ────────▶ Prepared ─────────▶ Joining ───────────────▶ Attaching ────────▶ Open
+//!    ▲    │ │              │                 ▲  │ no sockets              │ failed        │  ▲
+//!    │    │ └──removed──┐  │ removed   opened│  │                         ▼        lost   │  │
+//!  a reload failed      ▼  ▼                 │  │                     Detaching ◀─────────┤  │
+//!  adds it│           Closing ◀──────────────┼──┴───────── detached ──────┘  ▲            ▼  │
+//!    │    │             │   ▲                │                               └──lost── Waiting
+//!    │    ▼             │   └────────────────┼── detached: the poll loop detected a fault ──┘
+//!   (vacant)     closed │   failed           │                 (in any state with sockets)
+//!         ▲             ▼ ◀──────────────┐   │
+//!         └──removed── Closed ────────▶ Opening
+//!                         carrier, time
 //! ```
+//! The test below lists what each state does with each event.
 
 use std::time::{Duration, Instant};
 
@@ -31,13 +39,32 @@ const PACE: Duration = Duration::from_millis(200);
 /// The most time that a NIC may take to settle: links negotiate for some seconds.
 pub const SETTLING: Duration = Duration::from_secs(15);
 
+/// State of an interface, as the kernel reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    /// Up, with carrier.
+    Carrier,
+    /// Up, without carrier.
+    NoCarrier,
+    /// Set down.
+    Down,
+    /// There is none, or it was moved to another network namespace.
+    Gone,
+}
+
 /// An input of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortEvent {
-    /// The interface has gained (true) or lost its carrier.
-    Carrier(bool),
+    /// The state of the interface, or of another one of its name, has changed.
+    Link(LinkState),
+    /// The interface has another number of RX queues.
+    QueuesChanged,
+    /// A reload has given the prepared port to the poll loop.
+    Added,
+    /// A reload has removed the port, or a reload that would have added it was rejected.
+    Removed,
     /// The poll loop has detached the sockets.
-    LetGo,
+    Detached,
     /// The port worker has closed the sockets.
     Closed,
     /// The port worker has opened new sockets.
@@ -57,7 +84,7 @@ pub enum PortEvent {
 pub enum PortAction {
     /// The poll loop takes the port down.
     TakeDown,
-    /// The port worker closes the sockets that the poll loop has detached.
+    /// The port worker closes the sockets that the poll loop has detached, or never took.
     Close,
     /// The poll loop reclaims the frames.
     Reclaim,
@@ -67,289 +94,480 @@ pub enum PortAction {
     Join,
     /// The port worker attaches the program, which lets frames in.
     Attach,
+    /// The port leaves its slot.
+    Vacate,
+}
+
+/// A change that an operator is told about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortNotice {
+    /// The interface has its first carrier, or that for which the port waited.
+    CarrierCame,
+    /// The interface has lost its carrier, and the port waits for it.
+    CarrierAwaited,
+    /// The port goes down, for this reason.
+    Lost(LinkState),
+    /// The interface, or another of its name, has a carrier again.
+    Back,
+}
+
+/// What follows from an event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Step {
+    /// What must be done.
+    pub action: Option<PortAction>,
+    /// What is reported.
+    pub notice: Option<PortNotice>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PortState {
-    Open,
-    Closing,
+    /// The port worker opens the port that a reload is about to add.
+    Preparing,
+    /// It is open, and the poll loop does not have it yet.
+    Prepared,
+    /// It has no sockets.
     Closed,
+    /// The port worker opens its sockets.
     Opening,
+    /// The poll loop posts frames to them.
     Joining,
+    /// The port worker attaches the program.
     Attaching,
+    /// It carries frames.
+    Open,
+    /// It is open, and its interface has no carrier yet.
+    Waiting,
+    /// The poll loop takes it down.
+    Detaching,
+    /// The port worker closes its sockets.
+    Closing,
 }
+use PortState::{
+    Attaching, Closed, Closing, Detaching, Joining, Open, Opening, Prepared, Preparing, Waiting,
+};
 
 /// State of a port.
 #[derive(Debug, Clone)]
 pub struct PortFsm {
     state: PortState,
-    has_carrier: bool,
-    /// The port is not opened before this time.
-    open_after: Instant,
+    link: LinkState,
     /// True if the interface is a NIC.
     is_nic: bool,
+    /// True if the interface has had a carrier since the port exists.
+    has_carried: bool,
+    /// True if the port was removed, and leaves its slot once it is closed.
+    leaves: bool,
+    /// The port is not opened before this time.
+    open_after: Instant,
     /// End of the time in which an attached NIC settles.
     settled_at: Instant,
-    /// True if the port lost its carrier while it settled, and is still open.
-    awaits_carrier: bool,
 }
 
 impl PortFsm {
-    /// Creates a port that has just been opened, with or without carrier, on a NIC or not.
-    pub fn new(has_carrier: bool, is_nic: bool, now: Instant) -> Self {
+    fn new(state: PortState, link: LinkState, is_nic: bool, now: Instant) -> Self {
+        let has_carried = link == LinkState::Carrier;
         let settled_at = now + SETTLING;
-        Self {
-            state: PortState::Open,
-            has_carrier,
-            open_after: now,
-            is_nic,
-            settled_at,
-            awaits_carrier: false,
-        }
+        Self { state, link, is_nic, has_carried, leaves: false, open_after: now, settled_at }
     }
 
-    /// Creates a port that is being opened for the first time.
-    pub fn opening(is_nic: bool, now: Instant) -> Self {
-        Self { state: PortState::Opening, ..Self::new(true, is_nic, now) }
+    /// Creates a port that was opened before the poll loop started.
+    pub fn open(link: LinkState, is_nic: bool, now: Instant) -> Self {
+        let state = if link == LinkState::Carrier { Open } else { Waiting };
+        Self::new(state, link, is_nic, now)
     }
 
-    /// True if a loss of the carrier now would not take the port down.
-    pub fn settles(&self, now: Instant) -> bool {
-        let settles = match self.state {
-            PortState::Open => now < self.settled_at,
-            PortState::Opening | PortState::Joining | PortState::Attaching => true,
-            PortState::Closing | PortState::Closed => false,
-        };
-        self.is_nic && settles
+    /// Creates a port whose interface was missing or down at the start.
+    pub fn closed(link: LinkState, is_nic: bool, now: Instant) -> Self {
+        Self { has_carried: false, ..Self::new(Closed, link, is_nic, now) }
     }
 
-    /// True if the port lost its carrier while it settled, and is still open.
-    pub fn awaits_carrier(&self) -> bool {
-        self.awaits_carrier
+    /// Creates a port that a reload is about to add, and that is being opened.
+    pub fn preparing(link: LinkState, is_nic: bool, now: Instant) -> Self {
+        Self::new(Preparing, link, is_nic, now)
     }
 
-    /// True if the port is open: the program lets frames in.
+    /// Sets the kind of the present interface.
+    pub fn set_nic(&mut self, is_nic: bool) {
+        self.is_nic = is_nic;
+    }
+
+    /// True if a reload is about to add the port.
+    pub fn is_pending(&self) -> bool {
+        matches!(self.state, Preparing | Prepared)
+    }
+
+    /// True if the port is being opened for a reload that is about to add it.
+    pub fn is_preparing(&self) -> bool {
+        self.state == Preparing
+    }
+
+    /// True if the program lets frames in.
     pub fn is_open(&self) -> bool {
-        self.state == PortState::Open
+        matches!(self.state, Open | Waiting)
     }
 
     /// True if the program is being attached.
     pub fn is_attaching(&self) -> bool {
-        self.state == PortState::Attaching
+        self.state == Attaching
     }
 
-    /// True if the sockets are closed and the poll loop has reclaimed the frames.
-    pub fn is_closed(&self) -> bool {
-        self.state == PortState::Closed
+    /// True if the port was removed, and still is in its slot.
+    pub fn is_leaving(&self) -> bool {
+        self.leaves
     }
 
     /// True if an operation is in progress that will complete soon.
     pub fn is_busy(&self) -> bool {
-        !matches!(self.state, PortState::Open | PortState::Closed)
+        self.leaves || !matches!(self.state, Open | Waiting | Closed)
     }
 
-    /// Prevents the port from being opened again.
+    /// Prevents the port from being opened again, since the daemon ends.
     pub fn end(&mut self) {
-        self.has_carrier = false;
+        self.link = LinkState::Gone;
     }
 
-    /// Handles an event at `now`. Returns the action that it requires, if any.
-    pub fn note(&mut self, happening: PortEvent, now: Instant) -> Option<PortAction> {
-        match happening {
-            PortEvent::Carrier(has_carrier) => {
-                self.has_carrier = has_carrier;
-                self.awaits_carrier = false;
-                match self.state {
-                    // A port that is being opened is taken down once it is open.
-                    PortState::Open if !has_carrier => self.lose_carrier(now),
-                    PortState::Closed => self.open(now),
-                    _ => None,
-                }
+    /// Handles an event at `now`.
+    pub fn handle(&mut self, event: PortEvent, now: Instant) -> Step {
+        let notice = match event {
+            PortEvent::Link(link) => self.take_link(link, now),
+            _ => None,
+        };
+        self.leaves |= event == PortEvent::Removed;
+        Step { action: self.next(event, now), notice }
+    }
+
+    fn next(&mut self, event: PortEvent, now: Instant) -> Option<PortAction> {
+        use PortEvent::{
+            Added, Attached, Detached, Failed, Link, Opened, Posted, QueuesChanged, Removed, Time,
+        };
+        match (self.state, event) {
+            (Preparing, Opened) => self.go(Prepared, None),
+            (Preparing, Failed) => self.go(Closed, Some(PortAction::Vacate)),
+            (Preparing | Prepared, Removed) => self.go(Closing, Some(PortAction::Close)),
+            (Prepared, Added) => self.go(Joining, Some(PortAction::Join)),
+            (Opening, Opened) => self.go(Joining, Some(PortAction::Join)),
+            (Opening, Failed) => self.retry_later(Closed, None, now),
+            (Joining, Posted(true)) => self.go(Attaching, Some(PortAction::Attach)),
+            (Joining, Posted(false)) => self.retry_later(Closing, Some(PortAction::Close), now),
+            (Attaching, Attached) => {
+                self.settled_at = now + SETTLING;
+                self.stay_open(now)
             }
-            PortEvent::LetGo => match self.state {
-                PortState::Closing | PortState::Closed => None,
-                _ => self.go(PortState::Closing, PortAction::Close),
-            },
-            PortEvent::Closed if self.state == PortState::Closing => {
-                self.go(PortState::Closed, PortAction::Reclaim)
+            (Attaching, Failed) => self.retry_later(Detaching, Some(PortAction::TakeDown), now),
+            (Open | Waiting, Link(_)) | (Waiting, Time) => self.stay_open(now),
+            (Open | Waiting, QueuesChanged) => self.go(Detaching, Some(PortAction::TakeDown)),
+            (Joining | Attaching | Open | Waiting | Detaching | Opening, Detached) => {
+                self.go(Closing, Some(PortAction::Close))
             }
-            PortEvent::Opened if self.state == PortState::Opening => {
-                self.go(PortState::Joining, PortAction::Join)
-            }
-            PortEvent::Posted(true) if self.state == PortState::Joining => {
-                self.go(PortState::Attaching, PortAction::Attach)
-            }
-            PortEvent::Posted(false) if self.state == PortState::Joining => self.fail(PortState::Closed, now),
-            PortEvent::Attached if self.state == PortState::Attaching => {
-                (self.state, self.settled_at) = (PortState::Open, now + SETTLING);
-                if self.has_carrier { None } else { self.lose_carrier(now) }
-            }
-            PortEvent::Failed if self.state == PortState::Opening => self.fail(PortState::Closed, now),
-            PortEvent::Failed if self.state == PortState::Attaching => {
-                self.fail(PortState::Open, now);
-                Some(PortAction::TakeDown)
-            }
-            PortEvent::Time if self.state == PortState::Closed => self.open(now),
-            PortEvent::Time if self.state == PortState::Open && self.awaits_carrier => self.lose_carrier(now),
+            (Closing, PortEvent::Closed) => self.go(Closed, Some(PortAction::Reclaim)),
+            (Closed, Time | Link(_) | Removed) => self.leave_or_open(now),
             _ => None,
         }
     }
 
-    /// Handles the loss of the carrier of an open port.
-    fn lose_carrier(&mut self, now: Instant) -> Option<PortAction> {
-        self.awaits_carrier = self.settles(now);
-        (!self.awaits_carrier).then_some(PortAction::TakeDown)
+    /// Takes a state of the interface. Returns what is reported of it.
+    fn take_link(&mut self, link: LinkState, now: Instant) -> Option<PortNotice> {
+        let before = std::mem::replace(&mut self.link, link);
+        let waited = self.state == Waiting || self.awaits_carrier(now);
+        let had_carried = self.has_carried;
+        self.has_carried |= link == LinkState::Carrier;
+        match (before, link) {
+            (LinkState::Carrier, LinkState::Carrier) => None,
+            (_, LinkState::Carrier) if waited || !had_carried => Some(PortNotice::CarrierCame),
+            (_, LinkState::Carrier) => Some(PortNotice::Back),
+            (LinkState::Carrier, LinkState::NoCarrier) if waited => Some(PortNotice::CarrierAwaited),
+            (LinkState::Carrier, _) => Some(PortNotice::Lost(link)),
+            (_, LinkState::Down | LinkState::Gone) if self.state == Waiting => Some(PortNotice::Lost(link)),
+            _ => None,
+        }
     }
 
-    fn go(&mut self, state: PortState, step: PortAction) -> Option<PortAction> {
-        self.state = state;
-        Some(step)
+    /// True if the port does not go down for the lack of a carrier at `now`.
+    fn awaits_carrier(&self, now: Instant) -> bool {
+        match self.state {
+            Open | Waiting => !self.has_carried || (self.is_nic && now < self.settled_at),
+            Joining | Attaching | Opening | Preparing | Prepared => !self.has_carried || self.is_nic,
+            Closed | Closing | Detaching => false,
+        }
     }
 
-    fn fail(&mut self, state: PortState, now: Instant) -> Option<PortAction> {
-        (self.state, self.open_after) = (state, now + RETRY);
-        None
+    /// Lets an open port stay so if its interface allows it.
+    fn stay_open(&mut self, now: Instant) -> Option<PortAction> {
+        self.state = Open;
+        match self.link {
+            LinkState::Carrier => None,
+            LinkState::NoCarrier if self.awaits_carrier(now) => self.go(Waiting, None),
+            _ => self.go(Detaching, Some(PortAction::TakeDown)),
+        }
     }
 
-    fn open(&mut self, now: Instant) -> Option<PortAction> {
-        if !self.has_carrier || now < self.open_after {
+    /// Vacates the slot of a closed port that was removed, or opens it if its interface allows it.
+    fn leave_or_open(&mut self, now: Instant) -> Option<PortAction> {
+        if self.leaves {
+            return Some(PortAction::Vacate);
+        }
+        if self.link != LinkState::Carrier || now < self.open_after {
             return None;
         }
         self.open_after = now + PACE;
-        self.go(PortState::Opening, PortAction::Open)
+        self.go(Opening, Some(PortAction::Open))
+    }
+
+    fn go(&mut self, state: PortState, action: Option<PortAction>) -> Option<PortAction> {
+        self.state = state;
+        action
+    }
+
+    fn retry_later(
+        &mut self,
+        state: PortState,
+        action: Option<PortAction>,
+        now: Instant,
+    ) -> Option<PortAction> {
+        self.open_after = now + RETRY;
+        self.go(state, action)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use PortEvent::{Attached, Carrier, Closed, Failed, LetGo, Opened, Posted, Time};
+    use PortAction::{Attach, Close, Join, Reclaim, TakeDown, Vacate};
+    use PortEvent::{Added, Attached, Detached, Failed, Link, Opened, Posted, QueuesChanged, Removed, Time};
+    use std::fmt::Write;
 
-    /// Applies the events, each at a time in milliseconds, and checks the action that follows.
-    fn walk(happenings: &[(u64, PortEvent, Option<PortAction>)]) {
-        walk_on(false, happenings);
+    const EVENTS: [PortEvent; 15] = [
+        Link(LinkState::Carrier),
+        Link(LinkState::NoCarrier),
+        Link(LinkState::Down),
+        Link(LinkState::Gone),
+        QueuesChanged,
+        Added,
+        Removed,
+        Detached,
+        PortEvent::Closed,
+        Opened,
+        Posted(true),
+        Posted(false),
+        Attached,
+        Failed,
+        Time,
+    ];
+
+    /// Returns a port in this state, whose interface had its carrier.
+    fn port_in(state: PortState, is_nic: bool, now: Instant) -> PortFsm {
+        let link = if state == Waiting { LinkState::NoCarrier } else { LinkState::Carrier };
+        PortFsm { has_carried: true, ..PortFsm::new(state, link, is_nic, now) }
     }
 
-    fn walk_on(is_nic: bool, happenings: &[(u64, PortEvent, Option<PortAction>)]) {
-        let start = Instant::now();
-        let mut life = PortFsm::new(true, is_nic, start);
-        for &(ms, happening, step) in happenings {
-            let found = life.note(happening, start + Duration::from_millis(ms));
-            assert_eq!(found, step, "{happening:?} at {ms} ms: {life:?}");
+    /// Returns the outcome of an event as a line of the table.
+    fn outcome(mut port: PortFsm, event: PortEvent, now: Instant) -> String {
+        let before = port.state;
+        let Step { action, notice } = port.handle(event, now);
+        let mut line = if port.state == before { "–".to_owned() } else { format!("{:?}", port.state) };
+        let _ = action.map(|action| write!(line, ", {action:?}"));
+        let _ = notice.map(|notice| write!(line, " ({notice:?})"));
+        line
+    }
+
+    /// Each state with each event: of a virtual interface, and of a NIC that settles where that
+    /// differs. Where nothing follows, there is no line.
+    #[test]
+    fn every_state_handles_every_event() {
+        let now = Instant::now();
+        let states =
+            [Preparing, Prepared, Closed, Opening, Joining, Attaching, Open, Waiting, Detaching, Closing];
+        let mut table = String::new();
+        for (state, event) in states.into_iter().flat_map(|state| EVENTS.map(|event| (state, event))) {
+            let [virtual_port, nic] =
+                [false, true].map(|is_nic| outcome(port_in(state, is_nic, now), event, now));
+            let row = format!("{state:?} × {event:?}");
+            if virtual_port != "–" || nic != "–" {
+                let _ = write!(table, "{row:<28} → {virtual_port}");
+                let _ = if nic == virtual_port { Ok(()) } else { write!(table, "; NIC: {nic}") };
+                table.push('\n');
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    /// Applies the events, each at a time in milliseconds, and checks the action that follows.
+    fn walk(mut port: PortFsm, start: Instant, events: &[(u64, PortEvent, Option<PortAction>)]) {
+        for &(ms, event, action) in events {
+            let step = port.handle(event, start + Duration::from_millis(ms));
+            assert_eq!(step.action, action, "{event:?} at {ms} ms: {port:?}");
         }
     }
 
+    fn walk_open(is_nic: bool, events: &[(u64, PortEvent, Option<PortAction>)]) {
+        let start = Instant::now();
+        walk(PortFsm::open(LinkState::Carrier, is_nic, start), start, events);
+    }
+
+    const CARRIER: PortEvent = Link(LinkState::Carrier);
+    const NO_CARRIER: PortEvent = Link(LinkState::NoCarrier);
+
     #[test]
     fn a_port_is_closed_and_opened_again() {
-        walk(&[
-            (0, Time, None),
-            (1, Carrier(false), Some(PortAction::TakeDown)),
-            (2, Time, None),
-            (3, LetGo, Some(PortAction::Close)),
-            (4, LetGo, None),
-            (5, Closed, Some(PortAction::Reclaim)),
-            (6, Time, None),
-            (7, Carrier(true), Some(PortAction::Open)),
-            (8, Time, None),
-            (9, Opened, Some(PortAction::Join)),
-            (10, Posted(true), Some(PortAction::Attach)),
-            (11, Attached, None),
-            (12, Carrier(false), Some(PortAction::TakeDown)),
-        ]);
+        walk_open(
+            false,
+            &[
+                (0, Time, None),
+                (1, NO_CARRIER, Some(TakeDown)),
+                (2, Time, None),
+                (3, Detached, Some(Close)),
+                (4, Detached, None),
+                (5, PortEvent::Closed, Some(Reclaim)),
+                (6, Time, None),
+                (7, CARRIER, Some(PortAction::Open)),
+                (8, Time, None),
+                (9, Opened, Some(Join)),
+                (10, Posted(true), Some(Attach)),
+                (11, Attached, None),
+                (12, NO_CARRIER, Some(TakeDown)),
+            ],
+        );
     }
 
     /// The carrier is back before all is closed, and lost again before all is open. Attempts to
     /// open are paced.
     #[test]
     fn changes_in_the_midst_of_it_are_not_forgotten() {
-        walk(&[
-            (1, Carrier(false), Some(PortAction::TakeDown)),
-            (2, Carrier(true), None),
-            (3, LetGo, Some(PortAction::Close)),
-            (4, Carrier(false), None),
-            (5, Carrier(true), None),
-            (6, Closed, Some(PortAction::Reclaim)),
-            (7, Time, Some(PortAction::Open)),
-            (8, Carrier(false), None),
-            (9, Opened, Some(PortAction::Join)),
-            (10, Posted(true), Some(PortAction::Attach)),
-            (11, Attached, Some(PortAction::TakeDown)),
-            (12, LetGo, Some(PortAction::Close)),
-            (13, Closed, Some(PortAction::Reclaim)),
-            (14, Carrier(true), None),
-            (206, Time, None),
-            (207, Time, Some(PortAction::Open)),
-        ]);
+        walk_open(
+            false,
+            &[
+                (1, NO_CARRIER, Some(TakeDown)),
+                (2, CARRIER, None),
+                (3, Detached, Some(Close)),
+                (4, NO_CARRIER, None),
+                (5, CARRIER, None),
+                (6, PortEvent::Closed, Some(Reclaim)),
+                (7, Time, Some(PortAction::Open)),
+                (8, NO_CARRIER, None),
+                (9, Opened, Some(Join)),
+                (10, Posted(true), Some(Attach)),
+                (11, Attached, Some(TakeDown)),
+                (12, Detached, Some(Close)),
+                (13, PortEvent::Closed, Some(Reclaim)),
+                (14, CARRIER, None),
+                (206, Time, None),
+                (207, Time, Some(PortAction::Open)),
+            ],
+        );
     }
 
     /// The poll loop detects the fault itself, in any state. Answers to earlier requests to the
     /// port worker are ignored.
     #[test]
-    fn the_loop_may_let_go_by_itself() {
-        walk(&[
-            (1, LetGo, Some(PortAction::Close)),
-            (2, Closed, Some(PortAction::Reclaim)),
-            (3, Time, Some(PortAction::Open)),
-            (4, Opened, Some(PortAction::Join)),
-            (5, LetGo, Some(PortAction::Close)),
-            (6, Posted(true), None),
-            (7, Closed, Some(PortAction::Reclaim)),
-            (203, Time, Some(PortAction::Open)),
-            (204, Opened, Some(PortAction::Join)),
-            (205, Posted(true), Some(PortAction::Attach)),
-            (206, LetGo, Some(PortAction::Close)),
-            (207, Attached, None),
-            (208, Closed, Some(PortAction::Reclaim)),
-        ]);
+    fn the_loop_may_detach_by_itself() {
+        walk_open(
+            false,
+            &[
+                (1, Detached, Some(Close)),
+                (2, PortEvent::Closed, Some(Reclaim)),
+                (3, Time, Some(PortAction::Open)),
+                (4, Opened, Some(Join)),
+                (5, Detached, Some(Close)),
+                (6, Posted(true), None),
+                (7, PortEvent::Closed, Some(Reclaim)),
+                (203, Time, Some(PortAction::Open)),
+                (204, Opened, Some(Join)),
+                (205, Posted(true), Some(Attach)),
+                (206, Detached, Some(Close)),
+                (207, Attached, None),
+                (208, PortEvent::Closed, Some(Reclaim)),
+            ],
+        );
     }
 
     /// Attaching and detaching a program resets the NIC. The port is opened once for each real loss
     /// of the carrier.
     #[test]
     fn a_nic_may_lose_its_carrier_while_it_settles() {
-        walk_on(
+        walk_open(
             true,
             &[
-                (10, Carrier(false), None),
+                (10, NO_CARRIER, None),
                 (20, Time, None),
-                (2000, Carrier(true), None),
-                (14_999, Carrier(false), None),
+                (2000, CARRIER, None),
+                (14_999, NO_CARRIER, None),
                 (14_999, Time, None),
-                (15_000, Time, Some(PortAction::TakeDown)),
-                (15_001, LetGo, Some(PortAction::Close)),
-                (15_002, Closed, Some(PortAction::Reclaim)),
-                (20_000, Carrier(true), Some(PortAction::Open)),
-                (20_001, Opened, Some(PortAction::Join)),
-                (20_002, Posted(true), Some(PortAction::Attach)),
-                (20_003, Carrier(false), None), // before the port worker has answered
+                (15_000, Time, Some(TakeDown)),
+                (15_001, Detached, Some(Close)),
+                (15_002, PortEvent::Closed, Some(Reclaim)),
+                (20_000, CARRIER, Some(PortAction::Open)),
+                (20_001, Opened, Some(Join)),
+                (20_002, Posted(true), Some(Attach)),
+                (20_003, NO_CARRIER, None), // before the port worker has answered
                 (20_004, Attached, None),
-                (23_000, Carrier(true), None),
+                (23_000, CARRIER, None),
                 (40_000, Time, None),
-                (40_001, Carrier(false), Some(PortAction::TakeDown)),
-                (40_002, LetGo, Some(PortAction::Close)),
+                (40_001, NO_CARRIER, Some(TakeDown)),
+                (40_002, Detached, Some(Close)),
             ],
         );
     }
 
     #[test]
     fn what_fails_is_tried_again_after_a_while() {
-        walk(&[
-            (1, LetGo, Some(PortAction::Close)),
-            (2, Closed, Some(PortAction::Reclaim)),
-            (3, Time, Some(PortAction::Open)),
-            (10, Failed, None),
-            (1009, Time, None),
-            (1010, Time, Some(PortAction::Open)),
-            (1020, Opened, Some(PortAction::Join)),
-            (1021, Posted(false), None),
-            (2021, Time, Some(PortAction::Open)),
-            (2022, Opened, Some(PortAction::Join)),
-            (2023, Posted(true), Some(PortAction::Attach)),
-            (2024, Failed, Some(PortAction::TakeDown)),
-            (2025, LetGo, Some(PortAction::Close)),
-            (2026, Closed, Some(PortAction::Reclaim)),
-            (3023, Time, None),
-            (3024, Time, Some(PortAction::Open)),
-        ]);
+        walk_open(
+            false,
+            &[
+                (1, Detached, Some(Close)),
+                (2, PortEvent::Closed, Some(Reclaim)),
+                (3, Time, Some(PortAction::Open)),
+                (10, Failed, None),
+                (1009, Time, None),
+                (1010, Time, Some(PortAction::Open)),
+                (1020, Opened, Some(Join)),
+                (1021, Posted(false), Some(Close)),
+                (1022, PortEvent::Closed, Some(Reclaim)),
+                (2021, Time, Some(PortAction::Open)),
+                (2022, Opened, Some(Join)),
+                (2023, Posted(true), Some(Attach)),
+                (2024, Failed, Some(TakeDown)),
+                (2025, Detached, Some(Close)),
+                (2026, PortEvent::Closed, Some(Reclaim)),
+                (3023, Time, None),
+                (3024, Time, Some(PortAction::Open)),
+            ],
+        );
+    }
+
+    /// Of a port that was missing at the start, and of one whose peer starts later.
+    #[test]
+    fn a_port_may_come_after_the_start() {
+        let start = Instant::now();
+        let mut missing = PortFsm::closed(LinkState::Gone, false, start);
+        let mut next = |event| missing.handle(event, start);
+        assert_eq!(next(Time), Step::default());
+        assert_eq!(next(NO_CARRIER), Step::default());
+        let came = Step { action: Some(PortAction::Open), notice: Some(PortNotice::CarrierCame) };
+        assert_eq!(next(CARRIER), came);
+
+        let mut waiting = PortFsm::open(LinkState::NoCarrier, false, start);
+        let later = start + 2 * SETTLING;
+        assert_eq!(waiting.handle(Time, later), Step::default());
+        let came = Step { action: None, notice: Some(PortNotice::CarrierCame) };
+        assert_eq!(waiting.handle(CARRIER, later), came);
+        let lost = PortNotice::Lost(LinkState::NoCarrier);
+        assert_eq!(waiting.handle(NO_CARRIER, later), Step { action: Some(TakeDown), notice: Some(lost) });
+    }
+
+    #[test]
+    fn a_removed_port_leaves_its_slot_once_it_is_closed() {
+        let closing = [(3, PortEvent::Closed, Some(Reclaim)), (4, CARRIER, Some(Vacate))];
+        let open = [(1, Removed, None), (2, Detached, Some(Close))];
+        walk_open(false, &[&open[..], &closing].concat());
+        // While it is opened again: the poll loop takes no sockets of a removed port.
+        let opening = [(1, Removed, None), (1, Opened, Some(Join)), (2, Posted(false), Some(Close))];
+        let start = Instant::now();
+        walk(port_in(Opening, false, start), start, &[&opening[..], &closing].concat());
+        // A reload that was rejected.
+        for events in [&[(1, Removed, Some(Close))][..], &[(1, Opened, None), (2, Removed, Some(Close))]] {
+            let port = PortFsm::preparing(LinkState::Carrier, false, start);
+            walk(port, start, &[events, &closing].concat());
+        }
     }
 }

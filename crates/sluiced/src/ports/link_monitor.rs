@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use futures::StreamExt;
 use futures::TryStreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -14,7 +14,7 @@ use rtnetlink::sys::SocketAddr;
 use rtnetlink::{MulticastGroup, new_multicast_connection};
 use wire::mac::MacAddr;
 
-use crate::ports::carrier::{Carrier, Change, LinkState};
+use crate::ports::fsm::LinkState;
 
 /// An interface as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,10 +75,15 @@ fn speed_bps(interface: &str) -> Option<u64> {
 pub struct LinkEvent {
     /// Port number.
     pub port: usize,
-    /// The kind of change.
-    pub change: Change,
-    /// The interface, if it exists. It may be another one than before.
+    /// The interface as it is now, if it exists. It may be another one than before.
     pub interface: Option<Interface>,
+}
+
+impl LinkEvent {
+    /// State of the interface and its carrier.
+    pub fn link(&self) -> LinkState {
+        self.interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen)
+    }
 }
 
 type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>;
@@ -99,77 +104,53 @@ struct Port {
     index: u32,
     /// MTU in bytes, and speed in bit/s.
     link: (u32, Option<u64>),
-    carrier: Carrier,
+    seen: LinkState,
 }
 
-impl Port {
-    /// Returns the state of a port on this interface; `None` if it is down or deleted.
-    fn on(interface: &Interface) -> Option<Self> {
-        let Interface { name, index, mtu, speed_bps, .. } = interface;
-        let carrier = Carrier::new(interface.seen)?;
-        Some(Self { interface: name.clone(), index: *index, link: (*mtu, *speed_bps), carrier })
-    }
-}
-
-/// Looks up these interfaces by name.
+/// Looks up these interfaces by name. `None` where there is no such interface.
 ///
 /// # Errors
-/// One of them does not exist, or the kernel does not answer.
-pub async fn look_up(names: &[String]) -> Result<Vec<Interface>> {
+/// The kernel does not answer.
+pub async fn look_up(names: &[String]) -> Result<Vec<Option<Interface>>> {
     let (handle, _messages) = connect()?;
     let mut interfaces = Vec::with_capacity(names.len());
     for name in names {
-        match by_name(&handle, name).await? {
-            Some(interface) => interfaces.push(interface),
-            None => {
-                bail!("interface {name}: there is no such interface here; `ip link` lists those there are")
-            }
-        }
+        interfaces.push(by_name(&handle, name).await?);
     }
     Ok(interfaces)
 }
 
 impl LinkMonitor {
-    /// Starts to monitor. `names` are the interfaces of the ports in their order.
+    /// Creates a monitor of no interface yet.
     ///
     /// # Errors
-    /// An interface has been deleted or set down by now, or the kernel does not answer.
-    pub async fn watch(names: &[String]) -> Result<Self> {
-        // Subscribe before the query, so that a change in between is reported.
+    /// The kernel does not answer.
+    pub fn new() -> Result<Self> {
         let (handle, messages) = connect()?;
-        let mut ports = Vec::with_capacity(names.len());
-        for name in names {
-            let interface = by_name(&handle, name).await?;
-            let Some(port) = interface.as_ref().and_then(Port::on) else {
-                bail!("interface {name} went away, or down, while it was being opened");
-            };
-            ports.push(Some(port));
-        }
-        Ok(Self { handle, messages, ports, notices: VecDeque::new(), query_from: None })
+        Ok(Self { handle, messages, ports: Vec::new(), notices: VecDeque::new(), query_from: None })
     }
 
     /// Starts to monitor the interface of one more port, which was as `interface` says at its
-    /// look-up. False if no port is possible on it.
-    pub fn add(&mut self, slot: usize, interface: &Interface) -> bool {
-        let Some(port) = Port::on(interface) else { return false };
+    /// look-up. A change since then is reported.
+    pub fn add(&mut self, slot: usize, name: &str, interface: Option<&Interface>) {
         if self.ports.len() <= slot {
             self.ports.resize_with(slot + 1, || None);
         }
-        self.ports[slot] = Some(port);
-        // A change since the look-up has not been reported.
+        self.ports[slot] = Some(Port {
+            interface: name.to_owned(),
+            index: interface.map_or(0, |interface| interface.index),
+            link: interface.map_or((0, None), |interface| (interface.mtu, interface.speed_bps)),
+            seen: interface.map_or(LinkState::Gone, |interface| interface.seen),
+        });
         self.query_from = Some(self.query_from.map_or(slot, |from| from.min(slot)));
-        true
     }
 
     /// Stops monitoring the interface of this port.
     pub fn forget(&mut self, slot: usize) {
-        self.ports[slot] = None;
+        if let Some(port) = self.ports.get_mut(slot) {
+            *port = None;
+        }
         self.notices.retain(|notice| notice.port != slot);
-    }
-
-    /// True if the port's interface has had no carrier since the start.
-    pub fn is_waiting(&self, port: usize) -> bool {
-        self.ports[port].as_ref().is_some_and(|port| port.carrier == Carrier::Waiting)
     }
 
     /// Waits for the next change. Cancel-safe: a canceled call can be repeated without loss.
@@ -241,9 +222,9 @@ impl LinkMonitor {
         let seen = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
         let Some(watched) = &mut self.ports[port] else { return };
         let link = interface.as_ref().map_or(watched.link, |interface| (interface.mtu, interface.speed_bps));
-        let is_other = std::mem::replace(&mut watched.link, link) != link;
-        if let Some(change) = watched.carrier.observe(seen).or(is_other.then_some(Change::Altered)) {
-            self.notices.push_back(LinkEvent { port, change, interface });
+        if (watched.link, watched.seen) != (link, seen) {
+            (watched.link, watched.seen) = (link, seen);
+            self.notices.push_back(LinkEvent { port, interface });
         }
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! The state machine is in `fsm`; `supervisor` drives it.
 
-pub(crate) mod carrier;
 pub(crate) mod core_assignment;
 pub(crate) mod fsm;
 pub(crate) mod link_monitor;

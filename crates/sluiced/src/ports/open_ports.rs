@@ -1,5 +1,8 @@
 //! Opens the ports of a configuration: first the memory, then one port after the other. On any
 //! error, all that was opened is closed.
+//!
+//! Rule: a port whose interface is missing or down stays closed, and is opened once its interface
+//! has a carrier ([`crate::ports::fsm`]), unless the start is strict. Any other error is one.
 
 use anyhow::{Context, Result};
 use config::Config;
@@ -11,8 +14,10 @@ use tracing::{info, warn};
 use xdp::{PortConfig, Umem, XdpPort};
 
 use crate::ports::core_assignment::CoreAssignment;
+use crate::ports::fsm::LinkState;
 use crate::ports::link_monitor::Interface;
-use crate::ports::worker::{link, mode_name};
+use crate::ports::supervisor::StartedPort;
+use crate::ports::worker::{Assignment, link, mode_name};
 
 /// A stall of the loop for which frames are posted. It covers a few time slices of other work on
 /// the loop's core (EEVDF: up to 2.8 ms each), or the delay until a guard's PFC takes effect if its
@@ -32,39 +37,60 @@ pub struct OpenPorts {
 }
 
 impl OpenPorts {
-    /// Opens a port on each interface of the configuration.
+    /// Opens a port on each interface of the configuration that is there and up, or on all of them
+    /// if the start is `strict`.
     ///
     /// # Errors
     /// A single error with its remedy; the interfaces are then as they were before.
-    pub fn open(config: &Config) -> Result<Self> {
-        let mut memory = memory_for(config)?;
-        let mut ports = Vec::with_capacity(config.interfaces.len());
-        for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
+    pub fn open(config: &Config, interfaces: &[Option<Interface>], strict: bool) -> Result<Self> {
+        let mut memory = memory_for(config, interfaces)?;
+        let mut ports = Vec::with_capacity(MAX_PORTS);
+        let spare = port_setup(config);
+        for ((settings, name), interface) in
+            config.switch.ports.iter().zip(&config.interfaces).zip(interfaces)
+        {
+            let is_there = interface.as_ref().is_some_and(|interface| interface.seen != LinkState::Down);
+            if !is_there && !strict {
+                ports.push(XdpPort::vacant(&mut memory, &spare));
+                continue;
+            }
             let setup = PortConfig { min_posted: min_posted(settings), ..port_setup(config) };
-            let port = XdpPort::open(&mut memory, interface, &setup)
-                .with_context(|| format!("port {}", settings.name))?;
+            let port = match XdpPort::open(&mut memory, name, &setup) {
+                // It was there a moment ago.
+                Err(xdp::Error::NoInterface { .. } | xdp::Error::Down { .. }) if !strict => {
+                    XdpPort::vacant(&mut memory, &spare)
+                }
+                opened => opened.with_context(|| format!("port {}", settings.name))?,
+            };
             ports.push(port);
         }
-        let spare = port_setup(config);
         while ports.len() < MAX_PORTS {
             ports.push(XdpPort::vacant(&mut memory, &spare));
         }
         Ok(Self { ports, memory })
     }
 
-    /// The interface facts of each open port, as reported to clients.
-    pub fn facts(&self) -> Vec<PortFacts> {
-        self.ports
-            .iter()
-            .filter(|port| port.queues() > 0)
-            .map(|port| PortFacts {
-                interface: port.interface().to_owned(),
-                xdp_mode: mode_name(port.xdp_mode()).to_owned(),
-                vlan_tags_restored: port.vlan_tags_restored(),
-                mtu_bytes: 0,
-                link: link(port.interface(), port.xdp_mode(), port.binding()),
-            })
-            .collect()
+    /// The ports of the configuration as they are now, on these interfaces.
+    pub fn started(&self, config: &Config, interfaces: Vec<Option<Interface>>) -> Vec<StartedPort> {
+        let ports = self.ports.iter().zip(&config.switch.ports).zip(&config.interfaces).zip(interfaces);
+        let started = |(((port, settings), name), interface): (((&XdpPort, _), &String), _)| StartedPort {
+            interface,
+            facts: (port.queues() > 0).then(|| facts(port)),
+            queues: port.queues().max(1) as u32,
+            assignment: Assignment { interface: name.clone(), min_posted: min_posted(settings) },
+        };
+        ports.map(started).collect()
+    }
+}
+
+/// The facts about the interface of an open port, as reported to clients.
+fn facts(port: &XdpPort) -> PortFacts {
+    PortFacts {
+        interface: port.interface().to_owned(),
+        xdp_mode: mode_name(port.xdp_mode()).to_owned(),
+        vlan_tags_restored: port.vlan_tags_restored(),
+        mtu_bytes: 0,
+        link: link(port.interface(), port.xdp_mode(), port.binding()),
     }
 }
 
@@ -102,34 +128,31 @@ pub fn switch_frames(config: &Config) -> usize {
         + config.dataplane.spare_ports * SPARE_PORT_FRAMES
 }
 
-/// Returns the RX queues to reserve memory for: those of these interfaces, and spare ones.
-///
-/// # Errors
-/// An interface does not exist or cannot be queried.
-pub fn queues_set_aside(config: &Config) -> Result<usize> {
-    let mut queues = config.dataplane.spare_ports;
-    for interface in &config.interfaces {
-        queues += xdp::queues_of(interface)? as usize;
-    }
-    Ok(queues)
+/// Returns the RX queues to reserve memory for: those of these interfaces, one for each that is not
+/// there, and spare ones.
+pub fn queues_set_aside(config: &Config, interfaces: &[Option<Interface>]) -> u32 {
+    let queues = |interface: &Option<Interface>| xdp::queues_of(&interface.as_ref()?.name).ok();
+    let of_ports: u32 = interfaces.iter().map(|interface| queues(interface).unwrap_or(1)).sum();
+    of_ports + config.dataplane.spare_ports as u32
 }
 
 /// Creates memory in which every cell can be a frame of minimum size while all rings are full, so
 /// that cells run out before memory does.
-fn memory_for(config: &Config) -> Result<Umem> {
+fn memory_for(config: &Config, interfaces: &[Option<Interface>]) -> Result<Umem> {
     let on_channel = if config.dataplane.cores.len() > 1 { dataplane::CHANNEL_FRAMES } else { 0 };
-    let frames = switch_frames(config) + queues_set_aside(config)? * (xdp::FRAMES_OF_A_QUEUE + on_channel);
-    let frame_bytes = xdp::frame_bytes_for(config.interfaces.iter().map(String::as_str))?;
+    let queues = queues_set_aside(config, interfaces) as usize;
+    let frames = switch_frames(config) + queues * (xdp::FRAMES_OF_A_QUEUE + on_channel);
+    let names = interfaces.iter().flatten().map(|interface| interface.name.as_str());
+    let frame_bytes = xdp::frame_bytes_for(names)?;
     let memory = Umem::new(frames, frame_bytes).context("buffer")?;
     info!(frames, frame_bytes, MiB = (frames * frame_bytes) >> 20, "memory for frames");
     Ok(memory)
 }
 
-/// Logs the properties of each port.
-pub fn log(config: &Config, servers: &CoreAssignment, interfaces: &[Interface], facts: &[PortFacts]) {
-    for (slot, ((settings, interface), facts)) in
-        config.switch.ports.iter().zip(interfaces).zip(facts).enumerate()
-    {
+/// Logs the properties of each open port.
+pub fn log(config: &Config, servers: &CoreAssignment, ports: &[StartedPort]) {
+    for (slot, (settings, port)) in config.switch.ports.iter().zip(ports).enumerate() {
+        let StartedPort { interface: Some(interface), facts: Some(facts), .. } = port else { continue };
         let no_drop: Vec<String> =
             (0..8).filter(|p| settings.pfc.no_drop & (1 << p) != 0).map(|p| p.to_string()).collect();
         info!(
@@ -152,9 +175,12 @@ pub fn log(config: &Config, servers: &CoreAssignment, interfaces: &[Interface], 
     }
 }
 
-/// Warns of the properties of a port that is not a plain veth.
+/// Warns of the properties of a port that is not a plain veth with a carrier.
 fn cautions(port: &str, interface: &Interface, facts: &PortFacts) {
     let name = &interface.name;
+    if interface.seen == LinkState::NoCarrier {
+        warn!(port, interface = name, "no carrier yet: frames for this port are lost until its peer is up");
+    }
     if facts.xdp_mode == "generic" {
         warn!(port, interface = name, "generic XDP: the driver knows no native XDP, so this port is slower");
     }

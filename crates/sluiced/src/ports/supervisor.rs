@@ -8,17 +8,18 @@
 //! A port's sockets are closed only after the guard has dropped them, since their descriptor
 //! numbers may soon be reused for another file.
 
+use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use control::{PortFacts, v1};
 use dataplane::LoopCommand;
 use switch::{EventRecord, Severity, SwitchSettings};
 use tracing::warn;
+use xdp::PacketSocket;
 
-use crate::ports::carrier::{Change, LinkState};
 use crate::ports::core_assignment::CoreAssignment;
-use crate::ports::fsm::{PortAction, PortEvent, PortFsm};
-use crate::ports::link_monitor::{Interface, Kind, LinkEvent, LinkMonitor};
+use crate::ports::fsm::{LinkState, PortAction, PortEvent, PortFsm, PortNotice, Step};
+use crate::ports::link_monitor::{Interface, Kind, LinkEvent};
 use crate::ports::worker::{Answer, Assignment, PortWorker};
 use crate::stall_guard::{Guard, PortTap};
 
@@ -28,11 +29,13 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// The ports by slot.
 pub struct PortSupervisor {
     ports: Vec<Option<Port>>,
-    /// The ports that a reload is about to add.
-    coming: Vec<PendingPort>,
-    keeper: PortWorker,
+    worker: PortWorker,
+    /// RX queues for which memory was reserved.
+    queues_set_aside: u32,
+    /// Why a port that a reload was to add could not be opened, and its slot.
+    refusal: Option<(usize, String)>,
     /// True if an interface has changed.
-    altered: bool,
+    has_changed: bool,
     /// Sends PFC on behalf of stalled loops; `None` if that is not configured.
     guard: Option<Guard>,
     /// The core of each slot.
@@ -46,143 +49,191 @@ pub struct PortSupervisor {
 }
 
 struct Port {
-    life: PortFsm,
-    interface: Interface,
+    fsm: PortFsm,
+    /// The interface as the kernel last described it. `None` if there has been none yet.
+    interface: Option<Interface>,
     facts: PortFacts,
-    /// RX queues for which there is memory.
+    /// RX queues for which the port holds memory.
     queues: u32,
+    /// RX queues for which memory is lent to it while it is being opened.
+    lent_queues: u32,
+    /// RX queues of the open sockets.
+    open_queues: u32,
     /// Why the last attempt to open the port failed.
     failure: Option<String>,
-    /// True if the port has been removed, and leaves its slot once all of it is closed.
-    leaves: bool,
 }
 
-/// A port that a reload is about to add.
-struct PendingPort {
-    slot: usize,
-    port: Port,
-    /// The result of opening the port, once it is known.
-    opened: Option<Result<(), String>>,
+/// A port at the start.
+pub struct StartedPort {
+    /// The interface, if it exists.
+    pub interface: Option<Interface>,
+    /// Facts about the interface, if the port is open.
+    pub facts: Option<PortFacts>,
+    /// RX queues, or those reserved for a port that is not open.
+    pub queues: u32,
+    /// Name of the interface, and the fewest frames that the port keeps posted.
+    pub assignment: Assignment,
+}
+
+impl StartedPort {
+    /// The interface of an open port.
+    pub fn open_interface(&self) -> Option<&Interface> {
+        self.interface.as_ref().filter(|_| self.facts.is_some())
+    }
+}
+
+impl Port {
+    fn new(fsm: PortFsm, interface: Option<Interface>, facts: PortFacts, queues: u32) -> Self {
+        Self { fsm, interface, facts, queues, lent_queues: 0, open_queues: 0, failure: None }
+    }
+}
+
+/// Returns the facts about a port that is not open yet.
+fn no_facts(interface: String) -> PortFacts {
+    PortFacts {
+        interface,
+        xdp_mode: "native".to_owned(),
+        vlan_tags_restored: false,
+        mtu_bytes: 0,
+        link: v1::Link::default(),
+    }
+}
+
+fn is_nic(interface: &Option<Interface>) -> bool {
+    interface.as_ref().is_some_and(|interface| interface.kind == Kind::Hardware)
 }
 
 impl PortSupervisor {
-    /// Creates the supervisor of ports that have just been opened on these interfaces. `queues` are
-    /// the RX queues of each port, `servers` the cores.
+    /// Creates the supervisor of ports at the start. `servers` are the cores, and
+    /// `queues_set_aside` the RX queues for which memory was reserved.
     pub fn new(
-        (keeper, guard): (PortWorker, Option<Guard>),
+        (worker, guard): (PortWorker, Option<Guard>),
         servers: &CoreAssignment,
-        facts: Vec<(PortFacts, u32)>,
-        interfaces: Vec<Interface>,
-        links: &LinkMonitor,
+        queues_set_aside: u32,
+        ports: Vec<StartedPort>,
     ) -> Self {
         let now = Instant::now();
-        let port = |(number, ((facts, queues), interface)): (usize, ((PortFacts, u32), Interface))| {
-            let life = PortFsm::new(!links.is_waiting(number), interface.kind == Kind::Hardware, now);
-            Some(Port { life, interface, facts, queues, failure: None, leaves: false })
-        };
-        let ports = facts.into_iter().zip(interfaces).enumerate().map(port).collect();
-        Self {
-            ports,
-            coming: Vec::new(),
-            keeper,
-            altered: true,
+        let mut supervisor = Self {
+            ports: Vec::new(),
+            worker,
+            queues_set_aside,
+            refusal: None,
+            has_changed: true,
             guard,
             servers: servers.clone(),
             next_check: now + CHECK_INTERVAL,
             commands: Vec::new(),
             events: Vec::new(),
+        };
+        for (slot, StartedPort { interface, facts, queues, assignment }) in ports.into_iter().enumerate() {
+            let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
+            let is_open = facts.is_some();
+            let name = assignment.interface.clone();
+            let fsm = if is_open {
+                PortFsm::open(link, is_nic(&interface), now)
+            } else {
+                supervisor.worker.assign(slot, assignment);
+                supervisor.report(slot, "interface_lost", Severity::Warning, &name, missing(link));
+                PortFsm::closed(link, is_nic(&interface), now)
+            };
+            let mut port = Port::new(fsm, interface, facts.unwrap_or_else(|| no_facts(name)), queues);
+            port.open_queues = if is_open { queues } else { 0 };
+            supervisor.ports.push(Some(port));
         }
+        supervisor
     }
 
     /// The facts about the interface of the port in this slot, as reported to clients.
     pub fn facts(&self, slot: usize) -> Option<PortFacts> {
         let Port { facts, interface, .. } = self.ports.get(slot)?.as_ref()?;
-        let mut facts = PortFacts { mtu_bytes: interface.mtu, ..facts.clone() };
-        facts.link.link_speed_bps = interface.speed_bps.unwrap_or(0);
+        let mut facts = facts.clone();
+        if let Some(interface) = interface {
+            facts.mtu_bytes = interface.mtu;
+            facts.link.link_speed_bps = interface.speed_bps.unwrap_or(0);
+        }
         facts.link.core = self.servers.core(slot) as u32;
         Some(facts)
     }
 
     /// The interface of the port in this slot, as the kernel last described it.
     pub fn interface(&self, slot: usize) -> Option<&Interface> {
-        Some(&self.ports.get(slot)?.as_ref()?.interface)
+        self.ports.get(slot)?.as_ref()?.interface.as_ref()
     }
 
     /// True if an interface has changed since the last call.
     pub fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.altered)
+        std::mem::take(&mut self.has_changed)
     }
 
-    /// RX queues of all ports for which there is memory, including those of leaving ports.
-    pub fn queues(&self) -> usize {
-        self.ports.iter().flatten().map(|port| port.queues as usize).sum()
+    /// RX queues for which there is memory that no port holds.
+    pub fn free_queues(&self) -> u32 {
+        let held = self.ports.iter().flatten().map(|port| port.queues + port.lent_queues);
+        self.queues_set_aside.saturating_sub(held.sum())
     }
 
     /// True if an operation is in progress that will complete soon.
     pub fn is_busy(&self) -> bool {
-        !self.coming.is_empty() || self.ports.iter().flatten().any(|port| port.leaves || port.life.is_busy())
+        self.ports.iter().flatten().any(|port| port.fsm.is_busy())
     }
 
-    /// True if these slots are as the last reload requires: with open ports, or vacant.
+    /// True if these slots are as the last reload requires: with ports that are open or wait for
+    /// their interfaces, or vacant.
     pub fn are_settled(&self, slots: &[usize]) -> bool {
-        let port = |slot: &usize| self.ports.get(*slot).and_then(Option::as_ref);
-        slots.iter().filter_map(port).all(|port| !port.leaves && !port.life.is_busy())
+        let mut ports = slots.iter().filter_map(|&slot| self.ports.get(slot)?.as_ref());
+        ports.all(|port| !port.fsm.is_busy())
     }
 
-    /// Opens a port on this interface in a vacant slot. The poll loop takes it if all ports of the
-    /// same reload can be opened.
+    /// True if a port of an earlier reload still leaves its slot.
+    pub fn has_leaving(&self) -> bool {
+        self.ports.iter().flatten().any(|port| port.fsm.is_leaving())
+    }
+
+    /// Opens a port on this interface in a vacant slot, for `queues` RX queues. The poll loop takes
+    /// it if all ports of the same reload can be opened.
     pub fn prepare(&mut self, slot: usize, interface: Interface, (queues, min_posted): (u32, u32)) {
         let name = interface.name.clone();
-        self.keeper.assign(slot, Assignment { interface: name.clone(), most_queues: queues, min_posted });
-        self.keeper.open(slot);
-        let facts = PortFacts {
-            interface: name,
-            xdp_mode: "native".to_owned(),
-            vlan_tags_restored: false,
-            mtu_bytes: 0,
-            link: v1::Link::default(),
-        };
-        let life = PortFsm::opening(interface.kind == Kind::Hardware, Instant::now());
-        let port = Port { life, interface, facts, queues, failure: None, leaves: false };
-        self.coming.push(PendingPort { slot, port, opened: None });
+        self.worker.assign(slot, Assignment { interface: name.clone(), min_posted });
+        self.worker.prepare(slot, queues);
+        let interface = Some(interface);
+        let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
+        let fsm = PortFsm::preparing(link, is_nic(&interface), Instant::now());
+        self.ports.resize_with(self.ports.len().max(slot + 1), || None);
+        self.ports[slot] = Some(Port::new(fsm, interface, no_facts(name), queues));
     }
 
     /// True if all prepared ports are open; otherwise the slot of a port that failed, and the
     /// reason. `None` if the result is not known yet.
-    pub fn prepared(&self) -> Option<Result<(), (usize, String)>> {
-        let answers = self.coming.iter().map(|coming| Some((coming.slot, coming.opened.as_ref()?)));
-        let answers: Vec<_> = answers.collect::<Option<_>>()?;
-        let failed = answers.into_iter().find_map(|(slot, answer)| Some((slot, answer.clone().err()?)));
-        Some(failed.map_or(Ok(()), Err))
+    pub fn prepared(&mut self) -> Option<Result<(), (usize, String)>> {
+        let is_known = !self.ports.iter().flatten().any(|port| port.fsm.is_preparing());
+        self.refusal.take().map(Err).or(is_known.then_some(Ok(())))
     }
 
     /// The slots of the prepared ports, and their interfaces.
-    pub fn coming(&self) -> impl Iterator<Item = (usize, &Interface)> {
-        self.coming.iter().map(|coming| (coming.slot, &coming.port.interface))
+    pub fn pending(&self) -> impl Iterator<Item = (usize, &Interface)> {
+        let ports = self.ports.iter().enumerate();
+        let ports = ports.filter_map(|(slot, port)| Some((slot, port.as_ref()?)));
+        ports.filter_map(|(slot, port)| {
+            Some((slot, port.interface.as_ref().filter(|_| port.fsm.is_pending())?))
+        })
     }
 
     /// Closes the prepared ports.
     pub fn abort(&mut self) {
-        for coming in self.coming.drain(..) {
-            self.keeper.close(coming.slot);
-        }
+        self.of_pending(PortEvent::Removed);
     }
 
     /// Handles new settings that the poll loop has applied: the prepared ports exist from now on,
     /// and the ports in the `removed` slots do not.
-    pub fn settle(&mut self, removed: &[usize], settings: &SwitchSettings) {
-        for &slot in removed {
-            if let Some(port) = &mut self.ports[slot] {
-                port.life.end();
-                port.leaves = true;
-            }
-        }
-        self.ports.resize_with(self.ports.len().max(settings.ports.len()), || None);
-        for PendingPort { slot, port, .. } in std::mem::take(&mut self.coming) {
-            self.ports[slot] = Some(port);
-            self.altered = true;
-            self.on_event(slot, PortEvent::Opened);
-        }
+    pub fn settle(&mut self, removed: &[usize]) {
+        removed.iter().for_each(|&slot| self.handle(slot, PortEvent::Removed));
+        let has_added = self.pending().next().is_some();
+        self.has_changed |= has_added;
+        self.of_pending(PortEvent::Added);
+    }
+
+    fn of_pending(&mut self, event: PortEvent) {
+        let slots: Vec<usize> = self.pending().map(|(slot, _)| slot).collect();
+        slots.into_iter().for_each(|slot| self.handle(slot, event));
     }
 
     /// Passes new settings on to the guard.
@@ -193,51 +244,24 @@ impl PortSupervisor {
     }
 
     /// Handles a change of a port's interface.
-    pub fn note(&mut self, LinkEvent { port, change, interface }: LinkEvent) {
-        let Some(Some(Port { facts, interface: before, life, .. })) = self.ports.get_mut(port) else {
-            return;
-        };
-        if let Some(interface) = interface {
-            *before = interface;
-            self.altered = true;
+    pub fn link_changed(&mut self, event: LinkEvent) {
+        let link = event.link();
+        let Some(Some(port)) = self.ports.get_mut(event.port) else { return };
+        if event.interface.is_some() {
+            port.interface = event.interface;
+            port.fsm.set_nic(is_nic(&port.interface));
+            self.has_changed = true;
         }
-        let name = &facts.interface;
-        let (kind, severity, what) = match change {
-            Change::Came => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
-            Change::Lost(LinkState::Gone) => {
-                ("interface_lost", Severity::Warning, "is gone: the port goes down, the others go on")
-            }
-            Change::Lost(LinkState::Down) => {
-                ("interface_lost", Severity::Warning, "is down: the port goes down, the others go on")
-            }
-            Change::Lost(LinkState::NoCarrier) if life.settles(Instant::now()) => (
-                "carrier_awaited",
-                Severity::Info,
-                "begins again, as NICs do when something is put on them: the port waits for its carrier",
-            ),
-            Change::Back if life.awaits_carrier() => {
-                ("carrier_came", Severity::Info, "has its carrier: the port forwards")
-            }
-            Change::Lost(LinkState::NoCarrier | LinkState::Carrier) => (
-                "interface_lost",
-                Severity::Warning,
-                "has lost its carrier: the port goes down, the others go on",
-            ),
-            Change::Back => ("interface_back", Severity::Info, "is back: the port is opened again"),
-            Change::Altered => return,
-        };
-        let message = format!("the interface {name} {what}");
-        self.events.push(EventRecord::new(kind, severity, message).of_port(port));
-        self.on_event(port, PortEvent::Carrier(!matches!(change, Change::Lost(_))));
+        self.handle(event.port, PortEvent::Link(link));
     }
 
     /// Handles the report that the poll loop has opened a port again, or found no sockets for it.
-    pub fn note_posted(&mut self, port: usize, is_up: bool) {
-        self.on_event(port, PortEvent::Posted(is_up));
+    pub fn note_posted(&mut self, slot: usize, is_up: bool) {
+        self.handle(slot, PortEvent::Posted(is_up));
     }
 
-    /// Queries all interfaces periodically, since changes made with `ethtool` to the device below a
-    /// macvlan are not reported.
+    /// Queries all interfaces periodically, since changes made with `ethtool`, also to the device
+    /// below a macvlan, are not reported.
     fn look(&mut self) {
         let now = Instant::now();
         if now < self.next_check {
@@ -245,8 +269,8 @@ impl PortSupervisor {
         }
         self.next_check = now + CHECK_INTERVAL;
         for (slot, port) in self.ports.iter().enumerate() {
-            if port.as_ref().is_some_and(|port| port.life.is_open()) {
-                self.keeper.poll(slot);
+            if port.as_ref().is_some_and(|port| port.fsm.is_open()) {
+                self.worker.poll(slot);
             }
         }
     }
@@ -263,26 +287,32 @@ impl PortSupervisor {
         }
     }
 
+    /// Closes a port whose interface has another number of RX queues than it has sockets, to open
+    /// it with as many: frames of a queue without a socket are lost.
+    fn check_queues(&mut self, slot: usize) {
+        let Some(Some(port)) = self.ports.get(slot) else { return };
+        let (sockets, queues) = (port.open_queues, port.facts.link.rx_queues);
+        if !port.fsm.is_open() || queues == 0 || queues == sockets {
+            return;
+        }
+        let name = port.facts.interface.clone();
+        let what = format!("has {queues} RX queues instead of {sockets}: the port is opened again");
+        self.report(slot, "rx_queues_changed", Severity::Warning, &name, &what);
+        self.handle(slot, PortEvent::QueuesChanged);
+    }
+
     /// Handles sockets that the poll loop has detached, answers of the port worker, and timers.
     pub fn poll(&mut self, settings: impl Fn() -> SwitchSettings) {
         self.look();
-        for port in 0..self.ports.len() {
-            if self.keeper.has_detached(port) {
-                self.on_event(port, PortEvent::LetGo);
+        for slot in 0..self.ports.len() {
+            if self.worker.has_detached(slot) {
+                self.handle(slot, PortEvent::Detached);
             }
         }
-        while let Some((port, answer)) = self.keeper.answer() {
-            if let Some(happening) = self.take(port, answer, &settings) {
-                self.on_event(port, happening);
-            }
+        while let Some((slot, answer)) = self.worker.answer() {
+            self.take(slot, answer, &settings);
         }
-        for port in 0..self.ports.len() {
-            self.on_event(port, PortEvent::Time);
-            if self.ports[port].as_ref().is_some_and(|port| port.leaves && port.life.is_closed()) {
-                self.keeper.close(port); // sockets that were opened and never taken
-                self.ports[port] = None;
-            }
-        }
+        (0..self.ports.len()).for_each(|slot| self.handle(slot, PortEvent::Time));
     }
 
     /// Takes the commands for the poll loop.
@@ -297,87 +327,146 @@ impl PortSupervisor {
 
     /// Prevents ports from being opened again, since the switch is about to end.
     pub fn wind_up(&mut self) {
-        self.ports.iter_mut().flatten().for_each(|port| port.life.end());
+        self.ports.iter_mut().flatten().for_each(|port| port.fsm.end());
     }
 
-    /// Converts an answer of the port worker to an event of the port. `None` for a port that does
-    /// not exist yet, or no longer.
-    fn take(
-        &mut self,
-        number: usize,
-        answer: Answer,
-        settings: &impl Fn() -> SwitchSettings,
-    ) -> Option<PortEvent> {
-        if let Some(coming) = self.coming.iter_mut().find(|coming| coming.slot == number) {
-            match answer {
-                Answer::Opened => coming.opened = Some(Ok(())),
-                Answer::Failed(why) => coming.opened = Some(Err(why)),
-                Answer::Assigned | Answer::Closed | Answer::Attached { .. } | Answer::Looked(_) => {}
+    /// Handles an answer of the port worker.
+    fn take(&mut self, slot: usize, answer: Answer, settings: &impl Fn() -> SwitchSettings) {
+        let Some(Some(port)) = self.ports.get_mut(slot) else { return };
+        match answer {
+            Answer::Assigned => {}
+            Answer::Looked(link) => {
+                self.take_link(slot, link);
+                self.check_queues(slot);
             }
-            return None;
-        }
-        let link = match &answer {
-            Answer::Looked(link) | Answer::Attached { facts: PortFacts { link, .. }, .. } => {
-                Some(link.clone())
+            Answer::Closed => self.handle(slot, PortEvent::Closed),
+            Answer::Opened(queues) => {
+                (port.queues, port.lent_queues) = (port.queues.max(queues), 0);
+                port.open_queues = queues;
+                self.handle(slot, PortEvent::Opened);
             }
-            _ => None,
-        };
-        if let Some(link) = link {
-            self.take_link(number, link);
-        }
-        let port = self.ports.get_mut(number)?.as_mut()?;
-        Some(match answer {
-            Answer::Assigned | Answer::Looked(_) => return None,
-            Answer::Closed => PortEvent::Closed,
-            Answer::Opened => PortEvent::Opened,
             // The poll loop has detached the port meanwhile. Its sockets are about to be closed,
             // and the guard must not get them.
-            Answer::Attached { .. } if !port.life.is_attaching() => return None,
+            Answer::Attached { .. } if !port.fsm.is_attaching() => {}
             Answer::Attached { facts, fds, packets } => {
-                (port.facts, port.failure) = (facts, None);
-                match (&self.guard, packets) {
-                    (Some(guard), Some(packets)) => {
-                        let gate = PortTap { mac: port.interface.mac, fds, packets };
-                        guard.remember(number, gate, &settings());
-                    }
-                    (Some(_), None) => {
-                        warn!(interface = port.facts.interface, "the guard cannot send PFC for this port");
-                    }
-                    (None, _) => {}
-                }
-                PortEvent::Attached
+                let link = facts.link.clone();
+                port.facts = PortFacts { link: std::mem::take(&mut port.facts.link), ..facts };
+                port.failure = None;
+                self.take_link(slot, link);
+                self.guard_port(slot, fds, packets, settings);
+                self.handle(slot, PortEvent::Attached);
+            }
+            Answer::Failed(_) if port.fsm.is_leaving() => self.handle(slot, PortEvent::Failed),
+            Answer::Failed(why) if port.fsm.is_preparing() => {
+                self.refusal.get_or_insert((slot, why));
+                self.handle(slot, PortEvent::Failed);
             }
             Answer::Failed(why) => {
+                port.lent_queues = 0;
                 if port.failure.as_ref() != Some(&why) {
                     let message = format!("the port cannot be opened, and that is tried again: {why}");
                     let event = EventRecord::new("port_unusable", Severity::Warning, message);
-                    self.events.push(event.of_port(number));
+                    self.events.push(event.of_port(slot));
                     port.failure = Some(why);
                 }
-                PortEvent::Failed
+                self.handle(slot, PortEvent::Failed);
             }
-        })
+        }
     }
 
-    fn on_event(&mut self, number: usize, happening: PortEvent) {
-        let Some(Some(port)) = self.ports.get_mut(number) else { return };
-        let Some(step) = port.life.note(happening, Instant::now()) else { return };
-        match step {
-            PortAction::TakeDown => self.commands.push(LoopCommand::PortDown(number)),
+    /// Passes the sockets of a port that has been opened to the guard.
+    fn guard_port(
+        &self,
+        slot: usize,
+        fds: Vec<RawFd>,
+        packets: Option<PacketSocket>,
+        settings: &impl Fn() -> SwitchSettings,
+    ) {
+        let (Some(guard), Some(Some(port))) = (&self.guard, self.ports.get(slot)) else { return };
+        let mac = port.interface.as_ref().map(|interface| interface.mac);
+        match packets.zip(mac) {
+            Some((packets, mac)) => guard.remember(slot, PortTap { mac, fds, packets }, &settings()),
+            None => warn!(interface = port.facts.interface, "the guard cannot send PFC for this port"),
+        }
+    }
+
+    /// Lets the state machine of a port handle an event, and does what it requires.
+    fn handle(&mut self, slot: usize, event: PortEvent) {
+        let Some(Some(port)) = self.ports.get_mut(slot) else { return };
+        let Step { action, notice } = port.fsm.handle(event, Instant::now());
+        if let Some(notice) = notice {
+            let (kind, severity, what) = describe(notice);
+            let name = port.facts.interface.clone();
+            self.report(slot, kind, severity, &name, what);
+        }
+        if let Some(action) = action {
+            self.perform(slot, action);
+        }
+    }
+
+    fn perform(&mut self, slot: usize, action: PortAction) {
+        let free_queues = self.free_queues();
+        let Some(Some(port)) = self.ports.get_mut(slot) else { return };
+        match action {
+            PortAction::TakeDown => self.commands.push(LoopCommand::PortDown(slot)),
             PortAction::Close => {
                 if let Some(guard) = &self.guard {
-                    guard.forget(number);
+                    guard.forget(slot);
                 }
-                self.keeper.close(number);
+                self.worker.close(slot);
             }
-            PortAction::Reclaim => self.commands.push(LoopCommand::PortClosed(number)),
-            PortAction::Open => self.keeper.open(number),
+            PortAction::Reclaim => self.commands.push(LoopCommand::PortClosed(slot)),
+            PortAction::Open => {
+                port.lent_queues = free_queues;
+                self.worker.open(slot, port.queues + free_queues);
+            }
             PortAction::Join => self.commands.push(LoopCommand::PortUp {
-                port: number,
-                mac: port.interface.mac,
-                finish_checksums: port.interface.kind.is_virtual(),
+                port: slot,
+                mac: port.interface.as_ref().map(|interface| interface.mac).unwrap_or_default(),
+                finish_checksums: port
+                    .interface
+                    .as_ref()
+                    .is_some_and(|interface| interface.kind.is_virtual()),
             }),
-            PortAction::Attach => self.keeper.attach(number),
+            PortAction::Attach => self.worker.attach(slot),
+            PortAction::Vacate => self.ports[slot] = None,
+        }
+    }
+
+    /// Reports something about the interface of a port.
+    fn report(&mut self, slot: usize, kind: &'static str, severity: Severity, interface: &str, what: &str) {
+        let message = format!("the interface {interface} {what}");
+        self.events.push(EventRecord::new(kind, severity, message).of_port(slot));
+    }
+}
+
+/// Returns what is missing of the interface of a port at the start.
+fn missing(link: LinkState) -> &'static str {
+    match link {
+        LinkState::Gone => "is not there: its port is opened once it is, the others go on",
+        _ => "is down: its port is opened once it is up, the others go on",
+    }
+}
+
+/// Returns the event of a change of an interface: its kind, severity and text.
+fn describe(notice: PortNotice) -> (&'static str, Severity, &'static str) {
+    match notice {
+        PortNotice::CarrierCame => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
+        PortNotice::CarrierAwaited => (
+            "carrier_awaited",
+            Severity::Info,
+            "begins again, as NICs do when something is put on them: the port waits for its carrier",
+        ),
+        PortNotice::Back => ("interface_back", Severity::Info, "is back: the port is opened again"),
+        PortNotice::Lost(link) => {
+            let what = match link {
+                LinkState::Gone => "is gone: the port goes down, the others go on",
+                LinkState::Down => "is down: the port goes down, the others go on",
+                LinkState::NoCarrier | LinkState::Carrier => {
+                    "has lost its carrier: the port goes down, the others go on"
+                }
+            };
+            ("interface_lost", Severity::Warning, what)
         }
     }
 }

@@ -15,7 +15,9 @@ use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPor
 enum Task {
     Assign(Assignment),
     Close,
-    Open,
+    /// Opens at most this number of RX queues.
+    Open(u32),
+    Prepare(u32),
     Attach,
     Look,
 }
@@ -25,8 +27,6 @@ enum Task {
 pub struct Assignment {
     /// Name of the network device.
     pub interface: String,
-    /// RX queues for which there is memory.
-    pub most_queues: u32,
     /// The fewest frames that the port keeps posted.
     pub min_posted: u32,
 }
@@ -38,8 +38,8 @@ pub enum Answer {
     Assigned,
     /// The sockets are closed.
     Closed,
-    /// New sockets are open, for the poll loop to take.
-    Opened,
+    /// New sockets are open, one for each of this number of RX queues, for the poll loop to take.
+    Opened(u32),
     /// The program lets frames in.
     Attached {
         /// Facts about the interface, as reported to clients.
@@ -101,9 +101,14 @@ impl PortWorker {
         self.send_order(port, Task::Close);
     }
 
-    /// Opens sockets on the current interface.
-    pub fn open(&self, port: usize) {
-        self.send_order(port, Task::Open);
+    /// Opens sockets on the current interface, for at most this number of RX queues.
+    pub fn open(&self, port: usize, most_queues: u32) {
+        self.send_order(port, Task::Open(most_queues));
+    }
+
+    /// Does the same, and attaches the program, which lets no frame in yet.
+    pub fn prepare(&self, port: usize, most_queues: u32) {
+        self.send_order(port, Task::Prepare(most_queues));
     }
 
     /// Attaches the program, which lets frames in.
@@ -140,8 +145,8 @@ impl Drop for PortWorker {
 
 fn perform(keeper: &mut xdp::PortOpener, task: Task) -> Answer {
     let done = match task {
-        Task::Assign(Assignment { interface, most_queues, min_posted }) => {
-            keeper.assign(interface, most_queues, min_posted);
+        Task::Assign(Assignment { interface, min_posted }) => {
+            keeper.assign(interface, min_posted);
             return Answer::Assigned;
         }
         Task::Close => {
@@ -152,7 +157,8 @@ fn perform(keeper: &mut xdp::PortOpener, task: Task) -> Answer {
             keeper.poll();
             Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode(), keeper.binding())))
         }
-        Task::Open => keeper.open().map(|()| Answer::Opened),
+        Task::Open(most_queues) => keeper.open(most_queues).map(Answer::Opened),
+        Task::Prepare(most_queues) => keeper.prepare(most_queues).map(Answer::Opened),
         Task::Attach => keeper.attach().map(|fds| Answer::Attached {
             facts: facts(keeper),
             fds,

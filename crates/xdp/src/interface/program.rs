@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, PrintLevel, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, PrintLevel, libbpf_sys};
 
 use crate::error::Error;
 use crate::interface::has_program;
@@ -36,6 +36,8 @@ pub enum XdpMode {
 #[derive(Debug)]
 pub(crate) struct Attached {
     _link: OwnedFd,
+    /// The sockets by RX queue.
+    sockets: MapHandle,
     pub(crate) mode: XdpMode,
     /// VLAN tags that the sender left out of band are restored.
     pub(crate) restores_vlan_tags: bool,
@@ -56,12 +58,20 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// Attaches the program to interface `index`. It then passes the frames of RX queue i to
-/// `sockets[i]`, including multi-buffer frames if the sockets support these.
+impl Attached {
+    /// Passes the frames of RX queue i to `sockets[i]` from now on.
+    pub(crate) fn let_in(&self, sockets: &[RawFd]) -> libbpf_rs::Result<()> {
+        fill(&self.sockets, sockets)
+    }
+}
+
+/// Attaches the program to interface `index`, which has this number of RX queues. It then passes
+/// the frames of RX queue i to `sockets[i]`, including multi-buffer frames if the sockets support
+/// these, and drops those of queues without a socket.
 pub(crate) fn attach(
     interface: &str,
     index: i32,
-    sockets: &[RawFd],
+    sockets: (usize, &[RawFd]),
     multi_buffer: bool,
 ) -> Result<Attached, Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
@@ -126,7 +136,7 @@ fn hopeless(interface: &str, refused: &Refused) -> Option<Error> {
 fn try_attach(
     (name, mode): (&str, XdpMode),
     index: i32,
-    sockets: &[RawFd],
+    (queues, sockets): (usize, &[RawFd]),
     multi_buffer: bool,
 ) -> Result<Attached, Refused> {
     let restores_vlan_tags = name == WITH_VLAN;
@@ -142,18 +152,22 @@ fn try_attach(
         program.set_flags(flags);
     }
     for mut map in object.maps_mut() {
-        map.set_max_entries(sockets.len() as u32).map_err(Refused::Load)?;
+        map.set_max_entries(queues as u32).map_err(Refused::Load)?;
     }
     let object = object.load().map_err(Refused::Load)?;
-    for map in object.maps() {
-        for (queue, socket) in sockets.iter().enumerate() {
-            map.update(&(queue as u32).to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY)
-                .map_err(Refused::Load)?;
-        }
-    }
+    let map = object.maps().next().expect("the sockets are in the object");
+    let map = MapHandle::try_from(&map).map_err(Refused::Load)?;
+    fill(&map, sockets).map_err(Refused::Load)?;
     let program = object.progs().find(|program| program.name() == name).expect("it is in the object");
     let link = create_link(program.as_fd(), index, mode).map_err(Refused::Attach)?;
-    Ok(Attached { _link: link, mode, restores_vlan_tags })
+    Ok(Attached { _link: link, sockets: map, mode, restores_vlan_tags })
+}
+
+fn fill(map: &MapHandle, sockets: &[RawFd]) -> libbpf_rs::Result<()> {
+    for (queue, socket) in sockets.iter().enumerate() {
+        map.update(&(queue as u32).to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY)?;
+    }
+    Ok(())
 }
 
 /// Attaches by a BPF link in exactly this mode.

@@ -29,19 +29,22 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Installs the XDP program, which passes the frames of RX queue i to `sockets[i]` from now on,
-    /// and the qdisc. Makes the interface promiscuous if requested.
+    /// Installs the XDP program for an interface with this number of RX queues, and the qdisc. It
+    /// passes the frames of RX queue i to `sockets[i]` from now on, and drops those of queues
+    /// without one. Makes the interface promiscuous if requested.
     pub(crate) fn put_on(
-        interface: &str,
         link: &Link,
         route: RouteSocket,
-        (sockets, slot): (&[RawFd], &PortContext),
+        (queues, sockets): (usize, &[RawFd]),
+        slot: &PortContext,
     ) -> Result<Attachment, Error> {
+        let interface = slot.interface.as_str();
         let promiscuity =
             slot.setup.promiscuous.then(|| Promiscuity::of(link.index)).transpose().map_err(|error| {
                 Error::kernel(format!("interface {interface}: making it promiscuous"), error)
             })?;
-        let program = Some(attach(interface, link.index, sockets, slot.frames.is_multi_buffer())?);
+        let multi_buffer = slot.frames.is_multi_buffer();
+        let program = Some(attach(interface, link.index, (queues, sockets), multi_buffer)?);
         let mut attachment = Attachment {
             interface: interface.into(),
             index: link.index,
@@ -56,6 +59,17 @@ impl Attachment {
             }
         }
         Ok(attachment)
+    }
+
+    /// Passes the frames of RX queue i to `sockets[i]` from now on.
+    ///
+    /// # Errors
+    /// The kernel accepts a socket no longer.
+    pub(crate) fn let_in(&self, sockets: &[RawFd]) -> Result<(), Error> {
+        self.program.as_ref().map_or(Ok(()), |program| program.let_in(sockets)).map_err(|error| {
+            let action = format!("interface {}: passing frames to the sockets", self.interface);
+            Error::Kernel { action, source: io::Error::other(error.to_string()) }
+        })
     }
 
     /// Returns the mode of the XDP program.

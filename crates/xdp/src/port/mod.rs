@@ -135,7 +135,7 @@ impl XdpPort {
         let handoff = SocketHandoff::new();
         self.handoff = Some(Arc::clone(&handoff));
         let binding = self.binding();
-        PortOpener::new(self.slot.clone(), handoff, self.queues() as u32, (self.attachment.take(), binding))
+        PortOpener::new(self.slot.clone(), handoff, (self.attachment.take(), binding))
     }
 
     /// Returns the mode of the XDP program.
@@ -196,8 +196,8 @@ impl XdpPort {
     ) -> Result<(), Error> {
         let sockets = self.sockets.insert(self.slot.open(link, queues)?);
         sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
-        self.attachment =
-            Some(Attachment::put_on(&self.slot.interface, link, route, (&sockets.fds(), &self.slot))?);
+        let fds = sockets.fds();
+        self.attachment = Some(Attachment::put_on(link, route, (fds.len(), &fds), &self.slot)?);
         Ok(())
     }
 

@@ -86,8 +86,6 @@ impl fmt::Debug for SocketHandoff {
 pub struct PortOpener {
     slot: PortContext,
     handoff: Arc<SocketHandoff>,
-    /// The RX queues that memory is set aside for.
-    most_queues: u32,
     attachment: Option<Attachment>,
     /// The link and descriptors of the last opened sockets, until the program is attached.
     opened: Option<(Link, Vec<RawFd>)>,
@@ -100,11 +98,10 @@ impl PortOpener {
     pub(crate) fn new(
         slot: PortContext,
         handoff: Arc<SocketHandoff>,
-        most_queues: u32,
         (attachment, binding): (Option<Attachment>, PortMode),
     ) -> PortOpener {
         let missed = RxMissed::default();
-        let mut keeper = PortOpener { slot, handoff, most_queues, attachment, opened: None, binding, missed };
+        let mut keeper = PortOpener { slot, handoff, attachment, opened: None, binding, missed };
         keeper.poll();
         keeper
     }
@@ -130,12 +127,11 @@ impl PortOpener {
         &self.slot.interface
     }
 
-    /// Assigns another port, which is closed: on `interface`, with at most `most_queues` RX queues.
-    pub fn assign(&mut self, interface: String, most_queues: u32, min_posted: u32) {
+    /// Assigns another port, which is closed, on `interface`.
+    pub fn assign(&mut self, interface: String, min_posted: u32) {
         self.close();
         (self.slot.interface, self.slot.must_copy) = (interface, false);
         self.slot.setup.min_posted = min_posted.min(self.slot.setup.max_posted);
-        self.most_queues = most_queues;
     }
 
     /// Closes detached sockets, and opened ones that the loop never took. The loop can reclaim
@@ -154,19 +150,19 @@ impl PortOpener {
         }
     }
 
-    /// Opens sockets on the interface that has this name now, for the loop to take. Nothing is
-    /// received yet, as they hold no chunks until then.
+    /// Opens sockets on the interface that has this name now, for the loop to take: one for each RX
+    /// queue, of which there may be `most`. Returns their number. Nothing is received yet, as they
+    /// hold no chunks until then.
     ///
     /// # Errors
     /// As those of [`crate::XdpPort::open`]; the interface is then unchanged.
-    pub fn open(&mut self) -> Result<(), Error> {
+    pub fn open(&mut self, most: u32) -> Result<u32, Error> {
         let interface = &self.slot.interface;
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
         let link = usable_link(&route, interface, &self.slot.frames)?;
         let queues = rx_queues(interface)
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
-        if queues > self.most_queues {
-            let most = self.most_queues;
+        if queues > most {
             return Err(Error::MoreQueues { interface: interface.clone(), queues, most });
         }
         if let Some((_, unused)) = self.handoff.ready.pop() {
@@ -176,7 +172,30 @@ impl PortOpener {
         self.binding = sockets.binding();
         self.opened = Some((link, sockets.fds()));
         let _ = self.handoff.ready.push((interface.clone(), sockets)); // there is room: it was just emptied
-        Ok(())
+        Ok(queues)
+    }
+
+    /// Opens sockets and attaches the program as well, which drops all frames until
+    /// [`PortOpener::attach`]: so what would fail then fails now, and the NIC is reset only once.
+    ///
+    /// # Errors
+    /// As those of [`crate::XdpPort::open`]; the interface is then unchanged.
+    pub fn prepare(&mut self, most: u32) -> Result<u32, Error> {
+        let mut prepare = || {
+            let queues = self.open(most)?;
+            match self.put_on(&[]) {
+                Err(Error::NoNativeXdp { .. }) => {
+                    let queues = self.open(most)?; // in copy mode
+                    self.put_on(&[]).map(|()| queues)
+                }
+                done => done.map(|()| queues),
+            }
+        };
+        let prepared = prepare();
+        if prepared.is_err() {
+            self.close();
+        }
+        prepared
     }
 
     /// Attaches the program and so starts reception: the loop has taken the opened sockets and
@@ -186,18 +205,28 @@ impl PortOpener {
     /// The program cannot be attached to the interface. Nothing is received, and the loop should
     /// detach the sockets.
     pub fn attach(&mut self) -> Result<Vec<RawFd>, Error> {
-        let Some((link, fds)) = self.opened.take() else { return Ok(Vec::new()) };
-        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        let interface = &self.slot.interface;
-        let attachment = Attachment::put_on(interface, &link, route, (&fds, &self.slot))?;
-        if self.binding.zero_copy && attachment.xdp_mode() == XdpMode::Generic {
-            let error = Error::NoNativeXdp { interface: interface.clone() };
-            self.slot.must_copy = true; // for the next opening
-            return Err(error);
+        let Some((_, fds)) = &self.opened else { return Ok(Vec::new()) };
+        let fds = fds.clone();
+        match &self.attachment {
+            Some(prepared) => prepared.let_in(&fds)?,
+            None => self.put_on(&fds)?,
         }
-        self.attachment = Some(attachment);
+        self.opened = None;
         self.poll();
         Ok(fds)
+    }
+
+    /// Attaches the program, which passes the frames of RX queue i to `sockets[i]`.
+    fn put_on(&mut self, sockets: &[RawFd]) -> Result<(), Error> {
+        let Some((link, fds)) = &self.opened else { return Ok(()) };
+        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+        let attachment = Attachment::put_on(link, route, (fds.len(), sockets), &self.slot)?;
+        if self.binding.zero_copy && attachment.xdp_mode() == XdpMode::Generic {
+            self.slot.must_copy = true; // for the next opening
+            return Err(Error::NoNativeXdp { interface: self.slot.interface.clone() });
+        }
+        self.attachment = Some(attachment);
+        Ok(())
     }
 
     /// Returns the mode of the XDP program.

@@ -216,10 +216,10 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
             assert_eq!(port.kernel_counters().rx_closed_frames, u64::from(round) + 1);
 
             assert_eq!(port.reopen(&mut umem), Some(false), "there is nothing to take");
-            let missing = keeper.open().unwrap_err().to_string();
+            let missing = keeper.open(1).unwrap_err().to_string();
             assert!(missing.contains("there is no such interface"), "{missing}");
             space.add_pair("p0", "h0", "");
-            keeper.open().unwrap();
+            keeper.open(1).unwrap();
             assert_eq!(port.reopen(&mut umem), Some(true));
             assert!(port.is_up() && port.frames_held() > 0);
             assert_eq!(state(&space), (false, "noqueue"), "nothing comes in yet");

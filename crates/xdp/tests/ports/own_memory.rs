@@ -204,7 +204,7 @@ fn a_port_with_a_memory_of_its_own_comes_and_goes() {
             assert_eq!(port.kernel_counters().rx_closed_frames, u64::from(round) + 1);
 
             space.add_pair("p0", "h0", "");
-            keeper.open().unwrap();
+            keeper.open(1).unwrap();
             assert_eq!(port.reopen(&mut umem), Some(true));
             assert_eq!(keeper.attach().unwrap().len(), 1);
             assert!(keeper.binding().own_memory);
