@@ -51,6 +51,24 @@ impl Lab {
         command
     }
 
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("lab.toml")
+    }
+
+    /// Reloads the file with this text at its end. Returns the changes, or why it was refused.
+    fn reload_with(&self, more: &str) -> Result<Vec<String>, String> {
+        let text = fs::read_to_string(self.file()).unwrap();
+        fs::write(self.file(), text + more).unwrap();
+        let mut client = BlockingClient::connect(&self.socket()).unwrap();
+        client.order(control::Command::Reload).map_err(|error| error.to_string())
+    }
+
+    /// Returns the messages of all events of this kind.
+    fn messages(&self, kind: &str) -> Vec<String> {
+        let events = self.events().into_iter().filter(|event| event.kind == kind);
+        events.map(|event| event.message).collect()
+    }
+
     fn socket(&self) -> PathBuf {
         self.folder.path().join("control.sock")
     }
@@ -58,14 +76,19 @@ impl Lab {
     /// Starts the daemon on the ports of all hosts, with `more` in the table of each, and waits
     /// until it is ready.
     fn start(&mut self, more: &str) {
+        self.start_with(more, "");
+    }
+
+    /// Does the same, with these tables besides.
+    fn start_with(&mut self, more: &str, tables: &str) {
         let mut text =
             format!("[switch]\nname = \"lab\"\n[control]\nsocket = \"{}\"\n", self.socket().display());
         text += "[buffer]\ntotal_cells = 16384\nheadroom_cells = 1024\n";
         for host in &self.hosts {
             text += &format!("[port.{host}]\ninterface = \"port-{host}\"\n{more}\n");
         }
-        let file = self.folder.path().join("lab.toml");
-        fs::write(&file, text).unwrap();
+        let file = self.file();
+        fs::write(&file, text + tables).unwrap();
         let log = |name: &str| fs::File::create(self.folder.path().join(name)).unwrap();
         let (out, err) = (log("out"), log("err"));
         let mut command = self.inside("switch", env!("CARGO_BIN_EXE_sluiced"));
@@ -139,7 +162,7 @@ impl Drop for Lab {
 }
 
 fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
     assert!(
         output.status.success(),
         "ip {arguments}: {}(this test needs root)",
@@ -288,4 +311,109 @@ fn changes_of_other_interfaces_do_not_matter() {
     assert!(!lab.output("err").contains("WARN"), "{}", lab.output("err"));
     assert_eq!(lab.terminate(), Some(0));
     assert_eq!(FrameBalance::of(&snapshot).dropped, 0, "{snapshot:#?}");
+}
+
+/// Adds a cable for one more host, whose port `port-NAME` may have other numbers of queues.
+fn plug(lab: &Lab, host: &str, port_queues: &str, host_queues: &str) {
+    let (space, switch) = (lab.space(host), lab.space("switch"));
+    ip(&format!(
+        "link add name port-{host} {port_queues} netns {switch} type veth peer name eth0 {host_queues} netns {space}"
+    ));
+    ip(&format!("-n {switch} link set dev port-{host} up"));
+    ip(&format!("-n {space} link set dev eth0 up"));
+}
+
+/// Of three interfaces one is missing and one is set down; the daemon starts with the third.
+#[test]
+fn ports_come_up_after_the_start_with_their_interfaces() {
+    let mut lab = Lab::new(&["a", "b", "c"]);
+    let switch = lab.space("switch");
+    ip(&format!("-n {switch} link del dev port-b"));
+    ip(&format!("-n {switch} link set dev port-c down"));
+    lab.start("");
+    let up = |lab: &Lab, name: &str| port(&lab.snapshot(), name).up;
+    lab.until("the ports are down", |lab| !up(lab, "b") && !up(lab, "c"));
+    assert!(up(&lab, "a"));
+    let missing = lab.messages("interface_lost");
+    assert!(
+        missing[0].contains("port-b is not there") && missing[1].contains("port-c is down"),
+        "{missing:?}"
+    );
+    ip(&format!("-n {switch} link set dev port-c up"));
+    lab.until("the port is up", |lab| up(lab, "c"));
+    lab.ping("a", "c");
+    plug(&lab, "b", "", "");
+    ip(&format!("-n {} addr add 10.9.0.2/24 dev eth0", lab.space("b")));
+    lab.until("the port is up", |lab| up(lab, "b"));
+    lab.ping("a", "b");
+    assert_eq!(lab.messages("carrier_came").len(), 2);
+    assert_eq!(lab.terminate(), Some(0));
+    assert!(lab.output("out").contains("every frame is accounted for"), "{}", lab.output("out"));
+}
+
+/// The port of a veth with fewer RX queues than its peer has TX queues: its sockets can be opened,
+/// its program not be attached.
+#[test]
+fn a_reload_refuses_a_port_that_cannot_be_attached() {
+    let mut lab = Lab::new(&["a", "b", "c"]);
+    let switch = lab.space("switch");
+    ip(&format!("-n {switch} link del dev port-c"));
+    plug(&lab, "c", "numrxqueues 1 numtxqueues 1", "numrxqueues 4 numtxqueues 4");
+    lab.hosts.pop();
+    lab.start("");
+    let refusal = lab.reload_with("[port.c]\ninterface = \"port-c\"\n").unwrap_err();
+    let words =
+        "nothing was changed: port.c: interface port-c has fewer RX queues than its peer has TX queues";
+    assert!(refusal.contains(words), "{refusal}");
+    assert_eq!(lab.snapshot().ports.len(), 2);
+    // Its interface is as before, and its slot is free.
+    ip(&format!("-n {switch} link del dev port-c"));
+    plug(&lab, "c", "", "");
+    ip(&format!("-n {} addr add 10.9.0.3/24 dev eth0", lab.space("c")));
+    assert_eq!(lab.reload_with("").unwrap(), ["port.c: added"]);
+    lab.hosts.push("c");
+    lab.ping("a", "c");
+    assert_eq!(lab.terminate(), Some(0));
+}
+
+#[test]
+fn a_port_is_opened_again_when_its_rx_queues_change() {
+    let mut lab = Lab::new(&["a", "b"]);
+    let switch = lab.space("switch");
+    ip(&format!("-n {switch} link del dev port-b"));
+    plug(&lab, "b", "numrxqueues 4 numtxqueues 4", "numrxqueues 1 numtxqueues 1");
+    ip(&format!("-n {} addr add 10.9.0.2/24 dev eth0", lab.space("b")));
+    let set_queues = |lab: &Lab, number: u32| {
+        let number = number.to_string();
+        let set =
+            lab.inside("switch", "ethtool").args(["-L", "port-b", "rx", &number, "tx", &number]).output();
+        set.unwrap().status.success()
+    };
+    let queues = |lab: &Lab, number| assert!(set_queues(lab, number));
+    queues(&lab, 1);
+    lab.start_with("", "[dataplane]\nspare_ports = 1\n");
+    let has = |lab: &Lab, queues| {
+        let snapshot = lab.snapshot();
+        let port = port(&snapshot, "b");
+        port.up && port.link.as_ref().is_some_and(|link| link.rx_queues == queues)
+    };
+    let before = port(&lab.snapshot(), "b").link.clone().unwrap().rx_queues;
+    queues(&lab, before + 1);
+    lab.until("the port is open again", |lab| {
+        lab.messages("rx_queues_changed").len() == 1 && has(lab, before + 1)
+    });
+    lab.ping("a", "b");
+    // More than there is memory for: the port stays down, and an event says the number.
+    queues(&lab, before + 2);
+    lab.until("the port is refused", |lab| !lab.messages("port_unusable").is_empty());
+    let refusal = lab.messages("port_unusable").remove(0);
+    let words = format!("has {} RX queues, and memory was set aside for {}", before + 2, before + 1);
+    assert!(refusal.contains(&words), "{refusal}");
+    assert!(!port(&lab.snapshot(), "b").up);
+    // The kernel frees the closed sockets' queues after a moment.
+    lab.until("there are fewer queues", |lab| set_queues(lab, before));
+    lab.until("the port is up", |lab| has(lab, before));
+    lab.ping("a", "b");
+    assert_eq!(lab.terminate(), Some(0));
+    assert!(lab.output("out").contains("every frame is accounted for"), "{}", lab.output("out"));
 }
