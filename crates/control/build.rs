@@ -28,10 +28,14 @@ const STRUCTS: [(&str, &str); 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 9] = [
+const OF_THE_DAEMON: [&str; 13] = [
     "pfc_enabled",
     "log_lines_lost",
     "log_lines_left_out",
+    "recordings_kept",
+    "recordings_kept_bytes",
+    "recordings_frozen",
+    "recordings_not_kept",
     "loops",
     "interface",
     "xdp_mode",

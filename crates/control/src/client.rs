@@ -119,7 +119,14 @@ impl Client {
         let duration_ms = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
         let call = self.inner.record(v1::RecordRequest { duration_ms });
         let stream = answer_within(socket.clone(), call, duration + PATIENCE).await?;
-        Ok(RecordingStream { socket, stream })
+        Ok(RecordingStream { socket, stream, number: None, further: 0 })
+    }
+
+    /// Has the daemon discard the kept recording of this number, which is stored elsewhere now.
+    pub async fn acknowledge_recording(&mut self, recording: u64) -> Result<(), ClientError> {
+        let socket = self.socket.clone();
+        let request = v1::AcknowledgeRecordingRequest { recording };
+        answer(socket, self.inner.acknowledge_recording(request)).await.map(|_| ())
     }
 
     /// Streams the events after number `since`; with `follow`, also the events that happen from
@@ -172,13 +179,30 @@ impl Client {
 pub struct RecordingStream {
     socket: PathBuf,
     stream: Streaming<v1::RecordingPiece>,
+    number: Option<u64>,
+    further: u64,
 }
 
 impl RecordingStream {
     /// Returns the next piece; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
         let piece = self.stream.message().await.map_err(|status| no(self.socket.clone(), status))?;
-        Ok(piece.map(|piece| piece.bytes))
+        Ok(piece.map(|v1::RecordingPiece { bytes, recording, further_recordings }| {
+            self.number = self.number.or(recording);
+            self.further = self.further.max(further_recordings);
+            bytes
+        }))
+    }
+
+    /// Returns the number of a recording that the daemon keeps until it is acknowledged; valid
+    /// after the first piece.
+    pub fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// Returns how many further recordings the daemon keeps; valid after the first piece.
+    pub fn further(&self) -> u64 {
+        self.further
     }
 }
 

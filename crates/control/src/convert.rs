@@ -30,6 +30,8 @@ pub struct DaemonFacts {
     pub pfc_enabled: bool,
     /// Counters of lines missing from its log.
     pub log: LogCounts,
+    /// Counters of the recordings of losses.
+    pub recordings: RecordingCounts,
     /// The poll loops, the switching core's first.
     pub loops: Vec<v1::Loop>,
 }
@@ -43,12 +45,29 @@ pub struct LogCounts {
     pub left_out: u64,
 }
 
+/// Recordings that the daemon keeps until they are fetched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecordingCounts {
+    /// Recordings that are kept now.
+    pub kept: u64,
+    /// Bytes of these recordings.
+    pub kept_bytes: u64,
+    /// Recordings that were kept since the start, fetched or not.
+    pub frozen: u64,
+    /// Recordings that found no room beside those that are kept.
+    pub not_kept: u64,
+}
+
 /// Returns the message of a snapshot, with all port slots, vacant ones too.
 pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
     v1::Snapshot {
         pfc_enabled: daemon.pfc_enabled,
         log_lines_lost: daemon.log.lost,
         log_lines_left_out: daemon.log.left_out,
+        recordings_kept: daemon.recordings.kept,
+        recordings_kept_bytes: daemon.recordings.kept_bytes,
+        recordings_frozen: daemon.recordings.frozen,
+        recordings_not_kept: daemon.recordings.not_kept,
         loops: daemon.loops.clone(),
         ..from.into()
     }

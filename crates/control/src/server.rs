@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures::Stream;
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -81,8 +82,15 @@ pub enum Request {
     Recording {
         /// Length of the recording from now on; zero for the kept recording.
         duration: Duration,
-        /// Channel for the finished recording, in pieces.
-        answer: oneshot::Sender<Result<Vec<Vec<u8>>, CommandError>>,
+        /// Channel for the finished recording.
+        answer: oneshot::Sender<Result<Recorded, CommandError>>,
+    },
+    /// Discard a kept recording, which a client has stored.
+    Acknowledge {
+        /// Number of the recording.
+        recording: u64,
+        /// Channel for the result.
+        answer: oneshot::Sender<Outcome>,
     },
     /// Execute a command; the reply is sent when it is done.
     Order {
@@ -91,6 +99,17 @@ pub enum Request {
         /// Channel for the result.
         answer: oneshot::Sender<Outcome>,
     },
+}
+
+/// A recording for a client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// The recording, in pieces.
+    pub pieces: Vec<Bytes>,
+    /// The number of the recording if it is kept until the client acknowledges it.
+    pub number: Option<u64>,
+    /// How many further recordings are kept.
+    pub further: u64,
 }
 
 /// Identity of the daemon.
@@ -173,7 +192,7 @@ impl Owner {
         self.request_from(|answer| Request::Order { order, answer }, patience).await?.map_err(Status::from)
     }
 
-    async fn record(&self, duration: Duration) -> Result<Vec<Vec<u8>>, Status> {
+    async fn record(&self, duration: Duration) -> Result<Recorded, Status> {
         let request = |answer| Request::Recording { duration, answer };
         self.request_from(request, duration + PATIENCE).await?.map_err(Status::from)
     }
@@ -302,12 +321,22 @@ impl Control for Api {
         request: tonic::Request<v1::RecordRequest>,
     ) -> Result<Response<Self::RecordStream>, Status> {
         let duration = Duration::from_millis(request.into_inner().duration_ms.into()).min(MAX_RECORDING);
-        let pieces = self.owner.record(duration).await?.into_iter().flat_map(|piece| {
-            let messages =
-                piece.chunks(PIECE_BYTES).map(|bytes| Ok(v1::RecordingPiece { bytes: bytes.to_vec() }));
-            messages.collect::<Vec<_>>()
+        let Recorded { pieces, number, further } = self.owner.record(duration).await?;
+        let first = v1::RecordingPiece { bytes: Vec::new(), recording: number, further_recordings: further };
+        let pieces = pieces.into_iter().flat_map(|piece| {
+            let message = |bytes: &[u8]| v1::RecordingPiece { bytes: bytes.to_vec(), ..Default::default() };
+            piece.chunks(PIECE_BYTES).map(message).collect::<Vec<_>>()
         });
-        Ok(Response::new(Box::pin(futures::stream::iter(pieces))))
+        Ok(Response::new(Box::pin(futures::stream::iter(std::iter::once(first).chain(pieces).map(Ok)))))
+    }
+
+    async fn acknowledge_recording(
+        &self,
+        request: tonic::Request<v1::AcknowledgeRecordingRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        let recording = request.into_inner().recording;
+        let outcome = self.owner.request(|answer| Request::Acknowledge { recording, answer }).await?;
+        outcome.map(|_| Response::new(v1::Done {})).map_err(Status::from)
     }
 
     type EventsStream = Pin<Box<dyn Stream<Item = Result<v1::EventBatch, Status>> + Send>>;

@@ -3,7 +3,7 @@
 //! of each kind.
 
 use control::v1::{self, ByDropLevel};
-use control::{DaemonFacts, LogCounts, PortFacts, convert};
+use control::{DaemonFacts, LogCounts, PortFacts, RecordingCounts, convert};
 use switch::monitor::counters::{
     FrameCount, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot, RemovedPorts,
 };
@@ -38,7 +38,9 @@ fn message(left: PortSnapshot, right: PortSnapshot) -> v1::Snapshot {
         ..Snapshot::default()
     };
     let loops = vec![v1::Loop { core: 7, turns: 8, ..v1::Loop::default() }];
-    let daemon = DaemonFacts { pfc_enabled: true, log: LogCounts { lost: 5, left_out: 6 }, loops };
+    let log = LogCounts { lost: 5, left_out: 6 };
+    let recordings = RecordingCounts { kept: 9, kept_bytes: 10, frozen: 11, not_kept: 12 };
+    let daemon = DaemonFacts { pfc_enabled: true, log, recordings, loops };
     let mut message = convert::snapshot(&snapshot, &daemon);
     convert::list_ports(&mut message, [(0, &facts("a-left")), (1, &facts("a-right"))]);
     message
@@ -51,7 +53,8 @@ fn ports_are_listed_in_the_order_of_the_file_and_vacant_places_are_not() {
     let ports = vec![at("left", 1), at("", 2), at("right", 3)];
     let removed_ports = RemovedPorts { ports: 1, received: count(7), ..RemovedPorts::default() };
     let snapshot = Snapshot { ports, removed_ports, ..Snapshot::default() };
-    let daemon = DaemonFacts { pfc_enabled: true, log: LogCounts::default(), loops: Vec::new() };
+    let (log, recordings) = (LogCounts::default(), RecordingCounts::default());
+    let daemon = DaemonFacts { pfc_enabled: true, log, recordings, loops: Vec::new() };
     let mut message = convert::snapshot(&snapshot, &daemon);
     assert_eq!(message.ports.len(), 3);
     convert::list_ports(&mut message, [(2, &facts("a-right")), (0, &facts("a-left"))]);
@@ -68,6 +71,8 @@ fn numbers_text_and_flags() {
     let message = message(left, right);
     assert_eq!((message.at_ns, message.bridge_moves, message.events_lost), (1, 3, 4));
     assert_eq!((message.log_lines_lost, message.log_lines_left_out), (5, 6));
+    assert_eq!((message.recordings_kept, message.recordings_kept_bytes), (9, 10));
+    assert_eq!((message.recordings_frozen, message.recordings_not_kept), (11, 12));
     assert_eq!((message.loops[0].core, message.loops[0].turns), (7, 8));
     assert!(message.pfc_enabled && message.ingress_pools.len() == 4);
     assert_eq!(message.headroom.unwrap().size_cells, 2);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use control::server::{DaemonInfo, MAX_CLIENTS, MAX_EVENT_READERS, MAX_WATCHERS, Request};
+use control::server::{DaemonInfo, MAX_CLIENTS, MAX_EVENT_READERS, MAX_WATCHERS, Recorded, Request};
 use control::{
     BlockingClient, Client, ClientError, Command, CommandError, ErrorKind, Journal, Outcome, server, v1,
 };
@@ -53,6 +53,7 @@ impl Fake {
                     }
                     Request::Order { order, answer } => drop(answer.send(carry_out(&order))),
                     Request::Recording { duration, answer } => drop(answer.send(recording(duration))),
+                    Request::Acknowledge { recording, answer } => drop(answer.send(acknowledge(recording))),
                 }
             }
         });
@@ -78,12 +79,21 @@ impl Fake {
     }
 }
 
-/// Two pieces, one of them longer than a message; no recording is kept.
-fn recording(duration: Duration) -> Result<Vec<Vec<u8>>, CommandError> {
+/// Two pieces, one of them longer than a message. Recording 7 and two further ones are kept.
+fn recording(duration: Duration) -> Result<Recorded, CommandError> {
+    let pieces = vec![vec![1; 5_000_000].into(), vec![2; 3].into()];
     if duration.is_zero() {
-        return Err(CommandError { reason: ErrorKind::Precondition, message: "nothing is kept".into() });
+        return Ok(Recorded { pieces, number: Some(7), further: 2 });
     }
-    Ok(vec![vec![1; 5_000_000], vec![2; 3]])
+    if duration > Duration::from_secs(1) {
+        return Err(CommandError { reason: ErrorKind::Precondition, message: "somebody else is".into() });
+    }
+    Ok(Recorded { pieces, ..Recorded::default() })
+}
+
+fn acknowledge(recording: u64) -> Outcome {
+    let none = CommandError { reason: ErrorKind::NotFound, message: "there is no such recording".into() };
+    if recording == 7 { Ok(Vec::new()) } else { Err(none) }
 }
 
 #[tokio::test]
@@ -96,8 +106,21 @@ async fn a_recording_arrives_whole_or_with_an_error() {
         recording.extend(piece);
     }
     assert!(recording == [vec![1; 5_000_000], vec![2; 3]].concat(), "{} bytes", recording.len());
-    let refused = client.record(Duration::ZERO).await.unwrap_err();
-    assert_eq!(refused.to_string(), "nothing is kept");
+    assert_eq!((pieces.number(), pieces.further()), (None, 0));
+    let refused = client.record(Duration::from_secs(2)).await.unwrap_err();
+    assert_eq!(refused.to_string(), "somebody else is");
+}
+
+#[tokio::test]
+async fn a_kept_recording_has_a_number_by_which_it_is_acknowledged() {
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let mut pieces = client.record(Duration::ZERO).await.unwrap();
+    while pieces.next().await.unwrap().is_some() {}
+    assert_eq!((pieces.number(), pieces.further()), (Some(7), 2));
+    client.acknowledge_recording(7).await.unwrap();
+    let refused = client.acknowledge_recording(8).await.unwrap_err();
+    assert_eq!(refused.to_string(), "there is no such recording");
 }
 
 /// Records events of this kind.

@@ -26,6 +26,7 @@ pub mod sleeper;
 pub use crate::poll_loop::{PollLoop, PollLoopSettings};
 pub use flight_recorder::recorder::{Chunk, ChunkPool, Recorder};
 pub use flight_recorder::replay::Replay;
+pub use flight_recorder::segments::Segments;
 pub use guard::heartbeat::{Heartbeat, LoopState};
 pub use io_core::doorbell::Doorbell;
 pub use io_core::io_loop::{IoLoop, IoPort, remote};

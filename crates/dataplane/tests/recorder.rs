@@ -5,7 +5,7 @@
 mod lab;
 
 use dataplane::flight_recorder::error::Error;
-use dataplane::flight_recorder::recorder::HEADER_BYTES;
+use dataplane::flight_recorder::recorder::{HEADER_BYTES, VERSION, title};
 use dataplane::flight_recorder::replay::{Replay, difference};
 use dataplane::{LoopCommand, Reply};
 use lab::{Lab, PORTS, Step, apply, ends_as_replayed, frame, incast, mac, replay, settings, step, watchdog};
@@ -206,15 +206,29 @@ fn a_truncated_recording_is_an_error_or_ends_earlier() {
     let (recording, ..) = lab.end();
     let mut damaged = 0;
     for len in 0..recording.len() {
-        match Replay::new(&recording[..len]).run_until(Instant::NEVER, &mut |_, _| {}) {
+        let cut = Replay::new(&recording[..len]);
+        match cut.and_then(|mut replay| replay.run_until(Instant::NEVER, &mut |_, _| {})) {
             Ok(()) => {}
+            Err(Error::NoRecording) if len < title().len() => {}
             Err(Error::Malformed(_)) => damaged += 1,
             Err(error) => panic!("{len} bytes: {error}"),
         }
     }
     assert!(damaged > recording.len() / 2, "{damaged} of {} cuts were noticed", recording.len());
     let other = replay(b"something else").expect_err("no recording");
-    assert!(matches!(other, Error::Malformed(_)), "{other}");
+    assert!(matches!(other, Error::NoRecording), "{other}");
+}
+
+#[test]
+fn a_recording_of_another_version_is_refused_with_both_named() {
+    let refused = |recording: &[u8]| replay(recording).expect_err("another version").to_string();
+    let older = refused(b"sluice recording 3\n and what version 3 wrote");
+    assert!(older.contains("version 3,") && older.contains(&format!("version {VERSION}:")), "{older}");
+    let newer = refused(format!("sluice recording {}\n", VERSION + 1).as_bytes());
+    assert!(newer.contains(&format!("version {},", VERSION + 1)), "{newer}");
+    for other in ["sluice recording \n", "sluice recording 4", "sluice recording 4x\n", "sluice"] {
+        assert!(matches!(replay(other.as_bytes()), Err(Error::NoRecording)), "{other:?}");
+    }
 }
 
 /// The chunk pool is not emptied: the recorder leaves out entries without room, and continues with
@@ -223,14 +237,14 @@ fn a_truncated_recording_is_an_error_or_ends_earlier() {
 fn a_full_reel_makes_a_gap_and_nothing_else() {
     let mut lab = Lab::new(3);
     incast(&mut lab, 60_000); // 5 MB or more
-    let mut first = Vec::new();
+    let mut first = title().into_bytes();
     while let Some(chunk) = lab.reel.take() {
         first.extend_from_slice(&chunk.bytes);
         lab.reel.give_back(chunk.bytes);
     }
     incast(&mut lab, 100);
     let (second, last, _) = lab.end();
-    let recording = [first, second].concat();
+    let recording = [&first[..], &second[title().len()..]].concat();
     let (totals, replayed, _) = replay(&recording).expect("no difference");
     assert_eq!(difference(&last, &replayed), None);
     assert_eq!(totals.gaps, 1);

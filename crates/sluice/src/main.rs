@@ -8,6 +8,7 @@ mod commands;
 mod events;
 mod headroom;
 mod headroom_fix;
+mod new_file;
 mod nic;
 mod output;
 mod read_file;

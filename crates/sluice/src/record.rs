@@ -1,17 +1,17 @@
 //! `sluice record` and `sluice replay`: a recording of a running loop, and its replay by the same
 //! switch (docs/recorder.md).
 //!
-//! A file is a title line, then the recording, compressed with gzip, whose checksum detects a
-//! damaged file.
+//! A file is a recording, compressed with gzip, whose checksum detects a damaged file. A recording
+//! begins with a title line, which has its version.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use control::client::RecordingStream;
 use control::v1;
 use dataplane::Replay;
 use dataplane::flight_recorder::replay::Totals;
@@ -22,12 +22,11 @@ use host::units::duration_ns;
 use serde_json::json;
 use switch::{Event, EventRecord, Instant};
 
+use crate::new_file::NewFile;
 use crate::output;
 use crate::show::{self, View};
 use crate::socket::Daemon;
 
-/// The first line of a recording, after decompression.
-const TITLE: &[u8] = b"sluice recording 3\n";
 /// The most bytes of a decompressed file: the most that a daemon keeps.
 const MOST_BYTES: u64 = 64 << 30;
 
@@ -40,7 +39,8 @@ Recording costs the loop little, and nothing while it is off; frames' contents b
 40 bytes are not kept.
 
 With [recorder] always = true in the daemon's file the last of it is always kept, and a loss freezes \
-it: --last fetches that, and the daemon begins again.")]
+a copy: --last fetches that, the oldest first. The daemon keeps it until it is in FILE, whatever \
+happens on the way.")]
 pub struct Record {
     /// Where the recording goes.
     file: PathBuf,
@@ -87,7 +87,8 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Requests a recording from the daemon and writes it to the file.
+/// Requests a recording from the daemon and writes it to the file. A recording that the daemon
+/// keeps is acknowledged once the file is on the disk.
 pub fn record(arguments: &Record) -> Result<()> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     let duration = Duration::from_nanos(if arguments.last { 0 } else { arguments.duration });
@@ -95,34 +96,47 @@ pub fn record(arguments: &Record) -> Result<()> {
         bail!("--duration takes 1ms to 3600s, not {duration:?}");
     }
     let name = arguments.file.display().to_string();
-    // An existing file is replaced by a complete recording or not at all. Whether the file can be
-    // written is checked before anything is recorded.
-    let folder = arguments.file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut new = tempfile::Builder::new();
-    // Subject to the umask, like any new file.
-    new.prefix(".sluice-").permissions(Permissions::from_mode(0o666));
-    let file = new.tempfile_in(folder.unwrap_or(Path::new("."))).with_context(|| name.clone())?;
-    let (file, bytes) = arguments.daemon.talk(async |client| {
+    // Whether the file can be written is checked before anything is recorded.
+    let file = NewFile::create(&arguments.file).with_context(|| name.clone())?;
+    let (bytes, further) = arguments.daemon.talk(async |client| {
         if !arguments.last {
             eprintln!("recording for {duration:?} …");
         }
         let mut pieces = client.record(duration).await?;
-        let mut out = GzEncoder::new(file, Compression::fast());
-        out.write_all(TITLE)?;
-        let mut bytes = 0_u64;
-        while let Some(piece) = pieces.next().await? {
-            out.write_all(&piece)?;
-            bytes += piece.len() as u64;
+        let stored = store(file, &mut pieces).await.with_context(|| match pieces.number() {
+            Some(_) => format!("{name} (the daemon keeps the recording: fetch it again with --last)"),
+            None => name.clone(),
+        });
+        let bytes = stored?;
+        if let Some(number) = pieces.number() {
+            client.acknowledge_recording(number).await.with_context(|| {
+                format!("{name} is complete, but the daemon was not told, and keeps the recording")
+            })?;
         }
-        Ok((out.finish()?, bytes))
+        Ok((bytes, pieces.further()))
     })?;
+    let bytes = output::grouped(bytes);
+    output::print(&format!("{bytes} bytes were recorded; `sluice replay {name}` shows them."))?;
+    match further {
+        0 => Ok(()),
+        1 => output::print("One more recording of a loss is kept: fetch it with --last, too."),
+        more => output::print(&format!("{more} more recordings of losses are kept: fetch each with --last.")),
+    }
+}
+
+/// Writes all pieces to the file, and makes the file visible. Returns the bytes of the recording.
+async fn store(file: NewFile, pieces: &mut RecordingStream) -> Result<u64> {
+    let mut out = GzEncoder::new(file, Compression::fast());
+    let mut bytes = 0_u64;
+    while let Some(piece) = pieces.next().await? {
+        out.write_all(&piece)?;
+        bytes += piece.len() as u64;
+    }
     if bytes == 0 {
         bail!("nothing was recorded: the loop slept all the time");
     }
-    file.as_file().sync_all()?;
-    file.persist(&arguments.file).with_context(|| name.clone())?;
-    let bytes = output::grouped(bytes);
-    output::print(&format!("{bytes} bytes were recorded; `sluice replay {name}` shows them."))
+    out.finish()?.publish()?;
+    Ok(bytes)
 }
 
 /// Reads the recording in a file.
@@ -131,20 +145,15 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     let reader = BufReader::new(File::open(file).with_context(name)?);
     let mut bytes = Vec::new();
     let read = MultiGzDecoder::new(reader).take(MOST_BYTES).read_to_end(&mut bytes);
-    match read {
-        Ok(_) if bytes.starts_with(TITLE) => Ok(bytes.split_off(TITLE.len())),
-        Ok(_) => bail!("{} is no recording of this version of `sluice record`", name()),
-        Err(error) if bytes.starts_with(TITLE) => {
-            Err(error).with_context(|| format!("{} is damaged: record again", name()))
-        }
-        Err(_) => bail!("{} is no recording: make one with `sluice record FILE`", name()),
-    }
+    Replay::new(&bytes).with_context(name)?;
+    read.with_context(|| format!("{} is damaged: record again", name()))?;
+    Ok(bytes)
 }
 
 /// Runs the switch through the recording and prints its state.
 pub fn replay(arguments: &Arguments) -> Result<()> {
     let recording = read(&arguments.file)?;
-    let mut replay = Replay::new(&recording);
+    let mut replay = Replay::new(&recording)?;
     let mut events = Vec::new();
     let mut note = |at, event| events.push((at, event));
     // The first entry is replayed, to have a start time to count from.
@@ -215,6 +224,7 @@ fn text(event: Event, names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dataplane::flight_recorder::recorder::title;
 
     #[test]
     fn a_file_that_is_no_recording_is_refused_with_the_reason() {
@@ -229,11 +239,15 @@ mod tests {
             out.write_all(bytes).unwrap();
             out.finish().unwrap()
         };
-        assert_eq!(refusal(b"port,rx\n"), "FILE is no recording: make one with `sluice record FILE`");
-        assert_eq!(refusal(&gzip(b"something")), "FILE is no recording of this version of `sluice record`");
-        let mut whole = gzip(&[TITLE, &[7; 500]].concat());
+        let none = "FILE: this is no recording: make one with `sluice record FILE`";
+        assert_eq!(refusal(b"port,rx\n"), none);
+        assert_eq!(refusal(&gzip(b"something")), none);
+        let older = refusal(&gzip(b"sluice recording 3\nsomething"));
+        assert!(older.starts_with("FILE: the recording has version 3, and this sluice replays"), "{older}");
+        let recording = [title().as_bytes(), &[7; 500]].concat();
+        let mut whole = gzip(&recording);
         std::fs::write(&path, &whole).unwrap();
-        assert_eq!(read(&path).unwrap(), [7; 500]);
+        assert_eq!(read(&path).unwrap(), recording);
         let checksum = whole.len() - 6;
         whole[checksum] ^= 1;
         assert!(refusal(&whole).starts_with("FILE is damaged: record again"), "{}", refusal(&whole));

@@ -4,3 +4,4 @@ pub mod error;
 pub(crate) mod player;
 pub mod recorder;
 pub mod replay;
+pub mod segments;

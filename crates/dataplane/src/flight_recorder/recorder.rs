@@ -31,6 +31,11 @@ use wire::tunnel::LONGEST_VXLAN_HEADERS_BYTES;
 
 use crate::frame_batch::LOOK_AHEAD;
 
+/// The version of recordings that the recorder writes and a replay reads. Raise it with each change
+/// of the entries or of the switch's state: a recording belongs to one version.
+pub const VERSION: u32 = 4;
+/// How the title line of a recording begins; its version follows.
+pub(crate) const TITLE: &str = "sluice recording ";
 /// Recorded bytes of a frame: the Ethernet header, two tags, and the two bytes of an IP packet that
 /// hold its DSCP and ECN.
 pub const HEADER_BYTES: usize = 24;
@@ -437,6 +442,11 @@ impl Recorder {
             debug_assert!(written, "settings and events can be written down");
         }
     }
+}
+
+/// Returns the title line, with which every recording begins.
+pub fn title() -> String {
+    format!("{TITLE}{VERSION}\n")
 }
 
 /// Returns how many bytes of a frame received on this port are recorded.

@@ -15,7 +15,7 @@ use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
 use crate::flight_recorder::error::Error;
-use crate::flight_recorder::recorder::EntryKind;
+use crate::flight_recorder::recorder::{EntryKind, TITLE, VERSION};
 
 use crate::flight_recorder::player::Player;
 
@@ -54,17 +54,20 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Creates a replay of these concatenated chunks.
-    pub fn new(recording: &'a [u8]) -> Self {
-        Self {
-            rest: recording,
+    /// Creates a replay of a title line and the chunks that follow it.
+    ///
+    /// # Errors
+    /// It has no title, or that of another version.
+    pub fn new(recording: &'a [u8]) -> Result<Self, Error> {
+        Ok(Self {
+            rest: after_title(recording)?,
             now: Instant::default(),
             forwards: true,
             player: None,
             events: Default::default(),
             requested: None,
             totals: Totals::default(),
-        }
+        })
     }
 
     /// Continues to the end of the recording, or to the first iteration at or after `until`. Calls
@@ -306,6 +309,19 @@ impl<'a> Replay<'a> {
         self.rest = rest;
         postcard::from_bytes(bytes)
             .map_err(|error| Error::Malformed(format!("{error} (was it recorded by another version?)")))
+    }
+}
+
+/// Returns what follows the title line of a recording.
+fn after_title(recording: &[u8]) -> Result<&[u8], Error> {
+    let rest = recording.strip_prefix(TITLE.as_bytes()).ok_or(Error::NoRecording)?;
+    let digits = rest.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
+    let (version, rest) = rest.split_at(digits);
+    let rest = rest.strip_prefix(b"\n").ok_or(Error::NoRecording)?;
+    match String::from_utf8_lossy(version) {
+        version if version.is_empty() => Err(Error::NoRecording),
+        version if version == VERSION.to_string() => Ok(rest),
+        version => Err(Error::Version(version.into_owned())),
     }
 }
 

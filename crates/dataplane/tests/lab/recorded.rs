@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use dataplane::flight_recorder::error::Error;
+use dataplane::flight_recorder::recorder::title;
 use dataplane::flight_recorder::replay::{Replay, Totals, difference};
 use dataplane::{
     ChunkPool, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings,
@@ -346,8 +347,8 @@ impl Lab {
         let last = self.parse(false);
         assert!(matches!(self.send_command(LoopCommand::Record(None)), Reply::Recorded(Some(_))));
         let chunks = std::iter::from_fn(|| self.reel.take());
-        let recording = chunks.flat_map(|chunk| chunk.bytes).collect();
-        (recording, of_the_switch(last), self.events)
+        let recording = title().into_bytes().into_iter().chain(chunks.flat_map(|chunk| chunk.bytes));
+        (recording.collect(), of_the_switch(last), self.events)
     }
 }
 
@@ -363,7 +364,7 @@ pub type Events = Vec<(Instant, Event)>;
 
 /// Replays a whole recording. Returns the totals, the last requested snapshot, and the events.
 pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
-    let mut replay = Replay::new(recording);
+    let mut replay = Replay::new(recording)?;
     let mut events = Vec::new();
     replay.run_until(Instant::NEVER, &mut |at, event| events.push((at, event)))?;
     let snapshot = replay.requested().expect("a snapshot").clone();

@@ -121,6 +121,18 @@ fn bridge(now: &Snapshot) -> String {
     for (port, caution) in interfaces::cautions(now) {
         text += &format!("\nMind that on port {port} {}: {}.", caution.harm, caution.cure);
     }
+    if now.recordings_kept > 0 {
+        text += &format!(
+            "\nRecordings of losses, kept until they are fetched with `sluice record --last FILE`: {}.",
+            grouped(now.recordings_kept)
+        );
+    }
+    if now.recordings_not_kept > 0 {
+        text += &format!(
+            "\nRecordings of losses that found no room beside those: {}.",
+            grouped(now.recordings_not_kept)
+        );
+    }
     if now.events_lost > 0 {
         text += &format!("\nEvents not recorded, too many at once: {}.", grouped(now.events_lost));
     }

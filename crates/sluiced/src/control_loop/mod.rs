@@ -269,6 +269,7 @@ impl ControlLoop {
             Request::Recording { duration, answer } => {
                 self.recording.enable(duration, answer, Instant::now())
             }
+            Request::Acknowledge { recording, answer } => self.recording.acknowledge(recording, answer),
             Request::Order { order, answer } => {
                 self.orders.push_back(PendingCommand { order, answer: Some(answer) });
             }
@@ -291,7 +292,7 @@ impl ControlLoop {
             match reply {
                 Reply::Snapshot(snapshot) => self.hand_out(snapshot),
                 Reply::Done => self.finish_order(),
-                Reply::Recorded(_) => self.recording.ended(),
+                Reply::Recorded(_) => self.recording.ended(Instant::now()),
                 Reply::Applied(settings) => {
                     self.lives.apply(&settings.switch);
                     self.finish_order();
@@ -328,6 +329,9 @@ impl ControlLoop {
             self.begin_order(pending).await;
         }
         self.commands.extend(self.recording.proceed(Instant::now()));
+        for event in self.recording.take_events() {
+            self.events.note_now(event);
+        }
         while let Some(command) = self.commands.pop_front() {
             if let Err(command) = self.handle.send(command) {
                 self.commands.push_front(command);
@@ -372,6 +376,7 @@ impl ControlLoop {
         DaemonFacts {
             pfc_enabled: self.live.config().pfc_enabled,
             log: self.log.counts(),
+            recordings: self.recording.counts(),
             loops: self.stalls.loops(),
         }
     }
@@ -455,10 +460,11 @@ impl ControlLoop {
     }
 
     fn note_event(&mut self, at: switch::Instant, event: Event) {
+        let record = event.describe();
         if event.is_no_drop_loss() {
-            self.recording.note_loss(Instant::now());
+            self.recording.note_loss(record.kind, Instant::now());
         }
-        self.events.note(at, event.describe());
+        self.events.note(at, record);
     }
 }
 

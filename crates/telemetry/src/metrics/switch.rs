@@ -46,6 +46,18 @@ const METRICS: &[Metric<Snapshot>] = &[
         "Lines that the log lacks because there were many like them.",
         |now| Some(now.log_lines_left_out.into()),
     ),
+    gauge("sluice_recordings_kept", "Recordings of losses that wait to be fetched.", |now| {
+        Some(now.recordings_kept.into())
+    }),
+    gauge("sluice_recordings_kept_bytes", "Bytes of these recordings.", |now| {
+        Some(now.recordings_kept_bytes.into())
+    }),
+    counter("sluice_recordings_frozen", "Recordings of losses that were kept, fetched or not.", |now| {
+        Some(now.recordings_frozen.into())
+    }),
+    counter("sluice_recordings_not_kept", "Recordings of losses that found no room.", |now| {
+        Some(now.recordings_not_kept.into())
+    }),
     counter("sluice_loop_turns", "Turns of the poll loop.", |now| Some(now.loop_turns.into())),
     gauge(
         "sluice_loop_longest_stall_seconds",

@@ -1,0 +1,127 @@
+//! A file that appears under its name when it is complete, or not at all.
+//!
+//! Rule: an existing file is replaced by a complete one only. A full disk is noticed when the file
+//! is created, as far as [`RESERVED_BYTES`] go. A process that is killed leaves nothing behind
+//! where the filesystem has files without a name (open(2), O_TMPFILE).
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::libc;
+use nix::unistd::linkat;
+use tempfile::TempPath;
+
+/// Bytes of the disk that a new file takes at once.
+const RESERVED_BYTES: usize = 1 << 20;
+/// Mode of a new file, subject to the umask.
+const MODE: u32 = 0o666;
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    path: PathBuf,
+    /// Its temporary name, where it has to have one.
+    temporary: Option<TempPath>,
+}
+
+impl NewFile {
+    /// Creates a file that will have this path, and reserves room for it.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let unnamed = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .mode(MODE)
+            .custom_flags(libc::O_TMPFILE)
+            .open(folder(path));
+        let (mut file, temporary) = match unnamed {
+            Ok(file) => (file, None),
+            Err(_) => {
+                let named =
+                    temporary_name().permissions(Permissions::from_mode(MODE)).tempfile_in(folder(path))?;
+                let (file, temporary) = named.into_parts();
+                (file, Some(temporary))
+            }
+        };
+        file.write_all(&vec![0; RESERVED_BYTES])?;
+        file.sync_data()?; // a filesystem may allocate as late as here
+        file.rewind()?;
+        Ok(Self { file, path: path.to_path_buf(), temporary })
+    }
+
+    /// Makes the file appear under its name, with what was written to it.
+    pub fn publish(mut self) -> io::Result<()> {
+        let end = self.file.stream_position()?;
+        self.file.set_len(end)?;
+        self.file.sync_all()?;
+        let temporary = match self.temporary {
+            Some(temporary) => temporary,
+            // A link does not replace a file, and a rename needs a name.
+            None => {
+                temporary_name().make_in(folder(&self.path), |path| link(&self.file, path))?.into_temp_path()
+            }
+        };
+        Ok(temporary.persist(&self.path)?)
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Returns the folder of a file.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn temporary_name() -> tempfile::Builder<'static, 'static> {
+    let mut name = tempfile::Builder::new();
+    name.prefix(".sluice-");
+    name
+}
+
+/// Gives a file without a name this one.
+fn link(file: &File, path: &Path) -> io::Result<()> {
+    let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(AT_FDCWD, from.as_str(), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_appears_when_it_is_complete_and_replaces_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        for text in ["first", "second, and longer", "third"] {
+            let mut file = NewFile::create(&path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            assert_ne!(fs::read_to_string(&path).unwrap_or_default(), text);
+            file.publish().unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        let mut dropped = NewFile::create(&path).unwrap();
+        dropped.write_all(b"fourth").unwrap();
+        drop(dropped);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o700, 0o600);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error_at_once() {
+        assert!(NewFile::create(Path::new("/proc/no/such/file")).is_err());
+    }
+}

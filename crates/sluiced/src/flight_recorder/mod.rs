@@ -1,0 +1,263 @@
+//! The daemon's side of the loop's recorder: starts and ends it, bounds the size of the recording,
+//! and returns the recording to the client that requested it.
+//!
+//! A recording is made in two cases: a client requests the next seconds, or `[recorder]` in the
+//! file records the loop all the time and keeps the most recent part. A loss then freezes that part
+//! a moment later: it is kept ([`incidents`]) while the loop records on. Beyond the bound, the
+//! oldest seconds are discarded. Source: `docs/recorder.md`.
+
+mod incidents;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::RecorderSettings;
+use control::server::Recorded;
+use control::{CommandError, ErrorKind, Outcome, RecordingCounts};
+use dataplane::{Chunk, ChunkPool, LoopCommand, Recorder, Segments};
+use switch::{EventRecord, Severity};
+use tokio::sync::oneshot;
+
+use crate::flight_recorder::incidents::{Incident, Incidents};
+
+/// Chunks in transit from the poll loop to this thread: a fifth of a second at full rate.
+const CHUNKS: usize = 32;
+/// How long recording continues after a loss.
+const AFTERMATH: Duration = Duration::from_millis(500);
+/// A loss that follows another within this time belongs to the same incident.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// The channel to the client that requested a recording.
+pub type Answer = oneshot::Sender<Result<Recorded, CommandError>>;
+
+/// A client that waits for a recording.
+#[derive(Debug)]
+struct RecordRequest {
+    /// End of the requested time.
+    until: Instant,
+    /// The client wants what has been recorded so far, which is kept until it has stored it.
+    is_kept: bool,
+    answer: Answer,
+}
+
+/// A loss whose recording is frozen a moment later.
+#[derive(Debug)]
+struct Loss {
+    freeze_at: Instant,
+    /// Kind of its event.
+    kind: &'static str,
+}
+
+/// State of the loop's recorder.
+#[derive(Debug)]
+enum State {
+    /// The recorder is off.
+    Off,
+    /// The poll loop records.
+    On(Arc<ChunkPool>),
+    /// The poll loop has been ordered to end a recording, and perhaps to begin the next.
+    Ending { ended: Arc<ChunkPool>, next: Option<Arc<ChunkPool>> },
+}
+
+/// The daemon's recording.
+#[derive(Debug)]
+pub struct Recording {
+    settings: RecorderSettings,
+    ports: usize,
+    state: State,
+    /// The most recent part of the present recording.
+    live: Segments,
+    incidents: Incidents,
+    request: Option<RecordRequest>,
+    /// The loss that is to be kept.
+    loss: Option<Loss>,
+    last_loss: Option<Instant>,
+    events: Vec<EventRecord>,
+}
+
+impl Recording {
+    /// Creates the recording of a loop with `ports` ports.
+    pub fn new(settings: RecorderSettings, ports: usize) -> Self {
+        Self {
+            settings,
+            ports,
+            state: State::Off,
+            live: Segments::default(),
+            incidents: Incidents::new(2 * settings.memory_bytes),
+            request: None,
+            loss: None,
+            last_loss: None,
+            events: Vec::new(),
+        }
+    }
+
+    /// Handles the request for a recording of the next `duration`, or of what is kept if `duration`
+    /// is 0: the oldest recording of a loss, or else what has been recorded so far.
+    pub fn enable(&mut self, duration: Duration, answer: Answer, now: Instant) {
+        let is_kept = duration.is_zero();
+        let outcome = match self.incidents.oldest() {
+            Some(oldest) if is_kept => Ok(self.kept(oldest)),
+            _ => match self.refusal(is_kept) {
+                Some(refusal) => Err(refusal),
+                None => {
+                    self.request = Some(RecordRequest { until: now + duration, is_kept, answer });
+                    return;
+                }
+            },
+        };
+        let _ = answer.send(outcome); // a client that has disconnected needs none
+    }
+
+    /// Discards a kept recording, which a client has stored.
+    pub fn acknowledge(&mut self, number: u64, answer: oneshot::Sender<Outcome>) {
+        let outcome = if self.incidents.discard(number) {
+            let message = format!("recording {number} was fetched, and is no longer kept");
+            let event = EventRecord::new("recording_fetched", Severity::Info, message);
+            self.events.push(event.with("recording", number));
+            Ok(Vec::new())
+        } else {
+            let message = format!("there is no recording {number} that is kept: it was fetched before");
+            Err(CommandError { reason: ErrorKind::NotFound, message })
+        };
+        let _ = answer.send(outcome); // a client that has disconnected needs none
+    }
+
+    fn refusal(&self, is_kept: bool) -> Option<CommandError> {
+        let message = if self.request.is_some() {
+            "another client is recording: try again when that has ended"
+        } else if is_kept && !self.settings.always {
+            "nothing is kept: give a duration, or have the loop recorded all the time with [recorder] always = true"
+        } else {
+            return None;
+        };
+        Some(CommandError { reason: ErrorKind::Precondition, message: message.to_owned() })
+    }
+
+    /// Keeps the recording of what led to a loss, if that is configured. `kind` is the loss's kind
+    /// of event.
+    pub fn note_loss(&mut self, kind: &'static str, now: Instant) {
+        if !self.settings.always || !self.settings.freeze_on_loss {
+            return;
+        }
+        let is_new = self.last_loss.is_none_or(|last| last + QUIET <= now);
+        self.last_loss = Some(now);
+        if is_new {
+            self.loss.get_or_insert(Loss { freeze_at: now + AFTERMATH, kind });
+        }
+    }
+
+    /// Takes what the poll loop has recorded. Returns the command to send to it, if any.
+    pub fn proceed(&mut self, now: Instant) -> Option<LoopCommand> {
+        self.collect();
+        if self.request.as_ref().is_some_and(|request| request.answer.is_closed()) {
+            self.request = None;
+        }
+        let is_wanted = self.request.is_some() || self.settings.always;
+        let ends = !is_wanted
+            || self.request.as_ref().is_some_and(|request| request.until <= now)
+            || self.loss.as_ref().is_some_and(|loss| loss.freeze_at <= now);
+        match std::mem::replace(&mut self.state, State::Off) {
+            State::Off if is_wanted => {
+                let pool = ChunkPool::new(CHUNKS);
+                let recorder = Recorder::new(Arc::clone(&pool), self.ports);
+                self.state = State::On(pool);
+                Some(LoopCommand::Record(Some(Box::new(recorder))))
+            }
+            State::On(ended) if ends => {
+                let goes_on = self.request.as_ref().is_some_and(|request| request.until > now);
+                let next = (self.settings.always || goes_on).then(|| ChunkPool::new(CHUNKS));
+                let recorder = next.as_ref().map(|pool| Recorder::new(Arc::clone(pool), self.ports));
+                self.state = State::Ending { ended, next };
+                Some(LoopCommand::Record(recorder.map(Box::new)))
+            }
+            state => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    /// Handles the end of the recording in the poll loop; all of it is in the chunk pool.
+    pub fn ended(&mut self, now: Instant) {
+        self.collect();
+        let State::Ending { next, .. } = &mut self.state else { return }; // it had no recorder before
+        self.state = next.take().map_or(State::Off, State::On);
+        if let Some(loss) = self.loss.take_if(|loss| loss.freeze_at <= now) {
+            self.freeze(&loss);
+        }
+        if let Some(request) = self.request.take_if(|request| request.until <= now) {
+            self.hand_out(request);
+        }
+        // Who records on has all of it, and a recording that ended is of no further use.
+        if self.request.is_none() {
+            self.live.clear();
+        }
+    }
+
+    /// Keeps a copy of what was recorded.
+    fn freeze(&mut self, loss: &Loss) {
+        let kept = self.incidents.keep(self.live.clone());
+        let event = if let Some(Incident { number, segments }) = kept {
+            let (bytes, mib) = (segments.bytes() as u64, segments.bytes().div_ceil(1 << 20));
+            let message = format!(
+                "recording {number} is kept, of what led to {}: {mib} MiB; fetch it with `sluice record --last FILE`",
+                loss.kind
+            );
+            let event = EventRecord::new("recording_frozen", Severity::Warning, message);
+            event.with("recording", *number).with("bytes", bytes)
+        } else {
+            let kept = self.incidents.counts().kept;
+            let message = format!(
+                "the recording of what led to {} is not kept, as {kept} others are: fetch them with \
+                 `sluice record --last FILE`",
+                loss.kind
+            );
+            let event = EventRecord::new("recording_not_kept", Severity::Warning, message);
+            event.with("recordings_kept", kept)
+        };
+        self.events.push(event);
+    }
+
+    /// Returns what was recorded to a client.
+    fn hand_out(&mut self, request: RecordRequest) {
+        let recorded = match self.incidents.oldest() {
+            Some(oldest) if request.is_kept => self.kept(oldest), // a loss came first
+            None if request.is_kept && self.live.bytes() > 0 => {
+                let _ = self.incidents.keep(self.live.clone()); // it is the only one
+                self.incidents.oldest().map(|kept| self.kept(kept)).unwrap_or_default()
+            }
+            _ => Recorded { pieces: self.live.recording(), ..Recorded::default() },
+        };
+        let _ = request.answer.send(Ok(recorded)); // a client that has disconnected needs none
+    }
+
+    fn kept(&self, incident: &Incident) -> Recorded {
+        let further = self.incidents.counts().kept - 1;
+        Recorded { pieces: incident.segments.recording(), number: Some(incident.number), further }
+    }
+
+    /// Takes the events since the last call.
+    pub fn take_events(&mut self) -> Vec<EventRecord> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Returns the counters of kept recordings.
+    pub fn counts(&self) -> RecordingCounts {
+        self.incidents.counts()
+    }
+
+    /// Takes full chunks from the poll loop, returns their memory to it, and discards what exceeds
+    /// the bound.
+    fn collect(&mut self) {
+        let (State::On(pool) | State::Ending { ended: pool, .. }) = &self.state else { return };
+        while let Some(chunk) = pool.take() {
+            self.live.push(&chunk);
+            self.live.discard_beyond(self.settings.memory_bytes, 0);
+            let Chunk { bytes, .. } = chunk;
+            pool.give_back(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
