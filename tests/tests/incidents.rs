@@ -93,8 +93,8 @@ fn a_recording_survives_a_full_disk_a_killed_client_and_a_second_incident() -> R
     let mut starts = Vec::new();
     for (name, left) in [("a.rec", 1), ("b.rec", 0)] {
         let path = folder.join(name).display().to_string();
-        let output = sluice(&daemon, &["record", "--last", &path])?;
-        ensure!(output.contains("One more recording") == (left == 1), "{output}");
+        let printed = sluice(&daemon, &["record", "--last", &path])?;
+        ensure!(printed.contains("One more recording") == (left == 1), "{printed}");
         kept(&daemon, left)?;
         let replayed = output(&["replay", &path, "--events", "--view", "ports"])?;
         ensure!(replayed.contains("frames of no-drop priority 3 are lost"), "{replayed}");

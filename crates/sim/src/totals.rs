@@ -60,8 +60,8 @@ fn outcome(simulation: &mut Simulation) -> Results {
 }
 
 /// Counts the frames of each traffic that are in switches and on links and may still arrive. Copies
-/// of a flooded frame are one frame, which does not count if it has arrived, nor where it goes to
-/// another host.
+/// of a flooded frame are one frame, which does not count if it has arrived, and not where it
+/// goes to another host.
 fn in_network(simulation: &Simulation) -> Vec<u64> {
     let flows = &simulation.flows;
     let mut frames = BTreeSet::new();
@@ -69,7 +69,7 @@ fn in_network(simulation: &Simulation) -> Vec<u64> {
         let (false, Content::Data { flow, number, .. }) = (is_control(bytes), content(bytes)) else { return };
         let is_astray = |line: usize| {
             let to = simulation.wires.lines[line].to.node;
-            matches!(simulation.places[to], Place::Host(_)) && to != flows[flow].count_copy.to
+            matches!(simulation.places[to], Place::Host(_)) && to != flows[flow].headers.to
         };
         if flows[flow].receiver.awaits(number) && !line.is_some_and(is_astray) {
             frames.insert((flow, number));

@@ -110,7 +110,7 @@ pub fn record(arguments: &Record) -> Result<()> {
         let bytes = stored?;
         if let Some(number) = pieces.number() {
             client.acknowledge_recording(number).await.with_context(|| {
-                format!("{name} is complete, but the daemon was not told, and keeps the recording")
+                format!("{name} is complete, but the daemon did not learn of it, and keeps the recording")
             })?;
         }
         Ok((bytes, pieces.further()))

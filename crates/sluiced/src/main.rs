@@ -42,8 +42,8 @@ struct Arguments {
     /// Only read FILE, and report errors and what is not lossless.
     #[arg(long)]
     check: bool,
-    /// Start only if all interfaces are there and up. Otherwise the port of one that is not comes up
-    /// with it.
+    /// Start only if all interfaces are there and up. Otherwise the port of one that is not comes
+    /// up with it.
     #[arg(long)]
     strict: bool,
     /// What to log: error, warn, info, debug or trace, or a list as in sluiced=debug,xdp=trace

@@ -52,8 +52,8 @@ fn drops(lab: &mut Lab) -> Vec<(DropReason, u64)> {
     all.map(|reason| (reason, of(reason))).filter(|&(_, frames)| frames > 0).collect()
 }
 
-/// 8 ports, headroom for the worst case at 25G and 10 m: what still arrives after XOFF fits, flooded
-/// or not.
+/// 8 ports, headroom for the worst case at 25G and 10 m: what still arrives after XOFF fits,
+/// flooded or not.
 #[test]
 fn headroom_holds_what_arrives_after_xoff_though_it_is_flooded() {
     let mut lab = held(&settings(8, 234));

@@ -287,6 +287,7 @@ fn series() -> Series {
         at_ns: (1..=POINTS).map(|point| point * STEP_NS).collect(),
         groups: (2..=4).map(group).collect(),
         traffic_bps: [62.4e9, 36.9e9].map(|bps| throughput(bps, end)).to_vec(),
+        pause_count: [0, 0, 0, pauses.len() as u64, 0, 0, 0, 0],
         pauses,
         completions: completions(),
     }

@@ -206,8 +206,8 @@ mod tests {
         );
     }
 
-    /// The memory that was set aside holds what the added ports need: their own frames, and copies of
-    /// flooded frames that they send.
+    /// The memory that was set aside holds what the added ports need: their own frames, and copies
+    /// of flooded frames that they send.
     #[test]
     fn spare_ports_have_memory() {
         let (live, _folder) = live(FILE);

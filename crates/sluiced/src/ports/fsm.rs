@@ -98,7 +98,7 @@ pub enum PortAction {
     Vacate,
 }
 
-/// A change that an operator is told about.
+/// A change that is reported to operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortNotice {
     /// The interface has its first carrier, or that for which the port waited.

@@ -117,8 +117,8 @@ pub fn min_posted(settings: &PortSettings) -> u32 {
     min_posted
 }
 
-/// Cells that a port added later may reserve beyond what its peers then reserve less, and the frames
-/// that cells do not account for.
+/// Cells that a port added later may reserve beyond what its peers then reserve less, and the
+/// frames that cells do not account for.
 const SPARE_PORT_FRAMES: usize = 256 + switch::FRAMES_PER_PORT;
 
 /// Returns the frames of memory for what the switch may hold, including ports that may be added. If

@@ -20,8 +20,9 @@ pub fn chunks_of(len: usize, chunk_bytes: usize) -> usize {
 }
 
 /// Returns the frames of memory, of `chunk_bytes` each, that the switch itself may hold: one
-/// minimum-size frame per cell, PFC, and copies of flooded frames that are being sent. A frame of n chunks is longer than n - 1 of them, and so
-/// takes at least n cells, unless a cell itself takes several chunks.
+/// minimum-size frame per cell, PFC, and copies of flooded frames that are being sent. A frame of n
+/// chunks is longer than n - 1 of them, and so takes at least n cells, unless a cell itself takes
+/// several chunks.
 pub fn frames_needed(settings: &SwitchSettings, chunk_bytes: usize) -> usize {
     let cell_bytes = usize::try_from(settings.buffer.cell_bytes).unwrap_or(usize::MAX);
     let of_a_cell = chunks_of(cell_bytes.min(LONGEST_RECEIVED_BYTES) + ethernet::TAG_BYTES, chunk_bytes);
@@ -35,7 +36,8 @@ fn ingress_cells(settings: &SwitchSettings) -> usize {
     cells as usize
 }
 
-/// Returns how many copies of flooded frames can be queued: a copy of each frame at each other port.
+/// Returns how many copies of flooded frames can be queued: a copy of each frame at each other
+/// port.
 pub(crate) fn copies_needed(settings: &SwitchSettings) -> usize {
     ingress_cells(settings).saturating_mul(settings.port_count().saturating_sub(1))
 }

@@ -5,9 +5,9 @@
 //! same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not called: frames
 //! of one queue are taken in runs. Where each frame needs more work (rates, WRED, flooded frames
 //! queued as well), a run is one frame. Copies of flooded frames leave as their queue entries; they
-//! get memory afterwards ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or
-//! change their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
-//! "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
+//! get memory afterwards ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are
+//! ECN-marked or change their tag, each frame that leaves carries its header edit. Source:
+//! docs/behavior.md, "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
 
 use super::Egress;
 use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};

@@ -1,11 +1,11 @@
 //! Link state of a port: what happens to frames when it goes down, and when they are not sent.
 //!
 //! Rule: a port that goes down forgets the pauses of its peer and what it advertised to its peer.
-//! Addresses learned on it are forgotten when it comes up again, as another peer may be there; where
-//! no-drop frames to them are flooded, at once. Frames queued for it are dropped and counted, and so are frames
-//! that were handed to it and not sent. Cells are released as if the frames had left. When the port
-//! comes up, the XOFF state is advertised to the new peer. Source: docs/behavior.md, "Invariants",
-//! 5; docs/kernel-behavior.md.
+//! Addresses learned on it are forgotten when it comes up again, as another peer may be there;
+//! where no-drop frames to them are flooded, at once. Frames queued for it are dropped and counted,
+//! and so are frames that were handed to it and not sent. Cells are released as if the frames had
+//! left. When the port comes up, the XOFF state is advertised to the new peer. Source:
+//! docs/behavior.md, "Invariants", 5; docs/kernel-behavior.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};

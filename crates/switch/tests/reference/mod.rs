@@ -5,10 +5,10 @@
 //! changes is changed in docs/behavior.md first, and from there in both. The model shares with the
 //! switch the settings, with their tables of percentages (which `vendor_tables.rs` compares with
 //! the specifications), and no decisions: that both once let a queue use cells that its pool did
-//! not have (row 18 of the vendors' table) was an error in docs/behavior.md, which both followed. It
-//! keeps no running totals except where the behavior depends on the order of events (outside and in
-//! headroom, XOFF, WRED's average); everything else is summed at each query over the list of held
-//! frames. Averages are floating point here and fixed point in the switch.
+//! not have (row 18 of the vendors' table) was an error in docs/behavior.md, which both followed.
+//! It keeps no running totals except where the behavior depends on the order of events (outside and
+//! in headroom, XOFF, WRED's average); everything else is summed at each query over the list of
+//! held frames. Averages are floating point here and fixed point in the switch.
 
 use switch::settings::{
     Alpha, EcnMarkPoint, GroupSettings, Guaranteed, PRIORITIES, PfcWdAction, SwitchSettings, Threshold,
