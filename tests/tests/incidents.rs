@@ -29,7 +29,7 @@ fn kept(daemon: &Daemon, recordings: u64) -> Result<()> {
 }
 
 /// Runs `sluice` with these arguments, which must succeed.
-fn output(arguments: &[&str]) -> Result<String> {
+fn stdout_of(arguments: &[&str]) -> Result<String> {
     let output = Command::new(binary("sluice")?).args(arguments).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
@@ -66,8 +66,8 @@ fn a_recording_survives_a_full_disk_a_killed_client_and_a_second_incident() -> R
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&full);
     let failed = command.arg(binary("sluice")?).arg(daemon.socket()).output()?;
-    let output = String::from_utf8_lossy(&failed.stderr);
-    ensure!(!failed.status.success() && output.contains("No space left on device"), "{output}");
+    let stderr = String::from_utf8_lossy(&failed.stderr);
+    ensure!(!failed.status.success() && stderr.contains("No space left on device"), "{stderr}");
     kept(&daemon, 1)?;
 
     // A connection that is lost when all has arrived, and a client that is killed while it waits.
@@ -96,10 +96,10 @@ fn a_recording_survives_a_full_disk_a_killed_client_and_a_second_incident() -> R
         let printed = sluice(&daemon, &["record", "--last", &path])?;
         ensure!(printed.contains("One more recording") == (left == 1), "{printed}");
         kept(&daemon, left)?;
-        let replayed = output(&["replay", &path, "--events", "--view", "ports"])?;
+        let replayed = stdout_of(&["replay", &path, "--events", "--view", "ports"])?;
         ensure!(replayed.contains("frames of no-drop priority 3 are lost"), "{replayed}");
         ensure!(replayed.contains("Equal to the recording in every frame sent"), "{replayed}");
-        let json: serde_json::Value = serde_json::from_str(&output(&["replay", &path, "--json"])?)?;
+        let json: serde_json::Value = serde_json::from_str(&stdout_of(&["replay", &path, "--json"])?)?;
         starts.push(json["from_ns"].as_u64());
     }
     ensure!(starts[0] < starts[1], "the oldest comes first: {starts:?}");
