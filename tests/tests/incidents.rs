@@ -41,6 +41,11 @@ fn a_recording_survives_a_full_disk_a_killed_client_and_a_second_incident() -> R
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let mut daemon = bed.daemon(&switch, CONFIG)?;
+    // The thread that takes orders has weight beside a loop on its core.
+    let pid = daemon.process().pid();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat"))?;
+    let nice = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(16));
+    ensure!(nice == Some("-10"), "{stat}");
     let socket = datagrams(&a, &b)?;
     let lose = |daemon: &Daemon| -> Result<()> {
         sluice(daemon, &["port", "hold", "b"])?;

@@ -73,7 +73,7 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
 /// Replays a recording, which must be equal in everything. Returns received frames and XOFF
 /// episodes.
 fn replay(moment: &Moment) -> Result<(u64, usize)> {
-    let mut replay = Replay::new(&moment.recording)?;
+    let mut replay = Replay::new(&moment.recording[..])?;
     let mut xoffs = 0;
     let mut note = |_, event| xoffs += usize::from(matches!(event, Event::XoffBegan { .. }));
     // One entry, so that there is a start.

@@ -2,9 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Waker;
 
-use dataplane::{LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Port, Sleeper, mailbox};
+use dataplane::{
+    Heartbeat, IoLoop, LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Port, Sleeper, mailbox,
+};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
 use switch::{HeapMemory, Instant, Nanos, Switch};
 use wire::mac::MacAddr;
@@ -66,4 +70,41 @@ fn a_loop_takes_more_weight_while_others_want_its_core() {
     let of_a_turn = |nanos: u64| nanos / 1_000_000;
     let reported: Vec<_> = sleeper.weights.iter().map(|&(at, highest)| (of_a_turn(at), highest)).collect();
     assert_eq!(reported, [(210, false), (2_506, true), (2_716, false)], "in milliseconds");
+}
+
+/// A sleeper whose second sleep ends late, and whose third ends the loop.
+struct LateSleeper<'a> {
+    now: &'a Cell<u64>,
+    ends: &'a AtomicBool,
+    sleeps: usize,
+}
+
+impl Sleeper for LateSleeper<'_> {
+    fn watch<'a, P: Port + 'a>(&mut self, _ports: impl IntoIterator<Item = &'a P>) {}
+
+    fn set_weight(&mut self, _highest: bool) {}
+
+    fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
+        self.sleeps += 1;
+        let late_ns = if self.sleeps == 2 { 500_000_000 } else { 0 };
+        self.now.set(self.now.get() + timeout_ns + late_ns);
+        self.ends.store(self.sleeps == 3, Relaxed);
+        Ok(false)
+    }
+}
+
+/// The thread of an I/O loop is stopped while it sleeps.
+#[test]
+fn what_an_io_loop_oversleeps_is_its_longest_stall() {
+    let (now, ends) = (Cell::new(0), AtomicBool::new(false));
+    let clock = || {
+        now.set(now.get() + TURN_NS);
+        Instant(now.get())
+    };
+    let heartbeat = Arc::new(Heartbeat::default());
+    let mut of_line = IoLoop::<LoopbackPort>::new(Vec::new(), Arc::default(), Arc::clone(&heartbeat));
+    let mut sleeper = LateSleeper { now: &now, ends: &ends, sleeps: 0 };
+    of_line.run(&mut HeapMemory::new(1, 2048), clock, &mut sleeper, &ends).expect("it can sleep");
+    let stall_ns = heartbeat.times().worst_stall_ns;
+    assert!((500_000_000..501_000_000).contains(&stall_ns), "{stall_ns} ns");
 }

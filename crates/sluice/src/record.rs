@@ -4,6 +4,7 @@
 //! A file is a recording, compressed with gzip, whose checksum detects a damaged file. A recording
 //! begins with a title line, which has its version.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -27,8 +28,8 @@ use crate::output;
 use crate::show::{self, View};
 use crate::socket::Daemon;
 
-/// The most bytes of a decompressed file: the most that a daemon keeps.
-const MOST_BYTES: u64 = 64 << 30;
+/// The most events that a replay prints.
+const MOST_EVENTS: usize = 100_000;
 
 /// Record what a running switch is given, to the frame and the nanosecond.
 #[derive(Args)]
@@ -62,7 +63,7 @@ recording. At the first difference it reports it and ends: the recording is then
 Sluice. Times are those of the daemon, since its start.
 
 JSON: turns, received_frames, sent_frames, checkpoints, gaps, from_ns, to_ns; events[] with at_ns \
-and event; and `snapshot`, as `sluice show VIEW --json` prints it.")]
+and event, the last 100,000; events_left_out before these; and `snapshot`, as `sluice show VIEW --json` prints it.")]
 pub struct Arguments {
     /// The recording.
     file: PathBuf,
@@ -139,27 +140,40 @@ async fn store(file: NewFile, pieces: &mut RecordingStream) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Reads the recording in a file.
-fn read(file: &Path) -> Result<Vec<u8>> {
+/// Opens the recording in a file, which is read and decompressed as the replay proceeds.
+fn open(file: &Path) -> Result<Replay<impl Read>> {
     let name = || file.display().to_string();
     let reader = BufReader::new(File::open(file).with_context(name)?);
-    let mut bytes = Vec::new();
-    let read = MultiGzDecoder::new(reader).take(MOST_BYTES).read_to_end(&mut bytes);
-    Replay::new(&bytes).with_context(name)?;
-    read.with_context(|| format!("{} is damaged: record again", name()))?;
-    Ok(bytes)
+    Replay::new(BufReader::new(MultiGzDecoder::new(reader))).with_context(name)
+}
+
+/// The last events of a replay, and the number of those before.
+#[derive(Default)]
+struct LastEvents {
+    kept: VecDeque<(Instant, Event)>,
+    left_out: u64,
+}
+
+impl LastEvents {
+    fn note(&mut self, at: Instant, event: Event) {
+        if self.kept.len() >= MOST_EVENTS {
+            self.kept.pop_front();
+            self.left_out += 1;
+        }
+        self.kept.push_back((at, event));
+    }
 }
 
 /// Runs the switch through the recording and prints its state.
 pub fn replay(arguments: &Arguments) -> Result<()> {
-    let recording = read(&arguments.file)?;
-    let mut replay = Replay::new(&recording)?;
-    let mut events = Vec::new();
-    let mut note = |at, event| events.push((at, event));
+    let name = || arguments.file.display().to_string();
+    let mut replay = open(&arguments.file)?;
+    let mut events = LastEvents::default();
+    let mut note = |at, event| events.note(at, event);
     // The first entry is replayed, to have a start time to count from.
-    replay.run_until(Instant(1), &mut note)?;
+    replay.run_until(Instant(1), &mut note).with_context(name)?;
     let end = arguments.at.map_or(Instant::NEVER, |at| replay.totals().from + at);
-    replay.run_until(end, &mut note)?;
+    replay.run_until(end, &mut note).with_context(name)?;
     let snapshot = replay.snapshot().context("the recording is empty")?;
     let mut message = v1::Snapshot { pfc_enabled: true, ..(&snapshot).into() };
     message.ports.retain(|port| !port.name.is_empty()); // vacant slots
@@ -171,27 +185,33 @@ pub fn replay(arguments: &Arguments) -> Result<()> {
     let names: Vec<String> = snapshot.ports.iter().map(name).collect();
     if arguments.json {
         let Totals { turns, received_frames, sent_frames, checkpoints, gaps, from, to } = *replay.totals();
-        let events = events.iter().map(|&(at, event)| json!({ "at_ns": at.0, "event": text(event, &names) }));
+        let listed = events.kept.iter();
+        let listed = listed.map(|&(at, event)| json!({ "at_ns": at.0, "event": text(event, &names) }));
         return output::print(&output::json(
             &json!({
                 "turns": turns, "received_frames": received_frames, "sent_frames": sent_frames,
                 "checkpoints": checkpoints, "gaps": gaps, "from_ns": from.0, "to_ns": to.0,
-                "events": events.collect::<Vec<_>>(),
+                "events": listed.collect::<Vec<_>>(), "events_left_out": events.left_out,
                 "snapshot": show::document(arguments.view, &message),
             }),
             true,
         )?);
     }
     if arguments.events {
-        let lines = events.iter().map(|&(at, event)| format!("{}  {}", seconds(at.0), text(event, &names)));
-        output::print(&(lines.collect::<Vec<_>>().join("\n") + "\n"))?;
+        if events.left_out > 0 {
+            let left_out = output::grouped(events.left_out);
+            output::print(&format!("{left_out} earlier events are left out"))?;
+        }
+        let line = |&(at, event): &(Instant, Event)| format!("{}  {}", seconds(at.0), text(event, &names));
+        output::print(&(events.kept.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"))?;
     }
     let table = show::text(arguments.view, &message, arguments.bytes);
-    output::print(&format!("{}\n\n{table}", summary(replay.totals(), events.len())))
+    let count = events.kept.len() as u64 + events.left_out;
+    output::print(&format!("{}\n\n{table}", summary(replay.totals(), count)))
 }
 
 /// Summarizes how far the replay came and what matched.
-fn summary(totals: &Totals, events: usize) -> String {
+fn summary(totals: &Totals, events: u64) -> String {
     let gaps = match totals.gaps {
         0 => String::new(),
         1 => " The recorder had to leave something out once.".to_owned(),
@@ -205,7 +225,7 @@ fn summary(totals: &Totals, events: usize) -> String {
         output::grouped(totals.turns),
         output::grouped(totals.received_frames),
         output::grouped(totals.sent_frames),
-        output::grouped(events as u64),
+        output::grouped(events),
         totals.checkpoints
     )
 }
@@ -232,7 +252,10 @@ mod tests {
         let path = folder.path().join("a.recording");
         let refusal = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            format!("{:#}", read(&path).unwrap_err()).replace(&path.display().to_string(), "FILE")
+            let replayed = open(&path).and_then(|mut replay| {
+                replay.run_until(Instant::NEVER, &mut |_, _| {}).map_err(anyhow::Error::from)
+            });
+            format!("{:#}", replayed.unwrap_err()).replace(&path.display().to_string(), "FILE")
         };
         let gzip = |bytes: &[u8]| {
             let mut out = GzEncoder::new(Vec::new(), Compression::fast());
@@ -244,15 +267,51 @@ mod tests {
         assert_eq!(refusal(&gzip(b"something")), none);
         let older = refusal(&gzip(b"sluice recording 3\nsomething"));
         assert!(older.starts_with("FILE: the recording has version 3, and this sluice replays"), "{older}");
-        let recording = [title().as_bytes(), &[7; 500]].concat();
-        let mut whole = gzip(&recording);
+        let empty = title();
+        let mut whole = gzip(empty.as_bytes());
         std::fs::write(&path, &whole).unwrap();
-        assert_eq!(read(&path).unwrap(), recording);
+        open(&path).unwrap().run_until(Instant::NEVER, &mut |_, _| {}).unwrap();
         let checksum = whole.len() - 6;
         whole[checksum] ^= 1;
-        assert!(refusal(&whole).starts_with("FILE is damaged: record again"), "{}", refusal(&whole));
-        let missing = format!("{:#}", read(&folder.path().join("none")).unwrap_err());
+        assert!(refusal(&whole).starts_with("the recording is damaged: corrupt gzip"), "{}", refusal(&whole));
+        let other = refusal(&gzip(&[empty.as_bytes(), &[7; 500]].concat()));
+        assert!(other.starts_with("the recording is damaged: a chunk of"), "{other}");
+        let missing = format!("{:#}", open(&folder.path().join("none")).err().unwrap());
         assert!(missing.contains("No such file"), "{missing}");
+    }
+
+    /// Zeros without end, after a chunk that claims to be long: no more than a chunk is read.
+    #[test]
+    fn a_hostile_file_is_read_in_bounded_memory() {
+        struct Zeros {
+            head: Vec<u8>,
+            most_at_once: usize,
+        }
+        impl Read for Zeros {
+            fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+                self.most_at_once = self.most_at_once.max(out.len());
+                let head = self.head.len().min(out.len());
+                out[..head].copy_from_slice(&self.head[..head]);
+                self.head.drain(..head);
+                out[head..].fill(0);
+                Ok(out.len())
+            }
+        }
+        for claimed in [u32::MAX, 17 << 20, 16 << 20] {
+            let head = [title().as_bytes(), &[1], &claimed.to_le_bytes()].concat();
+            let mut zeros = Zeros { head, most_at_once: 0 };
+            let error = Replay::new(&mut zeros)
+                .and_then(|mut replay| replay.run_until(Instant::NEVER, &mut |_, _| {}));
+            assert!(error.unwrap_err().to_string().contains("damaged"));
+            assert!(zeros.most_at_once <= 16 << 20, "{} bytes at once", zeros.most_at_once);
+        }
+    }
+
+    #[test]
+    fn the_last_events_are_kept_and_the_others_counted() {
+        let mut events = LastEvents::default();
+        (0..MOST_EVENTS as u64 + 7).for_each(|at| events.note(Instant(at), Event::PortUp { port: 0 }));
+        assert_eq!((events.kept.len(), events.left_out, events.kept[0].0), (MOST_EVENTS, 7, Instant(7)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod buffer;
+mod cow_table;
 pub mod egress;
 mod fifo_set;
 pub mod forwarding;
@@ -13,11 +14,11 @@ pub mod monitor;
 pub mod pfc;
 mod pipeline;
 pub mod settings;
-mod sparse_table;
 mod time;
 mod token_bucket;
 
 pub use self::pipeline::Switch;
+pub use self::pipeline::checkpoint::CopiedSlots;
 pub use buffer::sizing::{FRAMES_PER_PORT, chunks_of, frames_needed};
 pub use forwarding::parsed_frame::{FrameParser, RxFrame};
 pub use frame::header_edit::{HeaderEdit, TxDesc, VlanAction};

@@ -4,7 +4,7 @@
 //! Rule: a frame's number in the replay differs from its recorded number. Frame bytes that are not
 //! recorded are zero, as the switch does not read them. Source: docs/recorder.md.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, chunks_of};
 
 use super::error::Error;
@@ -121,7 +121,7 @@ impl Player {
         Ok(())
     }
 
-    pub(super) fn complete(&mut self, port: usize, now: Instant, rest: &mut &[u8]) -> Result<(), Error> {
+    pub(super) fn complete(&mut self, port: usize, now: Instant, rest: &mut Bytes) -> Result<(), Error> {
         for _ in 0..rest.try_get_u16_le()? {
             let frame = self.frame(rest.try_get_u32_le()?)?;
             self.switch.complete(port, frame, now, &mut self.memory);
@@ -129,7 +129,7 @@ impl Player {
         Ok(())
     }
 
-    pub(super) fn kernel_lost(&mut self, port: usize, now: Instant, rest: &mut &[u8]) -> Result<(), Error> {
+    pub(super) fn kernel_lost(&mut self, port: usize, now: Instant, rest: &mut Bytes) -> Result<(), Error> {
         for _ in 0..rest.try_get_u16_le()? {
             let frame = self.frame(rest.try_get_u32_le()?)?;
             self.switch.kernel_lost(port, frame, now, &mut self.memory);
@@ -142,7 +142,7 @@ impl Player {
         port: usize,
         now: Instant,
         forwards: bool,
-        rest: &mut &[u8],
+        rest: &mut Bytes,
     ) -> Result<u64, Error> {
         let free_frames = rest.try_get_u32_le()? as usize;
         let frames = rest.try_get_u16_le()?;
@@ -173,7 +173,7 @@ impl Player {
     }
 
     /// Compares the frames that the switch has just sent with those in the recording.
-    pub(super) fn compare_sent(&mut self, port: usize, now: Instant, rest: &mut &[u8]) -> Result<u64, Error> {
+    pub(super) fn compare_sent(&mut self, port: usize, now: Instant, rest: &mut Bytes) -> Result<u64, Error> {
         let recorded_frames = usize::from(rest.try_get_u16_le()?);
         let outgoing = std::mem::take(&mut self.outgoing);
         if outgoing.len() != recorded_frames {

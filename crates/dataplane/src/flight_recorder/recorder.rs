@@ -1,17 +1,19 @@
 //! The flight recorder: records all inputs of a loop's switch, so that the same switch can be
 //! replayed through them ([`crate::flight_recorder::replay`]).
 //!
-//! A recording is one or more segments. A segment starts with a checkpoint, which is the whole
-//! state of the switch at the start of an iteration. Entries follow in the order in which the
-//! switch was called: a tag, a port number where there is one, then the entry's numbers,
+//! A recording is one or more segments. A segment has the state of the switch at the start of an
+//! iteration, which is its checkpoint, and the entries that follow from there, in the order in
+//! which the switch was called: a tag, a port number where there is one, then the entry's numbers,
 //! little-endian. For a received frame, the entry has its number in the frame memory, its length
 //! and its first [`header_bytes`] (or [`CONTROL_BYTES`]), which is all that the switch ever reads.
 //! For transmitted frames, it has numbers and lengths, which the replay compares.
 //!
 //! Rule: the loop never waits and never allocates for its recorder. It fills chunks that the daemon
-//! supplies through a [`ChunkPool`]. When the pool has no empty chunk, the segment ends, and the
-//! next one starts when a chunk is available again. Nothing is recorded in the gap, and nothing
-//! else is affected. A new segment starts every second, so that the oldest can be discarded.
+//! supplies through a [`ChunkPool`]. The tables of the switch are copied in slices over many
+//! iterations, while entries follow, so state and entries have chunks of their own. When the pool
+//! has no empty chunk, the segment ends, and the next one starts when a chunk is available again.
+//! Nothing is recorded in the gap, and nothing else is affected. A new segment starts every second,
+//! once the state of the one before is complete, so that the oldest can be discarded.
 //! Source: `docs/recorder.md`.
 
 use std::sync::Arc;
@@ -22,7 +24,8 @@ use switch::monitor::counters::PfcCount;
 use switch::pfc::rx_backlog::XON_FRAMES;
 use switch::settings::Trust;
 use switch::{
-    Event, FrameId, FrameMemory, Instant, Nanos, RxFrame, Switch, SwitchSettings, TxDesc, WatermarkReset,
+    CopiedSlots, Event, FrameId, FrameMemory, Instant, Nanos, RxFrame, Switch, SwitchSettings, TxDesc,
+    WatermarkReset,
 };
 use wire::bitset::Set8;
 use wire::ethernet::MAC_CONTROL;
@@ -33,7 +36,7 @@ use crate::frame_batch::LOOK_AHEAD;
 
 /// The version of recordings that the recorder writes and a replay reads. Raise it with each change
 /// of the entries or of the switch's state: a recording belongs to one version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// How the title line of a recording begins; its version follows.
 pub(crate) const TITLE: &str = "sluice recording ";
 /// Recorded bytes of a frame: the Ethernet header, two tags, and the two bytes of an IP packet that
@@ -51,11 +54,14 @@ const SEGMENT_NS: Nanos = 1_000_000_000;
 /// iteration.
 const MAX_ENTRY_BYTES: usize = 16 * 1024;
 
+/// Work of an iteration for a checkpoint, in empty slots that are visited: some microseconds.
+const SLICE_WORK: u32 = 1024;
+
 /// The tag of an entry: which call of the switch it records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EntryKind {
-    /// Length u32, then (time, data is forwarded, continues the segment before, switch).
+    /// Of the state: length u32, switch without the slots of its tables.
     Checkpoint = 1,
     /// Time u64.
     Turn,
@@ -109,10 +115,16 @@ pub(crate) enum EntryKind {
     PortUp,
     /// Time u64 at which the batch of received frames that follows had been taken.
     Batch,
+    /// Of the state: length u32, slots of the tables.
+    Slots,
+    /// Of the state: it is complete.
+    StateEnd,
+    /// A segment begins at time u64; 1: data is forwarded; 1: it continues the segment before.
+    Segment,
 }
 
 impl EntryKind {
-    const ALL: [EntryKind; 26] = [
+    const ALL: [EntryKind; 29] = [
         EntryKind::Checkpoint,
         EntryKind::Turn,
         EntryKind::Completed,
@@ -139,6 +151,9 @@ impl EntryKind {
         EntryKind::LiftStormLimit,
         EntryKind::PortUp,
         EntryKind::Batch,
+        EntryKind::Slots,
+        EntryKind::StateEnd,
+        EntryKind::Segment,
     ];
 
     /// Returns the kind that is encoded as this number.
@@ -154,13 +169,26 @@ pub struct ChunkPool {
     empty: ArrayQueue<Vec<u8>>,
 }
 
-/// A piece of a recording, of at most [`CHUNK_BYTES`].
+/// A piece of a segment, of [`CHUNK_BYTES`] or a little more. An entry never crosses its end.
 #[derive(Debug)]
 pub struct Chunk {
-    /// True if a segment starts with this chunk.
-    pub begins: bool,
-    /// The entries. An entry never crosses the end of its chunk.
+    /// Number of the segment, which differs from that of the segment before.
+    pub segment: u32,
+    /// What is in it.
+    pub kind: ChunkKind,
+    /// The content.
     pub bytes: Vec<u8>,
+}
+
+/// What a chunk contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkKind {
+    /// State of the switch when the segment began.
+    State,
+    /// The last of that state: a replay can start with this segment.
+    LastState,
+    /// What happened since.
+    Entries,
 }
 
 impl ChunkPool {
@@ -195,8 +223,15 @@ impl ChunkPool {
 #[derive(Debug)]
 pub struct Recorder {
     reel: Arc<ChunkPool>,
-    /// The chunk that is being filled; `None` in a gap.
-    chunk: Option<Chunk>,
+    /// Number of the present segment.
+    segment: u32,
+    /// The chunk of entries that is being filled; `None` in a gap.
+    chunk: Option<Vec<u8>>,
+    /// The chunk of state that is being filled, while the state is copied.
+    state: Option<Vec<u8>>,
+    /// A slice of the state; empty between two iterations.
+    slots: CopiedSlots,
+    slice_work: u32,
     segment_ends: Instant,
     /// By port: the RX backlog that was last recorded.
     waiting: Vec<u32>,
@@ -205,45 +240,111 @@ pub struct Recorder {
 impl Recorder {
     /// Creates a recorder for a loop with `ports` ports. Recording starts with the next iteration.
     pub fn new(reel: Arc<ChunkPool>, ports: usize) -> Self {
-        Self { reel, chunk: None, segment_ends: Instant::default(), waiting: vec![u32::MAX; ports] }
+        Self {
+            reel,
+            segment: 0,
+            chunk: None,
+            state: None,
+            slots: CopiedSlots::with_capacity(SLICE_WORK as usize),
+            slice_work: SLICE_WORK,
+            segment_ends: Instant::default(),
+            waiting: vec![u32::MAX; ports],
+        }
+    }
+
+    /// Sets how much of the state is copied per iteration, in empty slots that are visited.
+    pub fn with_slice_work(self, slice_work: u32) -> Self {
+        Self { slice_work, ..self }
     }
 
     /// Records the start of an iteration, the only point where a segment starts.
-    pub fn turn(&mut self, now: Instant, forwards: bool, switch: &Switch) {
-        if self.chunk.is_none() || now >= self.segment_ends {
-            self.checkpoint(now, forwards, switch);
+    pub fn turn(&mut self, now: Instant, forwards: bool, switch: &mut Switch) {
+        if self.is_copying() {
+            self.copy_slice(switch);
+        } else if self.chunk.is_none() || now >= self.segment_ends {
+            self.begin_segment(now, forwards, switch);
+            switch.begin_checkpoint();
             self.segment_ends = now + SEGMENT_NS;
         }
         self.entry(EntryKind::Turn, |out| out.put_u64_le(now.0));
     }
 
-    /// Ends the recording with a last checkpoint.
-    pub fn end(&mut self, now: Instant, forwards: bool, switch: &Switch) {
-        if self.chunk.is_some() {
-            self.checkpoint(now, forwards, switch);
+    /// True while the state of the present segment is being copied. The loop stays awake then, and
+    /// does not end the recording.
+    pub fn is_copying(&self) -> bool {
+        self.state.is_some() && self.chunk.is_some()
+    }
+
+    /// Ends the recording with the small part of a last checkpoint.
+    pub fn end(&mut self, now: Instant, forwards: bool, switch: &mut Switch) {
+        while self.is_copying() {
+            self.copy_slice(switch);
         }
+        if self.chunk.is_some() {
+            self.begin_segment(now, forwards, switch);
+        }
+        self.pass_on_state(ChunkKind::State);
         self.pass_on();
+        switch.end_checkpoint();
     }
 
     #[cold]
-    fn checkpoint(&mut self, now: Instant, forwards: bool, switch: &Switch) {
+    fn begin_segment(&mut self, now: Instant, forwards: bool, switch: &Switch) {
         let continues = self.chunk.is_some();
         self.pass_on();
-        self.chunk = self.reel.empty.pop().map(|bytes| Chunk { begins: true, bytes });
+        self.pass_on_state(ChunkKind::State);
+        self.segment = self.segment.wrapping_add(1);
         self.waiting.fill(u32::MAX);
-        let state = (now, forwards, continues, switch);
-        let written = self
-            .chunk
-            .as_mut()
-            .is_none_or(|chunk| put_value(&mut chunk.bytes, EntryKind::Checkpoint, &state));
+        self.state = self.reel.empty.pop();
+        let Some(state) = &mut self.state else { return };
+        let written = put_value(state, EntryKind::Checkpoint, switch);
         debug_assert!(written, "a state of the switch can be written down");
+        self.chunk = self.reel.empty.pop();
+        self.entry(EntryKind::Segment, |out| {
+            out.put_u64_le(now.0);
+            out.put_u8(forwards.into());
+            out.put_u8(continues.into());
+        });
     }
 
-    /// Hands over the chunk, full or not.
+    /// Copies the next slice of the state.
+    #[inline(never)]
+    fn copy_slice(&mut self, switch: &mut Switch) {
+        let goes_on = switch.copy_slots(self.slice_work, &mut self.slots);
+        if self.state.as_ref().is_some_and(|state| !has_room(state)) {
+            self.pass_on_state(ChunkKind::State);
+            self.state = self.reel.empty.pop();
+        }
+        let Some(state) = &mut self.state else {
+            switch.end_checkpoint(); // without a chunk, no replay can start with this segment
+            return;
+        };
+        if self.slots.count() > 0 {
+            let written = put_value(state, EntryKind::Slots, &self.slots);
+            debug_assert!(written, "slots can be written down");
+        }
+        if !goes_on {
+            state.put_u8(EntryKind::StateEnd as u8);
+            self.pass_on_state(ChunkKind::LastState);
+        }
+    }
+
+    /// Hands over the chunk of entries, full or not.
     fn pass_on(&mut self) {
-        if let Some(chunk) = self.chunk.take()
-            && let Err(chunk) = self.reel.put(chunk)
-        {
+        if let Some(bytes) = self.chunk.take() {
+            self.put(ChunkKind::Entries, bytes);
+        }
+    }
+
+    /// Hands over the chunk of state, full or not.
+    fn pass_on_state(&mut self, kind: ChunkKind) {
+        if let Some(bytes) = self.state.take() {
+            self.put(kind, bytes);
+        }
+    }
+
+    fn put(&mut self, kind: ChunkKind, bytes: Vec<u8>) {
+        if let Err(chunk) = self.reel.put(Chunk { segment: self.segment, kind, bytes }) {
             self.reel.give_back(chunk.bytes);
         }
     }
@@ -252,16 +353,16 @@ impl Recorder {
     #[inline]
     fn out(&mut self) -> Option<&mut Vec<u8>> {
         let chunk = self.chunk.as_ref()?;
-        if chunk.bytes.capacity() - chunk.bytes.len() < MAX_ENTRY_BYTES {
+        if !has_room(chunk) {
             self.next_chunk();
         }
-        self.chunk.as_mut().map(|chunk| &mut chunk.bytes)
+        self.chunk.as_mut()
     }
 
     #[cold]
     fn next_chunk(&mut self) {
         self.pass_on();
-        self.chunk = self.reel.empty.pop().map(|bytes| Chunk { begins: false, bytes });
+        self.chunk = self.reel.empty.pop();
     }
 
     #[inline]
@@ -442,6 +543,12 @@ impl Recorder {
             debug_assert!(written, "settings and events can be written down");
         }
     }
+}
+
+/// True if a chunk has room for any entry.
+#[inline]
+fn has_room(chunk: &Vec<u8>) -> bool {
+    chunk.capacity() - chunk.len() >= MAX_ENTRY_BYTES
 }
 
 /// Returns the title line, with which every recording begins.

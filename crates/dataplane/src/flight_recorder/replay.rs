@@ -6,18 +6,26 @@
 //! recorded one, each event with the reported one, and at each checkpoint every field of its
 //! snapshot with the snapshot of the recorded switch. The first difference ends the replay: either
 //! this is another version of the switch, or the switch depended on an input that the recorder does
-//! not record. Source: `docs/recorder.md`.
+//! not record. A recording is read chunk by chunk, so a replay needs no more memory than the switch
+//! and a chunk, whatever is in the recording. Source: `docs/recorder.md`.
 
-use bytes::Buf;
+use std::io::{ErrorKind, Read};
+
+use bytes::{Buf, Bytes};
 use switch::monitor::counters::PfcCount;
-use switch::{Event, Instant, Snapshot, Switch, SwitchSettings, WatermarkReset};
+use switch::{CopiedSlots, Event, Instant, Snapshot, Switch, SwitchSettings, WatermarkReset};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
 use crate::flight_recorder::error::Error;
-use crate::flight_recorder::recorder::{EntryKind, TITLE, VERSION};
-
 use crate::flight_recorder::player::Player;
+use crate::flight_recorder::recorder::{EntryKind, TITLE, VERSION};
+use crate::flight_recorder::segments::{ENTRIES, STATE};
+
+/// The longest chunk that is read: a recorder's is a little longer than 1 MiB at most.
+const MAX_CHUNK_BYTES: u32 = 16 << 20;
+/// The most events that the replayed switch may be ahead of the recording.
+const MAX_EVENTS_AHEAD: usize = 1 << 16;
 
 /// The progress of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,8 +48,17 @@ pub struct Totals {
 
 /// A replay of a recording.
 #[derive(Debug)]
-pub struct Replay<'a> {
-    rest: &'a [u8],
+pub struct Replay<R> {
+    source: R,
+    /// What is left of the present chunk of entries.
+    rest: Bytes,
+    /// The state of the next segment, as far as it was read.
+    loaded: Option<Loaded>,
+    /// The state of the present segment is incomplete and there was none before: its entries are
+    /// skipped.
+    skips: bool,
+    /// The first state has been reached.
+    has_begun: bool,
     now: Instant,
     forwards: bool,
     player: Option<Player>,
@@ -53,14 +70,26 @@ pub struct Replay<'a> {
     totals: Totals,
 }
 
-impl<'a> Replay<'a> {
-    /// Creates a replay of a title line and the chunks that follow it.
+/// State of a switch, as it is read.
+#[derive(Debug)]
+struct Loaded {
+    switch: Switch,
+    is_complete: bool,
+}
+
+impl<R: Read> Replay<R> {
+    /// Creates a replay of the recording that `source` returns.
     ///
     /// # Errors
-    /// It has no title, or that of another version.
-    pub fn new(recording: &'a [u8]) -> Result<Self, Error> {
+    /// It is no recording, or has another version.
+    pub fn new(mut source: R) -> Result<Self, Error> {
+        read_title(&mut source)?;
         Ok(Self {
-            rest: after_title(recording)?,
+            source,
+            rest: Bytes::new(),
+            loaded: None,
+            skips: false,
+            has_begun: false,
             now: Instant::default(),
             forwards: true,
             player: None,
@@ -80,7 +109,7 @@ impl<'a> Replay<'a> {
         until: Instant,
         reported: &mut impl FnMut(Instant, Event),
     ) -> Result<(), Error> {
-        while self.now < until && !self.rest.is_empty() {
+        while self.now < until && (!self.rest.is_empty() || self.next_chunk()?) {
             self.step(reported)?;
         }
         Ok(())
@@ -106,21 +135,63 @@ impl<'a> Replay<'a> {
         self.requested.as_ref()
     }
 
+    /// Reads the next chunk of entries, and the state before it. Returns false at the end of the
+    /// recording.
+    fn next_chunk(&mut self) -> Result<bool, Error> {
+        loop {
+            let Some((kind, chunk)) = read_chunk(&mut self.source)? else { return Ok(false) };
+            match kind {
+                STATE => self.load(chunk)?,
+                ENTRIES if self.skips && chunk.first() != Some(&(EntryKind::Segment as u8)) => {}
+                ENTRIES => {
+                    self.rest = chunk;
+                    return Ok(true);
+                }
+                other => return Err(Error::Malformed(format!("a chunk of kind {other}"))),
+            }
+        }
+    }
+
+    /// Reads a chunk of state.
+    fn load(&mut self, mut chunk: Bytes) -> Result<(), Error> {
+        while !chunk.is_empty() {
+            let tag = entry_kind(&mut chunk)?;
+            if tag == EntryKind::Checkpoint {
+                self.loaded = Some(Loaded { switch: value(&mut chunk)?, is_complete: false });
+                continue;
+            }
+            let loaded = self.loaded.as_mut().ok_or_else(no_checkpoint)?;
+            match tag {
+                EntryKind::Slots => {
+                    let slots: CopiedSlots = value(&mut chunk)?;
+                    if !loaded.switch.restore_slots(&slots) {
+                        return Err(Error::Malformed("a slot that no table has".into()));
+                    }
+                }
+                EntryKind::StateEnd => loaded.is_complete = true,
+                other => return Err(Error::Malformed(format!("{other:?} in the state of the switch"))),
+            }
+        }
+        Ok(())
+    }
+
     /// Replays one entry.
     fn step(&mut self, reported: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
-        let tag = self.rest.try_get_u8()?;
-        let tag = EntryKind::of(tag).ok_or_else(|| Error::Malformed(format!("an entry of kind {tag}")))?;
+        let tag = entry_kind(&mut self.rest)?;
         match tag {
-            EntryKind::Checkpoint => self.checkpoint(),
+            EntryKind::Segment => self.begin_segment(),
+            EntryKind::Checkpoint | EntryKind::Slots | EntryKind::StateEnd => {
+                Err(Error::Malformed(format!("{tag:?} among entries")))
+            }
             EntryKind::Event => {
-                let (at, event) = self.value()?;
+                let (at, event) = value(&mut self.rest)?;
                 self.compare_event(at, event)?;
                 reported(at, event);
                 Ok(())
             }
             EntryKind::Turn => self.turn(),
             EntryKind::Apply => {
-                let (now, settings): (Instant, SwitchSettings) = self.value()?;
+                let (now, settings): (Instant, SwitchSettings) = value(&mut self.rest)?;
                 self.player()?.switch.apply(&settings, now);
                 Ok(())
             }
@@ -259,33 +330,47 @@ impl<'a> Replay<'a> {
         self.now = Instant(self.rest.try_get_u64_le()?);
         let switch = &mut self.player.as_mut().ok_or_else(no_checkpoint)?.switch;
         self.events.extend(switch.drain_events());
+        if self.events.len() > MAX_EVENTS_AHEAD {
+            return Err(Error::Differs(format!("{MAX_EVENTS_AHEAD} events are not in the recording")));
+        }
         switch.begin_turn(self.now);
         self.totals.turns += 1;
         self.totals.to = self.now;
         Ok(())
     }
 
-    /// Reads the switch of a checkpoint, compares it with the replayed one if there is one, and
+    /// Compares the state with which a segment begins with the replayed one, if there is one, and
     /// continues with it.
-    fn checkpoint(&mut self) -> Result<(), Error> {
-        let (now, forwards, continues, mut switch): (Instant, bool, bool, Switch) = self.value()?;
-        let mut recorded = Snapshot::default();
-        switch.snapshot(now, &mut recorded);
+    fn begin_segment(&mut self) -> Result<(), Error> {
+        let now = Instant(self.rest.try_get_u64_le()?);
+        let forwards = self.rest.try_get_u8()? != 0;
+        let continues = self.rest.try_get_u8()? != 0;
+        let Loaded { mut switch, is_complete } = self.loaded.take().ok_or_else(no_checkpoint)?;
         if let (Some(player), true) = (&mut self.player, continues) {
-            let mut replayed = Snapshot::default();
+            let (mut recorded, mut replayed) = (Snapshot::default(), Snapshot::default());
+            switch.snapshot(now, &mut recorded);
             player.switch.snapshot(now, &mut replayed);
             if let Some(difference) = difference(&recorded, &replayed) {
                 return Err(Error::Differs(format!("at {} ns, {difference}", now.0)));
             }
             self.totals.checkpoints += 1;
-        } else if self.player.is_some() {
-            self.totals.gaps += 1;
-            self.events.clear();
         } else {
+            self.totals.gaps += u64::from(self.has_begun && !continues);
+            self.player = None;
+            self.events.clear();
+        }
+        if is_complete {
+            self.player = Some(Player::of(switch));
+        }
+        self.skips = self.player.is_none();
+        if self.skips {
+            self.rest.clear();
+            return Ok(());
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
             self.totals.from = now;
         }
         (self.now, self.forwards, self.totals.to) = (now, forwards, now);
-        self.player = Some(Player::of(switch));
         Ok(())
     }
 
@@ -298,30 +383,69 @@ impl<'a> Replay<'a> {
             replayed => Err(Error::Differs(format!("{event:?} at {} ns was {replayed:?}", at.0))),
         }
     }
+}
 
-    /// Reads a value that is preceded by its length.
-    fn value<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Error> {
-        let len = self.rest.try_get_u32_le()? as usize;
-        let (bytes, rest) = self
-            .rest
-            .split_at_checked(len)
-            .ok_or_else(|| Error::Malformed("it ends in the middle of an entry".into()))?;
-        self.rest = rest;
-        postcard::from_bytes(bytes)
-            .map_err(|error| Error::Malformed(format!("{error} (was it recorded by another version?)")))
+/// Reads the tag of an entry.
+fn entry_kind(rest: &mut Bytes) -> Result<EntryKind, Error> {
+    let tag = rest.try_get_u8()?;
+    EntryKind::of(tag).ok_or_else(|| Error::Malformed(format!("an entry of kind {tag}")))
+}
+
+/// Reads a value that is preceded by its length.
+fn value<T: serde::de::DeserializeOwned>(rest: &mut Bytes) -> Result<T, Error> {
+    let len = rest.try_get_u32_le()? as usize;
+    if len > rest.len() {
+        return Err(Error::Malformed("it ends in the middle of an entry".into()));
+    }
+    postcard::from_bytes(&rest.split_to(len)).map_err(|error| Error::Malformed(error.to_string()))
+}
+
+/// Reads the next chunk and its kind; `None` at the end of the recording.
+fn read_chunk(source: &mut impl Read) -> Result<Option<(u8, Bytes)>, Error> {
+    let mut kind = Vec::new();
+    read_up_to(source, 1, &mut kind)?;
+    let Some(&kind) = kind.first() else { return Ok(None) };
+    let mut len = Vec::new();
+    read_up_to(source, 4, &mut len)?;
+    let len = (&len[..]).try_get_u32_le().map_err(|_| cut())?;
+    if len > MAX_CHUNK_BYTES {
+        return Err(Error::Malformed(format!("a chunk of {len} bytes")));
+    }
+    let mut bytes = Vec::new();
+    read_up_to(source, len, &mut bytes)?;
+    if bytes.len() < len as usize { Err(cut()) } else { Ok(Some((kind, bytes.into()))) }
+}
+
+/// Reads as many bytes, or what is left. Memory grows only with what is read.
+fn read_up_to(source: &mut impl Read, bytes: u32, out: &mut Vec<u8>) -> Result<(), Error> {
+    match source.take(bytes.into()).read_to_end(out) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(cut()),
+        Err(error) => Err(Error::Malformed(error.to_string())),
     }
 }
 
-/// Returns what follows the title line of a recording.
-fn after_title(recording: &[u8]) -> Result<&[u8], Error> {
-    let rest = recording.strip_prefix(TITLE.as_bytes()).ok_or(Error::NoRecording)?;
-    let digits = rest.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
-    let (version, rest) = rest.split_at(digits);
-    let rest = rest.strip_prefix(b"\n").ok_or(Error::NoRecording)?;
-    match String::from_utf8_lossy(version) {
-        version if version.is_empty() => Err(Error::NoRecording),
-        version if version == VERSION.to_string() => Ok(rest),
-        version => Err(Error::Version(version.into_owned())),
+fn cut() -> Error {
+    Error::Malformed("it ends in the middle of a chunk".into())
+}
+
+/// Reads the title line of a recording.
+fn read_title(source: &mut impl Read) -> Result<(), Error> {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') && line.len() < TITLE.len() + 11 {
+        let before = line.len();
+        // What cannot be read is no recording either: its beginning is not compressed.
+        read_up_to(source, 1, &mut line).map_err(|_| Error::NoRecording)?;
+        if line.len() == before {
+            return Err(Error::NoRecording);
+        }
+    }
+    let line = String::from_utf8(line).map_err(|_| Error::NoRecording)?;
+    let version = line.strip_prefix(TITLE).and_then(|rest| rest.strip_suffix('\n'));
+    match version {
+        Some(version) if version == VERSION.to_string() => Ok(()),
+        Some(version) if version.parse::<u32>().is_ok() => Err(Error::Version(version.to_owned())),
+        _ => Err(Error::NoRecording),
     }
 }
 

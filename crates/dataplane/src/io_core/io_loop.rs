@@ -160,7 +160,9 @@ impl<P: Port> IoLoop<P> {
                 if !self.has_work() && !ends.load(Relaxed) {
                     self.heartbeat.sleep(Instant::NEVER);
                     waiter.wait(LONGEST_SLEEP_NS)?;
-                    self.last_turn = None; // a sleep is no stall
+                    // A sleep is no stall, but oversleeping is one.
+                    let due = now + LONGEST_SLEEP_NS;
+                    self.last_turn = (clock() > due).then_some(due);
                 }
                 self.bell.cancel_sleep();
             }

@@ -64,6 +64,7 @@ impl<P: Port> PollLoop<P> {
                 }
                 self.mailbox.answer(Reply::Applied(settings));
             }
+            LoopCommand::Record(_) if self.is_copying() => return Some(command),
             LoopCommand::Record(recorder) => {
                 self.end_recording(now);
                 let before = std::mem::replace(self.turn.recorder(), recorder);
@@ -124,8 +125,13 @@ impl<P: Port> PollLoop<P> {
     pub(super) fn end_recording(&mut self, now: Instant) {
         let forwards = self.turn.forwards();
         if let Some(recorder) = self.turn.recorder() {
-            recorder.end(now, forwards, &self.switch);
+            recorder.end(now, forwards, &mut self.switch);
         }
+    }
+
+    /// True if the recorder is copying the state of the switch.
+    pub(super) fn is_copying(&mut self) -> bool {
+        self.turn.recorder().as_ref().is_some_and(|recorder| recorder.is_copying())
     }
 
     pub(super) fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {

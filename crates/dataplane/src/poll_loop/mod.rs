@@ -90,6 +90,7 @@ impl<P: Port> PollLoop<P> {
         assert_eq!(switch.places(), settings.finish_checksums.len(), "one setting a port");
         assert!(ports.len() >= switch.places(), "all ports of the switch");
         switch.set_frame_room(MaxFrame::of(&memory));
+        switch.reserve_checkpoint();
         let mut turn = Iteration::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         let mut core = Self {
@@ -181,7 +182,7 @@ impl<P: Port> PollLoop<P> {
         self.note_turn(now);
         let forwards = self.turn.forwards();
         if let Some(recorder) = self.turn.recorder() {
-            recorder.turn(now, forwards, &self.switch);
+            recorder.turn(now, forwards, &mut self.switch);
         }
         self.merge_guard_pfc();
         if !self.lines.is_empty() {
@@ -243,7 +244,7 @@ impl<P: Port> PollLoop<P> {
     /// still holds frames of the loop.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
-        let is_needed = of_switch.iter().any(Port::needs_kick) || self.turn.holds_back();
+        let is_needed = of_switch.iter().any(Port::needs_kick) || self.turn.holds_back() || self.is_copying();
         if !self.idle.note_idle(now) || is_needed {
             return None;
         }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use dataplane::flight_recorder::error::Error;
-use dataplane::flight_recorder::recorder::title;
 use dataplane::flight_recorder::replay::{Replay, Totals, difference};
 use dataplane::{
     ChunkPool, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings,
-    Recorder, Reply, Settings, Wire, mailbox, remote,
+    Recorder, Reply, Segments, Settings, Wire, mailbox, remote,
 };
 use proptest::prelude::*;
 use switch::settings::{
@@ -52,7 +51,7 @@ pub fn settings(xoff_cells: u32) -> SwitchSettings {
         usage_percent: 70,
         alarms: Default::default(),
         seed: 0,
-        bridge: BridgeSettings::default(),
+        bridge: BridgeSettings { max_entries: 32, max_entries_per_port: 32, ..BridgeSettings::default() },
         ports: ports.collect(),
     }
 }
@@ -182,6 +181,7 @@ pub struct Lab {
     pub handle: Handle,
     pub heartbeat: Arc<Heartbeat>,
     pub reel: Arc<ChunkPool>,
+    pub segments: Segments,
     pub now: Instant,
     pub events: Vec<(Instant, Event)>,
     /// The type of pauses that each port's peer sends.
@@ -192,12 +192,12 @@ pub struct Lab {
 
 impl Lab {
     pub fn new(chunks: usize) -> Self {
-        Self::with_lines(chunks, [false; PORTS])
+        Self::with_lines(chunks, [false; PORTS], 1024)
     }
 
     /// Creates a loop. Where `of_line` is true, an I/O loop of its own serves the port; its
-    /// iteration runs before the switching core's.
-    pub fn with_lines(chunks: usize, of_line: [bool; PORTS]) -> Self {
+    /// iteration runs before the switching core's. A checkpoint takes `slice_work` per iteration.
+    pub fn with_lines(chunks: usize, of_line: [bool; PORTS], slice_work: u32) -> Self {
         let heartbeat = Arc::new(Heartbeat::default());
         let switch = Switch::new(&settings(6), &[mac(10), mac(11), mac(12)], FRAMES);
         let (mut ports, mut wires, mut lines) = (Vec::new(), Vec::new(), Vec::new());
@@ -229,6 +229,7 @@ impl Lab {
             handle,
             heartbeat,
             reel,
+            segments: Segments::default(),
             now: Instant(5_000_000),
             events: Vec::new(),
             settings: self::settings(6),
@@ -238,7 +239,7 @@ impl Lab {
         // Addresses are known and frames are in flight before the recording starts.
         (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
         lab.turns(2, 1000);
-        let recorder = Recorder::new(Arc::clone(&lab.reel), PORTS);
+        let recorder = Recorder::new(Arc::clone(&lab.reel), PORTS).with_slice_work(slice_work);
         assert!(matches!(
             lab.send_command(LoopCommand::Record(Some(Box::new(recorder)))),
             Reply::Recorded(None)
@@ -261,7 +262,7 @@ impl Lab {
 
     pub fn send_command(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
-        for _ in 0..10 {
+        for _ in 0..200 {
             self.turns(1, 700);
             while let Some(reply) = self.handle.receive() {
                 match reply {
@@ -342,13 +343,20 @@ impl Lab {
         }
     }
 
+    /// Takes the chunks that are full.
+    pub fn collect(&mut self) {
+        while let Some(chunk) = self.reel.take() {
+            self.segments.push(&chunk);
+            self.reel.give_back(chunk.bytes);
+        }
+    }
+
     /// Ends the recording. Returns it with the switch's part of a last snapshot and all events.
-    pub fn end(mut self) -> (Vec<u8>, Snapshot, Events) {
+    pub fn end(mut self) -> (Segments, Snapshot, Events) {
         let last = self.parse(false);
         assert!(matches!(self.send_command(LoopCommand::Record(None)), Reply::Recorded(Some(_))));
-        let chunks = std::iter::from_fn(|| self.reel.take());
-        let recording = title().into_bytes().into_iter().chain(chunks.flat_map(|chunk| chunk.bytes));
-        (recording.collect(), of_the_switch(last), self.events)
+        self.collect();
+        (self.segments, of_the_switch(last), self.events)
     }
 }
 
@@ -362,6 +370,11 @@ pub fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
 /// Events with their times.
 pub type Events = Vec<(Instant, Event)>;
 
+/// Returns the bytes of a recording.
+pub fn bytes(segments: &Segments) -> Vec<u8> {
+    segments.recording().concat()
+}
+
 /// Replays a whole recording. Returns the totals, the last requested snapshot, and the events.
 pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
     let mut replay = Replay::new(recording)?;
@@ -374,8 +387,8 @@ pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
 /// Ends the recording and checks that the replay matches in every field and event. Returns the
 /// totals, the last snapshot and the events.
 pub fn ends_as_replayed(lab: Lab) -> (Totals, Snapshot, Events) {
-    let (recording, last, events) = lab.end();
-    let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");
+    let (segments, last, events) = lab.end();
+    let (totals, replayed, replayed_events) = replay(&bytes(&segments)).expect("no difference");
     assert_eq!(difference(&last, &replayed), None);
     assert_eq!(replayed_events, events);
     (totals, last, events)

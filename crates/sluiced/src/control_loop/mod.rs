@@ -10,6 +10,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use config::Scheduling;
 use control::server::{MAX_REQUESTS, Request, WatermarkReader};
 use control::{Command, CommandError, DaemonFacts, ErrorKind, Outcome, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
@@ -198,6 +199,11 @@ impl ControlLoop {
         machine: &LoopThreads,
         signals: &mut Signals,
     ) -> Result<End> {
+        if self.live.config().dataplane.scheduling != Scheduling::Normal {
+            // Beside a loop on its core, or other work, an ordinary thread would wait for seconds.
+            // A loop to which the kernel refuses its own scheduling reports that.
+            let _ = xdp::set_scheduling(xdp::Scheduling::Prompt);
+        }
         loop {
             self.exchange().await;
             if machine.has_ended() {

@@ -82,12 +82,13 @@ impl Incidents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dataplane::Chunk;
+    use dataplane::{Chunk, ChunkKind};
 
     /// Returns a recording of segments of 10 bytes.
-    fn recorded(segments: usize) -> Segments {
+    fn recorded(segments: u32) -> Segments {
         let mut recorded = Segments::default();
-        (0..segments).for_each(|_| recorded.push(&Chunk { begins: true, bytes: vec![1; 10] }));
+        let chunk = |segment| Chunk { segment, kind: ChunkKind::LastState, bytes: vec![1; 5] };
+        (0..segments).for_each(|segment| recorded.push(&chunk(segment)));
         recorded
     }
 

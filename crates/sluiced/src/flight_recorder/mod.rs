@@ -182,6 +182,7 @@ impl Recording {
         self.collect();
         let State::Ending { next, .. } = &mut self.state else { return }; // it had no recorder before
         self.state = next.take().map_or(State::Off, State::On);
+        self.live.end();
         if let Some(loss) = self.loss.take_if(|loss| loss.freeze_at <= now) {
             self.freeze(&loss);
         }

@@ -1,3 +1,5 @@
+use dataplane::ChunkKind;
+
 use super::*;
 
 const SETTINGS: RecorderSettings =
@@ -41,7 +43,8 @@ impl Lab {
         assert!(had_one || self.recorder, "a loop that does not record is not ended");
         if let State::On(pool) | State::Ending { ended: pool, .. } = &self.recording.state {
             self.chunks += 1;
-            pool.put(Chunk { begins: true, bytes: vec![self.chunks; 10] }).unwrap();
+            let (segment, bytes) = (self.chunks.into(), vec![self.chunks; 10]);
+            pool.put(Chunk { segment, kind: ChunkKind::LastState, bytes }).unwrap();
         }
         self.recording.ended(self.ms(at_ms));
         Some(self.recorder)
@@ -58,7 +61,7 @@ impl Lab {
 
 /// Returns the numbers of the chunks in a recording, which begins with its title.
 fn chunks(recorded: &Recorded) -> Vec<u8> {
-    recorded.pieces.iter().skip(1).map(|piece| piece[0]).collect()
+    recorded.pieces.iter().skip(1).map(|piece| piece[5]).collect()
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn a_loss_is_kept_until_it_is_acknowledged_and_so_is_the_next() {
     assert_eq!((lab.at(10_799), lab.at(10_800)), (None, Some(true)));
     assert_eq!(lab.events(), ["recording_frozen", "recording_frozen"]);
     let counts = lab.recording.counts();
-    assert_eq!((counts.kept, counts.kept_bytes, counts.frozen, counts.not_kept), (2, 30, 2, 0));
+    assert_eq!((counts.kept, counts.kept_bytes, counts.frozen, counts.not_kept), (2, 45, 2, 0));
 
     for _ in 0..2 {
         let first = lab.enable(11_000, 0).try_recv().unwrap().unwrap();

@@ -6,17 +6,17 @@
 //! the memory reserved for them ([`crate::buffer::sizing`]) is never used up. Source:
 //! docs/behavior.md, "Flooded frames".
 
+use crate::cow_table::{self, CowTable};
 use crate::egress::frame_queue::{EMPTY, FrameList, FrameQueues, NONE, Slot, slot_of};
 use crate::frame::FrameId;
 use crate::frame::meta::FrameMeta;
-use crate::sparse_table;
 use serde::{Deserialize, Serialize};
 
 /// Slot of the original of a queued copy; 0 if the copy is not in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Original(u32);
+pub(crate) struct Original(u32);
 
-impl sparse_table::Slot for Original {
+impl cow_table::Slot for Original {
     const EMPTY: Self = Self(NONE);
 
     fn is_empty(&self) -> bool {
@@ -33,8 +33,7 @@ pub(super) struct FloodCopies {
     limit: u32,
     queued: u32,
     /// Originals of the copies, by slot. As long as the most copies that were ever queued.
-    #[serde(with = "sparse_table")]
-    originals: Vec<Original>,
+    originals: CowTable<Original>,
     /// First of the unused slots below that length. A checkpoint does not contain them: they only
     /// save memory.
     #[serde(skip)]
@@ -44,11 +43,15 @@ pub(super) struct FloodCopies {
 impl FloodCopies {
     pub(super) fn new(frames: usize, limit: usize) -> Self {
         let (frames, limit) = (frames as u32, limit as u32);
-        Self { frames, limit, queued: 0, originals: Vec::new(), unused: NONE }
+        Self { frames, limit, queued: 0, originals: CowTable::new(0), unused: NONE }
     }
 
     pub(super) fn memory_frames(&self) -> usize {
         self.frames as usize
+    }
+
+    pub(super) fn originals(&mut self) -> &mut CowTable<Original> {
+        &mut self.originals
     }
 
     /// Returns the place in `originals` of a queued copy; `None` for a frame of the memory.
@@ -72,11 +75,11 @@ impl FrameQueues {
     /// Sets the maximum number of queued copies. Unless the memory grows, allocates their slots.
     pub(crate) fn reserve_copies(&mut self, limit: usize) {
         let first = slot_of(self.memory_frames());
-        self.copies.limit = (limit as u32).min(sparse_table::MOST_SLOTS.saturating_sub(first as u32));
+        self.copies.limit = (limit as u32).min(cow_table::MOST_SLOTS.saturating_sub(first as u32));
         if self.slots.len() >= first {
             let limit = self.copies.limit as usize;
-            self.slots.reserve_exact((first + limit).saturating_sub(self.slots.len()));
-            self.copies.originals.reserve_exact(limit.saturating_sub(self.copies.originals.len()));
+            self.slots.reserve(first + limit);
+            self.copies.originals.reserve(limit);
         }
     }
 
@@ -87,7 +90,7 @@ impl FrameQueues {
 
     /// Removes an original of which no copy was queued.
     pub(crate) fn remove_original(&mut self, frame: &FrameId) {
-        self.slots[slot_of(frame.index())].charge.in_port = FrameMeta::ABSENT;
+        self.slots.write(slot_of(frame.index())).charge.in_port = FrameMeta::ABSENT;
     }
 
     /// Returns a copy of a stored original, which must be queued; `None` if too many copies are
@@ -105,19 +108,19 @@ impl FrameQueues {
             }
         };
         let of = slot_of(original.index());
-        self.copies.originals[number - first] = Original(of as u32);
+        *self.copies.originals.write(number - first) = Original(of as u32);
         self.copies.queued += 1;
-        self.slots[of].next += 1; // an original is in no queue, so it counts its copies here
+        self.slots.write(of).next += 1; // an original is in no queue, so it counts its copies here
         Some(FrameId::new(number as u32 - 1))
     }
 
     /// Adds the slot of one more copy, within the capacity that `reserve_copies` allocated.
     fn add_copy_slot(&mut self, first: usize) -> usize {
         if self.slots.len() < first {
-            self.slots.resize(first, EMPTY); // a memory that grows
+            self.slots.grow(first); // a memory that grows
         }
-        self.copies.originals.push(Original(NONE));
-        self.slots.push(EMPTY);
+        self.copies.originals.grow(self.copies.originals.len() + 1);
+        self.slots.grow(self.slots.len() + 1);
         self.slots.len() - 1
     }
 
@@ -141,17 +144,17 @@ impl FrameQueues {
     fn free_copy_slot(&mut self, copy: &FrameId) -> Option<Original> {
         let place = self.copies.place(copy)?;
         let number = slot_of(copy.index());
-        self.slots[number] = Slot { next: self.copies.unused, ..EMPTY };
+        *self.slots.write(number) = Slot { next: self.copies.unused, ..EMPTY };
         self.copies.unused = number as u32;
         self.copies.queued -= 1;
-        Some(std::mem::replace(&mut self.copies.originals[place], Original(NONE)))
+        Some(std::mem::replace(self.copies.originals.write(place), Original(NONE)))
     }
 
     /// Completes a copy of a flooded frame, queued or handed out. Returns `None` for a frame that
     /// the switch made, which it completes as well.
     #[cold]
     pub(crate) fn complete_other(&mut self, frame: &FrameId) -> Option<CompletedCopy> {
-        let slot = &mut self.slots[slot_of(frame.index())];
+        let slot = self.slots.write(slot_of(frame.index()));
         let mut charge = slot.charge;
         slot.charge.in_port = FrameMeta::ABSENT;
         if charge.in_port != FrameMeta::COPY {
@@ -160,7 +163,7 @@ impl FrameQueues {
         let handed_out = slot.next;
         let queued = self.free_copy_slot(frame);
         let of = queued.map_or(handed_out, |Original(of)| of);
-        let original = &mut self.slots[of as usize];
+        let original = self.slots.write(of as usize);
         charge.in_port = original.charge.in_port;
         original.next -= 1;
         let is_last = original.next == 0;

@@ -8,19 +8,19 @@
 //! first frame of an empty queue, so push and pop have no unpredictable branch. Slots beyond those
 //! of the memory are queued copies of flooded frames ([`crate::egress::flood_copies`]).
 
-use crate::egress::flood_copies::FloodCopies;
+use crate::cow_table::{self, CowTable};
+use crate::egress::flood_copies::{FloodCopies, Original};
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
 use crate::frame::header_edit::VlanAction;
 use crate::frame::meta::FrameMeta;
-use crate::sparse_table;
 use serde::{Deserialize, Serialize};
 use std::hint::select_unpredictable;
 
 /// One slot. Four slots fit a cache line.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[repr(C, align(16))]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     pub(super) charge: FrameMeta,
     /// Slot of the next frame of its queue.
     pub(super) next: u32,
@@ -28,7 +28,7 @@ pub(super) struct Slot {
 
 pub(super) const EMPTY: Slot = Slot { charge: FrameMeta::NONE, next: NONE };
 
-impl sparse_table::Slot for Slot {
+impl cow_table::Slot for Slot {
     const EMPTY: Self = EMPTY;
 
     fn is_empty(&self) -> bool {
@@ -103,11 +103,9 @@ pub struct DequeuedRun {
 /// Slots of all frames of the memory that were ever in use.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FrameQueues {
-    #[serde(with = "sparse_table")]
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: CowTable<Slot>,
     /// Tag edits of queued frames, by slot. Empty until ports have VLANs.
-    #[serde(with = "sparse_table")]
-    tags: Vec<VlanAction>,
+    tags: CowTable<VlanAction>,
     pub(super) copies: FloodCopies,
 }
 
@@ -116,8 +114,8 @@ impl FrameQueues {
     /// flooded frames, so that nothing is allocated later.
     pub fn new(frames: usize, copies: usize) -> Self {
         let mut store = Self::growing(frames, copies);
-        store.slots.reserve_exact(frames + copies);
-        store.slots.resize(frames + 1, EMPTY);
+        store.slots.reserve(1 + frames + copies);
+        store.slots.grow(1 + frames);
         store.reserve_copies(copies);
         store
     }
@@ -125,13 +123,13 @@ impl FrameQueues {
     /// Makes no slots: for a memory of at most `frames` frames that grows. Slots are added as
     /// frames are used.
     pub fn growing(frames: usize, copies: usize) -> Self {
-        Self { slots: vec![EMPTY], tags: Vec::new(), copies: FloodCopies::new(frames, copies) }
+        Self { slots: CowTable::new(1), tags: CowTable::new(0), copies: FloodCopies::new(frames, copies) }
     }
 
     /// Makes room for tag edits, of copies to come as well.
     pub fn make_room_for_tags(&mut self) {
-        self.tags.reserve_exact(self.slots.capacity() - self.tags.len());
-        self.tags.resize(self.slots.len(), VlanAction::Keep);
+        self.tags.reserve(self.slots.capacity());
+        self.tags.grow(self.slots.len());
     }
 
     /// Sets the tag edit of queued frame number `index`.
@@ -139,12 +137,15 @@ impl FrameQueues {
         if self.tags.len() < self.slots.len() {
             self.make_room_for_tags(); // memory has grown
         }
-        self.tags[slot_of(index)] = tag;
+        *self.tags.write(slot_of(index)) = tag;
     }
 
     /// Takes the tag edit of a frame that left its queue.
     pub fn take_tag(&mut self, frame: &FrameId) -> VlanAction {
-        self.tags.get_mut(slot_of(frame.index())).map_or(VlanAction::Keep, std::mem::take)
+        match slot_of(frame.index()) {
+            index if index < self.tags.len() => std::mem::take(self.tags.write(index)),
+            _ => VlanAction::Keep,
+        }
     }
 
     /// Returns the metadata of a stored frame.
@@ -159,7 +160,7 @@ impl FrameQueues {
         let number = slot_of(frame.index());
         *self.empty_slot(number) = Slot { charge: *charge, next: NONE };
         let number = number as u32;
-        self.slots[list.tail as usize].next = number;
+        self.slots.write(list.tail as usize).next = number;
         list.head = select_unpredictable(list.head == NONE, number, list.head);
         list.tail = number;
         list.frames += 1;
@@ -178,7 +179,7 @@ impl FrameQueues {
             return None;
         }
         let number = list.head;
-        let slot = &mut self.slots[number as usize];
+        let slot = self.slots.write(number as usize);
         list.head = slot.next;
         list.tail = select_unpredictable(slot.next == NONE, NONE, list.tail);
         list.frames -= 1;
@@ -224,7 +225,7 @@ impl FrameQueues {
         if number >= self.slots.len() {
             self.grow(number);
         }
-        let slot = &mut self.slots[number];
+        let slot = self.slots.write(number);
         debug_assert_eq!(
             slot.charge.in_port,
             FrameMeta::ABSENT,
@@ -236,9 +237,7 @@ impl FrameQueues {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, number: usize) {
-        let slots = 1 + number.next_power_of_two().min(self.copies.memory_frames());
-        self.slots.reserve_exact(slots - self.slots.len()); // without amortized doubling
-        self.slots.resize(slots, EMPTY);
+        self.slots.grow(1 + number.next_power_of_two().min(self.copies.memory_frames()));
     }
 
     /// Completes a frame that was handed out and has left. Returns its metadata, or `None` for a
@@ -246,7 +245,7 @@ impl FrameQueues {
     /// these.
     #[inline]
     pub fn complete(&mut self, frame: &FrameId) -> Option<FrameMeta> {
-        let slot = &mut self.slots[slot_of(frame.index())];
+        let slot = self.slots.write(slot_of(frame.index()));
         let charge = slot.charge;
         debug_assert_ne!(charge.in_port, FrameMeta::ABSENT, "frame {} was not handed out", frame.index());
         if charge.in_port >= FrameMeta::COPY {
@@ -277,6 +276,13 @@ impl FrameQueues {
     /// Returns the slots of frames of the memory.
     pub(super) fn memory_slots(&self) -> &[Slot] {
         &self.slots[..self.slots.len().min(slot_of(self.memory_frames()))]
+    }
+
+    /// Returns the tables, for a copy of them.
+    pub(crate) fn tables(
+        &mut self,
+    ) -> (&mut CowTable<Slot>, &mut CowTable<VlanAction>, &mut CowTable<Original>) {
+        (&mut self.slots, &mut self.tags, self.copies.originals())
     }
 
     /// Returns the number of frames stored, queued or handed out. For checks only, as it visits

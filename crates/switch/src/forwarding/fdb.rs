@@ -24,9 +24,9 @@
 //! not learned, so that frames to them are flooded, and the limit of a port bounds how many slots
 //! can be filled for that. SipHash would cost ten times as much for each frame.
 
+use crate::cow_table::{self, CowTable};
 use crate::frame::meta::FdbKey;
 use crate::settings::{BridgeSettings, MAX_PORTS};
-use crate::sparse_table;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set64;
@@ -42,7 +42,7 @@ const EVENT_NS: Nanos = 1_000_000_000;
 const TICK_SHIFT: u32 = 26;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+pub(crate) struct Entry {
     /// The address; the default marks an empty slot.
     address: FdbKey,
     seen_tick: u32,
@@ -54,7 +54,7 @@ const STATIC: u32 = u32::MAX;
 
 const EMPTY: Entry = Entry { address: FdbKey(0), seen_tick: 0, port: 0 };
 
-impl sparse_table::Slot for Entry {
+impl cow_table::Slot for Entry {
     const EMPTY: Self = EMPTY;
 
     fn is_empty(&self) -> bool {
@@ -75,8 +75,7 @@ struct PortQuota {
 /// The filtering database of a switch: static and learned addresses.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Fdb {
-    #[serde(with = "sparse_table")]
-    slots: Vec<Entry>,
+    slots: CowTable<Entry>,
     /// 64 − log2(slots): the hash's upper bits select the slot.
     shift: u32,
     key: u64,
@@ -104,7 +103,7 @@ impl Fdb {
     pub fn new(settings: &BridgeSettings) -> Self {
         let slots = (settings.max_entries.max(1) * 2).next_power_of_two().max(64);
         Self {
-            slots: vec![EMPTY; slots],
+            slots: CowTable::new(slots),
             shift: 64 - slots.trailing_zeros(),
             key: settings.key,
             factor: factor_of(settings.key),
@@ -146,7 +145,7 @@ impl Fdb {
         let entry = Entry { address, seen_tick, port };
         let mut index = home;
         for _ in 0..MAX_PROBES {
-            let slot = &mut self.slots[index];
+            let slot = &self.slots[index];
             if slot.address == entry.address {
                 if slot.seen_tick != STATIC {
                     self.renew(entry, index);
@@ -158,7 +157,7 @@ impl Fdb {
                     break;
                 }
                 if entry.seen_tick == STATIC || self.takes(entry.port as usize) {
-                    self.slots[index] = entry;
+                    *self.slots.write(index) = entry;
                     self.entries += 1;
                 }
                 return;
@@ -178,7 +177,7 @@ impl Fdb {
             self.moves += 1;
             self.give_back(before as usize);
         }
-        self.slots[index] = entry;
+        *self.slots.write(index) = entry;
     }
 
     /// Counts one more learned address for a port. Returns false if its limit is reached.
@@ -229,7 +228,7 @@ impl Fdb {
             if before.seen_tick != STATIC {
                 self.give_back(before.port as usize);
             }
-            self.slots[index] = entry;
+            *self.slots.write(index) = entry;
             return;
         }
         // The chain has an empty slot, but the table has reached its limit of entries.
@@ -348,6 +347,11 @@ impl Fdb {
         (self.entries as u64, self.full, self.moves)
     }
 
+    /// Returns the table, for a copy of it.
+    pub(crate) fn table(&mut self) -> &mut CowTable<Entry> {
+        &mut self.slots
+    }
+
     fn is_aged(&self, entry: &Entry, now_tick: u32) -> bool {
         now_tick.saturating_sub(entry.seen_tick) >= self.aging_ticks
     }
@@ -377,11 +381,11 @@ impl Fdb {
             let home = self.slot_of(entry.address);
             let may_move = (index.wrapping_sub(home) & mask) >= (index.wrapping_sub(hole) & mask);
             if may_move {
-                self.slots[hole] = entry;
+                *self.slots.write(hole) = entry;
                 hole = index;
             }
         }
-        self.slots[hole] = EMPTY;
+        *self.slots.write(hole) = EMPTY;
         self.entries -= 1;
     }
 }

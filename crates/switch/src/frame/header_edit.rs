@@ -8,9 +8,9 @@
 //! corrected. Each copy of a flooded frame has a separate edit. Source: docs/multi-core.md, "Who
 //! does what"; docs/architecture.md, "The way of a frame".
 
+use crate::cow_table;
 use crate::frame::FrameId;
 use crate::frame::memory::FrameMemory;
-use crate::sparse_table;
 use serde::{Deserialize, Serialize};
 use wire::ethernet::{self, TAG_BYTES, Tag, VLAN};
 use wire::ip::DsField;
@@ -44,7 +44,7 @@ pub enum VlanAction {
     Pop,
 }
 
-impl sparse_table::Slot for VlanAction {
+impl cow_table::Slot for VlanAction {
     const EMPTY: Self = VlanAction::Keep;
 
     fn is_empty(&self) -> bool {

@@ -15,6 +15,7 @@
 
 mod admission;
 mod alarms;
+pub(crate) mod checkpoint;
 mod drops;
 mod flood;
 mod pfc;

@@ -15,6 +15,9 @@ pub enum Scheduling {
     Normal,
     /// An ordinary thread with short slices: it runs soon after a wakeup.
     Modest,
+    /// An ordinary thread of a tenth of a loop's weight with short slices: it runs soon after a
+    /// wakeup, beside a loop on its core as well. Threads that it starts are ordinary again.
+    Prompt,
     /// An ordinary thread of the highest weight with short slices: it is seldom off its core for
     /// long, and does not starve others.
     ShortSlices,
@@ -28,6 +31,8 @@ pub enum Scheduling {
 const SLICE_NS: Nanos = 100_000;
 /// The highest weight of an ordinary thread.
 const NICE: i32 = -20;
+/// A tenth of that weight: each step is a factor of 1.25.
+const PROMPT_NICE: i32 = -10;
 
 /// `struct sched_attr` (linux/sched/types.h), its first version.
 #[repr(C)]
@@ -52,6 +57,10 @@ pub fn set_scheduling(scheduling: Scheduling) -> io::Result<()> {
     match scheduling {
         Scheduling::Normal => {}
         Scheduling::Modest => attr.runtime = SLICE_NS,
+        Scheduling::Prompt => {
+            (attr.nice, attr.runtime) = (PROMPT_NICE, SLICE_NS);
+            attr.flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        }
         Scheduling::ShortSlices => (attr.nice, attr.runtime) = (NICE, SLICE_NS),
         Scheduling::Fifo(priority) => (attr.policy, attr.priority) = (libc::SCHED_FIFO as u32, priority),
     }
@@ -104,13 +113,29 @@ mod tests {
     #[test]
     fn the_kernel_takes_each() {
         let seen = std::thread::spawn(|| {
-            [Scheduling::ShortSlices, Scheduling::Modest, Scheduling::Fifo(5), Scheduling::Normal].map(
-                |scheduling| {
-                    set_scheduling(scheduling).unwrap();
-                    policy()
-                },
-            )
+            let all = [
+                Scheduling::ShortSlices,
+                Scheduling::Prompt,
+                Scheduling::Modest,
+                Scheduling::Fifo(5),
+                Scheduling::Normal,
+            ];
+            all.map(|scheduling| {
+                set_scheduling(scheduling).unwrap();
+                policy()
+            })
         });
-        assert_eq!(seen.join().unwrap(), [(0, 0, -20), (0, 0, 0), (libc::SCHED_FIFO, 5, 0), (0, 0, 0)]);
+        let nice = |nice| (0, 0, nice);
+        let expected = [nice(-20), nice(-10), nice(0), (libc::SCHED_FIFO, 5, 0), nice(0)];
+        assert_eq!(seen.join().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_thread_that_a_prompt_one_starts_is_ordinary() {
+        let seen = std::thread::spawn(|| {
+            set_scheduling(Scheduling::Prompt).unwrap();
+            std::thread::spawn(policy).join().unwrap()
+        });
+        assert_eq!(seen.join().unwrap(), (0, 0, 0));
     }
 }
