@@ -92,8 +92,9 @@ fn replay(moment: &Moment) -> Result<(u64, usize)> {
         );
         compared += 1;
     }
-    ensure!(compared > 0, "nobody asked while it was recorded");
     replay.run_until(Instant::NEVER, &mut note)?;
+    let asked: Vec<u64> = moment.output.iter().map(|output| output.at_ns).collect();
+    ensure!(compared > 0, "asked at {asked:?} while it recorded: {:?}", replay.totals());
     ensure!(replay.totals().checkpoints > 0, "nothing was compared");
     ensure!(replay.totals().gaps == 0, "the recorder left something out");
     Ok((replay.totals().received_frames, xoffs))

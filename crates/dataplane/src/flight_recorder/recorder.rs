@@ -263,7 +263,9 @@ impl Recorder {
             self.copy_slice(switch);
         } else if self.chunk.is_none() || now >= self.segment_ends {
             self.begin_segment(now, forwards, switch);
-            switch.begin_checkpoint();
+            if self.is_copying() {
+                switch.begin_checkpoint();
+            }
             self.segment_ends = now + SEGMENT_NS;
         }
         self.entry(EntryKind::Turn, |out| out.put_u64_le(now.0));
@@ -295,6 +297,9 @@ impl Recorder {
         self.pass_on_state(ChunkKind::State);
         self.segment = self.segment.wrapping_add(1);
         self.waiting.fill(u32::MAX);
+        if self.reel.empty.len() < 2 {
+            return; // one would be filled again and again, with nothing to follow
+        }
         self.state = self.reel.empty.pop();
         let Some(state) = &mut self.state else { return };
         let written = put_value(state, EntryKind::Checkpoint, switch);

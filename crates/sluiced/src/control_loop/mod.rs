@@ -298,7 +298,7 @@ impl ControlLoop {
             match reply {
                 Reply::Snapshot(snapshot) => self.hand_out(snapshot),
                 Reply::Done => self.finish_order(),
-                Reply::Recorded(_) => self.recording.ended(Instant::now()),
+                Reply::Recorded(_) => self.recording.changed(Instant::now()),
                 Reply::Applied(settings) => {
                     self.lives.apply(&settings.switch);
                     self.finish_order();

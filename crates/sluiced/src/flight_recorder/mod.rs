@@ -33,8 +33,9 @@ pub type Answer = oneshot::Sender<Result<Recorded, CommandError>>;
 /// A client that waits for a recording.
 #[derive(Debug)]
 struct RecordRequest {
-    /// End of the requested time.
-    until: Instant,
+    duration: Duration,
+    /// End of the requested time; `None` until the loop records.
+    until: Option<Instant>,
     /// The client wants what has been recorded so far, which is kept until it has stored it.
     is_kept: bool,
     answer: Answer,
@@ -65,6 +66,8 @@ pub struct Recording {
     settings: RecorderSettings,
     ports: usize,
     state: State,
+    /// Commands that the poll loop has not answered.
+    unanswered: usize,
     /// The most recent part of the present recording.
     live: Segments,
     incidents: Incidents,
@@ -75,6 +78,12 @@ pub struct Recording {
     events: Vec<EventRecord>,
 }
 
+impl RecordRequest {
+    fn is_over(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
 impl Recording {
     /// Creates the recording of a loop with `ports` ports.
     pub fn new(settings: RecorderSettings, ports: usize) -> Self {
@@ -82,6 +91,7 @@ impl Recording {
             settings,
             ports,
             state: State::Off,
+            unanswered: 0,
             live: Segments::default(),
             incidents: Incidents::new(2 * settings.memory_bytes),
             request: None,
@@ -100,12 +110,20 @@ impl Recording {
             _ => match self.refusal(is_kept) {
                 Some(refusal) => Err(refusal),
                 None => {
-                    self.request = Some(RecordRequest { until: now + duration, is_kept, answer });
+                    self.request = Some(RecordRequest { duration, until: None, is_kept, answer });
+                    self.begin_request(now);
                     return;
                 }
             },
         };
         let _ = answer.send(outcome); // a client that has disconnected needs none
+    }
+
+    /// Starts the time of a request, if the loop records: it may have taken a while to begin.
+    fn begin_request(&mut self, now: Instant) {
+        if let (State::On(_), Some(request)) = (&self.state, &mut self.request) {
+            request.until.get_or_insert(now + request.duration);
+        }
     }
 
     /// Discards a kept recording, which a client has stored.
@@ -154,9 +172,9 @@ impl Recording {
         }
         let is_wanted = self.request.is_some() || self.settings.always;
         let ends = !is_wanted
-            || self.request.as_ref().is_some_and(|request| request.until <= now)
+            || self.request.as_ref().is_some_and(|request| request.is_over(now))
             || self.loss.as_ref().is_some_and(|loss| loss.freeze_at <= now);
-        match std::mem::replace(&mut self.state, State::Off) {
+        let command = match std::mem::replace(&mut self.state, State::Off) {
             State::Off if is_wanted => {
                 let pool = ChunkPool::new(CHUNKS);
                 let recorder = Recorder::new(Arc::clone(&pool), self.ports);
@@ -164,7 +182,7 @@ impl Recording {
                 Some(LoopCommand::Record(Some(Box::new(recorder))))
             }
             State::On(ended) if ends => {
-                let goes_on = self.request.as_ref().is_some_and(|request| request.until > now);
+                let goes_on = self.request.as_ref().is_some_and(|request| !request.is_over(now));
                 let next = (self.settings.always || goes_on).then(|| ChunkPool::new(CHUNKS));
                 let recorder = next.as_ref().map(|pool| Recorder::new(Arc::clone(pool), self.ports));
                 self.state = State::Ending { ended, next };
@@ -174,19 +192,33 @@ impl Recording {
                 self.state = state;
                 None
             }
-        }
+        };
+        self.unanswered += usize::from(command.is_some());
+        command
     }
 
-    /// Handles the end of the recording in the poll loop; all of it is in the chunk pool.
-    pub fn ended(&mut self, now: Instant) {
+    /// Handles the answer of the poll loop: it records from now on, or not any more, and all of a
+    /// recording that ended is in the chunk pool.
+    pub fn changed(&mut self, now: Instant) {
         self.collect();
-        let State::Ending { next, .. } = &mut self.state else { return }; // it had no recorder before
-        self.state = next.take().map_or(State::Off, State::On);
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if self.unanswered > 0 {
+            return; // the answer to a command before the last
+        }
+        if let State::Ending { next, .. } = &mut self.state {
+            self.state = next.take().map_or(State::Off, State::On);
+            self.end(now);
+        }
+        self.begin_request(now);
+    }
+
+    /// Keeps, or hands out, the recording that ended.
+    fn end(&mut self, now: Instant) {
         self.live.end();
         if let Some(loss) = self.loss.take_if(|loss| loss.freeze_at <= now) {
             self.freeze(&loss);
         }
-        if let Some(request) = self.request.take_if(|request| request.until <= now) {
+        if let Some(request) = self.request.take_if(|request| request.is_over(now)) {
             self.hand_out(request);
         }
         // Who records on has all of it, and a recording that ended is of no further use.

@@ -46,7 +46,7 @@ impl Lab {
             let (segment, bytes) = (self.chunks.into(), vec![self.chunks; 10]);
             pool.put(Chunk { segment, kind: ChunkKind::LastState, bytes }).unwrap();
         }
-        self.recording.ended(self.ms(at_ms));
+        self.recording.changed(self.ms(at_ms));
         Some(self.recorder)
     }
 
@@ -71,10 +71,11 @@ fn a_request_is_recorded_for_its_time() {
     let mut answered = lab.enable(10, 100);
     let refused = lab.enable(20, 100).try_recv().unwrap().unwrap_err();
     assert!(refused.message.contains("another client"), "{refused}");
-    assert_eq!((lab.at(20), lab.at(100), lab.at(110)), (Some(true), None, Some(false)));
+    // Its time begins when the loop records.
+    assert_eq!((lab.at(20), lab.at(119), lab.at(120)), (Some(true), None, Some(false)));
     let recorded = answered.try_recv().unwrap().unwrap();
     assert_eq!((chunks(&recorded), recorded.number), (vec![1, 2], None));
-    assert_eq!(lab.at(120), None);
+    assert_eq!(lab.at(130), None);
 }
 
 #[test]
@@ -171,4 +172,28 @@ fn without_always_or_freeze_on_loss_nothing_is_kept() {
         lab.lose(100);
         assert_eq!((lab.at(700), lab.recording.counts().frozen), (None, 0));
     }
+}
+
+/// A loop that answers late: the requested time begins then, and an answer to an earlier command
+/// ends nothing.
+#[test]
+fn a_request_lasts_its_time_from_when_the_loop_records() {
+    let mut lab = Lab::new(SETTINGS);
+    let mut answered = lab.enable(0, 100);
+    assert!(lab.recording.proceed(lab.ms(1)).is_some());
+    assert!(lab.recording.proceed(lab.ms(200)).is_none(), "it may not record yet");
+    lab.recording.changed(lab.ms(300));
+    assert!(lab.recording.proceed(lab.ms(399)).is_none());
+    assert!(lab.recording.proceed(lab.ms(400)).is_some());
+    lab.recording.changed(lab.ms(401));
+    assert!(answered.try_recv().unwrap().is_ok());
+
+    let other = lab.enable(501, 100);
+    assert!(lab.recording.proceed(lab.ms(502)).is_some());
+    drop(other);
+    assert!(lab.recording.proceed(lab.ms(503)).is_some(), "nobody wants it any more");
+    lab.recording.changed(lab.ms(504)); // it records
+    assert!(matches!(lab.recording.state, State::Ending { .. }));
+    lab.recording.changed(lab.ms(505));
+    assert!(matches!(lab.recording.state, State::Off));
 }
