@@ -104,6 +104,8 @@ fn port(name: &str, number: u32) -> Port {
         .into_iter()
         .map(|(reason, frames)| (reason.to_owned(), Count { frames, bytes: frames * 64 }))
         .collect(),
+        input_dropped: Some(Count { frames: 1_000_000, bytes: 64_000_000 }),
+        output_dropped: Some(Count { frames: 20_000, bytes: 20_000_000 }),
         pfc_sent: Some(pfc(wide + 100)),
         pfc_received: Some(pfc(wide + 200)),
         groups: (0..8).map(|priority| group(base + priority)).collect(),

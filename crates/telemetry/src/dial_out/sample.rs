@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use config::SensorPath;
-use control::v1::{Count, Group, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot};
+use control::v1::{Count, Group, Kernel, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot};
 use serde::{Serialize, Serializer};
 
 use crate::dial_out::message::member;
@@ -118,6 +118,7 @@ struct IngressDrop<'s> {
     no_buffer_bytes: PerPriority,
     other_dropped_pkts: u64,
     other_dropped_bytes: u64,
+    kernel_dropped_pkts: u64,
 }
 
 #[derive(Serialize)]
@@ -131,6 +132,7 @@ struct EgressDrop<'s> {
     multicast_dropped_bytes: PerPriority,
     dropped_pkts: u64,
     dropped_bytes: u64,
+    kernel_lost_pkts: u64,
 }
 
 #[derive(Serialize)]
@@ -355,18 +357,19 @@ fn ecn_and_wred(if_index: usize, port: &Port) -> EcnAndWredStatistic<'_> {
 }
 
 fn ingress_drop(if_index: usize, port: &Port) -> IngressDrop<'_> {
-    // Drops with a counter by priority are reported by priority, and drops of frames to transmit
-    // here belong to egress.
-    const ELSEWHERE: [&str; 6] =
-        ["ingress_lossy", "ingress_no_drop", "tail_drop", "wred", "mtu_exceeded", "port_down"];
-    let others = || port.drops.iter().filter(|(reason, _)| !ELSEWHERE.contains(&reason.as_str()));
+    // Drops for want of room are reported by priority.
+    let of_groups_all = |part: fn(&Count) -> u64| -> u64 {
+        port.groups.iter().map(|group| part(&count(&group.dropped))).sum()
+    };
+    let all = count(&port.input_dropped);
     IngressDrop {
         if_index,
         if_name: &port.name,
         no_buffer_pkts: of_groups(port, |group| count(&group.dropped).frames),
         no_buffer_bytes: of_groups(port, |group| count(&group.dropped).bytes),
-        other_dropped_pkts: others().map(|(_, count)| count.frames).sum(),
-        other_dropped_bytes: others().map(|(_, count)| count.bytes).sum(),
+        other_dropped_pkts: all.frames.saturating_sub(of_groups_all(|count| count.frames)),
+        other_dropped_bytes: all.bytes.saturating_sub(of_groups_all(|count| count.bytes)),
+        kernel_dropped_pkts: port.kernel.as_ref().map_or(0, kernel_dropped),
     }
 }
 
@@ -377,7 +380,7 @@ fn queue_dropped(queue: &Queue) -> Count {
 }
 
 fn egress_drop(if_index: usize, port: &Port) -> EgressDrop<'_> {
-    let all = || port.queues.iter().map(queue_dropped);
+    let all = count(&port.output_dropped);
     EgressDrop {
         if_index,
         if_name: &port.name,
@@ -385,9 +388,20 @@ fn egress_drop(if_index: usize, port: &Port) -> EgressDrop<'_> {
         unicast_dropped_bytes: of_queues(port, |queue| queue_dropped(queue).bytes),
         multicast_dropped_pkts: none(port),
         multicast_dropped_bytes: none(port),
-        dropped_pkts: all().map(|count| count.frames).sum(),
-        dropped_bytes: all().map(|count| count.bytes).sum(),
+        dropped_pkts: all.frames,
+        dropped_bytes: all.bytes,
+        kernel_lost_pkts: port.kernel_lost_frames,
     }
+}
+
+/// Returns the frames that the kernel, or the NIC below it, lost on receipt.
+fn kernel_dropped(kernel: &Kernel) -> u64 {
+    kernel.rx_fill_ring_empty_frames
+        + kernel.rx_ring_full_frames
+        + kernel.rx_dropped_frames
+        + kernel.rx_missed_frames
+        + kernel.rx_closed_frames
+        + kernel.rx_too_long_frames
 }
 
 fn over_limit(if_index: usize, port: &Port) -> OverLimitCounter<'_> {
@@ -453,6 +467,24 @@ mod tests {
             let member = report(path, &now, Some(&before)).unwrap();
             insta::assert_snapshot!(path.name().replace('/', "-"), pretty(&member));
         }
+    }
+
+    /// Every drop is in one of the two reports, whatever its reason, and so are losses in the kernel.
+    #[test]
+    fn every_drop_is_reported() {
+        let mut now = sample();
+        let port = &mut now.ports[0];
+        (port.input_dropped, port.output_dropped) = (Some(counted(50_000)), Some(counted(30_000)));
+        port.kernel_lost_frames = 7;
+        port.kernel = Some(Kernel { rx_closed_frames: 2, rx_ring_full_frames: 3, ..Kernel::default() });
+        let (ingress, egress) = (ingress_drop(1, port), egress_drop(1, port));
+        let by_priority: u64 = ingress.no_buffer_pkts.0.iter().sum();
+        assert_eq!(by_priority + ingress.other_dropped_pkts + egress.dropped_pkts, 80_000);
+        assert_eq!((ingress.kernel_dropped_pkts, egress.kernel_lost_pkts), (5, 7));
+    }
+
+    fn counted(frames: u64) -> Count {
+        Count { frames, bytes: 64 * frames }
     }
 
     #[test]

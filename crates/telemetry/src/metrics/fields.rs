@@ -30,14 +30,21 @@ pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
 
 /// Returns the indices of a port's queues that have anything to report.
 pub(super) fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
-    let is_used = |place: &usize| {
-        port.queues.get(*place).is_some_and(|queue| {
-            let dropped = queue.wred_dropped.unwrap_or_default();
-            let counts = [queue.transmitted, queue.dropped, queue.kernel_lost, queue.storm_dropped];
-            let wred = [dropped.green, dropped.yellow, dropped.red];
-            let counted = counts.iter().chain(&wred).any(|count| frames(count) > 0);
-            counted || queue.pauses > 0 || queue.level.is_some_and(|level| level.peak_cells > 0)
-        })
+    // From the start where no-drop frames are queued: a counter that appeared with the first loss
+    // would hide it from increase().
+    let is_no_drop = |place: usize| {
+        let mut groups = port.groups.iter().zip(&port.priorities);
+        groups.any(|(group, of)| group.no_drop && of.local_precedence as usize == place)
+    };
+    let is_used = move |place: &usize| {
+        is_no_drop(*place)
+            || port.queues.get(*place).is_some_and(|queue| {
+                let dropped = queue.wred_dropped.unwrap_or_default();
+                let counts = [queue.transmitted, queue.dropped, queue.kernel_lost, queue.storm_dropped];
+                let wred = [dropped.green, dropped.yellow, dropped.red];
+                let counted = counts.iter().chain(&wred).any(|count| frames(count) > 0);
+                counted || queue.pauses > 0 || queue.level.is_some_and(|level| level.peak_cells > 0)
+            })
     };
     (0..EIGHT.len()).filter(is_used)
 }

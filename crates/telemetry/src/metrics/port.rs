@@ -137,6 +137,7 @@ pub const METRICS: &[Metric<Port>] = &[
                     (("reason", "fill_ring_empty"), kernel.rx_fill_ring_empty_frames.into()),
                     (("reason", "rx_ring_full"), kernel.rx_ring_full_frames.into()),
                     (("reason", "nic_missed"), kernel.rx_missed_frames.into()),
+                    (("reason", "rx_closed"), kernel.rx_closed_frames.into()),
                     (("reason", "too_long"), kernel.rx_too_long_frames.into()),
                     (("reason", "other"), kernel.rx_dropped_frames.into()),
                 ]

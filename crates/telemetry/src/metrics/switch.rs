@@ -7,7 +7,8 @@ use control::v1::Snapshot;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::family::{self, Metric, Row, counter, gauge, seconds, split_unit};
+use super::family::{self, Metric, Row, counter, counters, gauge, seconds, split_unit};
+use super::fields::frames;
 use crate::dial_out::message::Device;
 
 const METRICS: &[Metric<Snapshot>] = &[
@@ -26,6 +27,29 @@ const METRICS: &[Metric<Snapshot>] = &[
     counter("sluice_bridge_flood_copies", "Copies of flooded frames, beyond the frame itself.", |now| {
         Some(now.flood_copies.into())
     }),
+    counter("sluice_removed_ports", "Ports that were removed from the configuration.", |now| {
+        now.removed_ports.as_ref().map(|removed| removed.ports.into())
+    }),
+    counter("sluice_removed_ports_received_frames", "Data frames that came in on them.", |now| {
+        now.removed_ports.as_ref().map(|removed| frames(&removed.received).into())
+    }),
+    counter("sluice_removed_ports_transmitted_frames", "Data frames that left by them.", |now| {
+        now.removed_ports.as_ref().map(|removed| frames(&removed.transmitted).into())
+    }),
+    counters("sluice_removed_ports_dropped_frames", "Frames that they dropped, by reason.", |now| {
+        let drops = now.removed_ports.iter().flat_map(|removed| &removed.drops);
+        drops.map(|(reason, count)| (("reason", reason.as_str()), count.frames.into())).collect()
+    }),
+    counter(
+        "sluice_removed_ports_kernel_lost_frames",
+        "Data frames that the kernel took to send by them and lost.",
+        |now| now.removed_ports.as_ref().map(|removed| removed.kernel_lost_frames.into()),
+    ),
+    counter(
+        "sluice_removed_ports_kernel_dropped_frames",
+        "Frames that the kernel lost on receipt on them.",
+        |now| now.removed_ports.as_ref().map(|removed| removed.kernel_dropped_frames.into()),
+    ),
     gauge("sluice_memory_frames", "Frames of the memory, in all.", |now| Some(now.memory_frames.into())),
     gauge("sluice_memory_free_frames", "Free frames of the memory.", |now| {
         Some(now.memory_free_frames.into())

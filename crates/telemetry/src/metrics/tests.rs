@@ -16,7 +16,7 @@ use crate::example::sample;
 
 /// Maximum number of series of a port, and of the switch beside its ports, as docs/metrics.md
 /// states.
-const MOST_OF_A_PORT: usize = 610;
+const MOST_OF_A_PORT: usize = 611;
 const MOST_OF_THE_SWITCH: usize = 120;
 
 fn device() -> Device {
@@ -110,6 +110,55 @@ fn the_older_format_names_counters_in_full_and_knows_no_units() {
     let old = "# HELP a_frames_total Frames.\n# TYPE a_frames_total counter\na_frames_total{port=\"x\"} 1\n\
                # HELP a A gauge, of a_frames counter.\n# TYPE a gauge\na 2\n";
     assert_eq!(prometheus_text::prometheus(new), old);
+}
+
+/// A counter that appeared with the first loss would hide it from increase(), so all counters of
+/// losses of no-drop frames are there from the start: of the port, the priority and its queue.
+#[test]
+fn counters_of_losses_begin_at_zero() {
+    let mut snapshot = small();
+    let port = &mut snapshot.ports[0];
+    for place in 0..8 {
+        port.groups[place] = v1::Group { no_drop: place == 5, ..Default::default() };
+        port.queues[place] = Default::default();
+        port.priorities[place] = v1::Priority { local_precedence: 7 - place as u32, ..Default::default() };
+    }
+    let text = openmetrics(snapshot);
+    for series in [
+        "sluice_group_dropped_frames_total{port=\"server1\",priority=\"5\"} 0",
+        "sluice_queue_dropped_frames_total{port=\"server1\",queue=\"2\"} 0",
+        "sluice_port_kernel_dropped_frames_total{port=\"server1\",reason=\"rx_closed\"} 0",
+        "sluice_port_dropped_frames_total{port=\"server1\",reason=\"destination_down\"} 0",
+    ] {
+        assert!(text.contains(series), "{series}\n{text}");
+    }
+    assert!(!text.contains("queue=\"3\""), "no other queue has counted");
+}
+
+/// The sum over ports and removed ports never steps back.
+#[test]
+fn removed_ports_keep_their_counts() {
+    let count = |frames| v1::Count { frames, bytes: 0 };
+    let mut snapshot = small();
+    snapshot.removed_ports = Some(v1::RemovedPorts {
+        ports: 1,
+        received: Some(count(7)),
+        transmitted: Some(count(5)),
+        drops: [("tail_drop".to_owned(), count(2))].into(),
+        kernel_lost_frames: 3,
+        kernel_dropped_frames: 4,
+    });
+    let text = openmetrics(snapshot);
+    for series in [
+        "sluice_removed_ports_total 1",
+        "sluice_removed_ports_received_frames_total 7",
+        "sluice_removed_ports_transmitted_frames_total 5",
+        "sluice_removed_ports_dropped_frames_total{reason=\"tail_drop\"} 2",
+        "sluice_removed_ports_kernel_lost_frames_total 3",
+        "sluice_removed_ports_kernel_dropped_frames_total 4",
+    ] {
+        assert!(text.contains(series), "{series}\n{text}");
+    }
 }
 
 #[test]
