@@ -100,12 +100,12 @@ struct ColdState {
     refused_cells: u32,
     /// True if the event of this episode of losses has been reported.
     loss_reported: bool,
-    /// Earliest time of the next event about frames that can never fit.
+    /// Earliest time of the next event about losses that go on.
     next_event: Instant,
     watermarks: [Watermarks; 3],
 }
 
-/// Minimum interval between events about frames that can never fit.
+/// Minimum interval between events of one episode of losses.
 const EVENT_NS: Nanos = 1_000_000_000;
 
 /// Peaks since the last reset.
@@ -372,18 +372,18 @@ impl PriorityGroup {
         self.set_own_cells();
     }
 
-    /// Counts a frame that found no room. Returns true if an episode of losses begins: since the
-    /// last loss the group's headroom was empty, or its XOFF over. Frames that can never fit have
-    /// no episodes but one event a second.
+    /// Counts a frame that found no room. Returns true if an event must report it: an episode of
+    /// losses begins (since the last loss the group's headroom was empty, or its XOFF over), or
+    /// losses go on a second after the last event.
     pub fn count_drop(&mut self, charge: &FrameMeta, now: Instant, pools: &Pools) -> bool {
         self.cold.dropped.add(charge.len);
         if !self.is_no_drop() {
             return false;
         }
-        if self.can_ever_fit(charge.cells(), pools) {
-            return !std::mem::replace(&mut self.cold.loss_reported, true);
-        }
-        let is_due = now >= self.cold.next_event;
+        // Frames that can never fit have no episodes.
+        let begins = self.can_ever_fit(charge.cells(), pools)
+            && !std::mem::replace(&mut self.cold.loss_reported, true);
+        let is_due = begins || now >= self.cold.next_event;
         if is_due {
             self.cold.next_event = now + EVENT_NS;
         }

@@ -193,12 +193,13 @@ pub enum Event {
 
 impl Event {
     /// True if no-drop frames were lost, or may have been: the priorities of some lost frames are
-    /// unknown. Drops by a limit that the operator set do not count. Such a loss freezes the flight
-    /// recorder (docs/recorder.md).
+    /// unknown. Such a loss freezes the flight recorder (docs/recorder.md).
     pub fn is_no_drop_loss(&self) -> bool {
         match *self {
             Self::NoDropLost { .. } | Self::NoDropDropped { .. } | Self::KernelDropped { .. } => true,
-            Self::KernelLost { no_drop_frames, .. } => no_drop_frames > 0,
+            Self::KernelLost { no_drop_frames, .. } | Self::FloodLimit { no_drop_frames, .. } => {
+                no_drop_frames > 0
+            }
             _ => false,
         }
     }
@@ -227,6 +228,14 @@ impl Event {
                 *frames += more;
                 *no_drop_frames += no_drop;
                 *pfc_frames += pfc;
+                true
+            }
+            (
+                Self::FloodLimit { port, cast, frames, no_drop_frames },
+                Self::FloodLimit { port: of, cast: kind, frames: more, no_drop_frames: no_drop },
+            ) if (*port, *cast) == (of, kind) => {
+                *frames += more;
+                *no_drop_frames += no_drop;
                 true
             }
             _ => false,
@@ -354,10 +363,16 @@ mod tests {
         ] {
             assert!(loss.is_no_drop_loss(), "{loss:?}");
         }
-        let limited = Event::FloodLimit { port: 0, cast: FloodType::Broadcast, frames: 5, no_drop_frames: 5 };
+        let limited = |no_drop_frames| Event::FloodLimit {
+            port: 0,
+            cast: FloodType::Broadcast,
+            frames: 5,
+            no_drop_frames,
+        };
+        assert!(limited(5).is_no_drop_loss());
         for other in [
             kernel_lost(0, 5),
-            limited,
+            limited(0),
             Event::MtuExceeded { port: 0, frames: 5 },
             Event::PortDown { port: 0 },
         ] {

@@ -3,9 +3,10 @@
 //! Rule: every drop of a frame of a no-drop priority is an event of its port, priority and reason:
 //! within the iteration, then at most once a second while it lasts, with all frames since. A frame
 //! that has no room at ingress has a separate event (`pipeline::drops`), and so has a frame that
-//! the kernel loses ([`crate::monitor::kernel_tx_loss`]). A drop by a flood limit does not count:
-//! the operator configured it. Source: docs/behavior.md, "Drops"; docs/events.md,
-//! `no_drop_dropped`.
+//! the kernel loses ([`crate::monitor::kernel_tx_loss`]), and one that a flood limit drops
+//! ([`crate::forwarding::storm_control`]). Frames that no bridge forwards, and frames whose
+//! destination is on their own port, are no losses. Source: docs/behavior.md, "Drops";
+//! docs/events.md, `no_drop_dropped`.
 
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::{Event, Events};

@@ -46,6 +46,22 @@ impl Switch {
         memory.free(arrival.take_frame());
     }
 
+    /// Drops a frame that is not forwarded whatever the FDB contains.
+    #[cold]
+    pub(crate) fn refuse_invalid<M: FrameMemory>(
+        &mut self,
+        arrival: &mut RxFrame,
+        reason: DropReason,
+        memory: &mut M,
+    ) {
+        let port = arrival.charge.port();
+        self.ingress[port].count_invalid(reason, arrival.charge.len);
+        if matches!(reason, DropReason::VlanFiltered | DropReason::PortDown) {
+            self.note_loss(port, reason, &arrival.charge);
+        }
+        memory.free(arrival.take_frame());
+    }
+
     /// Drops a frame that was not admitted.
     #[cold]
     pub(crate) fn refuse<M: FrameMemory>(

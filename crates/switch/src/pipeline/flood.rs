@@ -44,7 +44,10 @@ impl Switch {
             targets = targets.and(vlans.members(arrival.dst.vid()));
         }
         match targets.last() {
-            None => self.filter(arrival, port, now, memory),
+            None => {
+                self.note_loss(port, DropReason::Filtered, &arrival.charge); // no other port is up
+                self.filter(arrival, port, now, memory);
+            }
             Some(only) if targets == Set64::of(only) => self.forward_one(arrival, only, now, memory),
             Some(_) => self.flood_to(arrival, targets, now, memory),
         }

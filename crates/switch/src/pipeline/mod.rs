@@ -198,8 +198,7 @@ impl Switch {
             Disposition::Data => self.flood(arrival, now, memory),
             Disposition::Control => self.honor(arrival, now, memory),
             Disposition::Refused(reason) => {
-                self.ingress[arrival.charge.port()].count_invalid(reason, arrival.charge.len);
-                memory.free(arrival.take_frame());
+                self.refuse_invalid(arrival, reason, memory);
             }
         }
     }

@@ -145,11 +145,7 @@ impl Switch {
         for mut arrival in arrivals.drain(..) {
             match arrival.kind {
                 Disposition::Control => self.honor(&mut arrival, now, memory),
-                _ => {
-                    self.ingress[arrival.charge.port()]
-                        .count_invalid(DropReason::PortDown, arrival.charge.len);
-                    memory.free(arrival.take_frame());
-                }
+                _ => self.refuse_invalid(&mut arrival, DropReason::PortDown, memory),
             }
         }
     }
