@@ -202,7 +202,7 @@ mod tests {
             message,
             "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n\
              port.a: interface \"veth0\" → \"veth1\"\n\
-             buffer: memory for 19705 frames (a frame a cell), as 16661 were set aside at the start"
+             buffer: memory for 19961 frames (a frame a cell), as 17437 were set aside at the start"
         );
     }
 
