@@ -235,3 +235,45 @@ fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
     daemon.stop()?;
     Ok(())
 }
+
+/// Of three interfaces one is missing, one collector's namespace and the address of the metrics are
+/// not there. The daemon starts, carries frames between the other two, and uses each as it comes.
+#[test]
+fn a_daemon_starts_with_what_is_there_and_takes_up_the_rest() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let hosts = [bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?, bed.plain_host(&switch, "c")?];
+    let [a, b, c] = &hosts;
+    switch.ip("link del dev c")?;
+    let namespace = format!("{}-later", switch.name());
+    let ports: String = ["a", "b", "c"].map(|name| port_config(name, "1G")).concat();
+    let metrics = "[metrics]\nenabled = true\nlisten = \"192.0.2.77:9464\"\n";
+    let daemon =
+        bed.daemon(&switch, &(switch_config("off") + &ports + &telemetry_config(&namespace) + metrics))?;
+    let kinds = |kind: &str| -> Result<usize> {
+        let events = control::BlockingClient::connect(daemon.socket())?.events(0)?;
+        Ok(events.iter().filter(|event| event.kind == kind).count())
+    };
+    let until = |kind: &'static str, count| eventually(kind, || Ok((kinds(kind)? >= count).then_some(())));
+    a.namespace.run(&format!("ping -c 3 -i 0.2 -W 5 {}", b.ipv4()))?;
+    daemon.until("the port of C is down", |now| port(now, "c").is_ok_and(|c| !c.up).then_some(()))?;
+    until("collector_unreachable", 2)?;
+    until("metrics_unavailable", 1)?;
+    let shown = sluice(&daemon, &["show", "telemetry"])?;
+    for words in ["there is no network namespace", "cannot listen on 192.0.2.77:9464", "it is tried again"] {
+        ensure!(shown.contains(words), "{words}: {shown}");
+    }
+
+    bed.plug_again(c, &switch)?;
+    eventually("A reaches C", || Ok(a.namespace.run(&format!("ping -c 1 -W 1 {}", c.ipv4())).ok()))?;
+    let here = Collector::start(&switch, &bed.dir().join("here.json"))?;
+    eventually("the collector has messages", || Ok((!here.received().is_empty()).then_some(())))?;
+    until("collector_reached", 1)?;
+    switch.ip("link set dev lo up")?;
+    switch.ip("addr add 192.0.2.77/32 dev lo")?;
+    until("metrics_available", 1)?;
+    ensure!(sluice(&daemon, &["show", "telemetry"])?.contains("Metrics are served at 192.0.2.77:9464."));
+    assert_eq!(sluice(&daemon, &["show", "ports"])?.matches(" up").count(), 3);
+    daemon.stop()?;
+    Ok(())
+}

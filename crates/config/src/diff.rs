@@ -19,14 +19,13 @@ use crate::tables::ports::Link;
 
 /// What a reload cannot change, as the help says it. Each line of [`Changes::restart`] is of one of
 /// these.
-pub const NEEDS_RESTART: [&str; 9] = [
+pub const NEEDS_RESTART: [&str; 8] = [
     "switch: name",
     "dataplane",
     "control: socket",
     "recorder",
-    "telemetry",
-    "metrics",
     "the interface of a port",
+    "the core of an existing port",
     "buffer: cell_bytes",
     "bridge: max_entries",
 ];
@@ -117,12 +116,8 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.restart_value("recorder: always", &old.recorder.always, always);
     changes.restart_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
     changes.restart_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
-    if old.telemetry != *telemetry {
-        changes.restart.push("telemetry".to_owned());
-    }
-    if old.metrics != *metrics {
-        changes.restart.push("metrics".to_owned());
-    }
+    changes.live("telemetry", &old.telemetry, telemetry);
+    changes.live("metrics", &old.metrics, metrics);
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
     }

@@ -11,6 +11,7 @@ mod log;
 mod loop_threads;
 mod pfc_probe;
 mod ports;
+mod reporting;
 mod stall_check;
 mod stall_guard;
 mod startup;
@@ -42,8 +43,8 @@ struct Arguments {
     /// Only read FILE, and report errors and what is not lossless.
     #[arg(long)]
     check: bool,
-    /// Start only if all interfaces are there and up. Otherwise the port of one that is not comes
-    /// up with it.
+    /// Start only if all interfaces are there and up. Without it, the port of one that is not comes
+    /// up later, with its interface.
     #[arg(long)]
     strict: bool,
     /// What to log: error, warn, info, debug or trace, or a list as in sluiced=debug,xdp=trace

@@ -14,7 +14,7 @@ use control::Journal;
 use control::server::{self, DaemonInfo, MAX_REQUESTS};
 use dataplane::{Heartbeat, LoopPort, PollLoop, PollLoopSettings, Port, mailbox};
 use switch::Switch;
-use telemetry::{Device, Settings, Telemetry};
+use telemetry::{Device, Settings, Sources, Telemetry};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
@@ -32,6 +32,7 @@ use crate::ports::link_monitor::{LinkMonitor, look_up};
 use crate::ports::open_ports::{self, OpenPorts};
 use crate::ports::supervisor::{PortSupervisor, StartedPort};
 use crate::ports::worker::PortWorker;
+use crate::reporting::Reporting;
 use crate::stall_check::Stalls;
 use crate::stall_guard::{Guard, PortTap};
 use crate::totals;
@@ -67,7 +68,6 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     let core = cores.first().copied().context("dataplane.cores names no core")?;
     cores.iter().try_for_each(|&core| check_core(core))?;
     control_socket::must_be_free(&config.control_socket)?;
-    telemetry::check(Settings::of(config, live.file()))?;
     let interfaces = look_up(&config.interfaces).await?;
     let mut live = live;
     for (slot, interface) in interfaces.iter().enumerate() {
@@ -133,8 +133,8 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     let journal = Journal::default();
     let names: Vec<String> = config.switch.ports.iter().map(|port| port.name.clone()).collect();
     let device = Device { name: config.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
-    let telemetry =
-        Telemetry::start(Settings::of(config, live.file()), device, requests.clone(), journal.clone())?;
+    let sources = Sources { device, requests: requests.clone(), journal: journal.clone() };
+    let telemetry = Telemetry::start(&Settings::of(config, live.file()), sources).context("telemetry")?;
     let (about, status, noted) = (about(&live, started), telemetry.status(), journal.clone());
     let api = tokio::spawn(server::serve(listener, about, requests, noted, status, async {
         let _ = api_ends.await;
@@ -156,12 +156,13 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     let open: Vec<_> = ports_at_start.iter().map(StartedPort::open_interface).collect();
     let pfc_test = pfc_probe::Test::new(config.dataplane.pfc_test, &live.settings().switch, &open);
     let lives = PortSupervisor::new((keeper, guard), live.servers(), queues_set_aside, ports_at_start);
-    let end = ControlLoop::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
-        .run(requested, &machine, &mut signals)
-        .await;
+    let reports = Reporting::new(telemetry);
+    let end =
+        ControlLoop::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test, reports), events)
+            .run(requested, &machine, &mut signals)
+            .await;
     drop(socket_file);
     drop(end_api);
-    drop(telemetry);
     let _ = tokio::time::timeout(API_PATIENCE, api).await;
     let end = match end {
         Ok(control_loop::End::Stopped(totals)) => {

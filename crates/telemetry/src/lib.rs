@@ -7,7 +7,9 @@ pub mod collector;
 mod dial_out;
 mod example;
 mod metrics;
+mod printable;
 mod reporter;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod web_page;
@@ -15,7 +17,9 @@ mod web_page;
 pub use dial_out::message::Device;
 pub use dial_out::tls::{FileError, server as server_tls};
 pub use example::example;
-pub use reporter::{Settings, StartError, Telemetry, check};
+pub use printable::{MOST_NAME, printable};
+pub use reporter::Telemetry;
+pub use settings::{Settings, Sources};
 
 /// Messages and server of `grpc_dialout`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -1,147 +1,81 @@
 //! Telemetry of a running switch, on a separate thread.
+//!
+//! Rule: nothing that telemetry lacks stops the switch. A collector, its network namespace, a file
+//! of its TLS, or the address of the metrics that is not there is tried again, and its status says
+//! why. New settings are applied while it runs: collectors that stay the same keep their
+//! connections, backlogs and numbers. Source: docs/telemetry.md, "Delivery".
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use control::server::{Request, WatermarkReader};
-use control::{Journal, v1};
-use thiserror::Error;
-use tokio::sync::{mpsc, watch};
+use control::server::WatermarkReader;
+use control::v1;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::dial_out::connect::{self, Namespace};
 use crate::dial_out::destination::{Destination, Timing};
-use crate::dial_out::message::{Device, unix_ms};
 use crate::dial_out::source::{self, Feed};
-use crate::dial_out::status::Shared;
-use crate::dial_out::tls::{self, FileError};
+use crate::dial_out::status::{Reports, Shared};
 use crate::metrics::server;
+use crate::settings::{Settings, Sources};
 
 /// How long collectors may take for the backlog when the switch stops.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Why telemetry could not start.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// `vpn_instance` names no network namespace.
-    #[error(
-        "telemetry.destination-group.{group}.vpn_instance: there is no network namespace `{name}` (/run/netns/{name}: \
-         {cause}); make it with `ip netns add {name}`, or leave the setting out"
-    )]
-    Namespace {
-        /// Name of the destination group.
-        group: String,
-        /// Name of the namespace.
-        name: String,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// A file of `tls` cannot be used.
-    #[error("telemetry.destination-group.{group}.tls.{setting}: {cause}")]
-    Tls {
-        /// Name of the destination group.
-        group: String,
-        /// The setting that names it.
-        setting: &'static str,
-        /// What is wrong with the file.
-        cause: FileError,
-    },
-    /// The address of the metrics is in use, or not of this machine.
-    #[error(
-        "metrics.listen: cannot listen on {address}: {cause}; write another address or port, or leave [metrics] out"
-    )]
-    Listen {
-        /// The address as configured.
-        address: SocketAddr,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// The thread could not be started.
-    #[error("telemetry: cannot start a thread: {0}")]
-    Thread(#[from] io::Error),
-}
-
-/// The telemetry part of the configuration.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings<'c> {
-    /// Subscriptions and collectors.
-    pub telemetry: &'c config::Telemetry,
-    /// Where metrics are served.
-    pub metrics: Option<config::Metrics>,
-    /// Folder of the configuration file, which names other files.
-    pub folder: &'c Path,
-}
-
-impl<'c> Settings<'c> {
-    /// Returns the settings of a configuration in this file.
-    pub fn of(config: &'c config::Config, file: &'c Path) -> Self {
-        let folder = file.parent().unwrap_or(Path::new("."));
-        Self { telemetry: &config.telemetry, metrics: config.metrics, folder }
-    }
-}
-
 /// Running telemetry; dropping it stops it.
 #[derive(Debug)]
 pub struct Telemetry {
+    sources: Sources,
+    timing: Timing,
     shared: Arc<Shared>,
+    /// Signals the thread to apply what is shared, or (true) to stop.
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Telemetry {
-    /// Starts the telemetry of a switch that replies to `requests` and writes `journal`.
+    /// Starts the telemetry of a switch.
     ///
     /// # Errors
-    /// A network namespace does not exist, the metrics address cannot be used, or the thread cannot
-    /// be started.
-    pub fn start(
-        settings: Settings,
-        device: Device,
-        requests: mpsc::Sender<Request>,
-        journal: Journal,
-    ) -> Result<Self, StartError> {
-        Self::start_with(settings, device, requests, journal, Timing::default())
+    /// The thread cannot be started.
+    pub fn start(settings: &Settings, sources: Sources) -> io::Result<Self> {
+        Self::start_with(settings, sources, Timing::default())
     }
 
-    pub(crate) fn start_with(
-        settings: Settings,
-        device: Device,
-        requests: mpsc::Sender<Request>,
-        journal: Journal,
-        timing: Timing,
-    ) -> Result<Self, StartError> {
-        files(settings)?;
-        let Settings { telemetry: settings, metrics, folder } = settings;
-        let namespaces = settings.destinations.iter().map(namespace).collect::<Result<Vec<_>, _>>()?;
-        let listener =
-            metrics.map(|metrics| Ok::<_, StartError>((listen(metrics)?, metrics.page))).transpose()?;
-        // The daemon may change its working directory.
-        let folder = std::env::current_dir()?.join(folder);
-        let shared = Arc::new(shared(settings, &folder));
-        let (stop, stopped) = watch::channel(false);
-        if settings.subscriptions.is_empty() && listener.is_none() {
-            return Ok(Self { shared, stop, thread: None });
+    pub(crate) fn start_with(settings: &Settings, sources: Sources, timing: Timing) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let mut telemetry = Self { sources, timing, shared, stop: watch::Sender::new(false), thread: None };
+        telemetry.apply(settings)?;
+        Ok(telemetry)
+    }
+
+    /// Applies other settings.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn apply(&mut self, settings: &Settings) -> io::Result<()> {
+        self.shared.set(Reports::of(settings, &self.shared.reports()));
+        self.stop.send_replace(false);
+        if self.thread.is_some()
+            || (settings.telemetry.subscriptions.is_empty() && settings.metrics.is_none())
+        {
+            return Ok(());
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let work = {
-            let shared = Arc::clone(&shared);
-            move || {
-                runtime
-                    .block_on(work(&shared, namespaces, device, requests, journal, timing, listener, stopped))
-            }
-        };
-        let thread = std::thread::Builder::new().name("telemetry".to_owned()).spawn(work)?;
-        Ok(Self { shared, stop, thread: Some(thread) })
+        let (shared, sources, timing) = (Arc::clone(&self.shared), self.sources.clone(), self.timing);
+        let stop = self.stop.subscribe();
+        let work = move || runtime.block_on(work(&shared, &sources, timing, stop));
+        self.thread = Some(std::thread::Builder::new().name("telemetry".to_owned()).spawn(work)?);
+        Ok(())
     }
 
     /// Returns a function that reports the current state.
     pub fn status(&self) -> impl Fn() -> v1::Telemetry + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
-        move || shared.status()
+        move || shared.reports().status()
     }
 }
 
@@ -154,103 +88,91 @@ impl Drop for Telemetry {
     }
 }
 
-/// Checks whether the telemetry could start, as far as possible without starting it.
-///
-/// # Errors
-/// A network namespace does not exist, a file of `tls` cannot be used, or the metrics address
-/// cannot be used.
-pub fn check(settings: Settings) -> Result<(), StartError> {
-    files(settings)?;
-    settings.telemetry.destinations.iter().try_for_each(|destination| namespace(destination).map(drop))?;
-    settings.metrics.map(listen).transpose().map(drop)
+/// The tasks of the thread.
+#[derive(Default)]
+struct Tasks {
+    /// Takes samples and follows the journal.
+    feeds: JoinSet<()>,
+    /// Serves metrics.
+    metrics: JoinSet<()>,
+    /// The collectors, and how to stop each delivery.
+    collectors: Vec<(Arc<Destination>, watch::Sender<bool>)>,
+    deliveries: JoinSet<()>,
+    /// The last event that was passed to the feeds.
+    last_event: Arc<AtomicU64>,
 }
 
-/// Checks that the files of `tls` can be used.
-fn files(settings: Settings) -> Result<(), StartError> {
-    for to in &settings.telemetry.destinations {
-        if let Some(Err((setting, cause))) =
-            to.tls.as_ref().map(|tls| tls::client(tls, &to.host, settings.folder))
-        {
-            return Err(StartError::Tls { group: to.group.clone(), setting, cause });
+/// Runs what is shared until it stops.
+async fn work(shared: &Arc<Shared>, sources: &Sources, timing: Timing, mut stop: watch::Receiver<bool>) {
+    let mut tasks = Tasks::default();
+    let mut running = Arc::new(Reports::default());
+    // The end of the sender is a stop, too.
+    while !*stop.borrow_and_update() {
+        let reports = shared.reports();
+        if reports.subscriptions != running.subscriptions {
+            tasks.restart_feeds(&reports, sources).await;
+        }
+        let server = |reports: &Reports| reports.metrics.as_ref().map(Arc::as_ptr);
+        if server(&reports) != server(&running) {
+            tasks.restart_metrics(shared, &reports, sources).await;
+        }
+        tasks.update_collectors(&reports, sources, timing);
+        running = reports;
+        if stop.changed().await.is_err() {
+            break;
         }
     }
-    Ok(())
+    tasks.feeds.shutdown().await;
+    tasks.metrics.shutdown().await;
+    for (_, stop) in &tasks.collectors {
+        stop.send_replace(true);
+    }
+    let _ = tokio::time::timeout(STOP_PATIENCE, tasks.deliveries.join_all()).await;
 }
 
-fn listen(metrics: config::Metrics) -> Result<std::net::TcpListener, StartError> {
-    let address = metrics.listen;
-    server::listen(address).map_err(|cause| StartError::Listen { address, cause })
-}
+impl Tasks {
+    async fn restart_feeds(&mut self, reports: &Reports, sources: &Sources) {
+        self.feeds.shutdown().await;
+        let feeds = reports.subscriptions.iter().flat_map(|(_, feeds)| feeds).cloned();
+        let (periodic, events): (Vec<Feed>, Vec<Feed>) =
+            feeds.partition(|feed| feed.sensor.interval_ms.is_some());
+        for (place, feed) in periodic.into_iter().enumerate() {
+            self.feeds.spawn(feed.sample(WatermarkReader::Sensor(place), sources.requests.clone()));
+        }
+        if !events.is_empty() {
+            self.feeds.spawn(source::follow(sources.journal.clone(), events, Arc::clone(&self.last_event)));
+        }
+    }
 
-fn namespace(destination: &config::Destination) -> Result<Option<Namespace>, StartError> {
-    let Some(name) = &destination.vpn_instance else { return Ok(None) };
-    connect::namespace(name).map(Some).map_err(|cause| StartError::Namespace {
-        group: destination.group.clone(),
-        name: name.clone(),
-        cause,
-    })
-}
+    async fn restart_metrics(&mut self, shared: &Arc<Shared>, reports: &Reports, sources: &Sources) {
+        self.metrics.shutdown().await; // the address is free now
+        if let Some(server) = &reports.metrics {
+            let shared = Arc::clone(shared);
+            let telemetry = Box::new(move || shared.reports().status());
+            let source =
+                server::Source { sources: sources.clone(), telemetry, has_page: server.settings.page };
+            self.metrics.spawn(server::run(Arc::clone(server), source));
+        }
+    }
 
-fn shared(settings: &config::Telemetry, folder: &Path) -> Shared {
-    let started = unix_ms();
-    let destination = |(place, to): (usize, &config::Destination)| {
-        Arc::new(Destination::new(to.clone(), format!("{started}.{place}"), folder.to_path_buf()))
-    };
-    let destinations: Vec<_> = settings.destinations.iter().enumerate().map(destination).collect();
-    let subscription = |subscription: &config::Subscription| {
-        let to: Vec<_> =
-            subscription.destinations.iter().map(|&place| Arc::clone(&destinations[place])).collect();
-        let feed = |sensor: &config::Sensor| Feed {
-            sensor: sensor.clone(),
-            destinations: to.clone(),
-            counts: Arc::default(),
-        };
-        (subscription.name.clone(), subscription.sensors.iter().map(feed).collect())
-    };
-    let subscriptions = settings.subscriptions.iter().map(subscription).collect();
-    Shared { destinations, subscriptions }
-}
-
-#[allow(clippy::too_many_arguments, reason = "all that the thread owns")]
-async fn work(
-    shared: &Arc<Shared>,
-    namespaces: Vec<Option<Namespace>>,
-    device: Device,
-    requests: mpsc::Sender<Request>,
-    journal: Journal,
-    timing: Timing,
-    listener: Option<(std::net::TcpListener, bool)>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let feeds = || shared.subscriptions.iter().flat_map(|(_, feeds)| feeds).cloned();
-    let (periodic, events): (Vec<Feed>, Vec<Feed>) =
-        feeds().partition(|feed| feed.sensor.interval_ms.is_some());
-    let mut sources = JoinSet::new();
-    for (place, feed) in periodic.into_iter().enumerate() {
-        sources.spawn(feed.sample(WatermarkReader::Sensor(place), requests.clone()));
+    /// Starts the deliveries of new collectors, and ends those of removed ones.
+    fn update_collectors(&mut self, reports: &Reports, sources: &Sources, timing: Timing) {
+        let is_in =
+            |list: &[Arc<Destination>], one: &Arc<Destination>| list.iter().any(|to| Arc::ptr_eq(to, one));
+        self.collectors.retain(|(to, stop)| {
+            let stays = is_in(&reports.destinations, to);
+            if !stays {
+                stop.send_replace(true);
+            }
+            stays
+        });
+        while self.deliveries.try_join_next().is_some() {}
+        for to in &reports.destinations {
+            if !self.collectors.iter().any(|(known, _)| Arc::ptr_eq(known, to)) {
+                let (stop, stopped) = watch::channel(false);
+                self.deliveries.spawn(Arc::clone(to).deliver(sources.device.clone(), timing, stopped));
+                self.collectors.push((Arc::clone(to), stop));
+            }
+        }
     }
-    if let Some((listener, has_page)) = listener {
-        let shared = Arc::clone(shared);
-        let telemetry = Box::new(move || shared.status());
-        let source = server::Source {
-            device: device.clone(),
-            requests: requests.clone(),
-            telemetry,
-            journal: journal.clone(),
-            has_page,
-        };
-        sources.spawn(async { drop(server::serve(listener, source).await) });
-    }
-    drop(requests);
-    if !events.is_empty() {
-        sources.spawn(source::follow(journal, events));
-    }
-    let mut deliveries = JoinSet::new();
-    for (destination, namespace) in shared.destinations.iter().zip(namespaces) {
-        let destination = Arc::clone(destination);
-        deliveries.spawn(destination.deliver(device.clone(), namespace, timing, stop.clone()));
-    }
-    let _ = stop.wait_for(|&stop| stop).await; // gone is stopped, too
-    sources.shutdown().await;
-    let _ = tokio::time::timeout(STOP_PATIENCE, deliveries.join_all()).await;
 }

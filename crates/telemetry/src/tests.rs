@@ -15,7 +15,7 @@ use tonic::Status;
 use crate::collector::{self, Received};
 use crate::dial_out::destination::Timing;
 use crate::example::sample;
-use crate::{Device, Settings, Telemetry};
+use crate::{Device, Settings, Sources, Telemetry};
 
 /// Time limit that only ends a failed test; nothing is measured by it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,6 +33,8 @@ pub(crate) struct Lab {
     journal: Journal,
     telemetry: Telemetry,
     status: Box<dyn Fn() -> v1::Telemetry>,
+    /// Its configuration.
+    text: String,
 }
 
 impl Lab {
@@ -55,16 +57,11 @@ impl Lab {
         std::thread::spawn(|| answer(requested));
         let journal = Journal::default();
         let device = Device { name: "lab".to_owned(), version: "0".to_owned() };
-        let telemetry = Telemetry::start_with(
-            Settings::of(&config, std::path::Path::new("x.toml")),
-            device,
-            requests,
-            journal.clone(),
-            TIMING,
-        )
-        .unwrap();
+        let sources = Sources { device, requests, journal: journal.clone() };
+        let settings = Settings::of(&config, std::path::Path::new("x.toml"));
+        let telemetry = Telemetry::start_with(&settings, sources, TIMING).unwrap();
         let status = Box::new(telemetry.status());
-        Self { journal, telemetry, status }
+        Self { journal, telemetry, status, text }
     }
 
     pub(crate) fn note(&self, kind: &str) {
@@ -331,16 +328,51 @@ fn long_messages_arrive_whole() {
 }
 
 #[test]
-fn a_network_namespace_that_is_not_there_is_refused() {
-    let text = "[port.a]\ninterface = \"a\"\n[telemetry.destination-group.c]\ncollectors = [\"h\"]\n\
-                vpn_instance = \"sluice-nowhere\"\n";
-    let config = config::parse("x.toml", text).unwrap();
-    let refused =
-        crate::check(Settings::of(&config, std::path::Path::new("x.toml"))).unwrap_err().to_string();
+fn a_network_namespace_that_is_not_there_is_shown_and_tried_again() {
+    let lab = Lab::new(1, "vpn_instance = \"sluice-nowhere\"", &[("qstat/queuestat", Some(100))]);
+    lab.until("it was tried again", |to| to.failures >= 2);
     assert_eq!(
-        refused,
-        "telemetry.destination-group.c.vpn_instance: there is no network namespace `sluice-nowhere` \
-         (/run/netns/sluice-nowhere: No such file or directory (os error 2)); make it with `ip netns add \
-         sluice-nowhere`, or leave the setting out"
+        lab.destination().last_error.unwrap(),
+        "vpn_instance: there is no network namespace `sluice-nowhere` (/run/netns/sluice-nowhere: No such file or \
+         directory (os error 2)); make it with `ip netns add sluice-nowhere`, or leave the setting out"
     );
+}
+
+/// A collector that stays has its backlog and its numbers; the address of the metrics is in use at
+/// first.
+#[test]
+fn other_settings_are_applied_while_it_runs() {
+    let (to, received) = std::sync::mpsc::channel();
+    let collector = Collector::start(0, to);
+    let mut lab = Lab::new(collector.port, "", &[("qstat/queuestat", Some(100))]);
+    received.recv_timeout(PATIENCE).unwrap();
+    let in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = in_use.local_addr().unwrap();
+    let text = lab.text.clone()
+        + &format!("[metrics]\nenabled = true\nlisten = \"{address}\"\n")
+        + "[telemetry.destination-group.d]\ncollectors = [\"127.0.0.1:1\"]\n\
+           [telemetry.subscription.t]\nsensors = [{ group = \"g0\", interval_ms = 100 }]\ndestinations = [\"d\"]\n";
+    let config = config::parse("x.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    lab.telemetry.apply(&Settings::of(&config, std::path::Path::new("x.toml"))).unwrap();
+    let metrics = || (lab.status)().metrics.unwrap();
+    let began = Instant::now();
+    let until = |condition: &dyn Fn() -> bool| {
+        while !condition() {
+            assert!(began.elapsed() < PATIENCE, "{:?}", (lab.status)());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(&|| metrics().last_error.is_some_and(|why| why.contains("cannot listen on ")));
+    assert!(!metrics().listening);
+    drop(in_use);
+    until(&|| metrics().listening);
+    until(&|| (lab.status)().destinations[1].failures > 0);
+    let before = lab.destination();
+    assert_eq!(before.connections, 1, "it was not connected again");
+    until(&|| lab.destination().sent > before.sent);
+    let config = config::parse("x.toml", &lab.text).unwrap();
+    lab.telemetry.apply(&Settings::of(&config, std::path::Path::new("x.toml"))).unwrap();
+    let status = (lab.status)();
+    assert_eq!((status.destinations.len(), status.subscriptions.len(), status.metrics), (1, 1, None));
+    until(&|| std::net::TcpListener::bind(address).is_ok());
 }

@@ -77,7 +77,7 @@ pub enum Error {
     /// An interface that was created again has more queues than its predecessor.
     #[error(
         "interface {interface} has {queues} RX queues, and memory was set aside for {most}; \
-         `ethtool -L {interface} rx {most}` gives it fewer, or restart for more"
+         `ethtool -L {interface} rx {most}` gives it fewer; dataplane.spare_ports sets aside more at the next start"
     )]
     MoreQueues {
         /// Name of the interface.

@@ -1,6 +1,6 @@
 //! `sluice show telemetry`: the reports to collectors, and their state.
 
-use control::v1::{Telemetry, TelemetryDestination, TelemetrySensor};
+use control::v1::{Telemetry, TelemetryDestination, TelemetryMetrics, TelemetrySensor};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -8,10 +8,21 @@ use super::format::{self, grouped};
 
 /// Formats the state as tables.
 pub fn table(telemetry: &Telemetry, zone: &TimeZone) -> String {
+    let metrics = telemetry.metrics.as_ref().map(metrics);
     if telemetry.subscriptions.is_empty() {
-        return "Nothing is reported to collectors: there is no [telemetry.subscription.NAME].".to_owned();
+        let none = "Nothing is reported to collectors: there is no [telemetry.subscription.NAME].".to_owned();
+        return [Some(none), metrics].into_iter().flatten().collect::<Vec<_>>().join("\n\n");
     }
-    [subscriptions(telemetry), destinations(telemetry), errors(telemetry, zone)].join("\n\n")
+    let parts = [subscriptions(telemetry), destinations(telemetry), errors(telemetry, zone)];
+    parts.into_iter().chain(metrics).collect::<Vec<_>>().join("\n\n")
+}
+
+fn metrics(metrics: &TelemetryMetrics) -> String {
+    match &metrics.last_error {
+        _ if metrics.listening => format!("Metrics are served at {}.", metrics.address),
+        Some(error) => format!("Metrics are not served: {error}; it is tried again."),
+        None => format!("Metrics are not served at {} yet.", metrics.address),
+    }
 }
 
 fn subscriptions(telemetry: &Telemetry) -> String {
@@ -123,6 +134,12 @@ mod tests {
                 to("192.168.2.1:50050", "sending", 12_345, 0, None),
                 to("[fd00::1]:50050", "waiting", 0, 34_567, Some("Connection refused (os error 111)")),
             ],
+            metrics: Some(TelemetryMetrics {
+                address: "192.0.2.1:9464".to_owned(),
+                listening: false,
+                last_error: Some("cannot listen on 192.0.2.1:9464: no such address".to_owned()),
+                last_error_unix_ms: None,
+            }),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
 use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
 use crate::ports::supervisor::PortSupervisor;
+use crate::reporting::Reporting;
 use crate::stall_check::Stalls;
 use crate::watermark_readers::Watermarks;
 
@@ -139,6 +140,8 @@ pub struct ControlLoop {
     stalls: Stalls,
     /// Checks that the NICs pass PFC frames in both directions.
     pfc_test: pfc_probe::Test,
+    /// Telemetry and metrics.
+    reports: Reporting,
     /// Commands that found the ring full.
     commands: VecDeque<LoopCommand>,
     /// The only snapshot, which is passed back and forth; `None` while the poll loop has it.
@@ -164,7 +167,7 @@ impl ControlLoop {
         live: RunningConfig,
         (lives, links): (PortSupervisor, LinkMonitor),
         log: Log,
-        (stalls, pfc_test): (Stalls, pfc_probe::Test),
+        (stalls, pfc_test, reports): (Stalls, pfc_probe::Test, Reporting),
         events: Events,
     ) -> Self {
         Self {
@@ -177,6 +180,7 @@ impl ControlLoop {
             live,
             stalls,
             pfc_test,
+            reports,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
             watermarks: Watermarks::default(),
@@ -313,10 +317,10 @@ impl ControlLoop {
         self.lives.poll(|| self.live.settings().switch);
         self.go_on();
         self.commands.extend(self.lives.commands());
-        for event in self.lives.events() {
+        let now = Instant::now();
+        for event in self.lives.events().chain(self.reports.events(now)) {
             self.events.note_now(event);
         }
-        let now = Instant::now();
         let checks = self.snapshot.is_some() && (self.stalls.is_due(now) || self.pfc_test.is_due(now));
         if (checks || !self.waiting.is_empty())
             && let Some(snapshot) = self.snapshot.take()

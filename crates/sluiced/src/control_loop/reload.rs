@@ -8,7 +8,8 @@
 use anyhow::{Context, Result};
 use dataplane::LoopCommand;
 use switch::{EventRecord, Severity};
-use tracing::info;
+use telemetry::Settings;
+use tracing::{error, info};
 
 use super::{ActiveCommand, ControlLoop, Stage, conclude, unusable};
 use crate::control_loop::running_config::RunningConfig;
@@ -109,6 +110,9 @@ impl ControlLoop {
     pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.live, live);
         self.stalls.forget();
+        if let Err(error) = self.reports.apply(&Settings::of(self.live.config(), self.live.file())) {
+            error!("the new settings of telemetry and metrics are not in force: {error:#}");
+        }
         let now = self.live.slots();
         let (added, removed) = (now.added_to(before.slots()), before.slots().added_to(now));
         for &slot in &removed {

@@ -55,8 +55,8 @@ struct Port {
     facts: PortFacts,
     /// RX queues for which the port holds memory.
     queues: u32,
-    /// RX queues for which memory is reserved for it while it is being opened.
-    reserved_queues: u32,
+    /// Further RX queues whose memory is reserved for it while it is being opened.
+    extra_queues: u32,
     /// RX queues of the open sockets.
     open_queues: u32,
     /// Why the last attempt to open the port failed.
@@ -84,7 +84,7 @@ impl StartedPort {
 
 impl Port {
     fn new(fsm: PortFsm, interface: Option<Interface>, facts: PortFacts, queues: u32) -> Self {
-        Self { fsm, interface, facts, queues, reserved_queues: 0, open_queues: 0, failure: None }
+        Self { fsm, interface, facts, queues, extra_queues: 0, open_queues: 0, failure: None }
     }
 }
 
@@ -167,7 +167,7 @@ impl PortSupervisor {
 
     /// RX queues for which there is memory that no port holds.
     pub fn free_queues(&self) -> u32 {
-        let held = self.ports.iter().flatten().map(|port| port.queues + port.reserved_queues);
+        let held = self.ports.iter().flatten().map(|port| port.queues + port.extra_queues);
         self.queues_set_aside.saturating_sub(held.sum())
     }
 
@@ -341,7 +341,7 @@ impl PortSupervisor {
             }
             Answer::Closed => self.handle(slot, PortEvent::Closed),
             Answer::Opened(queues) => {
-                (port.queues, port.reserved_queues) = (port.queues.max(queues), 0);
+                (port.queues, port.extra_queues) = (port.queues.max(queues), 0);
                 port.open_queues = queues;
                 self.handle(slot, PortEvent::Opened);
             }
@@ -362,7 +362,7 @@ impl PortSupervisor {
                 self.handle(slot, PortEvent::Failed);
             }
             Answer::Failed(why) => {
-                port.reserved_queues = 0;
+                port.extra_queues = 0;
                 if port.failure.as_ref() != Some(&why) {
                     let message = format!("the port cannot be opened, and that is tried again: {why}");
                     let event = EventRecord::new("port_unusable", Severity::Warning, message);
@@ -417,7 +417,7 @@ impl PortSupervisor {
             }
             PortAction::Reclaim => self.commands.push(LoopCommand::PortClosed(slot)),
             PortAction::Open => {
-                port.reserved_queues = free_queues;
+                port.extra_queues = free_queues;
                 self.worker.open(slot, port.queues + free_queues);
             }
             PortAction::Join => self.commands.push(LoopCommand::PortUp {

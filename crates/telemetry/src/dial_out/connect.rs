@@ -27,9 +27,14 @@ pub type Namespace = Arc<File>;
 /// Opens the network namespace that `ip netns` knows by this name.
 ///
 /// # Errors
-/// There is no such namespace.
-pub fn namespace(name: &str) -> io::Result<Namespace> {
-    File::open(Path::new(NAMESPACES).join(name)).map(Arc::new)
+/// There is no such namespace, with its remedy.
+pub fn namespace(name: &str) -> Result<Namespace, String> {
+    File::open(Path::new(NAMESPACES).join(name)).map(Arc::new).map_err(|cause| {
+        format!(
+            "vpn_instance: there is no network namespace `{name}` ({NAMESPACES}/{name}: {cause}); make it with `ip netns add \
+             {name}`, or leave the setting out"
+        )
+    })
 }
 
 /// Connects to a collector.

@@ -6,7 +6,7 @@
 //! most its own backlog, and affects no other collector. Source: docs/telemetry.md, "Delivery".
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,10 +22,11 @@ use tonic_prost::ProstCodec;
 
 use crate::dial_out::backlog::{Backlog, Dropped, Next};
 use crate::dial_out::backoff;
-use crate::dial_out::connect::{self, Namespace};
+use crate::dial_out::connect;
 use crate::dial_out::message::{Device, Label, Payload, member, unix_ms};
 use crate::dial_out::tls;
 use crate::dialout::{DialoutMsg, DialoutResponse};
+use crate::printable::printable;
 
 /// The path of the report of dropped messages.
 pub const DROPPED_PATH: &str = "sluice/dropped";
@@ -35,6 +36,8 @@ const STREAM_MESSAGES: usize = 256;
 const IN_HAND: usize = 4;
 /// Maximum bytes of a reply, which is not used.
 const MOST_ANSWER_BYTES: usize = 64 << 10;
+/// Most characters of a reason that is shown.
+const MOST_ERROR: usize = 1000;
 /// Maximum bytes of the headers of a reply.
 const MOST_HEADER_BYTES: u32 = 16 << 10;
 
@@ -110,6 +113,11 @@ impl Destination {
         Self { settings, session, folder, inner: Mutex::new(inner), more: Notify::new() }
     }
 
+    /// True if these are its settings.
+    pub fn is(&self, settings: &config::Destination, folder: &Path) -> bool {
+        self.settings == *settings && self.folder == folder
+    }
+
     /// Adds a message to the backlog; never waits.
     pub fn push(&self, payload: Payload) {
         self.inner().backlog.push(payload);
@@ -146,13 +154,7 @@ impl Destination {
 
     /// Delivers messages until `stop` is signaled, and then the rest, if the collector takes it at
     /// once.
-    pub async fn deliver(
-        self: Arc<Self>,
-        device: Device,
-        namespace: Option<Namespace>,
-        timing: Timing,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    pub async fn deliver(self: Arc<Self>, device: Device, timing: Timing, mut stop: watch::Receiver<bool>) {
         let mut channel = None;
         let mut failures = 0;
         loop {
@@ -162,7 +164,7 @@ impl Destination {
                     _ = stop.wait_for(|&stop| stop) => return,
                 }
             }
-            let done = self.attempt(&mut channel, &device, namespace.clone(), timing, &mut stop).await;
+            let done = self.attempt(&mut channel, &device, timing, &mut stop).await;
             let Err(why) = done else {
                 self.inner().backlog.confirm();
                 self.set(State::Idle);
@@ -185,7 +187,6 @@ impl Destination {
         &self,
         channel: &mut Option<Channel>,
         device: &Device,
-        namespace: Option<Namespace>,
         timing: Timing,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), String> {
@@ -194,7 +195,7 @@ impl Destination {
             Some(channel) => channel,
             None => {
                 self.set(State::Connecting);
-                let connect = timeout(timing.patience, self.connect(namespace, timing));
+                let connect = timeout(timing.patience, self.connect(timing));
                 let connected = connect.await.map_err(|_| no_answer("connect", timing))??;
                 self.inner().connections += 1;
                 connected
@@ -207,8 +208,10 @@ impl Destination {
         Ok(())
     }
 
-    async fn connect(&self, namespace: Option<Namespace>, timing: Timing) -> Result<Channel, String> {
-        let config::Destination { host, port, .. } = &self.settings;
+    async fn connect(&self, timing: Timing) -> Result<Channel, String> {
+        let config::Destination { host, port, vpn_instance, .. } = &self.settings;
+        // It may have been made, or made again, since the last attempt.
+        let namespace = vpn_instance.as_deref().map(connect::namespace).transpose()?;
         let (host, port) = (host.clone(), *port);
         let connector = tower::service_fn(move |_| {
             let connection = connect::connect(host.clone(), port, namespace.clone());
@@ -323,7 +326,7 @@ impl Destination {
         inner.backlog.retry();
         inner.state = State::Waiting;
         inner.failures += 1;
-        inner.last_error = Some((why, unix_ms()));
+        inner.last_error = Some((printable(&why, MOST_ERROR), unix_ms())); // some of it is from the wire
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -43,6 +43,16 @@ pub struct Feed {
     pub counts: Arc<Counts>,
 }
 
+impl PartialEq for Feed {
+    /// Feeds are equal if they report the same to the same collectors, with the same counters.
+    fn eq(&self, other: &Self) -> bool {
+        let pairs = self.destinations.iter().zip(&other.destinations);
+        self.sensor == other.sensor
+            && self.destinations.len() == other.destinations.len()
+            && pairs.into_iter().all(|(one, another)| Arc::ptr_eq(one, another))
+    }
+}
+
 impl Feed {
     fn push(&self, payload: &Payload) {
         self.destinations.iter().for_each(|destination| destination.push(payload.clone()));
@@ -92,10 +102,10 @@ impl Feed {
     }
 }
 
-/// Passes events to the feeds, from the first event on; never ends.
-pub async fn follow(journal: Journal, feeds: Vec<Feed>) {
-    let mut since = 0;
+/// Passes the events after number `last` to the feeds, and sets it; never ends.
+pub async fn follow(journal: Journal, feeds: Vec<Feed>, last: Arc<AtomicU64>) {
     loop {
+        let since = last.load(Ordering::Relaxed);
         journal.later_than(since).await;
         let batch = journal.read(since);
         for feed in feeds.iter().filter(|_| batch.missed > 0) {
@@ -103,7 +113,7 @@ pub async fn follow(journal: Journal, feeds: Vec<Feed>) {
         }
         for event in &batch.events {
             feeds.iter().for_each(|feed| feed.report(event));
-            since = event.number;
+            last.store(event.number, Ordering::Relaxed);
         }
         // Taking all events of a full journal at once would delay the collectors' tasks.
         tokio::task::yield_now().await;

@@ -9,10 +9,11 @@ use control::v1::{Kernel, Snapshot, StormTraffic, Telemetry, TelemetryDestinatio
 use control::{Journal, v1};
 use tokio::sync::mpsc;
 
-use super::server::{Source, listen, serve};
+use super::server::{Source, serve};
 use super::{MetricsSnapshot, prometheus_text};
 use crate::dial_out::message::Device;
 use crate::example::sample;
+use crate::settings::Sources;
 
 /// Maximum number of series of a port, and of the switch beside its ports, as docs/metrics.md
 /// states.
@@ -222,13 +223,14 @@ fn response(port: u16, request: &str) -> String {
 fn get(port: u16, path: &str, accept: &str) -> String {
     response(
         port,
-        &format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"),
+        &format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"),
     )
 }
 
 /// A metrics server of a switch that replies to requests; returns its port.
 fn server(requested: fn(mpsc::Receiver<Request>), has_page: bool) -> u16 {
-    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
     let (requests, receiver) = mpsc::channel(8);
     std::thread::spawn(move || requested(receiver));
@@ -237,8 +239,9 @@ fn server(requested: fn(mpsc::Receiver<Request>), has_page: bool) -> u16 {
         let journal = Journal::default();
         journal.note(v1::Event { message: "something happened".to_owned(), ..v1::Event::default() });
         let telemetry = Box::new(telemetry);
-        let source = Source { device: device(), requests, telemetry, journal, has_page };
-        runtime.block_on(serve(listener, source)).unwrap();
+        let sources = Sources { device: device(), requests, journal };
+        let source = Source { sources, telemetry, has_page };
+        runtime.block_on(async { serve(tokio::net::TcpListener::from_std(listener).unwrap(), source).await });
     });
     port
 }
@@ -320,4 +323,37 @@ fn the_page_is_served_where_it_is_wanted() {
 fn a_missing_switch_is_reported() {
     let answer = get(server(drop, false), "/metrics", "*/*");
     assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+}
+
+/// Sixteen clients that ask for nothing, and one whose request is being answered: a reader ends the
+/// idle one that came first.
+#[test]
+fn idle_clients_keep_no_reader_out() {
+    let port = server(answer, false);
+    let mut idle: Vec<_> = (0..16).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    for _ in 0..20 {
+        assert!(get(port, "/metrics", "*/*").starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+    // The first was closed, and the last is still served.
+    assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
+    let mut last = idle.pop().unwrap();
+    last.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answered = String::new();
+    last.read_to_string(&mut answered).unwrap();
+    assert!(answered.starts_with("HTTP/1.1 200 OK\r\n"), "{answered}");
+}
+
+/// A name that a stranger made resolve to this machine reads no page; Prometheus may use any name.
+#[test]
+fn the_page_is_served_under_no_foreign_name() {
+    let port = server(answer, true);
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let hosts = ["127.0.0.1", "127.0.0.1:9464", "[::1]:9464", "localhost:1", own.trim()];
+    for (host, page) in hosts.into_iter().map(|host| (host, 200)).chain([("evil.example:9464", 421)]) {
+        for (path, status) in [("/", page), ("/live", page), ("/metrics", 200)] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            let answer = response(port, &request);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host} {path}: {answer}");
+        }
+    }
 }
