@@ -190,3 +190,17 @@ fn groups_that_no_subscription_uses_are_warned_of() {
     }
     assert_eq!(warnings.iter().filter(|warning| warning.starts_with("no subscription")).count(), 2);
 }
+
+#[test]
+fn the_33rd_collector_of_a_group_is_refused() {
+    let group = |count: usize| {
+        let hosts: Vec<String> = (0..count).map(|number| format!("\"h{number}\"")).collect();
+        format!("[telemetry.destination-group.a]\ncollectors = [{}]\n", hosts.join(", "))
+    };
+    assert_eq!(parse(&group(32)).telemetry.destinations.len(), 32);
+    let message = mistakes(&group(33));
+    assert!(
+        message.contains("one collector too many; a group can have 32: put the others into another"),
+        "{message}"
+    );
+}

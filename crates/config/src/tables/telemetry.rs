@@ -311,6 +311,10 @@ fn read_destination_group(name: &str, mut group: Section, report: &mut Diagnosti
     if collectors.value.is_empty() {
         report.add(&collectors.location, "no collector", COLLECTOR_CURE);
     }
+    if let Some(first) = collectors.value.get(MOST) {
+        let cure = format!("a group can have {MOST}: put the others into another destination group");
+        report.add(&first.location, "one collector too many", cure);
+    }
     let mut destinations: Vec<Destination> = Vec::new();
     for collector in collectors.value.into_iter().take(MOST) {
         let Some((host, port)) = host_and_port(collector.value) else {
