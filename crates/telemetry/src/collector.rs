@@ -3,14 +3,18 @@
 //!
 //! Rule: it serves both spellings of the service. It replies to the end of a stream as the example
 //! in the vendor specifications does, once all its messages have been taken. Whatever clients send,
-//! memory stays bounded: a client waits while its message is taken. Source: docs/telemetry.md.
+//! over any number of connections, memory stays bounded: a client waits while its message is taken,
+//! and the streams and the incomplete messages of all clients have a limit together. Source:
+//! docs/telemetry.md, "The reference collector".
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use futures::Stream;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 pub use tonic::Status;
 pub use tonic::transport::ServerTlsConfig;
 use tonic::{Request, Response, Streaming};
@@ -18,11 +22,16 @@ use tonic::{Request, Response, Streaming};
 use crate::dialout::g_rpc_dialout_server::{GRpcDialout, GRpcDialoutServer};
 use crate::dialout::grpc_dialout_server::{GrpcDialout, GrpcDialoutServer};
 use crate::dialout::{DeviceInfo, DialoutMsg, DialoutResponse};
+use crate::printable::{MOST_NAME, printable};
 
 /// Maximum number of concurrent streams on one connection.
 const MAX_STREAMS: u32 = 16;
+/// Maximum number of concurrent streams of all connections.
+const MAX_ALL_STREAMS: usize = 64;
 /// Maximum bytes of a reassembled message.
 const MOST_BYTES: usize = 64 << 20;
+/// Maximum bytes of all messages that are not complete yet.
+const MOST_BYTES_OF_ALL: usize = 256 << 20;
 /// The reply of the collector in the vendor specifications.
 const ANSWER: &str = "test";
 
@@ -50,7 +59,11 @@ pub async fn serve(
     take: impl Fn(Received) -> Result<(), Status> + Send + Sync + 'static,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let service = Service(Arc::new(take));
+    let service = Service {
+        sink: Arc::new(take),
+        streams: Arc::new(Semaphore::new(MAX_ALL_STREAMS)),
+        bytes: Arc::default(),
+    };
     let mut server = tonic::transport::Server::builder();
     if let Some(tls) = tls {
         server = server.tls_config(tls)?;
@@ -76,21 +89,62 @@ fn connections(listener: TcpListener) -> impl Stream<Item = std::io::Result<toki
 }
 
 #[derive(Clone)]
-struct Service(Arc<dyn Fn(Received) -> Result<(), Status> + Send + Sync>);
+struct Service {
+    sink: Arc<dyn Fn(Received) -> Result<(), Status> + Send + Sync>,
+    /// The streams that all connections may still have.
+    streams: Arc<Semaphore>,
+    /// Bytes of the incomplete messages of all streams.
+    bytes: Arc<AtomicUsize>,
+}
 
 impl Service {
     async fn take(
         &self,
         request: Request<Streaming<DialoutMsg>>,
     ) -> Result<Response<DialoutResponse>, Status> {
+        let full = |_| Status::resource_exhausted("too many streams at once");
+        let _stream = self.streams.try_acquire().map_err(full)?;
         let peer = request.remote_addr();
         let mut stream = request.into_inner();
-        let mut parts = String::new();
+        let mut parts = Parts { text: String::new(), of_all: Arc::clone(&self.bytes) };
         while let Some(message) = stream.message().await? {
             let Some((device, path, json)) = whole(message, &mut parts)? else { continue };
-            (self.0)(Received { peer, device, path, json })?;
+            (self.sink)(Received { peer, device, path, json })?;
         }
         Ok(Response::new(DialoutResponse { response: ANSWER.to_owned() }))
+    }
+}
+
+/// The chunks of an incomplete message.
+#[derive(Debug, Default)]
+struct Parts {
+    text: String,
+    /// Bytes of those of all streams.
+    of_all: Arc<AtomicUsize>,
+}
+
+impl Parts {
+    fn add(&mut self, chunk: &str) -> Result<(), Status> {
+        if self.text.len() + chunk.len() > MOST_BYTES {
+            return Err(Status::resource_exhausted("a message of more than 64 MiB"));
+        }
+        let before = self.of_all.fetch_add(chunk.len(), Relaxed);
+        self.text.push_str(chunk);
+        if before + chunk.len() > MOST_BYTES_OF_ALL {
+            return Err(Status::resource_exhausted("too many messages in chunks at once"));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> String {
+        self.of_all.fetch_sub(self.text.len(), Relaxed);
+        std::mem::take(&mut self.text)
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.take();
     }
 }
 
@@ -116,23 +170,20 @@ impl GRpcDialout for Service {
 
 /// Returns device, path and JSON of a message once all its chunks have arrived; `parts` holds the
 /// earlier chunks.
-fn whole(message: DialoutMsg, parts: &mut String) -> Result<Option<(DeviceInfo, String, String)>, Status> {
+fn whole(message: DialoutMsg, parts: &mut Parts) -> Result<Option<(DeviceInfo, String, String)>, Status> {
     let DialoutMsg { device_msg, sensor_path, json_data, chunk_msg } = message;
     let Some(chunk) = chunk_msg else { return Ok(Some((device_msg, sensor_path, json_data))) };
     if chunk.node_id == 0 {
-        parts.clear();
+        parts.take();
     }
-    if parts.len() + json_data.len() > MOST_BYTES {
-        return Err(Status::resource_exhausted("a message of more than 64 MiB"));
-    }
-    parts.push_str(&json_data);
+    parts.add(&json_data)?;
     if chunk.node_id + 1 < chunk.total_fragments {
         return Ok(None);
     }
-    if i64::try_from(parts.len()) != Ok(chunk.total_size) {
+    if i64::try_from(parts.text.len()) != Ok(chunk.total_size) {
         return Err(Status::data_loss("the chunks of a message are not all here"));
     }
-    Ok(Some((device_msg, sensor_path, std::mem::take(parts))))
+    Ok(Some((device_msg, sensor_path, parts.take())))
 }
 
 /// The position of a message's number in its session.
@@ -156,7 +207,7 @@ const MOST_SESSIONS: usize = 1000;
 impl SequenceState {
     /// Records number `number` of a session of `device`.
     pub fn note(&mut self, device: &str, session: &str, number: u64) -> SequenceCheck {
-        let key = (device.to_owned(), session.to_owned());
+        let key = (printable(device, MOST_NAME), printable(session, MOST_NAME));
         let Some(last) = self.0.get_mut(&key) else {
             if self.0.len() >= MOST_SESSIONS {
                 self.0.pop_first(); // the oldest of some device; whatever comes of it again is taken as new
@@ -186,12 +237,32 @@ mod tests {
             json_data: text.to_owned(),
             chunk_msg: Some(ChunkInfo { total_size, total_fragments: 3, node_id }),
         };
-        let mut parts = String::from("left over");
+        let mut parts = Parts::default();
+        parts.add("left over").unwrap();
         assert_eq!(whole(chunk("a", 0, 3), &mut parts).unwrap(), None);
         assert_eq!(whole(chunk("b", 1, 3), &mut parts).unwrap(), None);
         let (_, path, json) = whole(chunk("c", 2, 3), &mut parts).unwrap().unwrap();
-        assert_eq!((path.as_str(), json.as_str(), parts.as_str()), ("p", "abc", ""));
+        assert_eq!((path.as_str(), json.as_str(), parts.text.as_str()), ("p", "abc", ""));
+        assert_eq!(parts.of_all.load(Relaxed), 0);
         assert!(whole(chunk("c", 2, 3), &mut parts).is_err());
+    }
+
+    /// Five streams with chunks of 60 MiB each: the fifth is refused, and what a refused or a
+    /// completed one held is free.
+    #[test]
+    fn incomplete_messages_of_all_streams_are_bounded_together() {
+        let of_all = Arc::new(AtomicUsize::new(0));
+        let chunk = "x".repeat(60 << 20);
+        let mut streams: Vec<_> =
+            (0..5).map(|_| Parts { text: String::new(), of_all: Arc::clone(&of_all) }).collect();
+        let taken: Vec<bool> = streams.iter_mut().map(|parts| parts.add(&chunk).is_ok()).collect();
+        assert_eq!(taken, [true, true, true, true, false]);
+        assert!(streams[0].add(&chunk).is_err(), "one message has a limit of its own");
+        streams.pop();
+        streams[0].take();
+        assert_eq!(of_all.load(Relaxed), 180 << 20);
+        drop(streams);
+        assert_eq!(of_all.load(Relaxed), 0);
     }
 
     #[test]

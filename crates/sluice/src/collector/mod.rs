@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use ::telemetry::collector::{self, Received, SequenceCheck, SequenceState, Status};
+use ::telemetry::{MOST_NAME, printable};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -34,8 +35,8 @@ path, number, data (the message's jsonData).
 The file begins again when it has --rotate-mib: FILE becomes FILE.1, that FILE.2, and so on; --keep \
 of these stay. It ends with SIGINT or SIGTERM.")]
 pub struct Arguments {
-    /// Where to listen.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:50050")]
+    /// Where to listen. 0.0.0.0:50050 takes the reports of switches on other machines, too.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50050")]
     listen: SocketAddr,
     /// How to print.
     #[arg(long, value_enum, default_value = "table")]
@@ -143,7 +144,7 @@ impl Sink {
         match number.map(|number| self.numbers.note(device, session, number)) {
             Some(SequenceCheck::Again) => return Ok(true),
             Some(SequenceCheck::After(missing)) => {
-                eprintln!("sluice: {device}: {missing} messages are missing")
+                eprintln!("sluice: {}: {missing} messages are missing", printable(device, MOST_NAME))
             }
             Some(SequenceCheck::Next) | None => {}
         }

@@ -4,11 +4,15 @@
 //! columns. Lists of zeros are omitted.
 
 use ::telemetry::collector::Received;
+use ::telemetry::{MOST_NAME, printable};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use crate::output;
+
+/// Most characters of a text that is shown.
+const MOST_TEXT: usize = 4096;
 
 /// Formats a line with time, switch and sensor, and the rows below it.
 pub fn text(
@@ -21,8 +25,9 @@ pub fn text(
     let time = now.to_zoned(zone.clone()).strftime("%F %T%.3f");
     let number = number.map_or(String::new(), |number| format!(" #{number}"));
     let peer = message.peer.map_or(String::new(), |peer| format!(" ({peer})"));
-    let head = format!("{time} {}{peer} {}{number}", message.device.device_name, message.path);
-    let Some(rows) = rows(data) else { return format!("{head}\n{}\n", message.json) };
+    let name = |text: &str| printable(text, MOST_NAME);
+    let head = format!("{time} {}{peer} {}{number}", name(&message.device.device_name), name(&message.path));
+    let Some(rows) = rows(data) else { return format!("{head}\n{}\n", printable(&message.json, MOST_TEXT)) };
     let has_eights = rows.iter().any(|row| row.values().any(|value| eight(value).is_some()));
     let body = if has_eights { eights(&rows) } else { plain(&rows) };
     format!("{head}\n{body}\n ")
@@ -56,7 +61,7 @@ fn eights(rows: &[&Map<String, Value>]) -> String {
                 }
                 None => vec![spell(value)],
             };
-            table.add_row([port.clone(), name.clone()].into_iter().chain(numbers));
+            table.add_row([port.clone(), printable(name, MOST_NAME)].into_iter().chain(numbers));
         }
     }
     if table.is_empty() { "all zero".to_owned() } else { table.trim_fmt() }
@@ -66,7 +71,9 @@ fn eights(rows: &[&Map<String, Value>]) -> String {
 fn plain(rows: &[&Map<String, Value>]) -> String {
     let Some(first) = rows.first() else { return "nothing".to_owned() };
     let names: Vec<&str> = first.keys().map(String::as_str).filter(|name| *name != "IfIndex").collect();
-    let mut table = output::table(&names, names.len());
+    let headings: Vec<String> = names.iter().map(|name| printable(name, MOST_NAME)).collect();
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let mut table = output::table(&headings, names.len());
     for row in rows {
         table.add_row(names.iter().map(|name| spell(row.get(*name).unwrap_or(&Value::Null))));
     }
@@ -76,9 +83,9 @@ fn plain(rows: &[&Map<String, Value>]) -> String {
 fn spell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => printable(text, MOST_TEXT),
         Value::Number(number) => number.as_u64().map_or_else(|| number.to_string(), output::grouped),
-        other => other.to_string(),
+        other => printable(&other.to_string(), MOST_TEXT),
     }
 }
 
@@ -107,6 +114,25 @@ mod tests {
             table += "\n";
         }
         insta::assert_snapshot!(table);
+    }
+
+    /// A switch whose names and values hold a terminal's commands.
+    #[test]
+    fn nothing_from_the_wire_commands_the_terminal() {
+        let evil = "\u{1b}]0;x\u{7}\u{9b}2J";
+        let device = DeviceInfo { device_name: evil.to_owned(), ..DeviceInfo::default() };
+        let row = |name: &str| format!("{{\"x\": [{{\"IfName\": {0:?}, {name:?}: {0:?}}}]}}", "\\u001b[31m");
+        for json in [
+            evil.to_owned(),
+            row("plain").replace("\\\\", "\\"),
+            format!("{{\"x\":[{{\"{}\":1}}]}}", "\\u001bk"),
+        ] {
+            let message =
+                Received { peer: None, device: device.clone(), path: evil.to_owned(), json: json.clone() };
+            let data = serde_json::from_str(&json).unwrap_or(Value::String(json));
+            let message = text(&message, None, &data, Timestamp::UNIX_EPOCH, &TimeZone::UTC);
+            assert!(!message.chars().any(|c| c.is_control() && c != '\n'), "{message:?}");
+        }
     }
 
     #[test]
