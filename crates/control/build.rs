@@ -28,7 +28,7 @@ const STRUCTS: [(&str, &str); 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 13] = [
+const OF_THE_DAEMON: [&str; 14] = [
     "pfc_enabled",
     "log_lines_lost",
     "log_lines_left_out",
@@ -42,6 +42,7 @@ const OF_THE_DAEMON: [&str; 13] = [
     "vlan_tags_restored",
     "mtu_bytes",
     "link",
+    "classification",
 ];
 
 /// Lists that are rows of `sluice show --json`, instead of one list inside the other.
@@ -142,6 +143,6 @@ fn fields(file: &FileDescriptorProto) -> String {
 
 /// Returns true if the message is part of a snapshot.
 fn is_counted(message: &DescriptorProto) -> bool {
-    let others = ["ByDropLevel", "Link", "Caution"];
+    let others = ["ByDropLevel", "Link", "Caution", "Classification"];
     STRUCTS.iter().any(|(name, _)| *name == message.name()) || others.contains(&message.name())
 }

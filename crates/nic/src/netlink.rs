@@ -1,11 +1,15 @@
 //! rtnetlink: interfaces and their qdiscs, creation and removal of the root qdisc.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
 use futures::{StreamExt, TryStreamExt};
 use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::nsid::{NsidAttribute, NsidMessage};
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use tokio::runtime::Runtime;
 
@@ -28,6 +32,10 @@ pub struct Interface {
     pub index: u32,
     /// Interface index of the other end of a veth, in the namespace of that end.
     pub peer: Option<u32>,
+    /// The id of that namespace in this one ([`Links::namespace_id`]). `None` if it is this one.
+    pub peer_namespace: Option<i32>,
+    /// True if the interface is no NIC: its kernel sees the PFC frames.
+    pub is_virtual: bool,
 }
 
 /// The root qdisc of an interface.
@@ -76,15 +84,20 @@ impl Links {
         let links = self.runtime.block_on(self.handle.link().get().execute().try_collect::<Vec<_>>());
         let links = links.map_err(|error| Error::system("listing interfaces", error))?;
         let interface = |link: LinkMessage| {
-            let (mut name, mut peer) = (None, None);
+            let (mut name, mut peer, mut peer_namespace, mut is_virtual) = (None, None, None, false);
             for attribute in link.attributes {
                 match attribute {
                     LinkAttribute::IfName(text) => name = Some(text),
                     LinkAttribute::Link(index) => peer = Some(index),
+                    LinkAttribute::LinkNetNsId(id) => peer_namespace = Some(id),
+                    LinkAttribute::ParentDevBusName(bus) => is_virtual |= bus == "virtio",
+                    LinkAttribute::LinkInfo(infos) => {
+                        is_virtual |= infos.iter().any(|info| matches!(info, LinkInfo::Kind(_)));
+                    }
                     _ => {}
                 }
             }
-            Some(Interface { name: name?, index: link.header.index, peer })
+            Some(Interface { name: name?, index: link.header.index, peer, peer_namespace, is_virtual })
         };
         Ok(links.into_iter().filter_map(interface).collect())
     }
@@ -100,6 +113,39 @@ impl Links {
         }
         let others = all.into_iter().map(|interface| interface.name).filter(|name| name != "lo").collect();
         Err(Error::NoInterface { device: device.to_owned(), others })
+    }
+
+    /// Returns the id that a network namespace has in this one. `None` if it has none: then no
+    /// interface here has its other end there.
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub fn namespace_id(&self, namespace: &File) -> Result<Option<i32>, Error> {
+        let mut message = NsidMessage::default();
+        message.attributes.push(NsidAttribute::Fd(namespace.as_raw_fd() as u32));
+        let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetNsId(message));
+        request.header.flags = NLM_F_REQUEST;
+        let mut handle = self.handle.clone();
+        let answer = self
+            .runtime
+            .block_on(async { handle.request(request)?.next().await.ok_or(rtnetlink::Error::RequestFailed) });
+        match answer.map(|answer| answer.payload) {
+            Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNsId(NsidMessage {
+                attributes,
+                ..
+            }))) => {
+                let id = |attribute: &NsidAttribute| match attribute {
+                    NsidAttribute::Id(id) if *id >= 0 => Some(*id),
+                    _ => None,
+                };
+                Ok(attributes.iter().find_map(id))
+            }
+            Ok(NetlinkPayload::Error(error)) => {
+                Err(Error::system("asking for a namespace's id", error.to_io()))
+            }
+            Ok(_) => Ok(None),
+            Err(error) => Err(Error::system("asking for a namespace's id", error)),
+        }
     }
 
     pub(crate) fn qdiscs(&self, index: u32) -> Result<Qdiscs, Error> {
@@ -187,4 +233,32 @@ fn kind(qdisc: &TcMessage) -> &str {
         _ => None,
     });
     kinds.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns;
+    use std::process::Command;
+
+    fn ip(arguments: &str) -> bool {
+        Command::new("ip").args(arguments.split(' ')).status().is_ok_and(|status| status.success())
+    }
+
+    /// Interfaces of the same index in several namespaces differ in the ids of the namespaces.
+    #[test]
+    fn the_other_end_of_a_veth_is_in_a_namespace_with_an_id() {
+        let name = format!("sluice-nic-{}", std::process::id());
+        assert!(ip(&format!("netns add {name}")), "needs root");
+        let found = netns::fresh(|| {
+            ip(&format!("link add name va type veth peer name vb netns {name}"));
+            let links = Links::connect()?;
+            let there = File::open(format!("/run/netns/{name}")).expect("it was just made");
+            Ok((links.find("va")?, links.namespace_id(&there)?, links.namespace_id(&netns::current()?)?))
+        });
+        ip(&format!("netns del {name}"));
+        let (end, there, here) = found.unwrap();
+        assert!(end.is_virtual && there.is_some(), "{end:?}, {there:?}");
+        assert_eq!((end.peer_namespace, here == there), (there, false));
+    }
 }

@@ -34,6 +34,15 @@ pub fn enter<T: Send>(
     })
 }
 
+/// Opens the namespace of the calling thread.
+///
+/// # Errors
+/// /proc is not mounted.
+pub fn current() -> Result<File, Error> {
+    File::open("/proc/thread-self/ns/net")
+        .map_err(|error| Error::system("opening the network namespace", error))
+}
+
 /// Returns the process that listens on a Unix socket, for [`enter`].
 ///
 /// # Errors

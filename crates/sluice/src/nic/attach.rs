@@ -8,7 +8,7 @@ use nic::{RootQdisc, Settings};
 use serde_json::json;
 
 use super::namespace::{Namespace, priorities};
-use super::switch_port::{PortFacts, port_facts};
+use super::switch_port::{Device, PortFacts, port_facts};
 use crate::output;
 
 /// Make an interface obey PFC.
@@ -26,13 +26,15 @@ pub struct Attach {
     /// Priorities whose pauses are obeyed [default: those of the port, with --switch, or 3].
     #[arg(long, value_name = "PRIORITY", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
     no_drop: Vec<u8>,
-    /// Where the priority of a frame stands; to be the same as on the port.
-    #[arg(long, value_enum, default_value_t = Trust::Dot1p)]
-    trust: Trust,
-    /// The priority of frames without the trusted field.
-    #[arg(long, value_name = "PRIORITY", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..8))]
-    port_priority: u8,
-    /// Priorities of DSCPs, as 26=3,46=5 [default: DSCP / 8].
+    /// Where the priority of a frame stands; to be the same as on the port [default: as there, with
+    /// --switch, or dot1p].
+    #[arg(long, value_enum)]
+    trust: Option<Trust>,
+    /// The priority of frames without the trusted field [default: as on the port, with --switch, or
+    /// 0].
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(0..8))]
+    port_priority: Option<u8>,
+    /// Priorities of DSCPs, as 26=3,46=5 [default: as on the port, with --switch, or DSCP / 8].
     #[arg(long, value_name = "DSCP=PRIORITY", value_delimiter = ',', value_parser = dscp_to_dot1p)]
     dscp: Vec<(u8, u8)>,
     /// Which queue is served next.
@@ -42,8 +44,8 @@ pub struct Attach {
     /// than the send buffers (SO_SNDBUF) of all sockets of that priority together.
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
     limit: u64,
-    /// Take speed and no-drop priorities from this running switch: its name, or the path of its
-    /// control socket.
+    /// Take speed, no-drop priorities, trust, the priorities of DSCPs and the port priority from
+    /// this running switch: its name, or the path of its control socket.
     #[arg(long, value_name = "NAME")]
     switch: Option<String>,
     /// The port of the switch [default: the other end of the interface].
@@ -122,8 +124,21 @@ pub(super) fn word(value: impl ValueEnum) -> String {
 
 impl Attach {
     pub(super) fn run(&self) -> Result<()> {
-        let facts = self.switch.as_deref().map(|switch| self.query(switch)).transpose()?;
+        let device = self.namespace.enter(|| {
+            let interface = nic::Links::connect()?.find(&self.device)?;
+            Ok(Device { interface, namespace: nic::netns::current()? })
+        })?;
+        let facts = self.switch.as_deref().map(|switch| self.query(switch, &device)).transpose()?;
         let settings = self.settings(facts.as_ref())?;
+        let mut warnings = facts.iter().flat_map(|facts| self.differences(facts)).collect::<Vec<_>>();
+        if !device.interface.is_virtual {
+            warnings.push(format!(
+                "{} is a NIC: many consume PFC frames before the kernel sees them, and then no pause is obeyed; \
+                 `sluice nic show` counts those that come",
+                self.device
+            ));
+        }
+        warnings.iter().for_each(|warning| eprintln!("sluice: warning: {warning}"));
         let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, self.replace))?;
         let replaced = match &attached.replaced {
             RootQdisc::Default => None,
@@ -138,7 +153,7 @@ impl Attach {
                     "netns": self.namespace.netns,
                     "speed_bps": settings.speed_bps,
                     "no_drop": no_drop,
-                    "trust": word(self.trust),
+                    "trust": word(Trust::of(settings.trust)),
                     "port_priority": settings.port_priority,
                     "order": word(self.order),
                     "limit_bytes": settings.limit_bytes,
@@ -154,19 +169,106 @@ impl Attach {
             self.namespace.spelt(),
             priorities(settings.no_drop),
             config::spell_speed(settings.speed_bps),
-            word(self.trust),
+            word(Trust::of(settings.trust)),
         ))
     }
 
     /// Asks the switch for the properties of the port.
-    fn query(&self, switch: &str) -> Result<PortFacts> {
+    fn query(&self, switch: &str, device: &Device) -> Result<PortFacts> {
         let socket = if switch.contains('/') {
             PathBuf::from(switch)
         } else {
             PathBuf::from(format!("/run/sluice/{switch}.sock"))
         };
-        let here = self.namespace.enter(|| nic::Links::connect()?.find(&self.device))?;
-        port_facts(&socket, self.port.as_deref(), &here)
+        port_facts(&socket, self.port.as_deref(), device)
+    }
+
+    /// Returns what the command line asks for that the port has otherwise, and that may be meant.
+    fn differences(&self, facts: &PortFacts) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(speed) = self.speed.filter(|&speed| facts.speed_bps > 0 && speed > facts.speed_bps) {
+            warnings.push(format!(
+                "--speed {} is more than the {} of port {}: what is held back then overruns its headroom",
+                config::spell_speed(speed),
+                config::spell_speed(facts.speed_bps),
+                facts.port
+            ));
+        }
+        let no_drop = self.no_drop.iter().fold(0, |mask, p| mask | 1 << p);
+        if no_drop != 0 && no_drop != facts.no_drop {
+            warnings.push(format!(
+                "--no-drop {} is not what port {} has ({}): pauses of the others are not obeyed, or never come",
+                priorities(no_drop),
+                facts.port,
+                priorities(facts.no_drop)
+            ));
+        }
+        if self.trust == Some(Trust::Priority) {
+            warnings.push(format!(
+                "the switch does not see the priority of a socket: frames need a tag or a DSCP that port {} maps to it",
+                facts.port
+            ));
+        }
+        warnings
+    }
+
+    /// Sets how the priority of a frame is found: as the port does, or as the command line says.
+    /// Where both say something else, pauses would stop other frames than they are meant for.
+    fn classify(&self, settings: &mut Settings, facts: Option<&PortFacts>) -> Result<()> {
+        let of_port = facts.and_then(|facts| Some((facts, facts.classification.as_ref()?)));
+        if let Some((_, port)) = of_port {
+            settings.port_priority = port.port_priority as u8;
+            for (priority, &of_port) in settings.dscp_to_dot1p.iter_mut().zip(&port.dscp_to_dot1p) {
+                *priority = of_port as u8;
+            }
+            settings.trust = match port.trust.as_str() {
+                "dscp" => nic::Trust::Dscp,
+                "none" => {
+                    // All frames have the port priority, whatever they contain.
+                    settings.dscp_to_dot1p = [settings.port_priority; 64];
+                    nic::Trust::Dscp
+                }
+                _ => nic::Trust::Dot1p,
+            };
+        }
+        let before = settings.clone();
+        match self.trust {
+            Some(Trust::Dot1p) => settings.trust = nic::Trust::Dot1p,
+            Some(Trust::Dscp) => settings.trust = nic::Trust::Dscp,
+            Some(Trust::Priority) => settings.trust = nic::Trust::Priority,
+            None => {}
+        }
+        if !self.dscp.is_empty() && settings.trust != nic::Trust::Dscp {
+            bail!("--dscp is for --trust dscp");
+        }
+        for (dscp, priority) in &self.dscp {
+            settings.dscp_to_dot1p[usize::from(*dscp)] = *priority;
+        }
+        settings.port_priority = self.port_priority.unwrap_or(settings.port_priority);
+        let Some((facts, port)) = of_port else { return Ok(()) };
+        // A trusted socket priority is no field of the frame: a warning says what it takes.
+        let is_other_trust = settings.trust != before.trust && settings.trust != nic::Trust::Priority;
+        let differs = [
+            (is_other_trust, "--trust", format!("trust {}", port.trust)),
+            (
+                settings.dscp_to_dot1p != before.dscp_to_dot1p,
+                "--dscp",
+                "other priorities of DSCPs".to_owned(),
+            ),
+            (
+                settings.port_priority != before.port_priority,
+                "--port-priority",
+                format!("port priority {}", port.port_priority),
+            ),
+        ];
+        match differs.into_iter().find(|(differs, ..)| *differs) {
+            Some((_, option, has)) => bail!(
+                "port {} of the switch has {has}: with another a pause would stop other frames than it is meant for; \
+                 leave {option} out, or change the port",
+                facts.port
+            ),
+            None => Ok(()),
+        }
     }
 
     fn settings(&self, facts: Option<&PortFacts>) -> Result<Settings> {
@@ -192,22 +294,11 @@ impl Attach {
             }
             settings.no_drop = facts.no_drop;
         }
-        settings.trust = match self.trust {
-            Trust::Dot1p => nic::Trust::Dot1p,
-            Trust::Dscp => nic::Trust::Dscp,
-            Trust::Priority => nic::Trust::Priority,
-        };
+        self.classify(&mut settings, facts)?;
         settings.order = match self.order {
             Order::Drr => nic::QdiscDiscipline::Drr,
             Order::Strict => nic::QdiscDiscipline::Strict,
         };
-        if !self.dscp.is_empty() && self.trust != Trust::Dscp {
-            bail!("--dscp is for --trust dscp");
-        }
-        for (dscp, priority) in &self.dscp {
-            settings.dscp_to_dot1p[usize::from(*dscp)] = *priority;
-        }
-        settings.port_priority = self.port_priority;
         settings.limit_bytes = self.limit;
         Ok(settings)
     }
@@ -280,7 +371,8 @@ mod tests {
 
     #[test]
     fn the_switch_provides_what_the_command_line_omits() {
-        let facts = PortFacts { port: "a".into(), speed_bps: 500_000_000, no_drop: 0b11_0000 };
+        let facts =
+            PortFacts { port: "a".into(), speed_bps: 500_000_000, no_drop: 0b11_0000, classification: None };
         let of = |line| settings(line, Some(&facts)).map(|settings| (settings.speed_bps, settings.no_drop));
         assert_eq!(of("eth0 --switch lab"), Ok((500_000_000, 0b11_0000)));
         assert_eq!(of("eth0 --switch lab --speed 1G --no-drop 3"), Ok((1_000_000_000, 0b1000)));
@@ -288,6 +380,43 @@ mod tests {
         assert!(settings("eth0 --switch lab", Some(&slow)).unwrap_err().contains("has no speed"));
         let lossy = PortFacts { no_drop: 0, ..facts };
         assert!(settings("eth0 --switch lab", Some(&lossy)).unwrap_err().contains("no no-drop priority"));
+    }
+
+    /// A port that trusts DSCP with a map of its own, and one that trusts nothing.
+    #[test]
+    fn priorities_are_found_as_the_port_finds_them() {
+        let mut map: Vec<u32> = (0..64).map(|dscp| dscp / 8).collect();
+        map[26] = 4;
+        let port = control::v1::Classification { trust: "dscp".into(), port_priority: 2, dscp_to_dot1p: map };
+        let facts = |trust: &str| PortFacts {
+            port: "a".into(),
+            speed_bps: 1_000_000_000,
+            no_drop: 0b1000,
+            classification: Some(control::v1::Classification { trust: trust.into(), ..port.clone() }),
+        };
+        let taken = settings("eth0 --switch lab", Some(&facts("dscp"))).unwrap();
+        assert_eq!((taken.trust, taken.port_priority, taken.dscp_to_dot1p[26]), (nic::Trust::Dscp, 2, 4));
+        let same = "eth0 --switch lab --trust dscp --dscp 26=4 --port-priority 2";
+        assert_eq!(settings(same, Some(&facts("dscp"))).unwrap(), taken);
+        let none = settings("eth0 --switch lab", Some(&facts("none"))).unwrap();
+        assert_eq!((none.trust, none.dscp_to_dot1p), (nic::Trust::Dscp, [2; 64]));
+        for (more, says) in [
+            ("--trust dot1p", "port a of the switch has trust dscp"),
+            ("--dscp 26=3", "other priorities of DSCPs"),
+            ("--port-priority 1", "port priority 2"),
+        ] {
+            let message = settings(&format!("eth0 --switch lab {more}"), Some(&facts("dscp"))).unwrap_err();
+            assert!(message.contains(says) && message.contains("leave --"), "{more}: {message}");
+        }
+        let warned = |line| attach(line).unwrap().differences(&facts("dscp")).join("\n");
+        assert_eq!(warned("eth0 --switch lab --speed 1G --no-drop 3"), "");
+        for (line, says) in [
+            ("eth0 --switch lab --speed 2G", "overruns its headroom"),
+            ("eth0 --switch lab --no-drop 3,4", "is not what port a has (3)"),
+            ("eth0 --switch lab --trust priority", "does not see the priority of a socket"),
+        ] {
+            assert!(warned(line).contains(says), "{line}: {}", warned(line));
+        }
     }
 
     #[test]

@@ -11,10 +11,11 @@ use super::json::Document;
 use super::view::View;
 
 /// Numbers that are settings, or that identify the object of other numbers; they are omitted.
-const SETTINGS: [&str; 20] = [
+const SETTINGS: [&str; 21] = [
     "pvid",
     "mtu_bytes",
     "link",
+    "classification",
     "cell_bytes",
     "memory_frames",
     "speed_bps",

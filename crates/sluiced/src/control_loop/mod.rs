@@ -14,7 +14,7 @@ use config::Scheduling;
 use control::server::{MAX_REQUESTS, Request, WatermarkReader};
 use control::{Command, CommandError, DaemonFacts, ErrorKind, Outcome, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
-use switch::settings::MAX_PORTS;
+use switch::settings::{ClassifySettings, MAX_PORTS, Trust};
 use switch::{Event, EventRecord, LONGEST_RECEIVED_BYTES, Severity, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -398,6 +398,11 @@ impl ControlLoop {
         let slots = self.live.slots().in_config_order().iter().filter(|&&slot| slot < known);
         let facts: Vec<_> = slots.filter_map(|&slot| Some((slot, self.lives.facts(slot)?))).collect();
         convert::list_ports(message, facts.iter().map(|(slot, facts)| (*slot, facts)));
+        let settings = &self.live.config().switch.ports;
+        for port in &mut message.ports {
+            let settings = settings.iter().find(|settings| settings.name == port.name);
+            port.classification = settings.map(|settings| classification(&settings.classify));
+        }
     }
 
     async fn begin_order(&mut self, pending: PendingCommand) {
@@ -475,6 +480,21 @@ impl ControlLoop {
             self.recording.note_loss(record.kind, Instant::now());
         }
         self.events.note(at, record);
+    }
+}
+
+/// Returns how a port finds the priority of a frame, for clients.
+fn classification(settings: &ClassifySettings) -> v1::Classification {
+    let trust = match settings.trust {
+        Trust::Dot1p => "dot1p",
+        Trust::Dscp => "dscp",
+        Trust::TunnelDot1p => "tunnel-dot1p",
+        Trust::None => "none",
+    };
+    v1::Classification {
+        trust: trust.to_owned(),
+        port_priority: settings.port_priority.into(),
+        dscp_to_dot1p: settings.dscp_to_dot1p.map(u32::from).to_vec(),
     }
 }
 
