@@ -60,8 +60,8 @@ fn outcome(simulation: &mut Simulation) -> Results {
 }
 
 /// Counts the frames of each traffic that are in switches and on links and may still arrive. Copies
-/// of a flooded frame are one frame, which does not count if it has arrived, and not where it
-/// goes to another host.
+/// of a flooded frame are one frame. It does not count if it has arrived, and copies for another
+/// host do not count.
 fn in_network(simulation: &Simulation) -> Vec<u64> {
     let flows = &simulation.flows;
     let mut frames = BTreeSet::new();

@@ -181,8 +181,9 @@ fn cause(reason: DropReason) -> Option<Cause> {
     })
 }
 
-/// Every reason for which a no-drop frame can be lost: it is counted, and an event reports it within
-/// the iteration, and then once a second while it lasts. Each such event freezes the recorder.
+/// Every reason for which a no-drop frame can be lost: it is counted, and an event reports it
+/// within the iteration, and then once a second while it lasts. Each such event freezes the
+/// recorder.
 #[test]
 fn no_loss_is_silent() {
     for reason in DropReason::ALL {

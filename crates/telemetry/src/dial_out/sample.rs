@@ -469,7 +469,8 @@ mod tests {
         }
     }
 
-    /// Every drop is in one of the two reports, whatever its reason, and so are losses in the kernel.
+    /// Every drop is in one of the two reports, whatever its reason, and so are losses in the
+    /// kernel.
     #[test]
     fn every_drop_is_reported() {
         let mut now = sample();
