@@ -223,6 +223,37 @@ fn manual_recovery_waits_for_a_command_and_settings_stay() {
     assert_eq!(lab.switch.pending_recovery(&watched(watch(PfcWdAction::Drop, Restoration::ByHand))), None);
 }
 
+/// One pause at 100 Mbit/s lasts 335 ms, and the operator recovers the storm 60 ms after it began:
+/// what is left of it does not make the next storm.
+#[test]
+fn recovery_by_hand_holds_although_the_last_pause_is_not_over() {
+    let mut settings = watched(watch(PfcWdAction::Forward, Restoration::ByHand));
+    settings.ports[STORMED].speed_bps = Some(100_000_000);
+    let mut lab = Lab::new(&settings);
+    pause(&mut lab, 1 << P);
+    send(&mut lab, 0, STORMED, P as u8);
+    let start = lab.now;
+    turn_at(&mut lab, start + 1);
+    turn_at(&mut lab, start + 60 * MS);
+    assert!(port(&mut lab).priorities[P].recovery_pending);
+    events(&mut lab);
+    assert_eq!(lab.switch.recover_storms(STORMED, lab.now, &mut lab.memory), 1);
+    let recovered = events(&mut lab).into_iter().map(|(_, event)| event);
+    assert_eq!(recovered.collect::<Vec<_>>(), [ended()]);
+    send(&mut lab, 0, STORMED, P as u8);
+    turn_at(&mut lab, start + 61 * MS);
+    turn_at(&mut lab, start + 200 * MS);
+    assert_eq!(events(&mut lab), [], "no storm");
+    assert_eq!(port(&mut lab).queues[P].transmitted.frames, 2);
+    // A pause that comes now is another one.
+    pause(&mut lab, 1 << P);
+    send(&mut lab, 0, STORMED, P as u8);
+    let again = lab.now;
+    turn_at(&mut lab, again + 1);
+    turn_at(&mut lab, again + 60 * MS);
+    assert!(port(&mut lab).priorities[P].recovery_pending);
+}
+
 #[test]
 fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
     let limit = Some(StormLimit { period_ns: 1000 * MS, count: 10 });

@@ -25,6 +25,14 @@ impl Egress {
         }
     }
 
+    /// Ends the pause of a priority that waits for manual recovery: it is part of the storm, and
+    /// may last for longer than the detection time.
+    pub(crate) fn end_storm_pause(&mut self, priority: usize, now: Instant) {
+        if self.watchdog.of(priority).needs_manual_recovery() {
+            self.pauses.release(priority, now);
+        }
+    }
+
     /// Polls the watchdog of a priority.
     pub(crate) fn poll(&mut self, priority: usize, now: Instant) -> Option<watchdog::Change> {
         let seen = self.seen(priority, now);

@@ -163,6 +163,14 @@ impl PfcRxState {
         self.find_next_end();
     }
 
+    /// Ends the pause of one priority, as XON does.
+    pub fn release(&mut self, priority: usize, now: Instant) {
+        self.expire(now);
+        self.end(priority, now);
+        self.ran_out[priority] = Instant::default();
+        self.find_next_end();
+    }
+
     /// Ends all pauses, as when the port goes down.
     pub fn clear(&mut self, now: Instant) {
         self.expire(now);

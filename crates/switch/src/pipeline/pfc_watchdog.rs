@@ -111,10 +111,12 @@ impl Switch {
         StormTraffic { tx_frames, tx_dropped_frames, rx_frames, rx_dropped_frames }
     }
 
-    /// Restores priorities of a port that wait for manual recovery. Returns how many there were.
+    /// Restores priorities of a port that wait for manual recovery, and ends their pauses. Returns
+    /// how many there were.
     pub fn recover_storms<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) -> usize {
         let mut recovered = 0;
         for priority in 0..PRIORITIES {
+            self.egress[port].end_storm_pause(priority, now);
             let seen = self.egress[port].seen(priority, now);
             if let Some(change) = self.egress[port].watchdog().of(priority).recover(seen, now) {
                 self.record_storm(port, priority, change, now);
