@@ -13,7 +13,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Watched {
 /// A running guard. Dropping it ends its threads.
 #[derive(Debug)]
 pub struct Guard {
-    words: Arc<RwLock<PauseFrames>>,
+    words: Arc<Mutex<Arc<PauseFrames>>>,
     ends: Arc<AtomicBool>,
     sentries: Vec<GuardThread>,
 }
@@ -80,8 +80,7 @@ struct PauseFrames {
     /// The number of changes so far.
     version: u64,
     ports: Vec<GuardCore>,
-    /// Interval of the refresh of a pause. It is shorter where the loop has observed that peers
-    /// need it ([`Heartbeat::refresh_ns`]).
+    /// The shortest refresh interval of a port.
     refresh_ns: Nanos,
 }
 
@@ -91,6 +90,8 @@ struct GuardCore {
     /// The frame and the priorities that it pauses. `None` if no priority is no-drop or PFC is not
     /// sent.
     frame: Option<([u8; FRAME_BYTES], Set8)>,
+    /// Interval of the refresh of a pause, by the pause time and the speed.
+    refresh_ns: Nanos,
     /// The sockets of the port, if it is open.
     gate: Option<Arc<PortTap>>,
 }
@@ -115,7 +116,8 @@ impl PauseFrames {
         let owner = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
         let post = |(port, gate): (&PortSettings, Option<Arc<PortTap>>)| {
             let mac = gate.as_ref().map(|gate| gate.mac);
-            GuardCore { frame: mac.filter(|_| owner(&port)).map(|mac| xoff(port, mac)), gate }
+            let frame = mac.filter(|_| owner(&port)).map(|mac| xoff(port, mac));
+            GuardCore { frame, refresh_ns: PfcTiming::of(port).refresh_ns(), gate }
         };
         let refresh = settings.ports.iter().filter(owner).map(|port| PfcTiming::of(port).refresh_ns());
         Self {
@@ -138,8 +140,8 @@ impl PauseFrames {
     /// Returns the same without one port.
     fn without(&self, port: usize) -> Self {
         let keep = |(number, post): (usize, &GuardCore)| match number == port {
-            true => GuardCore { frame: None, gate: None },
-            false => GuardCore { frame: post.frame, gate: post.gate.clone() },
+            true => GuardCore { frame: None, refresh_ns: post.refresh_ns, gate: None },
+            false => GuardCore { frame: post.frame, refresh_ns: post.refresh_ns, gate: post.gate.clone() },
         };
         Self {
             version: self.version + 1,
@@ -178,7 +180,7 @@ impl Guard {
         clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
         let gates = gates.into_iter().map(|gate| Some(Arc::new(gate)));
-        let words = Arc::new(RwLock::new(PauseFrames::of(1, settings, gates)));
+        let words = Arc::new(Mutex::new(Arc::new(PauseFrames::of(1, settings, gates))));
         let loops = Arc::new((loops, waker));
         let mut guard = Self { words, ends: Arc::default(), sentries: Vec::new() };
         for (number, &core) in cores.iter().enumerate() {
@@ -214,11 +216,12 @@ impl Guard {
         self.change(|words| words.with(settings, Some((port, gate))));
     }
 
-    /// Replaces the state that the threads use. They take a lock which this thread, of ordinary
-    /// priority, holds only for the exchange: all other work is done before and after.
+    /// Replaces the state that the threads use. They never wait for the lock: while this thread, of
+    /// ordinary priority, holds it, they use what was in force before.
     fn change(&self, make: impl FnOnce(&PauseFrames) -> PauseFrames) {
-        let mut words = make(&self.words.read().unwrap_or_else(PoisonError::into_inner));
-        std::mem::swap(&mut words, &mut *self.words.write().unwrap_or_else(PoisonError::into_inner));
+        let before = Arc::clone(&self.words.lock().unwrap_or_else(PoisonError::into_inner));
+        let words = Arc::new(make(&before));
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = words;
         self.sentries.iter().for_each(|sentry| sentry.waker.wake_by_ref());
     }
 }
@@ -249,7 +252,7 @@ fn take_post(core: usize) {
 /// Checks the loops repeatedly until the guard or the switching core's loop ends. Waits `times` as
 /// long after each check as the stall detector requests.
 fn watch(
-    words: &RwLock<PauseFrames>,
+    shared: &Mutex<Arc<PauseFrames>>,
     mut frames: RxWatcher,
     ends: &AtomicBool,
     (loops, waker): &(Vec<Watched>, Waker),
@@ -257,25 +260,32 @@ fn watch(
 ) {
     let Some(Watched { heartbeat: switching, .. }) = loops.first() else { return };
     let mut vigils: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
+    let mut words = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
     let mut version = 0;
     while !ends.load(Relaxed) && switching.pulse() != LoopState::Ended {
         let mut next_check = NextCheck::WithFrames;
         for (watched, detector) in loops.iter().zip(&mut vigils) {
             let pulse = watched.heartbeat.pulse();
-            let words = words.read().unwrap_or_else(PoisonError::into_inner);
+            if let Ok(newest) = shared.try_lock()
+                && newest.version != words.version
+            {
+                words = Arc::clone(&newest);
+            }
             if version != words.version {
                 frames.watch(words.sockets());
                 version = words.version;
             }
             let frames_wait = || watched.is_waited_for(frames.wait(0));
-            let refresh_ns = words.refresh_ns.min(switching.refresh_ns());
+            let refresh_ns = words.refresh_ns;
             // A loop that fell asleep or started an iteration after its pulse was read has not
             // stalled.
             if detector.check(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
-                stand_in(&words, watched.pauses, switching, clock);
-                // The loop may have fallen asleep meanwhile, and must cancel the pauses sent for
-                // it.
-                waker.wake_by_ref();
+                let sending = switching.received().with(frames.wait(0));
+                if stand_in(&words, watched.pauses.and(sending), switching, clock) {
+                    // The loop may have fallen asleep meanwhile, and must cancel the pauses sent
+                    // for it.
+                    waker.wake_by_ref();
+                }
             }
             next_check = next_check.min(detector.next_check(pulse, refresh_ns));
         }
@@ -286,16 +296,24 @@ fn watch(
     }
 }
 
-/// Pauses every peer of these ports that has been heard. `heartbeat` is that of the switching core,
-/// which cancels the pauses.
-fn stand_in(words: &PauseFrames, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
+/// Pauses the peers of these ports, each once and then with each refresh. `heartbeat` is that of
+/// the switching core, which cancels the pauses. Returns true if a frame was sent.
+fn stand_in(
+    words: &PauseFrames,
+    ports: Set64,
+    heartbeat: &Heartbeat,
+    clock: &impl Fn() -> switch::Instant,
+) -> bool {
+    let mut has_sent = false;
     for (number, post) in words.ports.iter().enumerate() {
-        if let GuardCore { frame: Some((frame, priorities)), gate: Some(gate) } = post
+        if let GuardCore { frame: Some((frame, priorities)), refresh_ns, gate: Some(gate) } = post
             && ports.contains(number)
-            && heartbeat.has_received(number)
+            && heartbeat.claim(number, *refresh_ns, clock())
             && gate.packets.send(frame).is_ok()
         {
             heartbeat.leave(number, *priorities, clock());
+            has_sent = true;
         }
     }
+    has_sent
 }

@@ -102,6 +102,12 @@ impl Set64 {
         Self(if count >= 64 { u64::MAX } else { (1 << count) - 1 })
     }
 
+    /// Makes a set from a bit mask: bit n is for number n.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Returns the bit mask: bit n is set if n is in the set.
     #[inline]
     pub const fn bits(self) -> u64 {

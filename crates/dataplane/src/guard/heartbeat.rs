@@ -45,10 +45,8 @@ pub struct Heartbeat {
     /// When a sleeping loop must refresh an XOFF.
     refresh_at: AtomicU64,
     pub(crate) times: LoopStats,
-    /// Bit n is set once a frame has been received on port n.
+    /// Bit n is set if a frame has been received on port n lately.
     received: AtomicU64,
-    /// The shortest refresh interval of an XOFF over all ports.
-    refresh_ns: AtomicU64,
     /// The guard has left a report that the loop has not taken.
     has_news: AtomicBool,
     ports: [GuardReport; MAX_PORTS],
@@ -62,6 +60,8 @@ struct GuardReport {
     xoff_frames: [AtomicU64; PRIORITIES],
     /// When the last PFC frame was sent.
     at_ns: AtomicU64,
+    /// When a thread of the guard was last about to send one; 0 if the loop has run since.
+    claimed_ns: AtomicU64,
 }
 
 impl Default for Heartbeat {
@@ -72,7 +72,6 @@ impl Default for Heartbeat {
             refresh_at: AtomicU64::new(Instant::NEVER.0),
             times: LoopStats::default(),
             received: AtomicU64::new(0),
-            refresh_ns: AtomicU64::new(Nanos::MAX),
             has_news: AtomicBool::new(false),
             ports: std::array::from_fn(|_| GuardReport::default()),
         }
@@ -86,27 +85,15 @@ impl Heartbeat {
         self.pulse.store(now.0, Relaxed);
     }
 
-    /// Publishes the ports on which frames have been received so far.
+    /// Publishes the ports on which frames have been received lately.
     #[inline]
     pub(crate) fn take_reports(&self, ports: Set64) {
         self.received.store(ports.bits(), Relaxed);
     }
 
-    /// Publishes the refresh interval of XOFF: configured, or shortened by what peers were observed
-    /// to need.
-    pub(crate) fn leave_refresh(&self, nanos: Nanos) {
-        self.refresh_ns.store(nanos, Relaxed);
-    }
-
-    /// Returns the refresh interval of XOFF. It may be shorter where settings that the loop does
-    /// not have yet require that.
-    pub fn refresh_ns(&self) -> Nanos {
-        self.refresh_ns.load(Relaxed)
-    }
-
-    /// True if a frame has been received on this port, so that it has a peer.
-    pub fn has_received(&self, port: usize) -> bool {
-        self.received.load(Relaxed) & 1 << port != 0
+    /// Returns the ports on which frames have been received lately.
+    pub fn received(&self) -> Set64 {
+        Set64::from_bits(self.received.load(Relaxed))
     }
 
     /// Publishes that the loop goes to sleep and must refresh an XOFF at `refresh_at`. If it
@@ -140,6 +127,15 @@ impl Heartbeat {
         self.times.read()
     }
 
+    /// Claims the XOFF that is due on a port on behalf of the loop: true for one thread of the
+    /// guard when the loop has stalled, and each `refresh_ns` from then on.
+    pub fn claim(&self, port: usize, refresh_ns: Nanos, now: Instant) -> bool {
+        let claimed = &self.ports[port].claimed_ns;
+        let last = claimed.load(Relaxed);
+        let is_due = last == 0 || now.since(Instant(last)) >= refresh_ns;
+        is_due && claimed.compare_exchange(last, now.0.max(1), Relaxed, Relaxed).is_ok()
+    }
+
     /// Records that the guard has sent an XOFF for these priorities on a port.
     pub fn leave(&self, port: usize, priorities: Set8, at: Instant) {
         let reported = &self.ports[port];
@@ -162,6 +158,7 @@ impl Heartbeat {
     fn take_news(&self, mut report: impl FnMut(usize, PfcCount, Instant)) {
         self.has_news.swap(false, Acquire);
         for (number, reported) in self.ports.iter().enumerate() {
+            reported.claimed_ns.store(0, Relaxed);
             let take = |count: &AtomicU64| if count.load(Relaxed) == 0 { 0 } else { count.swap(0, Relaxed) };
             let xoff_frames = std::array::from_fn(|p| take(&reported.xoff_frames[p]));
             let frames = PfcCount { frames: take(&reported.frames), xoff_frames, ..PfcCount::default() };

@@ -2,20 +2,23 @@
 //!
 //! Rule: a loop is stalled if its last iteration started more than [`STALL_NS`] ago. So is a
 //! sleeping loop whose received frames have waited for that long, or that is that late for the
-//! refresh of an XOFF. The time is shorter where a pause that the loop would have refreshed by then
-//! ends sooner. During a stall the guard pauses the no-drop priorities of all peers on behalf of
-//! the loop, and repeats that before the pause expires. Once the loop runs again, the loop itself
+//! refresh of an XOFF. The time is shorter where the pause time of a port is so short that the loop
+//! would have refreshed it by then. During a stall the guard pauses the no-drop priorities of all
+//! peers that have sent lately on behalf of the loop, and again with each refresh that the pause
+//! time of the port asks for ([`Heartbeat::claim`]). Once the loop runs again, the loop itself
 //! sends XON. After [`GIVE_UP_NS`] the loop is considered dead, and the guard stops pausing peers:
 //! an endless pause would be a storm.
 //!
 //! ```text
 //!             iteration > STALL_NS or refresh_ns ago, or asleep with frames that long
-//!   Quiet ─────────────────────────────────────────▶ Acting: XOFF now, and each refresh_ns
+//!   Quiet ─────────────────────────────────────────▶ Acting: XOFF now, and with each refresh
 //!     ◀─────────────────────────────────────────────── │ GIVE_UP_NS
 //!             the loop runs again                      ▼
 //!     ◀─────────────────────────────────────────────── Given up
 //! ```
 //! Source: docs/behavior.md, "A loop that stalls".
+//!
+//! [`Heartbeat::claim`]: crate::guard::heartbeat::Heartbeat::claim
 
 use switch::{Instant, Nanos};
 
@@ -43,16 +46,16 @@ pub enum NextCheck {
 pub struct StallDetector {
     /// When frames were first seen to wait for a sleeping loop.
     waiting_since: Option<Instant>,
-    /// The start of the current stall, and when the peers were last paused.
-    standing_in: Option<(Instant, Instant)>,
+    /// True during a stall.
+    is_stalled: bool,
     stalls: u64,
     longest_ns: Nanos,
 }
 
 impl StallDetector {
-    /// Checks the loop. True if the guard must pause the peers now. `frames_wait` returns whether
-    /// received frames are waiting in the rings; it is called only while the loop sleeps. An XOFF
-    /// lasts for at least `refresh_ns`.
+    /// Checks the loop. True if the guard acts for it now. `frames_wait` returns whether
+    /// received frames are waiting in the rings; it is called only while the loop sleeps. The loop
+    /// refreshes an XOFF after `refresh_ns` at the earliest.
     pub fn check(
         &mut self,
         pulse: LoopState,
@@ -71,19 +74,13 @@ impl StallDetector {
         }
         let stall_ns = STALL_NS.min(refresh_ns).max(SHORTEST_LOOK_NS);
         let Some(since) = still_since.filter(|&since| now.since(since) >= stall_ns) else {
-            self.standing_in = None;
+            self.is_stalled = false;
             return false;
         };
-        self.stalls += u64::from(self.standing_in.is_none());
+        self.stalls += u64::from(!self.is_stalled);
+        self.is_stalled = true;
         self.longest_ns = self.longest_ns.max(now.since(since));
-        if now.since(since) >= GIVE_UP_NS {
-            return false;
-        }
-        let due = self.standing_in.is_none_or(|(_, reported)| now.since(reported) >= refresh_ns);
-        if due {
-            self.standing_in = Some((since, now));
-        }
-        due
+        now.since(since) < GIVE_UP_NS
     }
 
     /// Returns when to check again, after a check that saw this state.
@@ -103,17 +100,20 @@ impl StallDetector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::heartbeat::Heartbeat;
+    use wire::bitset::Set8;
 
     const MS: u64 = 1_000_000;
     const ASLEEP: LoopState = LoopState::Asleep { refresh_at: Instant::NEVER };
 
     /// Runs the detector on the loop's state, and whether frames wait, at each half millisecond
-    /// from `start_ms` on. Returns when the peers are paused, in half milliseconds. XOFF is
-    /// refreshed after 2 ms.
+    /// from `start_ms` on. Returns when the peers are paused, in half milliseconds, of a port whose
+    /// XOFF is refreshed after 2 ms.
     fn reported(pulses: &[(LoopState, bool)]) -> Vec<usize> {
-        let mut detector = StallDetector::default();
+        let (mut detector, heartbeat) = (StallDetector::default(), Heartbeat::default());
         let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
-            detector.check(pulse, || waiting, 2 * MS, Instant(10 * MS + n as u64 * MS / 2))
+            let now = Instant(10 * MS + n as u64 * MS / 2);
+            detector.check(pulse, || waiting, 2 * MS, now) && heartbeat.claim(0, 2 * MS, now)
         });
         looks.map(|(n, _)| n).collect()
     }
@@ -149,9 +149,12 @@ mod tests {
     /// so must the guard.
     #[test]
     fn a_short_pause_is_guarded_more_closely() {
-        let mut detector = StallDetector::default();
+        let (mut detector, heartbeat) = (StallDetector::default(), Heartbeat::default());
         let turned = LoopState::Turned(Instant(10 * MS));
-        let mut check = |us: u64| detector.check(turned, || true, 112_000, Instant(10 * MS + us * 1000));
+        let mut check = |us: u64| {
+            let now = Instant(10 * MS + us * 1000);
+            detector.check(turned, || true, 112_000, now) && heartbeat.claim(0, 112_000, now)
+        };
         let reported: Vec<u64> = (0..500).step_by(56).filter(|us| check(*us)).collect();
         assert_eq!(reported, [112, 224, 336, 448]);
         assert_eq!(detector.next_check(turned, 112_000), NextCheck::After(112_000));
@@ -197,5 +200,26 @@ mod tests {
             detector.check(LoopState::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
             "it lives"
         );
+    }
+
+    /// Two threads check, and each port is refreshed by its own pause time; when the loop has run
+    /// in between, the peers are paused again at once.
+    #[test]
+    fn one_thread_sends_what_is_due_on_a_port() {
+        let heartbeat = Heartbeat::default();
+        let at = |ms: u64| Instant(100 * MS + ms * MS);
+        let claims = |port, refresh_ns| {
+            let due = (0..20).filter(|&ms| {
+                let first = heartbeat.claim(port, refresh_ns, at(ms));
+                assert!(!heartbeat.claim(port, refresh_ns, at(ms)));
+                first
+            });
+            due.collect::<Vec<_>>()
+        };
+        assert_eq!(claims(0, 11 * MS), [0, 11]);
+        assert_eq!(claims(1, 6 * MS), [0, 6, 12, 18]);
+        heartbeat.leave(0, Set8::of(3), at(11));
+        heartbeat.take(|_, _, _| {});
+        assert!(heartbeat.claim(0, 11 * MS, at(20)));
     }
 }

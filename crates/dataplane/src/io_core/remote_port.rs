@@ -10,15 +10,19 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
+use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, Nanos, RxDesc, RxFrame, TxDesc};
 
-use crate::guard::heartbeat::STALL_NS;
+use crate::guard::heartbeat::{LoopState, STALL_NS};
 use crate::guard::stall_detector::GIVE_UP_NS;
 use crate::io_core::port_channel::{
     ChannelMonitor, FREE_BATCH, KEPT_FREE, LOST, PortChannel, PortCommand, PortReply, PortStatus,
 };
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
 use crate::port::{Port, PortFault};
+
+/// How long the RX backlog that an I/O loop published counts as its present one: some of its
+/// iterations.
+const CURRENT_NS: Nanos = 100_000;
 
 /// A request to the I/O loop and its reply.
 #[derive(Debug, Default)]
@@ -78,6 +82,8 @@ pub struct RemotePort<M> {
     /// some wait.
     waits: Option<(u64, Instant)>,
     is_stuck: bool,
+    /// What the I/O loop last published about its rings still holds.
+    is_current: bool,
     /// Frames that the kernel lost, not yet taken.
     lost: Vec<FrameId>,
     /// There were more free frames than the I/O loop had room for.
@@ -115,6 +121,7 @@ impl<M: FrameMemory> RemotePort<M> {
             given: 0,
             waits: None,
             is_stuck: false,
+            is_current: false,
             lost: Vec::with_capacity(TX_BATCH),
             has_frames: false,
             report: PortStatus::default(),
@@ -240,6 +247,8 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn receive(&mut self, memory: &mut M, now: Instant, _max: usize, _out: &mut Vec<RxDesc>) {
         self.watch_line(now);
+        let pulse = self.channel.heartbeat.pulse();
+        self.is_current = matches!(pulse, LoopState::Turned(at) if now.since(at) < CURRENT_NS);
         self.send_settings();
         self.exchange(memory);
     }
@@ -278,7 +287,11 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     }
 
     fn rx_waiting(&self) -> u32 {
-        (self.arrivals.len() + self.channel.arrivals.items()) as u32 + self.channel.waiting.load(Relaxed)
+        // A frame may wait where the I/O loop has not looked lately.
+        let unknown = u32::from(!self.is_current);
+        (self.arrivals.len() + self.channel.arrivals.items()) as u32
+            + self.channel.waiting.load(Relaxed)
+            + unknown
     }
 
     fn take_kernel_drops(&mut self) -> Option<u64> {

@@ -13,8 +13,8 @@
 //! Source: `docs/architecture.md`, "The way of a frame".
 
 use switch::egress::wred::Random;
-use switch::pfc::rx_backlog::HOLD;
-use switch::{FrameId, FrameMemory, Instant, RxDesc, RxFrame, Switch, TxDesc};
+use switch::pfc::rx_backlog::{HOLD, XON_FRAMES};
+use switch::{FrameId, FrameMemory, Instant, Nanos, RxDesc, RxFrame, Switch, TxDesc};
 use wire::bitset::Set64;
 
 use crate::flight_recorder::recorder::{Recorder, header_bytes};
@@ -27,6 +27,8 @@ use crate::port::Port;
 pub const RX_BATCH: usize = 64;
 /// Frames transmitted per port and iteration.
 pub const TX_BATCH: usize = 256;
+/// A peer that has sent no frame for this long, or twice as long, is not paused for a stall.
+const RECENT_NS: Nanos = 1_000_000_000;
 /// TX ring entries that data leaves free for PFC.
 const PFC_ROOM: usize = 1;
 /// Initial capacity for completions: two full TX rings.
@@ -39,8 +41,8 @@ pub struct Iteration {
     order: Order,
     /// For each port, whether transport checksums that a Linux host left to offload are completed.
     finish_checksums: Vec<bool>,
-    /// Ports on which frames have been received.
-    received_ports: Set64,
+    /// Ports on which frames have been received lately.
+    recent: RecentPorts,
     /// Data frames are forwarded. Once this is false, only control frames are accepted.
     forwards: bool,
     /// The RX backlog counts as ingress use.
@@ -65,7 +67,7 @@ impl Iteration {
             open: Set64::first_of(finish_checksums.len()),
             order: Order::new(finish_checksums.len()),
             finish_checksums,
-            received_ports: Set64::EMPTY,
+            recent: RecentPorts::default(),
             forwards: true,
             watches_rings: true,
             holds_back: false,
@@ -88,10 +90,10 @@ impl Iteration {
         self.finish_checksums[port]
     }
 
-    /// Returns the ports on which frames have been received. The others have no known peer to send
-    /// PFC to.
-    pub fn received_ports(&self) -> Set64 {
-        self.received_ports
+    /// Returns the ports on which frames have been received within the last one or two seconds. The
+    /// peers of the others need not be paused while the loop is stalled.
+    pub fn recent_ports(&self) -> Set64 {
+        self.recent.this_period.with(self.recent.last_period)
     }
 
     /// Sets whether the RX backlog counts as ingress use. It does by default; false is for
@@ -126,7 +128,7 @@ impl Iteration {
     pub fn close(&mut self, port: usize) -> bool {
         let was_open = self.open.contains(port);
         self.open.set(port, false);
-        self.received_ports.set(port, false); // a new peer is unknown until a frame arrives
+        self.recent.remove(port); // a new peer is unknown until a frame arrives
         was_open
     }
 
@@ -159,6 +161,7 @@ impl Iteration {
         clock: &impl Fn() -> Instant,
     ) -> bool {
         switch.begin_turn(now);
+        self.recent.begin_turn(now);
         let mut moved = false;
         let places = self.order.ports;
         for place in 0..places {
@@ -230,8 +233,8 @@ impl Iteration {
         parse_batch(&mut self.received, memory, finish_checksums, parse, &mut self.arrivals);
         port.take_arrivals(memory, RX_BATCH, &mut self.arrivals);
         let moved = !self.arrivals.is_empty();
-        self.received_ports.set(number, moved || self.received_ports.contains(number));
         if moved {
+            self.recent.this_period.set(number, true);
             let taken_at = clock();
             switch.begin_batch(taken_at);
             if let Some(recorder) = &mut self.recorder {
@@ -244,13 +247,16 @@ impl Iteration {
         } else {
             switch.drain_control(&mut self.arrivals, now, memory);
         }
-        if self.watches_rings {
-            let waiting = if self.holds_back { HOLD } else { port.rx_waiting() };
-            if let Some(recorder) = &mut self.recorder {
-                recorder.waiting(number, waiting);
-            }
-            switch.observe_rx_backlog(number, waiting, now);
+        let waiting = match (self.watches_rings, self.holds_back) {
+            (true, true) => HOLD,
+            (true, false) => port.rx_waiting(),
+            // Whether frames wait is of interest in any case.
+            (false, _) => port.rx_waiting().min(XON_FRAMES),
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.waiting(number, waiting);
         }
+        switch.observe_rx_backlog(number, waiting, now);
         if let Some(dropped) = port.take_kernel_drops() {
             if let Some(recorder) = &mut self.recorder {
                 recorder.kernel_dropped(number, dropped);
@@ -323,6 +329,30 @@ impl Iteration {
             port.kick();
         }
         moved
+    }
+}
+
+/// Ports on which frames have been received in this period of time, or in the last.
+#[derive(Debug, Default)]
+struct RecentPorts {
+    this_period: Set64,
+    last_period: Set64,
+    ends: Instant,
+}
+
+impl RecentPorts {
+    #[inline]
+    fn begin_turn(&mut self, now: Instant) {
+        if now >= self.ends {
+            let is_next = now < self.ends + RECENT_NS;
+            self.last_period = if is_next { self.this_period } else { Set64::EMPTY };
+            (self.this_period, self.ends) = (Set64::EMPTY, now + RECENT_NS);
+        }
+    }
+
+    fn remove(&mut self, port: usize) {
+        self.this_period.set(port, false);
+        self.last_period.set(port, false);
     }
 }
 

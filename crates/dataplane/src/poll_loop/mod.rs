@@ -26,8 +26,6 @@ use wire::bitset::Set64;
 const SHORTEST_SLEEP_NS: Nanos = 5_000;
 /// The longest sleep, a bound on how late anything missed is noticed.
 const LONGEST_SLEEP_NS: Nanos = 100_000_000;
-/// Iterations between two updates of the refresh interval that the guard reads: a few milliseconds.
-const REFRESH_TURNS: u64 = 256;
 /// How long a stopping loop lets its queues drain, and then its last PFC frames.
 const DRAIN_NS: Nanos = 1_000_000_000;
 
@@ -190,10 +188,7 @@ impl<P: Port> PollLoop<P> {
             self.turn.hold_back(self.turn.open_ports().into_iter().any(is_stuck));
         }
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now, clock);
-        self.heartbeat.take_reports(self.turn.received_ports());
-        if self.heartbeat.times.turns().is_multiple_of(REFRESH_TURNS) {
-            self.heartbeat.leave_refresh(self.switch.shortest_refresh_ns());
-        }
+        self.heartbeat.take_reports(self.turn.recent_ports());
         self.answer(now) || moved
     }
 

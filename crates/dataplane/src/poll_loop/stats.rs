@@ -46,12 +46,6 @@ impl LoopStats {
         }
     }
 
-    /// Returns the iterations so far.
-    #[inline]
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns.load(Relaxed)
-    }
-
     pub(crate) fn read(&self) -> LoopTimes {
         LoopTimes {
             turns: self.turns.load(Relaxed),

@@ -38,7 +38,24 @@ pub fn table(snapshot: &Snapshot) -> String {
     let off = "PFC is off on all ports; `sluice pfc on` turns it on.\n\n";
     let off = if snapshot.pfc_enabled { "" } else { off };
     let storms = watchdogs(snapshot).map(|table| format!("\n\n{table}")).unwrap_or_default();
-    format!("{off}{}\n\n{}{storms}", ports.trim_fmt(), priorities(snapshot))
+    let (reasons, priorities) = (reasons(snapshot), priorities(snapshot));
+    format!("{off}{}\n\n{reasons}\n\n{priorities}{storms}", ports.trim_fmt())
+}
+
+/// Formats the PFC frames sent by each port, by the reason for which they were sent.
+fn reasons(snapshot: &Snapshot) -> String {
+    let headings = ["Port", "PFC sent\nfor changes", "refreshes", "repeats", "by the guard"];
+    let mut table = format::table(&headings, 1);
+    for port in &snapshot.ports {
+        table.add_row([
+            port.name.clone(),
+            grouped(port.pfc_change_frames),
+            grouped(port.pfc_refresh_frames),
+            grouped(port.pfc_repeat_frames),
+            grouped(port.pfc_guard_frames),
+        ]);
+    }
+    table.trim_fmt()
 }
 
 fn priorities(snapshot: &Snapshot) -> String {

@@ -18,12 +18,13 @@ use crate::monitor::counters::{DropReason, FrameCount, GroupSnapshot, PfcCount, 
 use crate::monitor::event::{AlarmSource, Event, Events};
 use crate::monitor::watermark::WatermarkReset;
 use crate::pfc::link_pause::{FlowControlMode, LINK};
+use crate::pfc::rx::ArrivalTimes;
 use crate::pfc::rx_backlog::{RxBacklog, Taken};
 use crate::pfc::tx::{PauseFrame, PfcSender, PfcTiming};
 use crate::settings::{
     AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
 };
-use crate::time::{Instant, Nanos};
+use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
@@ -101,10 +102,12 @@ impl Ingress {
         is_xoff
     }
 
-    /// Records a frame that came in spite of XOFF, at `at` or later. Returns true if XOFF must be
-    /// sent to the peer again.
-    pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
-        self.pfc.insist(if self.pfc.is_of_link() { LINK } else { priority }, at)
+    /// Records a frame that came in spite of XOFF. Returns true if XOFF must be sent to the peer
+    /// earlier for it.
+    pub fn frame_in_spite(&mut self, priority: usize, arrived: ArrivalTimes) -> bool {
+        let priority = if self.pfc.is_of_link() { LINK } else { priority };
+        let after = self.rx_rings.empty_at(arrived.iterated);
+        self.pfc.frame_in_spite(priority, after, arrived.taken_at)
     }
 
     /// Counts a received frame that no bridge forwards.
@@ -284,11 +287,12 @@ impl Ingress {
         true
     }
 
-    /// Updates the RX backlog after a batch was taken: `waiting` frames remain in the RX rings.
-    /// Returns true if all groups must be examined.
+    /// Updates the RX backlog after a batch was taken: `waiting` frames remain in the RX rings. The
+    /// loop served the port at `iterated` before. Returns true if all groups must be examined.
     #[inline]
-    pub fn observe_rx_rings(&mut self, waiting: u32) -> bool {
+    pub fn observe_rx_rings(&mut self, waiting: u32, iterated: Instant) -> bool {
         let Self { groups, refused, rx_rings, .. } = self;
+        rx_rings.note_empty(waiting, iterated);
         rx_rings.observe(waiting, || {
             let mut taken = Taken { frames: refused.frames, no_drop_frames: 0 };
             for group in &*groups {
@@ -351,9 +355,9 @@ impl Ingress {
         self.pfc.reset_peer();
     }
 
-    /// Records that a PFC frame has left.
-    pub fn pfc_sent(&mut self) {
-        self.pfc.sent();
+    /// Records that a PFC frame had left by `at`.
+    pub fn pfc_sent(&mut self, at: Instant) {
+        self.pfc.sent(at);
     }
 
     /// Records that a PFC frame was lost.
@@ -366,10 +370,9 @@ impl Ingress {
         self.pfc.record_guard_pfc(frames, at);
     }
 
-    /// Returns how soon an XOFF that lasts must be sent to the peer again; `None` where no PFC is
-    /// sent.
-    pub fn refresh_ns(&self) -> Option<Nanos> {
-        self.sends_pfc.then(|| self.pfc.refresh_ns())
+    /// Returns when the RX rings must be looked at, to judge what arrives later.
+    pub fn pfc_look_at(&self, now: Instant) -> Instant {
+        self.pfc.look_at(now)
     }
 
     /// Writes the PFC, or PAUSE, frame that is due.
@@ -489,7 +492,11 @@ impl Ingress {
         out.input_dropped = FrameCount::sum(&self.drops);
         self.flooded.snapshot(out);
         out.pfc_sent = self.pfc.count();
-        out.pfc_guard_frames = self.pfc.guard_frames();
+        let reasons = self.pfc.reasons();
+        out.pfc_change_frames = reasons.change_frames;
+        out.pfc_refresh_frames = reasons.refresh_frames;
+        out.pfc_repeat_frames = reasons.repeat_frames;
+        out.pfc_guard_frames = reasons.guard_frames;
         out.pause_sent_frames = self.pfc.pause_frames();
         out.rx_ring_episodes = self.rx_rings.episodes();
     }

@@ -11,3 +11,4 @@ pub mod rx_backlog;
 pub(crate) mod storm_history;
 pub mod tx;
 pub(crate) mod watchdog;
+pub mod xoff_response;

@@ -18,6 +18,9 @@
 //! ```
 //! From either of the others it is short again once no more than XON_FRAMES wait.
 //!
+//! Because of the backlog a frame may be older than it seems. It arrived after the rings were last
+//! empty when a batch had been taken, which is recorded.
+//!
 //! Source: docs/behavior.md, "RX rings".
 
 use crate::time::{Instant, Nanos};
@@ -46,6 +49,10 @@ pub struct RxBacklog {
     /// Frames that the kernel dropped and that no event has reported.
     unreported_frames: u64,
     next_event: Instant,
+    /// True if frames remained when a batch was last taken, and when the iteration began that last
+    /// left none.
+    has_frames: bool,
+    empty_at: Instant,
 }
 
 /// Frames that were taken from the rings of a port since the start.
@@ -64,6 +71,24 @@ impl RxBacklog {
     pub fn observe(&mut self, waiting: u32, taken: impl FnOnce() -> Taken) -> bool {
         let is_short = !self.is_long && waiting < XOFF_FRAMES;
         !is_short && self.observe_long(waiting, taken())
+    }
+
+    /// Updates when the rings were last empty, given the frames that remain after a batch was taken
+    /// and when the loop served the port before.
+    #[inline]
+    pub fn note_empty(&mut self, waiting: u32, iterated: Instant) {
+        let has_frames = waiting > 0;
+        if has_frames && !self.has_frames {
+            self.empty_at = iterated;
+        }
+        self.has_frames = has_frames;
+    }
+
+    /// Returns a time after which every frame of the present batch has arrived, given when the loop
+    /// served the port before.
+    #[inline]
+    pub fn empty_at(&self, iterated: Instant) -> Instant {
+        if self.has_frames { self.empty_at } else { iterated }
     }
 
     #[cold]
@@ -136,6 +161,26 @@ mod tests {
             let changed = rings.observe(waiting, Taken::default);
             assert_eq!(changed, before != after, "{waiting} frames, long before: {before}");
             assert_eq!((rings.holds(), rings.episodes()), (after, u64::from(after && !before)));
+        }
+    }
+
+    /// Iterations at 0, 10, 20 …, each of which leaves a number of frames in the rings. Then what
+    /// the next one takes arrived after the iteration that last left none.
+    #[test]
+    fn what_is_taken_arrived_after_the_rings_were_empty() {
+        for (left, after) in [
+            (vec![0], 0),
+            (vec![0, 0, 0], 20),
+            (vec![0, 5, 3], 0),
+            (vec![0, 5, 0, 2, 2], 20),
+            (vec![3, 2, 1], 0),
+        ] {
+            let mut rings = RxBacklog::default();
+            for (number, &waiting) in left.iter().enumerate() {
+                rings.note_empty(waiting, Instant((number as u64 * 10).saturating_sub(10)));
+            }
+            let last = Instant((left.len() as u64 - 1) * 10);
+            assert_eq!(rings.empty_at(last), Instant(after), "{left:?}");
         }
     }
 

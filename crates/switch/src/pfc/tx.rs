@@ -7,11 +7,8 @@
 //!   has passed, with margin for a loop that is late. The pause time is calculated at the fastest
 //!   speed at which the peer may interpret our quanta: that of the link, or of the port, whichever
 //!   is higher.
-//! - XOFF is repeated at once when a frame of a priority in XOFF arrives although the peer must
-//!   have received XOFF long since ([`PortSettings::response_ns`]). If the peer had been silent
-//!   before, it interprets our quanta at a still higher speed, and XOFF is repeated from then on
-//!   after half of the time that the pause seems to have lasted. This learned interval is reset
-//!   with the first XON after ten seconds without such a measurement.
+//! - XOFF is repeated where a peer goes on in spite of it, a bounded number of times, and refreshed
+//!   earlier where a peer counts quanta faster ([`crate::pfc::xoff_response`]).
 //! - XON is repeated once, should the first have been lost.
 //! - What the kernel is known to have lost ([`crate::monitor::kernel_tx_loss`]) is repeated 50 µs
 //!   after it was sent, as the peer has not received it.
@@ -23,9 +20,10 @@
 //!
 //! Source: docs/behavior.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
 
-use crate::monitor::counters::PfcCount;
+use crate::monitor::counters::{PfcCount, PfcReasons};
 use crate::pfc::link_pause::LINK;
 use crate::pfc::rx::quanta_ns;
+use crate::pfc::xoff_response::{ExpectedResponse, SHORTEST_REFRESH_NS, XoffResponse};
 use crate::settings::MAX_IN_FLIGHT;
 use crate::settings::{PRIORITIES, PortSettings};
 use crate::time::{Instant, Nanos};
@@ -35,10 +33,6 @@ use wire::pause::{Pause, Pfc};
 
 /// Delay after which XON is repeated.
 const XON_AGAIN_NS: Nanos = 1_000_000;
-/// How long a refresh interval learned from the peer is kept.
-const LESSON_NS: Nanos = 10_000_000_000;
-/// Lower bound of the refresh, however fast a peer counts quanta, and whatever is lost.
-const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
 /// Settings of a port that determine its PFC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,8 +40,7 @@ pub struct PfcTiming {
     pause_quanta: u16,
     /// True for PAUSE, false for PFC.
     of_link: bool,
-    refresh_ns: Nanos,
-    response_ns: Nanos,
+    expected: ExpectedResponse,
 }
 
 impl PfcTiming {
@@ -57,14 +50,16 @@ impl PfcTiming {
         Self {
             pause_quanta: settings.pfc.pause_quanta,
             of_link: settings.flow_control.sends(),
-            refresh_ns: quanta_ns(settings.pfc.pause_quanta, fastest_bps) / 3,
-            response_ns: settings.response_ns,
+            expected: ExpectedResponse {
+                response_ns: settings.response_ns,
+                refresh_ns: quanta_ns(settings.pfc.pause_quanta, fastest_bps) / 3,
+            },
         }
     }
 
     /// Returns how long after a PFC frame the next one is due while any priority is in XOFF.
     pub fn refresh_ns(&self) -> Nanos {
-        self.refresh_ns
+        self.expected.refresh_ns
     }
 }
 
@@ -75,6 +70,17 @@ pub enum PauseFrame {
     Pfc(Pfc),
     /// Pause of the whole link.
     Pause(Pause),
+}
+
+/// Why a frame is sent.
+#[derive(Debug, Clone, Copy)]
+enum Reason {
+    /// A priority has entered or left XOFF.
+    Change,
+    /// XOFF lasts, and half of the pause time will have passed soon.
+    Refresh,
+    /// XON once more, XOFF for a peer that goes on, or what was lost.
+    Repeat,
 }
 
 /// PFC, or PAUSE, that one port sends.
@@ -94,15 +100,11 @@ pub struct PfcSender {
     sent_at: Instant,
     /// Time at which XOFF, or XON, is repeated.
     repeat_at: Instant,
-    /// Refresh interval: as in `timing`, or shorter as learned from the peer.
-    refresh_ns: Nanos,
-    /// Time at which it was last learned.
-    learned_at: Instant,
-    /// Time at which a frame last arrived in spite of XOFF.
-    received_at: Instant,
+    /// What the peer does after XOFF.
+    response: XoffResponse,
     count: PfcCount,
-    /// Frames of `count` that a guard sent for this port.
-    guard_frames: u64,
+    /// Frames of `count` by the reason for which they were sent.
+    reasons: PfcReasons,
     pause_frames: u64,
 }
 
@@ -118,11 +120,9 @@ impl PfcSender {
             in_flight: 0,
             sent_at: Instant::default(),
             repeat_at: Instant::NEVER,
-            refresh_ns: timing.refresh_ns,
-            learned_at: Instant::default(),
-            received_at: Instant::default(),
+            response: XoffResponse::new(timing.expected),
             count: PfcCount::default(),
-            guard_frames: 0,
+            reasons: PfcReasons::default(),
             pause_frames: 0,
         }
     }
@@ -132,7 +132,10 @@ impl PfcSender {
         if timing != self.timing && !self.announced.is_empty() {
             self.repeat_at = Instant::default();
         }
-        (self.timing, self.refresh_ns) = (timing, timing.refresh_ns);
+        if timing.expected != self.timing.expected {
+            self.response = XoffResponse::new(timing.expected);
+        }
+        self.timing = timing;
         if !self.has_transition() {
             self.announced_of_link = timing.of_link;
         }
@@ -143,7 +146,7 @@ impl PfcSender {
     pub fn reset_peer(&mut self) {
         (self.announced, self.xon_again) = (Set8::EMPTY, Set8::EMPTY);
         self.announced_of_link = self.timing.of_link;
-        (self.repeat_at, self.refresh_ns) = (Instant::NEVER, self.timing.refresh_ns);
+        (self.repeat_at, self.response) = (Instant::NEVER, XoffResponse::new(self.timing.expected));
     }
 
     /// True if whole links are paused.
@@ -158,33 +161,29 @@ impl PfcSender {
         self.xoff.set(priority, xoff);
     }
 
-    /// Records a frame of a priority in XOFF that arrived at `at` or later. Returns true if XOFF
-    /// must be sent to the peer again.
-    pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
+    /// Records a frame of a priority in XOFF, which arrived between `after`, when the RX rings were
+    /// empty, and `by`. Returns true if XOFF must be sent to the peer earlier for it.
+    pub fn frame_in_spite(&mut self, priority: usize, after: Instant, by: Instant) -> bool {
         if !self.announced.contains(priority) {
             return false;
         }
-        let pause_ns = at.since(self.sent_at);
-        let silence_ns = pause_ns.min(at.since(self.received_at));
-        self.received_at = at;
-        let deaf = pause_ns > self.timing.response_ns;
-        if deaf {
-            self.repeat_at = self.repeat_at.min(at);
+        if self.response.frame(after, by) {
+            self.repeat_at = Instant::default();
         }
-        // A peer that is slow to react keeps sending; one whose pause is over resumes after a
-        // silence.
-        if deaf && silence_ns > self.timing.response_ns / 2 {
-            self.refresh_ns = self.refresh_ns.min(pause_ns / 2).max(SHORTEST_REFRESH_NS);
-            self.learned_at = at;
-        }
-        deaf
+        let earlier = self.repeat_at.min(self.sent_at + self.response.refresh_ns());
+        std::mem::replace(&mut self.repeat_at, earlier) != earlier || earlier == Instant::default()
+    }
+
+    /// Returns when the RX rings must be looked at, to judge what arrives later.
+    pub fn look_at(&self, now: Instant) -> Instant {
+        if self.announced.is_empty() { Instant::NEVER } else { self.response.look_at(now) }
     }
 
     /// Records PFC frames that a guard sent for this port, the last one at `at`. The guard may have
     /// used settings that are no longer in force.
     pub fn record_guard_pfc(&mut self, frames: &PfcCount, at: Instant) {
         self.count.add(frames);
-        self.guard_frames += frames.frames;
+        self.reasons.guard_frames += frames.frames;
         if self.announced_of_link && self.has_transition() {
             return; // both kinds cannot be withdrawn at once: this pause runs out
         }
@@ -192,7 +191,9 @@ impl PfcSender {
         let paused = (0..PRIORITIES).filter(|&p| frames.xoff_frames[p] > 0).collect();
         self.announced = self.announced.with(paused);
         self.sent_at = self.sent_at.max(at);
-        self.repeat_at = self.repeat_at.min(at + self.refresh_ns);
+        self.response.sent(at);
+        self.response.left(at);
+        self.repeat_at = self.repeat_at.min(at + self.response.refresh_ns());
     }
 
     /// True if the peer is paused, or XON must be repeated.
@@ -225,8 +226,9 @@ impl PfcSender {
         if self.announced_of_link != self.timing.of_link {
             return self.take_back(now);
         }
+        let reason = self.reason(now);
         let pfc = self.next(now);
-        self.pause_frame(pfc)
+        self.pause_frame(pfc, reason)
     }
 
     /// Withdraws what was advertised by the other kind of frame, which is no longer sent from now
@@ -235,19 +237,35 @@ impl PfcSender {
     fn take_back(&mut self, now: Instant) -> PauseFrame {
         let xoff = std::mem::take(&mut self.xoff);
         let pfc = self.next(now);
-        let reported = self.pause_frame(pfc);
+        let reported = self.pause_frame(pfc, Reason::Change);
         (self.xoff, self.xon_again) = (xoff, Set8::EMPTY);
         (self.announced_of_link, self.repeat_at) = (self.timing.of_link, Instant::NEVER);
         reported
     }
 
+    /// Returns why the next frame is sent.
+    fn reason(&self, now: Instant) -> Reason {
+        if self.xoff != self.announced {
+            Reason::Change
+        } else if !self.xoff.is_empty() && now.since(self.sent_at) >= self.response.refresh_ns() {
+            Reason::Refresh
+        } else {
+            Reason::Repeat
+        }
+    }
+
     /// Counts a frame, and returns it as the kind of frame in use.
-    fn pause_frame(&mut self, pfc: Pfc) -> PauseFrame {
+    fn pause_frame(&mut self, pfc: Pfc, reason: Reason) -> PauseFrame {
         if self.announced_of_link {
             self.pause_frames += 1;
             return PauseFrame::Pause(Pause { quanta: pfc.quanta[LINK] });
         }
         self.count.frames += 1;
+        match reason {
+            Reason::Change => self.reasons.change_frames += 1,
+            Reason::Refresh => self.reasons.refresh_frames += 1,
+            Reason::Repeat => self.reasons.repeat_frames += 1,
+        }
         for p in Set8::from_bits(pfc.enable) {
             let counter =
                 if pfc.quanta[p] == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
@@ -264,26 +282,32 @@ impl PfcSender {
             std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
         (self.announced, self.xon_again) = (self.xoff, released);
         (self.sent_at, self.in_flight) = (now, self.in_flight + 1);
-        if self.xoff.is_empty() && now.since(self.learned_at) >= LESSON_NS {
-            self.refresh_ns = self.timing.refresh_ns;
-        }
-        let refresh_at = if self.xoff.is_empty() { Instant::NEVER } else { now + self.refresh_ns };
+        let refresh_at = if self.xoff.is_empty() {
+            self.response.released(now);
+            Instant::NEVER
+        } else {
+            self.response.sent(now);
+            now + self.response.refresh_ns()
+        };
         let xon_at = if released.is_empty() { Instant::NEVER } else { now + XON_AGAIN_NS };
         self.repeat_at = refresh_at.min(xon_at);
         Pfc { enable: enable.bits(), quanta }
     }
 
-    /// Records that a frame returned by `send` has left the port.
-    pub fn sent(&mut self) {
+    /// Records that a frame returned by `send` had left the port by `at`.
+    pub fn sent(&mut self, at: Instant) {
         debug_assert!(self.in_flight > 0, "a PFC frame left that was not sent");
         self.in_flight = self.in_flight.saturating_sub(1);
+        if self.in_flight == 0 && !self.announced.is_empty() {
+            self.response.left(at);
+        }
     }
 
     /// Records that a frame returned by `send` was lost. Its contents are sent again if they still
     /// hold.
     #[cold]
     pub fn lost(&mut self) {
-        self.sent();
+        self.in_flight = self.in_flight.saturating_sub(1);
         if self.has_transition() {
             self.repeat_at = self.repeat_at.min(self.sent_at + SHORTEST_REFRESH_NS);
         }
@@ -294,14 +318,9 @@ impl PfcSender {
         self.count
     }
 
-    /// Returns how long after an XOFF the next one is due, while it lasts.
-    pub fn refresh_ns(&self) -> Nanos {
-        self.refresh_ns
-    }
-
-    /// Returns the PFC frames that a guard sent; [`count`](Self::count) includes them.
-    pub fn guard_frames(&self) -> u64 {
-        self.guard_frames
+    /// Returns the frames of [`count`](Self::count) by the reason for which they were sent.
+    pub fn reasons(&self) -> PfcReasons {
+        self.reasons
     }
 
     /// Returns the PAUSE frames sent.

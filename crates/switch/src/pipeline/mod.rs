@@ -332,7 +332,7 @@ impl Switch {
     ) {
         match self.complete_other(port, frame, now, memory) {
             Some(charge) => self.egress[port].complete(&charge, &mut self.pools),
-            None => self.ingress[port].pfc_sent(),
+            None => self.ingress[port].pfc_sent(now),
         }
     }
 

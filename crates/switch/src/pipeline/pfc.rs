@@ -16,7 +16,7 @@ use crate::monitor::counters::PfcCount;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
 use crate::settings::PRIORITIES;
-use crate::time::{Instant, Nanos};
+use crate::time::Instant;
 use wire::bitset::Set64;
 use wire::pause;
 
@@ -57,7 +57,8 @@ impl Switch {
     /// rings, which is ingress use, too.
     #[inline]
     pub fn observe_rx_backlog(&mut self, port: usize, waiting: u32, now: Instant) {
-        if self.ingress[port].observe_rx_rings(waiting) {
+        let iterated = self.timers.arrival_times(now).iterated;
+        if self.ingress[port].observe_rx_rings(waiting, iterated) {
             (0..PRIORITIES).for_each(|priority| self.update_xoff(port, priority, now));
         }
     }
@@ -92,20 +93,13 @@ impl Switch {
         out.push(TxDesc::new(frame, pause::FRAME_BYTES as u16));
     }
 
-    /// Handles a frame received in spite of XOFF. It may have arrived as early as the start of the
-    /// previous iteration.
+    /// Handles a frame received in spite of XOFF.
     #[cold]
     pub(crate) fn resend_xoff(&mut self, port: usize, priority: usize, now: Instant) {
-        if self.ingress[port].insist(priority, self.timers.iteration_starts[1].unwrap_or(now)) {
+        let arrived = self.timers.arrival_times(now);
+        if self.ingress[port].frame_in_spite(priority, arrived) {
             self.mark_pfc_pending(Set64::of(port));
         }
-    }
-
-    /// Returns the shortest refresh interval of any port: how soon a lasting XOFF must be sent
-    /// again.
-    pub fn shortest_refresh_ns(&self) -> Nanos {
-        let reported = self.sets.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
-        reported.min().unwrap_or(Nanos::MAX)
     }
 
     /// Records PFC frames that a guard sent for `port` while the loop was stalled, the last one at

@@ -104,7 +104,7 @@ impl Switch {
             self.egress[port].unsent(&charge, &mut self.pools);
             self.note_loss(port, DropReason::PortDown, &charge);
         } else {
-            self.ingress[port].pfc_sent();
+            self.ingress[port].pfc_sent(now);
         }
     }
 

@@ -110,7 +110,11 @@ impl Switch {
         if !self.sets.tx_pending.contains(port) {
             return Instant::NEVER;
         }
-        self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
+        let looks_at = match self.timers.iteration_starts[0] {
+            Some(_) => self.ingress[port].pfc_look_at(now),
+            None => Instant::NEVER, // each frame is received as it arrives
+        };
+        self.ingress[port].pfc_wake_at().min(looks_at).min(self.egress[port].next_deadline(now))
     }
 
     /// Returns when [`Switch::tick`] has work without a frame moving; [`Instant::NEVER`] if never.

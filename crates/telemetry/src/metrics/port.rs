@@ -82,6 +82,16 @@ pub const METRICS: &[Metric<Port>] = &[
         |port| Some(port.pfc_malformed_frames.into()),
     ),
     counter(
+        "sluice_port_pfc_refresh_frames",
+        "Of the PFC frames that went out, those that refreshed an XOFF.",
+        |port| Some(port.pfc_refresh_frames.into()),
+    ),
+    counter(
+        "sluice_port_pfc_repeat_frames",
+        "Of the PFC frames that went out, those that repeated XON, or XOFF for a peer that went on.",
+        |port| Some(port.pfc_repeat_frames.into()),
+    ),
+    counter(
         "sluice_port_pfc_guard_frames",
         "Of the PFC frames that went out, those that the guard sent while the loop stalled.",
         |port| Some(port.pfc_guard_frames.into()),

@@ -141,6 +141,19 @@ pub struct PfcCount {
     pub xon_frames: [u64; PRIORITIES],
 }
 
+/// Sent PFC frames by the reason for which they were sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PfcReasons {
+    /// A priority entered or left XOFF.
+    pub change_frames: u64,
+    /// XOFF lasted, and half of the pause time would have passed soon.
+    pub refresh_frames: u64,
+    /// XON once more, XOFF for a peer that went on, or what the kernel had lost.
+    pub repeat_frames: u64,
+    /// The guard sent XOFF while the loop was stalled.
+    pub guard_frames: u64,
+}
+
 impl PfcCount {
     /// Adds the counts of `more`.
     pub fn add(&mut self, more: &Self) {

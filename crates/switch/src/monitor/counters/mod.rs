@@ -18,7 +18,7 @@ mod kernel;
 mod port;
 mod storm;
 
-pub use count::{DropReason, FrameCount, PfcCount};
+pub use count::{DropReason, FrameCount, PfcCount, PfcReasons};
 pub use kernel::KernelCounters;
 pub use port::{GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot};
 pub use storm::{StormSnapshot, StormTraffic};

@@ -80,6 +80,13 @@ pub struct PortSnapshot {
     pub pfc_malformed_frames: u64,
     /// Received 802.3x PAUSE frames; honored where `flow_control` enables it.
     pub pause_received_frames: u64,
+    /// Frames of `pfc_sent` that were sent as a priority had entered or left XOFF.
+    pub pfc_change_frames: u64,
+    /// Frames of `pfc_sent` that refreshed an XOFF.
+    pub pfc_refresh_frames: u64,
+    /// Frames of `pfc_sent` that repeated XON, XOFF for a peer that went on, or what the kernel had
+    /// lost.
+    pub pfc_repeat_frames: u64,
     /// Frames of `pfc_sent` that the guard sent while the loop was stalled.
     pub pfc_guard_frames: u64,
     /// Sent 802.3x PAUSE frames.

@@ -7,7 +7,11 @@ fn pfc(reported: PauseFrame) -> Pfc {
 
 /// A pause time of 300 quanta.
 fn timing(refresh_ns: Nanos) -> PfcTiming {
-    PfcTiming { pause_quanta: 300, of_link: false, refresh_ns, response_ns: 300_000 }
+    PfcTiming {
+        pause_quanta: 300,
+        of_link: false,
+        expected: ExpectedResponse { refresh_ns, response_ns: 300_000 },
+    }
 }
 
 /// (port's speed, link's speed) in Gbit/s → the refresh of 65535 quanta, in µs.
@@ -41,7 +45,7 @@ fn what_was_lost_is_reported_again() {
         assert!(!sender.is_due(Instant(now + 49_999)), "{now}");
     }
     sender.send(Instant(150_000));
-    sender.sent();
+    sender.sent(Instant(150_000));
     assert_eq!(sender.next_deadline(), Instant(10_150_000), "once it has left, as ever");
     sender.set(3, false);
     for (now, next) in [(200_000, Instant(250_000)), (250_000, Instant::NEVER)] {
@@ -53,59 +57,29 @@ fn what_was_lost_is_reported_again() {
     }
 }
 
-/// The peer counts our quanta faster than we do: its frames resume in the middle of a pause.
+/// The peer goes on 1 ms after XOFF had left: it is repeated at once. Other priorities do not
+/// matter, and neither do frames that may have waited since before.
 #[test]
-fn frames_that_come_in_spite_of_xoff_are_answered_with_xoff() {
+fn a_frame_in_spite_of_xoff_is_answered_with_xoff() {
     let mut sender = PfcSender::new(timing(10_000_000));
-    let send = |sender: &mut PfcSender, now: u64| {
-        let due = sender.is_due(Instant(now));
-        if due {
-            sender.send(Instant(now));
-            sender.sent();
-        }
-        due
-    };
+    let at = |ns: u64| Instant(50_000_000 + ns);
     sender.set(3, true);
-    assert!(send(&mut sender, 0));
-    assert!(!sender.insist(3, Instant(300_000)), "what was on its way");
-    assert!(!sender.insist(5, Instant(900_000)), "another priority");
-    assert!(!send(&mut sender, 900_000));
-    assert!(sender.insist(3, Instant(1_000_000)) && send(&mut sender, 1_000_000));
-    assert!(!send(&mut sender, 1_499_999) && send(&mut sender, 1_500_000), "half of the time that it lasted");
+    sender.send(at(0));
+    sender.sent(at(1000));
+    assert!(!sender.frame_in_spite(5, at(900_000), at(1_000_000)), "another priority");
+    assert!(!sender.frame_in_spite(3, at(301_000), at(1_000_000)), "it may be older");
+    assert!(!sender.is_due(at(1_000_000)));
+    assert!(sender.frame_in_spite(3, at(900_000), at(1_000_000)));
+    assert!(sender.is_due(at(1_000_000)));
+    sender.send(at(1_000_000));
+    sender.sent(at(1_001_000));
+    assert_eq!(sender.next_deadline(), at(11_000_000));
+    sender.send(at(11_000_000));
     sender.set(3, false);
-    assert!(send(&mut sender, 1_600_000) && send(&mut sender, 2_600_000), "XON, twice");
-    sender.set(3, true);
-    assert!(
-        send(&mut sender, 3_000_000) && !send(&mut sender, 3_499_999) && send(&mut sender, 3_500_000),
-        "it is remembered …"
-    );
-    let forgets = 1_000_000 + LESSON_NS;
-    sender.set(3, false);
-    assert!(send(&mut sender, forgets) && send(&mut sender, forgets + XON_AGAIN_NS));
-    sender.set(3, true);
-    let again = forgets + 2_000_000;
-    assert!(send(&mut sender, again) && !send(&mut sender, again + 9_999_999), "… for ten seconds");
-    assert!(send(&mut sender, again + 10_000_000));
-}
-
-/// A peer that is slow to react sends on without a pause, which says nothing about how it counts
-/// quanta.
-#[test]
-fn a_slow_reaction_is_not_measured_as_a_faster_peer() {
-    let mut sender = PfcSender::new(timing(10_000_000));
-    sender.set(3, true);
-    sender.send(Instant(0));
-    sender.sent();
-    for at in (50_000..2_000_000).step_by(50_000) {
-        if sender.insist(3, Instant(at)) {
-            assert!(sender.is_due(Instant(at)), "advertised again");
-            sender.send(Instant(at));
-            sender.sent();
-        }
-    }
-    assert_eq!((sender.count().frames, sender.refresh_ns()), (6, 10_000_000), "each 350 µs, and no more");
-    assert!(sender.insist(3, Instant(3_000_000)), "after a silence");
-    assert!(sender.refresh_ns() < 1_000_000);
+    sender.send(at(11_500_000));
+    sender.send(at(12_500_000));
+    let reasons = PfcReasons { change_frames: 2, refresh_frames: 1, repeat_frames: 2, guard_frames: 0 };
+    assert_eq!((sender.reasons(), sender.count().frames), (reasons, 5));
 }
 
 /// The old peer was paused. The new one is sent what lasts at once, and nothing of what is over.
@@ -116,13 +90,13 @@ fn a_new_peer_is_reported_again() {
         sender.set(p, true);
     }
     sender.send(Instant(0));
-    sender.sent();
+    sender.sent(Instant(1));
     assert!(!sender.is_due(Instant(10)));
     sender.reset_peer();
     sender.set(4, false);
     assert!(sender.is_due(Instant(10)));
     assert_eq!(pfc(sender.send(Instant(10))).enable, 0b1000);
-    sender.sent();
+    sender.sent(Instant(1));
     sender.reset_peer();
     sender.set(3, false);
     assert_eq!(sender.next_deadline(), Instant::NEVER, "there is nothing to tell");
@@ -141,7 +115,7 @@ fn what_has_not_left_is_not_repeated() {
     }
     sender.set(5, MAX_IN_FLIGHT % 2 == 1);
     assert!(!sender.is_due(Instant(2000)), "as long as there is room");
-    sender.sent();
+    sender.sent(Instant(1));
     assert!(sender.is_due(Instant(2000)));
 }
 
@@ -156,7 +130,7 @@ fn what_a_guard_reported_counts_as_ordered() {
     let pfc = pfc(sender.send(Instant(1001)));
     assert_eq!((pfc.enable, pfc.quanta[3], pfc.quanta[4]), (0b1_1000, 0, 300));
     assert_eq!(
-        (sender.count().frames, sender.guard_frames(), sender.count().xoff_frames),
+        (sender.count().frames, sender.reasons().guard_frames, sender.count().xoff_frames),
         (6, 5, [0, 0, 0, 5, 3, 0, 0, 0])
     );
 }
@@ -169,7 +143,7 @@ fn a_link_is_reported_as_a_priority_is() {
         sender.set(LINK, xoff);
         sender.is_due(Instant(now)).then(|| {
             let reported = sender.send(Instant(now));
-            sender.sent();
+            sender.sent(Instant(1));
             reported
         })
     };
@@ -202,12 +176,12 @@ fn what_was_reported_in_one_way_is_taken_back_in_it() {
         let mut sender = PfcSender::new(PfcTiming { of_link, ..timing(100) });
         sender.set(LINK, true);
         sender.send(Instant(0));
-        sender.sent();
+        sender.sent(Instant(1));
         sender.reconfigure(PfcTiming { of_link: !of_link, ..timing(100) });
         let mut reported = Vec::new();
         while sender.is_due(Instant(1)) {
             reported.push(sender.send(Instant(1)));
-            sender.sent();
+            sender.sent(Instant(1));
         }
         assert_eq!(reported, [old, new], "from PAUSE: {of_link}");
     }
@@ -223,7 +197,7 @@ fn changes_are_reported_at_once_and_refreshed_before_half_the_time() {
         }
         sender.is_due(Instant(now)).then(|| {
             let pfc = pfc(sender.send(Instant(now)));
-            sender.sent();
+            sender.sent(Instant(1));
             (pfc.enable, pfc.quanta[3], pfc.quanta[5])
         })
     };
