@@ -73,7 +73,7 @@ fn a_loop_takes_more_weight_while_others_want_its_core() {
     core.run(clock, &mut sleeper).expect("it can sleep");
     let of_a_turn = |nanos: u64| nanos / 1_000_000;
     let reported: Vec<_> = sleeper.weights.iter().map(|&(at, highest)| (of_a_turn(at), highest)).collect();
-    assert_eq!(reported, [(200, false), (2_506, true), (2_706, false)], "in milliseconds");
+    assert_eq!(reported, [(210, false), (2_506, true), (2_716, false)], "in milliseconds");
 }
 
 /// A sleeper whose second sleep ends late, and whose third ends the loop.

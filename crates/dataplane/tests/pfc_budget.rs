@@ -184,11 +184,11 @@ impl Lab {
 
     fn guard(&mut self) {
         let pulse = self.heartbeat.pulse();
-        if !self.guard.parse(pulse, || true, self.refresh_ns, self.now) {
+        if !self.guard.check(pulse, || true, self.refresh_ns, self.now) {
             return;
         }
         let all = Set64::first_of(self.senders.len() + 1);
-        for port in self.heartbeat.heard().and(all) {
+        for port in self.heartbeat.received().and(all) {
             if self.heartbeat.claim(port, self.refresh_ns, self.now) {
                 self.heartbeat.leave(port, Set8::of(P), self.now);
                 match self.senders.get_mut(port) {
