@@ -205,7 +205,7 @@ mod tests {
         let now = sample::snapshot();
         for (view, lists) in [
             (View::Ports, [3, 0, 0, 0, 0, 0, 0]),
-            (View::Drops, [3, 0, 0, 0, 0, 0, 75]),
+            (View::Drops, [3, 0, 0, 0, 0, 0, 78]),
             (View::Congestion, [0, 24, 0, 0, 0, 0, 0]),
             (View::Queues, [0, 24, 0, 0, 0, 0, 0]),
             (View::Buffers, [0, 24, 24, 0, 0, 9, 0]),
