@@ -378,6 +378,10 @@ impl Port for PortLine {
     }
 
     /// The switch limits the bytes queued at a link.
+    fn rx_waiting(&self) -> u32 {
+        self.arrived.len() as u32
+    }
+
     fn transmit_room(&self) -> usize {
         usize::MAX
     }

@@ -6,59 +6,10 @@
 //! the memory reserved for them ([`crate::buffer::sizing`]) is never used up. Source:
 //! docs/behavior.md, "Flooded frames".
 
-use crate::cow_table::{self, CowTable};
-use crate::egress::frame_queue::{EMPTY, FrameList, FrameQueues, NONE, Slot, slot_of};
+use crate::cow_table;
+use crate::egress::frame_queue::{EMPTY, FrameList, FrameQueues, NONE, Original, Slot, slot_of};
 use crate::frame::FrameId;
 use crate::frame::meta::FrameMeta;
-use serde::{Deserialize, Serialize};
-
-/// Slot of the original of a queued copy; 0 if the copy is not in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Original(u32);
-
-impl cow_table::Slot for Original {
-    const EMPTY: Self = Self(NONE);
-
-    fn is_empty(&self) -> bool {
-        self.0 == NONE
-    }
-}
-
-/// State of the slots beyond those of the memory.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FloodCopies {
-    /// Frames of the memory. The first queued copy has the slot after theirs.
-    frames: u32,
-    /// Maximum number of queued copies.
-    limit: u32,
-    queued: u32,
-    /// Originals of the copies, by slot. As long as the most copies that were ever queued.
-    originals: CowTable<Original>,
-    /// First of the unused slots below that length. A checkpoint does not contain them: they only
-    /// save memory.
-    #[serde(skip)]
-    unused: u32,
-}
-
-impl FloodCopies {
-    pub(super) fn new(frames: usize, limit: usize) -> Self {
-        let (frames, limit) = (frames as u32, limit as u32);
-        Self { frames, limit, queued: 0, originals: CowTable::new(0), unused: NONE }
-    }
-
-    pub(super) fn memory_frames(&self) -> usize {
-        self.frames as usize
-    }
-
-    pub(super) fn originals(&mut self) -> &mut CowTable<Original> {
-        &mut self.originals
-    }
-
-    /// Returns the place in `originals` of a queued copy; `None` for a frame of the memory.
-    fn place(&self, frame: &FrameId) -> Option<usize> {
-        frame.index().checked_sub(self.frames as usize)
-    }
-}
 
 /// A completed copy of a flooded frame.
 #[derive(Debug)]
@@ -128,7 +79,7 @@ impl FrameQueues {
     /// original remains stored.
     #[inline]
     pub(crate) fn original_of(&self, copy: &FrameId) -> Option<(FrameId, u16)> {
-        let Original(of) = self.copies.originals[self.copies.place(copy)?];
+        let Original(of) = self.copies.originals[self.copies.index_of(copy)?];
         Some((FrameId::new(of - 1), self.slots[of as usize].charge.len))
     }
 
@@ -142,7 +93,7 @@ impl FrameQueues {
 
     /// Frees the slot of a queued copy. Returns its original.
     fn free_copy_slot(&mut self, copy: &FrameId) -> Option<Original> {
-        let place = self.copies.place(copy)?;
+        let place = self.copies.index_of(copy)?;
         let number = slot_of(copy.index());
         *self.slots.write(number) = Slot { next: self.copies.unused, ..EMPTY };
         self.copies.unused = number as u32;

@@ -9,7 +9,6 @@
 //! of the memory are queued copies of flooded frames ([`crate::egress::flood_copies`]).
 
 use crate::cow_table::{self, CowTable};
-use crate::egress::flood_copies::{FloodCopies, Original};
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
 use crate::frame::header_edit::VlanAction;
@@ -98,6 +97,54 @@ pub struct DequeuedRun {
     pub bytes: u32,
     /// Cells of the frames.
     pub cells: u32,
+}
+
+/// Slot of the original of a queued copy; 0 if the copy is not in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Original(pub(super) u32);
+
+impl cow_table::Slot for Original {
+    const EMPTY: Self = Self(NONE);
+
+    fn is_empty(&self) -> bool {
+        self.0 == NONE
+    }
+}
+
+/// State of the slots beyond those of the memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct FloodCopies {
+    /// Frames of the memory. The first queued copy has the slot after theirs.
+    pub(super) frames: u32,
+    /// Maximum number of queued copies.
+    pub(super) limit: u32,
+    pub(super) queued: u32,
+    /// Originals of the copies, by slot. As long as the most copies that were ever queued.
+    pub(super) originals: CowTable<Original>,
+    /// First of the unused slots below that length. A checkpoint does not contain them: they only
+    /// save memory.
+    #[serde(skip)]
+    pub(super) unused: u32,
+}
+
+impl FloodCopies {
+    pub(super) fn new(frames: usize, limit: usize) -> Self {
+        let (frames, limit) = (frames as u32, limit as u32);
+        Self { frames, limit, queued: 0, originals: CowTable::new(0), unused: NONE }
+    }
+
+    pub(super) fn memory_frames(&self) -> usize {
+        self.frames as usize
+    }
+
+    pub(super) fn originals(&mut self) -> &mut CowTable<Original> {
+        &mut self.originals
+    }
+
+    /// Returns the index in `originals` of a queued copy; `None` for a frame of the memory.
+    pub(super) fn index_of(&self, frame: &FrameId) -> Option<usize> {
+        frame.index().checked_sub(self.frames as usize)
+    }
 }
 
 /// Slots of all frames of the memory that were ever in use.

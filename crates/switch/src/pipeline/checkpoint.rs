@@ -5,8 +5,7 @@
 //! many iterations, as they were at that instant ([`crate::cow_table`]). Source: docs/recorder.md,
 //! "Checkpoints".
 
-use crate::egress::flood_copies::Original;
-use crate::egress::frame_queue::Slot;
+use crate::egress::frame_queue::{Original, Slot};
 use crate::forwarding::fdb::Entry;
 use crate::frame::header_edit::VlanAction;
 use crate::pipeline::Switch;
