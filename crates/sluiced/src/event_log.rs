@@ -186,6 +186,8 @@ mod tests {
             Event::PortUp { port: 0 },
             Event::StormBegan { port: 0, priority: 5 },
             Event::StormEnded { port: 0, priority: 5 },
+            Event::TxStalled { port: 0 },
+            Event::TxResumed { port: 0 },
             Event::RecoveryPending { port: 0, priority: 5 },
             Event::StormLimitReached { port: 0, priority: 5, local_precedence: 2, times: 10 },
             Event::EarlyWarning { port: 1, priority: 5, sent: false, pps: 10_001 },

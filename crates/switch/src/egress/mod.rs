@@ -16,6 +16,7 @@ pub mod queue_limits;
 mod reconfigure;
 pub(crate) mod scheduler;
 mod snapshot;
+pub mod tx_stall;
 mod watchdog;
 pub mod wred;
 
@@ -25,6 +26,7 @@ use crate::egress::pause_map::PauseMap;
 use crate::egress::queue::Queue;
 use crate::egress::queue_limits::EgressLimits;
 use crate::egress::scheduler::Scheduler;
+use crate::egress::tx_stall::TxStall;
 use crate::egress::wred::{Random, WredAction};
 use crate::fifo_set::FifoSet;
 use crate::frame::FrameId;
@@ -119,6 +121,8 @@ pub struct Egress {
     watchdog: PortWatchdog,
     /// Copies of flooded frames that are handed out and not completed.
     copies_in_flight: u32,
+    /// Whether what the kernel has completes.
+    tx_stall: TxStall,
 }
 
 impl Egress {
@@ -156,6 +160,7 @@ impl Egress {
             flood_turn: Set8::EMPTY,
             watchdog: PortWatchdog::new(settings),
             copies_in_flight: 0,
+            tx_stall: TxStall::default(),
         }
     }
 

@@ -325,6 +325,11 @@ impl Queue {
         self.transmitted.add(len);
     }
 
+    /// Returns the frames that have left, or that the kernel lost.
+    pub(crate) fn completed_frames(&self) -> u64 {
+        self.transmitted.frames + self.cold.kernel_lost.frames
+    }
+
     /// Counts a frame that the kernel took and lost.
     pub(crate) fn count_kernel_lost(&mut self, len: u16) {
         self.cold.kernel_lost.add(len);

@@ -61,6 +61,7 @@ impl Egress {
         out.in_flight_peak_bytes = u64::from(self.in_flight_peak_bytes);
         out.pfc_received = self.pauses.count();
         out.pfc_malformed_frames = self.pfc_malformed;
+        out.tx_stalls = self.tx_stall.stalls();
         out.pause_received_frames = self.pause_received;
         let paused = self.pauses.paused(now);
         let (episodes, paused_ns) = self.pauses.history(now);

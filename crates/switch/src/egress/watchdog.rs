@@ -3,6 +3,8 @@
 //! [`crate::pfc::watchdog`]; what follows from it is the rule of [`crate::pfc::storm_history`].
 
 use super::Egress;
+use crate::egress::queue::Queue;
+use crate::egress::tx_stall::TxStallChange;
 use crate::fifo_set::FifoSet;
 use crate::pfc::storm_history::PortWatchdog;
 use crate::pfc::watchdog::{self, PauseObservation};
@@ -16,12 +18,26 @@ impl Egress {
         &mut self.watchdog
     }
 
+    /// Returns when a priority was last paused. A port whose transmissions do not complete is as if
+    /// it were paused again with each look.
+    fn received_at(&self, priority: usize) -> Instant {
+        let received_at = self.pauses.last_xoff_at(priority);
+        self.tx_stall.since().map_or(received_at, |_| received_at.max(self.tx_stall.looked_at()))
+    }
+
+    /// Looks whether transmissions complete. Returns a change, and whether the port is stalled.
+    pub(crate) fn look_at_tx(&mut self, now: Instant) -> (Option<TxStallChange>, bool) {
+        let completed_frames = self.queues.iter().map(Queue::completed_frames).sum();
+        let change = self.tx_stall.poll(completed_frames, self.in_flight_bytes > 0, now);
+        (change, self.tx_stall.since().is_some())
+    }
+
     /// Returns the observation of a priority.
     pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> PauseObservation {
         PauseObservation {
-            paused_since: self.pauses.paused_since(priority, now),
+            paused_since: self.pauses.paused_since(priority, now).or(self.tx_stall.since()),
             waits: !self.backlogged.and(self.pause_map.of(priority)).is_empty(),
-            received_at: self.pauses.last_xoff_at(priority),
+            received_at: self.received_at(priority),
         }
     }
 
@@ -55,7 +71,7 @@ impl Egress {
         if !self.watchdog.is_on() {
             return Instant::NEVER;
         }
-        let received_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.pauses.last_xoff_at(p));
+        let received_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.received_at(p));
         let deadlines = (0..PRIORITIES).map(|p| self.watchdog.of(p).deadline(received_at[p]));
         deadlines.min().unwrap_or(Instant::NEVER)
     }

@@ -108,6 +108,16 @@ pub enum Event {
         /// 802.1p priority.
         priority: usize,
     },
+    /// No transmission of a port has completed for 5 s although the kernel has frames.
+    TxStalled {
+        /// Port number.
+        port: usize,
+    },
+    /// Transmissions of such a port complete again.
+    TxResumed {
+        /// Port number.
+        port: usize,
+    },
     /// A stormed priority must be restored by hand.
     RecoveryPending {
         /// Port number.

@@ -199,6 +199,15 @@ impl Event {
             )
             .of_port(port)
             .of_priority(priority),
+            Event::TxStalled { port } => EventRecord::new(
+                "tx_stalled",
+                Severity::Error,
+                "the interface takes frames and has sent none for 5 s: their senders stay paused",
+            )
+            .of_port(port),
+            Event::TxResumed { port } => {
+                EventRecord::new("tx_resumed", Severity::Info, "the interface sends frames again").of_port(port)
+            }
             Event::RecoveryPending { port, priority } => EventRecord::new(
                 "recovery_pending",
                 Severity::Warning,

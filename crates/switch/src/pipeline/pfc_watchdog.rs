@@ -4,6 +4,7 @@
 //! The state machine of one priority is in [`crate::pfc::watchdog`], the storms it found in
 //! [`crate::pfc::storm_history`].
 
+use crate::egress::tx_stall::{LOOK_NS, TxStallChange};
 use crate::frame::memory::FrameMemory;
 use crate::monitor::counters::{DropReason, PortSnapshot, StormSnapshot, StormTraffic};
 use crate::monitor::event::Event;
@@ -30,6 +31,26 @@ impl Switch {
         self.timers.next_timer = self.pfc_rates.due_at();
         for port in 0..self.egress.len() {
             self.watch(port, now, memory);
+        }
+    }
+
+    /// Looks whether what was passed to the kernel completes, on every port. A port that is stalled
+    /// is of interest to its watchdog.
+    #[cold]
+    pub(crate) fn look_at_tx(&mut self, now: Instant) {
+        self.timers.next_tx_look = now + LOOK_NS;
+        for port in self.sets.up {
+            let (change, is_stalled) = self.egress[port].look_at_tx(now);
+            if let Some(change) = change {
+                let event = match change {
+                    TxStallChange::Stalled => Event::TxStalled { port },
+                    TxStallChange::Resumed => Event::TxResumed { port },
+                };
+                self.events.push(now, event);
+            }
+            if is_stalled && self.egress[port].watchdog().is_on() {
+                self.sets.watchdog_pending.set(port, true);
+            }
         }
     }
 

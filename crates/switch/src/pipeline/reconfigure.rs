@@ -74,6 +74,7 @@ impl Switch {
             timers: Timers {
                 next_alarms: Instant::NEVER,
                 next_timer: Instant::default(),
+                next_tx_look: Instant::default(),
                 iteration_starts: [None; 2],
                 taken_at: None,
             },

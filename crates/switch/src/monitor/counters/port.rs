@@ -69,6 +69,8 @@ pub struct PortSnapshot {
     /// PFC and PAUSE frames that the kernel took and lost. They count as sent, but the peer has not
     /// received them.
     pub kernel_lost_pfc_frames: u64,
+    /// Times that no transmission completed for 5 s although the kernel had frames.
+    pub tx_stalls: u64,
     /// Peak of the bytes with the kernel.
     pub in_flight_peak_bytes: u64,
     /// Received PFC frames.

@@ -1,0 +1,75 @@
+//! Transmissions that do not complete: an interface that takes frames and never sends them.
+//!
+//! Rule: a port is stalled while frames are with the kernel and none has left since the last look,
+//! [`LOOK_NS`] ago or more. After [`REPORT_NS`] that is an event, and another
+//! when frames leave again. A priority with a watchdog is stuck as if its peer had paused it
+//! ([`crate::pfc::watchdog`]): after its detection time it is stormed, and with the action `drop`
+//! the senders of what waits are released. Without that nothing is dropped.
+//!
+//! Source: docs/watchdog.md, "A port that does not send"; Linux: `dev_watchdog` reports a TX queue
+//! after 5 s as well.
+
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// Interval of the looks.
+pub const LOOK_NS: Nanos = 100_000_000;
+/// How long nothing must have left until that is an event.
+pub const REPORT_NS: Nanos = 5_000_000_000;
+
+/// Whether the transmissions of a port complete.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct TxStall {
+    /// Frames that had left, or were lost, at the last look.
+    completed_frames: u64,
+    looked_at: Instant,
+    /// Since when none has left although the kernel has some.
+    since: Option<Instant>,
+    is_reported: bool,
+    stalls: u64,
+}
+
+/// A change to report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TxStallChange {
+    /// Nothing has left for [`REPORT_NS`].
+    Stalled,
+    /// Frames leave again.
+    Resumed,
+}
+
+impl TxStall {
+    /// Looks at the port, of which `completed_frames` have left so far. `is_sending` says whether
+    /// the kernel has frames.
+    pub fn look(&mut self, completed_frames: u64, is_sending: bool, now: Instant) -> Option<TxStallChange> {
+        let since = std::mem::replace(&mut self.looked_at, now);
+        let has_moved = std::mem::replace(&mut self.completed_frames, completed_frames) != completed_frames;
+        if has_moved || !is_sending {
+            self.since = None;
+            return std::mem::take(&mut self.is_reported).then_some(TxStallChange::Resumed);
+        }
+        let since = *self.since.get_or_insert(since);
+        if self.is_reported || now.since(since) < REPORT_NS {
+            return None;
+        }
+        self.is_reported = true;
+        self.stalls += 1;
+        Some(TxStallChange::Stalled)
+    }
+
+    /// Returns since when nothing has left, if the port is stalled.
+    #[inline]
+    pub fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Returns the time of the last look.
+    pub fn looked_at(&self) -> Instant {
+        self.looked_at
+    }
+
+    /// Returns how often a stall was reported.
+    pub fn stalls(&self) -> u64 {
+        self.stalls
+    }
+}
