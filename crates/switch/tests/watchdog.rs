@@ -254,6 +254,57 @@ fn recovery_by_hand_holds_although_the_last_pause_is_not_over() {
     assert!(port(&mut lab).priorities[P].recovery_pending);
 }
 
+/// Runs iterations each 10 ms until `at`, in which the kernel completes nothing on the port.
+fn stuck_until(lab: &mut Lab, at: Instant) {
+    while lab.now < at {
+        lab.now = (lab.now + 10 * MS).min(at);
+        lab.switch.tick(lab.now, &mut lab.memory);
+        for port in 0..3 {
+            lab.transmit(port, usize::MAX);
+            if port != STORMED {
+                lab.complete(port, usize::MAX);
+            }
+        }
+    }
+}
+
+/// The interface takes 64 KiB and sends nothing. Frames wait, and the sender is in XOFF: event and
+/// counter after 5 s; with the watchdog's action `drop` the sender is released after the detection
+/// time.
+#[test]
+fn a_port_whose_transmissions_never_complete_is_no_silent_pause() {
+    for action in [None, Some(PfcWdAction::Drop)] {
+        let mut settings = settings(3, 1 << P, 1000, 100);
+        settings.ports[STORMED].in_flight_bytes = 100;
+        settings.ports[0].groups[P].xoff = switch::settings::Threshold::Static(4);
+        settings.ports[STORMED].watchdog[P] =
+            action.map(|action| watch(action, Restoration::Quiet(400 * MS)));
+        let mut lab = Lab::new(&settings);
+        (0..20).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
+        let start = lab.now;
+        stuck_until(&mut lab, start + 4_900 * MS);
+        let said: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        let waiting = port(&mut lab).queues[P].waiting_frames;
+        let is_paused = lab.snapshot().ports[0].groups[P].xoff;
+        match action {
+            None => assert_eq!((said, waiting > 0, is_paused), (vec![], true, true)),
+            Some(_) => assert_eq!((said, waiting, is_paused), (vec![began()], 0, false)),
+        }
+        stuck_until(&mut lab, start + 5_300 * MS);
+        let stalls = port(&mut lab).tx_stalls;
+        let said: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        assert_eq!((said, stalls), (vec![Event::TxStalled { port: STORMED }], 1));
+        let end = lab.now + 1000 * MS;
+        turn_at(&mut lab, end);
+        let said: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        match action {
+            None => assert_eq!(said, [Event::TxResumed { port: STORMED }]),
+            Some(_) => assert_eq!(said, [Event::TxResumed { port: STORMED }, ended()]),
+        }
+        assert_eq!(lab.switch.frames_held(), 0);
+    }
+}
+
 #[test]
 fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
     let limit = Some(StormLimit { period_ns: 1000 * MS, count: 10 });
