@@ -1,7 +1,7 @@
 //! Transmissions that do not complete: an interface that takes frames and never sends them.
 //!
-//! Rule: a port is stalled while frames are with the kernel and none has left since the last look,
-//! [`LOOK_NS`] ago or more. After [`REPORT_NS`] that is an event, and another
+//! Rule: a port is stalled while frames are with the kernel and none has left since the last check,
+//! [`CHECK_NS`] ago or more. After [`REPORT_NS`] that is an event, and another
 //! when frames leave again. A priority with a watchdog is stuck as if its peer had paused it
 //! ([`crate::pfc::watchdog`]): after its detection time it is stormed, and with the action `drop`
 //! the senders of what waits are released. Without that nothing is dropped.
@@ -12,15 +12,15 @@
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// Interval of the looks.
-pub const LOOK_NS: Nanos = 100_000_000;
+/// Interval of the checks.
+pub const CHECK_NS: Nanos = 100_000_000;
 /// How long nothing must have left until that is an event.
 pub const REPORT_NS: Nanos = 5_000_000_000;
 
 /// Whether the transmissions of a port complete.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct TxStall {
-    /// Frames that had left, or were lost, at the last look.
+    /// Frames that had left, or were lost, at the last check.
     completed_frames: u64,
     looked_at: Instant,
     /// Since when none has left although the kernel has some.
@@ -39,9 +39,9 @@ pub enum TxStallChange {
 }
 
 impl TxStall {
-    /// Looks at the port, of which `completed_frames` have left so far. `is_sending` says whether
+    /// Checks the port, of which `completed_frames` have left so far. `is_sending` says whether
     /// the kernel has frames.
-    pub fn look(&mut self, completed_frames: u64, is_sending: bool, now: Instant) -> Option<TxStallChange> {
+    pub fn poll(&mut self, completed_frames: u64, is_sending: bool, now: Instant) -> Option<TxStallChange> {
         let since = std::mem::replace(&mut self.looked_at, now);
         let has_moved = std::mem::replace(&mut self.completed_frames, completed_frames) != completed_frames;
         if has_moved || !is_sending {
@@ -63,7 +63,7 @@ impl TxStall {
         self.since
     }
 
-    /// Returns the time of the last look.
+    /// Returns the time of the last check.
     pub fn looked_at(&self) -> Instant {
         self.looked_at
     }

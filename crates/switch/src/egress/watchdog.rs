@@ -19,14 +19,14 @@ impl Egress {
     }
 
     /// Returns when a priority was last paused. A port whose transmissions do not complete is as if
-    /// it were paused again with each look.
+    /// it were paused again with each check.
     fn received_at(&self, priority: usize) -> Instant {
         let received_at = self.pauses.last_xoff_at(priority);
-        self.tx_stall.since().map_or(received_at, |_| received_at.max(self.tx_stall.looked_at()))
+        self.tx_stall.since().map_or(received_at, |_| received_at.max(self.tx_stall.checked_at()))
     }
 
-    /// Looks whether transmissions complete. Returns a change, and whether the port is stalled.
-    pub(crate) fn look_at_tx(&mut self, now: Instant) -> (Option<TxStallChange>, bool) {
+    /// Checks whether transmissions complete. Returns a change, and whether the port is stalled.
+    pub(crate) fn check_tx(&mut self, now: Instant) -> (Option<TxStallChange>, bool) {
         let completed_frames = self.queues.iter().map(Queue::completed_frames).sum();
         let change = self.tx_stall.poll(completed_frames, self.in_flight_bytes > 0, now);
         (change, self.tx_stall.since().is_some())

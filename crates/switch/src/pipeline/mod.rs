@@ -105,8 +105,8 @@ pub(crate) struct Timers {
     pub(crate) next_alarms: Instant,
     /// Time of the next watchdog poll, or of the next PFC rate measurement.
     pub(crate) next_timer: Instant,
-    /// Time of the next look whether transmissions complete.
-    pub(crate) next_tx_look: Instant,
+    /// Time of the next check that transmissions complete.
+    pub(crate) next_tx_check: Instant,
     /// Start of this iteration and of the one before. `None` where the owner does not report
     /// iterations; frames then arrive at the time they are received.
     pub(crate) iteration_starts: [Option<Instant>; 2],

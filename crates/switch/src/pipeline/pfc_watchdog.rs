@@ -4,7 +4,7 @@
 //! The state machine of one priority is in [`crate::pfc::watchdog`], the storms it found in
 //! [`crate::pfc::storm_history`].
 
-use crate::egress::tx_stall::{LOOK_NS, TxStallChange};
+use crate::egress::tx_stall::{CHECK_NS, TxStallChange};
 use crate::frame::memory::FrameMemory;
 use crate::monitor::counters::{DropReason, PortSnapshot, StormSnapshot, StormTraffic};
 use crate::monitor::event::Event;
@@ -34,13 +34,13 @@ impl Switch {
         }
     }
 
-    /// Looks whether what was passed to the kernel completes, on every port. A port that is stalled
+    /// Checks whether what was passed to the kernel completes, on every port. A port that is stalled
     /// is of interest to its watchdog.
     #[cold]
-    pub(crate) fn look_at_tx(&mut self, now: Instant) {
-        self.timers.next_tx_look = now + LOOK_NS;
+    pub(crate) fn check_tx(&mut self, now: Instant) {
+        self.timers.next_tx_check = now + CHECK_NS;
         for port in self.sets.up {
-            let (change, is_stalled) = self.egress[port].look_at_tx(now);
+            let (change, is_stalled) = self.egress[port].check_tx(now);
             if let Some(change) = change {
                 let event = match change {
                     TxStallChange::Stalled => Event::TxStalled { port },

@@ -74,7 +74,7 @@ impl Switch {
             timers: Timers {
                 next_alarms: Instant::NEVER,
                 next_timer: Instant::default(),
-                next_tx_look: Instant::default(),
+                next_tx_check: Instant::default(),
                 iteration_starts: [None; 2],
                 taken_at: None,
             },

@@ -56,8 +56,8 @@ impl Switch {
     /// Does what is due at `now` without a frame moving: dynamic thresholds that other groups
     /// moved, watchdogs, aging. Called once per iteration.
     pub fn tick<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
-        if now >= self.timers.next_tx_look {
-            self.look_at_tx(now);
+        if now >= self.timers.next_tx_check {
+            self.check_tx(now);
         }
         if now >= self.timers.next_timer || !self.sets.watchdog_pending.is_empty() {
             self.poll_watchdogs(now, memory);
