@@ -22,7 +22,7 @@ pub const REPORT_NS: Nanos = 5_000_000_000;
 pub struct TxStall {
     /// Frames that had left, or were lost, at the last check.
     completed_frames: u64,
-    looked_at: Instant,
+    checked_at: Instant,
     /// Since when none has left although the kernel has some.
     since: Option<Instant>,
     is_reported: bool,
@@ -42,7 +42,7 @@ impl TxStall {
     /// Checks the port, of which `completed_frames` have left so far. `is_sending` says whether
     /// the kernel has frames.
     pub fn poll(&mut self, completed_frames: u64, is_sending: bool, now: Instant) -> Option<TxStallChange> {
-        let since = std::mem::replace(&mut self.looked_at, now);
+        let since = std::mem::replace(&mut self.checked_at, now);
         let has_moved = std::mem::replace(&mut self.completed_frames, completed_frames) != completed_frames;
         if has_moved || !is_sending {
             self.since = None;
@@ -64,8 +64,8 @@ impl TxStall {
     }
 
     /// Returns the time of the last check.
-    pub fn looked_at(&self) -> Instant {
-        self.looked_at
+    pub fn checked_at(&self) -> Instant {
+        self.checked_at
     }
 
     /// Returns how often a stall was reported.

@@ -96,6 +96,11 @@ pub const METRICS: &[Metric<Port>] = &[
         "Of the PFC frames that went out, those that the guard sent while the loop stalled.",
         |port| Some(port.pfc_guard_frames.into()),
     ),
+    counter(
+        "sluice_port_tx_stalls",
+        "Times that no transmission completed for 5 s although the kernel had frames.",
+        |port| Some(port.tx_stalls.into()),
+    ),
     counter("sluice_port_pause_received_frames", "802.3x PAUSE frames that came in.", |port| {
         Some(port.pause_received_frames.into())
     }),
