@@ -15,8 +15,9 @@ use tests::{
 use xdp::Scheduling;
 
 const SECONDS: u64 = 7;
-/// 65535 quanta at 1 Gbit/s, of which a third.
-const REFRESH_NS: u64 = 65_535 * 512 / 3;
+/// A third of 65535 quanta at 10 Gbit/s, the speed of a veth's link: the fastest at which the
+/// peer may count them.
+const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;
 
 /// `senders` hosts on ports of 1G send 2 Gbit/s in all to a port of 500M, while `disturb`, which
 /// gets the loop's thread, disturbs the switch.

@@ -48,6 +48,7 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
         port.vlan_tags_restored = false;
         port.mtu_bytes = 0;
         port.link = None;
+        port.classification = None;
     }
     v1::Snapshot {
         memory_frames: 0,

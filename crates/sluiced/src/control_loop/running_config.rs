@@ -120,7 +120,8 @@ impl RunningConfig {
         let needed = frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES);
         if needed > self.frames {
             restart.push(format!(
-                "buffer: memory for {needed} frames (a frame a cell), as {} were set aside at the start",
+                "buffer: memory for {needed} frames (a frame a cell), as {} were set aside at the start; \
+                 dataplane.spare_ports sets aside more for ports that are added",
                 self.frames
             ));
         }
@@ -202,7 +203,8 @@ mod tests {
             message,
             "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n\
              port.a: interface \"veth0\" → \"veth1\"\n\
-             buffer: memory for 19961 frames (a frame a cell), as 17437 were set aside at the start"
+             buffer: memory for 19961 frames (a frame a cell), as 17437 were set aside at the start; \
+             dataplane.spare_ports sets aside more for ports that are added"
         );
     }
 
