@@ -55,6 +55,11 @@ fn refuses(bed: &Testbed, switch: &Namespace, config: &str, words: &[&str]) -> R
     refuses_limited(bed, switch, &[], config, words)
 }
 
+/// Does the same with a daemon that is started with `--strict`.
+fn refuses_strictly(bed: &Testbed, switch: &Namespace, config: &str, words: &[&str]) -> Result<()> {
+    refuses_limited(bed, switch, &["sh", "-c", "exec \"$@\" --strict", "sh"], config, words)
+}
+
 /// Does the same with a program (and its arguments) that starts the daemon under a limit.
 fn refuses_limited(
     bed: &Testbed,
@@ -130,24 +135,24 @@ fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
 }
 
 #[test]
-fn a_missing_interface_is_refused() -> Result<()> {
+fn a_strict_start_refuses_a_missing_interface() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
-    refuses(&bed, &switch, &two_ports(), &["interface", "b"])?;
+    refuses_strictly(&bed, &switch, &two_ports(), &["interface", "b"])?;
     // The existing one came first and had been opened.
     assert!(!has_xdp(&switch, "a")?);
     Ok(())
 }
 
 #[test]
-fn an_interface_that_is_down_is_refused() -> Result<()> {
+fn a_strict_start_refuses_an_interface_that_is_down() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
     switch.ip("link set dev b down")?;
-    refuses(&bed, &switch, &two_ports(), &["interface", "b", "down"])
+    refuses_strictly(&bed, &switch, &two_ports(), &["interface", "b", "down"])
 }
 
 #[test]
