@@ -28,7 +28,7 @@ const STRUCTS: [(&str, &str); 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 14] = [
+const OF_THE_DAEMON: [&str; 15] = [
     "pfc_enabled",
     "log_lines_lost",
     "log_lines_left_out",
@@ -43,6 +43,7 @@ const OF_THE_DAEMON: [&str; 14] = [
     "mtu_bytes",
     "link",
     "classification",
+    "lldp",
 ];
 
 /// Lists that are rows of `sluice show --json`, instead of one list inside the other.
@@ -143,6 +144,6 @@ fn fields(file: &FileDescriptorProto) -> String {
 
 /// Returns true if the message is part of a snapshot.
 fn is_counted(message: &DescriptorProto) -> bool {
-    let others = ["ByDropLevel", "Link", "Caution", "Classification"];
+    let others = ["ByDropLevel", "Link", "Caution", "Classification", "Lldp"];
     STRUCTS.iter().any(|(name, _)| *name == message.name()) || others.contains(&message.name())
 }

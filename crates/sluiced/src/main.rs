@@ -7,6 +7,7 @@ mod control_loop;
 mod control_socket;
 mod event_log;
 mod flight_recorder;
+mod lldp;
 mod log;
 mod loop_threads;
 mod pfc_probe;

@@ -12,6 +12,8 @@
 //!
 //! Source: `docs/architecture.md`, "The way of a frame".
 
+use std::sync::Arc;
+
 use switch::egress::wred::Random;
 use switch::pfc::rx_backlog::{HOLD, XON_FRAMES};
 use switch::{FrameId, FrameMemory, Instant, Nanos, RxDesc, RxFrame, Switch, TxDesc};
@@ -21,6 +23,7 @@ use crate::flight_recorder::recorder::{Recorder, header_bytes};
 use crate::frame_batch::make_edits;
 use crate::frame_batch::parse_batch;
 use crate::port::Port;
+use crate::punt_ring::PuntRings;
 
 /// Frames received per port and iteration. The limit is low, as a PFC frame that becomes due waits
 /// for all of them.
@@ -51,6 +54,8 @@ pub struct Iteration {
     holds_back: bool,
     /// Records the switch's inputs while a recording is requested.
     recorder: Option<Box<Recorder>>,
+    /// Where frames for the daemon go.
+    punts: Arc<PuntRings>,
     // The frames of one port. Empty between two ports; kept so that nothing is allocated.
     received: Vec<RxDesc>,
     arrivals: Vec<RxFrame>,
@@ -72,6 +77,7 @@ impl Iteration {
             watches_rings: true,
             holds_back: false,
             recorder: None,
+            punts: Arc::default(),
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             completed: Vec::with_capacity(COMPLETIONS),
@@ -111,6 +117,11 @@ impl Iteration {
     /// True if all peers are paused as if their RX backlog were too long.
     pub(crate) fn holds_back(&self) -> bool {
         self.holds_back
+    }
+
+    /// Sets where frames for the daemon go; without it they are only counted.
+    pub fn set_punts(&mut self, punts: Arc<PuntRings>) {
+        self.punts = punts;
     }
 
     /// Returns the recorder of the switch's inputs, if there is one.
@@ -246,6 +257,9 @@ impl Iteration {
             switch.receive_all(&mut self.arrivals, now, memory);
         } else {
             switch.drain_control(&mut self.arrivals, now, memory);
+        }
+        if switch.has_punted() {
+            switch.take_punted(memory, |port, frame| self.punts.push(port, frame));
         }
         let waiting = match (self.watches_rings, self.holds_back) {
             (true, true) => HOLD,

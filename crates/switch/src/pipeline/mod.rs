@@ -22,6 +22,7 @@ mod pfc;
 mod pfc_watchdog;
 mod port_slots;
 mod ports;
+pub(crate) mod punt;
 mod reconfigure;
 mod snapshot;
 mod timers;
@@ -44,6 +45,7 @@ use crate::monitor::event::Events;
 use crate::monitor::no_drop_loss::NoDropLosses;
 use crate::pfc::rate_monitor::PfcRates;
 use crate::pipeline::admission::admit;
+use crate::pipeline::punt::PuntedFrame;
 use crate::settings::{PRIORITIES, SwitchSettings};
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
@@ -75,6 +77,9 @@ pub struct Switch {
     pub(crate) pfc_rates: PfcRates,
     /// Counters of removed ports, whose slots may have been reused.
     pub(crate) removed: RemovedPorts,
+    /// Frames for the owner, empty between two calls of the owner.
+    #[serde(skip)]
+    pub(crate) punted: Vec<PuntedFrame>,
     /// Settings in force.
     pub(crate) settings: SwitchSettings,
 }
@@ -199,6 +204,7 @@ impl Switch {
             Disposition::Filtered(out) => self.filter(arrival, out.into(), now, memory),
             Disposition::Data => self.flood(arrival, now, memory),
             Disposition::Control => self.honor(arrival, now, memory),
+            Disposition::Punted => self.punt(arrival),
             Disposition::Refused(reason) => {
                 self.refuse_invalid(arrival, reason, memory);
             }

@@ -26,6 +26,7 @@ use crate::monitor::counters::RemovedPorts;
 use crate::monitor::event::Events;
 use crate::monitor::no_drop_loss::NoDropLosses;
 use crate::pfc::rate_monitor::PfcRates;
+use crate::pipeline::punt::PUNTED_IN_A_BATCH;
 use crate::pipeline::{PortSets, Switch, Timers};
 use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
 use crate::time::Instant;
@@ -83,6 +84,7 @@ impl Switch {
             flood_copies: 0,
             pfc_rates: PfcRates::new(count),
             removed: RemovedPorts::default(),
+            punted: Vec::with_capacity(PUNTED_IN_A_BATCH),
             settings: settings.clone(),
         };
         switch.set_static_addresses(&settings.ports);

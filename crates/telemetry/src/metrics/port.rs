@@ -107,6 +107,23 @@ pub const METRICS: &[Metric<Port>] = &[
     counter("sluice_port_pause_sent_frames", "802.3x PAUSE frames that went out.", |port| {
         Some(port.pause_sent_frames.into())
     }),
+    counter("sluice_port_lldp_received_frames", "LLDP frames that the port consumed.", |port| {
+        Some(port.lldp_received_frames.into())
+    }),
+    counter("sluice_port_lldp_sent_frames", "LLDP frames that went out.", |port| {
+        port.lldp.as_ref().map(|lldp| lldp.sent_frames.into())
+    }),
+    counter(
+        "sluice_port_lldp_lost_frames",
+        "LLDP frames that were lost between the loop and the agent.",
+        |port| port.lldp.as_ref().map(|lldp| lldp.lost_frames.into()),
+    ),
+    counter("sluice_port_lldp_malformed_frames", "Malformed LLDP frames that came in.", |port| {
+        port.lldp.as_ref().map(|lldp| lldp.malformed_frames.into())
+    }),
+    gauge("sluice_port_lldp_neighbors", "LLDP neighbors that are known.", |port| {
+        port.lldp.as_ref().map(|lldp| lldp.neighbors.into())
+    }),
     gauge("sluice_port_link_paused", "1: the peer has paused the whole link by 802.3x PAUSE.", |port| {
         Some(port.link_paused.into())
     }),

@@ -82,6 +82,8 @@ pub struct PortSnapshot {
     pub pfc_malformed_frames: u64,
     /// Received 802.3x PAUSE frames; honored where `flow_control` enables it.
     pub pause_received_frames: u64,
+    /// LLDP frames that were consumed, as the port has LLDP; other frames of it are data.
+    pub lldp_received_frames: u64,
     /// Frames of `pfc_sent` that were sent as a priority had entered or left XOFF.
     pub pfc_change_frames: u64,
     /// Frames of `pfc_sent` that refreshed an XOFF.
