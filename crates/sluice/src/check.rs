@@ -113,7 +113,8 @@ struct Verdict {
     notes: Vec<Note>,
     /// Headroom that lasts shorter than a loop stalls.
     short: Vec<Note>,
-    /// Notes on existing interfaces: MTUs that differ, settings that harm frames.
+    /// Notes on existing interfaces: MTUs that differ, settings that harm frames, pauses that are too
+    /// short at their speed.
     links: Vec<Note>,
 }
 
@@ -135,7 +136,7 @@ impl Verdict {
         let outcome = match read_file::read(file) {
             Err(error) => Outcome::Unreadable(error),
             Ok(Text::TooLong(bytes)) => Outcome::Wrong(too_long(&name, bytes)),
-            Ok(Text::Whole(text)) => match config::parse(&name, &text) {
+            Ok(Text::Whole(text)) => match config::parse_for_daemon(&name, &text) {
                 Ok(config) => Outcome::Right(Box::new(config)),
                 Err(mistakes) => Outcome::Wrong(mistakes),
             },
@@ -144,7 +145,7 @@ impl Verdict {
         if let Outcome::Right(config) = &outcome {
             notes = self::notes(config, stall);
             short = stall.map_or(Vec::new(), |stall| self::short(config, stall));
-            links = mtus(config).into_iter().chain(cautions(config)).collect();
+            links = mtus(config).into_iter().chain(cautions(config)).chain(short_pauses(config)).collect();
         }
         Self { name, outcome, notes, short, links }
     }
@@ -247,6 +248,19 @@ fn mtus(config: &Config) -> Vec<Note> {
     }
     notes.extend(config::mtu_warning(mtus).map(|text| Note { setting: "port".to_owned(), text }));
     notes
+}
+
+/// Returns the ports whose pauses are too short for a loop that stalls.
+fn short_pauses(config: &Config) -> Vec<Note> {
+    let mut switch = active(config);
+    for (port, interface) in switch.ports.iter_mut().zip(&config.interfaces) {
+        port.link_speed_bps = xdp::facts(interface).ok().and_then(|facts| facts.speed_bps);
+    }
+    let warning = |port| {
+        let text = config::short_pause_warning(port)?;
+        Some(Note { setting: format!("port.{}.pfc.pause_time", port.name), text })
+    };
+    switch.ports.iter().filter_map(warning).collect()
 }
 
 /// Returns the settings of the interfaces in this network namespace that harm frames.

@@ -20,6 +20,7 @@
 //!
 //! [`Heartbeat::claim`]: crate::guard::heartbeat::Heartbeat::claim
 
+use switch::pfc::tx::GUARD_REFRESH_NS;
 use switch::{Instant, Nanos};
 
 use crate::guard::heartbeat::{LoopState, STALL_NS};
@@ -27,10 +28,8 @@ use crate::guard::heartbeat::{LoopState, STALL_NS};
 /// A loop that has stalled for this long is considered dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
 /// The check interval while the loop is awake or frames wait for it. It is shorter where a pause
-/// must be refreshed more often, but at least [`SHORTEST_LOOK_NS`].
+/// must be refreshed more often, but at least [`GUARD_REFRESH_NS`].
 const LOOK_NS: Nanos = 1_000_000;
-/// The minimum of the check interval.
-const SHORTEST_LOOK_NS: Nanos = 100_000;
 
 /// When the guard must check the loop again; the earlier, the less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +71,7 @@ impl StallDetector {
         if !matches!(pulse, LoopState::Asleep { .. }) || still_since.is_none() {
             self.waiting_since = None;
         }
-        let stall_ns = STALL_NS.min(refresh_ns).max(SHORTEST_LOOK_NS);
+        let stall_ns = STALL_NS.min(refresh_ns).max(GUARD_REFRESH_NS);
         let Some(since) = still_since.filter(|&since| now.since(since) >= stall_ns) else {
             self.is_stalled = false;
             return false;
@@ -87,7 +86,7 @@ impl StallDetector {
     pub fn next_check(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
         match (pulse, self.waiting_since) {
             (LoopState::Asleep { refresh_at: Instant::NEVER }, None) => NextCheck::WithFrames,
-            _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(SHORTEST_LOOK_NS)),
+            _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(GUARD_REFRESH_NS)),
         }
     }
 
@@ -158,7 +157,7 @@ mod tests {
         let reported: Vec<u64> = (0..500).step_by(56).filter(|us| check(*us)).collect();
         assert_eq!(reported, [112, 224, 336, 448]);
         assert_eq!(detector.next_check(turned, 112_000), NextCheck::After(112_000));
-        assert_eq!(detector.next_check(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
+        assert_eq!(detector.next_check(turned, 1000), NextCheck::After(GUARD_REFRESH_NS));
     }
 
     /// XOFF is in force, no frame moves, and the loop sleeps past the refresh that was due at 2 ms.
