@@ -11,7 +11,7 @@ use clap::Args;
 use config::read::document::too_long;
 use config::{Config, ConfigError, ConfigErrors, Headroom, spell_time};
 use serde::Serialize;
-use switch::SwitchSettings;
+use switch::{PortSettings, SwitchSettings};
 use xdp::OffloadWarning;
 
 use crate::output;
@@ -113,8 +113,8 @@ struct Verdict {
     notes: Vec<Note>,
     /// Headroom that lasts shorter than a loop stalls.
     short: Vec<Note>,
-    /// Notes on existing interfaces: MTUs that differ, settings that harm frames, pauses that are too
-    /// short at their speed.
+    /// Notes on existing interfaces (MTUs that differ, settings that harm frames), and on pauses that
+    /// are too short.
     links: Vec<Note>,
 }
 
@@ -252,15 +252,11 @@ fn mtus(config: &Config) -> Vec<Note> {
 
 /// Returns the ports whose pauses are too short for a loop that stalls.
 fn short_pauses(config: &Config) -> Vec<Note> {
-    let mut switch = active(config);
-    for (port, interface) in switch.ports.iter_mut().zip(&config.interfaces) {
-        port.link_speed_bps = xdp::facts(interface).ok().and_then(|facts| facts.speed_bps);
-    }
-    let warning = |port| {
+    let warning = |port: &PortSettings| {
         let text = config::short_pause_warning(port)?;
         Some(Note { setting: format!("port.{}.pfc.pause_time", port.name), text })
     };
-    switch.ports.iter().filter_map(warning).collect()
+    active(config).ports.iter().filter_map(warning).collect()
 }
 
 /// Returns the settings of the interfaces in this network namespace that harm frames.

@@ -113,6 +113,7 @@ impl ControlLoop {
     pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.live, live);
         self.stalls.forget();
+        self.recording.apply(self.live.config().recorder);
         if let Err(error) = self.reports.apply(&Settings::of(self.live.config(), self.live.file())) {
             error!("the new settings of telemetry and metrics are not in force: {error:#}");
         }
