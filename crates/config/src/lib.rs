@@ -249,7 +249,7 @@ pub use crate::config::{Config, Dataplane, PfcTest, RecorderSettings, Scheduling
 pub use crate::diff::{Changes, NEEDS_RESTART, changes};
 pub use crate::headroom_fix::{Fix, fix};
 pub use crate::lint::headroom_duration::{Headroom, headrooms, spell_time};
-pub use crate::lint::lossless::headroom_shortage;
+pub use crate::lint::lossless::{DEFAULT_MTU_BYTES, headroom_shortage};
 pub use crate::lint::mtu::{headroom_mtu_warning, mtu_warning};
 pub use crate::lint::short_pauses::short_pause_warning;
 pub use crate::read::diagnostics::{ConfigError, ConfigErrors};

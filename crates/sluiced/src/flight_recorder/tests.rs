@@ -105,8 +105,8 @@ fn a_client_that_fails_to_store_what_it_asked_for_gets_it_again() {
     assert!(lab.enable(9, 0).try_recv().is_err(), "what was recorded since is yet to come");
 }
 
-/// A reload turns the recorder on and off. What is kept stays, and a loss that has happened is still
-/// kept.
+/// A reload turns the recorder on and off. What is kept stays, and so does a loss that has
+/// happened.
 #[test]
 fn a_reload_begins_and_ends_what_is_recorded() {
     let mut lab = Lab::new(SETTINGS);
