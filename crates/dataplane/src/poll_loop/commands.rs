@@ -9,7 +9,7 @@
 use crate::mailbox::{LoopCommand, Reply};
 use crate::poll_loop::PollLoop;
 use crate::port::Port;
-use switch::{FrameMemory, Instant, KernelCounters, Snapshot, SwitchSettings, WatermarkReset};
+use switch::{FrameMemory, Instant, Snapshot, SwitchSettings, WatermarkReset};
 use wire::bitset::Set64;
 
 impl<P: Port> PollLoop<P> {
@@ -140,11 +140,11 @@ impl<P: Port> PollLoop<P> {
         }
         self.switch.snapshot(now, snapshot);
         let removed = &mut snapshot.removed_ports.kernel_dropped_frames;
-        *removed = dropped(&self.removed);
+        *removed = self.removed.rx_lost_frames();
         for (port, out) in self.ports.iter().zip(&mut snapshot.ports) {
             out.kernel = port.kernel_counters();
             if out.name.is_empty() {
-                *removed += dropped(&out.kernel);
+                *removed += out.kernel.rx_lost_frames();
             }
         }
         snapshot.memory_frames = self.memory_frames as u64;
@@ -159,15 +159,4 @@ impl<P: Port> PollLoop<P> {
         snapshot.loop_turns_by_time = times.turns_by_time;
         snapshot.events_lost += self.mailbox.lost;
     }
-}
-
-/// Returns the frames that the kernel dropped: for lack of a posted chunk, in an RX ring when it
-/// was closed, or because no port accepts them.
-fn dropped(kernel: &KernelCounters) -> u64 {
-    kernel.rx_fill_ring_empty_frames
-        + kernel.rx_ring_full_frames
-        + kernel.rx_dropped_frames
-        + kernel.rx_missed_frames
-        + kernel.rx_closed_frames
-        + kernel.rx_too_long_frames
 }

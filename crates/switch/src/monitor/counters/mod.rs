@@ -18,8 +18,8 @@ mod kernel;
 mod port;
 mod storm;
 
-pub use count::{DropReason, FrameCount, PfcCount, PfcReasons};
-pub use kernel::KernelCounters;
+pub use count::{DropReason, DropSide, DropSum, FrameCount, PfcCount, PfcReasons};
+pub use kernel::{KernelCounters, RX_LOSSES, RxLoss};
 pub use port::{GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot};
 pub use storm::{StormSnapshot, StormTraffic};
 
