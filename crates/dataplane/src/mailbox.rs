@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crossbeam::queue::ArrayQueue;
-use switch::monitor::event::Events;
+use switch::monitor::event_list::Events;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
@@ -222,7 +222,7 @@ mod tests {
             }
             mailbox.report_undelivered();
         }
-        assert_eq!(received.len(), LOSSES + switch::monitor::event::MAX_PENDING);
+        assert_eq!(received.len(), LOSSES + switch::monitor::event_list::MAX_PENDING);
         assert!(losses.iter().all(|loss| received[LOSSES..].contains(loss)), "{received:?}");
     }
 }

@@ -10,7 +10,7 @@
 use crate::mailbox::{LoopCommand, Reply};
 use crate::poll_loop::PollLoop;
 use crate::port::Port;
-use switch::{FrameMemory, Instant, KernelCounters, Nanos, Snapshot, SwitchSettings, WatermarkReset};
+use switch::{FrameMemory, Instant, Nanos, Snapshot, SwitchSettings, WatermarkReset};
 use wire::bitset::Set64;
 
 /// How long a snapshot waits for the reports of I/O loops. After that it has what they reported
@@ -88,16 +88,10 @@ impl<P: Port> PollLoop<P> {
                 self.mailbox.answer(Reply::Done);
             }
             LoopCommand::RecoverStorms(port) => {
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.recover_storms(port, now);
-                }
                 self.switch.recover_storms(port, now, &mut self.memory);
                 self.mailbox.answer(Reply::Done);
             }
             LoopCommand::LiftStormLimit { port, priorities } => {
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.lift_storm_limit(port, priorities, now);
-                }
                 self.switch.lift_storm_limit(port, priorities, now, &mut self.memory);
                 self.mailbox.answer(Reply::Done);
             }
@@ -111,9 +105,6 @@ impl<P: Port> PollLoop<P> {
                     return Some(LoopCommand::Apply(settings));
                 }
                 self.make_slots(&settings.switch, now);
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.apply(&settings.switch, now);
-                }
                 self.switch.apply(&settings.switch, now);
                 self.push_parser(self.turn.open_ports());
                 for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
@@ -121,10 +112,10 @@ impl<P: Port> PollLoop<P> {
                 }
                 self.mailbox.answer(Reply::Applied(settings));
             }
-            LoopCommand::Record(_) if self.is_copying() => return Some(command),
+            LoopCommand::Record(_) if self.switch.is_copying() => return Some(command),
             LoopCommand::Record(recorder) => {
                 self.end_recording(now);
-                let before = std::mem::replace(self.turn.recorder(), recorder);
+                let before = self.switch.set_recorder(recorder);
                 self.mailbox.answer(Reply::Recorded(before));
             }
             LoopCommand::PortDown(port) => self.close(port, now),
@@ -177,42 +168,25 @@ impl<P: Port> PollLoop<P> {
     }
 
     pub(super) fn mark_watermarks(&mut self, mark: WatermarkReset) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.watermarks(mark);
-        }
         self.switch.mark_watermarks(mark);
     }
 
     pub(super) fn hold(&mut self, port: usize, on_hold: bool) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.hold(port, on_hold);
-        }
         self.switch.hold(port, on_hold);
     }
 
     pub(super) fn end_recording(&mut self, now: Instant) {
-        let forwards = self.turn.forwards();
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.end(now, forwards, &mut self.switch);
-        }
-    }
-
-    /// True if the recorder is copying the state of the switch.
-    pub(super) fn is_copying(&mut self) -> bool {
-        self.turn.recorder().as_ref().is_some_and(|recorder| recorder.is_copying())
+        self.switch.end_recording(now, self.turn.forwards());
     }
 
     pub(super) fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.snapshot(now);
-        }
         self.switch.snapshot(now, snapshot);
         let removed = &mut snapshot.removed_ports.kernel_dropped_frames;
-        *removed = dropped(&self.removed);
+        *removed = self.removed.rx_lost_frames();
         for (port, out) in self.ports.iter().zip(&mut snapshot.ports) {
             out.kernel = port.kernel_counters();
             if out.name.is_empty() {
-                *removed += dropped(&out.kernel);
+                *removed += out.kernel.rx_lost_frames();
             }
         }
         snapshot.memory_frames = self.memory_frames as u64;
@@ -227,15 +201,4 @@ impl<P: Port> PollLoop<P> {
         snapshot.loop_turns_by_time = times.turns_by_time;
         snapshot.events_lost += self.mailbox.lost;
     }
-}
-
-/// Returns the frames that the kernel dropped: for lack of a posted chunk, in an RX ring when it
-/// was closed, or because no port accepts them.
-fn dropped(kernel: &KernelCounters) -> u64 {
-    kernel.rx_fill_ring_empty_frames
-        + kernel.rx_ring_full_frames
-        + kernel.rx_dropped_frames
-        + kernel.rx_missed_frames
-        + kernel.rx_closed_frames
-        + kernel.rx_too_long_frames
 }

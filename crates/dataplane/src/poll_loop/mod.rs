@@ -12,6 +12,7 @@ pub(crate) mod stats;
 use std::io;
 use std::sync::Arc;
 
+use crate::flight_recorder::recorded_switch::RecordedSwitch;
 use crate::guard::heartbeat::Heartbeat;
 use crate::io_core::doorbell::Doorbell;
 use crate::mailbox::{LoopCommand, Mailbox, Reply};
@@ -49,7 +50,7 @@ pub struct PollLoopSettings {
 /// A poll loop with its switch, ports and memory.
 #[derive(Debug)]
 pub struct PollLoop<P: Port> {
-    switch: Switch,
+    switch: RecordedSwitch,
     ports: Vec<P>,
     turn: Iteration,
     memory: P::Memory,
@@ -95,7 +96,7 @@ impl<P: Port> PollLoop<P> {
         let mut turn = Iteration::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         let mut core = Self {
-            switch,
+            switch: RecordedSwitch::new(switch),
             ports,
             turn,
             memory,
@@ -182,10 +183,7 @@ impl<P: Port> PollLoop<P> {
     /// anything moved.
     pub fn turn_by(&mut self, now: Instant, clock: &impl Fn() -> Instant) -> bool {
         self.note_turn(now);
-        let forwards = self.turn.forwards();
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.turn(now, forwards, &mut self.switch);
-        }
+        self.switch.record_turn(now, self.turn.forwards());
         self.merge_guard_pfc();
         if !self.lines.is_empty() {
             let is_stuck = |port: usize| self.ports[port].is_stalled();
@@ -199,13 +197,8 @@ impl<P: Port> PollLoop<P> {
     /// Passes the PFC that the guard sent on behalf of the loop to the switch.
     #[inline]
     fn merge_guard_pfc(&mut self) {
-        let Self { heartbeat, turn, switch, .. } = self;
-        heartbeat.take(|port, frames, at| {
-            if let Some(recorder) = turn.recorder() {
-                recorder.guard(port, &frames, at);
-            }
-            switch.record_guard_pfc(port, &frames, at);
-        });
+        let Self { heartbeat, switch, .. } = self;
+        heartbeat.take(|port, frames, at| switch.record_guard_pfc(port, &frames, at));
     }
 
     /// Executes commands, reports events, and closes ports that went down by themselves.
@@ -216,9 +209,6 @@ impl<P: Port> PollLoop<P> {
         }
         self.mailbox.report_undelivered();
         for (at, event) in self.switch.drain_events() {
-            if let Some(recorder) = self.turn.recorder() {
-                recorder.event(at, event);
-            }
             self.mailbox.report(at, event);
         }
         for port in self.turn.open_ports() {
@@ -236,12 +226,10 @@ impl<P: Port> PollLoop<P> {
     /// still holds frames of the loop.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
-        let is_needed = of_switch.iter().any(Port::needs_kick) || self.turn.holds_back() || self.is_copying();
+        let is_needed =
+            of_switch.iter().any(Port::needs_kick) || self.turn.holds_back() || self.switch.is_copying();
         if !self.idle.note_idle(now) || is_needed {
             return None;
-        }
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.deadline(now);
         }
         let nanos = self.switch.next_deadline(now).since(now).min(LONGEST_SLEEP_NS);
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
@@ -252,17 +240,11 @@ impl<P: Port> PollLoop<P> {
     /// are dropped and counted, and ports are closed.
     fn drain(&mut self, clock: impl Fn() -> Instant) {
         self.turn.stop_forwarding();
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.stop();
-        }
         self.switch.stop();
         (0..self.switch.places()).for_each(|port| self.hold(port, false));
         self.turn_until(&clock, |core| core.switch.frames_held() == 0 && core.let_go.is_empty());
         for port in 0..self.switch.places() {
             let now = clock();
-            if let Some(recorder) = self.turn.recorder() {
-                recorder.flush(port, now);
-            }
             self.switch.flush(port, now, &mut self.memory);
         }
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);

@@ -15,7 +15,7 @@ use config::RecorderSettings;
 use control::server::Recorded;
 use control::{CommandError, ErrorKind, Outcome, RecordingCounts};
 use dataplane::{Chunk, ChunkPool, LoopCommand, Recorder, Segments};
-use switch::{EventRecord, Severity};
+use switch::{EventKind, EventRecord};
 use tokio::sync::oneshot;
 
 use crate::flight_recorder::incidents::{Incident, Incidents};
@@ -46,7 +46,7 @@ struct RecordRequest {
 struct Loss {
     freeze_at: Instant,
     /// Kind of its event.
-    kind: &'static str,
+    kind: EventKind,
 }
 
 /// State of the loop's recorder.
@@ -136,7 +136,7 @@ impl Recording {
     pub fn acknowledge(&mut self, number: u64, answer: oneshot::Sender<Outcome>) {
         let outcome = if self.incidents.discard(number) {
             let message = format!("recording {number} was fetched, and is no longer kept");
-            let event = EventRecord::new("recording_fetched", Severity::Info, message);
+            let event = EventRecord::new(EventKind::RecordingFetched, message);
             self.events.push(event.with("recording", number));
             Ok(Vec::new())
         } else {
@@ -159,7 +159,7 @@ impl Recording {
 
     /// Keeps the recording of what led to a loss, if that is configured. `kind` is the loss's kind
     /// of event.
-    pub fn note_loss(&mut self, kind: &'static str, now: Instant) {
+    pub fn note_loss(&mut self, kind: EventKind, now: Instant) {
         if !self.settings.always || !self.settings.freeze_on_loss {
             return;
         }
@@ -242,7 +242,7 @@ impl Recording {
                 "recording {number} is kept, of what led to {}: {mib} MiB; fetch it with `sluice record --last FILE`",
                 loss.kind
             );
-            let event = EventRecord::new("recording_frozen", Severity::Warning, message);
+            let event = EventRecord::new(EventKind::RecordingFrozen, message);
             event.with("recording", *number).with("bytes", bytes)
         } else {
             let kept = self.incidents.counts().kept;
@@ -251,7 +251,7 @@ impl Recording {
                  `sluice record --last FILE`",
                 loss.kind
             );
-            let event = EventRecord::new("recording_not_kept", Severity::Warning, message);
+            let event = EventRecord::new(EventKind::RecordingNotKept, message);
             event.with("recordings_kept", kept)
         };
         self.events.push(event);

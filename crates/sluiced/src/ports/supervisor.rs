@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use control::{PortFacts, v1};
 use dataplane::LoopCommand;
-use switch::{EventRecord, Severity, SwitchSettings};
+use switch::{EventKind, EventRecord, SwitchSettings};
 use tracing::warn;
 use xdp::PacketSocket;
 
@@ -133,7 +133,7 @@ impl PortSupervisor {
                 PortFsm::open(link, is_nic(&interface), now)
             } else {
                 supervisor.worker.assign(slot, assignment);
-                supervisor.report(slot, "interface_lost", Severity::Warning, &name, missing(link));
+                supervisor.report(slot, EventKind::InterfaceLost, &name, missing(link));
                 PortFsm::closed(link, is_nic(&interface), now)
             };
             let mut port = Port::new(fsm, interface, facts.unwrap_or_else(|| no_facts(name)), queues);
@@ -282,7 +282,7 @@ impl PortSupervisor {
         for caution in facts.link.cautions.iter().filter(|caution| !before.cautions.contains(caution)) {
             let v1::Caution { setting, harm, cure } = caution;
             let message = format!("the interface {} ({setting}): {harm}: {cure}", facts.interface);
-            let event = EventRecord::new("interface_harms_frames", Severity::Warning, message);
+            let event = EventRecord::new(EventKind::InterfaceHarmsFrames, message);
             self.events.push(event.of_port(slot));
         }
     }
@@ -297,7 +297,7 @@ impl PortSupervisor {
         }
         let name = port.facts.interface.clone();
         let what = format!("has {queues} RX queues instead of {sockets}: the port is opened again");
-        self.report(slot, "rx_queues_changed", Severity::Warning, &name, &what);
+        self.report(slot, EventKind::RxQueuesChanged, &name, &what);
         self.handle(slot, PortEvent::QueuesChanged);
     }
 
@@ -365,7 +365,7 @@ impl PortSupervisor {
                 port.extra_queues = 0;
                 if port.failure.as_ref() != Some(&why) {
                     let message = format!("the port cannot be opened, and that is tried again: {why}");
-                    let event = EventRecord::new("port_unusable", Severity::Warning, message);
+                    let event = EventRecord::new(EventKind::PortUnusable, message);
                     self.events.push(event.of_port(slot));
                     port.failure = Some(why);
                 }
@@ -395,9 +395,9 @@ impl PortSupervisor {
         let Some(Some(port)) = self.ports.get_mut(slot) else { return };
         let Step { action, notice } = port.fsm.handle(event, Instant::now());
         if let Some(notice) = notice {
-            let (kind, severity, what) = describe(notice);
+            let (kind, what) = describe(notice);
             let name = port.facts.interface.clone();
-            self.report(slot, kind, severity, &name, what);
+            self.report(slot, kind, &name, what);
         }
         if let Some(action) = action {
             self.perform(slot, action);
@@ -434,9 +434,9 @@ impl PortSupervisor {
     }
 
     /// Reports something about the interface of a port.
-    fn report(&mut self, slot: usize, kind: &'static str, severity: Severity, interface: &str, what: &str) {
+    fn report(&mut self, slot: usize, kind: EventKind, interface: &str, what: &str) {
         let message = format!("the interface {interface} {what}");
-        self.events.push(EventRecord::new(kind, severity, message).of_port(slot));
+        self.events.push(EventRecord::new(kind, message).of_port(slot));
     }
 }
 
@@ -448,16 +448,15 @@ fn missing(link: LinkState) -> &'static str {
     }
 }
 
-/// Returns the event of a change of an interface: its kind, severity and text.
-fn describe(notice: PortNotice) -> (&'static str, Severity, &'static str) {
+/// Returns the event of a change of an interface: its kind and text.
+fn describe(notice: PortNotice) -> (EventKind, &'static str) {
     match notice {
-        PortNotice::CarrierCame => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
+        PortNotice::CarrierCame => (EventKind::CarrierCame, "has its carrier: the port forwards"),
         PortNotice::CarrierAwaited => (
-            "carrier_awaited",
-            Severity::Info,
+            EventKind::CarrierAwaited,
             "begins again, as NICs do when something is put on them: the port waits for its carrier",
         ),
-        PortNotice::Back => ("interface_back", Severity::Info, "is back: the port is opened again"),
+        PortNotice::Back => (EventKind::InterfaceBack, "is back: the port is opened again"),
         PortNotice::Lost(link) => {
             let what = match link {
                 LinkState::Gone => "is gone: the port goes down, the others go on",
@@ -466,7 +465,7 @@ fn describe(notice: PortNotice) -> (&'static str, Severity, &'static str) {
                     "has lost its carrier: the port goes down, the others go on"
                 }
             };
-            ("interface_lost", Severity::Warning, what)
+            (EventKind::InterfaceLost, what)
         }
     }
 }

@@ -251,8 +251,7 @@ impl XdpPort {
         let stray = counters.tx_stray_frames + counters.rx_stray_frames;
         self.unreported_stray += stray - self.kernel_stray;
         self.kernel_stray = stray;
-        let of_kernel = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
-        let drops = of_kernel + counters.rx_dropped_frames + counters.rx_missed_frames;
+        let drops = counters.rx_unbuffered_frames();
         *self.unreported_drops.get_or_insert(0) += drops - self.kernel_drops;
         self.kernel_drops = drops;
         self.report_mtu_drops(counters.rx_too_long_frames);
