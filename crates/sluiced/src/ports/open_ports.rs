@@ -13,6 +13,7 @@ use switch::settings::MAX_PORTS;
 use tracing::{info, warn};
 use xdp::{PortConfig, Umem, XdpPort};
 
+use crate::host_settings::ChangedSettings;
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::fsm::LinkState;
 use crate::ports::link_monitor::Interface;
@@ -42,13 +43,20 @@ impl OpenPorts {
     ///
     /// # Errors
     /// A single error with its remedy; the interfaces are then as they were before.
-    pub fn open(config: &Config, interfaces: &[Option<Interface>], strict: bool) -> Result<Self> {
+    pub fn open(
+        config: &Config,
+        interfaces: &[Option<Interface>],
+        strict: bool,
+        changed: &mut ChangedSettings,
+    ) -> Result<Self> {
         let mut memory = memory_for(config, interfaces)?;
         let mut ports = Vec::with_capacity(MAX_PORTS);
         let spare = port_setup(config);
         for ((settings, name), interface) in
             config.switch.ports.iter().zip(&config.interfaces).zip(interfaces)
         {
+            // Also of one that is down: the host's stack would send when it comes up.
+            changed.change(name);
             let is_there = interface.as_ref().is_some_and(|interface| interface.seen != LinkState::Down);
             if !is_there && !strict {
                 ports.push(XdpPort::vacant(&mut memory, &spare));

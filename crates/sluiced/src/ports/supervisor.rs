@@ -429,7 +429,10 @@ impl PortSupervisor {
                     .is_some_and(|interface| interface.kind.is_virtual()),
             }),
             PortAction::Attach => self.worker.attach(slot),
-            PortAction::Vacate => self.ports[slot] = None,
+            PortAction::Vacate => {
+                self.worker.release(slot);
+                self.ports[slot] = None;
+            }
         }
     }
 

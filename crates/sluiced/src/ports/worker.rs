@@ -10,6 +10,8 @@ use anyhow::{Context, Result};
 use control::{PortFacts, v1};
 use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPort};
 
+use crate::host_settings::ChangedSettings;
+
 /// A task for the port worker.
 #[derive(Debug)]
 enum Task {
@@ -20,6 +22,7 @@ enum Task {
     Prepare(u32),
     Attach,
     Look,
+    Release,
 }
 
 /// What a vacant slot needs to open a port.
@@ -65,21 +68,24 @@ pub struct PortWorker {
 }
 
 impl PortWorker {
-    /// Starts a thread for these ports, which are open, or on no interface yet.
+    /// Starts a thread for these ports, which are open, or on no interface yet. `changed` are the
+    /// settings of their interfaces that are changed.
     ///
     /// # Errors
     /// No thread could be started.
-    pub fn start(ports: &mut [XdpPort]) -> Result<Self> {
+    pub fn start(ports: &mut [XdpPort], mut changed: ChangedSettings) -> Result<Self> {
         let mut keepers: Vec<_> = ports.iter_mut().map(XdpPort::keeper).collect();
         let docks = keepers.iter().map(xdp::PortOpener::handoff).collect();
         let (tasks, reported) = mpsc::channel::<(usize, Task)>();
         let (answer, answers) = mpsc::channel();
         let work = move || {
             for (port, task) in reported {
-                if answer.send((port, perform(&mut keepers[port], task))).is_err() {
+                let Some(done) = perform(&mut keepers[port], &mut changed, task) else { continue };
+                if answer.send((port, done)).is_err() {
                     break;
                 }
             }
+            drop(keepers); // before the settings of their interfaces are restored
         };
         let thread =
             Builder::new().name("keeper".to_owned()).spawn(work).context("starting the keeper of ports")?;
@@ -121,6 +127,11 @@ impl PortWorker {
         self.send_order(port, Task::Look);
     }
 
+    /// Restores the settings of the interface: the port was removed.
+    pub fn release(&self, port: usize) {
+        self.send_order(port, Task::Release);
+    }
+
     fn send_order(&self, port: usize, task: Task) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send((port, task)); // the thread lives as long as `self`
@@ -143,15 +154,23 @@ impl Drop for PortWorker {
     }
 }
 
-fn perform(keeper: &mut xdp::PortOpener, task: Task) -> Answer {
+/// Performs a task, and returns its result unless there is none.
+fn perform(keeper: &mut xdp::PortOpener, changed: &mut ChangedSettings, task: Task) -> Option<Answer> {
+    if matches!(task, Task::Open(_) | Task::Prepare(_) | Task::Look) {
+        changed.change(keeper.interface());
+    }
     let done = match task {
         Task::Assign(Assignment { interface, min_posted }) => {
             keeper.assign(interface, min_posted);
-            return Answer::Assigned;
+            return Some(Answer::Assigned);
         }
         Task::Close => {
             keeper.close();
-            return Answer::Closed;
+            return Some(Answer::Closed);
+        }
+        Task::Release => {
+            changed.restore(keeper.interface());
+            return None;
         }
         Task::Look => {
             keeper.poll();
@@ -165,7 +184,7 @@ fn perform(keeper: &mut xdp::PortOpener, task: Task) -> Answer {
             packets: PacketSocket::open(keeper.interface()).ok(),
         }),
     };
-    done.unwrap_or_else(|error| Answer::Failed(error.to_string()))
+    Some(done.unwrap_or_else(|error| Answer::Failed(error.to_string())))
 }
 
 fn facts(keeper: &xdp::PortOpener) -> PortFacts {

@@ -123,8 +123,31 @@ impl RouteSocket {
         self.request(libc::RTM_DELQDISC, libc::NLM_F_ACK, &root_qdisc(index)).map(drop)
     }
 
-    fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+    pub(super) fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
         request(&self.fd, kind, flags, body)
+    }
+
+    /// Requests all objects of a kind. Returns the bodies of the messages that answer it.
+    pub(super) fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        send_request(&self.fd, kind, libc::NLM_F_DUMP, body)?;
+        let mut bodies = Vec::new();
+        let mut answer = vec![0; ANSWER_BYTES];
+        loop {
+            let len = recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+            let mut rest = &answer[..len];
+            while let (Some(len), Some(kind)) = (u32_at(rest, 0), u16_at(rest, 4)) {
+                let body = rest.get(HEADER_BYTES..len as usize).unwrap_or_default();
+                match i32::from(kind) {
+                    libc::NLMSG_DONE => return Ok(bodies),
+                    libc::NLMSG_ERROR => {
+                        let errno = u32_at(body, 0).unwrap_or(0) as i32;
+                        return Err(io::Error::from_raw_os_error(-errno));
+                    }
+                    _ => bodies.push(body.to_vec()),
+                }
+                rest = rest.get((len as usize).next_multiple_of(4).max(HEADER_BYTES)..).unwrap_or_default();
+            }
+        }
     }
 }
 
@@ -195,8 +218,7 @@ fn netlink(protocol: SockProtocol) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sends a request and returns the body of the one message that answers it.
-fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+fn send_request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<()> {
     let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
     message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
     message.extend_from_slice(&kind.to_ne_bytes());
@@ -204,7 +226,12 @@ fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u
     message.extend_from_slice(&[0; 8]); // no sequence number or port id: one request at a time
     message.extend_from_slice(body);
     send(fd.as_raw_fd(), &message, MsgFlags::empty())?;
+    Ok(())
+}
 
+/// Sends a request and returns the body of the one message that answers it.
+fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+    send_request(fd, kind, flags, body)?;
     let mut answer = vec![0; ANSWER_BYTES];
     let len = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
     answer.truncate(len);
@@ -235,7 +262,7 @@ fn name_bytes(name: &str) -> Vec<u8> {
 }
 
 /// Appends an attribute: length, type, value, padded to 4 bytes.
-fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(super) fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     body.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
     body.extend_from_slice(&kind.to_ne_bytes());
     body.extend_from_slice(value);
@@ -279,7 +306,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
 }
 
 /// Iterates over the attributes in `bytes`; ends at the first truncated one.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes, 0)?);
         let kind = u16_at(bytes, 2)? & !(libc::NLA_F_NESTED as u16);
@@ -293,7 +320,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
