@@ -85,8 +85,9 @@ fn a_killed_daemon_leaves_interfaces_as_they_were() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = with_ipv6(&bed)?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    settled(&switch)?;
     switch.ip("addr add fe80::77/64 dev a nodad")?;
-    let before = settled(&switch)?;
+    let before = of_both(&switch)?;
     let mut daemon = bed.daemon(&switch, &two_ports())?;
     are_changed(&switch)?;
     assert_eq!(files(&daemon)?.iter().filter(|file| file.to_string_lossy().ends_with(".restore")).count(), 1);

@@ -26,7 +26,8 @@ pub enum Error {
     },
     /// `detach` could not restore the root qdisc that an administrator configured.
     #[error(
-        "{device} has a root qdisc, `{kind}`, that `sluice nic detach` could not restore: {why}. --force replaces          it all the same; note what `tc qdisc show dev {device}` and `tc class show dev {device}` say first"
+        "{device} has a root qdisc, `{kind}`, that `sluice nic detach` could not restore: {why}. --force \
+         replaces it anyway; note what `tc qdisc show dev {device}` and `tc class show dev {device}` say first"
     )]
     Unrestorable {
         /// The interface.

@@ -157,7 +157,9 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
 
     let open: Vec<_> = ports_at_start.iter().map(StartedPort::open_interface).collect();
     let pfc_test = pfc_probe::Test::new(config.dataplane.pfc_test, &live.settings().switch, &open);
-    let lives = PortSupervisor::new((keeper, guard), live.servers(), queues_set_aside, ports_at_start);
+    let settings = live.settings().switch;
+    let lives =
+        PortSupervisor::new((keeper, guard), live.servers(), queues_set_aside, ports_at_start, &settings);
     let reports = Reporting::new(telemetry);
     let end =
         ControlLoop::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test, reports), events)

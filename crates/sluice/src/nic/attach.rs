@@ -51,8 +51,8 @@ pub struct Attach {
     /// The port of the switch [default: the other end of the interface].
     #[arg(long, value_name = "NAME", requires = "switch")]
     port: Option<String>,
-    /// Put it in the place of a root qdisc that somebody chose, or of one of ours. `sluice nic detach`
-    /// restores the former.
+    /// Put it in the place of a root qdisc that somebody chose, or of one of ours. `sluice nic
+    /// detach` restores the former.
     #[arg(long)]
     replace: bool,
     /// Replace also a root qdisc that cannot be restored.
@@ -76,8 +76,8 @@ For containers, attach from outside, after the interface was moved: --netns PID.
 JSON: device, netns, speed_bps, no_drop[], trust, port_priority, order, limit_bytes, replaced (the kind
 of a root qdisc that was there; null: the kernel's default).";
 
-/// Take everything of `sluice nic` off an interface, and restore its qdisc of before; what the queues
-/// hold is dropped.
+/// Take everything of `sluice nic` off an interface, and restore its qdisc of before; what its
+/// queues hold is dropped.
 #[derive(Args)]
 pub struct Detach {
     /// The interface.

@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use control::{PortFacts, v1};
+use wire::mac::MacAddr;
 use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPort};
 
 use crate::host_settings::ChangedSettings;
@@ -47,6 +48,8 @@ pub enum Answer {
     Attached {
         /// Facts about the interface, as reported to clients.
         facts: PortFacts,
+        /// The address of the peer's interface, if it is known.
+        peer: Option<MacAddr>,
         /// Descriptors that become readable when a frame arrives, until the port is closed.
         fds: Vec<RawFd>,
         /// Sends PFC frames of the guard while the poll loop cannot.
@@ -54,8 +57,9 @@ pub enum Answer {
     },
     /// The sockets could not be opened, or the program not attached, for this reason.
     Failed(String),
-    /// The current state of the link of the interface.
-    Looked(v1::Link),
+    /// The current state of the link of the interface, and the address of the peer's interface if
+    /// it is known.
+    Looked(v1::Link, Option<MacAddr>),
 }
 
 /// The thread, and the channels to and from it.
@@ -174,36 +178,40 @@ fn perform(keeper: &mut xdp::PortOpener, changed: &mut ChangedSettings, task: Ta
         }
         Task::Look => {
             keeper.poll();
-            Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode(), keeper.binding())))
+            let (link, peer) = look(keeper.interface(), keeper.xdp_mode(), keeper.binding());
+            Ok(Answer::Looked(link, peer))
         }
         Task::Open(most_queues) => keeper.open(most_queues).map(Answer::Opened),
         Task::Prepare(most_queues) => keeper.prepare(most_queues).map(Answer::Opened),
-        Task::Attach => keeper.attach().map(|fds| Answer::Attached {
-            facts: facts(keeper),
-            fds,
-            packets: PacketSocket::open(keeper.interface()).ok(),
+        Task::Attach => keeper.attach().map(|fds| {
+            let (facts, peer) = facts(keeper);
+            let packets = PacketSocket::open(keeper.interface()).ok();
+            Answer::Attached { facts, peer, fds, packets }
         }),
     };
     Some(done.unwrap_or_else(|error| Answer::Failed(error.to_string())))
 }
 
-fn facts(keeper: &xdp::PortOpener) -> PortFacts {
-    PortFacts {
+fn facts(keeper: &xdp::PortOpener) -> (PortFacts, Option<MacAddr>) {
+    let (link, peer) = look(keeper.interface(), keeper.xdp_mode(), keeper.binding());
+    let facts = PortFacts {
         interface: keeper.interface().to_owned(),
         xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
         vlan_tags_restored: keeper.vlan_tags_restored(),
         mtu_bytes: 0, // the kernel reports it whenever it changes
-        link: link(keeper.interface(), keeper.xdp_mode(), keeper.binding()),
-    }
+        link,
+    };
+    (facts, peer)
 }
 
 /// Returns the state of an interface whose program runs in this mode and whose sockets are bound in
-/// this mode. Empty for a deleted interface.
-pub fn link(interface: &str, mode: XdpMode, binding: PortMode) -> v1::Link {
+/// this mode, and the address of its peer's interface if it is known. Empty for a deleted
+/// interface.
+pub fn look(interface: &str, mode: XdpMode, binding: PortMode) -> (v1::Link, Option<MacAddr>) {
     let facts = xdp::facts(interface).unwrap_or_default();
     let cautions = xdp::cautions(interface, &facts, Some(mode));
     let caution = |OffloadWarning { setting, harm, cure }| v1::Caution { setting, harm, cure };
-    v1::Link {
+    let link = v1::Link {
         kind: facts.kind,
         driver: facts.driver,
         rx_queues: facts.rx_queues,
@@ -214,7 +222,8 @@ pub fn link(interface: &str, mode: XdpMode, binding: PortMode) -> v1::Link {
         own_memory: binding.own_memory,
         core: 0, // set from the port's slot
         cautions: cautions.into_iter().map(caution).collect(),
-    }
+    };
+    (link, facts.peer_mac)
 }
 
 /// The mode of a program, as displayed.

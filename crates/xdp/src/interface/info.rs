@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use wire::MacAddr;
+
 use crate::error::Error;
 use crate::interface::addresses::{Address, addresses, has_ipv6};
 use crate::interface::ethtool::{self, Pause};
@@ -32,6 +34,8 @@ pub struct InterfaceInfo {
     pub pause: Pause,
     /// The process at the other end of this tap attaches segmentation headers to its frames.
     pub takes_segments: bool,
+    /// The address of the other end of a veth.
+    pub peer_mac: Option<MacAddr>,
     /// The IP addresses that somebody gave the interface: all but IPv6 link-local ones.
     pub addresses: Vec<Address>,
     /// The interface has IPv6.
@@ -68,6 +72,7 @@ pub fn facts(interface: &str) -> Result<InterfaceInfo, Error> {
         has_vlan_metadata: has_vlan_metadata(link.index).unwrap_or(false),
         pause: ethtool::pause(interface).unwrap_or_default(),
         takes_segments: link.takes_segments,
+        peer_mac: route.peer_mac(&link),
         addresses: own_addresses(&route, link.index).unwrap_or_default(),
         has_ipv6: has_ipv6(interface),
         lower: lower(&route, &link),

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
 };
+use wire::MacAddr;
 
 const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
@@ -21,10 +22,11 @@ const ANSWER_BYTES: usize = 32 * 1024;
 // linux/rtnetlink.h, TCA_*: attributes of a qdisc.
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
-// linux/if_link.h: attributes inside IFLA_LINKINFO and IFLA_XDP.
+// linux/if_link.h: attributes of an interface, and inside IFLA_LINKINFO and IFLA_XDP.
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_TUN_VNET_HDR: u16 = 5;
+const IFLA_TARGET_NETNSID: u16 = 46;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_HW_PROG_ID: u16 = 7;
 // linux/if_link.h, struct rtnl_link_stats64: offsets of these counters.
@@ -69,6 +71,11 @@ pub(crate) struct Link {
     pub(crate) xdp_program: Option<u32>,
     /// The interface accepts frames for other addresses, too, because a process requested that.
     pub(crate) promiscuous: bool,
+    /// The hardware address, if it has the length of Ethernet's.
+    pub(crate) mac: Option<MacAddr>,
+    /// The index of the other end of a veth, and the id of its network namespace if that is another
+    /// one.
+    pub(crate) peer: Option<(i32, Option<i32>)>,
     /// The interface of this network namespace below this one, for example below a macvlan.
     pub(crate) lower: Option<i32>,
     /// The process at the other end of this tap attaches segmentation headers to its frames.
@@ -101,6 +108,18 @@ impl RouteSocket {
         let mut body = vec![0; IFINFO_BYTES];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
         self.request_link(&body)
+    }
+
+    /// Returns the address of the other end of a veth. `None` if the interface has no other end, or
+    /// that is in a namespace which this one does not know.
+    pub(crate) fn peer_mac(&self, link: &Link) -> Option<MacAddr> {
+        let (index, namespace) = link.peer.filter(|_| link.kind == "veth")?;
+        let mut body = vec![0; IFINFO_BYTES];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        if let Some(id) = namespace {
+            push_attribute(&mut body, IFLA_TARGET_NETNSID, &id.to_ne_bytes());
+        }
+        self.request_link(&body).ok()?.mac
     }
 
     fn request_link(&self, body: &[u8]) -> io::Result<Link> {
@@ -273,15 +292,16 @@ fn parse_link(body: &[u8]) -> Option<Link> {
     let flags = u32_at(body, 8)?;
     let mut link =
         Link { index: u32_at(body, 4)? as i32, up: flags & libc::IFF_UP as u32 != 0, ..Link::default() };
-    let mut is_elsewhere = false;
+    let (mut linked, mut namespace) = (None, None);
     for (kind, value) in attributes(body.get(IFINFO_BYTES..)?) {
         match kind {
             libc::IFLA_IFNAME => link.name = text(value),
             libc::IFLA_MTU => link.mtu = u32_at(value, 0)?,
             libc::IFLA_QDISC => link.qdisc = text(value),
             libc::IFLA_PROMISCUITY => link.promiscuous = u32_at(value, 0)? > 0,
-            libc::IFLA_LINK => link.lower = u32_at(value, 0).map(|index| index as i32),
-            libc::IFLA_LINK_NETNSID => is_elsewhere = true,
+            libc::IFLA_ADDRESS => link.mac = value.try_into().ok().map(MacAddr),
+            libc::IFLA_LINK => linked = u32_at(value, 0).map(|index| index as i32),
+            libc::IFLA_LINK_NETNSID => namespace = u32_at(value, 0).map(|id| id as i32),
             libc::IFLA_LINKINFO => {
                 let inside = |wanted| attributes(value).find(|(kind, _)| *kind == wanted);
                 link.kind = inside(IFLA_INFO_KIND).map(|(_, kind)| text(kind)).unwrap_or_default();
@@ -301,7 +321,8 @@ fn parse_link(body: &[u8]) -> Option<Link> {
             _ => {}
         }
     }
-    link.lower = link.lower.filter(|&lower| !is_elsewhere && lower > 0 && lower != link.index);
+    link.peer = linked.filter(|&peer| peer > 0).map(|peer| (peer, namespace));
+    link.lower = linked.filter(|&lower| namespace.is_none() && lower > 0 && lower != link.index);
     Some(link)
 }
 
