@@ -128,6 +128,12 @@ impl<P: Port> PollLoop<P> {
                 let Some(is_up) = self.reopen(port, mac, finish_checksums, now) else { return Some(command) };
                 self.mailbox.answer(Reply::PortUp(port, is_up));
             }
+            LoopCommand::PeerAddress { port, mac } => {
+                if let Some(recorder) = self.turn.recorder() {
+                    recorder.peer_address(port, mac, now);
+                }
+                self.switch.peer_address(port, mac, now);
+            }
             LoopCommand::Stop(snapshot) => self.stop = Some(snapshot),
         }
         None
