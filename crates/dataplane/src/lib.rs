@@ -25,6 +25,7 @@ pub mod punt_ring;
 pub mod sleeper;
 
 pub use crate::poll_loop::{PollLoop, PollLoopSettings};
+pub use flight_recorder::recorded_switch::RecordedSwitch;
 pub use flight_recorder::recorder::{Chunk, ChunkKind, ChunkPool, Recorder};
 pub use flight_recorder::replay::Replay;
 pub use flight_recorder::segments::Segments;

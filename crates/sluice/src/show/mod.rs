@@ -25,6 +25,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use control::client::Watch;
 use control::v1::Snapshot;
+use jiff::tz::TimeZone;
 
 use crate::output;
 use crate::socket::Daemon;
@@ -109,8 +110,8 @@ impl ValueEnum for Shown {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let view = match arguments.shown {
         Shown::Of(view) => view,
-        Shown::Telemetry => return daemon::show_telemetry(arguments),
-        Shown::Lldp => return daemon::show_lldp(arguments),
+        Shown::Telemetry => return show_telemetry(arguments),
+        Shown::Lldp => return show_lldp(arguments),
     };
     let interval = arguments.watch.map(|seconds| duration("--watch", seconds)).transpose()?;
     let apart = arguments.rates.map(|seconds| duration("--rates", seconds)).transpose()?;
@@ -143,6 +144,47 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let now = if reads { client.read_watermarks().await? } else { client.snapshot().await? };
         print(arguments, view, &now, before.as_ref())
     })
+}
+
+/// Prints the state of the telemetry reports.
+fn show_telemetry(arguments: &Arguments) -> Result<()> {
+    if arguments.port.is_some() || arguments.detail.is_some() {
+        bail!("of the options only --json and --socket are for `show telemetry`");
+    }
+    of_one_moment(arguments, "telemetry")?;
+    let telemetry = arguments.daemon.talk(async |client| Ok(client.telemetry().await?))?;
+    output::print(&if arguments.json {
+        output::json(&telemetry, true)?
+    } else {
+        daemon::telemetry::table(&telemetry, &TimeZone::system())
+    })
+}
+
+/// Prints LLDP of the ports, or their neighbors.
+fn show_lldp(arguments: &Arguments) -> Result<()> {
+    of_one_moment(arguments, "lldp")?;
+    let wants_neighbors = match arguments.detail {
+        None => false,
+        Some(Detail::Neighbors) => true,
+        Some(_) => bail!("`show lldp` has `neighbors` and no other detail"),
+    };
+    let ports = arguments.daemon.talk(async |client| Ok(client.lldp().await?))?;
+    let ports = daemon::only(ports, arguments.port.as_deref())?;
+    output::print(&match (wants_neighbors, arguments.json) {
+        (false, false) => daemon::lldp::table(&ports),
+        (false, true) => output::json(&ports, true)?,
+        (true, false) => daemon::neighbors::text(&ports),
+        (true, true) => output::json(&daemon::neighbors::json(&ports), true)?,
+    })
+}
+
+/// Refuses the options of views of the switch.
+fn of_one_moment(arguments: &Arguments, view: &str) -> Result<()> {
+    let Arguments { watch, rates, bytes, verbose, keep_watermarks, .. } = arguments;
+    if watch.is_some() || rates.is_some() || *bytes || *verbose || *keep_watermarks {
+        bail!("of the options only --json, --port and --socket are for `show {view}`");
+    }
+    Ok(())
 }
 
 /// True if a view restarts the watermarks: peaks are those between two executions

@@ -15,13 +15,14 @@ use control::server::{MAX_REQUESTS, Request, WatermarkReader};
 use control::{Command, CommandError, DaemonFacts, ErrorKind, Outcome, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
 use switch::settings::{ClassifySettings, MAX_PORTS, Trust};
-use switch::{Event, EventRecord, LONGEST_RECEIVED_BYTES, Severity, Snapshot};
+use switch::{Event, EventKind, EventRecord, LONGEST_RECEIVED_BYTES, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use crate::control_loop::commands::Step;
 use crate::control_loop::running_config::RunningConfig;
+use crate::control_loop::watermark_readers::Watermarks;
 use crate::event_log::Events;
 use crate::flight_recorder::Recording;
 use crate::lldp::Lldp;
@@ -32,11 +33,11 @@ use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
 use crate::ports::supervisor::PortSupervisor;
 use crate::reporting::Reporting;
 use crate::stall_check::Stalls;
-use crate::watermark_readers::Watermarks;
 
 pub(crate) mod commands;
 mod reload;
 pub(crate) mod running_config;
+mod watermark_readers;
 
 /// Interval of polling for replies while one is expected.
 const BUSY_PACE: Duration = Duration::from_millis(1);
@@ -159,7 +160,7 @@ pub struct ControlLoop {
     orders: VecDeque<PendingCommand>,
     active: Option<ActiveCommand>,
     /// The last MTU warnings: kind of event, slot of the port, message.
-    mtu_warnings: Vec<(&'static str, Option<usize>, String)>,
+    mtu_warnings: Vec<(EventKind, Option<usize>, String)>,
     stopped: Option<Box<Snapshot>>,
 }
 
@@ -467,19 +468,19 @@ impl ControlLoop {
         let error = io::Error::from_raw_os_error;
         let (kind, what) = match fault {
             PortFault::Down(errno) => {
-                ("port_unusable", format!("the interface cannot be used any more: {}", error(errno)))
+                (EventKind::PortUnusable, format!("the interface cannot be used any more: {}", error(errno)))
             }
             PortFault::QdiscStays(errno) => {
                 let what = "the queueing discipline of the port stays on its interface";
-                ("qdisc_stays", format!("{what}: {}", error(errno)))
+                (EventKind::QdiscStays, format!("{what}: {}", error(errno)))
             }
             PortFault::TooLong { frames, longest_bytes } => {
-                ("frames_too_long", too_long(frames, longest_bytes))
+                (EventKind::FramesTooLong, too_long(frames, longest_bytes))
             }
         };
         let interface = self.live.slots().interface(port).unwrap_or("a removed port");
         let message = format!("{interface}: {what}");
-        self.events.note_now(EventRecord::new(kind, Severity::Warning, message).of_port(port));
+        self.events.note_now(EventRecord::new(kind, message).of_port(port));
     }
 
     fn note_event(&mut self, at: switch::Instant, event: Event) {

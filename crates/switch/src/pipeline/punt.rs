@@ -5,23 +5,9 @@
 //! Source: docs/dcbx.md, "Frames".
 
 use crate::forwarding::parsed_frame::RxFrame;
-use crate::frame::FrameId;
+use crate::frame::PuntedFrame;
 use crate::frame::memory::FrameMemory;
 use crate::pipeline::Switch;
-
-/// Frames that a batch may contain without an allocation.
-pub(crate) const PUNTED_IN_A_BATCH: usize = 64;
-
-/// A frame that the switch consumed for its owner.
-#[derive(Debug)]
-pub struct PuntedFrame {
-    /// The frame's token.
-    pub frame: FrameId,
-    /// Port that received it.
-    pub port: usize,
-    /// Its length, without FCS.
-    pub len: u16,
-}
 
 impl Switch {
     /// Consumes a frame for the owner.

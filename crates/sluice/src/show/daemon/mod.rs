@@ -1,60 +1,14 @@
 //! Views of the daemon around the switch: telemetry, LLDP.
 
-mod lldp;
-mod neighbors;
-mod telemetry;
+pub mod lldp;
+pub mod neighbors;
+pub mod telemetry;
 
 use anyhow::{Result, bail};
 use control::v1::LldpPorts;
-use jiff::tz::TimeZone;
-
-use crate::output;
-use crate::show::Arguments;
-use crate::show::view::Detail;
-
-/// Prints the state of the telemetry reports.
-pub fn show_telemetry(arguments: &Arguments) -> Result<()> {
-    if arguments.port.is_some() || arguments.detail.is_some() {
-        bail!("of the options only --json and --socket are for `show telemetry`");
-    }
-    of_one_moment(arguments, "telemetry")?;
-    let telemetry = arguments.daemon.talk(async |client| Ok(client.telemetry().await?))?;
-    output::print(&if arguments.json {
-        output::json(&telemetry, true)?
-    } else {
-        telemetry::table(&telemetry, &TimeZone::system())
-    })
-}
-
-/// Prints LLDP of the ports, or their neighbors.
-pub fn show_lldp(arguments: &Arguments) -> Result<()> {
-    of_one_moment(arguments, "lldp")?;
-    let wants_neighbors = match arguments.detail {
-        None => false,
-        Some(Detail::Neighbors) => true,
-        Some(_) => bail!("`show lldp` has `neighbors` and no other detail"),
-    };
-    let ports = arguments.daemon.talk(async |client| Ok(client.lldp().await?))?;
-    let ports = only(ports, arguments.port.as_deref())?;
-    output::print(&match (wants_neighbors, arguments.json) {
-        (false, false) => lldp::table(&ports),
-        (false, true) => output::json(&ports, true)?,
-        (true, false) => neighbors::text(&ports),
-        (true, true) => output::json(&neighbors::json(&ports), true)?,
-    })
-}
-
-/// Refuses the options of views of the switch.
-fn of_one_moment(arguments: &Arguments, view: &str) -> Result<()> {
-    let Arguments { watch, rates, bytes, verbose, keep_watermarks, .. } = arguments;
-    if watch.is_some() || rates.is_some() || *bytes || *verbose || *keep_watermarks {
-        bail!("of the options only --json, --port and --socket are for `show {view}`");
-    }
-    Ok(())
-}
 
 /// Returns the port `name` only.
-fn only(mut ports: LldpPorts, name: Option<&str>) -> Result<LldpPorts> {
+pub fn only(mut ports: LldpPorts, name: Option<&str>) -> Result<LldpPorts> {
     let Some(name) = name else { return Ok(ports) };
     let names: Vec<String> = ports.ports.iter().map(|port| port.name.clone()).collect();
     ports.ports.retain(|port| port.name == name);
