@@ -28,7 +28,7 @@ const STRUCTS: [(&str, &str); 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 15] = [
+const OF_THE_DAEMON: [&str; 17] = [
     "pfc_enabled",
     "log_lines_lost",
     "log_lines_left_out",
@@ -44,6 +44,8 @@ const OF_THE_DAEMON: [&str; 15] = [
     "link",
     "classification",
     "lldp",
+    "dcbx",
+    "pfc_mode",
 ];
 
 /// Lists that are rows of `sluice show --json`, instead of one list inside the other.
@@ -155,6 +157,6 @@ fn fields(file: &FileDescriptorProto) -> String {
 
 /// Returns true if the message is part of a snapshot.
 fn is_counted(message: &DescriptorProto) -> bool {
-    let others = ["ByDropLevel", "Link", "Caution", "Classification", "Lldp"];
+    let others = ["ByDropLevel", "Link", "Caution", "Classification", "Lldp", "Dcbx"];
     STRUCTS.iter().any(|(name, _)| *name == message.name()) || others.contains(&message.name())
 }

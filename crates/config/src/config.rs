@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use dcbx::settings::PfcMode;
 use switch::SwitchSettings;
 use switch::settings::{BridgeSettings, DownPortAction, MAX_PORTS};
 
@@ -19,12 +20,14 @@ use crate::tables::congestion::Congestion;
 use crate::tables::fixed_area;
 use crate::tables::lldp::{self, Lldp};
 use crate::tables::metrics::{self, Metrics};
+use crate::tables::port::dcbx::PortDcbx;
 use crate::tables::port::policy::Policies;
 use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
 use crate::tables::port::zero_copy::ZeroCopy;
-use crate::tables::ports::{CORES, Link, Port, PortTable};
+use crate::tables::ports::{CORES, Link, PFC_MODES, Port, PortTable};
 use crate::tables::telemetry::{self, Telemetry};
 use crate::validate::buffer;
+use crate::validate::dcbx as dcbx_check;
 use crate::validate::lldp as lldp_check;
 use crate::validate::vlan;
 use crate::validate::watchdog;
@@ -53,6 +56,10 @@ pub struct Config {
     pub links: Vec<Link>,
     /// LLDP of the switch and its ports.
     pub lldp: Lldp,
+    /// The mode of PFC of each port, by port number.
+    pub pfc_modes: Vec<PfcMode>,
+    /// What each port negotiates, by port number; `None` if it does not.
+    pub dcbx: Vec<Option<PortDcbx>>,
     /// The flight recorder.
     pub recorder: RecorderSettings,
     /// Path of the Unix socket that the control API listens on.
@@ -63,6 +70,15 @@ pub struct Config {
     pub metrics: Option<Metrics>,
     /// Warnings about valid settings, such as thresholds that cannot be lossless. Often empty.
     pub warnings: ConfigErrors,
+}
+
+impl Config {
+    /// Returns the name of the mode of PFC of a port.
+    pub fn pfc_mode(&self, port: &str) -> &'static str {
+        let number = self.switch.ports.iter().position(|it| it.name == port);
+        let mode = number.and_then(|number| self.pfc_modes.get(number));
+        PFC_MODES.iter().find(|(_, it)| Some(it) == mode).map_or("off", |(name, _)| name)
+    }
 }
 
 /// Settings of the poll loops.
@@ -246,6 +262,7 @@ fn read<T>(
     buffer::dependences(&defaults, &ports, report);
     vlan::check(&defaults, &ports, report);
     lldp_check::check(&ports, report);
+    dcbx_check::check(&ports, report);
     if buffer.fixed_cells.is_none() {
         let needed = u32::try_from(buffer::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
         buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
@@ -269,6 +286,8 @@ fn read<T>(
     let port_cores = ports.iter().map(|port| port.own.core.as_ref().map(|core| core.value)).collect();
     let links = ports.iter().map(|port| port.tables().link()).collect();
     let settings = ports.iter().map(|port| port.settings.clone()).collect();
+    let pfc_modes = ports.iter().map(|port| port.tables().pfc().mode()).collect();
+    let dcbx = ports.iter().map(|port| port.dcbx.clone()).collect();
     let of_ports = ports.iter().map(|port| port.tables().lldp().settings(lldp_timing)).collect();
     let lldp = Lldp { management, ports: of_ports };
     let switch = SwitchSettings {
@@ -302,6 +321,8 @@ fn read<T>(
         port_cores,
         links,
         lldp,
+        pfc_modes,
+        dcbx,
         recorder,
         control_socket,
         telemetry,

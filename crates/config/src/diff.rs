@@ -7,7 +7,7 @@
 
 use std::fmt::{self, Debug, Display};
 
-use dcbx::settings::LldpSettings;
+use dcbx::settings::{LldpSettings, PfcMode};
 use switch::frame::meta::FloodType;
 use switch::settings::{
     BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
@@ -17,7 +17,8 @@ use switch::{Nanos, SwitchSettings};
 
 use crate::config::{Config, Dataplane, RecorderSettings, overload_name};
 use crate::tables::lldp::PortLldp;
-use crate::tables::ports::Link;
+use crate::tables::port::dcbx::PortDcbx;
+use crate::tables::ports::{Link, PFC_MODES};
 
 /// What a reload cannot change, as the help says it. Each line of [`Changes::restart`] is of one of
 /// these.
@@ -89,6 +90,8 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         preset: _,
         links,
         lldp,
+        pfc_modes,
+        dcbx,
         warnings: _,
         // Only the daemon knows which core serves which port.
         port_cores: _,
@@ -142,6 +145,13 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
             for (setting, before, now) in of_link {
                 changes.live_optional(format!("port.{}: {setting}", port.name), before, now);
             }
+            let mode =
+                |mode: PfcMode| PFC_MODES.iter().find(|(_, it)| *it == mode).map_or("", |(name, _)| name);
+            let what = format!("port.{}: pfc.mode", port.name);
+            changes.live_value(what, &mode(old.pfc_modes[before]), &mode(pfc_modes[now]));
+            let settings = |dcbx: &Option<PortDcbx>| dcbx.as_ref().map(|it| it.settings.clone());
+            let what = format!("port.{}: dcbx", port.name);
+            changes.live(what, &settings(&old.dcbx[before]), &settings(&dcbx[now]));
             one_lldp(&mut changes, &port.name, &old.lldp.ports[before], &lldp.ports[now]);
         }
     }

@@ -133,12 +133,19 @@
 //! queue_profile   = { gentle = [0, 1, 2] }
 //!
 //! [port.server1.pfc]
-//! mode       = "on"                # "on" | "off": off, no_drop and what PFC needs have no effect
+//! mode       = "on"                # "on" | "off": off, no_drop and what PFC needs have no effect | "auto": as DCBX agrees
 //! rx         = true                # default: as mode
 //! tx         = true
 //! no_drop    = [3, 4, 5]
 //! pause_time = 65535               # quanta
 //! pause_speed = "10G"              # whose bit times quanta are; as `speed`, or as the interface says
+//!
+//! [port.server1.dcbx]              # negotiates with the peer (docs/dcbx.md); without this table the port does not
+//! enabled    = true                # the default; false: not on this port, though the defaults have the table
+//! version    = "auto"              # the default | "ieee", "standard" | "cee", "rev101" | "cin", "rev100"
+//! willing    = false               # the default; true: takes over the peer's configuration
+//! precedence = "lower-address"     # whose PFC wins between two willing ends; or "higher-address", as lldpad has it
+//! applications = [{ udp = 4791, priority = 3 }]  # advertised while pfc.mode is "auto": udp, tcp, port, ethertype or dscp
 //!
 //! [port.server1.pfc.priority.3]    # each _cells can be _bytes instead, rounded up
 //! headroom_cells   = 100
@@ -270,6 +277,7 @@ pub use crate::read::parse::{parse_speed, spell_speed};
 pub use crate::read::size::{CELL_BYTES, MAX_CELLS};
 pub use crate::tables::lldp::{Lldp, LldpMode, PortLldp};
 pub use crate::tables::metrics::Metrics;
+pub use crate::tables::port::dcbx::{Negotiated, PortDcbx};
 pub use crate::tables::port::zero_copy::ZeroCopy;
 pub use crate::tables::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::tables::preset::{PRESETS, Preset};

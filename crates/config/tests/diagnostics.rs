@@ -80,7 +80,9 @@ const WRONG_PORTS: &[&str] = &[
     "lldp = \"on\"",
     "lldp_tlvs = [\"system-nam\", \"x\"]",
     "lldp_tlvs = \"all\"",
-    "dcbx = { version = \"cee\" }",
+    "dcbx = { version = \"ceee\", willing = \"yes\" }",
+    "dcbx.applications = [{ udp = 4791 }, { udp = 1, tcp = 2, priority = 3 }, { dscp = 64, priority = 3 }]",
+    "dcbx = {}\nlldp = \"tx\"",
     "pfc.mode = \"auto\"",
     // watchdogs
     "pfc.watchdog.precision = \"high\"",

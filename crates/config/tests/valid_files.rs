@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use config::{Config, Dataplane, Link, Lldp, LldpMode, PortLldp, RecorderSettings, Telemetry};
-use dcbx::settings::{AdminStatus, LldpSettings, TlvSelection};
+use dcbx::settings::{AdminStatus, LldpSettings, PfcMode, TlvSelection};
 use switch::settings::{
     AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, DownPortAction, DropLevel,
     FlowControl, GroupSettings, Guaranteed, LldpFrames, PfcSettings, PortAlarmSettings, QueueSettings,
@@ -55,6 +55,8 @@ fn the_smallest_file() {
                     settings: LldpSettings::default(),
                 }],
             },
+            pfc_modes: vec![PfcMode::Off],
+            dcbx: vec![None],
             recorder: RecorderSettings::default(),
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
             telemetry: Telemetry::default(),

@@ -86,8 +86,11 @@ impl Agent {
             self.urgent.push(frame);
             self.transmitter.note_local_change();
         }
+        let version = |settings: &AgentSettings| settings.dcbx.as_ref().map(|dcbx| dcbx.version);
+        // Another version begins from the start: `Auto` would stay with the one that was pinned.
+        let is_same_version = version(&self.settings) == version(&settings);
         self.settings = settings;
-        self.dcbx = match (&self.settings.dcbx, self.dcbx.take()) {
+        self.dcbx = match (&self.settings.dcbx, self.dcbx.take().filter(|_| is_same_version)) {
             (Some(_), Some(dcbx)) => Some(dcbx),
             (Some(settings), None) => Some(Dcbx::new(settings)),
             (None, _) => None,

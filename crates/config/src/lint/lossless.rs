@@ -20,6 +20,7 @@
 //! A setting of `[port-defaults]` or of a profile is reported once, whatever number of ports it is
 //! wrong for.
 
+use dcbx::settings::PfcMode;
 use switch::SwitchSettings;
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom;
@@ -310,11 +311,12 @@ impl Lints {
     fn same_no_drop(&mut self, ports: &[Port], priority: usize) {
         let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
         let Some(first) = ports.iter().find(protects) else { return };
-        let turns_pfc_off = |port: &&Port| port.own.pfc.on.as_ref().is_some_and(|on| !on.value);
+        let turns_pfc_off =
+            |port: &&Port| port.own.pfc.mode.as_ref().is_some_and(|mode| mode.value == PfcMode::Off);
         for port in ports.iter().filter(|port| !protects(port) && !turns_pfc_off(port)) {
             let pfc = port.tables().pfc();
             let list = pfc.setting(|table| &table.no_drop).map(|list| &list.location);
-            let mode = pfc.setting(|table| &table.on).map(|mode| &mode.location);
+            let mode = pfc.setting(|table| &table.mode).map(|mode| &mode.location);
             // With PFC off, the list has no effect.
             let location = if pfc.is_on() { list.or(mode) } else { mode.or(list) };
             let what = format!(

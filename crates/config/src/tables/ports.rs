@@ -5,6 +5,7 @@
 
 use std::ops::RangeInclusive;
 
+use dcbx::settings::{Ets, PfcMode};
 use switch::settings::{FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
 use switch::{LONGEST_RECEIVED_BYTES, PortSettings};
 
@@ -17,6 +18,7 @@ use crate::tables::buffer::Buffer;
 use crate::tables::congestion::{Congestion, CongestionBinding};
 use crate::tables::lldp::LldpTable;
 use crate::tables::port::classify::ClassifyTable;
+use crate::tables::port::dcbx::{DcbxTable, PortDcbx, ets_of};
 use crate::tables::port::policy::Policies;
 use crate::tables::port::schedule::{ScheduleTable, burst};
 use crate::tables::port::storm_control::FloodLimitTable;
@@ -33,6 +35,10 @@ const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
 pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
 /// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
 pub const MTU_BYTES: RangeInclusive<u32> = 64..=LONGEST_RECEIVED_BYTES as u32;
+
+/// The modes of PFC, by their names.
+pub(crate) const PFC_MODES: [(&str, PfcMode); 3] =
+    [("on", PfcMode::On), ("off", PfcMode::Off), ("auto", PfcMode::Auto)];
 
 /// Properties of a port's cable, as configured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,6 +59,8 @@ pub(crate) struct Port<'f> {
     pub(crate) defaults: &'f PortTable,
     /// The settings that result from both.
     pub(crate) settings: PortSettings,
+    /// What the port negotiates; `None` if it does not.
+    pub(crate) dcbx: Option<PortDcbx>,
 }
 
 /// The table of a port, or of the defaults.
@@ -73,6 +81,7 @@ pub(crate) struct PortTable {
     pub(crate) flood_limits: FloodLimitTable,
     /// `lldp` and `lldp_tlvs`.
     pub(crate) lldp: LldpTable,
+    pub(crate) dcbx: DcbxTable,
     pub(crate) classify: ClassifyTable,
     pub(crate) pfc: PfcTable,
     /// `pfc.priority` and `buffer.ingress.priority`.
@@ -89,8 +98,7 @@ pub(crate) struct PortTable {
 /// `pfc` of a port, except its priorities.
 #[derive(Debug, Default)]
 pub(crate) struct PfcTable {
-    /// `mode`: on or off.
-    pub(crate) on: Option<Setting<bool>>,
+    pub(crate) mode: Option<Setting<PfcMode>>,
     pub(crate) rx: Option<Setting<bool>>,
     pub(crate) tx: Option<Setting<bool>>,
     /// Bit i: priority i.
@@ -147,14 +155,17 @@ impl PortTable {
         if let Some(vlan) = section.section("vlan", report) {
             table.vlan = VlanTable::read(vlan, report);
         }
-        section.finish(&["dcbx"], report);
+        if let Some(dcbx) = section.section("dcbx", report) {
+            table.dcbx = DcbxTable::read(dcbx, report);
+        }
+        section.finish(&[], report);
         table.is_wrong = report.count() > mistakes;
         table
     }
 
     fn read_pfc(&mut self, mut section: Section, cell_bytes: u32, report: &mut Diagnostics) {
         self.pfc = PfcTable {
-            on: section.choice("mode", &[("on", true), ("off", false)], &["auto"], report),
+            mode: section.choice("mode", &PFC_MODES, &[], report),
             rx: section.boolean("rx", report),
             tx: section.boolean("tx", report),
             no_drop: section.numbers("no_drop", 0..=7, report).map(|list| Setting {
@@ -206,14 +217,16 @@ impl<'f> Port<'f> {
         defaults: &'f PortTable,
         buffer: &Buffer,
     ) -> Self {
-        let mut settings = Overrides::new(&own, defaults).settings(name, buffer);
+        let tables = Overrides::new(&own, defaults);
+        let mut settings = tables.settings(name, buffer, tables.pfc().no_drop());
+        let dcbx = tables.port_dcbx(name, buffer);
         let pvid = settings.vlan.pvid().unwrap_or(0);
         let entry = |address: &Setting<parse::Station>| StaticAddress {
             mac: address.value.mac,
             vid: address.value.vlan.unwrap_or(pvid),
         };
         settings.static_addresses = own.static_addresses.iter().map(entry).collect();
-        Self { location, own, defaults, settings }
+        Self { location, own, defaults, settings, dcbx }
     }
 
     /// Returns its own table, with the defaults as fallback.
@@ -229,6 +242,19 @@ impl<'t> Overrides<'t, PortTable> {
 
     pub(crate) fn lldp(self) -> Overrides<'t, LldpTable> {
         self.part(|table| &table.lldp)
+    }
+
+    pub(crate) fn dcbx(self) -> Overrides<'t, DcbxTable> {
+        self.part(|table| &table.dcbx)
+    }
+
+    /// Returns the groups of the schedule by priority, if it is ETS.
+    pub(crate) fn ets(self) -> Option<Ets> {
+        let (numbers, schedule) = (self.schedule().ets_groups()?, self.schedule().settings());
+        let groups: Vec<_> = numbers.into_iter().zip(&schedule.groups).collect();
+        let mut port = PortSettings::new("", None);
+        self.classify().fill(&mut port);
+        Some(ets_of(&groups, &port.classify.dot1p_to_queue))
     }
 
     pub(crate) fn classify(self) -> Overrides<'t, ClassifyTable> {
@@ -263,8 +289,16 @@ impl<'t> Overrides<'t, PortTable> {
         self.part(|table| &table.congestion)
     }
 
-    /// Returns the settings of a port called `name`.
-    fn settings(self, name: &str, buffer: &Buffer) -> PortSettings {
+    /// Returns DCBX of a port called `name`; `None` if it is off.
+    fn port_dcbx(self, name: &str, buffer: &Buffer) -> Option<PortDcbx> {
+        let pfc = self.pfc();
+        let settings = self.dcbx().settings(pfc.mode(), pfc.no_drop(), self.ets())?;
+        let with = |no_drop| Box::new(self.settings(name, buffer, no_drop));
+        Some(PortDcbx { settings, protected: with(u8::MAX), lossy: with(0) })
+    }
+
+    /// Returns the settings of a port called `name` whose priorities in `no_drop` are no-drop.
+    fn settings(self, name: &str, buffer: &Buffer, no_drop: u8) -> PortSettings {
         let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
         port.groups.iter_mut().for_each(|group| group.reserved_cells = buffer.reserved_cells);
         self.classify().fill(&mut port);
@@ -276,7 +310,7 @@ impl<'t> Overrides<'t, PortTable> {
         let pfc = self.pfc();
         port.pfc.rx = pfc.is_on() && pfc.value(|table| &table.rx, true);
         port.pfc.tx = pfc.is_on() && pfc.value(|table| &table.tx, true);
-        port.pfc.no_drop = pfc.no_drop();
+        port.pfc.no_drop = no_drop;
         port.pfc.pause_quanta = pfc.value(|table| &table.pause_quanta, port.pfc.pause_quanta);
         port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
         port.flow_control = self.flow_control();
@@ -315,9 +349,14 @@ impl<'t> Overrides<'t, PortTable> {
 }
 
 impl Overrides<'_, PfcTable> {
-    /// Returns true if `mode` is on.
+    /// Returns the mode.
+    pub(crate) fn mode(self) -> PfcMode {
+        self.value(|table| &table.mode, PfcMode::Off)
+    }
+
+    /// Returns true if PFC is on, or may be: memory is set aside for what may be agreed on.
     pub(crate) fn is_on(self) -> bool {
-        self.value(|table| &table.on, false)
+        self.mode() != PfcMode::Off
     }
 
     /// Returns the mask of the priorities that `no_drop` lists, whether or not PFC is on.

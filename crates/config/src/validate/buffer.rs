@@ -155,7 +155,7 @@ fn needs_pfc(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut
     }
     if let Some(no_drop) = &pfc.no_drop
         && no_drop.value != 0
-        && effective.iter().all(|port| port.pfc().setting(|table| &table.on).is_none())
+        && effective.iter().all(|port| port.pfc().setting(|table| &table.mode).is_none())
     {
         let cure = "write pfc.mode = \"on\" to protect these priorities, or \"off\" to let them drop";
         report.add(&no_drop.location, "of no effect without pfc.mode", cure);

@@ -77,13 +77,14 @@ enum Shown {
     Of(View),
     Telemetry,
     Lldp,
+    Dcbx,
 }
 
 impl ValueEnum for Shown {
     fn value_variants<'a>() -> &'a [Self] {
         static ALL: LazyLock<Vec<Shown>> = LazyLock::new(|| {
             let views = View::value_variants().iter().copied().map(Shown::Of);
-            views.chain([Shown::Telemetry, Shown::Lldp]).collect()
+            views.chain([Shown::Telemetry, Shown::Lldp, Shown::Dcbx]).collect()
         });
         &ALL
     }
@@ -101,6 +102,10 @@ impl ValueEnum for Shown {
                 "LLDP of each port: frames sent and received, neighbors; with `neighbors`: what each of them \
                  advertises, as lldpctl prints it",
             ),
+            Shown::Dcbx => (
+                "dcbx",
+                "What each port negotiates: PFC, ETS and applications, here, at the peer and in force, and why",
+            ),
         };
         Some(PossibleValue::new(name).help(help))
     }
@@ -112,6 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Shown::Of(view) => view,
         Shown::Telemetry => return show_telemetry(arguments),
         Shown::Lldp => return show_lldp(arguments),
+        Shown::Dcbx => return show_dcbx(arguments),
     };
     let interval = arguments.watch.map(|seconds| duration("--watch", seconds)).transpose()?;
     let apart = arguments.rates.map(|seconds| duration("--rates", seconds)).transpose()?;
@@ -175,6 +181,21 @@ fn show_lldp(arguments: &Arguments) -> Result<()> {
         (false, true) => output::json(&ports, true)?,
         (true, false) => daemon::neighbors::text(&ports),
         (true, true) => output::json(&daemon::neighbors::json(&ports), true)?,
+    })
+}
+
+/// Prints what the ports negotiate.
+fn show_dcbx(arguments: &Arguments) -> Result<()> {
+    of_one_moment(arguments, "dcbx")?;
+    if arguments.detail.is_some() {
+        bail!("`show dcbx` has no other detail");
+    }
+    let snapshot = arguments.daemon.talk(async |client| Ok(client.snapshot().await?))?;
+    let snapshot = only(&snapshot, arguments.port.as_deref())?;
+    output::print(&if arguments.json {
+        output::json(&daemon::dcbx::rows(&snapshot), true)?
+    } else {
+        daemon::dcbx::table(&snapshot)
     })
 }
 

@@ -42,13 +42,16 @@ pub fn table(snapshot: &Snapshot) -> String {
     format!("{off}{}\n\n{reasons}\n\n{priorities}{storms}", ports.trim_fmt())
 }
 
-/// Formats the PFC frames sent by each port, by the reason for which they were sent.
+/// Formats the mode of PFC as configured and as it is (in mode `auto`, as negotiated), and the PFC
+/// frames sent by each port, by the reason for which they were sent.
 fn reasons(snapshot: &Snapshot) -> String {
-    let headings = ["Port", "PFC sent\nfor changes", "refreshes", "repeats", "by the guard"];
-    let mut table = format::table(&headings, 1);
+    let headings = ["Port", "Mode", "PFC", "PFC sent\nfor changes", "refreshes", "repeats", "by the guard"];
+    let mut table = format::table(&headings, 3);
     for port in &snapshot.ports {
         table.add_row([
             port.name.clone(),
+            capitalized(&port.pfc_mode),
+            if port.groups.iter().any(|group| group.no_drop) { "On" } else { "Off" }.to_owned(),
             grouped(port.pfc_change_frames),
             grouped(port.pfc_refresh_frames),
             grouped(port.pfc_repeat_frames),
@@ -56,6 +59,12 @@ fn reasons(snapshot: &Snapshot) -> String {
         ]);
     }
     table.trim_fmt()
+}
+
+/// Returns a word with a capital.
+fn capitalized(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
 }
 
 fn priorities(snapshot: &Snapshot) -> String {

@@ -340,6 +340,9 @@ impl ControlLoop {
         if self.active.is_none() && self.lives.take_changed() {
             self.take_on_interfaces();
         }
+        if self.active.is_none() {
+            self.take_on_agreements();
+        }
         while self.active.is_none()
             && !self.lives.has_leaving()
             && let Some(pending) = self.orders.pop_front()
@@ -408,7 +411,10 @@ impl ControlLoop {
         convert::list_ports(message, facts.iter().map(|(slot, facts)| (*slot, facts)));
         let settings = &self.live.config().switch.ports;
         for port in &mut message.ports {
-            port.lldp = self.live.slots().of_name(&port.name).and_then(|slot| self.lldp.state(slot));
+            let slot = self.live.slots().of_name(&port.name);
+            port.lldp = slot.and_then(|slot| self.lldp.state(slot));
+            port.dcbx = slot.and_then(|slot| self.lldp.dcbx(slot));
+            port.pfc_mode = self.live.config().pfc_mode(&port.name).to_owned();
             let settings = settings.iter().find(|settings| settings.name == port.name);
             port.classification = settings.map(|settings| classification(&settings.classify));
         }
@@ -455,6 +461,7 @@ impl ControlLoop {
     fn refuse_order(&mut self, port: usize) {
         let Some(ActiveCommand { pending, .. }) = self.active.take() else { return };
         self.lives.abort();
+        self.lldp.postpone();
         let name = self.live.slots().name(port).unwrap_or_default();
         let message = format!(
             "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\

@@ -43,15 +43,22 @@ impl ControlLoop {
         }
         self.mtu_warnings = warnings;
         if live.slots() != self.live.slots() {
-            let command = LoopCommand::Apply(Box::new(live.settings()));
-            self.commands.push_back(command);
-            self.active = Some(ActiveCommand {
-                pending: None,
-                changes: Vec::new(),
-                live: Some(live),
-                stage: Stage::Reported,
-            });
+            self.apply(live);
         }
+    }
+
+    /// Applies what the peers of the ports agree to now, if that has changed.
+    pub(super) fn take_on_agreements(&mut self) {
+        if let Some(live) = self.lldp.agreed(&self.live) {
+            self.apply(live);
+        }
+    }
+
+    /// Has the poll loop apply a configuration that no client asked for.
+    fn apply(&mut self, live: RunningConfig) {
+        self.commands.push_back(LoopCommand::Apply(Box::new(live.settings())));
+        let (pending, changes) = (None, Vec::new());
+        self.active = Some(ActiveCommand { pending, changes, live: Some(live), stage: Stage::Reported });
     }
 
     /// Starts to open the ports that a command adds. True if there are any: the poll loop then gets
@@ -117,10 +124,11 @@ impl ControlLoop {
         if let Err(error) = self.reports.apply(&Settings::of(self.live.config(), self.live.file())) {
             error!("the new settings of telemetry and metrics are not in force: {error:#}");
         }
-        let now = self.live.slots();
-        let (added, removed) = (now.added_to(before.slots()), before.slots().added_to(now));
+        let now = self.live.slots().clone();
+        let (added, removed) = (now.added_to(before.slots()), before.slots().added_to(&now));
         for &slot in &removed {
             self.lldp.remove(slot);
+            self.live = self.live.clone().with_negotiated(slot, None);
             let name = before.slots().name(slot).unwrap_or_default();
             let message =
                 "the port was removed: its counters are kept in the sum of removed ports".to_owned();

@@ -7,10 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{Changes, Config};
+use config::{Changes, Config, Negotiated, PortDcbx};
 use control::{CommandError, ErrorKind};
 use dataplane::Settings;
-use switch::{SwitchSettings, frames_needed};
+use switch::{PortSettings, SwitchSettings, frames_needed};
 
 use crate::config_file::{self, ConfigFileError};
 use crate::ports::core_assignment::CoreAssignment;
@@ -29,6 +29,8 @@ pub struct RunningConfig {
     slots: PortSlots,
     /// The core of each slot.
     servers: CoreAssignment,
+    /// What was agreed with the peers, by slot: a layer between the file and the switch.
+    negotiated: Vec<Option<Negotiated>>,
 }
 
 impl RunningConfig {
@@ -37,7 +39,8 @@ impl RunningConfig {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let slots = PortSlots::new(&config);
         let servers = CoreAssignment::new(&config, &[]);
-        Self { frames: open_ports::switch_frames(&config), file, config, slots, servers }
+        let frames = open_ports::switch_frames(&config);
+        Self { frames, file, config, slots, servers, negotiated: Vec::new() }
     }
 
     /// Returns the same where the ports have these numbers of RX queues.
@@ -74,12 +77,36 @@ impl RunningConfig {
     /// The settings for the poll loop.
     pub fn settings(&self) -> Settings {
         let Config { switch, pfc_enabled, .. } = &self.config;
-        let settings = if *pfc_enabled { switch.clone() } else { switch.without_pfc() };
+        let agreed = SwitchSettings { ports: self.agreed_ports(), ..switch.clone() };
+        let settings = if *pfc_enabled { agreed } else { agreed.without_pfc() };
         Settings {
             // Also while PFC is off, so that it can be turned on at any time.
             min_posted: self.slots.settle(&switch.ports).iter().map(open_ports::min_posted).collect(),
             switch: SwitchSettings { ports: self.slots.settle(&settings.ports), ..settings },
         }
+    }
+
+    /// Returns the ports of the file with what was agreed with their peers.
+    fn agreed_ports(&self) -> Vec<PortSettings> {
+        let ports = self.config.switch.ports.iter().zip(&self.config.dcbx);
+        let ports = ports.zip(self.slots.in_config_order());
+        let agreed = |((port, dcbx), &slot): ((&PortSettings, &Option<PortDcbx>), &usize)| match dcbx {
+            Some(dcbx) => dcbx.apply(port, self.negotiated(slot)),
+            None => port.clone(),
+        };
+        ports.map(agreed).collect()
+    }
+
+    /// What was agreed with the peer of the port in this slot.
+    pub fn negotiated(&self, slot: usize) -> Option<&Negotiated> {
+        self.negotiated.get(slot)?.as_ref()
+    }
+
+    /// Returns the same with what was agreed with the peer of the port in a slot.
+    pub fn with_negotiated(mut self, slot: usize, negotiated: Option<Negotiated>) -> Self {
+        self.negotiated.resize(self.negotiated.len().max(slot + 1), None);
+        self.negotiated[slot] = negotiated;
+        self
     }
 
     /// Returns the same with PFC as configured, or off on all ports.
@@ -265,5 +292,31 @@ mod tests {
             (changes, next.settings()),
             (vec!["pfc: on again on all ports".to_owned()], live.settings())
         );
+    }
+
+    /// What was agreed is between the file and the switch: nothing is no-drop without an agreement,
+    /// memory and reservations stay as they are, and it goes as it came.
+    #[test]
+    fn what_was_agreed_is_a_layer_of_its_own() {
+        let auto = FILE.replace("\"on\"", "\"auto\"") + "dcbx = { willing = true }\n";
+        let (live, _folder) = live(&auto);
+        let port = |live: &RunningConfig| live.settings().switch.ports[0].clone();
+        let alone = port(&live);
+        assert_eq!(alone.pfc.no_drop, 0);
+        let negotiated = Negotiated { no_drop: 1 << 3 | 1 << 4, ..Negotiated::default() };
+        let agreed = live.clone().with_negotiated(0, Some(negotiated.clone()));
+        let now = port(&agreed);
+        assert_eq!((now.pfc.no_drop, now.pfc.rx, now.pfc.tx), (0b1_1000, true, true));
+        let headroom: Vec<u32> = now.groups.iter().map(|group| group.headroom_cells).collect();
+        assert_eq!(headroom, [0, 0, 0, 100, 100, 0, 0, 0]);
+        let reserved = |port: &PortSettings| port.groups.map(|group| group.reserved_cells);
+        assert_eq!(reserved(&now), reserved(&alone));
+        assert_eq!(agreed.settings().min_posted, live.settings().min_posted);
+        assert_eq!(agreed.with_pfc(false).settings().switch.ports[0].pfc.no_drop, 0);
+        // A reload keeps it, and what it changes comes on top.
+        std::fs::write(live.file(), auto.replace("\"1G\"", "\"2G\"")).unwrap();
+        let live = live.with_negotiated(0, Some(negotiated)).reloaded().unwrap().0;
+        assert_eq!((port(&live).pfc.no_drop, port(&live).speed_bps), (0b1_1000, Some(2_000_000_000)));
+        assert_eq!(port(&live.with_negotiated(0, None)).pfc.no_drop, 0);
     }
 }

@@ -12,6 +12,7 @@ mod report;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use config::Negotiated;
 use control::v1;
 use dataplane::PuntRings;
 use switch::EventRecord;
@@ -33,12 +34,25 @@ pub struct Lldp {
     events: Vec<EventRecord>,
     /// True once the switch ends.
     has_stopped: bool,
+    /// Time before which what was agreed is not applied: the poll loop has refused it.
+    retry_at: Option<Duration>,
 }
+
+/// Time between attempts to apply what was agreed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Lldp {
     /// Creates the agents' owner; `started` is the start of the daemon.
     pub fn new(rings: Arc<PuntRings>, started: Instant) -> Self {
-        Self { rings, started, chassis: None, ports: Vec::new(), events: Vec::new(), has_stopped: false }
+        Self {
+            rings,
+            started,
+            chassis: None,
+            ports: Vec::new(),
+            events: Vec::new(),
+            has_stopped: false,
+            retry_at: None,
+        }
     }
 
     /// Passes received frames and changes of interfaces to the agents, and sends what is due.
@@ -83,6 +97,28 @@ impl Lldp {
         (0..self.ports.len()).for_each(|slot| self.remove(slot));
     }
 
+    /// Returns the running configuration with what the peers agreed to now, if that differs.
+    pub fn agreed(&self, live: &RunningConfig) -> Option<RunningConfig> {
+        if self.retry_at.is_some_and(|at| self.now() < at) {
+            return None;
+        }
+        let mut next = None;
+        for (&slot, dcbx) in live.slots().in_config_order().iter().zip(&live.config().dcbx) {
+            let agent = self.ports.get(slot).and_then(Option::as_ref).filter(|_| dcbx.is_some());
+            let now = agent.and_then(|port| port.agent.status()).map(Negotiated::of);
+            let now = now.filter(|now| *now != Negotiated::default());
+            if now.as_ref() != live.negotiated(slot) {
+                next = Some(next.unwrap_or_else(|| live.clone()).with_negotiated(slot, now));
+            }
+        }
+        next
+    }
+
+    /// Tries again to apply what was agreed, but not at once: a storm waits for manual recovery.
+    pub fn postpone(&mut self) {
+        self.retry_at = Some(self.now() + RETRY_INTERVAL);
+    }
+
     /// Takes the events to report.
     pub fn events(&mut self) -> impl Iterator<Item = EventRecord> + '_ {
         self.events.drain(..)
@@ -92,6 +128,11 @@ impl Lldp {
     pub fn state(&self, slot: usize) -> Option<v1::Lldp> {
         let agent = self.ports.get(slot)?.as_ref()?;
         Some(report::state(agent, self.rings.lost(slot)))
+    }
+
+    /// Returns the negotiation of a port; `None` if it does not negotiate.
+    pub fn dcbx(&self, slot: usize) -> Option<v1::Dcbx> {
+        report::dcbx(self.ports.get(slot)?.as_ref()?.agent.status()?).into()
     }
 
     /// Describes all ports, in the order of the file.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use config::{Config, LldpMode, PortLldp};
-use dcbx::settings::{AdminStatus, LocalSystem};
+use dcbx::settings::{AdminStatus, DcbxSettings, LocalSystem, PfcMode};
 use dcbx::{Agent, AgentSettings};
 use switch::EventRecord;
 use tracing::warn;
@@ -151,7 +151,16 @@ impl Identity<'_> {
     }
 
     fn settings(&self) -> AgentSettings {
-        AgentSettings { system: self.system(), lldp: self.port().settings, dcbx: None }
+        AgentSettings { system: self.system(), lldp: self.port().settings, dcbx: self.dcbx() }
+    }
+
+    /// Returns what the port negotiates. While PFC is off on all ports, it says so.
+    fn dcbx(&self) -> Option<DcbxSettings> {
+        let mut settings = self.config.dcbx[self.number].as_ref()?.settings.clone();
+        if !self.config.pfc_enabled {
+            settings.pfc.mode = PfcMode::Off;
+        }
+        Some(settings)
     }
 
     /// Returns what the port advertises of itself.

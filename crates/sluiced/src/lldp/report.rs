@@ -5,6 +5,8 @@ use std::time::Duration;
 use control::v1;
 use dcbx::lldp::Neighbor;
 use dcbx::settings::Version;
+use dcbx::status::{Feature, FeatureName, PeerState, Status, priorities_text};
+use wire::dcbx::ieee::{Application, Selector};
 use wire::lldp::Lldpdu;
 use wire::lldp::organization::Standard;
 
@@ -57,6 +59,47 @@ fn neighbor(neighbor: &Neighbor, now: Duration) -> v1::LldpNeighbor {
         expires_ns: nanos(expires.saturating_sub(now)),
         dcbx: sent.map(|version| version.to_string()).collect(),
     }
+}
+
+/// Returns a negotiation, with its configurations as text.
+pub(super) fn dcbx(status: &Status) -> v1::Dcbx {
+    let pfc = |mask: &u8| priorities_text(*mask);
+    let mut features = vec![feature(FeatureName::Pfc, &status.pfc, pfc)];
+    features.extend(status.ets.as_ref().map(|ets| feature(FeatureName::Ets, ets, ToString::to_string)));
+    features.push(feature(FeatureName::Applications, &status.applications, |list| applications(list)));
+    let peer = match status.peer {
+        PeerState::Absent => "absent",
+        PeerState::One => "present",
+        PeerState::Several => "several",
+    };
+    v1::Dcbx { version: status.version.to_string(), peer: peer.to_owned(), features }
+}
+
+fn feature<T>(name: FeatureName, feature: &Feature<T>, text: impl Fn(&T) -> String) -> v1::DcbxFeature {
+    v1::DcbxFeature {
+        name: name.to_string(),
+        state: feature.state.to_string(),
+        reason: feature.reason.to_string(),
+        willing: feature.local_willing,
+        peer_willing: feature.peer_willing,
+        local: text(&feature.local),
+        peer: feature.peer.as_ref().map(&text),
+        operational: text(&feature.operational),
+    }
+}
+
+/// Formats priorities of applications, as `udp 4791:3`.
+fn applications(list: &[Application]) -> String {
+    let entry = |it: &Application| match it.selector {
+        Selector::Ethertype => format!("0x{:04x}:{}", it.protocol, it.priority),
+        Selector::TcpPort => format!("tcp {}:{}", it.protocol, it.priority),
+        Selector::UdpPort => format!("udp {}:{}", it.protocol, it.priority),
+        Selector::Port => format!("port {}:{}", it.protocol, it.priority),
+        Selector::Dscp => format!("dscp {}:{}", it.protocol, it.priority),
+        Selector::Reserved(selector) => format!("selector {selector} {}:{}", it.protocol, it.priority),
+    };
+    let entries: Vec<String> = list.iter().map(entry).collect();
+    if entries.is_empty() { "-".to_owned() } else { entries.join(" ") }
 }
 
 /// Returns the contents of a frame.

@@ -1,6 +1,6 @@
 //! Metrics of a port as a whole.
 
-use control::v1::{Count, Kernel, Port};
+use control::v1::{Count, Dcbx, Kernel, Port};
 use switch::KernelCounters;
 use switch::monitor::counters::RX_LOSSES;
 
@@ -126,6 +126,12 @@ pub const METRICS: &[Metric<Port>] = &[
     gauge("sluice_port_lldp_neighbors", "LLDP neighbors that are known.", |port| {
         port.lldp.as_ref().map(|lldp| lldp.neighbors.into())
     }),
+    gauge("sluice_port_dcbx_agreed_features", "Features of DCBX that are agreed on with the peer.", |port| {
+        port.dcbx.as_ref().map(|dcbx| features(dcbx, "agreed").into())
+    }),
+    gauge("sluice_port_dcbx_error_features", "Features of DCBX that the ends cannot agree on.", |port| {
+        port.dcbx.as_ref().map(|dcbx| features(dcbx, "error").into())
+    }),
     gauge("sluice_port_link_paused", "1: the peer has paused the whole link by 802.3x PAUSE.", |port| {
         Some(port.link_paused.into())
     }),
@@ -216,6 +222,11 @@ fn rx_losses(port: &Port) -> Several<'static> {
     let mut losses = RX_LOSSES;
     losses.sort_by_key(|loss| loss.label == "other");
     losses.map(|loss| (("reason", loss.label), (loss.frames)(&kernel).into())).into()
+}
+
+/// Returns the number of features in a state.
+fn features(dcbx: &Dcbx, state: &str) -> u64 {
+    dcbx.features.iter().filter(|feature| feature.state == state).count() as u64
 }
 
 /// Returns the drops by reason.

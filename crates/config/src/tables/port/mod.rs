@@ -1,6 +1,7 @@
 //! The tables inside `[port.NAME]` and `[port-defaults]`.
 
 pub(crate) mod classify;
+pub(crate) mod dcbx;
 pub(crate) mod policy;
 pub(crate) mod schedule;
 pub(crate) mod storm_control;

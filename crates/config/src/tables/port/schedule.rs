@@ -137,6 +137,13 @@ impl<'t> Overrides<'t, ScheduleTable> {
         }
     }
 
+    /// Returns the numbers of the groups of [`Self::settings`], if the mode is ETS.
+    pub(crate) fn ets_groups(self) -> Option<Vec<usize>> {
+        let groups = self.setting(|table| &table.groups);
+        let numbers = |groups: &Setting<Vec<EtsGroup>>| groups.value.iter().map(|it| it.number).collect();
+        (self.mode() == Mode::Ets).then(|| groups.map_or_else(|| vec![0, 1, STRICT_GROUP], numbers))
+    }
+
     /// Returns a discipline in proportion to the weights.
     fn weighted(self, defaults: [u8; PRIORITIES]) -> GroupDiscipline {
         let weights = std::array::from_fn(|q| self.queue(q).value(|table| &table.weight, defaults[q]));

@@ -1,5 +1,6 @@
-//! Views of the daemon around the switch: telemetry, LLDP.
+//! Views of the daemon around the switch: telemetry, LLDP, DCBX.
 
+pub mod dcbx;
 pub mod lldp;
 pub mod neighbors;
 pub mod telemetry;

@@ -1,0 +1,261 @@
+//! `dcbx` of a port: what it negotiates with its peer, and the settings that result from an
+//! agreement (docs/dcbx.md, "What is agreed").
+//!
+//! Rule: the file has the last word about everything but PFC in mode `auto`, ETS that was taken
+//! over, and priorities of DSCPs. An agreement can always be applied: no group reserves other cells
+//! for it.
+
+use dcbx::settings::{
+    ApplicationSettings, DcbxSettings, Ets, EtsSettings, PfcMode, PfcSettings, Precedence, Version,
+    VersionSetting,
+};
+use dcbx::{Operational, Status};
+use switch::PortSettings;
+use switch::settings::{
+    DSCPS, GroupDiscipline, GroupSettings, PRIORITIES, ScheduleSettings, SchedulerGroup, Trust,
+};
+use wire::dcbx::cee::STRICT_GROUP;
+use wire::dcbx::ieee::{Application, Selector};
+
+use crate::read::diagnostics::Diagnostics;
+use crate::read::overrides::Overrides;
+use crate::read::table_reader::{Section, Setting};
+
+/// The most entries of `applications`: what a TLV holds.
+const MAX_APPLICATIONS: usize = 64;
+
+/// `dcbx` of a port.
+#[derive(Debug, Default)]
+pub(crate) struct DcbxTable {
+    /// False if DCBX is off although the defaults have it.
+    pub(crate) enabled: Option<Setting<bool>>,
+    version: Option<Setting<VersionSetting>>,
+    willing: Option<Setting<bool>>,
+    precedence: Option<Setting<Precedence>>,
+    applications: Option<Setting<Vec<Application>>>,
+}
+
+/// DCBX of a port, and both sides of what can be agreed on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PortDcbx {
+    /// What the port negotiates.
+    pub settings: DcbxSettings,
+    /// The port with all priorities no-drop.
+    pub(crate) protected: Box<PortSettings>,
+    /// The port without a no-drop priority.
+    pub(crate) lossy: Box<PortSettings>,
+}
+
+/// What was agreed with the peer of a port.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Priorities that are no-drop, as a mask. Only of a port in mode `auto`.
+    pub no_drop: u8,
+    /// Groups that were taken over from the peer.
+    pub ets: Option<Ets>,
+    /// Priorities of DSCPs.
+    pub dscp: Vec<(u8, u8)>,
+}
+
+impl Negotiated {
+    /// Returns what a negotiation has come to.
+    pub fn of(status: &Status) -> Self {
+        let Operational { no_drop, applications, .. } = &status.operational;
+        let taken_over = |ets: &dcbx::status::Feature<Ets>| {
+            (ets.state.is_agreed() && ets.operational != ets.local).then_some(ets.operational)
+        };
+        let of_dscp = applications.iter().filter(|it| it.selector == Selector::Dscp);
+        Self {
+            no_drop: *no_drop,
+            ets: status.ets.as_ref().and_then(taken_over),
+            dscp: of_dscp.map(|it| (it.protocol as u8 & (DSCPS - 1) as u8, it.priority & 7)).collect(),
+        }
+    }
+}
+
+impl DcbxTable {
+    pub(crate) fn read(mut section: Section, report: &mut Diagnostics) -> Self {
+        let pinned = VersionSetting::Pinned;
+        let versions = [
+            ("auto", VersionSetting::Auto),
+            ("ieee", pinned(Version::Ieee)),
+            ("cee", pinned(Version::Cee)),
+            ("cin", pinned(Version::Cin)),
+            ("standard", pinned(Version::Ieee)),
+            ("rev101", pinned(Version::Cee)),
+            ("rev100", pinned(Version::Cin)),
+        ];
+        let ends =
+            [("lower-address", Precedence::LowerAddress), ("higher-address", Precedence::HigherAddress)];
+        let location = section.location.clone();
+        let table = Self {
+            enabled: section.boolean("enabled", report).or(Some(Setting { value: true, location })),
+            version: section.choice("version", &versions, &[], report),
+            willing: section.boolean("willing", report),
+            precedence: section.choice("precedence", &ends, &[], report),
+            applications: read_applications(&mut section, report),
+        };
+        section.finish(&[], report);
+        table
+    }
+}
+
+fn read_applications(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<Vec<Application>>> {
+    let cure = "write a list, as in [{ udp = 4791, priority = 3 }]";
+    let list = section.list_of_sections("applications", cure, report)?;
+    let mut entries = Vec::new();
+    for mut entry in list.value {
+        let selectors = [
+            ("ethertype", Selector::Ethertype, 0..=u16::MAX),
+            ("tcp", Selector::TcpPort, 1..=u16::MAX),
+            ("udp", Selector::UdpPort, 1..=u16::MAX),
+            ("port", Selector::Port, 1..=u16::MAX),
+            ("dscp", Selector::Dscp, 0..=DSCPS as u16 - 1),
+        ];
+        let names = selectors.each_ref().map(|(name, ..)| *name);
+        entry.at_most_one(&names, report);
+        let priority = entry.number("priority", 0..=7, report);
+        let found = selectors
+            .into_iter()
+            .filter_map(|(name, selector, range)| Some((selector, entry.number(name, range, report)?.value)));
+        let found: Vec<_> = found.collect();
+        match (&found[..], priority) {
+            ([(selector, protocol)], Some(priority)) => {
+                let (selector, protocol) = (*selector, *protocol);
+                entries.push(Application { selector, protocol, priority: priority.value });
+            }
+            ([_], None) if entry.has("priority") => {}
+            ([], _) if names.iter().any(|name| entry.has(name)) => {}
+            ([] | [_], _) => {
+                let what = "an application has a protocol and a priority";
+                report.add(&entry.location, what, "as in { udp = 4791, priority = 3 }");
+            }
+            _ => {} // at_most_one has reported it
+        }
+        entry.finish(&[], report);
+    }
+    if entries.len() > MAX_APPLICATIONS {
+        let what = format!("{} applications", entries.len());
+        report.add(&list.location, what, format!("a frame holds at most {MAX_APPLICATIONS}"));
+    }
+    Some(Setting { value: entries, location: list.location })
+}
+
+impl Overrides<'_, DcbxTable> {
+    /// Returns true if the port negotiates.
+    pub(crate) fn is_on(self) -> bool {
+        self.value(|table| &table.enabled, false)
+    }
+
+    /// Returns what the port negotiates: these modes of PFC and no-drop priorities, and these groups
+    /// if its schedule is ETS.
+    pub(crate) fn settings(self, mode: PfcMode, no_drop: u8, ets: Option<Ets>) -> Option<DcbxSettings> {
+        if !self.is_on() {
+            return None;
+        }
+        let willing = self.value(|table| &table.willing, false);
+        let own = ets.or(willing.then_some(Ets::SINGLE_GROUP));
+        let entries = self.setting(|table| &table.applications).map(|list| list.value.clone());
+        Some(DcbxSettings {
+            version: self.value(|table| &table.version, VersionSetting::Auto),
+            pfc: PfcSettings {
+                mode,
+                willing,
+                no_drop,
+                precedence: self.value(|table| &table.precedence, Precedence::LowerAddress),
+                ..PfcSettings::default()
+            },
+            ets: own.map(|ets| EtsSettings { willing, ets }),
+            applications: ApplicationSettings { willing, entries: entries.unwrap_or_default() },
+        })
+    }
+}
+
+impl PortDcbx {
+    /// Returns the settings of a port of the file with what was agreed; without an agreement no
+    /// priority of a port in mode `auto` is no-drop.
+    pub fn apply(&self, port: &PortSettings, negotiated: Option<&Negotiated>) -> PortSettings {
+        let mut port = port.clone();
+        if self.settings.pfc.mode == PfcMode::Auto {
+            self.set_no_drop(&mut port, negotiated.map_or(0, |it| it.no_drop));
+        }
+        let Some(Negotiated { ets, dscp, .. }) = negotiated else { return port };
+        if let Some(ets) = ets {
+            port.schedule = schedule_of(ets, &port.classify.dot1p_to_queue);
+        }
+        if port.classify.trust == Trust::Dscp {
+            for (dscp, priority) in dscp {
+                port.classify.dscp_to_dot1p[usize::from(*dscp)] = *priority;
+            }
+        }
+        port
+    }
+
+    fn set_no_drop(&self, port: &mut PortSettings, no_drop: u8) {
+        port.pfc.no_drop = no_drop;
+        for priority in 0..PRIORITIES {
+            let of = if no_drop >> priority & 1 != 0 { &self.protected } else { &self.lossy };
+            // The sum of all reservations was checked, and must stay as it is.
+            let reserved_cells = port.groups[priority].reserved_cells;
+            port.groups[priority] = GroupSettings { reserved_cells, ..of.groups[priority] };
+            port.watchdog[priority] = of.watchdog[priority];
+        }
+    }
+}
+
+/// Returns the groups of a schedule of this kind, by the priorities of its queues.
+pub(crate) fn ets_of(groups: &[(usize, &SchedulerGroup)], dot1p_to_queue: &[u8; PRIORITIES]) -> Ets {
+    let mut ets = Ets { group_of_priority: [STRICT_GROUP; PRIORITIES], percent: [0; PRIORITIES] };
+    for (number, group) in groups {
+        for (priority, queue) in dot1p_to_queue.iter().enumerate() {
+            if group.queues >> queue & 1 != 0 {
+                ets.group_of_priority[priority] = *number as u8;
+            }
+        }
+        if let Some(percent) = ets.percent.get_mut(*number) {
+            *percent = u8::try_from(group.weight).unwrap_or(u8::MAX);
+        }
+    }
+    ets
+}
+
+/// Returns the schedule of groups by the queues of their priorities. A queue of several priorities
+/// is in the group of the highest; one of none is where that of priority 0 is.
+fn schedule_of(ets: &Ets, dot1p_to_queue: &[u8; PRIORITIES]) -> ScheduleSettings {
+    let mut group_of_queue = [ets.group_of_priority[0]; PRIORITIES];
+    for (priority, queue) in dot1p_to_queue.iter().enumerate() {
+        group_of_queue[usize::from(*queue & 7)] = ets.group_of_priority[priority];
+    }
+    let queues = |group: u8| {
+        let members = group_of_queue.iter().enumerate().filter(|(_, it)| **it == group);
+        members.fold(0, |mask, (queue, _)| mask | 1 << queue)
+    };
+    let weighted = GroupDiscipline::WeightedByBytes([1; PRIORITIES]);
+    let strict = SchedulerGroup::new(format!("pg{STRICT_GROUP}"), 0, 1, GroupDiscipline::Strict);
+    let mut groups = vec![strict.of(queues(STRICT_GROUP))];
+    for (number, percent) in (0..).zip(ets.percent) {
+        let weight = u32::from(percent).max(1);
+        groups.push(SchedulerGroup::new(format!("pg{number}"), 1, weight, weighted).of(queues(number)));
+    }
+    groups.retain(|group| group.queues != 0);
+    ScheduleSettings { groups }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switch::settings::ClassifySettings;
+
+    #[test]
+    fn groups_there_and_back() {
+        let map = ClassifySettings::default().dot1p_to_queue;
+        let schedule = ScheduleSettings::default_ets();
+        let groups: Vec<_> = [0, 1, 15].into_iter().zip(&schedule.groups).collect();
+        let ets = ets_of(&groups, &map);
+        assert_eq!(ets.to_string(), "0,1,2,4,5:50% 3:50% 6,7:strict");
+        assert!(ets.check().is_ok());
+        let mut back = schedule_of(&ets, &map).groups;
+        back.rotate_left(1);
+        assert_eq!(back, schedule.groups);
+    }
+}

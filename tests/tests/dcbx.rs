@@ -1,0 +1,169 @@
+//! DCBX on veths: two daemons negotiate, the switch follows at once, and what was agreed goes with
+//! the peer.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use control::BlockingClient;
+use serde_json::Value;
+use testbed::{Daemon, Namespace, Snapshot, Testbed, binary, port};
+use tests::{flow, port_config, run, slow_port_config, undisturbed};
+
+/// A daemon that negotiates PFC on port `first`, on interface `p`.
+fn config(name: &str, no_drop: u8, version: &str, willing: bool) -> String {
+    format!(
+        "[switch]\nname = \"{name}\"\n\n[lldp]\ntx_interval_s = 1\nhold = 3\n\n[port-defaults]\nlldp = \"off\"\n\n\
+         [port.first]\ninterface = \"p\"\nlldp = \"both\"\npfc = {{ mode = \"auto\", no_drop = [{no_drop}] }}\n\
+         dcbx = {{ version = \"{version}\", willing = {willing} }}\n"
+    )
+}
+
+/// What a port negotiated: version, state of PFC, and the priorities that are no-drop now.
+#[derive(Debug, PartialEq, Eq, Clone)]
+struct Outcome {
+    version: String,
+    state: String,
+    no_drop: Vec<usize>,
+}
+
+fn outcome(snapshot: &Snapshot) -> Option<Outcome> {
+    let port = port(snapshot, "first").ok()?;
+    let dcbx = port.dcbx.as_ref()?;
+    let groups = port.groups.iter().enumerate().filter(|(_, group)| group.no_drop);
+    Some(Outcome {
+        version: dcbx.version.clone(),
+        state: dcbx.features.first()?.state.clone(),
+        no_drop: groups.map(|(priority, _)| priority).collect(),
+    })
+}
+
+fn becomes(daemon: &Daemon, what: &str, expected: &Outcome) -> Result<()> {
+    let seen = |snapshot: &Snapshot| (outcome(snapshot).as_ref() == Some(expected)).then_some(());
+    daemon.until(what, seen).with_context(|| format!("{what}: {expected:?}"))
+}
+
+/// Replaces the configuration, except for the control socket.
+fn reload(daemon: &Daemon, config: &str) -> Result<()> {
+    let before = std::fs::read_to_string(daemon.config())?;
+    let socket = before.split_once("[control]").context("a control socket")?.1;
+    std::fs::write(daemon.config(), format!("{config}\n[control]{socket}"))?;
+    BlockingClient::connect(daemon.socket())?.order(control::Command::Reload)?;
+    Ok(())
+}
+
+fn pair() -> Result<(Testbed, Namespace, Namespace)> {
+    let bed = Testbed::new()?;
+    let (left, right) = (bed.switch("left")?, bed.switch("right")?);
+    bed.cable((&left, "p"), (&right, "p"))?;
+    Ok((bed, left, right))
+}
+
+/// Left has priority 3 no-drop, right priority 4, in every kind of combination of versions and
+/// willing ends. Each follows from the one before by a reload of both ends.
+#[test]
+fn combinations_of_version_and_willing() -> Result<()> {
+    let (bed, left, right) = pair()?;
+    let left = bed.daemon(&left, &config("left", 3, "ieee", false))?;
+    let right = bed.daemon(&right, &config("right", 4, "ieee", false))?;
+    let (agreed, error) = ("agreed", "error");
+    for (versions, willing, spoken, state, no_drop) in [
+        (("ieee", "ieee"), (false, true), ("IEEE", "IEEE"), agreed, Some(3)),
+        (("ieee", "ieee"), (false, false), ("IEEE", "IEEE"), error, None),
+        (("ieee", "ieee"), (true, false), ("IEEE", "IEEE"), agreed, Some(4)),
+        (("cee", "cee"), (false, true), ("CEE", "CEE"), agreed, Some(3)),
+        (("cee", "cee"), (false, false), ("CEE", "CEE"), error, None),
+        (("cee", "cee"), (true, false), ("CEE", "CEE"), agreed, Some(4)),
+        (("cin", "cin"), (false, true), ("CIN", "CIN"), agreed, Some(3)),
+        (("cin", "cin"), (true, true), ("CIN", "CIN"), error, None),
+        (("cin", "auto"), (true, false), ("CIN", "CIN"), agreed, Some(4)),
+        (("auto", "cee"), (false, true), ("CEE", "CEE"), agreed, Some(3)),
+        (("ieee", "cee"), (false, true), ("IEEE", "CEE"), error, None),
+        (("ieee", "auto"), (true, false), ("IEEE", "IEEE"), agreed, Some(4)),
+    ] {
+        reload(&left, &config("left", 3, versions.0, willing.0))?;
+        reload(&right, &config("right", 4, versions.1, willing.1))?;
+        let expected = |version: &str| Outcome {
+            version: version.to_owned(),
+            state: state.to_owned(),
+            no_drop: no_drop.into_iter().collect(),
+        };
+        let what = format!("{versions:?}, willing {willing:?}");
+        becomes(&left, &format!("left: {what}"), &expected(spoken.0))?;
+        becomes(&right, &format!("right: {what}"), &expected(spoken.1))?;
+    }
+    let mut command = Command::new(binary("sluice")?);
+    let output = command.args(["show", "dcbx", "--json", "--socket"]).arg(left.socket()).output()?;
+    let rows: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(rows[0]["pfc_mode"] == "auto" && rows[0]["features"][0]["operational"] == "4", "{rows}");
+    let events = BlockingClient::connect(left.socket())?.events(0)?;
+    let has = |kind: &str| events.iter().any(|event| event.kind == kind);
+    ensure!(has("dcbx_changed") && has("dcbx_error") && has("dcbx_version"), "{events:?}");
+
+    // The peer dies: nothing is no-drop without an agreement.
+    right.kill9()?;
+    let alone = Outcome { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
+    becomes(&left, "left alone", &alone)
+}
+
+/// A port in mode `on` keeps its own priorities and says that the peer has others.
+#[test]
+fn mode_on_keeps_its_own() -> Result<()> {
+    let (bed, left, right) = pair()?;
+    let on = config("left", 3, "ieee", false).replace("\"auto\"", "\"on\"");
+    let left = bed.daemon(&left, &on)?;
+    let right = bed.daemon(&right, &config("right", 4, "ieee", false))?;
+    let outcome = |state: &str, no_drop: &[usize]| Outcome {
+        version: "IEEE".to_owned(),
+        state: state.to_owned(),
+        no_drop: no_drop.to_vec(),
+    };
+    becomes(&left, "left says the mismatch", &outcome("error", &[3]))?;
+    becomes(&right, "right has none", &outcome("error", &[]))
+}
+
+/// Two switches agree on priority 3 while they run: what a slow receiver behind the second cannot
+/// take then waits at the sender, and no frame is lost. When the second dies, the first has no PFC
+/// left.
+#[test]
+fn an_agreement_makes_a_running_link_lossless() -> Result<()> {
+    let (run, no_drop) = undisturbed(|| {
+        let bed = Testbed::new()?;
+        let (first, second) = (bed.switch("first")?, bed.switch("second")?);
+        bed.cable((&first, "p"), (&second, "p"))?;
+        let (sender, receiver) = (bed.quiet_host(&first, "sender")?, bed.quiet_host(&second, "receiver")?);
+        let of_host = "\npfc = { mode = \"on\", no_drop = [3] }\n";
+        let ample = format!(
+            "\n[port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\
+             headroom_cells = {}\n\n[buffer]\nheadroom_cells = 32768\n",
+            tests::AMPLE_HEADROOM_CELLS
+        );
+        let willing = config("first", 3, "auto", true).replace(", no_drop = [3]", "");
+        let willing = willing + &port_config("sender", "2G") + of_host + &ample;
+        let other = config("second", 3, "auto", false);
+        let other = other + &slow_port_config("receiver", 200) + of_host + &ample;
+        let first = bed.daemon(&first, &willing)?;
+        let second = bed.daemon(&second, &other)?;
+        let agreed = |no_drop| Outcome { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop };
+        becomes(&first, "first follows", &agreed(vec![3]))?;
+        becomes(&second, "second", &agreed(vec![3]))?;
+
+        let flows = [flow(&receiver.mac(), 3, "600M")];
+        let sending = vec![bed.host(&sender, &flows, &["--speed", "2G", "--duration", "3s"])?];
+        let receiving = bed.host(&receiver, &[], &["--speed", "200M"])?;
+        for daemon in [&first, &second] {
+            daemon.until("the switch knows both hosts", |now| (now.bridge_entries >= 3).then_some(()))?;
+        }
+        let run = run(&[&first, &second], sending, vec![receiving], Duration::from_secs(3))?;
+        second.kill9()?;
+        let alone = Outcome { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
+        becomes(&first, "first alone", &alone)?;
+        let no_drop = outcome(&first.snapshot()?).context("an outcome")?.no_drop;
+        Ok((run, no_drop))
+    })?;
+    ensure!(no_drop.is_empty(), "{no_drop:?}");
+    let total = run.total(3);
+    ensure!(total.dropped == 0 && total.received == total.sent, "{total:?}");
+    ensure!(total.sent < 600_000_000 / 8 / 1000 * 3 * 2 / 3, "the sender was paused: {total:?}");
+    Ok(())
+}
