@@ -349,7 +349,7 @@ impl<'t> Overrides<'t, PortTable> {
 }
 
 impl Overrides<'_, PfcTable> {
-    /// Returns the mode.
+    /// Returns `mode`, off by default.
     pub(crate) fn mode(self) -> PfcMode {
         self.value(|table| &table.mode, PfcMode::Off)
     }

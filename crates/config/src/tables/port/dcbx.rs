@@ -147,8 +147,8 @@ impl Overrides<'_, DcbxTable> {
         self.value(|table| &table.enabled, false)
     }
 
-    /// Returns what the port negotiates: these modes of PFC and no-drop priorities, and these groups
-    /// if its schedule is ETS.
+    /// Returns what the port negotiates: this mode of PFC, these no-drop priorities, and these
+    /// groups if its schedule is ETS.
     pub(crate) fn settings(self, mode: PfcMode, no_drop: u8, ets: Option<Ets>) -> Option<DcbxSettings> {
         if !self.is_on() {
             return None;

@@ -1,5 +1,5 @@
-//! `sluice show dcbx`: what the ports negotiate: local, peer's and operational configuration side by
-//! side, and why they are as they are.
+//! `sluice show dcbx`: what the ports negotiate: local, peer's and operational configuration side
+//! by side, and why they are as they are.
 
 use control::v1::{Dcbx, Snapshot};
 use serde::Serialize;
