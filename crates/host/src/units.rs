@@ -1,5 +1,5 @@
-//! Quantities for people. On the command line: `600M` (bit/s) and `10us`. They are parsed exactly, without
-//! floating point; a quantity that is not a whole number of bit/s or nanoseconds is rejected.
+//! Quantities for people. On the command line: `600M` (bit/s) and `10us`. They are parsed exactly,
+//! without floating point; a quantity that is not a whole number of bit/s or ns is rejected.
 
 use switch::Nanos;
 

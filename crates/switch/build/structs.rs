@@ -1,9 +1,9 @@
-//! The messages of `proto/sluice/v1/control.proto` that are structs of the switch. The build scripts
-//! of `switch` and `control` share this list.
+//! The messages of `proto/sluice/v1/control.proto` that are structs of the switch. The build
+//! scripts of `switch` and `control` share this list.
 
-/// A message and the struct of the switch that it corresponds to.
+/// A pair of a message and a struct of the switch with the same fields.
 pub struct Struct {
-    /// Message.
+    /// Name in the proto file.
     pub message: &'static str,
     /// Struct, below `switch`.
     pub of: &'static str,
