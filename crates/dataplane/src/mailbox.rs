@@ -67,6 +67,13 @@ pub enum LoopCommand {
         /// Complete transport checksums that a Linux host left to offload.
         finish_checksums: bool,
     },
+    /// This is the address of the interface at the other end of a port, which is open.
+    PeerAddress {
+        /// Port number.
+        port: usize,
+        /// Address of the peer's interface.
+        mac: MacAddr,
+    },
     /// Stop receiving, drain the queues and end. The snapshot comes back in [`Reply::Stopped`].
     Stop(Box<Snapshot>),
 }

@@ -16,6 +16,7 @@ use crate::flight_recorder::recorded_switch::RecordedSwitch;
 use crate::guard::heartbeat::Heartbeat;
 use crate::io_core::doorbell::Doorbell;
 use crate::mailbox::{LoopCommand, Mailbox, Reply};
+use crate::poll_loop::commands::MOST_WAITING;
 use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::Iteration;
 use crate::port::Port;
@@ -58,8 +59,8 @@ pub struct PollLoop<P: Port> {
     heartbeat: Arc<Heartbeat>,
     bell: Arc<Doorbell>,
     lines: Vec<Arc<Heartbeat>>,
-    /// A command that waits for the reply of an I/O loop; later commands wait behind it.
-    unfinished: Option<LoopCommand>,
+    /// Commands that wait for the replies of I/O loops, or for one of these, in their order.
+    waiting: Vec<LoopCommand>,
     stop: Option<Box<Snapshot>>,
     /// Ports whose rings are being closed by another thread.
     let_go: Set64,
@@ -67,6 +68,8 @@ pub struct PollLoop<P: Port> {
     closing: Set64,
     /// Ports that have reported their status for the pending snapshot.
     reported: Set64,
+    /// When the pending snapshot began to wait for the reports.
+    reports_asked: Option<Instant>,
     /// The kernel's counters of removed ports whose slots are reused.
     removed: KernelCounters,
     /// Frames of a port that closes; empty otherwise.
@@ -102,11 +105,12 @@ impl<P: Port> PollLoop<P> {
             heartbeat: settings.heartbeat,
             bell: settings.bell,
             lines: settings.lines,
-            unfinished: None,
+            waiting: Vec::with_capacity(MOST_WAITING),
             stop: None,
             let_go: Set64::EMPTY,
             closing: Set64::EMPTY,
             reported: Set64::EMPTY,
+            reports_asked: None,
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
             last_turn: None,
@@ -199,14 +203,7 @@ impl<P: Port> PollLoop<P> {
 
     /// Executes commands, reports events, and closes ports that went down by themselves.
     fn answer(&mut self, now: Instant) -> bool {
-        let mut moved = false;
-        while let Some(command) = self.unfinished.take().or_else(|| self.mailbox.next_command()) {
-            moved = true;
-            self.unfinished = self.execute(command, now);
-            if self.unfinished.is_some() {
-                break;
-            }
-        }
+        let mut moved = self.execute_commands(now);
         for port in self.closing {
             self.close_rings(port, now);
         }

@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result};
 use dataplane::LoopCommand;
-use switch::{EventKind, EventRecord};
+use switch::{EventKind, EventRecord, PortSettings};
 use telemetry::Settings;
 use tracing::{error, info};
 
@@ -31,6 +31,9 @@ impl ControlLoop {
                 let warning =
                     config::headroom_mtu_warning(port, link, interface.mtu).filter(|_| config.pfc_enabled);
                 warnings.extend(warning.map(|text| (EventKind::MtuBeyondHeadroom, Some(slot), text)));
+                let port = PortSettings { link_speed_bps: interface.speed_bps, ..port.clone() };
+                let warning = config::short_pause_warning(&port).filter(|_| config.pfc_enabled);
+                warnings.extend(warning.map(|text| (EventKind::PauseTooShort, Some(slot), text)));
             }
         }
         warnings.extend(config::mtu_warning(mtus).map(|text| (EventKind::MtusDiffer, None, text)));
@@ -109,6 +112,7 @@ impl ControlLoop {
     pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.live, live);
         self.stalls.forget();
+        self.recording.apply(self.live.config().recorder);
         if let Err(error) = self.reports.apply(&Settings::of(self.live.config(), self.live.file())) {
             error!("the new settings of telemetry and metrics are not in force: {error:#}");
         }

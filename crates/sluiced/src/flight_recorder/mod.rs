@@ -101,6 +101,12 @@ impl Recording {
         }
     }
 
+    /// Applies other settings. A loss that is to be kept is still kept.
+    pub fn apply(&mut self, settings: RecorderSettings) {
+        self.settings = settings;
+        self.incidents.set_most_bytes(2 * settings.memory_bytes);
+    }
+
     /// Handles the request for a recording of the next `duration`, or of what is kept if `duration`
     /// is 0: the oldest recording of a loss, or else what has been recorded so far.
     pub fn enable(&mut self, duration: Duration, answer: Answer, now: Instant) {
@@ -170,7 +176,7 @@ impl Recording {
         if self.request.as_ref().is_some_and(|request| request.answer.is_closed()) {
             self.request = None;
         }
-        let is_wanted = self.request.is_some() || self.settings.always;
+        let is_wanted = self.request.is_some() || self.loss.is_some() || self.settings.always;
         let ends = !is_wanted
             || self.request.as_ref().is_some_and(|request| request.is_over(now))
             || self.loss.as_ref().is_some_and(|loss| loss.freeze_at <= now);

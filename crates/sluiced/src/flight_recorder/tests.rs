@@ -105,6 +105,28 @@ fn a_client_that_fails_to_store_what_it_asked_for_gets_it_again() {
     assert!(lab.enable(9, 0).try_recv().is_err(), "what was recorded since is yet to come");
 }
 
+/// A reload turns the recorder on and off. What is kept stays, and so does a loss that has
+/// happened.
+#[test]
+fn a_reload_begins_and_ends_what_is_recorded() {
+    let mut lab = Lab::new(SETTINGS);
+    assert_eq!(lab.at(0), None);
+    lab.recording.apply(ALWAYS);
+    assert_eq!((lab.at(1), lab.at(2)), (Some(true), None));
+    lab.lose(10);
+    lab.recording.apply(SETTINGS);
+    assert_eq!((lab.at(509), lab.at(510), lab.at(511)), (None, Some(false), None));
+    assert_eq!((lab.events(), lab.recording.counts().kept), (vec!["recording_frozen"], 1));
+    lab.lose(20_000);
+    assert_eq!(lab.at(21_000), None, "nothing is recorded, so nothing can be kept");
+    lab.recording.apply(ALWAYS);
+    assert_eq!(lab.at(21_001), Some(true));
+    lab.lose(30_000);
+    assert_eq!((lab.at(30_500), lab.recording.counts().kept), (Some(true), 2));
+    lab.recording.apply(RecorderSettings { memory_bytes: 0, ..ALWAYS });
+    assert_eq!(lab.recording.counts().kept, 2, "what is kept stays, although there is no room for it");
+}
+
 #[test]
 fn a_loss_is_kept_until_it_is_acknowledged_and_so_is_the_next() {
     let mut lab = Lab::new(ALWAYS);

@@ -104,7 +104,7 @@ impl XdpPort {
         let slot =
             PortContext { interface: interface.into(), owned, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(slot);
-        let mut opened = port.bring_up(umem, &link, route, queues);
+        let mut opened = port.bring_up(umem, &link, queues);
         if opened.is_ok() && port.needs_to_copy() {
             opened = port.bring_up_to_copy(umem, &link, queues);
         }
@@ -185,17 +185,11 @@ impl XdpPort {
 
     /// Opens the sockets first, posts chunks, and attaches the program last, so that the first
     /// received frame finds a chunk.
-    fn bring_up(
-        &mut self,
-        umem: &mut Umem,
-        link: &Link,
-        route: RouteSocket,
-        queues: u32,
-    ) -> Result<(), Error> {
+    fn bring_up(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
         let sockets = self.sockets.insert(self.slot.open(link, queues)?);
         sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
         let fds = sockets.fds();
-        self.attachment = Some(Attachment::put_on(link, route, (fds.len(), &fds), &self.slot)?);
+        self.attachment = Some(Attachment::put_on(link, (fds.len(), &fds), &self.slot)?);
         Ok(())
     }
 
@@ -213,8 +207,7 @@ impl XdpPort {
         );
         self.shut();
         (self.slot.must_copy, self.up) = (true, true);
-        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        self.bring_up(umem, link, route, queues)
+        self.bring_up(umem, link, queues)
     }
 
     fn receivers(&self) -> &[Receiver] {
