@@ -129,9 +129,6 @@ impl<P: Port> PollLoop<P> {
                 self.mailbox.answer(Reply::PortUp(port, is_up));
             }
             LoopCommand::PeerAddress { port, mac } => {
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.peer_address(port, mac, now);
-                }
                 self.switch.peer_address(port, mac, now);
             }
             LoopCommand::Stop(snapshot) => self.stop = Some(snapshot),
