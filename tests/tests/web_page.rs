@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Namespace, port, thousands};
+use host::units::grouped;
+use testbed::{Namespace, port};
 use tests::Incast;
 
 /// Returns the document after its script has run for some seconds.
@@ -52,12 +53,12 @@ fn a_browser_shows_the_counters_of_the_switch() -> Result<()> {
     ensure!(lost > 0 || shown.contains("no no-drop frame lost"), "{shown}");
     for at in ["a", "b"] {
         let group = &port(&now, at)?.groups[3];
-        let times = format!("priority 3: no-drop, XOFF {} times", thousands(group.xoff_episodes));
+        let times = format!("priority 3: no-drop, XOFF {} times", grouped(group.xoff_episodes));
         ensure!(group.xoff_episodes > 0 && shown.contains(&times), "{times}\n{shown}");
     }
     let tail = port(&now, "c")?.drops["tail_drop"].frames;
     ensure!(
-        tail > 0 && shown.contains(&format!("<td class=\"num \">{}</td>", thousands(tail))),
+        tail > 0 && shown.contains(&format!("<td class=\"num \">{}</td>", grouped(tail))),
         "{tail}\n{shown}"
     );
     ensure!(
