@@ -177,6 +177,9 @@ fn numbered(file: &FileDescriptorProto) -> String {
                 (Label::Repeated, _) => "(0..8).map(|_| super::next(next)).collect()".to_owned(),
                 (_, Type::Message) => format!("Some(crate::v1::{of}::numbered(next))"),
                 (_, Type::Bool) => "true".to_owned(),
+                (_, Type::String) if field.proto3_optional() => {
+                    format!("Some(format!(\"{}-{{}}\", super::next::<u64>(next)))", field.name())
+                }
                 (_, Type::String) => format!("format!(\"{}-{{}}\", super::next::<u64>(next))", field.name()),
                 _ if field.proto3_optional() => "Some(super::next(next))".to_owned(),
                 _ => "super::next(next)".to_owned(),
@@ -249,12 +252,12 @@ fn parts<'f>(
 
 /// Returns true if numbers of the message can be read by path.
 fn has_numbers(message: &str) -> bool {
-    ["ByDropLevel", "TelemetryDestination"].contains(&message)
+    ["ByDropLevel", "TelemetryDestination", "Lldp"].contains(&message)
         || STRUCTS.iter().any(|found| found.message == message)
 }
 
 /// Returns true if the message is part of a snapshot.
 fn is_counted(message: &DescriptorProto) -> bool {
-    let others = ["ByDropLevel", "Link", "Caution", "Classification"];
+    let others = ["ByDropLevel", "Link", "Caution", "Classification", "Lldp"];
     STRUCTS.iter().any(|found| found.message == message.name()) || others.contains(&message.name())
 }

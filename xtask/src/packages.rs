@@ -45,7 +45,8 @@ const PACKAGES: [Package; 20] = [
 ];
 
 /// Programs of others that tests compare Sluice with.
-const PEERS: [Package; 9] = [
+const PEERS: [Package; 10] = [
+    package("lldpd", "lldpd", "tests of LLDP"),
     package("prometheus", "promtool", "tests of metrics"),
     package("chromium", "chromium", "tests of the live page"),
     package("g++", "g++", "tests of collectors in C++"),

@@ -17,6 +17,7 @@ use crate::tables::alarm::AlarmTable;
 use crate::tables::buffer::Buffer;
 use crate::tables::congestion::Congestion;
 use crate::tables::fixed_area;
+use crate::tables::lldp::{self, Lldp};
 use crate::tables::metrics::{self, Metrics};
 use crate::tables::port::policy::Policies;
 use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
@@ -24,6 +25,7 @@ use crate::tables::port::zero_copy::ZeroCopy;
 use crate::tables::ports::{CORES, Link, Port, PortTable};
 use crate::tables::telemetry::{self, Telemetry};
 use crate::validate::buffer;
+use crate::validate::lldp as lldp_check;
 use crate::validate::vlan;
 use crate::validate::watchdog;
 
@@ -49,6 +51,8 @@ pub struct Config {
     pub port_cores: Vec<Option<usize>>,
     /// The cable of each port as configured, by port number: for advice about headroom only.
     pub links: Vec<Link>,
+    /// LLDP of the switch and its ports.
+    pub lldp: Lldp,
     /// The flight recorder.
     pub recorder: RecorderSettings,
     /// Path of the Unix socket that the control API listens on.
@@ -222,6 +226,7 @@ fn read<T>(
     let bridge = read_bridge(&mut file, report);
     let (pfc_enabled, watchdog, early_warning) = read_pfc(&mut file, report);
     let alarm = AlarmTable::read(&mut file, report);
+    let (lldp_timing, management) = lldp::read(&mut file, report);
     let mut defaults = read_port_defaults(&mut file, &buffer, &congestion, &policies, report);
     defaults.pfc.watchdog = std::mem::take(&mut defaults.pfc.watchdog).over(watchdog);
     defaults.pfc.early_warning = std::mem::take(&mut defaults.pfc.early_warning).over(early_warning);
@@ -240,6 +245,7 @@ fn read<T>(
     buffer::static_addresses(&ports, bridge.max_entries, report);
     buffer::dependences(&defaults, &ports, report);
     vlan::check(&defaults, &ports, report);
+    lldp_check::check(&ports, report);
     if buffer.fixed_cells.is_none() {
         let needed = u32::try_from(buffer::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
         buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
@@ -263,6 +269,8 @@ fn read<T>(
     let port_cores = ports.iter().map(|port| port.own.core.as_ref().map(|core| core.value)).collect();
     let links = ports.iter().map(|port| port.tables().link()).collect();
     let settings = ports.iter().map(|port| port.settings.clone()).collect();
+    let of_ports = ports.iter().map(|port| port.tables().lldp().settings(lldp_timing)).collect();
+    let lldp = Lldp { management, ports: of_ports };
     let switch = SwitchSettings {
         buffer: buffer.settings,
         bridge,
@@ -293,6 +301,7 @@ fn read<T>(
         interfaces,
         port_cores,
         links,
+        lldp,
         recorder,
         control_socket,
         telemetry,

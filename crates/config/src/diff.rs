@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Debug, Display};
 
+use dcbx::settings::LldpSettings;
 use switch::frame::meta::FloodType;
 use switch::settings::{
     BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
@@ -15,6 +16,7 @@ use switch::settings::{
 use switch::{Nanos, SwitchSettings};
 
 use crate::config::{Config, Dataplane, RecorderSettings, overload_name};
+use crate::tables::lldp::PortLldp;
 use crate::tables::ports::Link;
 
 /// What a reload cannot change, as the help says it. Each line of [`Changes::restart`] is of one of
@@ -86,6 +88,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         pfc_enabled,
         preset: _,
         links,
+        lldp,
         warnings: _,
         // Only the daemon knows which core serves which port.
         port_cores: _,
@@ -117,6 +120,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.live_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
     changes.live("telemetry", &old.telemetry, telemetry);
     changes.live("metrics", &old.metrics, metrics);
+    changes.live("lldp: management addresses", &old.lldp.management, &lldp.management);
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
     }
@@ -138,10 +142,21 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
             for (setting, before, now) in of_link {
                 changes.live_optional(format!("port.{}: {setting}", port.name), before, now);
             }
+            one_lldp(&mut changes, &port.name, &old.lldp.ports[before], &lldp.ports[now]);
         }
     }
     other_ports(&mut changes, &old.switch.ports, &switch.ports);
     changes
+}
+
+fn one_lldp(changes: &mut Changes, name: &str, old: &PortLldp, new: &PortLldp) {
+    let PortLldp { mode, settings } = new;
+    changes.live_value(format!("port.{name}: lldp"), &old.mode.name(), &mode.name());
+    // The direction is that of the mode.
+    let LldpSettings { admin: _, tlvs, .. } = settings;
+    changes.live(format!("port.{name}: lldp_tlvs"), &old.settings.tlvs, tlvs);
+    let timing = LldpSettings { admin: old.settings.admin, tlvs: old.settings.tlvs, ..*settings };
+    changes.live(format!("port.{name}: timing of LLDP"), &old.settings, &timing);
 }
 
 /// Returns the index of a port in the file.
@@ -263,6 +278,8 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         flow_control,
         flood_limits_pps,
         vlan,
+        // By its mode: see `one_lldp`.
+        lldp: _,
     } = new;
     let of = |what: &str| format!("port.{name}: {what}");
     let speed = |bps: Option<u64>| bps.map_or("unbounded".to_owned(), |bps| format!("{bps} bit/s"));

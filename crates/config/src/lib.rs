@@ -118,6 +118,9 @@
 //! multicast_limit_pps = 5000       # to other group addresses
 //! unknown_unicast_limit_pps = 1000 # to stations whose port is not known
 //! vlan            = { mode = "access", pvid = 10 }  # on all ports or none; none: one transparent bridge for all tags
+//! lldp            = "both"         # the default | "tx" | "rx" | "off" | "forward": as a wire, all ports or none
+//! lldp_tlvs       = ["port-description", "system-name", "system-description", "capabilities", "management-address",
+//!                    "port-vlan", "max-frame-size", "link-aggregation"]  # those that are sent; default: all
 //! flow_control    = "off"          # 802.3x PAUSE, not together with PFC: "off" | "receive" | "send" | "both"
 //! maps            = "h3c"          # dot1p_to_queue by name: "h3c", the default, or "huawei": one to one
 //! dot1p_to_queue      = [2, 0, 1, 3, 4, 5, 6, 7]
@@ -192,6 +195,16 @@
 //! sensors      = [{ group = "usage", interval_s = 10 }, { group = "events" }]  # or interval_ms, 100 at least
 //! destinations = ["collector1"]
 //!
+//! [lldp]                           # docs/dcbx.md; the defaults
+//! tx_interval_s   = 30             # a frame each; 1 to 3600
+//! hold            = 4              # intervals for which a receiver keeps what it got; 1 to 100
+//! fast_interval_s = 1              # after a new neighbor, 1 to 3600
+//! fast_frames     = 4              # as many frames, 1 to 8
+//! credit_max      = 5              # frames at once, 1 to 10
+//! reinit_delay_s  = 2              # from a shutdown frame to the next start, 1 to 10
+//! max_neighbors   = 8              # of a port, 1 to 64
+//! management_addresses = ["192.0.2.1"]  # where the switch is managed; none by default
+//!
 //! [metrics]                        # docs/metrics.md
 //! enabled = true                   # false by default
 //! listen  = "127.0.0.1:9464"       # the default; whoever reaches this address reads them
@@ -255,6 +268,7 @@ pub use crate::lint::short_pauses::short_pause_warning;
 pub use crate::read::diagnostics::{ConfigError, ConfigErrors};
 pub use crate::read::parse::{parse_speed, spell_speed};
 pub use crate::read::size::{CELL_BYTES, MAX_CELLS};
+pub use crate::tables::lldp::{Lldp, LldpMode, PortLldp};
 pub use crate::tables::metrics::Metrics;
 pub use crate::tables::port::zero_copy::ZeroCopy;
 pub use crate::tables::ports::{CABLE_M, Link, MTU_BYTES};

@@ -77,6 +77,9 @@ const WRONG_PORTS: &[&str] = &[
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = {} }",
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = { cells = 5 } }",
     // known, but not yet
+    "lldp = \"on\"",
+    "lldp_tlvs = [\"system-nam\", \"x\"]",
+    "lldp_tlvs = \"all\"",
     "dcbx = { version = \"cee\" }",
     "pfc.mode = \"auto\"",
     // watchdogs

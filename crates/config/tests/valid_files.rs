@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{Config, Dataplane, Link, RecorderSettings, Telemetry};
+use config::{Config, Dataplane, Link, Lldp, LldpMode, PortLldp, RecorderSettings, Telemetry};
+use dcbx::settings::{AdminStatus, LldpSettings, TlvSelection};
 use switch::settings::{
     AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, DownPortAction, DropLevel,
-    FlowControl, GroupSettings, Guaranteed, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings,
-    StaticAddress, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
+    FlowControl, GroupSettings, Guaranteed, LldpFrames, PfcSettings, PortAlarmSettings, QueueSettings,
+    RewriteSettings, StaticAddress, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
 };
 use switch::{PortSettings, SwitchSettings};
 use wire::mac::MacAddr;
@@ -26,6 +27,7 @@ fn port(text: &str) -> PortSettings {
 fn the_smallest_file() {
     let config = parse("[port.a]\ninterface = \"veth0\"");
     let mut port = PortSettings::new("a", None);
+    port.lldp = LldpFrames::Punt;
     port.groups = [GroupSettings { reserved_cells: 131_072 / 8 / 8, ..GroupSettings::lossy() }; 8];
     assert_eq!(config.warnings.list(), []);
     assert_eq!(
@@ -46,6 +48,13 @@ fn the_smallest_file() {
             interfaces: vec!["veth0".to_owned()],
             port_cores: vec![None],
             links: vec![Link { cable_m: None, mtu_bytes: None }],
+            lldp: Lldp {
+                management: Vec::new(),
+                ports: vec![PortLldp {
+                    mode: LldpMode::Agent(AdminStatus::Both),
+                    settings: LldpSettings::default(),
+                }],
+            },
             recorder: RecorderSettings::default(),
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
             telemetry: Telemetry::default(),
@@ -210,6 +219,7 @@ fn every_setting() {
         RewriteSettings { dot1p: Some([7, 6, 5, 4, 3, 2, 1, 0]), dscp: Some([0, 1, 2, 3, 4, 5, 6, 63]) };
     expected.in_flight_bytes = 20_000;
     expected.flood_limits_pps = [Some(1000), None, Some(5)];
+    expected.lldp = LldpFrames::Punt;
     expected.static_addresses = [1, 2].map(|n| MacAddr([2, 0, 0, 0, 0, n])).map(StaticAddress::from).to_vec();
     expected.pfc =
         PfcSettings { rx: false, tx: true, no_drop: 0b0010_1000, pause_quanta: 1000, pause_speed_bps: None };
@@ -431,4 +441,52 @@ fn sixty_four_ports() {
     assert_eq!(config.switch.ports.len(), 64);
     assert_eq!(config.switch.ports[63].name, "p63");
     assert_eq!(config.switch.buffer.fixed_cells, 131_072 / 8);
+}
+
+/// LLDP: the timing is the switch's, direction and TLVs are the ports'. All ports forward LLDP, or
+/// none does.
+#[test]
+fn lldp() {
+    let ports = "[port.a]\ninterface = \"veth0\"\nlldp = \"rx\"\n[port.b]\ninterface = \"veth1\"\n";
+    let config = parse(&format!(
+        "[lldp]\ntx_interval_s = 3600\nhold = 100\nfast_interval_s = 2\nfast_frames = 8\ncredit_max = 10\n\
+         reinit_delay_s = 1\nmax_neighbors = 64\nmanagement_addresses = [\"192.0.2.1\", \"fd00::1\"]\n\
+         [port-defaults]\nlldp = \"tx\"\nlldp_tlvs = [\"system-name\", \"port-vlan\"]\n{ports}"
+    ));
+    let none = TlvSelection {
+        port_description: false,
+        system_name: true,
+        system_description: false,
+        capabilities: false,
+        management: false,
+        port_vlan: true,
+        max_frame_size: false,
+        link_aggregation: false,
+    };
+    let settings = |admin| LldpSettings {
+        admin,
+        tx_interval_s: 3600,
+        hold: 100,
+        fast_interval_s: 2,
+        fast_frames: 8,
+        credit_max: 10,
+        reinit_delay_s: 1,
+        max_neighbors: 64,
+        tlvs: none,
+    };
+    let port = |admin| PortLldp { mode: LldpMode::Agent(admin), settings: settings(admin) };
+    assert_eq!(config.lldp.ports, [port(AdminStatus::RxOnly), port(AdminStatus::TxOnly)]);
+    assert_eq!(
+        config.lldp.management.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["192.0.2.1", "fd00::1"]
+    );
+    let frames: Vec<_> = config.switch.ports.iter().map(|port| port.lldp).collect();
+    assert_eq!(frames, [LldpFrames::Punt, LldpFrames::Drop]);
+
+    let all = format!("[port-defaults]\nlldp = \"forward\"\n{}", ports.replace("lldp = \"rx\"\n", ""));
+    let config = parse(&all);
+    assert!(config.switch.ports.iter().all(|port| port.lldp == LldpFrames::Forward));
+    let one = ports.replace("rx", "forward");
+    let mistakes = config::parse("test.toml", &one).unwrap_err().to_string();
+    assert!(mistakes.contains("port b does not forward LLDP, while port a does"), "{mistakes}");
 }

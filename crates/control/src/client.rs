@@ -143,6 +143,12 @@ impl Client {
         answer(socket, self.inner.get_telemetry(v1::GetTelemetryRequest {})).await
     }
 
+    /// Returns what the ports advertise by LLDP, and their neighbors.
+    pub async fn lldp(&mut self) -> Result<v1::LldpPorts, ClientError> {
+        let socket = self.socket.clone();
+        answer(socket, self.inner.get_lldp(v1::GetLldpRequest {})).await
+    }
+
     /// Sends a command; returns the changes that are worth a line.
     pub async fn order(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
         let socket = self.socket.clone();
@@ -295,6 +301,11 @@ impl BlockingClient {
     /// Returns the sensor paths reported to collectors, and the state of their delivery.
     pub fn telemetry(&mut self) -> Result<v1::Telemetry, ClientError> {
         self.runtime.block_on(self.client.telemetry())
+    }
+
+    /// Returns what the ports advertise by LLDP, and their neighbors.
+    pub fn lldp(&mut self) -> Result<v1::LldpPorts, ClientError> {
+        self.runtime.block_on(self.client.lldp())
     }
 
     /// Sends a command; returns the changes that are worth a line.

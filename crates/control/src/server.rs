@@ -78,6 +78,11 @@ pub enum Request {
         /// Channel for the snapshot.
         answer: oneshot::Sender<v1::Snapshot>,
     },
+    /// Describe LLDP of the ports.
+    Lldp {
+        /// Channel for the description.
+        answer: oneshot::Sender<v1::LldpPorts>,
+    },
     /// Make a recording.
     Recording {
         /// Length of the recording from now on; zero for the kept recording.
@@ -370,6 +375,13 @@ impl Control for Api {
             Some((Ok(batch), (journal, owner, last, place)))
         });
         Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn get_lldp(
+        &self,
+        _: tonic::Request<v1::GetLldpRequest>,
+    ) -> Result<Response<v1::LldpPorts>, Status> {
+        self.owner.request(|answer| Request::Lldp { answer }).await.map(Response::new)
     }
 
     async fn get_telemetry(

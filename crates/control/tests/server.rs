@@ -53,6 +53,7 @@ impl Fake {
                     }
                     Request::Order { order, answer } => drop(answer.send(carry_out(&order))),
                     Request::Recording { duration, answer } => drop(answer.send(recording(duration))),
+                    Request::Lldp { answer } => drop(answer.send(v1::LldpPorts::default())),
                     Request::Acknowledge { recording, answer } => drop(answer.send(acknowledge(recording))),
                 }
             }

@@ -21,6 +21,7 @@ pub mod loopback_port;
 pub mod mailbox;
 pub mod poll_loop;
 pub mod port;
+pub mod punt_ring;
 pub mod sleeper;
 
 pub use crate::poll_loop::{PollLoop, PollLoopSettings};
@@ -39,6 +40,7 @@ pub use poll_loop::iteration::{Iteration, RX_BATCH, TX_BATCH};
 pub use poll_loop::loop_port::LoopPort;
 pub use poll_loop::stats::LoopTimes;
 pub use port::{Port, PortFault};
+pub use punt_ring::{PuntRings, PuntedBytes};
 pub use sleeper::Sleeper;
 
 /// The atomics of the doorbell. Its test compiles the same file with the atomics of `loom`.

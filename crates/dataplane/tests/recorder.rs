@@ -60,6 +60,20 @@ fn an_incast_is_replayed_to_the_nanosecond() {
     assert_eq!(totals.to.since(totals.from), 399 * 5_000 + 1_000_000_000 - 5_000 + 1_400);
 }
 
+/// A port consumes LLDP frames, another drops them, a third forwards them.
+#[test]
+fn lldp_is_replayed() {
+    let mut lab = Lab::new(64);
+    for _ in 0..20 {
+        (0..PORTS).for_each(|port| lab.take(&Step::Lldp { port }));
+        incast(&mut lab, 2);
+    }
+    let (_, last, _) = ends_as_replayed(lab);
+    assert_eq!(last.ports.iter().map(|port| port.lldp_received_frames).collect::<Vec<_>>(), [20, 0, 0]);
+    let dropped = |port: usize| last.ports[port].drops[DropReason::Reserved as usize].frames;
+    assert_eq!((0..PORTS).map(dropped).collect::<Vec<_>>(), [0, 20, 0]);
+}
+
 /// A port goes down during an incast, twice, and comes back with another address.
 #[test]
 fn a_port_that_comes_and_goes_is_replayed() {

@@ -128,6 +128,11 @@ impl Agent {
         self.receiver.neighbors().too_many()
     }
 
+    /// Returns what the agent works by now.
+    pub fn settings(&self) -> &AgentSettings {
+        &self.settings
+    }
+
     /// Returns what the port advertises.
     pub fn advertised(&self) -> &Lldpdu {
         &self.advertised

@@ -8,6 +8,7 @@ mod control_socket;
 mod event_log;
 mod flight_recorder;
 mod host_settings;
+mod lldp;
 mod log;
 mod loop_threads;
 mod pfc_probe;
@@ -17,7 +18,6 @@ mod stall_check;
 mod stall_guard;
 mod startup;
 mod totals;
-mod watermark_readers;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -12,8 +12,9 @@ use anyhow::{Context, Result};
 use config::Config;
 use control::Journal;
 use control::server::{self, DaemonInfo, MAX_REQUESTS};
-use dataplane::{Heartbeat, LoopPort, PollLoop, PollLoopSettings, Port, mailbox};
+use dataplane::{Heartbeat, LoopPort, PollLoop, PollLoopSettings, Port, PuntRings, mailbox};
 use switch::Switch;
+use switch::settings::MAX_PORTS;
 use telemetry::{Device, Settings, Sources, Telemetry};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
@@ -25,6 +26,7 @@ use crate::control_loop::{self, ControlLoop, Signals};
 use crate::control_socket;
 use crate::event_log::Events;
 use crate::host_settings::ChangedSettings;
+use crate::lldp::Lldp;
 use crate::log::Log;
 use crate::loop_threads::{LoopThreads, check_core, guard_cores};
 use crate::pfc_probe;
@@ -117,6 +119,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
         }
         None => None,
     };
+    let punts = Arc::new(PuntRings::new(MAX_PORTS));
     let is_virtual =
         |port: &StartedPort| port.interface.as_ref().is_some_and(|interface| interface.kind.is_virtual());
     let of_core = PollLoopSettings {
@@ -125,6 +128,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
         heartbeat: Arc::clone(&heartbeats[0]),
         lines: heartbeats[1..].to_vec(),
         bell,
+        punts: Arc::clone(&punts),
     };
     let loop_of_core = assemble(&live, &ports_at_start, (ports, open.memory), core_mailbox, of_core)?;
     let machine = LoopThreads::start(loop_of_core, waiter, core, lines, config.dataplane.scheduling, clock)?;
@@ -161,10 +165,17 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     let lives =
         PortSupervisor::new((keeper, guard), live.servers(), queues_set_aside, ports_at_start, &settings);
     let reports = Reporting::new(telemetry);
-    let end =
-        ControlLoop::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test, reports), events)
-            .run(requested, &machine, &mut signals)
-            .await;
+    let lldp = Lldp::new(punts, started);
+    let end = ControlLoop::new(
+        handle,
+        live,
+        (lives, links),
+        log.clone(),
+        (stalls, pfc_test, reports, lldp),
+        events,
+    )
+    .run(requested, &machine, &mut signals)
+    .await;
     drop(socket_file);
     drop(end_api);
     let _ = tokio::time::timeout(API_PATIENCE, api).await;

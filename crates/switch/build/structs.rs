@@ -62,7 +62,7 @@ pub const STRUCTS: [Struct; 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-pub const OF_THE_DAEMON: [&str; 14] = [
+pub const OF_THE_DAEMON: [&str; 15] = [
     "pfc_enabled",
     "log_lines_lost",
     "log_lines_left_out",
@@ -77,4 +77,5 @@ pub const OF_THE_DAEMON: [&str; 14] = [
     "mtu_bytes",
     "link",
     "classification",
+    "lldp",
 ];

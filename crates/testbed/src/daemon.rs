@@ -28,22 +28,26 @@ const NICENESS: &str = "-20";
 const CORES: &str = "SLUICE_TEST_CORES";
 const ZERO_COPY: &str = "SLUICE_TEST_ZERO_COPY";
 
-/// Returns the configuration with this line in `[dataplane]`, unless that has such a line.
-fn with_line(config: &str, name: &str, value: Option<String>) -> String {
-    let is_named = config.lines().any(|line| line.starts_with(&format!("{name} = ")));
+/// Returns the configuration with this line in `[table]`, unless it has such a line.
+fn with_line(config: &str, table: &str, name: &str, value: Option<String>) -> String {
+    let is_named = config.lines().any(|line| line.trim_start().starts_with(&format!("{name} = ")));
     let Some(value) = value.filter(|_| !is_named) else { return config.to_owned() };
-    let table = format!("[dataplane]\n{name} = {value}\n");
-    match config.contains("[dataplane]\n") {
-        true => config.replacen("[dataplane]\n", &table, 1),
-        false => format!("{config}\n\n{table}"),
+    let heading = format!("[{table}]\n");
+    let lines = format!("{heading}{name} = {value}\n");
+    match config.contains(&heading) {
+        true => config.replacen(&heading, &lines, 1),
+        false => format!("{config}\n\n{lines}"),
     }
 }
 
-/// Returns the configuration with the settings from the environment.
+/// Returns the configuration with the settings from the environment. LLDP is off unless the
+/// configuration mentions it, so that only frames of the test are on the cables.
 fn with_environment(config: &str) -> String {
     let cores = std::env::var(CORES).ok().map(|cores| format!("[{cores}]"));
     let zero_copy = std::env::var(ZERO_COPY).ok().map(|word| format!("\"{word}\""));
-    with_line(&with_line(config, "cores", cores), "zero_copy", zero_copy)
+    let config = with_line(config, "dataplane", "cores", cores);
+    let config = with_line(&config, "dataplane", "zero_copy", zero_copy);
+    with_line(&config, "port-defaults", "lldp", Some("\"off\"".to_owned()))
 }
 
 /// A running daemon, killed on drop.
@@ -241,15 +245,16 @@ struct Packets {
     sent: u64,
 }
 
-/// Returns the switch's counts of a port: data, pauses of both kinds, and frames that the kernel
-/// lost on receipt.
+/// Returns the switch's counts of a port: data, pauses of both kinds, LLDP, and frames that the
+/// kernel lost on receipt.
 fn counted(port: &Port) -> Packets {
     let frames = |count: Option<Count>| count.map_or(0, |count| count.frames);
     let pfc = |count: &Option<PfcCount>| count.as_ref().map_or(0, |count| count.frames);
     let control = pfc(&port.pfc_received) + port.pfc_malformed_frames + port.pause_received_frames;
+    let lldp_sent = port.lldp.as_ref().map_or(0, |lldp| lldp.sent_frames);
     Packets {
-        received: frames(port.received) + control + lost_on_receipt(port),
-        sent: frames(port.transmitted) + pauses_sent(port),
+        received: frames(port.received) + control + port.lldp_received_frames + lost_on_receipt(port),
+        sent: frames(port.transmitted) + pauses_sent(port) + lldp_sent,
     }
 }
 
@@ -281,7 +286,7 @@ mod tests {
             ),
             ("[dataplane]\ncores = [0]\n", Some("[0,1]"), "[dataplane]\ncores = [0]\n"),
         ] {
-            assert_eq!(with_line(config, "cores", value.map(str::to_owned)), expected);
+            assert_eq!(with_line(config, "dataplane", "cores", value.map(str::to_owned)), expected);
         }
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod buffer;
 pub(crate) mod builtin_profiles;
 pub(crate) mod congestion;
 pub(crate) mod fixed_area;
+pub(crate) mod lldp;
 pub(crate) mod metrics;
 pub(crate) mod port;
 pub(crate) mod ports;

@@ -15,6 +15,7 @@ use crate::read::table_reader::{Section, Setting};
 use crate::tables::alarm::PortAlarmTable;
 use crate::tables::buffer::Buffer;
 use crate::tables::congestion::{Congestion, CongestionBinding};
+use crate::tables::lldp::LldpTable;
 use crate::tables::port::classify::ClassifyTable;
 use crate::tables::port::policy::Policies;
 use crate::tables::port::schedule::{ScheduleTable, burst};
@@ -70,6 +71,8 @@ pub(crate) struct PortTable {
     pub(crate) alarm: PortAlarmTable,
     pub(crate) flow_control: Option<Setting<FlowControl>>,
     pub(crate) flood_limits: FloodLimitTable,
+    /// `lldp` and `lldp_tlvs`.
+    pub(crate) lldp: LldpTable,
     pub(crate) classify: ClassifyTable,
     pub(crate) pfc: PfcTable,
     /// `pfc.priority` and `buffer.ingress.priority`.
@@ -124,6 +127,7 @@ impl PortTable {
             in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, report),
             flow_control: section.choice("flow_control", &FlowControl::ALL, &[], report),
             flood_limits: FloodLimitTable::read(&mut section, report),
+            lldp: LldpTable::read(&mut section, report),
             classify: ClassifyTable::read(&mut section, policies, report),
             congestion: CongestionBinding::read(&mut section, congestion, report),
             ..Self::default()
@@ -223,6 +227,10 @@ impl<'t> Overrides<'t, PortTable> {
         self.part(|table| &table.alarm)
     }
 
+    pub(crate) fn lldp(self) -> Overrides<'t, LldpTable> {
+        self.part(|table| &table.lldp)
+    }
+
     pub(crate) fn classify(self) -> Overrides<'t, ClassifyTable> {
         self.part(|table| &table.classify)
     }
@@ -273,6 +281,7 @@ impl<'t> Overrides<'t, PortTable> {
         port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
         port.flow_control = self.flow_control();
         port.vlan = self.vlan().settings();
+        port.lldp = self.lldp().mode().frames();
         port.flood_limits_pps = self.part(|table| &table.flood_limits).settings();
         let early_warning = pfc.part(|table| &table.early_warning);
         for priority in 0..PRIORITIES {

@@ -169,6 +169,7 @@ impl Player {
         } else {
             self.switch.drain_control(&mut arrivals, now, &mut self.memory);
         }
+        self.switch.take_punted(&mut self.memory, |_, _| ());
         Ok(frames.into())
     }
 

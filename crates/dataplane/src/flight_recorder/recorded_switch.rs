@@ -145,6 +145,13 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         }
     }
 
+    /// Passes the frames that the switch punted to `deliver`. A replay takes them at the same time,
+    /// after each batch.
+    #[cold]
+    pub(crate) fn take_punted<M: FrameMemory>(&mut self, memory: &mut M, deliver: impl FnMut(usize, &[u8])) {
+        self.switch.borrow_mut().take_punted(memory, deliver);
+    }
+
     #[inline]
     pub(crate) fn observe_rx_backlog(&mut self, port: usize, waiting: u32, now: Instant) {
         self.recorded(|recorder, _| recorder.waiting(port, waiting)).observe_rx_backlog(port, waiting, now);

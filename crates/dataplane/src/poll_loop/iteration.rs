@@ -13,6 +13,7 @@
 //! Source: `docs/architecture.md`, "The way of a frame".
 
 use std::borrow::BorrowMut;
+use std::sync::Arc;
 
 use switch::egress::wred::Random;
 use switch::pfc::rx_backlog::{HOLD, XON_FRAMES};
@@ -23,6 +24,7 @@ use crate::flight_recorder::recorded_switch::RecordedSwitch;
 use crate::frame_batch::make_edits;
 use crate::frame_batch::parse_batch;
 use crate::port::Port;
+use crate::punt_ring::PuntRings;
 
 /// Frames received per port and iteration. The limit is low, as a PFC frame that becomes due waits
 /// for all of them.
@@ -51,6 +53,8 @@ pub struct Iteration {
     watches_rings: bool,
     /// An I/O loop stalls, so frames that wait for its ports cannot be transmitted.
     holds_back: bool,
+    /// Where frames for the daemon go.
+    punts: Arc<PuntRings>,
     // The frames of one port. Empty between two ports; kept so that nothing is allocated.
     received: Vec<RxDesc>,
     arrivals: Vec<RxFrame>,
@@ -71,6 +75,7 @@ impl Iteration {
             forwards: true,
             watches_rings: true,
             holds_back: false,
+            punts: Arc::default(),
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             completed: Vec::with_capacity(COMPLETIONS),
@@ -110,6 +115,11 @@ impl Iteration {
     /// True if all peers are paused as if their RX backlog were too long.
     pub(crate) fn holds_back(&self) -> bool {
         self.holds_back
+    }
+
+    /// Sets where frames for the daemon go; without it they are only counted.
+    pub fn set_punts(&mut self, punts: Arc<PuntRings>) {
+        self.punts = punts;
     }
 
     /// True if data frames are forwarded.
@@ -222,6 +232,9 @@ impl Iteration {
             switch.begin_batch(number, clock(), &self.arrivals, memory);
         }
         switch.receive_all(&mut self.arrivals, self.forwards, now, memory);
+        if switch.has_punted() {
+            switch.take_punted(memory, |port, frame| self.punts.push(port, frame));
+        }
         let waiting = match (self.watches_rings, self.holds_back) {
             (true, true) => HOLD,
             (true, false) => port.rx_waiting(),

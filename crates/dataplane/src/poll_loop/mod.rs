@@ -20,6 +20,7 @@ use crate::poll_loop::commands::MOST_WAITING;
 use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::Iteration;
 use crate::port::Port;
+use crate::punt_ring::PuntRings;
 use crate::sleeper::Sleeper;
 use switch::{FrameId, Instant, KernelCounters, MaxFrame, Nanos, Snapshot, Switch};
 use wire::bitset::Set64;
@@ -45,6 +46,8 @@ pub struct PollLoopSettings {
     /// For each port, whether transport checksums that a Linux host left to offload are completed
     /// (virtual interfaces).
     pub finish_checksums: Vec<bool>,
+    /// Where LLDP frames go; without it they are only counted.
+    pub punts: Arc<PuntRings>,
 }
 
 /// A poll loop with its switch, ports and memory.
@@ -95,6 +98,7 @@ impl<P: Port> PollLoop<P> {
         switch.reserve_checkpoint();
         let mut turn = Iteration::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
+        turn.set_punts(settings.punts);
         let mut core = Self {
             switch: RecordedSwitch::new(switch),
             ports,

@@ -11,12 +11,12 @@ use dataplane::{
 };
 use proptest::prelude::*;
 use switch::settings::{
-    BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, PfcWdAction, PortSettings,
+    BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, LldpFrames, PfcWdAction, PortSettings,
     Restoration, StormLimit, SwitchSettings, Threshold, WatchdogSettings,
 };
 use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
 use wire::bitset::Set8;
-use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
+use wire::ethernet::{EXPERIMENTAL, LLDP, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::{Pause, Pfc};
 
@@ -41,6 +41,7 @@ pub fn settings(xoff_cells: u32) -> SwitchSettings {
         (group.reserved_cells, group.headroom_cells, group.xon_offset_cells) = (0, 8, 2);
         group.xoff = Threshold::Static(xoff_cells);
         port.watchdog[3] = (n != 1).then(|| watchdog(n));
+        port.lldp = [LldpFrames::Punt, LldpFrames::Drop, LldpFrames::Forward][n];
         port.early_warning[3] = EarlyWarningSettings { in_pps: Some(2), out_pps: Some(1) };
         port
     });
@@ -94,6 +95,10 @@ pub enum Step {
     Pfc {
         port: usize,
         quanta: u16,
+    },
+    /// An LLDP frame, which the port consumes, drops or forwards.
+    Lldp {
+        port: usize,
     },
     Hold {
         port: usize,
@@ -159,6 +164,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         12 => (port(), 0..5_usize, prop::sample::select(vec![0_u8, 3, 5]), 60..1500_usize, 1..40_usize)
             .prop_map(|(port, dst, priority, len, frames)| Step::Inject { port, dst, priority, len, frames }),
         2 => (port(), prop::sample::select(vec![0_u16, 100, 65_535])).prop_map(|(port, quanta)| Step::Pfc { port, quanta }),
+        1 => port().prop_map(|port| Step::Lldp { port }),
         1 => (port(), any::<bool>()).prop_map(|(port, on_hold)| Step::Hold { port, on_hold }),
         1 => port().prop_map(|port| Step::Recover { port }),
         1 => port().prop_map(|port| Step::Lift { port }),
@@ -286,6 +292,11 @@ impl Lab {
             Step::Inject { port, dst, priority, len, frames } => {
                 let dst = if dst == 4 { MacAddr::BROADCAST } else { mac(dst) };
                 (0..frames).for_each(|_| self.wires[port].inject(frame(dst, mac(port), priority, len)));
+            }
+            Step::Lldp { port } => {
+                let mut bytes = [0; 100];
+                write_header(&mut bytes, MacAddr::NEAREST_BRIDGE, mac(port), None, LLDP);
+                self.wires[port].inject(bytes);
             }
             Step::Pfc { port, quanta } => {
                 let mut bytes = [0; 60];

@@ -4,6 +4,7 @@
 mod buffers;
 mod congestion;
 mod counters;
+mod daemon;
 mod drops;
 mod format;
 pub mod help;
@@ -13,7 +14,6 @@ mod loops;
 mod pfc;
 mod ports;
 mod queues;
-mod telemetry;
 mod view;
 
 use std::io::IsTerminal;
@@ -42,7 +42,7 @@ pub struct Arguments {
     #[arg(value_enum)]
     shown: Shown,
     /// With `pfc`: how often and for how long each priority was paused, rates of PFC frames, and
-    /// the last storms.
+    /// the last storms. With `lldp`: the neighbors.
     #[arg(value_enum)]
     detail: Option<Detail>,
     /// Only this port.
@@ -76,31 +76,43 @@ pub struct Arguments {
 enum Shown {
     Of(View),
     Telemetry,
+    Lldp,
 }
 
 impl ValueEnum for Shown {
     fn value_variants<'a>() -> &'a [Self] {
         static ALL: LazyLock<Vec<Shown>> = LazyLock::new(|| {
-            View::value_variants().iter().copied().map(Shown::Of).chain([Shown::Telemetry]).collect()
+            let views = View::value_variants().iter().copied().map(Shown::Of);
+            views.chain([Shown::Telemetry, Shown::Lldp]).collect()
         });
         &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        match self {
-            Shown::Of(view) => view.to_possible_value(),
-            Shown::Telemetry => {
-                let help = "What is reported to collectors: each subscription and collector, what was sent and dropped, the \
-                            last error";
-                Some(PossibleValue::new("telemetry").help(help))
-            }
-        }
+        let (name, help) = match self {
+            Shown::Of(view) => return view.to_possible_value(),
+            Shown::Telemetry => (
+                "telemetry",
+                "What is reported to collectors: each subscription and collector, what was sent and dropped, the \
+                 last error",
+            ),
+            Shown::Lldp => (
+                "lldp",
+                "LLDP of each port: frames sent and received, neighbors; with `neighbors`: what each of them \
+                 advertises, as lldpctl prints it",
+            ),
+        };
+        Some(PossibleValue::new(name).help(help))
     }
 }
 
 /// Prints the selected view.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let Shown::Of(view) = arguments.shown else { return show_telemetry(arguments) };
+    let view = match arguments.shown {
+        Shown::Of(view) => view,
+        Shown::Telemetry => return show_telemetry(arguments),
+        Shown::Lldp => return show_lldp(arguments),
+    };
     let interval = arguments.watch.map(|seconds| duration("--watch", seconds)).transpose()?;
     let apart = arguments.rates.map(|seconds| duration("--rates", seconds)).transpose()?;
     let reads = reads_watermarks(view, arguments.keep_watermarks)?;
@@ -110,8 +122,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.verbose && view != View::Ports {
         bail!("--verbose is for `show ports`: no other view has details of interfaces");
     }
-    if arguments.detail.is_some() && view != View::Pfc {
-        bail!("`history` is for `show pfc`: no other view has one");
+    match arguments.detail {
+        Some(Detail::History) if view != View::Pfc => {
+            bail!("`history` is for `show pfc`: no other view has one")
+        }
+        Some(Detail::Neighbors) => bail!("`neighbors` is for `show lldp`: no other view has them"),
+        _ => {}
     }
     arguments.daemon.talk(async |client| {
         if let Some(interval) = interval {
@@ -132,16 +148,43 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Prints the state of the telemetry reports.
 fn show_telemetry(arguments: &Arguments) -> Result<()> {
-    let Arguments { port, watch, rates, bytes, verbose, keep_watermarks, json, .. } = arguments;
-    if port.is_some() || watch.is_some() || rates.is_some() || *bytes || *verbose || *keep_watermarks {
+    if arguments.port.is_some() || arguments.detail.is_some() {
         bail!("of the options only --json and --socket are for `show telemetry`");
     }
+    of_one_moment(arguments, "telemetry")?;
     let telemetry = arguments.daemon.talk(async |client| Ok(client.telemetry().await?))?;
-    output::print(&if *json {
+    output::print(&if arguments.json {
         output::json(&telemetry, true)?
     } else {
-        telemetry::table(&telemetry, &TimeZone::system())
+        daemon::telemetry::table(&telemetry, &TimeZone::system())
     })
+}
+
+/// Prints LLDP of the ports, or their neighbors.
+fn show_lldp(arguments: &Arguments) -> Result<()> {
+    of_one_moment(arguments, "lldp")?;
+    let wants_neighbors = match arguments.detail {
+        None => false,
+        Some(Detail::Neighbors) => true,
+        Some(_) => bail!("`show lldp` has `neighbors` and no other detail"),
+    };
+    let ports = arguments.daemon.talk(async |client| Ok(client.lldp().await?))?;
+    let ports = daemon::only(ports, arguments.port.as_deref())?;
+    output::print(&match (wants_neighbors, arguments.json) {
+        (false, false) => daemon::lldp::table(&ports),
+        (false, true) => output::json(&ports, true)?,
+        (true, false) => daemon::neighbors::text(&ports),
+        (true, true) => output::json(&daemon::neighbors::json(&ports), true)?,
+    })
+}
+
+/// Refuses the options of views of the switch.
+fn of_one_moment(arguments: &Arguments, view: &str) -> Result<()> {
+    let Arguments { watch, rates, bytes, verbose, keep_watermarks, .. } = arguments;
+    if watch.is_some() || rates.is_some() || *bytes || *verbose || *keep_watermarks {
+        bail!("of the options only --json, --port and --socket are for `show {view}`");
+    }
+    Ok(())
 }
 
 /// True if a view restarts the watermarks: peaks are those between two executions

@@ -31,4 +31,6 @@ pub enum View {
 pub enum Detail {
     /// With `pfc`: pauses, rates and the last storms.
     History,
+    /// With `lldp`: the neighbors.
+    Neighbors,
 }

@@ -22,8 +22,10 @@ use tracing::{error, info, warn};
 
 use crate::control_loop::commands::Step;
 use crate::control_loop::running_config::RunningConfig;
+use crate::control_loop::watermark_readers::Watermarks;
 use crate::event_log::Events;
 use crate::flight_recorder::Recording;
+use crate::lldp::Lldp;
 use crate::log::Log;
 use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
@@ -31,11 +33,11 @@ use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
 use crate::ports::supervisor::PortSupervisor;
 use crate::reporting::Reporting;
 use crate::stall_check::Stalls;
-use crate::watermark_readers::Watermarks;
 
 pub(crate) mod commands;
 mod reload;
 pub(crate) mod running_config;
+mod watermark_readers;
 
 /// Interval of polling for replies while one is expected.
 const BUSY_PACE: Duration = Duration::from_millis(1);
@@ -142,6 +144,8 @@ pub struct ControlLoop {
     pfc_test: pfc_probe::Test,
     /// Telemetry and metrics.
     reports: Reporting,
+    /// LLDP of the ports.
+    lldp: Lldp,
     /// Commands that found the ring full.
     commands: VecDeque<LoopCommand>,
     /// The only snapshot, which is passed back and forth; `None` while the poll loop has it.
@@ -167,7 +171,7 @@ impl ControlLoop {
         live: RunningConfig,
         (lives, links): (PortSupervisor, LinkMonitor),
         log: Log,
-        (stalls, pfc_test, reports): (Stalls, pfc_probe::Test, Reporting),
+        (stalls, pfc_test, reports, lldp): (Stalls, pfc_probe::Test, Reporting, Lldp),
         events: Events,
     ) -> Self {
         Self {
@@ -181,6 +185,7 @@ impl ControlLoop {
             stalls,
             pfc_test,
             reports,
+            lldp,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
             watermarks: Watermarks::default(),
@@ -244,6 +249,7 @@ impl ControlLoop {
         self.waiting.clear();
         self.orders.clear();
         self.lives.wind_up();
+        self.lldp.stop();
         self.commands.push_back(LoopCommand::Stop(Box::default()));
         let stop_sent_at = Instant::now();
         loop {
@@ -276,6 +282,7 @@ impl ControlLoop {
             Request::Snapshot { reader, read_watermarks, answer } => {
                 self.waiting.push(SnapshotRequest { reader, read_watermarks, answer });
             }
+            Request::Lldp { answer } => drop(answer.send(self.lldp.describe(&self.live))),
             Request::Recording { duration, answer } => {
                 self.recording.enable(duration, answer, Instant::now())
             }
@@ -315,10 +322,11 @@ impl ControlLoop {
             }
         }
         self.lives.poll(|| self.live.settings().switch);
+        self.lldp.poll(&self.live, &self.lives);
         self.go_on();
         self.commands.extend(self.lives.commands());
         let now = Instant::now();
-        for event in self.lives.events().chain(self.reports.events(now)) {
+        for event in self.lives.events().chain(self.reports.events(now)).chain(self.lldp.events()) {
             self.events.note_now(event);
         }
         let checks = self.snapshot.is_some() && (self.stalls.is_due(now) || self.pfc_test.is_due(now));
@@ -400,6 +408,7 @@ impl ControlLoop {
         convert::list_ports(message, facts.iter().map(|(slot, facts)| (*slot, facts)));
         let settings = &self.live.config().switch.ports;
         for port in &mut message.ports {
+            port.lldp = self.live.slots().of_name(&port.name).and_then(|slot| self.lldp.state(slot));
             let settings = settings.iter().find(|settings| settings.name == port.name);
             port.classification = settings.map(|settings| classification(&settings.classify));
         }

@@ -112,6 +112,7 @@ impl ControlLoop {
     pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.live, live);
         self.stalls.forget();
+        self.lldp.reconfigure();
         self.recording.apply(self.live.config().recorder);
         if let Err(error) = self.reports.apply(&Settings::of(self.live.config(), self.live.file())) {
             error!("the new settings of telemetry and metrics are not in force: {error:#}");
@@ -119,6 +120,7 @@ impl ControlLoop {
         let now = self.live.slots();
         let (added, removed) = (now.added_to(before.slots()), before.slots().added_to(now));
         for &slot in &removed {
+            self.lldp.remove(slot);
             let name = before.slots().name(slot).unwrap_or_default();
             let message =
                 "the port was removed: its counters are kept in the sum of removed ports".to_owned();

@@ -175,6 +175,11 @@ impl PortSupervisor {
         self.ports.get(slot)?.as_ref()?.interface.as_ref()
     }
 
+    /// True if the poll loop carries frames for the port in this slot.
+    pub fn is_open(&self, slot: usize) -> bool {
+        self.ports.get(slot).is_some_and(|port| port.as_ref().is_some_and(|port| port.fsm.is_open()))
+    }
+
     /// True if an interface has changed since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)

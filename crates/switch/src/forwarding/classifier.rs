@@ -27,7 +27,7 @@
 
 use crate::fifo_set::FifoSet;
 use crate::frame::meta::QosClass;
-use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
+use crate::settings::{ClassifySettings, DSCPS, DropLevel, LldpFrames, PRIORITIES, PortSettings, Trust};
 use serde::{Deserialize, Serialize};
 use serde_big_array::Array;
 use wire::bitset::Set8;
@@ -43,6 +43,8 @@ pub struct Classifier {
     packets: DscpTrust,
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
+    /// What becomes of LLDP frames.
+    lldp: LldpFrames,
 }
 
 /// Field of an IP packet that is trusted.
@@ -83,7 +85,18 @@ impl Classifier {
             Trust::TunnelDot1p => DscpTrust::Tunnel,
             Trust::Dot1p | Trust::None => DscpTrust::Ignored,
         };
-        Self { by_tag, packets, policy: settings.policy, dei_drop_level: settings.dei_drop_level }
+        let (policy, dei_drop_level) = (settings.policy, settings.dei_drop_level);
+        Self { by_tag, packets, policy, dei_drop_level, lldp: LldpFrames::Drop }
+    }
+
+    /// Makes the classifier of a port.
+    pub fn of_port(settings: &PortSettings) -> Self {
+        Self { lldp: settings.lldp, ..Self::new(&settings.classify) }
+    }
+
+    /// Returns what becomes of LLDP frames.
+    pub fn lldp(&self) -> LldpFrames {
+        self.lldp
     }
 
     /// Returns the class of a frame whose outer tag has this PCP · 2 + DEI; [`NO_TAG`] if it is

@@ -14,8 +14,10 @@ use crate::frame::meta::FrameMeta;
 use crate::frame::meta::QosClass;
 use crate::frame::{FrameId, RxDesc};
 use crate::monitor::counters::DropReason;
-use wire::ethernet::{Fields, FirstTag, IPV4, IPV6, MAC_CONTROL, NO_TAG};
+use crate::settings::LldpFrames;
+use wire::ethernet::{Fields, FirstTag, IPV4, IPV6, LLDP, MAC_CONTROL, NO_TAG};
 use wire::ip::{DsField, Ecn};
+use wire::mac::MacAddr;
 
 /// A received frame and its parsed headers.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub enum Disposition {
     Filtered(u8),
     /// Process it as MAC control (PFC, PAUSE): it is not forwarded, whatever its destination.
     Control,
+    /// Consume it for the owner: LLDP ([`crate::Switch::take_punted`]).
+    Punted,
     /// Drop it: no bridge forwards it.
     Refused(DropReason),
 }
@@ -66,7 +70,7 @@ impl RxFrame {
     ) -> Self {
         let RxDesc { frame, len } = received;
         let (fields, kind) = match Fields::read(bytes) {
-            Ok(fields) => (fields, kind_of(&fields)),
+            Ok(fields) => (fields, kind_of(&fields, classifier.lldp())),
             Err(_) => (NO_FIELDS, Disposition::Refused(DropReason::Malformed)),
         };
         let Fields { ethertype, pcp_and_dei, payload_offset, first_tag, .. } = fields;
@@ -130,25 +134,37 @@ const NO_FIELDS: Fields = Fields {
 const GROUP: u64 = 1 << 40;
 /// 01-80-C2-00-00-00 to -0F without their last four bits (IEEE 802.1Q-2022 table 8-1).
 const LINK_LOCAL: u64 = 0x0180_c200_0000 >> 4;
+/// Destination of LLDP, 01-80-C2-00-00-0E.
+const NEAREST_BRIDGE: u64 = MacAddr::NEAREST_BRIDGE.number();
 
 #[inline]
-fn kind_of(fields: &Fields) -> Disposition {
+fn kind_of(fields: &Fields, lldp: LldpFrames) -> Disposition {
     let bad_source = fields.src & GROUP != 0 || fields.src == 0;
     if fields.ethertype == MAC_CONTROL {
         Disposition::Control
     } else if bad_source {
         Disposition::Refused(DropReason::BadSource)
     } else if fields.dst >> 4 == LINK_LOCAL {
-        Disposition::Refused(DropReason::Reserved)
+        link_local(fields, lldp)
     } else {
         Disposition::Data
+    }
+}
+
+/// Returns what becomes of a frame that no bridge forwards, which may be LLDP's.
+#[cold]
+fn link_local(fields: &Fields, lldp: LldpFrames) -> Disposition {
+    let is_lldp = fields.ethertype == LLDP && fields.pcp_and_dei == NO_TAG && fields.dst == NEAREST_BRIDGE;
+    match lldp {
+        LldpFrames::Punt if is_lldp => Disposition::Punted,
+        LldpFrames::Forward if is_lldp => Disposition::Data,
+        _ => Disposition::Refused(DropReason::Reserved),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::mac::MacAddr;
 
     /// The constants above agree with `MacAddr` for each address.
     #[test]
@@ -161,12 +177,14 @@ mod tests {
         let host = MacAddr([2, 0, 0, 0, 0, 1]);
         for last in [0x00, 0x01, 0x0e, 0x0f, 0x10, 0xff] {
             let dst = MacAddr([0x01, 0x80, 0xc2, 0, 0, last]);
-            let refused = kind_of(&fields(dst, host)) == Disposition::Refused(DropReason::Reserved);
+            let refused =
+                kind_of(&fields(dst, host), LldpFrames::Punt) == Disposition::Refused(DropReason::Reserved);
             assert_eq!(refused, dst.is_link_local(), "{dst}");
         }
         for first in 0..=u8::MAX {
             let src = MacAddr([first, 0, 0, 0, 0, 0]);
-            let refused = kind_of(&fields(host, src)) == Disposition::Refused(DropReason::BadSource);
+            let refused =
+                kind_of(&fields(host, src), LldpFrames::Punt) == Disposition::Refused(DropReason::BadSource);
             assert_eq!(refused, src.is_group() || src.is_zero(), "{src}");
         }
     }

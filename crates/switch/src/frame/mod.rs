@@ -38,3 +38,17 @@ pub struct RxDesc {
     /// Bytes from the destination address on, without FCS.
     pub len: u16,
 }
+
+/// Frames that a batch may contain without an allocation.
+pub(crate) const PUNTED_IN_A_BATCH: usize = 64;
+
+/// A frame that the switch consumed for its owner.
+#[derive(Debug)]
+pub(crate) struct PuntedFrame {
+    /// The frame's token.
+    pub(crate) frame: FrameId,
+    /// Port that received it.
+    pub(crate) port: usize,
+    /// Its length, without FCS.
+    pub(crate) len: u16,
+}

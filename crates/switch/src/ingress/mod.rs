@@ -56,6 +56,8 @@ pub struct Ingress {
     refused: FrameCount,
     drops: [FrameCount; DropReason::ALL.len()],
     flooded: StormControl,
+    /// LLDP frames that were consumed for the owner.
+    lldp_frames: u64,
 }
 
 impl Ingress {
@@ -67,7 +69,7 @@ impl Ingress {
                 let (protection, of_group) = protection(settings, Set8::EMPTY, p);
                 PriorityGroup::new(of_group, protection, usage_percent)
             }),
-            classifier: Classifier::new(&settings.classify),
+            classifier: Classifier::of_port(settings),
             watched: Set8::EMPTY,
             sends_pfc: settings.pfc.tx || settings.flow_control.sends(),
             pfc_suppressed: Set8::EMPTY,
@@ -79,6 +81,7 @@ impl Ingress {
             refused: FrameCount::default(),
             drops: Default::default(),
             flooded: StormControl::new(&settings.flood_limits_pps),
+            lldp_frames: 0,
         }
     }
 
@@ -116,6 +119,12 @@ impl Ingress {
     pub fn count_invalid(&mut self, reason: DropReason, len: u16) {
         self.refused.add(len);
         self.count_drop(reason, len);
+    }
+
+    /// Counts an LLDP frame that the switch consumes, which is no data frame.
+    #[cold]
+    pub fn count_lldp(&mut self) {
+        self.lldp_frames += 1;
     }
 
     /// Counts a frame to be flooded. Returns false if it exceeds a flood limit: it is then counted
@@ -398,7 +407,7 @@ impl Ingress {
 
     /// Applies other settings; the groups must be examined afterwards.
     pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
-        self.classifier = Classifier::new(&settings.classify);
+        self.classifier = Classifier::of_port(settings);
         self.sends_pfc = settings.pfc.tx || settings.flow_control.sends();
         self.pfc.reconfigure(PfcTiming::of(settings));
         self.flooded.reconfigure(&settings.flood_limits_pps);
@@ -500,6 +509,7 @@ impl Ingress {
         out.pfc_guard_frames = reasons.guard_frames;
         out.pause_sent_frames = self.pfc.pause_frames();
         out.rx_ring_episodes = self.rx_rings.episodes();
+        out.lldp_received_frames = self.lldp_frames;
     }
 }
 

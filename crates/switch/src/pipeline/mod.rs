@@ -22,6 +22,7 @@ mod pfc;
 mod pfc_watchdog;
 mod port_slots;
 mod ports;
+mod punt;
 mod reconfigure;
 mod snapshot;
 mod timers;
@@ -37,7 +38,7 @@ use crate::forwarding::vlan::VlanTable;
 use crate::frame::header_edit::TxDesc;
 use crate::frame::memory::{FrameMemory, MaxFrame};
 use crate::frame::meta::FrameMeta;
-use crate::frame::{FrameId, RxDesc};
+use crate::frame::{FrameId, PuntedFrame, RxDesc};
 use crate::ingress::Ingress;
 use crate::monitor::counters::{DropReason, RemovedPorts};
 use crate::monitor::event_list::Events;
@@ -75,6 +76,9 @@ pub struct Switch {
     pub(crate) pfc_rates: PfcRates,
     /// Counters of removed ports, whose slots may have been reused.
     pub(crate) removed: RemovedPorts,
+    /// Frames for the owner, empty between two calls of the owner.
+    #[serde(skip)]
+    pub(crate) punted: Vec<PuntedFrame>,
     /// Settings in force.
     pub(crate) settings: SwitchSettings,
 }
@@ -199,6 +203,7 @@ impl Switch {
             Disposition::Filtered(out) => self.filter(arrival, out.into(), now, memory),
             Disposition::Data => self.flood(arrival, now, memory),
             Disposition::Control => self.honor(arrival, now, memory),
+            Disposition::Punted => self.punt(arrival),
             Disposition::Refused(reason) => {
                 self.refuse_invalid(arrival, reason, memory);
             }

@@ -162,6 +162,7 @@ impl Switch {
         for mut arrival in arrivals.drain(..) {
             match arrival.kind {
                 Disposition::Control => self.honor(&mut arrival, now, memory),
+                Disposition::Punted => self.punt(&mut arrival),
                 _ => self.refuse_invalid(&mut arrival, DropReason::PortDown, memory),
             }
         }

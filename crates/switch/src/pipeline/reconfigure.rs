@@ -20,6 +20,7 @@ use crate::egress::frame_queue::FrameQueues;
 use crate::egress::queue_limits::EgressLimits;
 use crate::forwarding::fdb::Fdb;
 use crate::forwarding::vlan::VlanTable;
+use crate::frame::PUNTED_IN_A_BATCH;
 use crate::frame::memory::MaxFrame;
 use crate::ingress::Ingress;
 use crate::monitor::counters::RemovedPorts;
@@ -83,6 +84,7 @@ impl Switch {
             flood_copies: 0,
             pfc_rates: PfcRates::new(count),
             removed: RemovedPorts::default(),
+            punted: Vec::with_capacity(PUNTED_IN_A_BATCH),
             settings: settings.clone(),
         };
         switch.set_static_addresses(&settings.ports);

@@ -187,6 +187,8 @@ pub struct PortSettings {
     pub static_addresses: Vec<StaticAddress>,
     /// VLANs of the port.
     pub vlan: VlanSettings,
+    /// Handling of received LLDP frames.
+    pub lldp: LldpFrames,
     /// Burst: bytes on the wire with which the port may catch up after it was idle, or its owner
     /// late; `None` for 4 ms of wire time.
     pub burst_bytes: Option<u64>,
@@ -196,6 +198,18 @@ pub struct PortSettings {
     /// Maximum bytes handed to the kernel and not yet completed, which still leave after a pause
     /// has arrived.
     pub in_flight_bytes: u32,
+}
+
+/// Handling of LLDP frames: untagged, to 01-80-C2-00-00-0E (docs/dcbx.md, "Frames").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum LldpFrames {
+    /// Dropped as any other frame to a reserved address.
+    #[default]
+    Drop,
+    /// Consumed: the owner takes them from the switch ([`crate::Switch::take_punted`]).
+    Punt,
+    /// Forwarded as data, as a wire does.
+    Forward,
 }
 
 /// Speed that pause times and default thresholds assume where a port has no `speed` (what a veth
@@ -229,6 +243,7 @@ impl PortSettings {
             schedule: ScheduleSettings::default(),
             flood_limits_pps: [None; 3],
             static_addresses: Vec::new(),
+            lldp: LldpFrames::Drop,
             vlan: VlanSettings::Transparent,
             burst_bytes: None,
             overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },

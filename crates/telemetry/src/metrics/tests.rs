@@ -19,7 +19,7 @@ use crate::settings::Sources;
 
 /// Maximum number of series of a port, and of the switch beside its ports, as docs/metrics.md
 /// states.
-const MOST_OF_A_PORT: usize = 614;
+const MOST_OF_A_PORT: usize = 619;
 const MOST_OF_THE_SWITCH: usize = 120;
 
 fn device() -> Device {
@@ -40,6 +40,7 @@ pub(super) fn full() -> Snapshot {
         port.interface = "veth0".to_owned();
         port.xdp_mode = "native".to_owned();
         port.speed_bps = 1_000_000_000;
+        port.lldp = Some(v1::Lldp::default());
         port.kernel = Some(Kernel { rx_ring_full_frames: 5, tx_kicks: 77, ..Kernel::default() });
         for reason in ::switch::DropReason::ALL {
             port.drops.entry(reason.name().to_owned()).or_default();

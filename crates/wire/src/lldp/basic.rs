@@ -6,6 +6,7 @@ use super::error::LldpError;
 use super::text::{address_text, text};
 use super::tlv;
 use core::fmt;
+use core::net::IpAddr;
 
 /// The longest text of a basic TLV, in bytes.
 pub const MAX_TEXT_BYTES: usize = 255;
@@ -113,6 +114,17 @@ impl ManagementAddress {
         value.push(oid.len() as u8);
         value.extend(oid);
         value
+    }
+}
+
+impl From<IpAddr> for ManagementAddress {
+    /// Makes an address without an interface.
+    fn from(address: IpAddr) -> Self {
+        let (family, address) = match address {
+            IpAddr::V4(address) => (1, address.octets().to_vec()),
+            IpAddr::V6(address) => (2, address.octets().to_vec()),
+        };
+        Self { family, address, interface_subtype: 1, interface: 0, oid: Vec::new() }
     }
 }
 

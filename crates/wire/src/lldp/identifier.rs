@@ -38,6 +38,20 @@ impl ChassisId {
         Self { subtype: Self::MAC, id: address.0.to_vec() }
     }
 
+    /// Returns the kind of identifier, in the words of `lldpctl`.
+    pub fn type_name(&self) -> &'static str {
+        match self.subtype {
+            1 => "component",
+            2 => "ifalias",
+            3 => "port",
+            Self::MAC => "mac",
+            Self::NETWORK => "ip",
+            6 => "ifname",
+            7 => "local",
+            _ => "unhandled",
+        }
+    }
+
     pub(super) fn decode(value: &[u8]) -> Result<Self, LldpError> {
         let (subtype, id) = split(tlv::CHASSIS_ID, value, Self::MAC)?;
         Ok(Self { subtype, id })
@@ -57,6 +71,20 @@ impl PortId {
     /// Returns a port that is named by a MAC address.
     pub fn mac(address: MacAddr) -> Self {
         Self { subtype: Self::MAC, id: address.0.to_vec() }
+    }
+
+    /// Returns the kind of identifier, in the words of `lldpctl`.
+    pub fn type_name(&self) -> &'static str {
+        match self.subtype {
+            1 => "ifalias",
+            2 => "component",
+            Self::MAC => "mac",
+            Self::NETWORK => "ip",
+            Self::INTERFACE_NAME => "ifname",
+            6 => "circuit",
+            7 => "local",
+            _ => "unhandled",
+        }
     }
 
     pub(super) fn decode(value: &[u8]) -> Result<Self, LldpError> {

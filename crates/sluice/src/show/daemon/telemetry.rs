@@ -4,7 +4,7 @@ use control::v1::{Telemetry, TelemetryDestination, TelemetryMetrics, TelemetrySe
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::format::{self, grouped};
+use crate::show::format::{self, grouped};
 
 /// Formats the state as tables.
 pub fn table(telemetry: &Telemetry, zone: &TimeZone) -> String {

@@ -1,0 +1,114 @@
+//! LLDP of all ports: their agents, and the frames between agents and interfaces.
+//!
+//! Rule: received frames come from the poll loop over bounded rings ([`PuntRings`]), and frames are
+//! sent over a packet socket on the port's interface, beside the queues of the switch: they never
+//! wait behind data, no pause stops them, and the loop has no further input to record. An agent's
+//! link is up while the poll loop carries frames for its port. Source: docs/dcbx.md, "Frames".
+
+mod events;
+mod port;
+mod report;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use control::v1;
+use dataplane::PuntRings;
+use switch::EventRecord;
+use wire::mac::MacAddr;
+
+use crate::control_loop::running_config::RunningConfig;
+use crate::lldp::port::PortAgent;
+use crate::ports::supervisor::PortSupervisor;
+
+/// The agents, by slot.
+pub struct Lldp {
+    /// Frames that the ports received.
+    rings: Arc<PuntRings>,
+    /// Start of the agents' clock.
+    started: Instant,
+    /// Identifies the switch: the address of the first port that had an interface.
+    chassis: Option<MacAddr>,
+    ports: Vec<Option<PortAgent>>,
+    events: Vec<EventRecord>,
+    /// True once the switch ends.
+    has_stopped: bool,
+}
+
+impl Lldp {
+    /// Creates the agents' owner; `started` is the start of the daemon.
+    pub fn new(rings: Arc<PuntRings>, started: Instant) -> Self {
+        Self { rings, started, chassis: None, ports: Vec::new(), events: Vec::new(), has_stopped: false }
+    }
+
+    /// Passes received frames and changes of interfaces to the agents, and sends what is due.
+    pub fn poll(&mut self, live: &RunningConfig, lives: &PortSupervisor) {
+        if self.has_stopped {
+            return;
+        }
+        let now = self.now();
+        for (number, &slot) in live.slots().in_config_order().iter().enumerate() {
+            let Some(interface) = lives.interface(slot) else { continue };
+            let chassis = *self.chassis.get_or_insert(interface.mac);
+            let identity = port::Identity { chassis, config: live.config(), number, interface };
+            if self.ports.len() <= slot {
+                self.ports.resize_with(slot + 1, || None);
+            }
+            let agent = self.ports[slot].get_or_insert_with(|| PortAgent::new(&identity));
+            agent.apply(now, &identity, lives.is_open(slot));
+            while let Some(frame) = self.rings.pop(slot) {
+                agent.receive(now, frame.bytes());
+            }
+            agent.poll(now, slot, &mut self.events);
+        }
+    }
+
+    /// Has the agents read their settings again, as the configuration has changed.
+    pub fn reconfigure(&mut self) {
+        self.ports.iter_mut().flatten().for_each(PortAgent::reconfigure);
+    }
+
+    /// Withdraws what a removed port advertised, and forgets its neighbors.
+    pub fn remove(&mut self, slot: usize) {
+        let now = self.now();
+        if let Some(mut agent) = self.ports.get_mut(slot).and_then(Option::take) {
+            agent.withdraw(now);
+        }
+        while self.rings.pop(slot).is_some() {}
+    }
+
+    /// Withdraws what all ports advertised, as the switch ends.
+    pub fn stop(&mut self) {
+        self.has_stopped = true;
+        (0..self.ports.len()).for_each(|slot| self.remove(slot));
+    }
+
+    /// Takes the events to report.
+    pub fn events(&mut self) -> impl Iterator<Item = EventRecord> + '_ {
+        self.events.drain(..)
+    }
+
+    /// Returns state and counters of a port; `None` while its interface has never been there.
+    pub fn state(&self, slot: usize) -> Option<v1::Lldp> {
+        let agent = self.ports.get(slot)?.as_ref()?;
+        Some(report::state(agent, self.rings.lost(slot)))
+    }
+
+    /// Describes all ports, in the order of the file.
+    pub fn describe(&self, live: &RunningConfig) -> v1::LldpPorts {
+        let now = self.now();
+        let slots = live.slots().in_config_order().iter();
+        let port = |&slot: &usize| {
+            let agent = self.ports.get(slot)?.as_ref()?;
+            let mut port = report::port(agent, now, self.rings.lost(slot));
+            port.name = live.slots().name(slot)?.to_owned();
+            port.interface = live.slots().interface(slot)?.to_owned();
+            Some(port)
+        };
+        v1::LldpPorts { ports: slots.filter_map(port).collect() }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+}

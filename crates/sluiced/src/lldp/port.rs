@@ -1,0 +1,173 @@
+//! The agent of a port, and the socket that it sends on.
+
+use std::time::Duration;
+
+use config::{Config, LldpMode, PortLldp};
+use dcbx::settings::{AdminStatus, LocalSystem};
+use dcbx::{Agent, AgentSettings};
+use switch::EventRecord;
+use tracing::warn;
+use wire::lldp::{ChassisId, ManagementAddress};
+use wire::mac::MacAddr;
+use xdp::PacketSocket;
+
+use crate::lldp::events::EventLimit;
+use crate::ports::link_monitor::Interface;
+
+/// Bytes of a frame beyond the MTU: Ethernet header, tag and FCS.
+const FRAME_OVERHEAD_BYTES: u32 = 14 + 4 + 4;
+
+/// What a port advertises of itself comes from here.
+pub struct Identity<'a> {
+    /// Identifies the switch.
+    pub chassis: MacAddr,
+    /// The running configuration.
+    pub config: &'a Config,
+    /// Number of the port in the file.
+    pub number: usize,
+    /// The interface of the port.
+    pub interface: &'a Interface,
+}
+
+/// An agent with what the daemon keeps for it.
+pub struct PortAgent {
+    pub(super) agent: Agent,
+    pub(super) mode: LldpMode,
+    pub(super) local: LocalSystem,
+    interface: Interface,
+    is_open: bool,
+    /// True if the settings may have changed.
+    is_stale: bool,
+    /// `None` while the link is down, or if the socket could not be opened.
+    socket: Option<PacketSocket>,
+    /// Time of the next poll; `None` for never.
+    next: Option<Duration>,
+    limit: EventLimit,
+    /// Frames that the kernel did not take.
+    pub(super) failed_frames: u64,
+}
+
+impl PortAgent {
+    /// Creates the agent of a port whose link is down.
+    pub fn new(identity: &Identity) -> Self {
+        let settings = identity.settings();
+        Self {
+            mode: identity.port().mode,
+            local: settings.system.clone(),
+            agent: Agent::new(settings),
+            interface: identity.interface.clone(),
+            is_open: false,
+            is_stale: false,
+            socket: None,
+            next: Some(Duration::ZERO),
+            limit: EventLimit::default(),
+            failed_frames: 0,
+        }
+    }
+
+    /// Reads the settings again at the next opportunity.
+    pub fn reconfigure(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Applies the state of the interface, and settings that have changed.
+    pub fn apply(&mut self, now: Duration, identity: &Identity, is_open: bool) {
+        let is_other = self.interface.index != identity.interface.index;
+        if self.is_stale || self.interface != *identity.interface {
+            let settings = identity.settings();
+            (self.mode, self.local) = (identity.port().mode, settings.system.clone());
+            self.interface = identity.interface.clone();
+            self.agent.configure(now, settings);
+            (self.is_stale, self.next) = (false, Some(now));
+        }
+        if self.is_open && (is_other || !is_open) {
+            self.set_link(now, false);
+        }
+        if !self.is_open && is_open {
+            self.set_link(now, true);
+        }
+    }
+
+    fn set_link(&mut self, now: Duration, is_up: bool) {
+        self.is_open = is_up;
+        self.socket = None;
+        if is_up && self.mode != LldpMode::Forward {
+            let socket = PacketSocket::open(&self.interface.name);
+            self.socket = socket.inspect_err(|error| warn!(%error, "LLDP sends nothing")).ok();
+        }
+        self.agent.set_link(now, is_up);
+        self.next = Some(now);
+    }
+
+    /// Passes a received frame to the agent.
+    pub fn receive(&mut self, now: Duration, frame: &[u8]) {
+        self.agent.receive(now, frame);
+        self.next = Some(now);
+    }
+
+    /// Runs the agent if something is due: sends its frames, and reports its events.
+    pub fn poll(&mut self, now: Duration, slot: usize, events: &mut Vec<EventRecord>) {
+        if self.next.is_none_or(|next| now < next) {
+            return;
+        }
+        self.run(now);
+        for event in self.agent.take_events() {
+            if self.limit.allows(now) {
+                events.push(super::events::describe(&event).of_port(slot));
+            }
+        }
+    }
+
+    fn run(&mut self, now: Duration) {
+        if self.socket.is_none() && self.is_open && self.mode != LldpMode::Forward {
+            // A port that forwarded has none.
+            self.socket = PacketSocket::open(&self.interface.name).ok();
+        }
+        let polled = self.agent.poll(now);
+        self.next = polled.next;
+        for frame in &polled.frames {
+            let sent = self.socket.as_ref().is_some_and(|socket| socket.send(frame).is_ok());
+            self.failed_frames += u64::from(!sent);
+        }
+    }
+
+    /// Sends a shutdown frame, if the port has advertised something.
+    pub fn withdraw(&mut self, now: Duration) {
+        let mut settings = self.agent.settings().clone();
+        settings.lldp.admin = AdminStatus::Off;
+        self.agent.configure(now, settings);
+        self.run(now);
+    }
+
+    /// Events that were left out.
+    pub(super) fn events_lost(&self) -> u64 {
+        self.limit.left_out + self.agent.counters().events_lost
+    }
+}
+
+impl Identity<'_> {
+    fn port(&self) -> &PortLldp {
+        &self.config.lldp.ports[self.number]
+    }
+
+    fn settings(&self) -> AgentSettings {
+        AgentSettings { system: self.system(), lldp: self.port().settings, dcbx: None }
+    }
+
+    /// Returns what the port advertises of itself.
+    fn system(&self) -> LocalSystem {
+        let port = &self.config.switch.ports[self.number];
+        let Interface { name, mac, mtu, .. } = self.interface;
+        let max_frame_bytes = u16::try_from(mtu + FRAME_OVERHEAD_BYTES).unwrap_or(u16::MAX);
+        LocalSystem {
+            chassis: ChassisId::mac(self.chassis),
+            port_description: port.name.clone(),
+            system_description: concat!("Sluice lossless Ethernet switch ", env!("CARGO_PKG_VERSION"))
+                .to_owned(),
+            management: self.config.lldp.management.iter().copied().map(ManagementAddress::from).collect(),
+            port_vlan: port.vlan.pvid().unwrap_or(0),
+            max_frame_bytes,
+            ..LocalSystem::bridge(&self.config.name, *mac, name)
+        }
+    }
+}

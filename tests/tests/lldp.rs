@@ -1,0 +1,228 @@
+//! LLDP on veths: two daemons, a daemon between two others that forwards LLDP, a host that sends
+//! malformed frames, and lldpd.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use control::BlockingClient;
+use control::v1::{LldpNeighbor, LldpPort, LldpSystem};
+use serde_json::Value;
+use testbed::{Daemon, Endpoint, Namespace, Process, Testbed, binary, eventually, port};
+use wire::ethernet::{LLDP, write_header};
+use wire::mac::MacAddr;
+use xdp::PacketSocket;
+
+/// A daemon with one port, on interface `p`, that sends each second.
+fn config(name: &str, of_port: &str) -> String {
+    format!(
+        "[switch]\nname = \"{name}\"\n\n[lldp]\ntx_interval_s = 1\nhold = 2\n\
+         management_addresses = [\"192.0.2.1\", \"fd00::1\"]\n\n[port.first]\ninterface = \"p\"\n\
+         {of_port}\n"
+    )
+}
+
+/// Two namespaces, and a cable between an interface `p` in each.
+struct Pair {
+    bed: Testbed,
+    left: Namespace,
+    right: Namespace,
+}
+
+impl Pair {
+    fn new() -> Result<Self> {
+        let bed = Testbed::new()?;
+        let (left, right) = (bed.switch("left")?, bed.switch("right")?);
+        bed.cable((&left, "p"), (&right, "p"))?;
+        Ok(Self { bed, left, right })
+    }
+}
+
+fn lldp(daemon: &Daemon) -> Result<LldpPort> {
+    let ports = BlockingClient::connect(daemon.socket())?.lldp()?.ports;
+    ports.into_iter().next().context("a port with an interface")
+}
+
+/// Waits until the daemon has this many neighbors.
+fn neighbors(daemon: &Daemon, count: usize) -> Result<Vec<LldpNeighbor>> {
+    let what = format!("{count} neighbors");
+    eventually(&what, || Ok(Some(lldp(daemon)?.neighbors).filter(|neighbors| neighbors.len() == count)))
+}
+
+fn system(neighbor: &LldpNeighbor) -> Result<&LldpSystem> {
+    neighbor.system.as_ref().context("what it advertises")
+}
+
+/// Returns the kinds of the daemon's events about LLDP.
+fn events(daemon: &Daemon) -> Result<Vec<String>> {
+    let events = BlockingClient::connect(daemon.socket())?.events(0)?;
+    let kinds = events.into_iter().map(|event| event.kind);
+    Ok(kinds.filter(|kind| kind.starts_with("lldp_")).collect())
+}
+
+/// Returns what `sluice show lldp …` prints of the daemon.
+fn show(daemon: &Daemon, arguments: &str) -> Result<String> {
+    let mut command = Command::new(binary("sluice")?);
+    command.args(["show", "lldp"]).args(arguments.split_whitespace());
+    let output = command.arg("--socket").arg(daemon.socket()).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Each lists the other with all that it advertises; the kernel's counts agree with the daemon's.
+/// When one stops, the other forgets it at once.
+#[test]
+fn two_switches_know_each_other_until_one_stops() -> Result<()> {
+    let pair = Pair::new()?;
+    let left = pair.bed.daemon(&pair.left, &config("left", "lldp = \"both\""))?;
+    let right = pair.bed.daemon(&pair.right, &config("right", "lldp = \"both\""))?;
+    let (of_left, of_right) = (neighbors(&left, 1)?, neighbors(&right, 1)?);
+    let (seen, sent) = (system(&of_right[0])?, lldp(&left)?.local.context("what left advertises")?);
+    ensure!(*seen == sent, "right sees {seen:?}, left sends {sent:?}");
+    ensure!(seen.system_name.as_deref() == Some("left"), "{seen:?}");
+    ensure!((seen.port_id.as_str(), seen.port_id_type.as_str()) == ("p", "ifname"), "{seen:?}");
+    ensure!(seen.port_description.as_deref() == Some("first"), "{seen:?}");
+    ensure!(seen.management_addresses == ["192.0.2.1", "fd00::1"], "{seen:?}");
+    ensure!((seen.ttl_s, seen.max_frame_bytes, seen.port_vlan) == (3, Some(1522), Some(0)), "{seen:?}");
+    ensure!(system(&of_left[0])?.system_name.as_deref() == Some("right"), "{of_left:?}");
+    left.kernel_agrees()?;
+    let text = show(&right, "neighbors")?;
+    ensure!(text.contains("Interface:    first, via: LLDP") && text.contains("SysName:      left"), "{text}");
+    let json: Value = serde_json::from_str(&show(&right, "neighbors --json --port first")?)?;
+    let entry = &json["lldp"]["interface"][0]["first"];
+    ensure!(entry["chassis"]["left"]["capability"][0]["type"] == "Bridge", "{json}");
+    let table = show(&right, "")?;
+    ensure!(table.contains("first") && table.contains("both"), "{table}");
+
+    left.stop()?;
+    neighbors(&right, 0)?;
+    let state = lldp(&right)?.state.context("state")?;
+    ensure!((state.neighbors_shut_down, state.neighbors_aged_out) == (1, 0), "{state:?}");
+    ensure!(state.malformed_frames + state.malformed_tlvs + state.unrecognized_tlvs == 0, "{state:?}");
+    let kinds = events(&right)?;
+    ensure!(kinds == ["lldp_neighbor_added", "lldp_neighbor_lost"], "{kinds:?}");
+    Ok(())
+}
+
+/// A neighbor that dies is gone after its time to live.
+#[test]
+fn a_neighbor_that_dies_expires() -> Result<()> {
+    let pair = Pair::new()?;
+    let left = pair.bed.daemon(&pair.left, &config("left", "lldp = \"both\""))?;
+    let right = pair.bed.daemon(&pair.right, &config("right", "lldp = \"both\""))?;
+    neighbors(&right, 1)?;
+    left.kill9()?;
+    neighbors(&right, 0)?;
+    let state = lldp(&right)?.state.context("state")?;
+    ensure!((state.neighbors_shut_down, state.neighbors_aged_out) == (0, 1), "{state:?}");
+    Ok(())
+}
+
+/// Only the selected TLVs are sent, in one direction only, and a reload changes both.
+#[test]
+fn a_reload_selects_tlvs_and_directions() -> Result<()> {
+    let pair = Pair::new()?;
+    let sends = "lldp = \"tx\"\nlldp_tlvs = [\"system-name\"]";
+    let left = pair.bed.daemon(&pair.left, &config("left", sends))?;
+    let right = pair.bed.daemon(&pair.right, &config("right", "lldp = \"both\""))?;
+    let of_right = neighbors(&right, 1)?;
+    let seen = system(&of_right[0])?;
+    ensure!(seen.system_name.as_deref() == Some("left") && seen.port_description.is_none(), "{seen:?}");
+    ensure!(seen.capabilities.is_empty() && seen.port_vlan.is_none(), "{seen:?}");
+    let reserved = |daemon: &Daemon| {
+        daemon.until("dropped LLDP", |snapshot| {
+            let port = port(snapshot, "first").ok()?;
+            (port.drops["reserved_address"].frames > 0).then_some(port.lldp_received_frames)
+        })
+    };
+    ensure!(reserved(&left)? == 0 && lldp(&left)?.neighbors.is_empty(), "it does not receive");
+
+    let text = std::fs::read_to_string(left.config())?.replace(sends, "lldp = \"rx\"");
+    std::fs::write(left.config(), text)?;
+    let changes = BlockingClient::connect(left.socket())?.order(control::Command::Reload)?;
+    ensure!(changes == ["port.first: lldp \"tx\" → \"rx\"", "port.first: lldp_tlvs"], "{changes:?}");
+    neighbors(&left, 1)?;
+    neighbors(&right, 0)?; // a shutdown frame: the port sends no more
+    ensure!(lldp(&right)?.state.is_some_and(|state| state.neighbors_shut_down == 1), "by a shutdown frame");
+    Ok(())
+}
+
+/// A switch that forwards LLDP is a wire: its neighbors see each other, and not the switch.
+#[test]
+fn a_switch_can_be_a_wire() -> Result<()> {
+    let bed = Testbed::new()?;
+    let (left, wire, right) = (bed.switch("left")?, bed.switch("wire")?, bed.switch("right")?);
+    bed.cable((&left, "p"), (&wire, "a"))?;
+    bed.cable((&wire, "b"), (&right, "p"))?;
+    let between = "[port-defaults]\nlldp = \"forward\"\n[port.a]\ninterface = \"a\"\n[port.b]\n\
+                   interface = \"b\"\n";
+    let between = bed.daemon(&wire, between)?;
+    let left = bed.daemon(&left, &config("left", "lldp = \"both\""))?;
+    let right = bed.daemon(&right, &config("right", "lldp = \"both\""))?;
+    for (daemon, other) in [(&left, "right"), (&right, "left")] {
+        let seen = neighbors(daemon, 1)?;
+        ensure!(system(&seen[0])?.system_name.as_deref() == Some(other), "{seen:?}");
+    }
+    let snapshot = between.snapshot()?;
+    for name in ["a", "b"] {
+        let port = port(&snapshot, name)?;
+        let lldp = port.lldp.clone().context("LLDP of the port")?;
+        ensure!(port.lldp_received_frames == 0 && lldp.sent_frames == 0, "{lldp:?}");
+        ensure!(port.transmitted.is_some_and(|sent| sent.frames > 0), "{port:?}");
+    }
+    Ok(())
+}
+
+/// Malformed frames are counted, shown, and change nothing.
+#[test]
+fn malformed_frames_are_counted() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let host = bed.quiet_host(&switch, "p")?;
+    let daemon = bed.daemon(&switch, &config("switch", "lldp = \"both\""))?;
+    let socket = host.namespace.enter(|| PacketSocket::open(Endpoint::INTERFACE))??;
+    for len in [14, 20, 60, 1514] {
+        let mut frame = vec![0xff; len];
+        write_header(&mut frame, MacAddr::NEAREST_BRIDGE, MacAddr([2, 0, 0, 0, 0, 9]), None, LLDP);
+        socket.send(&frame)?;
+    }
+    let state = eventually("four malformed frames", || {
+        Ok(lldp(&daemon)?.state.filter(|state| state.malformed_frames == 4))
+    })?;
+    ensure!((state.read_frames, state.neighbors, state.lost_frames) == (4, 0, 0), "{state:?}");
+    ensure!(port(&daemon.snapshot()?, "first")?.lldp_received_frames == 4);
+    let table = show(&daemon, "")?;
+    ensure!(table.contains("first: last malformed: "), "{table}");
+    Ok(())
+}
+
+/// The switch and lldpd list each other.
+#[test]
+fn lldpd_and_the_switch_know_each_other() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let host = bed.quiet_host(&switch, "p")?;
+    let daemon = bed.daemon(&switch, &config("switch", "lldp = \"both\""))?;
+    let socket = bed.dir().join("lldpd.sock").display().to_string();
+    let mut command = host.namespace.command("lldpd");
+    let interface = Endpoint::INTERFACE;
+    command.args(["-d", "-u", &socket, "-I", interface, "-C", interface, "-S", "a Linux host"]);
+    let _lldpd = Process::start("lldpd", &mut command)?;
+    let of_switch = neighbors(&daemon, 1)?;
+    let seen = system(&of_switch[0])?;
+    ensure!((seen.chassis_id_type.as_str(), seen.chassis_id.clone()) == ("mac", host.mac()), "{seen:?}");
+    ensure!(seen.system_description.as_deref() == Some("a Linux host"), "{seen:?}");
+
+    let of_lldpd = eventually("lldpd's neighbor", || {
+        let list = host.namespace.run(&format!("lldpcli -u {socket} -f json0 show neighbors details"))?;
+        let list: Value = serde_json::from_str(&list)?;
+        Ok(list.pointer("/lldp/0/interface/0").cloned())
+    })?;
+    let value = |pointer: &str| of_lldpd.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    ensure!(value("/chassis/0/name/0/value") == "switch", "{of_lldpd}");
+    ensure!(value("/port/0/id/0/value") == "p" && value("/port/0/mfs/0/value") == "1522", "{of_lldpd}");
+    ensure!(value("/port/0/descr/0/value") == "first", "{of_lldpd}");
+    ensure!(value("/chassis/0/mgmt-ip/0/value") == "192.0.2.1", "{of_lldpd}");
+    let state = lldp(&daemon)?.state.context("state")?;
+    ensure!(state.malformed_frames + state.malformed_tlvs == 0, "{state:?}");
+    Ok(())
+}
