@@ -105,7 +105,7 @@ fn cited_titles(mut rest: &str) -> Vec<&str> {
 }
 
 /// Returns the errors in the links of a Markdown file, and in the files that it names.
-fn wrong_links(path: &Path, markdown: &str) -> Vec<String> {
+fn wrong_links(path: &Path, markdown: &str, names: &BTreeSet<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     let folder = top().join(path.parent().expect("a file lies in a folder"));
     for link in markdown.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -123,14 +123,18 @@ fn wrong_links(path: &Path, markdown: &str) -> Vec<String> {
             }
         }
     }
-    if path.starts_with("docs") {
+    if path.starts_with("docs") || path.parent() == Some(Path::new("")) {
         let named = markdown.split('`').skip(1).step_by(2);
         let is_file = |name: &&str| {
             let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-            name.contains('/') && !name.contains(['*', ' ']) && ending.is_some_and(|it| ENDINGS.contains(&it))
+            !name.contains(['*', ' ']) && ending.is_some_and(|it| ENDINGS.contains(&it))
         };
         for name in named.filter(is_file) {
-            if !top().join(name).exists() && !top().join("crates").join(name).exists() {
+            let exists = match name.contains('/') {
+                true => top().join(name).exists() || top().join("crates").join(name).exists(),
+                false => names.contains(name),
+            };
+            if !exists {
                 wrong.push(format!("there is no file {name}"));
             }
         }
@@ -141,7 +145,9 @@ fn wrong_links(path: &Path, markdown: &str) -> Vec<String> {
 #[test]
 fn every_citation_leads_to_something_in_the_repository() -> Result<()> {
     let mut wrong = Vec::new();
-    for (path, text) in files()? {
+    let files = files()?;
+    let names = files.iter().filter_map(|(path, _)| Some(path.file_name()?.to_str()?.to_owned())).collect();
+    for (path, text) in files {
         let mut add = |what: String| wrong.push(format!("{}: {what}", path.display()));
         let line = unbroken(&text);
         ABSENT.iter().filter(|absent| line.contains(*absent)).for_each(|absent| {
@@ -149,7 +155,7 @@ fn every_citation_leads_to_something_in_the_repository() -> Result<()> {
         });
         wrong_citations(&line).into_iter().for_each(&mut add);
         if path.extension().is_some_and(|ending| ending == "md") {
-            wrong_links(&path, &text).into_iter().for_each(&mut add);
+            wrong_links(&path, &text, &names).into_iter().for_each(&mut add);
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
@@ -172,4 +178,58 @@ fn citations_are_read_over_lines_and_in_chains() {
     assert_eq!(wrong_citations("see docs/nothing.md, \"Cells\""), ["there is no docs/nothing.md"]);
     let no_section = wrong_citations("see docs/behavior.md, \"Cells\" and \"Nothing\"");
     assert_eq!(no_section, ["docs/behavior.md has no section \"Nothing\""]);
+}
+
+/// Returns the files that a table of `docs/architecture.md` names, `folder/file` without ending. A
+/// row without a folder continues the folder above.
+fn files_in_table(section: &str) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    let mut folder = "";
+    for row in section.lines().filter_map(|line| line.strip_prefix('|')) {
+        let Some((first, rest)) = row.split_once('|') else { continue };
+        folder = match first.trim().trim_matches('`') {
+            "" => folder,
+            name => name,
+        };
+        let named = rest.split('|').next().unwrap_or_default().split('`').skip(1).step_by(2);
+        files.extend(named.map(|name| format!("{folder}/{}", name.trim_end_matches('/'))));
+    }
+    files
+}
+
+/// Returns the files and folders below `folder` that the table has to name. Tests, snapshots and
+/// `lib.rs` have no row, and `mod.rs` may have one.
+fn files_in_folder(folder: &Path) -> Result<BTreeSet<String>> {
+    let mut files = BTreeSet::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_stem().context("a file without a name")?.to_string_lossy().into_owned();
+        let below: Vec<_> = fs::read_dir(&path).into_iter().flatten().collect();
+        if name == "lib" || name == "tests" {
+            continue;
+        } else if !path.is_dir() || name == "settings" {
+            files.insert(format!("top/{name}"));
+            continue;
+        }
+        for file in below {
+            let file = file?.path();
+            let stem = file.file_stem().context("a file without a name")?.to_string_lossy().into_owned();
+            // A folder of tests beside the file that it tests has that file's name.
+            files.insert(format!("{name}/{stem}"));
+        }
+    }
+    files.retain(|file| !["/tests", "/snapshots", "/mod"].iter().any(|end| file.ends_with(end)));
+    Ok(files)
+}
+
+#[test]
+fn every_file_of_the_switch_is_in_the_table() -> Result<()> {
+    let page = fs::read_to_string(top().join("docs/architecture.md"))?;
+    let (_, section) = page.split_once("### Files of `switch`\n").context("no section")?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut listed = files_in_table(section.split_once("|---").context("no table")?.1);
+    listed.retain(|file| !file.ends_with("/mod"));
+    let there = files_in_folder(&top().join("crates/switch/src"))?;
+    assert_eq!(listed.symmetric_difference(&there).collect::<Vec<_>>(), Vec::<&String>::new());
+    Ok(())
 }

@@ -225,8 +225,7 @@ fn needs_no_drop(
 }
 
 /// Reports no-drop queues with WRED but without ECN, which has no effect there, and `drop_not_ect`
-/// elsewhere, where frames that are not ECT drop anyway.
-/// being asked for.
+/// elsewhere, where frames that are not ECT are dropped anyway.
 pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &mut Diagnostics) {
     // As `pfc` of a port: the list counts even while PFC is off, but then nothing is protected.
     let listed = queues(ports, bridge, |port| port.tables().pfc().list());

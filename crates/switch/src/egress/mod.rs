@@ -66,7 +66,7 @@ struct MtuDrops {
     /// Frames not reported yet.
     frames: u64,
     /// Earliest time of the next report.
-    next_cnp_at: Instant,
+    next_event: Instant,
 }
 
 /// The egress half of a port. Fields of the frame path come first, so that they share few cache
@@ -208,10 +208,10 @@ impl Egress {
     #[cold]
     pub(crate) fn take_mtu_drops(&mut self, now: Instant) -> Option<u64> {
         let frames = self.too_long.frames;
-        if frames == 0 || now < self.too_long.next_cnp_at {
+        if frames == 0 || now < self.too_long.next_event {
             return None;
         }
-        self.too_long = MtuDrops { frames: 0, next_cnp_at: now + EVENT_NS };
+        self.too_long = MtuDrops { frames: 0, next_event: now + EVENT_NS };
         Some(frames)
     }
 

@@ -1,8 +1,6 @@
 //! Counters of the kernel below a port.
 //!
 //! Source: docs/kernel-behavior.md.
-//!
-//! Source: docs/kernel-behavior.md.
 
 /// Kernel counters of one interface. All count since the start, however often the port was closed
 /// and opened since.
