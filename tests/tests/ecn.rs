@@ -293,7 +293,7 @@ fn hosts_that_react_to_marks_are_hardly_ever_paused() -> Result<()> {
         let total = incast.run.total(3);
         assert_eq!(total, Total { sent: total.sent, received: total.sent, ..Total::default() });
         for (port, report) in &incast.run.reports {
-            assert_eq!(pause(report, 3).sent_while_paused, 0, "{port} obeys");
+            assert_eq!(pause(report, 3).sent_while_paused, 0, "{port} honors pauses");
         }
     }
     assert!(pfc.xoff_episodes >= 100, "without pauses there is nothing to save: {}", pfc.xoff_episodes);

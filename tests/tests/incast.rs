@@ -76,7 +76,7 @@ fn no_drop_loses_nothing_and_best_effort_loses_what_is_counted() -> Result<()> {
             (sent.xoff_frames[3], sent.xon_frames[3]),
             "{sender} saw what was sent"
         );
-        assert_eq!(seen.sent_while_paused, 0, "{sender} obeys");
+        assert_eq!(seen.sent_while_paused, 0, "{sender} honors pauses");
         let flow = &run.report(sender)?.sent[0];
         assert!(flow.sent_frames < flow.offered_frames, "{sender} was held back");
     }
@@ -223,7 +223,7 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
         let seen = pause(run.report(sender)?, 3);
         assert!(seen.paused_ns > 0, "{sender} was paused");
         assert_eq!((seen.xoff, seen.xon), (sent.xoff_frames[3], sent.xon_frames[3]), "{sender} heard both");
-        assert_eq!(seen.sent_while_paused, 0, "{sender} obeys");
+        assert_eq!(seen.sent_while_paused, 0, "{sender} honors pauses");
         let flow = &run.report(sender)?.sent[0];
         assert!(flow.sent_frames < flow.offered_frames, "{sender} was held back: {flow:?}");
     }

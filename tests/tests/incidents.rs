@@ -1,5 +1,5 @@
 //! Recordings of losses are kept until a client has stored them: on a full disk, with a client that
-//! is killed, and beside a second incident (docs/recorder.md, "Losses").
+//! is killed, and beside a second incident (docs/recorder.md, "What freezes a recording").
 
 use std::process::Command;
 use std::thread::sleep;

@@ -66,7 +66,7 @@ fn harmful_settings_are_reported_from_their_beginning() -> Result<()> {
     assert!(verbose.contains("Kind         veth, driver veth"), "{verbose}");
     assert!(verbose.contains("what helps: `ethtool -K low-m gro off`"), "{verbose}");
     let plain = sluice(&daemon, &["show", "ports"])?;
-    assert!(plain.contains("Mind that on port m low-m, below it, merges"), "{plain}");
+    assert!(plain.contains("Warning: on port m low-m, below it, merges"), "{plain}");
 
     switch.run("ethtool -K low-m gro off")?;
     eventually("it is blamed no more", || Ok((blamed(&daemon, "m")? == ["macvlan"]).then_some(())))?;

@@ -1,6 +1,6 @@
 //! PFC frames on the wire against what a chip sends for the same pauses: an XOFF, the refreshes
-//! that the pause time asks for, an XON and its repeat (docs/behavior.md, "PFC sent"). Senders obey
-//! and share a port of 500 Mbit/s; the machine is busy, or the loop is stopped.
+//! that the pause time asks for, an XON and its repeat (docs/behavior.md, "PFC sent"). Senders
+//! honor pauses and share a port of 500 Mbit/s; the machine is busy, or the loop is stopped.
 
 use std::thread::{scope, sleep};
 use std::time::Duration;

@@ -165,7 +165,7 @@ fn ports_are_added_and_removed_by_reload_and_the_others_lose_nothing() -> Result
             let refused = refused.to_string();
             let lines: Vec<&str> = refused.lines().filter(|line| !line.is_empty()).collect();
             let [what, memory] = lines[..] else { panic!("{refused}") };
-            assert!(what.contains("nothing was changed: restart sluiced for these"), "{refused}");
+            assert!(what.contains("nothing was changed: these settings need a restart"), "{refused}");
             assert!(memory.starts_with("buffer: memory for "), "{refused}");
             let cure = "; dataplane.spare_ports sets aside more for ports that are added";
             assert!(memory.ends_with(cure), "{refused}");

@@ -1,6 +1,6 @@
 //! The loop is stopped in the middle of an incast, and nothing is lost (docs/behavior.md, "A loop
 //! that stalls"). Peers that count quanta at other speeds than the switch assumes are paused
-//! anyway ("PFC sent"). A switch that stops honors its peers until the end ("The end").
+//! anyway ("PFC sent"). A switch that stops honors its peers until the end ("Shutdown").
 
 use std::collections::HashSet;
 use std::fs;

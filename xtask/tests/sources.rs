@@ -15,6 +15,22 @@ use anyhow::{Context, Result};
 const ABSENT: [&str; 5] = ["design §", "design.md", "reference/", "seeds/", "the seeds"];
 /// Extensions of the files that are checked.
 const ENDINGS: [&str; 6] = ["rs", "c", "proto", "toml", "md", "sh"];
+/// Names of the kernel that comments and pages cite.
+const OF_THE_KERNEL: [&str; 10] = [
+    "TX_BATCH_SIZE",
+    "XDP_PACKET_HEADROOM",
+    "dev_valid_name",
+    "dev_watchdog",
+    "ip_check_defrag",
+    "is_skb_forwardable",
+    "packet_extra_vlan_len_allowed",
+    "skb_vlan_untag",
+    "sun_path",
+    "veth_xdp_set",
+];
+/// Pages whose names in backticks are those of this repository, beside the comments.
+const OWN_PAGES: [&str; 5] =
+    ["CONTRIBUTING.md", "docs/architecture.md", "docs/behavior.md", "docs/multi-core.md", "docs/recorder.md"];
 /// This file, which has to name what is absent.
 const THIS: &str = "xtask/tests/sources.rs";
 
@@ -231,5 +247,48 @@ fn every_file_of_the_switch_is_in_the_table() -> Result<()> {
     listed.retain(|file| !file.ends_with("/mod"));
     let there = files_in_folder(&top().join("crates/switch/src"))?;
     assert_eq!(listed.symmetric_difference(&there).collect::<Vec<_>>(), Vec::<&String>::new());
+    Ok(())
+}
+
+/// Returns the names in a text: runs of letters, digits and underscores.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|name| !name.is_empty())
+}
+
+/// Returns the names in backticks on a line, such as `frames_of_long_names`. Only those with an
+/// underscore: a single word may be one of the language that the sentence is about.
+fn cited_names(line: &str) -> impl Iterator<Item = &str> {
+    let cited = if line.contains("```") { "" } else { line }.split('`').skip(1).step_by(2);
+    cited.filter(|name| name.contains('_') && names_in(name).eq([*name]) && !name.starts_with('_'))
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+#[test]
+fn names_in_backticks_exist() -> Result<()> {
+    let files = files()?;
+    let mut names: BTreeSet<&str> = OF_THE_KERNEL.into();
+    for (path, text) in files.iter().filter(|(path, _)| path.extension().is_some_and(|it| it != "md")) {
+        names.extend(path.file_stem().and_then(|name| name.to_str()));
+        let is_rust = path.extension().is_some_and(|it| it == "rs");
+        let code = text.lines().filter(|line| !(is_rust && is_comment(line)));
+        names.extend(code.flat_map(names_in));
+    }
+    let mut wrong = Vec::new();
+    for (path, text) in &files {
+        let is_page = OWN_PAGES.iter().any(|page| path == Path::new(page));
+        let is_rust = path.extension().is_some_and(|it| it == "rs");
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| is_page || is_rust && is_comment(line))
+        {
+            let absent = cited_names(line).filter(|name| !names.contains(name));
+            wrong.extend(
+                absent
+                    .map(|name| format!("{}:{}: `{name}` is not in the repository", path.display(), at + 1)),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     Ok(())
 }

@@ -109,7 +109,7 @@ fn a_short_crossing_is_reported_and_the_past_is_not() {
     assert_eq!(lab.switch.frames_held(), 0);
     assert_eq!(
         reported(&mut lab, 0),
-        ["priority 3 at ingress: use came to 50 % of what is allowed: 3 of 4 cells"]
+        ["priority 3 at ingress: usage reached 50 % of the limit: 3 of 4 cells"]
     );
 
     let mut lab = alarmed(&[]);

@@ -59,7 +59,7 @@ fn pfc_off_and_on_again() {
     assert!(!group.no_drop && !group.xoff && !seen.ports[1].queues[P].paused);
     assert_eq!((group.shared.cells, group.headroom.cells), (10, 15), "what is held stays where it is");
     lab.send_pfc(1, Pfc { enable: NO_DROP, quanta: [u16::MAX; 8] });
-    assert!(!lab.snapshot().ports[1].queues[P].paused, "not obeyed");
+    assert!(!lab.snapshot().ports[1].queues[P].paused, "not honored");
     assert_eq!(lab.seen().ports[1].pfc_received.frames, 2, "but counted");
 
     lab.switch.apply(&on, lab.now);

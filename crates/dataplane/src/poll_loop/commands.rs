@@ -3,8 +3,8 @@
 //! Rule: commands are executed in their order. A command whose reply needs an I/O loop (the
 //! counters of its ports, the frames that a closed port never sent) is tried again each iteration
 //! until the I/O loop has replied; iterations continue meanwhile. Every change of the switch is
-//! recorded first, so that a replay does the same. Source: docs/architecture.md, "The way of a
-//! frame"; docs/multi-core.md.
+//! recorded first, so that a replay does the same. Source: docs/architecture.md, "Frame
+//! path"; docs/multi-core.md.
 
 use crate::mailbox::{LoopCommand, Reply};
 use crate::poll_loop::PollLoop;

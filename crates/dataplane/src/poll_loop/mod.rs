@@ -1,6 +1,6 @@
 //! The poll loop of one core: reads the clock, runs an iteration ([`Iteration`]), executes commands
 //! of the daemon, and sleeps when nothing has moved for a while. On a stop command it drains.
-//! Source: `docs/architecture.md`, "The way of a frame".
+//! Source: `docs/architecture.md`, "Frame path".
 
 mod commands;
 pub(crate) mod idle_policy;

@@ -2,7 +2,7 @@
 //! longest stall.
 //!
 //! Rule: only the loop writes, once per iteration. A concurrent reader may see one number newer
-//! than another. Source: docs/architecture.md, "The way of a frame".
+//! than another. Source: docs/architecture.md, "Frame path".
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -102,8 +102,7 @@ fn bridge(now: &Snapshot) -> String {
     }
     for port in now.ports.iter().filter(|port| port.rx_ring_episodes > 0) {
         let times = grouped(port.rx_ring_episodes);
-        text +=
-            &format!("\nPort {}: {times} times frames came in faster than the loop took them.", port.name);
+        text += &format!("\nPort {}: the RX backlog was long {times} times.", port.name);
     }
     if let Some(removed) = now.removed_ports.as_ref().filter(|removed| removed.ports > 0) {
         text += &format!(
@@ -116,10 +115,10 @@ fn bridge(now: &Snapshot) -> String {
     if let Some(warning) =
         config::mtu_warning(now.ports.iter().map(|port| (port.name.as_str(), port.mtu_bytes)))
     {
-        text += &format!("\nMind that {warning}.");
+        text += &format!("\nWarning: {warning}.");
     }
     for (port, caution) in interfaces::cautions(now) {
-        text += &format!("\nMind that on port {port} {}: {}.", caution.harm, caution.cure);
+        text += &format!("\nWarning: on port {port} {}: {}.", caution.harm, caution.cure);
     }
     if now.recordings_kept > 0 {
         text += &format!(
@@ -196,7 +195,7 @@ fn losses(snapshot: &Snapshot) -> String {
             ("kernel: fill ring empty", kernel.rx_fill_ring_empty_frames),
             ("kernel: RX ring full", kernel.rx_ring_full_frames),
             ("kernel: dropped on receipt", kernel.rx_dropped_frames),
-            ("NIC: nowhere to put them", kernel.rx_missed_frames),
+            ("NIC: no buffer", kernel.rx_missed_frames),
             ("kernel: in a closed RX ring", kernel.rx_closed_frames),
             ("longer than 9238 bytes", kernel.rx_too_long_frames),
             ("kernel: completed twice, ignored", kernel.tx_stray_frames),

@@ -104,7 +104,7 @@ impl Event {
             Event::XoffEnded { port, priority } => EventRecord::new(
                 "xoff_ended",
                 Severity::Debug,
-                format!("XON: the peer may go on with priority {priority}"),
+                format!("XON: the peer may resume priority {priority}"),
             )
             .of_port(port)
             .of_priority(priority),
@@ -127,8 +127,8 @@ impl Event {
                 "kernel_dropped",
                 Severity::Error,
                 format!(
-                    "the kernel or the NIC had nowhere to put frames that came in, and dropped {frames} of them, whatever their \
-                     priority: the loop had posted too few empty frames"
+                    "the kernel or the NIC dropped {frames} received frames for lack of a buffer, whatever their priority: too few chunks \
+                     were posted"
                 ),
             )
             .of_port(port)
@@ -137,7 +137,7 @@ impl Event {
                 "kernel_lost",
                 Severity::Error,
                 format!(
-                    "the kernel lost {frames} frames that were to leave, {no_drop_frames} of them of no-drop priorities, and \
+                    "the kernel lost {frames} frames on transmission, {no_drop_frames} of them of no-drop priorities, and \
                      {pfc_frames} PFC or PAUSE frames: the interface refused them. Is its peer up, is its MTU the same, and does \
                      it keep up?"
                 ),
@@ -150,7 +150,7 @@ impl Event {
                 "stray_frames",
                 Severity::Error,
                 format!(
-                    "the kernel gave back {frames} frames that it did not have, or gave them back twice; they were ignored. \
+                    "the kernel returned {frames} frames that it did not have, or returned them twice; they were ignored. \
                      This is a fault of the kernel or of the interface's driver"
                 ),
             )
@@ -160,7 +160,7 @@ impl Event {
                 "mtu_exceeded",
                 Severity::Error,
                 format!(
-                    "{frames} frames were too long to leave by this port, whatever their priority, and were dropped: give its interface \
+                    "{frames} frames were too long for this port, whatever their priority, and were dropped: give its interface \
                      the MTU that the other ports have"
                 ),
             )
@@ -169,7 +169,7 @@ impl Event {
             Event::AddressLimit { port } => EventRecord::new(
                 "address_limit",
                 Severity::Warning,
-                "the port has as many addresses as it may have: further ones are not learned, and frames to them are \
+                "the port has reached its address limit: further addresses are not learned, and frames to them are \
                  flooded; raise bridge.max_entries_per_port",
             )
             .of_port(port),
@@ -177,7 +177,7 @@ impl Event {
                 "flood_limit",
                 Severity::Warning,
                 format!(
-                    "{frames} {} frames were dropped, {no_drop_frames} of them of no-drop priorities: more came in than {} allows",
+                    "{frames} {} frames were dropped, {no_drop_frames} of them of no-drop priorities: they exceeded {}",
                     cast.words(),
                     cast.setting()
                 ),
@@ -202,7 +202,7 @@ impl Event {
             Event::TxStalled { port } => EventRecord::new(
                 "tx_stalled",
                 Severity::Error,
-                "the interface takes frames and has sent none for 5 s: their senders stay paused",
+                "the interface accepts frames and has sent none for 5 s: their senders stay paused",
             )
             .of_port(port),
             Event::TxResumed { port } => {
@@ -227,15 +227,15 @@ impl Event {
             .with("cos", local_precedence.into())
             .with("times", times.into()),
             Event::EarlyWarning { port, priority, sent, pps } => {
-                let way = if sent { "sent" } else { "received" };
-                let message = format!("early warning: {pps} PFC frames a second of priority {priority} are {way}");
+                let direction = if sent { "sent" } else { "received" };
+                let message = format!("early warning: {pps} PFC frames a second of priority {priority} are {direction}");
                 let kind = if sent { "pfc_sent_warning" } else { "pfc_received_warning" };
                 EventRecord::new(kind, Severity::Warning, message).of_port(port).of_priority(priority).with("pps", pps)
             }
             Event::EarlyWarningCleared { port, priority, sent, pps } => {
-                let way = if sent { "sent" } else { "received" };
+                let direction = if sent { "sent" } else { "received" };
                 let message =
-                    format!("early warning is over: {pps} PFC frames a second of priority {priority} are {way}");
+                    format!("early warning is over: {pps} PFC frames a second of priority {priority} are {direction}");
                 let kind = if sent { "pfc_sent_warning_cleared" } else { "pfc_received_warning_cleared" };
                 EventRecord::new(kind, Severity::Info, message).of_port(port).of_priority(priority).with("pps", pps)
             }
@@ -271,13 +271,13 @@ fn describe_alarm(place: AlarmSource, telling: AlarmReport) -> EventRecord {
     let AlarmReport { raised, most: (cells, allowed), crossings, percent } = telling;
     let words = place.words();
     if !raised {
-        let message = format!("{words}: use is down again from {percent} % of what is allowed");
+        let message = format!("{words}: usage back below {percent} % of the limit");
         let event = place.describe("use_alarm_cleared", Severity::Info, message);
         return event.with("alarm_type", place.side()).with("percent", percent.into());
     }
     let times = if crossings == 1 { String::new() } else { format!(", {crossings} times") };
     let message =
-        format!("{words}: use came to {percent} % of what is allowed{times}: {cells} of {allowed} cells");
+        format!("{words}: usage reached {percent} % of the limit{times}: {cells} of {allowed} cells");
     place
         .describe("use_alarm", Severity::Warning, message)
         .with("alarm_type", place.side())

@@ -8,7 +8,7 @@
 //! tag is decided after it. ECN marks, tags and remarking leave with the frame as a header edit,
 //! which the loop that serves the port applies to its bytes ([`crate::frame::header_edit`]).
 //!
-//! Source: docs/architecture.md, "The way of a frame". The owner parses each received frame
+//! Source: docs/architecture.md, "Frame path". The owner parses each received frame
 //! ([`Switch::parse`]) and passes the results to [`Switch::receive_all`]. It calls
 //! [`Switch::transmit`] for each port that may have frames to transmit, [`Switch::complete`] for
 //! each frame that has left, and [`Switch::tick`] once per iteration.

@@ -15,22 +15,18 @@ const GROUP: &[Metric<Group>] = &[
     gauge("sluice_group_no_drop", "1: PFC protects it.", |group| Some(group.no_drop.into())),
     gauge("sluice_group_xoff", "1: its peer is paused.", |group| Some(group.xoff.into())),
     counter("sluice_group_xoff_episodes", "Times that XOFF began.", |group| Some(group.xoff_episodes.into())),
-    counter("sluice_group_received_frames", "Frames that came in.", |group| {
-        Some(frames(&group.received).into())
-    }),
+    counter("sluice_group_received_frames", "Frames received.", |group| Some(frames(&group.received).into())),
     counter("sluice_group_received_bytes", "Their bytes.", |group| Some(bytes(&group.received).into())),
-    counter("sluice_group_dropped_frames", "Frames that found no room.", |group| {
+    counter("sluice_group_dropped_frames", "Frames dropped at ingress.", |group| {
         Some(frames(&group.dropped).into())
     }),
     counter("sluice_group_dropped_bytes", "Their bytes.", |group| Some(bytes(&group.dropped).into())),
     counter("sluice_group_storm_dropped_frames", "Frames that the watchdog dropped.", |group| {
         Some(frames(&group.storm_dropped).into())
     }),
-    counter(
-        "sluice_group_flood_limited_frames",
-        "Frames that a limit of what is flooded dropped.",
-        |group| Some(frames(&group.flood_limited).into()),
-    ),
+    counter("sluice_group_flood_limited_frames", "Frames that a flood limit dropped.", |group| {
+        Some(frames(&group.flood_limited).into())
+    }),
     gauge("sluice_group_used_cells", "Reserved, shared and headroom cells in use.", |group| {
         cells(&group.total)
     }),
@@ -78,15 +74,13 @@ const QUEUE: &[Metric<Queue>] = &[
     gauge("sluice_queue_flooded_frames", "Of them flooded ones with a map of their own.", |queue| {
         Some(queue.flooded_frames.into())
     }),
-    gauge("sluice_queue_guaranteed_cells", "Cells that are its own.", |queue| {
-        Some(queue.guaranteed_cells.into())
-    }),
+    gauge("sluice_queue_guaranteed_cells", "Guaranteed cells.", |queue| Some(queue.guaranteed_cells.into())),
     gauge(
         "sluice_queue_tail_drop_threshold_cells",
         "The threshold in shared cells as it stands; none: no limit.",
         |queue| queue.threshold_cells.map(Into::into),
     ),
-    gauge("sluice_queue_average_cells", "The average length that WRED goes by.", |queue| {
+    gauge("sluice_queue_average_cells", "The average length used by WRED.", |queue| {
         queue.average_cells.map(Into::into)
     }),
     counter("sluice_queue_transmitted_frames", "Frames that left.", |queue| {
@@ -95,7 +89,7 @@ const QUEUE: &[Metric<Queue>] = &[
     counter("sluice_queue_transmitted_bytes", "Their bytes.", |queue| Some(bytes(&queue.transmitted).into())),
     counter("sluice_queue_dropped_frames", "Tail drops.", |queue| Some(frames(&queue.dropped).into())),
     counter("sluice_queue_dropped_bytes", "Their bytes.", |queue| Some(bytes(&queue.dropped).into())),
-    counter("sluice_queue_kernel_lost_frames", "Frames that the kernel took to send and lost.", |queue| {
+    counter("sluice_queue_kernel_lost_frames", "Frames that the kernel accepted and lost.", |queue| {
         Some(frames(&queue.kernel_lost).into())
     }),
     counter("sluice_queue_ecn_marked_frames", "Frames marked as having met congestion.", |queue| {

@@ -11,11 +11,9 @@ const METRICS: &[Metric<TelemetryDestination>] = &[
     counter("sluice_collector_messages_confirmed", "Messages that the collector has confirmed.", |to| {
         Some(to.sent.into())
     }),
-    counter(
-        "sluice_collector_messages_dropped",
-        "Messages that it will never get, as they found no room.",
-        |to| Some(to.dropped.into()),
-    ),
+    counter("sluice_collector_messages_dropped", "Messages dropped from its full backlog.", |to| {
+        Some(to.dropped.into())
+    }),
     counter("sluice_collector_failures", "Attempts to connect, and streams, that failed.", |to| {
         Some(to.failures.into())
     }),

@@ -9,10 +9,10 @@ use super::fields::{bytes, frames};
 pub const METRICS: &[Metric<Port>] = &[
     gauge("sluice_port_up", "1: it carries frames.", |port| Some(port.up.into())),
     gauge("sluice_port_held", "1: its transmission is on hold by command.", |port| Some(port.held.into())),
-    gauge("sluice_port_speed_bytes_per_second", "The rate that it keeps; without it none is set.", |port| {
+    gauge("sluice_port_speed_bytes_per_second", "The rate limit; absent: none.", |port| {
         (port.speed_bps > 0).then(|| (port.speed_bps / 8).into())
     }),
-    counter("sluice_port_received_frames", "Data frames that came in.", |port| {
+    counter("sluice_port_received_frames", "Data frames received.", |port| {
         Some(frames(&port.received).into())
     }),
     counter("sluice_port_received_bytes", "Their bytes, without FCS.", |port| {
@@ -30,7 +30,7 @@ pub const METRICS: &[Metric<Port>] = &[
     ),
     counters(
         "sluice_port_received_flooded_frames",
-        "Of these, frames to go to all ports: broadcast, multicast, unknown unicast.",
+        "Of these, frames flooded to all ports: broadcast, multicast, unknown unicast.",
         |port| {
             vec![
                 (("kind", "broadcast"), port.received_broadcast_frames.into()),
@@ -39,7 +39,7 @@ pub const METRICS: &[Metric<Port>] = &[
             ]
         },
     ),
-    counter("sluice_port_transmitted_frames", "Data frames that left.", |port| {
+    counter("sluice_port_transmitted_frames", "Data frames transmitted.", |port| {
         Some(frames(&port.transmitted).into())
     }),
     counter("sluice_port_transmitted_bytes", "Their bytes, without FCS.", |port| {
@@ -47,7 +47,7 @@ pub const METRICS: &[Metric<Port>] = &[
     }),
     counters(
         "sluice_port_transmitted_flooded_frames",
-        "Of these, frames that went to all ports: broadcast, multicast, unknown unicast.",
+        "Of these, frames flooded from other ports: broadcast, multicast, unknown unicast.",
         |port| {
             vec![
                 (("kind", "broadcast"), port.transmitted_broadcast_frames.into()),
@@ -64,16 +64,16 @@ pub const METRICS: &[Metric<Port>] = &[
     }),
     counter(
         "sluice_port_input_dropped_frames",
-        "Of the drops those that came in here and never had a place in a queue.",
+        "Of the drops, frames received here that were never queued.",
         |port| Some(frames(&port.input_dropped).into()),
     ),
-    counter("sluice_port_output_dropped_frames", "Of the drops those that were to leave here.", |port| {
+    counter("sluice_port_output_dropped_frames", "Of the drops, frames to transmit here.", |port| {
         Some(frames(&port.output_dropped).into())
     }),
-    counter("sluice_port_pfc_received_frames", "PFC frames that came in.", |port| {
+    counter("sluice_port_pfc_received_frames", "PFC frames received.", |port| {
         port.pfc_received.as_ref().map(|count| count.frames.into())
     }),
-    counter("sluice_port_pfc_sent_frames", "PFC frames that went out.", |port| {
+    counter("sluice_port_pfc_sent_frames", "PFC frames sent.", |port| {
         port.pfc_sent.as_ref().map(|count| count.frames.into())
     }),
     counter(
@@ -83,17 +83,17 @@ pub const METRICS: &[Metric<Port>] = &[
     ),
     counter(
         "sluice_port_pfc_refresh_frames",
-        "Of the PFC frames that went out, those that refreshed an XOFF.",
+        "Of the PFC frames sent, those that refreshed an XOFF.",
         |port| Some(port.pfc_refresh_frames.into()),
     ),
     counter(
         "sluice_port_pfc_repeat_frames",
-        "Of the PFC frames that went out, those that repeated XON, or XOFF for a peer that went on.",
+        "Of the PFC frames sent, those that repeated XON, or XOFF for a peer that went on.",
         |port| Some(port.pfc_repeat_frames.into()),
     ),
     counter(
         "sluice_port_pfc_guard_frames",
-        "Of the PFC frames that went out, those that the guard sent while the loop stalled.",
+        "Of the PFC frames sent, those that the guard sent while the loop stalled.",
         |port| Some(port.pfc_guard_frames.into()),
     ),
     counter(
@@ -101,10 +101,10 @@ pub const METRICS: &[Metric<Port>] = &[
         "Times that no transmission completed for 5 s although the kernel had frames.",
         |port| Some(port.tx_stalls.into()),
     ),
-    counter("sluice_port_pause_received_frames", "802.3x PAUSE frames that came in.", |port| {
+    counter("sluice_port_pause_received_frames", "802.3x PAUSE frames received.", |port| {
         Some(port.pause_received_frames.into())
     }),
-    counter("sluice_port_pause_sent_frames", "802.3x PAUSE frames that went out.", |port| {
+    counter("sluice_port_pause_sent_frames", "802.3x PAUSE frames sent.", |port| {
         Some(port.pause_sent_frames.into())
     }),
     gauge("sluice_port_link_paused", "1: the peer has paused the whole link by 802.3x PAUSE.", |port| {
@@ -118,34 +118,34 @@ pub const METRICS: &[Metric<Port>] = &[
     }),
     counter(
         "sluice_port_rx_ring_episodes",
-        "Times that frames piled up in the RX rings and all no-drop priorities were paused.",
+        "Times that the RX backlog was long and all no-drop priorities were paused.",
         |port| Some(port.rx_ring_episodes.into()),
     ),
     gauge("sluice_port_bridge_entries", "Addresses learned.", |port| Some(port.bridge_entries.into())),
     counter(
         "sluice_port_bridge_limit_frames",
-        "Frames whose source was not learned, as the port has all it may have.",
+        "Frames whose source was not learned because the port has reached its address limit.",
         |port| Some(port.bridge_limit_frames.into()),
     ),
-    gauge("sluice_port_in_flight_peak_bytes", "The most bytes that were with the kernel at once.", |port| {
+    gauge("sluice_port_in_flight_peak_bytes", "Peak of the bytes in flight.", |port| {
         Some(port.in_flight_peak_bytes.into())
     }),
-    counter("sluice_port_kernel_lost_frames", "Data frames that the kernel took to send and lost.", |port| {
+    counter("sluice_port_kernel_lost_frames", "Data frames that the kernel accepted and lost.", |port| {
         Some(port.kernel_lost_frames.into())
     }),
     counter(
         "sluice_port_kernel_lost_no_drop_frames",
-        "Of these, frames of no-drop priorities: a broken promise.",
+        "Of these, frames of no-drop priorities: violations of the no-drop guarantee.",
         |port| Some(port.kernel_lost_no_drop_frames.into()),
     ),
     counter(
         "sluice_port_kernel_lost_pfc_frames",
-        "PFC and PAUSE frames that the kernel took to send and lost.",
+        "PFC and PAUSE frames that the kernel accepted and lost.",
         |port| Some(port.kernel_lost_pfc_frames.into()),
     ),
     counters(
         "sluice_port_kernel_dropped_frames",
-        "Frames that the kernel, or the NIC below it, lost on receipt, by reason.",
+        "Frames that the kernel, or the NIC below it, lost on reception, by reason.",
         |port| {
             of_kernel(port, |kernel| {
                 vec![
@@ -169,7 +169,7 @@ pub const METRICS: &[Metric<Port>] = &[
     }),
     counters(
         "sluice_port_kernel_stray_frames",
-        "Frames that the kernel gave back and the port had not given it: ignored.",
+        "Frames that the kernel returned without having been given them: ignored.",
         |port| {
             of_kernel(port, |kernel| {
                 vec![

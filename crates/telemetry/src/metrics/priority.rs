@@ -22,7 +22,7 @@ const METRICS: &[Metric<Priorities>] = &[
         "PFC frames that went out and named it: to pause it (xoff), to release it (xon).",
         |of| by_kind(of.sent),
     ),
-    counters("sluice_priority_pfc_received_frames", "PFC frames that came in and named it.", |of| {
+    counters("sluice_priority_pfc_received_frames", "PFC frames received that name it.", |of| {
         by_kind(of.received)
     }),
     gauge("sluice_priority_paused", "1: the peer has paused it.", |of| Some(of.state.paused.into())),
@@ -30,11 +30,13 @@ const METRICS: &[Metric<Priorities>] = &[
     counter("sluice_priority_paused_seconds", "Time that it was paused.", |of| {
         Some(seconds(of.state.paused_ns))
     }),
-    counter("sluice_priority_storms", "Storms that the watchdog found.", |of| Some(of.state.storms.into())),
+    counter("sluice_priority_storms", "Storms that the watchdog detected.", |of| {
+        Some(of.state.storms.into())
+    }),
     counter("sluice_priority_storms_restored", "Storms that ended.", |of| {
         Some(of.state.storms_restored.into())
     }),
-    gauge("sluice_priority_watched", "1: the watchdog looks for storms.", |of| Some(of.state.watched.into())),
+    gauge("sluice_priority_watched", "1: the watchdog is enabled.", |of| Some(of.state.watched.into())),
     gauge("sluice_priority_stormed", "1: it is stormed now.", |of| Some(of.state.stormed.into())),
     gauge("sluice_priority_recovery_pending", "1: the storm lasts until an operator ends it.", |of| {
         Some(of.state.recovery_pending.into())
@@ -63,7 +65,7 @@ const METRICS: &[Metric<Priorities>] = &[
     ),
     gauges(
         "sluice_priority_pfc_warning",
-        "1: as many PFC frames a second as the early warning is for, or more.",
+        "1: the rate of PFC frames has reached the early-warning threshold.",
         |of| {
             vec![
                 (("direction", "received"), of.state.received_warning.into()),

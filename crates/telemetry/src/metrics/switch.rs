@@ -30,10 +30,10 @@ const METRICS: &[Metric<Snapshot>] = &[
     counter("sluice_removed_ports", "Ports that were removed from the configuration.", |now| {
         now.removed_ports.as_ref().map(|removed| removed.ports.into())
     }),
-    counter("sluice_removed_ports_received_frames", "Data frames that came in on them.", |now| {
+    counter("sluice_removed_ports_received_frames", "Data frames received on them.", |now| {
         now.removed_ports.as_ref().map(|removed| frames(&removed.received).into())
     }),
-    counter("sluice_removed_ports_transmitted_frames", "Data frames that left by them.", |now| {
+    counter("sluice_removed_ports_transmitted_frames", "Data frames transmitted by them.", |now| {
         now.removed_ports.as_ref().map(|removed| frames(&removed.transmitted).into())
     }),
     counters("sluice_removed_ports_dropped_frames", "Frames that they dropped, by reason.", |now| {
@@ -42,15 +42,15 @@ const METRICS: &[Metric<Snapshot>] = &[
     }),
     counter(
         "sluice_removed_ports_kernel_lost_frames",
-        "Data frames that the kernel took to send by them and lost.",
+        "Data frames that the kernel accepted from them and lost.",
         |now| now.removed_ports.as_ref().map(|removed| removed.kernel_lost_frames.into()),
     ),
     counter(
         "sluice_removed_ports_kernel_dropped_frames",
-        "Frames that the kernel lost on receipt on them.",
+        "Frames that the kernel lost on reception by them.",
         |now| now.removed_ports.as_ref().map(|removed| removed.kernel_dropped_frames.into()),
     ),
-    gauge("sluice_memory_frames", "Frames of the memory, in all.", |now| Some(now.memory_frames.into())),
+    gauge("sluice_memory_frames", "Frames of the memory, total.", |now| Some(now.memory_frames.into())),
     gauge("sluice_memory_free_frames", "Free frames of the memory.", |now| {
         Some(now.memory_free_frames.into())
     }),
@@ -79,13 +79,15 @@ const METRICS: &[Metric<Snapshot>] = &[
     counter("sluice_recordings_frozen", "Recordings of losses that were kept, fetched or not.", |now| {
         Some(now.recordings_frozen.into())
     }),
-    counter("sluice_recordings_not_kept", "Recordings of losses that found no room.", |now| {
-        Some(now.recordings_not_kept.into())
-    }),
-    counter("sluice_loop_turns", "Turns of the poll loop.", |now| Some(now.loop_turns.into())),
+    counter(
+        "sluice_recordings_not_kept",
+        "Recordings of losses that were not kept for lack of memory.",
+        |now| Some(now.recordings_not_kept.into()),
+    ),
+    counter("sluice_loop_turns", "Iterations of the poll loop.", |now| Some(now.loop_turns.into())),
     gauge(
         "sluice_loop_longest_stall_seconds",
-        "The longest time between two turns since the start, sleep apart.",
+        "The longest time between two iterations since the start, excluding sleep.",
         |now| Some(seconds(now.loop_worst_stall_ns)),
     ),
 ];
@@ -119,7 +121,7 @@ fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
 /// `switch::monitor::counters::turn_time` has them.
 fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let (name, unit) = split_unit("sluice_loop_turn_seconds");
-    let help = "Time from each turn of the poll loop to the next, sleep apart.";
+    let help = "Time from each iteration of the poll loop to the next, excluding sleep.";
     let places = now.loop_turns_by_time.len();
     let bound =
         |place: usize| if place + 1 == places { f64::INFINITY } else { (1_u64 << place) as f64 / 1e6 };

@@ -1,11 +1,7 @@
 //! Counters of the switch, and the snapshot that contains them. Every drop is counted where it
 //! happens, with its reason; nothing is sampled.
 //!
-//! A new counter is a field here (or in `counters/`), a field of the same name in
-//! `proto/sluice/v1/control.proto` with a comment that describes it, and, where people should see
-//! it, a column of `sluice show`. The conversion between the two, the JSON (also of the simulator),
-//! the help and `sluice show counters` need no change; the compiler reports if either field is
-//! missing.
+//! CONTRIBUTING.md shows how to add a counter.
 
 use serde::{Deserialize, Serialize};
 
