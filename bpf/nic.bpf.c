@@ -192,6 +192,20 @@ struct {
 	__type(value, struct state);
 } nic_state SEC(".maps");
 
+// The root qdisc that was replaced, as the request that adds it: only kept here, for as long as the
+// interface has the program.
+struct replaced {
+	__u32 len; // 0: the kernel's default
+	__u8 request[1020];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct replaced);
+} nic_replaced SEC(".maps");
+
 #ifndef WITHOUT_QDISC
 // PRIORITIES rings of settings.slots each; the size is set before loading.
 struct {
@@ -267,7 +281,8 @@ int sluice_nic_pfc(struct __sk_buff *skb)
 
 	if (skb->protocol != bpf_htons(MAC_CONTROL) || skb->vlan_present)
 		return TC_ACT_OK;
-	if (!settings || !heard || !state)
+	// The kernel keeps the maps that a program refers to.
+	if (!settings || !heard || !state || !only(&nic_replaced))
 		return TC_ACT_OK;
 	now = bpf_ktime_get_ns();
 	len = skb->len;

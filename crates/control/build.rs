@@ -68,7 +68,8 @@ fn main() {
         std::fs::write(Path::new(&out).join(name), text).expect("OUT_DIR can be written to");
     };
     let file = files.file.iter().find(|file| file.package() == "sluice.v1").expect("sluice.v1");
-    write("from_switch.rs", STRUCTS.iter().map(|names| conversion(file, names)).collect());
+    let conversions = STRUCTS.iter().map(|names| conversion(file, names));
+    write("from_switch.rs", conversions.chain([conversion_back(file, "Kernel", "KernelCounters")]).collect());
     write("fields.rs", fields(file));
 
     let mut builder = tonic_prost_build::configure().btree_map(".");
@@ -98,6 +99,16 @@ fn conversion(file: &FileDescriptorProto, (message, of): &(&str, &str)) -> Strin
          \x20       Self {{ {values}{rest} }}\n\
          \x20   }}\n\
          }}\n",
+        name = message.name()
+    )
+}
+
+/// Generates `impl From<&message> for struct`, of a message that has numbers only.
+fn conversion_back(file: &FileDescriptorProto, message: &str, of: &str) -> String {
+    let message = file.message_type.iter().find(|found| found.name() == message).expect("a message");
+    let values: String = message.field.iter().map(|field| format!("{0}: from.{0}, ", field.name())).collect();
+    format!(
+        "impl From<&{name}> for switch::{of} {{ fn from(from: &{name}) -> Self {{ Self {{ {values}}} }} }}\n",
         name = message.name()
     )
 }

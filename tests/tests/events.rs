@@ -83,7 +83,7 @@ fn what_fills_and_what_is_lost_is_reported_by_name() -> Result<()> {
     let lines = reader.stdout();
     let is_there = |words: &str| lines.iter().any(|line| line.contains(words));
     ensure!(is_there("error   a: frames of no-drop priority 3 are lost"), "{lines:#?}");
-    ensure!(is_there("warning a: headroom of priority 3: use came to 10 % of what is allowed"), "{lines:#?}");
+    ensure!(is_there("warning a: headroom of priority 3: usage reached 10 % of the limit"), "{lines:#?}");
     ensure!(is_there("warning b: transmission is held"), "{lines:#?}");
     daemon.stop()?;
     let status = reader.wait(std::time::Duration::from_secs(30))?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use switch::SwitchSettings;
 use switch::settings::{BridgeSettings, DownPortAction, MAX_PORTS};
 
-use crate::lint::lossless;
+use crate::lint::{lossless, short_pauses};
 use crate::read::diagnostics::{ConfigErrors, Diagnostics, SettingSpan};
 use crate::read::document::read_file;
 use crate::read::parse::{NAME_CURE, is_name};
@@ -177,6 +177,16 @@ pub(crate) fn overload_name(pauses: bool) -> &'static str {
 /// the buffer, and WRED on no-drop queues, are only checked once every single setting is valid.
 pub fn parse(file_name: &str, text: &str) -> Result<Config, ConfigErrors> {
     examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
+}
+
+/// Reads a configuration that a daemon is to run: as [`parse`], and its pauses are as long as a
+/// loop in real time needs to keep them. A simulated loop does not stall.
+///
+/// # Errors
+/// As [`parse`], and pause times that are too short.
+pub fn parse_for_daemon(file_name: &str, text: &str) -> Result<Config, ConfigErrors> {
+    examine(file_name, text, |_, ports, _, report| short_pauses::refuse(ports, report))
+        .map(|(config, ())| config)
 }
 
 /// Reads a configuration, and what `inspect` returns for a valid file: it gets the buffer, the

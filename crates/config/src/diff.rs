@@ -19,11 +19,10 @@ use crate::tables::ports::Link;
 
 /// What a reload cannot change, as the help says it. Each line of [`Changes::restart`] is of one of
 /// these.
-pub const NEEDS_RESTART: [&str; 8] = [
+pub const NEEDS_RESTART: [&str; 7] = [
     "switch: name",
     "dataplane",
     "control: socket",
-    "recorder",
     "the interface of a port",
     "the core of an existing port",
     "buffer: cell_bytes",
@@ -113,9 +112,9 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.restart_value("dataplane: zero_copy", &old.dataplane.zero_copy.name(), &zero_copy.name());
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
-    changes.restart_value("recorder: always", &old.recorder.always, always);
-    changes.restart_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
-    changes.restart_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
+    changes.live_value("recorder: always", &old.recorder.always, always);
+    changes.live_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
+    changes.live_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
     changes.live("telemetry", &old.telemetry, telemetry);
     changes.live("metrics", &old.metrics, metrics);
     if old.pfc_enabled != *pfc_enabled {

@@ -17,7 +17,7 @@
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # the default; restart
 //!
-//! [recorder]                       # the flight recorder (docs/recorder.md); restart
+//! [recorder]                       # the flight recorder (docs/recorder.md)
 //! always = true                    # record all the time, and keep the most recent part; default: false
 //! freeze_on_loss = true            # with always: keep what led to a loss until it is fetched
 //! memory_mib = 256                 # size of the kept part; 128 to 65536
@@ -245,12 +245,13 @@ mod lint;
 pub mod read;
 mod tables;
 mod validate;
-pub use crate::config::{Config, Dataplane, PfcTest, RecorderSettings, Scheduling, parse};
+pub use crate::config::{Config, Dataplane, PfcTest, RecorderSettings, Scheduling, parse, parse_for_daemon};
 pub use crate::diff::{Changes, NEEDS_RESTART, changes};
 pub use crate::headroom_fix::{Fix, fix};
 pub use crate::lint::headroom_duration::{Headroom, headrooms, spell_time};
-pub use crate::lint::lossless::headroom_shortage;
+pub use crate::lint::lossless::{DEFAULT_MTU_BYTES, headroom_shortage};
 pub use crate::lint::mtu::{headroom_mtu_warning, mtu_warning};
+pub use crate::lint::short_pauses::short_pause_warning;
 pub use crate::read::diagnostics::{ConfigError, ConfigErrors};
 pub use crate::read::parse::{parse_speed, spell_speed};
 pub use crate::read::size::{CELL_BYTES, MAX_CELLS};

@@ -152,3 +152,60 @@ fn the_shortest_pause_time() {
         assert_eq!(PfcTiming::of(&port(text)).refresh_ns(), refresh_ns, "{text}");
     }
 }
+
+/// A daemon's loop cannot keep a pause of less than 0.3 ms, whichever setting makes it so short.
+/// The number that the message names is accepted.
+#[test]
+fn a_daemon_refuses_pauses_that_a_loop_cannot_keep() {
+    let errors = |port: &str| {
+        let text = format!("[port.a]\ninterface = \"veth0\"\n{port}\n");
+        config::parse_for_daemon("lab.toml", &text).map_err(|errors| errors.to_string()).err()
+    };
+    assert_eq!(
+        errors("pfc = { mode = \"on\", no_drop = [3], pause_time = 100 }").as_deref(),
+        Some(
+            "lab.toml:3:50: port.a.pfc.pause_time: 100 quanta pause a peer for 5.1 µs, and a loop that stalls can \
+             keep no pause under 300.0 µs; write pause_time = 5860 or more; 65535 is the default"
+        )
+    );
+    for (port, enough) in [
+        ("pfc = { mode = \"on\", no_drop = [3], pause_time = Q }", 5860),
+        ("speed = \"100G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = Q }", 58595),
+        (
+            "speed = \"1G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = Q, pause_speed = \"100G\" }",
+            58595,
+        ),
+        ("flow_control = \"send\"\npfc = { pause_time = Q }", 5860),
+    ] {
+        let with = |quanta: u16| errors(&port.replace('Q', &quanta.to_string()));
+        assert_eq!(with(enough), None, "{port}");
+        let refused = with(enough - 3).unwrap_or_default();
+        assert!(refused.contains(&format!("pause_time = {enough} or more")), "{port}: {refused}");
+    }
+    for valid in [
+        "pfc = { mode = \"on\", no_drop = [3], tx = false, pause_time = 1 }",
+        "pfc = { mode = \"on\", pause_time = 1 }",
+        "speed = \"400G\"\npfc = { mode = \"on\", no_drop = [3] }",
+    ] {
+        assert_eq!(errors(valid), None, "{valid}");
+    }
+}
+
+/// No number of quanta is enough at 400G, or the speed is known only from the link: a warning.
+#[test]
+fn short_pauses_that_no_setting_can_mend_are_warned_of() {
+    let port = |text: &str| parse(text).switch.ports.remove(0);
+    let of_400g = port("speed = \"400G\"\npfc = { mode = \"on\", no_drop = [3] }");
+    assert_eq!(
+        config::short_pause_warning(&of_400g).as_deref(),
+        Some(
+            "port a: 65535 quanta pause a peer for 83.9 µs, and a loop that stalls can keep no pause under 300.0 µs; no \
+             pause_time is enough at this speed: headroom must hold what comes during a stall"
+        )
+    );
+    let mut port = port("pfc = { mode = \"on\", no_drop = [3], pause_time = 9000 }");
+    assert_eq!(config::short_pause_warning(&port), None);
+    port.link_speed_bps = Some(100_000_000_000);
+    let warning = config::short_pause_warning(&port).unwrap_or_default();
+    assert!(warning.ends_with("`pause_time = 58595` in [port.a.pfc] is enough"), "{warning}");
+}

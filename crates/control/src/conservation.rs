@@ -37,7 +37,7 @@ impl FrameBalance {
         for port in &snapshot.ports {
             balance.received += frames(port.received);
             balance.transmitted += frames(port.transmitted);
-            balance.dropped += port.drops.values().map(|drops| drops.frames).sum::<u64>();
+            balance.dropped += port.dropped_frames();
             balance.kernel_lost += port.kernel_lost_frames;
             balance.waiting += port.queues.iter().map(|queue| queue.waiting_frames).sum::<u64>();
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use switch::monitor::counters::FrameCount;
-use switch::{DropReason, Snapshot};
+use switch::{DropReason, KernelCounters, Snapshot};
 
 use crate::v1;
 
@@ -93,6 +93,46 @@ pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item 
 fn by_reason(drops: &[FrameCount; DropReason::ALL.len()]) -> BTreeMap<String, v1::Count> {
     let named = |reason: DropReason| (reason.name().to_owned(), (&drops[reason as usize]).into());
     DropReason::ALL.into_iter().map(named).collect()
+}
+
+impl v1::Port {
+    /// Returns the drops for this reason.
+    pub fn dropped(&self, reason: DropReason) -> v1::Count {
+        self.drops.get(reason.name()).copied().unwrap_or_default()
+    }
+
+    /// Returns the drops for the reasons that `is_counted` names.
+    pub fn dropped_where(&self, is_counted: impl Fn(DropReason) -> bool) -> v1::Count {
+        DropReason::ALL
+            .into_iter()
+            .filter(|&reason| is_counted(reason))
+            .map(|reason| self.dropped(reason))
+            .sum()
+    }
+
+    /// Returns the frames dropped for any reason.
+    pub fn dropped_frames(&self) -> u64 {
+        self.drops.values().map(|drops| drops.frames).sum()
+    }
+
+    /// Returns the kernel's counters; zero without any.
+    pub fn kernel_counters(&self) -> KernelCounters {
+        self.kernel.as_ref().map(KernelCounters::from).unwrap_or_default()
+    }
+}
+
+impl std::ops::Add for v1::Count {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl std::iter::Sum for v1::Count {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| sum + count)
+    }
 }
 
 impl From<&[FrameCount; 3]> for v1::ByDropLevel {

@@ -24,6 +24,7 @@ pub mod port;
 pub mod sleeper;
 
 pub use crate::poll_loop::{PollLoop, PollLoopSettings};
+pub use flight_recorder::recorded_switch::RecordedSwitch;
 pub use flight_recorder::recorder::{Chunk, ChunkKind, ChunkPool, Recorder};
 pub use flight_recorder::replay::Replay;
 pub use flight_recorder::segments::Segments;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crossbeam::queue::ArrayQueue;
-use switch::monitor::event::Events;
+use switch::monitor::event_list::Events;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
@@ -66,6 +66,13 @@ pub enum LoopCommand {
         mac: MacAddr,
         /// Complete transport checksums that a Linux host left to offload.
         finish_checksums: bool,
+    },
+    /// This is the address of the interface at the other end of a port, which is open.
+    PeerAddress {
+        /// Port number.
+        port: usize,
+        /// Address of the peer's interface.
+        mac: MacAddr,
     },
     /// Stop receiving, drain the queues and end. The snapshot comes back in [`Reply::Stopped`].
     Stop(Box<Snapshot>),
@@ -222,7 +229,7 @@ mod tests {
             }
             mailbox.report_undelivered();
         }
-        assert_eq!(received.len(), LOSSES + switch::monitor::event::MAX_PENDING);
+        assert_eq!(received.len(), LOSSES + switch::monitor::event_list::MAX_PENDING);
         assert!(losses.iter().all(|loss| received[LOSSES..].contains(loss)), "{received:?}");
     }
 }

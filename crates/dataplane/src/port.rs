@@ -151,6 +151,10 @@ pub trait Port {
         true
     }
 
+    /// Stops waiting for the report that [`report`](Self::report) asked for: should it come later,
+    /// it does not answer the next request.
+    fn forget_report(&mut self) {}
+
     /// Returns the kernel's counters since the port was first opened; zero without a kernel.
     fn kernel_counters(&self) -> KernelCounters {
         KernelCounters::default()

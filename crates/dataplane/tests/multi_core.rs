@@ -4,14 +4,15 @@
 
 mod lab;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use dataplane::guard::heartbeat::STALL_NS;
 use dataplane::guard::stall_detector::GIVE_UP_NS;
-use dataplane::{CHANNEL_FRAMES, LoopCommand, RX_BATCH, Reply};
+use dataplane::{CHANNEL_FRAMES, LoopCommand, RX_BATCH, Reply, Settings};
 use lab::lines::Loops;
 use lab::story::{FRAMES, Reported, Story, loops, numbered};
-use lab::{mac, settings, xoff_3};
+use lab::{Sleepless, mac, settings, xoff_3};
 use proptest::prelude::*;
 use switch::monitor::counters::DropReason;
 use switch::pfc::rx_backlog::{XOFF_FRAMES, XON_FRAMES};
@@ -307,6 +308,64 @@ fn frames_of_a_closed_port_go_back() {
     let free = loops.core.memory().free_frames();
     assert!(free + POSTED / 2 > FRAMES, "{free} of {FRAMES} frames");
     loops.conserved();
+}
+
+/// An I/O loop stalls. What does not depend on it is answered at once, a snapshot after a second
+/// with what the loop reported last, and a port that it closes delays no other port. Once it runs
+/// again, its late report does not answer the next request.
+#[test]
+fn a_line_that_stalls_delays_its_own_ports_only() {
+    let mut loops = loops(&settings(), &[0, 1, 2]);
+    let known = loops.conserved().ports[1].received.frames;
+    loops.wires[1].go_down();
+    loops.rounds(3);
+    assert!(loops.wires[1].is_let_go());
+    let snapshot = || LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false };
+    let settings = Settings { switch: settings(), min_posted: vec![1; PORTS] };
+    for command in [
+        LoopCommand::PortClosed(1),
+        snapshot(),
+        LoopCommand::Apply(Box::new(settings)),
+        LoopCommand::PortDown(2),
+    ] {
+        loops.handle.send(command).expect("room");
+    }
+    // Loop 1 does not run from here on.
+    let others = |loops: &mut Loops, ms: u64| {
+        loops.now = loops.now + ms * 1_000_000;
+        [2, 0].into_iter().for_each(|at| _ = loops.turn(at));
+        loops.next_reply()
+    };
+    assert!(matches!(others(&mut loops, 1), Some(Reply::Applied(_))));
+    others(&mut loops, 1); // loop 2 closes port 2
+    assert!(loops.wires[2].is_let_go(), "port 2 is closed, although port 1 is not");
+    assert!(others(&mut loops, 998).is_none());
+    let Some(Reply::Snapshot(last)) = others(&mut loops, 1) else { panic!("no snapshot after a second") };
+    assert_eq!(last.ports[1].received.frames, known);
+
+    loops.handle.send(snapshot()).expect("room");
+    assert!(others(&mut loops, 1).is_none(), "each snapshot waits");
+    loops.rounds(3);
+    assert!(matches!(loops.next_reply(), Some(Reply::Snapshot(_))));
+    loops.handle.send(LoopCommand::PortClosed(2)).expect("room");
+    loops.rounds(3);
+    loops.conserved();
+}
+
+/// A stop does not wait for what an I/O loop that stalls has yet to do.
+#[test]
+fn a_loop_ends_although_a_line_stalls() {
+    let mut loops = loops(&settings(), &[0, 1, 2]);
+    loops.wires[1].go_down();
+    loops.rounds(3);
+    loops.handle.send(LoopCommand::PortClosed(1)).expect("room");
+    loops.handle.send(LoopCommand::Stop(Box::default())).expect("room");
+    let now = Cell::new(loops.now);
+    let clock = || now.replace(now.get() + 1_000_000);
+    loops.core.run(clock, &mut Sleepless).expect("a loop that does not sleep");
+    assert!(matches!(loops.next_reply(), Some(Reply::Stopped(_))));
+    let took_ns = now.get().since(loops.now);
+    assert!(took_ns < 6_000_000_000, "{took_ns} ns: each step of the end takes a second at most");
 }
 
 /// Iterations, and the longest stall, cover all loops.

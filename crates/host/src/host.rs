@@ -440,13 +440,8 @@ impl<P: Port> Host<P> {
     }
 }
 
-/// Returns the frames that the kernel lost.
+/// Returns the frames that the kernel lost. A host has no use for frames that waited when its port
+/// closed.
 fn lost(kernel: &KernelCounters) -> u64 {
-    kernel.rx_dropped_frames
-        + kernel.rx_missed_frames
-        + kernel.rx_too_long_frames
-        + kernel.rx_fill_ring_empty_frames
-        + kernel.rx_ring_full_frames
-        + kernel.tx_busy
-        + kernel.tx_invalid_frames
+    kernel.rx_lost_frames() - kernel.rx_closed_frames + kernel.tx_busy + kernel.tx_invalid_frames
 }

@@ -30,8 +30,13 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Loads the object with these settings.
-    pub(crate) fn new(settings: &Settings, ifindex: u32, made_clsact: bool) -> Result<Self, Error> {
+    /// Loads the object with these settings, and the record of the root qdisc that is replaced.
+    pub(crate) fn new(
+        settings: &Settings,
+        ifindex: u32,
+        made_clsact: bool,
+        replaced: &[u8],
+    ) -> Result<Self, Error> {
         log_libbpf_messages();
         let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(|error| refusal(&error))?;
         for mut map in open.maps_mut() {
@@ -40,9 +45,11 @@ impl Loaded {
             }
         }
         let object = open.load().map_err(|error| refusal(&error))?;
-        let map = object.maps().find(|map| map.name() == "nic_settings").expect("it is in the object");
-        let bytes = settings.to_bytes(ifindex, made_clsact);
-        map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY).map_err(|error| refusal(&error))?;
+        let of_settings = settings.to_bytes(ifindex, made_clsact);
+        for (name, bytes) in [("nic_settings", &of_settings[..]), ("nic_replaced", replaced)] {
+            let map = object.maps().find(|map| map.name() == name).expect("it is in the object");
+            map.update(&0u32.to_ne_bytes(), bytes, MapFlags::ANY).map_err(|error| refusal(&error))?;
+        }
         Ok(Self { object })
     }
 

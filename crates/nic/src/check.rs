@@ -1,7 +1,7 @@
 //! Checks whether this kernel supports the qdisc: first its features, then a trial that attaches,
 //! reads and detaches an interface in a new network namespace.
 
-use crate::attach::{attach, detach};
+use crate::attach::{Replace, attach, detach};
 use crate::error::Error;
 use crate::kernel_support::{Finding, bad, btf, good, kernel, qdiscs, release};
 use crate::netns;
@@ -41,12 +41,12 @@ pub fn check() -> Check {
 /// Attaches PFC to the loopback interface of a new namespace.
 fn trial() -> Finding {
     let tried = netns::fresh(|| {
-        attach("lo", &Settings::new(1_000_000_000), false)?;
+        attach("lo", &Settings::new(1_000_000_000), Replace::No)?;
         let seen = status("lo")?;
         if !seen.has_qdisc {
             return Err(Error::Load("the qdisc was added and is not there".to_owned()));
         }
-        detach("lo")
+        detach("lo").map(drop)
     });
     match tried {
         Ok(()) => good("a trial: attached in a network namespace of its own, and detached again"),

@@ -85,7 +85,7 @@ fn filter(ifindex: u32, program: BorrowedFd<'_>, name: &str) -> Request {
 }
 
 /// Returns an attribute as it is in a message: length, kind, value, padded to four bytes.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let len = 4 + value.len();
     let mut bytes = [&(len as u16).to_ne_bytes(), &kind.to_ne_bytes(), value].concat();
     bytes.resize(len.next_multiple_of(4), 0);

@@ -24,6 +24,19 @@ pub enum Error {
         /// The kind of its root qdisc.
         kind: String,
     },
+    /// `detach` could not restore the root qdisc that an administrator configured.
+    #[error(
+        "{device} has a root qdisc, `{kind}`, that `sluice nic detach` could not restore: {why}. --force \
+         replaces it anyway; note what `tc qdisc show dev {device}` and `tc class show dev {device}` say first"
+    )]
+    Unrestorable {
+        /// The interface.
+        device: String,
+        /// The kind of its root qdisc.
+        kind: String,
+        /// The reason.
+        why: String,
+    },
     /// Our qdisc is attached already.
     #[error("{device} honors PFC already, as `sluice nic show` lists; --replace attaches it again")]
     AlreadyAttached {

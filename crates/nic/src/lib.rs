@@ -22,12 +22,13 @@ mod ingress;
 mod kernel_support;
 mod netlink;
 pub mod netns;
+mod root_qdisc;
 #[cfg(test)]
 mod rules;
 mod settings;
 mod status;
 
-pub use attach::{Attached, attach, detach};
+pub use attach::{Attached, Detached, Replace, attach, detach};
 pub use check::{Check, check};
 pub use error::Error;
 pub use kernel_support::Finding;

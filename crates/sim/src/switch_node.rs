@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use dataplane::{Iteration, Port, RX_BATCH};
+use dataplane::{Iteration, Port, RX_BATCH, RecordedSwitch};
 use switch::{
     FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, SwitchSettings, TxDesc, frames_needed,
 };
@@ -287,7 +287,8 @@ impl Device {
         (self.poll_is_scheduled, self.looked_at) = (false, wires.now);
         let now = instant(wires.now);
         let Some(PollingSwitch { turn, .. }) = &mut self.software else { return };
-        turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now, &|| now);
+        let mut switch = RecordedSwitch::new(&mut self.switch);
+        turn.run(&mut switch, &mut self.ports, &mut self.memory, now, &|| now);
         for port in 0..self.ports.len() {
             self.send_next(port, wires);
         }

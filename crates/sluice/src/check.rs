@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use config::read::document::too_long;
-use config::{Config, ConfigError, ConfigErrors, Headroom, spell_time};
+use config::{Config, ConfigError, ConfigErrors, DEFAULT_MTU_BYTES, Headroom, spell_time};
 use serde::Serialize;
-use switch::SwitchSettings;
-use xdp::OffloadWarning;
+use switch::{PortSettings, SwitchSettings};
+use xdp::{OffloadWarning, PortConfig};
 
 use crate::output;
 use crate::read_file::{self, Text};
@@ -113,7 +113,8 @@ struct Verdict {
     notes: Vec<Note>,
     /// Headroom that lasts shorter than a loop stalls.
     short: Vec<Note>,
-    /// Notes on existing interfaces: MTUs that differ, settings that harm frames.
+    /// Notes on existing interfaces (MTUs that differ, settings that harm frames), and on short
+    /// pauses.
     links: Vec<Note>,
 }
 
@@ -135,7 +136,7 @@ impl Verdict {
         let outcome = match read_file::read(file) {
             Err(error) => Outcome::Unreadable(error),
             Ok(Text::TooLong(bytes)) => Outcome::Wrong(too_long(&name, bytes)),
-            Ok(Text::Whole(text)) => match config::parse(&name, &text) {
+            Ok(Text::Whole(text)) => match config::parse_for_daemon(&name, &text) {
                 Ok(config) => Outcome::Right(Box::new(config)),
                 Err(mistakes) => Outcome::Wrong(mistakes),
             },
@@ -144,7 +145,7 @@ impl Verdict {
         if let Outcome::Right(config) = &outcome {
             notes = self::notes(config, stall);
             short = stall.map_or(Vec::new(), |stall| self::short(config, stall));
-            links = mtus(config).into_iter().chain(cautions(config)).collect();
+            links = mtus(config).into_iter().chain(cautions(config)).chain(short_pauses(config)).collect();
         }
         Self { name, outcome, notes, short, links }
     }
@@ -231,7 +232,31 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
         setting: "dataplane".to_owned(),
         text: format!("a loop stalls for {} ({})", spell_time(stall.ns), stall.source),
     });
-    std::iter::once(of_buffer).chain(of_ports).chain(of_loop).collect()
+    let of_process = stopped(config, &headrooms);
+    std::iter::once(of_buffer).chain(of_ports).chain(of_loop).chain(of_process).collect()
+}
+
+/// Compares headroom with what waits in an RX ring when a stopped process goes on, guard included:
+/// nobody has paused the peer meanwhile. `None` if all headroom holds a full ring.
+fn stopped(config: &Config, headrooms: &[Headroom]) -> Option<Note> {
+    let frames = PortConfig::default().max_posted;
+    let ring_cells = |name: &str| {
+        let port = config.switch.ports.iter().position(|port| port.name == name)?;
+        let frame_bytes = config.links[port].mtu_bytes.unwrap_or(DEFAULT_MTU_BYTES);
+        Some(u64::from(frames) * u64::from(frame_bytes.div_ceil(config.switch.buffer.cell_bytes)))
+    };
+    let is_short =
+        |headroom: &&Headroom| ring_cells(&headroom.port).is_some_and(|cells| cells > headroom.cells.into());
+    let short = headrooms.iter().find(is_short)?;
+    let text = format!(
+        "while the whole process is stopped (SIGSTOP, a suspended machine) no peer is paused: the RX ring of port {} then \
+         fills with up to {frames} frames, {} cells of the longest; what exceeds its headroom ({} cells) and the shared area \
+         is lost and reported (no_drop_lost)",
+        short.port,
+        ring_cells(&short.port)?,
+        short.cells
+    );
+    Some(Note { setting: "dataplane".to_owned(), text })
 }
 
 /// Returns the MTUs that differ, and those that headroom does not cover, of the interfaces that
@@ -247,6 +272,15 @@ fn mtus(config: &Config) -> Vec<Note> {
     }
     notes.extend(config::mtu_warning(mtus).map(|text| Note { setting: "port".to_owned(), text }));
     notes
+}
+
+/// Returns the ports whose pauses are too short for a loop that stalls.
+fn short_pauses(config: &Config) -> Vec<Note> {
+    let warning = |port: &PortSettings| {
+        let text = config::short_pause_warning(port)?;
+        Some(Note { setting: format!("port.{}.pfc.pause_time", port.name), text })
+    };
+    active(config).ports.iter().filter_map(warning).collect()
 }
 
 /// Returns the settings of the interfaces in this network namespace that harm frames.

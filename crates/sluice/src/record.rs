@@ -238,7 +238,7 @@ fn seconds(nanos: u64) -> String {
 fn text(event: Event, names: &[String]) -> String {
     let EventRecord { port, message, .. } = event.describe();
     let Some(name) = port.and_then(|port| names.get(port)) else { return message };
-    format!("{name}: {}", message.replace(switch::monitor::event_text::PORT, name))
+    format!("{name}: {}", message.replace(switch::monitor::event::PORT, name))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub fn read(file: &Path) -> Result<Config, ConfigFileError> {
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))?;
-    config::parse(&name, &text).map_err(ConfigFileError::Mistakes)
+    config::parse_for_daemon(&name, &text).map_err(ConfigFileError::Mistakes)
 }
 
 /// Logs the settings of a valid file that are not lossless.

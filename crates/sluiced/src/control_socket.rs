@@ -18,7 +18,7 @@ use nix::sys::socket::{bind as bind_to, listen, socket};
 /// Owner and group may connect to the daemon.
 const MODE: u32 = 0o660;
 /// Mode of the directories created for the socket.
-const DIRECTORY_MODE: u32 = 0o755;
+pub const DIRECTORY_MODE: u32 = 0o755;
 
 /// The file of a listening socket. Dropping it removes the file, unless another file has replaced
 /// it.

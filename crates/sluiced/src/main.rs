@@ -7,6 +7,7 @@ mod control_loop;
 mod control_socket;
 mod event_log;
 mod flight_recorder;
+mod host_settings;
 mod log;
 mod loop_threads;
 mod pfc_probe;
@@ -65,6 +66,9 @@ it at once. SIGHUP, or `sluice reload`, makes it read FILE again and apply it, w
 Exit codes: 0 stopped by a signal (or the file is right), 1 it could not start or go on, 2 the file is wrong.";
 
 fn main() -> ExitCode {
+    if let Some(code) = host_settings::restorer::run(std::env::args_os()) {
+        return code;
+    }
     let arguments = Arguments::parse();
     let log = match Log::to_stderr(arguments.log_level.as_deref(), arguments.log_format) {
         Ok(log) => log,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use config::PfcTest;
 use switch::monitor::counters::PfcCount;
-use switch::{EventRecord, Severity, Snapshot, SwitchSettings};
+use switch::{EventKind, EventRecord, Severity, Snapshot, SwitchSettings};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::PacketSocket;
@@ -149,10 +149,9 @@ fn send(sender: &Sender) -> io::Result<()> {
 
 fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRecord {
     let Sender { interface, slot, is_nic, .. } = sender;
-    let (kind, severity, message) = match outcome {
+    let (kind, message) = match outcome {
         Outcome::Refused(why) => (
-            "pfc_refused",
-            Severity::Error,
+            EventKind::PfcRefused,
             format!(
                 "{interface} does not send PFC frames, so its peer cannot be paused and no-drop frames may be lost: {why}"
             ),
@@ -160,15 +159,10 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRec
         Outcome::Received(slots) => {
             let names: Vec<&str> = slots.iter().map(|&slot| &*snapshot.ports[slot].name).collect();
             let names = names.join(" and ");
-            (
-                "pfc_proved",
-                Severity::Info,
-                format!("a PFC frame sent by {interface} was received on port {names}"),
-            )
+            (EventKind::PfcProved, format!("a PFC frame sent by {interface} was received on port {names}"))
         }
         Outcome::Unknown if *is_nic => (
-            "pfc_unproved",
-            Severity::Warning,
+            EventKind::PfcUnproved,
             format!(
                 "whether PFC frames get out of {interface} and in cannot be known from here, and some NICs refuse to send or swallow \
                  them: check that `ethtool -a {interface}` and `dcb pfc show dev {interface}` say off, and that XOFF frames leave and \
@@ -176,14 +170,18 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRec
             ),
         ),
         Outcome::Unknown => (
-            "pfc_unproved",
-            Severity::Info,
+            EventKind::PfcUnproved,
             format!(
                 "no port of this switch received the PFC frame sent by {interface}; virtual interfaces let them through"
             ),
         ),
     };
-    EventRecord::new(kind, severity, message).of_port(*slot)
+    let event = EventRecord::new(kind, message).of_port(*slot);
+    match outcome {
+        // Virtual interfaces pass PFC frames, so nothing is amiss.
+        Outcome::Unknown if !is_nic => EventRecord { severity: Severity::Info, ..event },
+        _ => event,
+    }
 }
 
 #[cfg(test)]
@@ -280,15 +278,15 @@ mod tests {
             (kind, severity, message)
         };
         let (kind, severity, message) = of(true, Outcome::Unknown);
-        assert_eq!((kind, severity), ("pfc_unproved", Severity::Warning));
+        assert_eq!((kind, severity), (EventKind::PfcUnproved, Severity::Warning));
         assert!(message.contains("`ethtool -a e1`"), "{message}");
         let (kind, severity, _) = of(false, Outcome::Unknown);
-        assert_eq!((kind, severity), ("pfc_unproved", Severity::Info));
+        assert_eq!((kind, severity), (EventKind::PfcUnproved, Severity::Info));
         let (kind, severity, message) = of(true, Outcome::Received(vec![2]));
-        assert_eq!((kind, severity), ("pfc_proved", Severity::Info));
+        assert_eq!((kind, severity), (EventKind::PfcProved, Severity::Info));
         assert_eq!(message, "a PFC frame sent by e1 was received on port x");
         let (kind, severity, message) = of(true, Outcome::Refused("no".to_owned()));
-        assert_eq!((kind, severity), ("pfc_refused", Severity::Error));
+        assert_eq!((kind, severity), (EventKind::PfcRefused, Severity::Error));
         assert!(message.ends_with("may be lost: no"), "{message}");
     }
 }

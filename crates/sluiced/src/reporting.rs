@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use control::v1;
-use switch::{EventRecord, Severity};
+use switch::{EventKind, EventRecord};
 use telemetry::{Settings, Telemetry};
 
 /// Interval of the looks at the state.
@@ -62,12 +62,12 @@ impl Problems {
                 "waiting" => true,
                 _ => failed_at.is_some_and(|sent| to.sent == *sent),
             };
-            let kinds = ["collector_unreachable", "collector_reached"];
+            let kinds = [EventKind::CollectorUnreachable, EventKind::CollectorReached];
             events.extend(self.change(name, (is_failing, to.sent), kinds, to.last_error.as_deref()));
         }
         if let Some(metrics) = &status.metrics {
             let is_failing = !metrics.listening && metrics.last_error.is_some();
-            let kinds = ["metrics_unavailable", "metrics_available"];
+            let kinds = [EventKind::MetricsUnavailable, EventKind::MetricsAvailable];
             let name = format!("metrics at {}", metrics.address);
             events.extend(self.change(name, (is_failing, 0), kinds, metrics.last_error.as_deref()));
         }
@@ -78,18 +78,18 @@ impl Problems {
         &mut self,
         name: String,
         (is_failing, sent): (bool, u64),
-        [lost, back]: [&'static str; 2],
+        [lost, back]: [EventKind; 2],
         why: Option<&str>,
     ) -> Option<EventRecord> {
         let was_failing = self.0.contains_key(&name);
         if is_failing && !was_failing {
             let message = format!("{name}: {}; it is tried again", why.unwrap_or_default());
             self.0.insert(name, sent);
-            return Some(EventRecord::new(lost, Severity::Warning, message));
+            return Some(EventRecord::new(lost, message));
         }
         if !is_failing && was_failing {
             self.0.remove(&name);
-            return Some(EventRecord::new(back, Severity::Info, format!("{name}: reached")));
+            return Some(EventRecord::new(back, format!("{name}: reached")));
         }
         None
     }

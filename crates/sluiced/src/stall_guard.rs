@@ -280,6 +280,7 @@ fn watch(
             // A loop that fell asleep or started an iteration after its pulse was read has not
             // stalled.
             if detector.check(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
+                watched.heartbeat.record_stall(detector.stalled_ns());
                 let sending = switching.received().with(frames.wait(0));
                 if stand_in(&words, watched.pauses.and(sending), switching, clock) {
                     // The loop may have fallen asleep meanwhile, and must cancel the pauses sent

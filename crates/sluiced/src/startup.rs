@@ -24,6 +24,7 @@ use crate::control_loop::running_config::RunningConfig;
 use crate::control_loop::{self, ControlLoop, Signals};
 use crate::control_socket;
 use crate::event_log::Events;
+use crate::host_settings::ChangedSettings;
 use crate::log::Log;
 use crate::loop_threads::{LoopThreads, check_core, guard_cores};
 use crate::pfc_probe;
@@ -84,7 +85,8 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     for (slot, (name, interface)) in config.interfaces.iter().zip(&interfaces).enumerate() {
         links.add(slot, name, interface.as_ref());
     }
-    let mut open = OpenPorts::open(config, &interfaces, strict)?;
+    let mut changed = ChangedSettings::new(&config.control_socket)?;
+    let mut open = OpenPorts::open(config, &interfaces, strict, &mut changed)?;
     let ports_at_start = open.started(config, interfaces);
     let queues: Vec<u32> = ports_at_start.iter().map(|port| port.queues).collect();
     let live = live.with_queues(&queues);
@@ -103,7 +105,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     for &core in cores {
         xdp::leave_core(core).context("keeping other threads off the loops' cores")?;
     }
-    let keeper = PortWorker::start(&mut open.ports)?;
+    let keeper = PortWorker::start(&mut open.ports, changed)?;
     let AssignedPorts { ports, lines, bell } =
         share_out(open.ports, &open.memory, live.servers(), &heartbeats, waiter.waker())?;
     let guard = match taps {
@@ -155,7 +157,9 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
 
     let open: Vec<_> = ports_at_start.iter().map(StartedPort::open_interface).collect();
     let pfc_test = pfc_probe::Test::new(config.dataplane.pfc_test, &live.settings().switch, &open);
-    let lives = PortSupervisor::new((keeper, guard), live.servers(), queues_set_aside, ports_at_start);
+    let settings = live.settings().switch;
+    let lives =
+        PortSupervisor::new((keeper, guard), live.servers(), queues_set_aside, ports_at_start, &settings);
     let reports = Reporting::new(telemetry);
     let end =
         ControlLoop::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test, reports), events)

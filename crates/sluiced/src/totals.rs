@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use control::FrameBalance;
 use control::v1::{Count, Port, Snapshot};
+use switch::monitor::counters::RX_LOSSES;
 
 /// Returns the report on a stopped switch.
 pub fn totals(snapshot: &Snapshot) -> String {
@@ -25,7 +26,7 @@ pub fn totals(snapshot: &Snapshot) -> String {
             port.name,
             frames(port.received),
             frames(port.transmitted),
-            port.drops.values().map(|drops| drops.frames).sum::<u64>(),
+            port.dropped_frames(),
             port.kernel_lost_frames,
             pfc(&port.pfc_received),
             pfc(&port.pfc_sent),
@@ -54,19 +55,12 @@ pub fn is_clean(snapshot: &Snapshot) -> bool {
 /// Returns the non-zero drops by reason, and the frames that the kernel lost before the switch got
 /// them.
 fn losses(port: &Port) -> Vec<String> {
-    let drops = port.drops.iter().map(|(reason, drops)| (reason.as_str(), drops.frames));
-    let kernel = port.kernel.unwrap_or_default();
-    let lost = [
-        ("kernel_lost", port.kernel_lost_frames),
-        ("kernel rx_fill_ring_empty", kernel.rx_fill_ring_empty_frames),
-        ("kernel rx_ring_full", kernel.rx_ring_full_frames),
-        ("kernel rx_dropped", kernel.rx_dropped_frames),
-        ("kernel rx_missed", kernel.rx_missed_frames),
-        ("kernel rx_closed", kernel.rx_closed_frames),
-        ("kernel rx_too_long", kernel.rx_too_long_frames),
-    ];
+    let drops = port.drops.iter().map(|(reason, drops)| (reason.clone(), drops.frames));
+    let kernel = port.kernel_counters();
+    let received = RX_LOSSES.map(|loss| (format!("kernel {}", loss.name), (loss.frames)(&kernel)));
     drops
-        .chain(lost)
+        .chain([("kernel_lost".to_owned(), port.kernel_lost_frames)])
+        .chain(received)
         .filter(|&(_, frames)| frames > 0)
         .map(|(what, frames)| format!("{what} {frames}"))
         .collect()

@@ -1,6 +1,6 @@
 //! Counters of the whole switch: addresses that move, and events that were not drained.
 
-use switch::monitor::event::MAX_PENDING;
+use switch::monitor::event_list::MAX_PENDING;
 use switch::settings::Threshold;
 use wire::mac::MacAddr;
 

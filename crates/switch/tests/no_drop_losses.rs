@@ -3,7 +3,7 @@
 mod lab;
 
 use lab::{Frame, Lab, OPEN, queue_of};
-use switch::monitor::event::MAX_PENDING;
+use switch::monitor::event_list::MAX_PENDING;
 use switch::settings::{
     GroupSettings, PfcWdAction, Restoration, SwitchSettings, Threshold, VlanSettings, WatchdogSettings,
     WredProfile, WredSettings,
@@ -30,7 +30,7 @@ fn losses(lab: &mut Lab) -> Vec<(&'static str, Option<usize>, Option<usize>, u64
         .map(|(_, event)| {
             let event = event.describe();
             let frames = event.values.iter().find(|(name, _)| *name == "frames");
-            (event.kind, event.port, event.priority, frames.map_or(0, |&(_, frames)| frames))
+            (event.kind.name(), event.port, event.priority, frames.map_or(0, |&(_, frames)| frames))
         })
         .collect()
 }

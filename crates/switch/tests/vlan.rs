@@ -257,6 +257,26 @@ fn each_vlan_learns_for_itself() {
     );
 }
 
+/// A peer's address is in the VLAN of untagged frames; a trunk without one has none.
+#[test]
+fn the_address_of_a_peer_is_in_the_native_vlan() {
+    let mut lab = lab_of(&[trunk(Some(10), &[10, 20]), access(10), access(20), trunk(None, &[10, 20])]);
+    for port in 1..4 {
+        lab.switch.peer_address(port, mac(50 + port), lab.now);
+    }
+    for (vid, to, expected) in
+        [(10, 51, [0, 1, 0, 0]), (20, 51, [0, 0, 1, 1]), (20, 52, [0, 0, 1, 0]), (10, 53, [0, 1, 0, 1])]
+    {
+        lab.arrive_bytes(0, &frame(mac(to), mac(60), &[tag(0, false, vid)], 0x0806, &[0; 50]));
+        let left: Vec<usize> = sent(&mut lab).iter().map(Vec::len).collect();
+        assert_eq!(left, expected, "VLAN {vid} to {to}");
+    }
+    let mut lab = lab_of(&[VlanSettings::Transparent, VlanSettings::Transparent, VlanSettings::Transparent]);
+    lab.switch.peer_address(1, mac(51), lab.now);
+    lab.arrive_bytes(0, &frame(mac(51), mac(60), &[], 0x0806, &[0; 50]));
+    assert_eq!(sent(&mut lab).iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 0]);
+}
+
 /// A frame keeps the cells of its length on receipt, and is counted with its length on
 /// transmission: 256 bytes are one cell, 260 two.
 #[test]

@@ -5,6 +5,8 @@ use anyhow::{Context, Result, anyhow};
 use control::FrameBalance;
 use control::v1::{Group, Pool};
 use host::report::Report;
+use switch::DropReason;
+use switch::monitor::counters::{DropSide, DropSum};
 
 use control::v1::Snapshot;
 
@@ -48,13 +50,7 @@ pub fn lost_by_kernels<'a>(snapshot: &Snapshot, hosts: impl IntoIterator<Item = 
 
 /// Returns the frames that the kernel of a port had no room for.
 pub(crate) fn lost_on_receipt(port: &Port) -> u64 {
-    let kernel = port.kernel.unwrap_or_default();
-    kernel.rx_fill_ring_empty_frames
-        + kernel.rx_ring_full_frames
-        + kernel.rx_dropped_frames
-        + kernel.rx_missed_frames
-        + kernel.rx_closed_frames
-        + kernel.rx_too_long_frames
+    port.kernel_counters().rx_lost_frames()
 }
 
 /// True if the switch holds no frame and pauses no peer.
@@ -114,7 +110,7 @@ fn whole_switch(ledger: &mut FrameLedger, snapshot: &Snapshot) {
     ledger.equal(
         "frames dropped by full queues = drops with reason tail_drop",
         queues.map(|queue| frames(&queue.dropped)).sum(),
-        drops(snapshot, "tail_drop"),
+        drops(snapshot, DropReason::TailDrop.name()),
     );
     ledger.equal(
         "frames of the memory = free and in the ports' rings",
@@ -140,7 +136,8 @@ fn one_port(ledger: &mut FrameLedger, port: &Port) {
     ledger.equal(
         format!("{name}: dropped by groups = ingress drops"),
         port.groups.iter().map(|group| frames(&group.dropped)).sum(),
-        dropped(port, "ingress_lossy") + dropped(port, "ingress_no_drop"),
+        port.dropped_where(|reason| (reason.side(), reason.sum()) == (DropSide::Input, DropSum::NoBuffer))
+            .frames,
     );
     ledger.equal(
         format!("{name}: lost by the kernel, of queues = of the port"),

@@ -18,7 +18,9 @@ mod thread;
 mod umem;
 
 pub use error::Error;
+pub use interface::addresses::Address;
 pub use interface::ethtool::Pause;
+pub use interface::host_settings::HostSettings;
 pub use interface::info::{InterfaceInfo, LowerDevice, facts};
 pub use interface::offloads::{OffloadWarning, cautions};
 pub use interface::program::XdpMode;

@@ -123,6 +123,10 @@ fn replaced_under_traffic_and_refused_unasked() -> Result<()> {
         assert!(foreign.contains("`pfifo`") && foreign.contains("--replace"), "{foreign}");
         let output = attach(namespace, "--speed 100M --replace")?;
         assert!(output.contains("instead of `pfifo`"), "{output}");
+        attach(namespace, "--speed 200M --replace")?; // what the first one replaced is still known
+        let output = nic(&format!("detach eth0 --netns {}", namespace.name()))?;
+        assert!(output.contains("it has its `pfifo` again"), "{output}");
+        assert!(qdiscs(namespace)?.contains("limit 100p"), "{}", qdiscs(namespace)?);
         Ok(())
     })?;
     let none = nic("attach eth7 --speed 1G").unwrap_err().to_string();

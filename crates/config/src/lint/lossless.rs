@@ -21,7 +21,7 @@ use crate::tables::congestion::QueueWred;
 use crate::tables::ports::Port;
 
 /// Longest frame without FCS on a link without an `mtu`.
-pub(crate) const DEFAULT_MTU_BYTES: u32 = 1518;
+pub const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Maximum number of ports that are listed by name; further ones are counted.
 const MOST_NAMES: usize = 4;
 /// Priorities of best effort and of network control: docs/references.md, "H3C reference"

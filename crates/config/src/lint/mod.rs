@@ -4,4 +4,5 @@
 pub(crate) mod headroom_duration;
 pub(crate) mod lossless;
 pub(crate) mod mtu;
+pub(crate) mod short_pauses;
 pub(crate) mod worst_case_fill;

@@ -2,6 +2,7 @@
 
 pub mod error;
 pub(crate) mod player;
+pub(crate) mod recorded_switch;
 pub mod recorder;
 pub mod replay;
 pub mod segments;

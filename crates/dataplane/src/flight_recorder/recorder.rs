@@ -36,7 +36,7 @@ use crate::frame_batch::LOOK_AHEAD;
 
 /// The version of recordings that the recorder writes and a replay reads. Raise it with each change
 /// of the entries or of the switch's state: a recording belongs to one version.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// How the title line of a recording begins; its version follows.
 pub(crate) const TITLE: &str = "sluice recording ";
 /// Recorded bytes of a frame: the Ethernet header, two tags, and the two bytes of an IP packet that
@@ -121,10 +121,12 @@ pub(crate) enum EntryKind {
     StateEnd,
     /// A segment begins at time u64; 1: data is forwarded; 1: it continues the segment before.
     Segment,
+    /// Port, time u64, address of its peer's interface (6 bytes).
+    PeerAddress,
 }
 
 impl EntryKind {
-    const ALL: [EntryKind; 29] = [
+    const ALL: [EntryKind; 30] = [
         EntryKind::Checkpoint,
         EntryKind::Turn,
         EntryKind::Completed,
@@ -154,6 +156,7 @@ impl EntryKind {
         EntryKind::Slots,
         EntryKind::StateEnd,
         EntryKind::Segment,
+        EntryKind::PeerAddress,
     ];
 
     /// Returns the kind that is encoded as this number.
@@ -511,6 +514,13 @@ impl Recorder {
 
     pub(crate) fn port_up(&mut self, port: usize, mac: MacAddr, now: Instant) {
         self.of_port(EntryKind::PortUp, port, |out| {
+            out.put_u64_le(now.0);
+            out.extend_from_slice(&mac.0);
+        });
+    }
+
+    pub(crate) fn peer_address(&mut self, port: usize, mac: MacAddr, now: Instant) {
+        self.of_port(EntryKind::PeerAddress, port, |out| {
             out.put_u64_le(now.0);
             out.extend_from_slice(&mac.0);
         });

@@ -301,11 +301,14 @@ impl<R: Read> Replay<R> {
                 switch.port_down(port, Instant(rest.try_get_u64_le()?), memory);
                 Ok(())
             }
-            EntryKind::PortUp => {
+            tag @ (EntryKind::PortUp | EntryKind::PeerAddress) => {
                 let now = Instant(rest.try_get_u64_le()?);
                 let mut mac = MacAddr::default();
                 rest.try_copy_to_slice(&mut mac.0)?;
-                switch.port_up(port, Some(mac), now);
+                match tag {
+                    EntryKind::PortUp => switch.port_up(port, Some(mac), now),
+                    _ => switch.peer_address(port, mac, now),
+                }
                 Ok(())
             }
             EntryKind::Unsent => {

@@ -127,6 +127,11 @@ impl Heartbeat {
         self.times.read()
     }
 
+    /// Records a stall that the guard sees.
+    pub fn record_stall(&self, nanos: Nanos) {
+        self.times.record_stall(nanos);
+    }
+
     /// Claims the XOFF that is due on a port on behalf of the loop: true for one thread of the
     /// guard when the loop has stalled, and each `refresh_ns` from then on.
     pub fn claim(&self, port: usize, refresh_ns: Nanos, now: Instant) -> bool {

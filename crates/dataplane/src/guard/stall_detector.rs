@@ -20,6 +20,7 @@
 //!
 //! [`Heartbeat::claim`]: crate::guard::heartbeat::Heartbeat::claim
 
+use switch::pfc::tx::GUARD_REFRESH_NS;
 use switch::{Instant, Nanos};
 
 use crate::guard::heartbeat::{LoopState, STALL_NS};
@@ -27,10 +28,8 @@ use crate::guard::heartbeat::{LoopState, STALL_NS};
 /// A loop that has stalled for this long is considered dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
 /// The check interval while the loop is awake or frames wait for it. It is shorter where a pause
-/// must be refreshed more often, but at least [`SHORTEST_LOOK_NS`].
+/// must be refreshed more often, but at least [`GUARD_REFRESH_NS`].
 const LOOK_NS: Nanos = 1_000_000;
-/// The minimum of the check interval.
-const SHORTEST_LOOK_NS: Nanos = 100_000;
 
 /// When the guard must check the loop again; the earlier, the less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,10 +45,8 @@ pub enum NextCheck {
 pub struct StallDetector {
     /// When frames were first seen to wait for a sleeping loop.
     waiting_since: Option<Instant>,
-    /// True during a stall.
-    is_stalled: bool,
-    stalls: u64,
-    longest_ns: Nanos,
+    /// How long the present stall has lasted; 0 without one.
+    stalled_ns: Nanos,
 }
 
 impl StallDetector {
@@ -72,28 +69,26 @@ impl StallDetector {
         if !matches!(pulse, LoopState::Asleep { .. }) || still_since.is_none() {
             self.waiting_since = None;
         }
-        let stall_ns = STALL_NS.min(refresh_ns).max(SHORTEST_LOOK_NS);
+        let stall_ns = STALL_NS.min(refresh_ns).max(GUARD_REFRESH_NS);
         let Some(since) = still_since.filter(|&since| now.since(since) >= stall_ns) else {
-            self.is_stalled = false;
+            self.stalled_ns = 0;
             return false;
         };
-        self.stalls += u64::from(!self.is_stalled);
-        self.is_stalled = true;
-        self.longest_ns = self.longest_ns.max(now.since(since));
-        now.since(since) < GIVE_UP_NS
+        self.stalled_ns = now.since(since);
+        self.stalled_ns < GIVE_UP_NS
     }
 
     /// Returns when to check again, after a check that saw this state.
     pub fn next_check(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
         match (pulse, self.waiting_since) {
             (LoopState::Asleep { refresh_at: Instant::NEVER }, None) => NextCheck::WithFrames,
-            _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(SHORTEST_LOOK_NS)),
+            _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(GUARD_REFRESH_NS)),
         }
     }
 
-    /// Returns the number of stalls and the longest one observed.
-    pub fn stalls(&self) -> (u64, Nanos) {
-        (self.stalls, self.longest_ns)
+    /// Returns how long the loop had been stalled at the last check; 0 if it was not.
+    pub fn stalled_ns(&self) -> Nanos {
+        self.stalled_ns
     }
 }
 
@@ -158,7 +153,7 @@ mod tests {
         let reported: Vec<u64> = (0..500).step_by(56).filter(|us| check(*us)).collect();
         assert_eq!(reported, [112, 224, 336, 448]);
         assert_eq!(detector.next_check(turned, 112_000), NextCheck::After(112_000));
-        assert_eq!(detector.next_check(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
+        assert_eq!(detector.next_check(turned, 1000), NextCheck::After(GUARD_REFRESH_NS));
     }
 
     /// XOFF is in force, no frame moves, and the loop sleeps past the refresh that was due at 2 ms.
@@ -189,13 +184,25 @@ mod tests {
         assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
     }
 
+    /// A loop was asleep when its thread was stopped: it wakes half a second after frames came, and
+    /// only the guard knows since when they waited.
+    #[test]
+    fn the_stall_of_a_sleeper_counts_from_when_frames_came() {
+        let (mut detector, heartbeat) = (StallDetector::default(), Heartbeat::default());
+        for ms in 0..=500 {
+            detector.check(ASLEEP, || true, 2 * MS, Instant((10 + ms) * MS));
+            heartbeat.record_stall(detector.stalled_ns());
+        }
+        detector.check(LoopState::Turned(Instant(511 * MS)), || true, 2 * MS, Instant(511 * MS));
+        assert_eq!((detector.stalled_ns(), heartbeat.times().worst_stall_ns), (0, 500 * MS));
+    }
+
     #[test]
     fn a_dead_loop_is_given_up() {
         let mut detector = StallDetector::default();
         let since = LoopState::Turned(Instant(0));
         let last = (0..30_000).filter(|ms| detector.check(since, || true, 2 * MS, Instant(ms * MS))).last();
         assert_eq!(last, Some(9_999));
-        assert_eq!(detector.stalls().0, 1);
         assert!(
             detector.check(LoopState::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
             "it lives"

@@ -95,6 +95,8 @@ pub struct RemotePort<M> {
     closing: PendingRequest<Vec<FrameId>>,
     opening: PendingRequest<Option<usize>>,
     reporting: PendingRequest<()>,
+    /// The pending report is no longer waited for.
+    is_report_late: bool,
     /// The buffer in which the I/O loop reports the frames that were never sent.
     unsent: Vec<FrameId>,
     // Empty between uses; kept so that nothing is allocated.
@@ -129,6 +131,7 @@ impl<M: FrameMemory> RemotePort<M> {
             closing: PendingRequest::None,
             opening: PendingRequest::None,
             reporting: PendingRequest::None,
+            is_report_late: false,
             unsent: Vec::with_capacity(4096),
             frames: Vec::with_capacity(TX_BATCH),
             again: Vec::with_capacity(RX_BATCH),
@@ -171,7 +174,10 @@ impl<M: FrameMemory> RemotePort<M> {
                 PortReply::Reopened(room) => self.opening = PendingRequest::Answered(room),
                 PortReply::Report(report) => {
                     self.report = report;
-                    self.reporting = PendingRequest::Answered(());
+                    self.reporting = match std::mem::take(&mut self.is_report_late) {
+                        true => PendingRequest::None,
+                        false => PendingRequest::Answered(()),
+                    };
                 }
             }
         }
@@ -421,6 +427,10 @@ impl<M: FrameMemory> Port for RemotePort<M> {
         }
         self.take_replies();
         self.reporting.take().is_some()
+    }
+
+    fn forget_report(&mut self) {
+        self.is_report_late = matches!(self.reporting, PendingRequest::Asked);
     }
 
     fn kernel_counters(&self) -> KernelCounters {

@@ -1,25 +1,78 @@
 //! Execution of the daemon's commands, between two iterations.
 //!
-//! Rule: commands are executed in their order. A command whose reply needs an I/O loop (the
-//! counters of its ports, the frames that a closed port never sent) is tried again each iteration
-//! until the I/O loop has replied; iterations continue meanwhile. Every change of the switch is
-//! recorded first, so that a replay does the same. Source: docs/architecture.md, "Frame
-//! path"; docs/multi-core.md.
+//! Rule: a command whose reply needs an I/O loop (the counters of its ports, the frames that a
+//! closed port never sent) is tried again each iteration until the I/O loop has replied. Iterations
+//! continue meanwhile, and so do commands that do not depend on it ([`must_follow`]): an I/O loop
+//! that stalls delays its own ports only. A snapshot waits for it for [`REPORT_PATIENCE_NS`]. Every
+//! change of the switch is recorded first, so that a replay does the same. Source:
+//! docs/architecture.md, "Frame path"; docs/multi-core.md, "Commands".
 
 use crate::mailbox::{LoopCommand, Reply};
 use crate::poll_loop::PollLoop;
 use crate::port::Port;
-use switch::{FrameMemory, Instant, KernelCounters, Snapshot, SwitchSettings, WatermarkReset};
+use switch::{FrameMemory, Instant, Nanos, Snapshot, SwitchSettings, WatermarkReset};
 use wire::bitset::Set64;
 
+/// How long a snapshot waits for the reports of I/O loops. After that it has what they reported
+/// last.
+const REPORT_PATIENCE_NS: Nanos = 1_000_000_000;
+/// The most commands that wait for I/O loops. Later ones stay in the mailbox.
+pub(super) const MOST_WAITING: usize = 256;
+
+/// True if `later` must not be executed before `earlier`, which waits.
+fn must_follow(later: &LoopCommand, earlier: &LoopCommand) -> bool {
+    use LoopCommand::{Apply, PortClosed, PortDown, Record, Snapshot, Stop};
+    match (earlier, later) {
+        (Snapshot { .. }, _) => matches!(later, Snapshot { .. }),
+        // A port that settings add may wait for its predecessor in the slot to be closed.
+        (Apply(_), PortDown(_) | PortClosed(_) | Snapshot { .. } | Stop(_)) => false,
+        (Apply(_) | Record(_), _) => true,
+        _ => port_of(earlier).is_some() && port_of(earlier) == port_of(later),
+    }
+}
+
+/// Returns the port that a command opens or closes.
+fn port_of(command: &LoopCommand) -> Option<usize> {
+    match *command {
+        LoopCommand::PortDown(port) | LoopCommand::PortClosed(port) | LoopCommand::PortUp { port, .. } => {
+            Some(port)
+        }
+        _ => None,
+    }
+}
+
 impl<P: Port> PollLoop<P> {
+    /// Executes the commands that wait, then those of the mailbox. True if there were any.
+    pub(super) fn execute_commands(&mut self, now: Instant) -> bool {
+        let (mut earlier, mut moved) = (0, false);
+        while earlier < MOST_WAITING {
+            let command = match earlier < self.waiting.len() {
+                true => self.waiting.remove(earlier),
+                false => match self.mailbox.next_command() {
+                    Some(command) => command,
+                    None => break,
+                },
+            };
+            moved = true;
+            let is_blocked = self.waiting[..earlier].iter().any(|first| must_follow(&command, first));
+            let unfinished = if is_blocked { Some(command) } else { self.execute(command, now) };
+            if let Some(command) = unfinished {
+                self.waiting.insert(earlier, command);
+                earlier += 1;
+            }
+        }
+        moved
+    }
+
     /// Executes a command. Returns the command if it must be tried again, as an I/O loop is not
     /// done with its part.
-    pub(super) fn execute(&mut self, command: LoopCommand, now: Instant) -> Option<LoopCommand> {
+    fn execute(&mut self, command: LoopCommand, now: Instant) -> Option<LoopCommand> {
         match command {
-            LoopCommand::Snapshot { .. } if !self.collect_reports() => return Some(command),
+            LoopCommand::Snapshot { .. } if !self.collect_reports() && !self.gives_up_reports(now) => {
+                return Some(command);
+            }
             LoopCommand::Snapshot { mut snapshot, read_watermarks } => {
-                self.reported = Set64::EMPTY;
+                (self.reported, self.reports_asked) = (Set64::EMPTY, None);
                 self.snapshot(now, &mut snapshot);
                 if read_watermarks {
                     self.mark_watermarks(WatermarkReset::Read);
@@ -35,16 +88,10 @@ impl<P: Port> PollLoop<P> {
                 self.mailbox.answer(Reply::Done);
             }
             LoopCommand::RecoverStorms(port) => {
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.recover_storms(port, now);
-                }
                 self.switch.recover_storms(port, now, &mut self.memory);
                 self.mailbox.answer(Reply::Done);
             }
             LoopCommand::LiftStormLimit { port, priorities } => {
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.lift_storm_limit(port, priorities, now);
-                }
                 self.switch.lift_storm_limit(port, priorities, now, &mut self.memory);
                 self.mailbox.answer(Reply::Done);
             }
@@ -53,10 +100,11 @@ impl<P: Port> PollLoop<P> {
                     self.mailbox.answer(Reply::NotApplied(settings, port));
                     return None;
                 }
-                self.make_slots(&settings.switch, now);
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.apply(&settings.switch, now);
+                let is_open = |port| self.let_go.contains(port) || self.closing.contains(port);
+                if self.switch.added_by(&settings.switch).into_iter().any(is_open) {
+                    return Some(LoopCommand::Apply(settings));
                 }
+                self.make_slots(&settings.switch, now);
                 self.switch.apply(&settings.switch, now);
                 self.push_parser(self.turn.open_ports());
                 for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
@@ -64,10 +112,10 @@ impl<P: Port> PollLoop<P> {
                 }
                 self.mailbox.answer(Reply::Applied(settings));
             }
-            LoopCommand::Record(_) if self.is_copying() => return Some(command),
+            LoopCommand::Record(_) if self.switch.is_copying() => return Some(command),
             LoopCommand::Record(recorder) => {
                 self.end_recording(now);
-                let before = std::mem::replace(self.turn.recorder(), recorder);
+                let before = self.switch.set_recorder(recorder);
                 self.mailbox.answer(Reply::Recorded(before));
             }
             LoopCommand::PortDown(port) => self.close(port, now),
@@ -79,6 +127,12 @@ impl<P: Port> PollLoop<P> {
             LoopCommand::PortUp { port, mac, finish_checksums } => {
                 let Some(is_up) = self.reopen(port, mac, finish_checksums, now) else { return Some(command) };
                 self.mailbox.answer(Reply::PortUp(port, is_up));
+            }
+            LoopCommand::PeerAddress { port, mac } => {
+                if let Some(recorder) = self.turn.recorder() {
+                    recorder.peer_address(port, mac, now);
+                }
+                self.switch.peer_address(port, mac, now);
             }
             LoopCommand::Stop(snapshot) => self.stop = Some(snapshot),
         }
@@ -95,6 +149,17 @@ impl<P: Port> PollLoop<P> {
         self.reported == Set64::first_of(self.ports.len())
     }
 
+    /// True if the pending snapshot has waited long enough. What was asked of I/O loops is then no
+    /// longer waited for.
+    fn gives_up_reports(&mut self, now: Instant) -> bool {
+        let asked_at = *self.reports_asked.get_or_insert(now);
+        let gives_up = now.since(asked_at) >= REPORT_PATIENCE_NS;
+        if gives_up {
+            self.ports.iter_mut().for_each(Port::forget_report);
+        }
+        gives_up
+    }
+
     /// Closes the ports that these settings remove, and resets the counters of ports whose slots
     /// are reused.
     pub(super) fn make_slots(&mut self, settings: &SwitchSettings, now: Instant) {
@@ -109,42 +174,25 @@ impl<P: Port> PollLoop<P> {
     }
 
     pub(super) fn mark_watermarks(&mut self, mark: WatermarkReset) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.watermarks(mark);
-        }
         self.switch.mark_watermarks(mark);
     }
 
     pub(super) fn hold(&mut self, port: usize, on_hold: bool) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.hold(port, on_hold);
-        }
         self.switch.hold(port, on_hold);
     }
 
     pub(super) fn end_recording(&mut self, now: Instant) {
-        let forwards = self.turn.forwards();
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.end(now, forwards, &mut self.switch);
-        }
-    }
-
-    /// True if the recorder is copying the state of the switch.
-    pub(super) fn is_copying(&mut self) -> bool {
-        self.turn.recorder().as_ref().is_some_and(|recorder| recorder.is_copying())
+        self.switch.end_recording(now, self.turn.forwards());
     }
 
     pub(super) fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.snapshot(now);
-        }
         self.switch.snapshot(now, snapshot);
         let removed = &mut snapshot.removed_ports.kernel_dropped_frames;
-        *removed = dropped(&self.removed);
+        *removed = self.removed.rx_lost_frames();
         for (port, out) in self.ports.iter().zip(&mut snapshot.ports) {
             out.kernel = port.kernel_counters();
             if out.name.is_empty() {
-                *removed += dropped(&out.kernel);
+                *removed += out.kernel.rx_lost_frames();
             }
         }
         snapshot.memory_frames = self.memory_frames as u64;
@@ -159,15 +207,4 @@ impl<P: Port> PollLoop<P> {
         snapshot.loop_turns_by_time = times.turns_by_time;
         snapshot.events_lost += self.mailbox.lost;
     }
-}
-
-/// Returns the frames that the kernel dropped: for lack of a posted chunk, in an RX ring when it
-/// was closed, or because no port accepts them.
-fn dropped(kernel: &KernelCounters) -> u64 {
-    kernel.rx_fill_ring_empty_frames
-        + kernel.rx_ring_full_frames
-        + kernel.rx_dropped_frames
-        + kernel.rx_missed_frames
-        + kernel.rx_closed_frames
-        + kernel.rx_too_long_frames
 }

@@ -12,12 +12,14 @@
 //!
 //! Source: `docs/architecture.md`, "Frame path".
 
+use std::borrow::BorrowMut;
+
 use switch::egress::wred::Random;
 use switch::pfc::rx_backlog::{HOLD, XON_FRAMES};
-use switch::{FrameId, FrameMemory, Instant, Nanos, RxDesc, RxFrame, Switch, TxDesc};
+use switch::{FrameId, Instant, Nanos, RxDesc, RxFrame, Switch, TxDesc};
 use wire::bitset::Set64;
 
-use crate::flight_recorder::recorder::{Recorder, header_bytes};
+use crate::flight_recorder::recorded_switch::RecordedSwitch;
 use crate::frame_batch::make_edits;
 use crate::frame_batch::parse_batch;
 use crate::port::Port;
@@ -49,8 +51,6 @@ pub struct Iteration {
     watches_rings: bool,
     /// An I/O loop stalls, so frames that wait for its ports cannot be transmitted.
     holds_back: bool,
-    /// Records the switch's inputs while a recording is requested.
-    recorder: Option<Box<Recorder>>,
     // The frames of one port. Empty between two ports; kept so that nothing is allocated.
     received: Vec<RxDesc>,
     arrivals: Vec<RxFrame>,
@@ -71,7 +71,6 @@ impl Iteration {
             forwards: true,
             watches_rings: true,
             holds_back: false,
-            recorder: None,
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             completed: Vec::with_capacity(COMPLETIONS),
@@ -113,12 +112,6 @@ impl Iteration {
         self.holds_back
     }
 
-    /// Returns the recorder of the switch's inputs, if there is one.
-    #[inline]
-    pub(crate) fn recorder(&mut self) -> &mut Option<Box<Recorder>> {
-        &mut self.recorder
-    }
-
     /// True if data frames are forwarded.
     pub(crate) fn forwards(&self) -> bool {
         self.forwards
@@ -154,7 +147,7 @@ impl Iteration {
     /// read for each batch of received frames. True if anything moved.
     pub fn run<P: Port>(
         &mut self,
-        switch: &mut Switch,
+        switch: &mut RecordedSwitch<impl BorrowMut<Switch>>,
         ports: &mut [P],
         memory: &mut P::Memory,
         now: Instant,
@@ -171,9 +164,6 @@ impl Iteration {
                 moved |= self.complete(number, port, switch, memory, now);
                 moved |= self.receive(number, port, switch, memory, (now, clock));
             }
-        }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.tick();
         }
         switch.tick(now, memory);
         for number in self.open.and(switch.ports_with_pfc(now)) {
@@ -196,24 +186,18 @@ impl Iteration {
         &mut self,
         number: usize,
         port: &mut P,
-        switch: &mut Switch,
+        switch: &mut RecordedSwitch<impl BorrowMut<Switch>>,
         memory: &mut P::Memory,
         now: Instant,
     ) -> bool {
         port.complete(&mut self.completed);
         let moved = !self.completed.is_empty();
-        if let (Some(recorder), true) = (&mut self.recorder, moved) {
-            recorder.completed(number, &self.completed);
-        }
-        switch.complete_all(number, self.completed.drain(..), now, memory);
+        switch.complete_all(number, &mut self.completed, now, memory);
         port.take_lost(&mut self.lost);
         if self.lost.is_empty() {
             return moved;
         }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.kernel_lost(number, &self.lost);
-        }
-        self.lost.drain(..).for_each(|frame| switch.kernel_lost(number, frame, now, memory));
+        switch.kernel_lost(number, &mut self.lost, now, memory);
         true
     }
 
@@ -223,7 +207,7 @@ impl Iteration {
         &mut self,
         number: usize,
         port: &mut P,
-        switch: &mut Switch,
+        switch: &mut RecordedSwitch<impl BorrowMut<Switch>>,
         memory: &mut P::Memory,
         (now, clock): (Instant, &impl Fn() -> Instant),
     ) -> bool {
@@ -235,39 +219,21 @@ impl Iteration {
         let moved = !self.arrivals.is_empty();
         if moved {
             self.recent.this_period.set(number, true);
-            let taken_at = clock();
-            switch.begin_batch(taken_at);
-            if let Some(recorder) = &mut self.recorder {
-                recorder.batch(taken_at);
-                recorder.received(number, header_bytes(switch, number), &self.arrivals, memory);
-            }
+            switch.begin_batch(number, clock(), &self.arrivals, memory);
         }
-        if self.forwards {
-            switch.receive_all(&mut self.arrivals, now, memory);
-        } else {
-            switch.drain_control(&mut self.arrivals, now, memory);
-        }
+        switch.receive_all(&mut self.arrivals, self.forwards, now, memory);
         let waiting = match (self.watches_rings, self.holds_back) {
             (true, true) => HOLD,
             (true, false) => port.rx_waiting(),
             // Whether frames wait is of interest in any case.
             (false, _) => port.rx_waiting().min(XON_FRAMES),
         };
-        if let Some(recorder) = &mut self.recorder {
-            recorder.waiting(number, waiting);
-        }
         switch.observe_rx_backlog(number, waiting, now);
         if let Some(dropped) = port.take_kernel_drops() {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.kernel_dropped(number, dropped);
-            }
             switch.kernel_dropped(number, dropped, now);
         }
         let stray = port.take_stray();
         if stray > 0 {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.stray(number, stray);
-            }
             switch.stray_frames(number, stray, now);
         }
         moved
@@ -278,18 +244,14 @@ impl Iteration {
         &mut self,
         number: usize,
         port: &mut P,
-        switch: &mut Switch,
+        switch: &mut RecordedSwitch<impl BorrowMut<Switch>>,
         memory: &mut P::Memory,
         now: Instant,
     ) -> bool {
         if port.transmit_room() == 0 {
             return false;
         }
-        let free_frames = memory.free_frames();
         switch.transmit_pfc(number, now, memory, &mut self.outgoing);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.pfc(number, free_frames, &self.outgoing);
-        }
         let moved = !self.outgoing.is_empty();
         if moved {
             port.transmit(&mut self.outgoing);
@@ -305,18 +267,14 @@ impl Iteration {
         &mut self,
         number: usize,
         port: &mut P,
-        switch: &mut Switch,
+        switch: &mut RecordedSwitch<impl BorrowMut<Switch>>,
         memory: &mut P::Memory,
         now: Instant,
     ) -> bool {
         let mut has_edits = false;
         if switch.ports_with_work() & 1 << number != 0 {
             let room = port.transmit_room().saturating_sub(PFC_ROOM).min(TX_BATCH);
-            let free_frames = self.recorder.as_ref().map_or(0, |_| memory.free_frames());
             has_edits = switch.transmit(number, room, now, memory, &mut self.outgoing);
-            if let Some(recorder) = &mut self.recorder {
-                recorder.sent(number, free_frames, room, &self.outgoing);
-            }
         }
         let moved = !self.outgoing.is_empty();
         if moved {

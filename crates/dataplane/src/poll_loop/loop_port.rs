@@ -152,6 +152,10 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
         self.port_mut().report()
     }
 
+    fn forget_report(&mut self) {
+        self.port_mut().forget_report();
+    }
+
     fn kernel_counters(&self) -> KernelCounters {
         self.port().kernel_counters()
     }

@@ -12,9 +12,11 @@ pub(crate) mod stats;
 use std::io;
 use std::sync::Arc;
 
+use crate::flight_recorder::recorded_switch::RecordedSwitch;
 use crate::guard::heartbeat::Heartbeat;
 use crate::io_core::doorbell::Doorbell;
 use crate::mailbox::{LoopCommand, Mailbox, Reply};
+use crate::poll_loop::commands::MOST_WAITING;
 use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::Iteration;
 use crate::port::Port;
@@ -48,7 +50,7 @@ pub struct PollLoopSettings {
 /// A poll loop with its switch, ports and memory.
 #[derive(Debug)]
 pub struct PollLoop<P: Port> {
-    switch: Switch,
+    switch: RecordedSwitch,
     ports: Vec<P>,
     turn: Iteration,
     memory: P::Memory,
@@ -57,8 +59,8 @@ pub struct PollLoop<P: Port> {
     heartbeat: Arc<Heartbeat>,
     bell: Arc<Doorbell>,
     lines: Vec<Arc<Heartbeat>>,
-    /// A command that waits for the reply of an I/O loop; later commands wait behind it.
-    unfinished: Option<LoopCommand>,
+    /// Commands that wait for the replies of I/O loops, or for one of these, in their order.
+    waiting: Vec<LoopCommand>,
     stop: Option<Box<Snapshot>>,
     /// Ports whose rings are being closed by another thread.
     let_go: Set64,
@@ -66,6 +68,8 @@ pub struct PollLoop<P: Port> {
     closing: Set64,
     /// Ports that have reported their status for the pending snapshot.
     reported: Set64,
+    /// When the pending snapshot began to wait for the reports.
+    reports_asked: Option<Instant>,
     /// The kernel's counters of removed ports whose slots are reused.
     removed: KernelCounters,
     /// Frames of a port that closes; empty otherwise.
@@ -92,7 +96,7 @@ impl<P: Port> PollLoop<P> {
         let mut turn = Iteration::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         let mut core = Self {
-            switch,
+            switch: RecordedSwitch::new(switch),
             ports,
             turn,
             memory,
@@ -101,11 +105,12 @@ impl<P: Port> PollLoop<P> {
             heartbeat: settings.heartbeat,
             bell: settings.bell,
             lines: settings.lines,
-            unfinished: None,
+            waiting: Vec::with_capacity(MOST_WAITING),
             stop: None,
             let_go: Set64::EMPTY,
             closing: Set64::EMPTY,
             reported: Set64::EMPTY,
+            reports_asked: None,
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
             last_turn: None,
@@ -178,10 +183,7 @@ impl<P: Port> PollLoop<P> {
     /// anything moved.
     pub fn turn_by(&mut self, now: Instant, clock: &impl Fn() -> Instant) -> bool {
         self.note_turn(now);
-        let forwards = self.turn.forwards();
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.turn(now, forwards, &mut self.switch);
-        }
+        self.switch.record_turn(now, self.turn.forwards());
         self.merge_guard_pfc();
         if !self.lines.is_empty() {
             let is_stuck = |port: usize| self.ports[port].is_stalled();
@@ -195,33 +197,18 @@ impl<P: Port> PollLoop<P> {
     /// Passes the PFC that the guard sent on behalf of the loop to the switch.
     #[inline]
     fn merge_guard_pfc(&mut self) {
-        let Self { heartbeat, turn, switch, .. } = self;
-        heartbeat.take(|port, frames, at| {
-            if let Some(recorder) = turn.recorder() {
-                recorder.guard(port, &frames, at);
-            }
-            switch.record_guard_pfc(port, &frames, at);
-        });
+        let Self { heartbeat, switch, .. } = self;
+        heartbeat.take(|port, frames, at| switch.record_guard_pfc(port, &frames, at));
     }
 
     /// Executes commands, reports events, and closes ports that went down by themselves.
     fn answer(&mut self, now: Instant) -> bool {
-        let mut moved = false;
-        while let Some(command) = self.unfinished.take().or_else(|| self.mailbox.next_command()) {
-            moved = true;
-            self.unfinished = self.execute(command, now);
-            if self.unfinished.is_some() {
-                break;
-            }
-        }
+        let mut moved = self.execute_commands(now);
         for port in self.closing {
             self.close_rings(port, now);
         }
         self.mailbox.report_undelivered();
         for (at, event) in self.switch.drain_events() {
-            if let Some(recorder) = self.turn.recorder() {
-                recorder.event(at, event);
-            }
             self.mailbox.report(at, event);
         }
         for port in self.turn.open_ports() {
@@ -239,12 +226,10 @@ impl<P: Port> PollLoop<P> {
     /// still holds frames of the loop.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
-        let is_needed = of_switch.iter().any(Port::needs_kick) || self.turn.holds_back() || self.is_copying();
+        let is_needed =
+            of_switch.iter().any(Port::needs_kick) || self.turn.holds_back() || self.switch.is_copying();
         if !self.idle.note_idle(now) || is_needed {
             return None;
-        }
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.deadline(now);
         }
         let nanos = self.switch.next_deadline(now).since(now).min(LONGEST_SLEEP_NS);
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
@@ -255,17 +240,11 @@ impl<P: Port> PollLoop<P> {
     /// are dropped and counted, and ports are closed.
     fn drain(&mut self, clock: impl Fn() -> Instant) {
         self.turn.stop_forwarding();
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.stop();
-        }
         self.switch.stop();
         (0..self.switch.places()).for_each(|port| self.hold(port, false));
         self.turn_until(&clock, |core| core.switch.frames_held() == 0 && core.let_go.is_empty());
         for port in 0..self.switch.places() {
             let now = clock();
-            if let Some(recorder) = self.turn.recorder() {
-                recorder.flush(port, now);
-            }
             self.switch.flush(port, now, &mut self.memory);
         }
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);

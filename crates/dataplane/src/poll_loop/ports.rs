@@ -20,9 +20,6 @@ impl<P: Port> PollLoop<P> {
             return;
         }
         self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.port_down(port, now);
-        }
         self.switch.port_down(port, now, &mut self.memory);
         if self.ports[port].detach() {
             self.let_go.set(port, true);
@@ -70,10 +67,7 @@ impl<P: Port> PollLoop<P> {
         }
         self.turn.open(port, finish_checksums);
         self.push_parser(Set64::of(port));
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.port_up(port, mac, now);
-        }
-        self.switch.port_up(port, Some(mac), now);
+        self.switch.port_up(port, mac, now);
         Some(true)
     }
 
@@ -81,9 +75,6 @@ impl<P: Port> PollLoop<P> {
     pub(super) fn take_back(&mut self, port: usize, now: Instant) {
         self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
         for frame in self.unsent.drain(..) {
-            if let Some(recorder) = self.turn.recorder() {
-                recorder.unsent(port, &frame, now);
-            }
             self.switch.unsent(port, frame, now, &mut self.memory);
         }
     }

@@ -1,8 +1,9 @@
 //! Iteration statistics of a loop: the number of iterations, the times between them, and the
 //! longest stall.
 //!
-//! Rule: only the loop writes, once per iteration. A concurrent reader may see one number newer
-//! than another. Source: docs/architecture.md, "Frame path".
+//! Rule: only the loop writes, once per iteration; the guard adds the stalls that it saw, since a
+//! loop cannot tell how long frames waited for it while it slept. A concurrent reader may see one
+//! number newer than another. Source: docs/architecture.md, "Frame path".
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,11 +39,17 @@ impl LoopStats {
     pub(crate) fn note_turn(&self, after: Option<Nanos>) {
         add(&self.turns, 1);
         if let Some(nanos) = after {
-            if nanos > self.worst_stall_ns.load(Relaxed) {
-                self.worst_stall_ns.store(nanos, Relaxed);
-            }
+            self.record_stall(nanos);
             add(&self.awake_ns, nanos);
             add(&self.turns_by_time[turn_time(nanos)], 1);
+        }
+    }
+
+    /// Records a stall, which either the loop or its guard has seen.
+    #[inline]
+    pub(crate) fn record_stall(&self, nanos: Nanos) {
+        if nanos > self.worst_stall_ns.load(Relaxed) {
+            self.worst_stall_ns.fetch_max(nanos, Relaxed);
         }
     }
 

@@ -158,7 +158,7 @@ impl Lab {
 }
 
 /// A sleeper that returns at once.
-struct Sleepless;
+pub struct Sleepless;
 
 impl Sleeper for Sleepless {
     fn watch<'a, P: Port + 'a>(&mut self, _ports: impl IntoIterator<Item = &'a P>) {}

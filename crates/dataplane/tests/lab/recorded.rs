@@ -105,6 +105,10 @@ pub enum Step {
     Lift {
         port: usize,
     },
+    Peer {
+        port: usize,
+        dst: usize,
+    },
     Apply {
         xoff_cells: u32,
     },
@@ -158,6 +162,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => (port(), any::<bool>()).prop_map(|(port, on_hold)| Step::Hold { port, on_hold }),
         1 => port().prop_map(|port| Step::Recover { port }),
         1 => port().prop_map(|port| Step::Lift { port }),
+        1 => (port(), 0..5_usize).prop_map(|(port, dst)| Step::Peer { port, dst }),
         1 => (2..40_u32).prop_map(|xoff_cells| Step::Apply { xoff_cells }),
         1 => any::<bool>().prop_map(|read_watermarks| Step::Snapshot { read_watermarks }),
         1 => Just(Step::Clear),
@@ -297,6 +302,9 @@ impl Lab {
             Step::Recover { port } => drop(self.send_command(LoopCommand::RecoverStorms(port))),
             Step::Lift { port } => {
                 drop(self.send_command(LoopCommand::LiftStormLimit { port, priorities: Set8::ALL }));
+            }
+            Step::Peer { port, dst } => {
+                self.handle.send(LoopCommand::PeerAddress { port, mac: mac(dst) }).expect("room")
             }
             Step::Apply { xoff_cells } => {
                 let mut settings = settings(xoff_cells);

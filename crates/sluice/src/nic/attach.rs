@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use nic::{RootQdisc, Settings};
+use nic::{Replace, RootQdisc, Settings};
 use serde_json::json;
 
 use super::namespace::{Namespace, priorities};
@@ -51,9 +51,13 @@ pub struct Attach {
     /// The port of the switch [default: the other end of the interface].
     #[arg(long, value_name = "NAME", requires = "switch")]
     port: Option<String>,
-    /// Put it in the place of a root qdisc that somebody chose, or of one of ours.
+    /// Put it in the place of a root qdisc that somebody chose, or of one of ours. `sluice nic
+    /// detach` restores the former.
     #[arg(long)]
     replace: bool,
+    /// Replace also a root qdisc that cannot be restored.
+    #[arg(long)]
+    force: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -64,14 +68,16 @@ const AFTER_HELP: &str = "\
 The interface's root qdisc becomes `sluice_nic`, with eight queues, one a priority, paced at the
 speed of the switch's port: a veth has no speed of its own, and what was held back would overrun the
 switch's headroom at once. A program at ingress receives the PFC frames. Frames that an earlier qdisc
-held are dropped by the kernel when it is replaced, as ever.
+held are dropped by the kernel when it is replaced, as ever. `sluice nic detach` restores a qdisc that
+was replaced; one that it could not restore, with classes for example, is replaced only with --force.
 
 For containers, attach from outside, after the interface was moved: --netns PID.
 
 JSON: device, netns, speed_bps, no_drop[], trust, port_priority, order, limit_bytes, replaced (the kind
 of a root qdisc that was there; null: the kernel's default).";
 
-/// Take everything of `sluice nic` off an interface; what its queues hold is dropped.
+/// Take everything of `sluice nic` off an interface, and restore its qdisc of before; what its
+/// queues hold is dropped.
 #[derive(Args)]
 pub struct Detach {
     /// The interface.
@@ -139,7 +145,17 @@ impl Attach {
             ));
         }
         warnings.iter().for_each(|warning| eprintln!("sluice: warning: {warning}"));
-        let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, self.replace))?;
+        let replace = match (self.force, self.replace) {
+            (true, _) => Replace::Any,
+            (false, true) => Replace::Restorable,
+            (false, false) => Replace::No,
+        };
+        let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, replace))?;
+        if let Some(why) = &attached.unrestorable {
+            eprintln!(
+                "sluice: warning: `sluice nic detach` will not restore the qdisc that was replaced: {why}"
+            );
+        }
         let replaced = match &attached.replaced {
             RootQdisc::Default => None,
             RootQdisc::Ours => Some(nic::KIND.to_owned()),
@@ -306,8 +322,16 @@ impl Attach {
 
 impl Detach {
     pub(super) fn run(&self) -> Result<()> {
-        self.namespace.enter(|| nic::detach(&self.device))?;
-        output::print(&format!("{}{} no longer honors PFC.", self.device, self.namespace.suffix()))
+        let nic::Detached { before, unrestored } = self.namespace.enter(|| nic::detach(&self.device))?;
+        let again = match (before, unrestored) {
+            (Some(kind), None) => format!("; it has its `{kind}` again"),
+            (Some(kind), Some(why)) => {
+                eprintln!("sluice: warning: its `{kind}` could not be restored: {why}");
+                String::new()
+            }
+            (None, _) => String::new(),
+        };
+        output::print(&format!("{}{} no longer honors PFC{again}.", self.device, self.namespace.suffix()))
     }
 }
 

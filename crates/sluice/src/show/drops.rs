@@ -9,6 +9,7 @@
 use control::v1::{Count, Port, Snapshot};
 use serde::Serialize;
 use switch::DropReason;
+use switch::monitor::counters::{DropSide, DropSum, RX_LOSSES};
 
 use super::format::{self, grouped, volume};
 
@@ -49,46 +50,31 @@ const OUTPUT: &str = "output";
 
 /// Summarizes one port.
 fn of_port(port: &Port) -> Summary {
-    let kernel = port.kernel.unwrap_or_default();
-    let marks = port.queues.iter().map(|queue| queue.marked.unwrap_or_default());
+    let of = |side, sum| port.dropped_where(|reason| (reason.side(), reason.sum()) == (side, sum));
     Summary {
         input_dropped: port.input_dropped.unwrap_or_default(),
-        input_buffer_dropped: plus(of(port, DropReason::IngressLossy), of(port, DropReason::IngressNoDrop)),
+        input_buffer_dropped: of(DropSide::Input, DropSum::NoBuffer),
         transmitted: port.transmitted.unwrap_or_default(),
         output_dropped: port.output_dropped.unwrap_or_default(),
-        output_buffer_dropped: of(port, DropReason::TailDrop),
-        wred_dropped: of(port, DropReason::Wred),
-        marked: marks.fold(Count::default(), plus),
-        kernel_lost_frames: port.kernel_lost_frames
-            + kernel.rx_fill_ring_empty_frames
-            + kernel.rx_ring_full_frames
-            + kernel.rx_dropped_frames
-            + kernel.rx_missed_frames
-            + kernel.rx_closed_frames
-            + kernel.rx_too_long_frames,
+        output_buffer_dropped: of(DropSide::Output, DropSum::NoBuffer),
+        wred_dropped: of(DropSide::Output, DropSum::Wred),
+        marked: port.queues.iter().filter_map(|queue| queue.marked).sum(),
+        kernel_lost_frames: port.kernel_lost_frames + port.kernel_counters().rx_lost_frames(),
     }
 }
 
 /// Summarizes all ports.
 pub fn summary(snapshot: &Snapshot) -> Summary {
     snapshot.ports.iter().map(of_port).fold(Summary::default(), |sum, port| Summary {
-        input_dropped: plus(sum.input_dropped, port.input_dropped),
-        input_buffer_dropped: plus(sum.input_buffer_dropped, port.input_buffer_dropped),
-        transmitted: plus(sum.transmitted, port.transmitted),
-        output_dropped: plus(sum.output_dropped, port.output_dropped),
-        output_buffer_dropped: plus(sum.output_buffer_dropped, port.output_buffer_dropped),
-        wred_dropped: plus(sum.wred_dropped, port.wred_dropped),
-        marked: plus(sum.marked, port.marked),
+        input_dropped: sum.input_dropped + port.input_dropped,
+        input_buffer_dropped: sum.input_buffer_dropped + port.input_buffer_dropped,
+        transmitted: sum.transmitted + port.transmitted,
+        output_dropped: sum.output_dropped + port.output_dropped,
+        output_buffer_dropped: sum.output_buffer_dropped + port.output_buffer_dropped,
+        wred_dropped: sum.wred_dropped + port.wred_dropped,
+        marked: sum.marked + port.marked,
         kernel_lost_frames: sum.kernel_lost_frames + port.kernel_lost_frames,
     })
-}
-
-fn of(port: &Port, reason: DropReason) -> Count {
-    port.drops.get(reason.name()).copied().unwrap_or_default()
-}
-
-fn plus(a: Count, b: Count) -> Count {
-    Count { frames: a.frames + b.frames, bytes: a.bytes + b.bytes }
 }
 
 fn minus(a: Count, b: Count) -> Count {
@@ -101,49 +87,36 @@ pub fn rows(snapshot: &Snapshot) -> Vec<DropRow<'_>> {
 }
 
 fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
-    // Only `port_down` is counted on both sides: for a queued frame, and for a frame received while
-    // the switch ended.
-    let is_other = |reason: &DropReason| reason.is_of_output() && *reason != DropReason::PortDown;
-    let of_others = DropReason::ALL
-        .into_iter()
-        .filter(is_other)
-        .fold(Count::default(), |sum, reason| plus(sum, of(port, reason)));
-    let down_output = minus(port.output_dropped.unwrap_or_default(), of_others);
-    let row = |side, reason: DropReason, count: Count| DropRow {
+    let row = |side, reason: &str, count: Count| DropRow {
         port: &port.name,
         side,
-        reason: reason.name().to_owned(),
+        reason: reason.to_owned(),
         frames: count.frames,
         bytes: Some(count.bytes),
     };
+    // Only `port_down` is counted on both sides: for a queued frame, and for a frame received while
+    // the switch ended.
+    let others = port.dropped_where(|reason| reason.side() == DropSide::Output);
+    let both_output = minus(port.output_dropped.unwrap_or_default(), others);
     let mut rows = Vec::new();
     for reason in DropReason::ALL {
-        let count = of(port, reason);
-        match reason {
-            DropReason::PortDown => {
-                rows.push(row(INPUT, reason, minus(count, down_output)));
-                rows.push(row(OUTPUT, reason, down_output));
+        let (name, count) = (reason.name(), port.dropped(reason));
+        match reason.side() {
+            DropSide::Both => {
+                rows.push(row(INPUT, name, minus(count, both_output)));
+                rows.push(row(OUTPUT, name, both_output));
             }
-            _ if reason.is_of_output() => rows.push(row(OUTPUT, reason, count)),
-            _ => rows.push(row(INPUT, reason, count)),
+            DropSide::Output => rows.push(row(OUTPUT, name, count)),
+            DropSide::Input => rows.push(row(INPUT, name, count)),
         }
     }
-    let kernel = port.kernel.unwrap_or_default();
-    for (side, reason, frames) in [
-        (INPUT, "kernel_rx_fill_ring_empty", kernel.rx_fill_ring_empty_frames),
-        (INPUT, "kernel_rx_ring_full", kernel.rx_ring_full_frames),
-        (INPUT, "kernel_rx_dropped", kernel.rx_dropped_frames),
-        (INPUT, "kernel_rx_missed", kernel.rx_missed_frames),
-        (INPUT, "kernel_rx_closed", kernel.rx_closed_frames),
-        (INPUT, "kernel_rx_too_long", kernel.rx_too_long_frames),
-        (OUTPUT, "kernel_lost_pfc", port.kernel_lost_pfc_frames),
-    ] {
-        rows.push(DropRow { port: &port.name, side, reason: reason.to_owned(), frames, bytes: None });
+    let kernel = port.kernel_counters();
+    let received = RX_LOSSES.map(|loss| (INPUT, format!("kernel_{}", loss.name), (loss.frames)(&kernel)));
+    let pfc = (OUTPUT, "kernel_lost_pfc".to_owned(), port.kernel_lost_pfc_frames);
+    for (side, reason, frames) in received.into_iter().chain([pfc]) {
+        rows.push(DropRow { port: &port.name, side, reason, frames, bytes: None });
     }
-    let lost =
-        port.queues.iter().map(|queue| queue.kernel_lost.unwrap_or_default()).fold(Count::default(), plus);
-    let (reason, bytes) = ("kernel_lost".to_owned(), Some(lost.bytes));
-    rows.push(DropRow { port: &port.name, side: OUTPUT, reason, frames: lost.frames, bytes });
+    rows.push(row(OUTPUT, "kernel_lost", port.queues.iter().filter_map(|queue| queue.kernel_lost).sum()));
     rows
 }
 

@@ -1,6 +1,7 @@
 //! `sluice show ports`: received, transmitted, flooded and dropped frames, with the reasons.
 
 use control::v1::{Port, Snapshot};
+use switch::monitor::counters::RX_LOSSES;
 
 use super::format::{
     self, earlier, elapsed_ns, frames, grouped, mbit, tenths, utilization_percent, volume, volume_unit,
@@ -30,7 +31,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let mut table = format::table(&headings, columns_of_words);
     for port in &now.ports {
         let earlier = earlier(before, &port.name);
-        let dropped = port.drops.values().map(|drops| drops.frames).sum::<u64>() + port.kernel_lost_frames;
+        let dropped = port.dropped_frames() + port.kernel_lost_frames;
         let used = utilization_percent(port, earlier, elapsed_ns);
         let used = (elapsed_ns > 0).then(|| used.map_or("–".to_owned(), tenths));
         let words = [port.name.clone(), port.interface.clone(), state(port).to_owned()];
@@ -188,19 +189,17 @@ fn losses(snapshot: &Snapshot) -> String {
                 volume(Some(drops), None, 0),
             ]);
         }
-        let kernel = port.kernel.unwrap_or_default();
-        for (reason, lost) in [
+        let kernel = port.kernel_counters();
+        let sent = [
             ("kernel: lost on sending", port.kernel_lost_frames),
             ("kernel: PFC lost on sending", port.kernel_lost_pfc_frames),
-            ("kernel: fill ring empty", kernel.rx_fill_ring_empty_frames),
-            ("kernel: RX ring full", kernel.rx_ring_full_frames),
-            ("kernel: dropped on receipt", kernel.rx_dropped_frames),
-            ("NIC: no buffer", kernel.rx_missed_frames),
-            ("kernel: in a closed RX ring", kernel.rx_closed_frames),
-            ("longer than 9238 bytes", kernel.rx_too_long_frames),
+        ];
+        let received = RX_LOSSES.map(|loss| (loss.words, (loss.frames)(&kernel)));
+        let stray = [
             ("kernel: completed twice, ignored", kernel.tx_stray_frames),
             ("kernel: received twice, ignored", kernel.rx_stray_frames),
-        ] {
+        ];
+        for (reason, lost) in sent.into_iter().chain(received).chain(stray) {
             if lost > 0 {
                 table.add_row([port.name.clone(), reason.to_owned(), grouped(lost), "–".to_owned()]);
             }

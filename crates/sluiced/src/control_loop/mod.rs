@@ -15,7 +15,7 @@ use control::server::{MAX_REQUESTS, Request, WatermarkReader};
 use control::{Command, CommandError, DaemonFacts, ErrorKind, Outcome, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
 use switch::settings::{ClassifySettings, MAX_PORTS, Trust};
-use switch::{Event, EventRecord, LONGEST_RECEIVED_BYTES, Severity, Snapshot};
+use switch::{Event, EventKind, EventRecord, LONGEST_RECEIVED_BYTES, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
@@ -156,7 +156,7 @@ pub struct ControlLoop {
     orders: VecDeque<PendingCommand>,
     active: Option<ActiveCommand>,
     /// The last MTU warnings: kind of event, slot of the port, message.
-    mtu_warnings: Vec<(&'static str, Option<usize>, String)>,
+    mtu_warnings: Vec<(EventKind, Option<usize>, String)>,
     stopped: Option<Box<Snapshot>>,
 }
 
@@ -459,19 +459,19 @@ impl ControlLoop {
         let error = io::Error::from_raw_os_error;
         let (kind, what) = match fault {
             PortFault::Down(errno) => {
-                ("port_unusable", format!("the interface cannot be used any more: {}", error(errno)))
+                (EventKind::PortUnusable, format!("the interface cannot be used any more: {}", error(errno)))
             }
             PortFault::QdiscStays(errno) => {
                 let what = "the queueing discipline of the port stays on its interface";
-                ("qdisc_stays", format!("{what}: {}", error(errno)))
+                (EventKind::QdiscStays, format!("{what}: {}", error(errno)))
             }
             PortFault::TooLong { frames, longest_bytes } => {
-                ("frames_too_long", too_long(frames, longest_bytes))
+                (EventKind::FramesTooLong, too_long(frames, longest_bytes))
             }
         };
         let interface = self.live.slots().interface(port).unwrap_or("a removed port");
         let message = format!("{interface}: {what}");
-        self.events.note_now(EventRecord::new(kind, Severity::Warning, message).of_port(port));
+        self.events.note_now(EventRecord::new(kind, message).of_port(port));
     }
 
     fn note_event(&mut self, at: switch::Instant, event: Event) {

@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result};
 use dataplane::LoopCommand;
-use switch::{EventRecord, Severity};
+use switch::{EventKind, EventRecord, PortSettings};
 use telemetry::Settings;
 use tracing::{error, info};
 
@@ -30,13 +30,15 @@ impl ControlLoop {
                 mtus.push((self.live.slots().name(slot).unwrap_or_default(), interface.mtu));
                 let warning =
                     config::headroom_mtu_warning(port, link, interface.mtu).filter(|_| config.pfc_enabled);
-                warnings.extend(warning.map(|text| ("mtu_beyond_headroom", Some(slot), text)));
+                warnings.extend(warning.map(|text| (EventKind::MtuBeyondHeadroom, Some(slot), text)));
+                let port = PortSettings { link_speed_bps: interface.speed_bps, ..port.clone() };
+                let warning = config::short_pause_warning(&port).filter(|_| config.pfc_enabled);
+                warnings.extend(warning.map(|text| (EventKind::PauseTooShort, Some(slot), text)));
             }
         }
-        warnings.extend(config::mtu_warning(mtus).map(|text| ("mtus_differ", None, text)));
+        warnings.extend(config::mtu_warning(mtus).map(|text| (EventKind::MtusDiffer, None, text)));
         for (kind, port, text) in warnings.iter().filter(|warning| !self.mtu_warnings.contains(warning)) {
-            let event =
-                EventRecord { port: *port, ..EventRecord::new(kind, Severity::Warning, text.clone()) };
+            let event = EventRecord { port: *port, ..EventRecord::new(*kind, text.clone()) };
             self.events.note_now(event);
         }
         self.mtu_warnings = warnings;
@@ -110,6 +112,7 @@ impl ControlLoop {
     pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.live, live);
         self.stalls.forget();
+        self.recording.apply(self.live.config().recorder);
         if let Err(error) = self.reports.apply(&Settings::of(self.live.config(), self.live.file())) {
             error!("the new settings of telemetry and metrics are not in force: {error:#}");
         }
@@ -119,7 +122,7 @@ impl ControlLoop {
             let name = before.slots().name(slot).unwrap_or_default();
             let message =
                 "the port was removed: its counters are kept in the sum of removed ports".to_owned();
-            self.events.note_now(EventRecord::new("port_removed", Severity::Info, message).of_port(slot));
+            self.events.note_now(EventRecord::new(EventKind::PortRemoved, message).of_port(slot));
             info!(port = name, "removed");
             if let Some(links) = &mut self.links {
                 links.forget(slot);
@@ -130,7 +133,7 @@ impl ControlLoop {
             self.watermarks.forget_slot(slot);
             let interface = now.interface(slot).unwrap_or_default();
             let message = format!("the port was added, on interface {interface}");
-            self.events.note_now(EventRecord::new("port_added", Severity::Info, message).of_port(slot));
+            self.events.note_now(EventRecord::new(EventKind::PortAdded, message).of_port(slot));
         }
         for (slot, interface) in self.lives.pending() {
             if let Some(links) = &mut self.links {

@@ -40,6 +40,11 @@ impl Incidents {
         Self { kept: VecDeque::new(), most_bytes, frozen: 0, not_kept: 0 }
     }
 
+    /// Changes the room. What is kept already stays.
+    pub fn set_most_bytes(&mut self, most_bytes: usize) {
+        self.most_bytes = most_bytes;
+    }
+
     /// Keeps a recording. Returns it with its number, or `None` if there is no room.
     pub fn keep(&mut self, mut segments: Segments) -> Option<&Incident> {
         let room = self.most_bytes.saturating_sub(self.bytes());

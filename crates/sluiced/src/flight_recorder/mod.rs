@@ -15,7 +15,7 @@ use config::RecorderSettings;
 use control::server::Recorded;
 use control::{CommandError, ErrorKind, Outcome, RecordingCounts};
 use dataplane::{Chunk, ChunkPool, LoopCommand, Recorder, Segments};
-use switch::{EventRecord, Severity};
+use switch::{EventKind, EventRecord};
 use tokio::sync::oneshot;
 
 use crate::flight_recorder::incidents::{Incident, Incidents};
@@ -46,7 +46,7 @@ struct RecordRequest {
 struct Loss {
     freeze_at: Instant,
     /// Kind of its event.
-    kind: &'static str,
+    kind: EventKind,
 }
 
 /// State of the loop's recorder.
@@ -101,6 +101,12 @@ impl Recording {
         }
     }
 
+    /// Applies other settings. A loss that is to be kept is still kept.
+    pub fn apply(&mut self, settings: RecorderSettings) {
+        self.settings = settings;
+        self.incidents.set_most_bytes(2 * settings.memory_bytes);
+    }
+
     /// Handles the request for a recording of the next `duration`, or of what is kept if `duration`
     /// is 0: the oldest recording of a loss, or else what has been recorded so far.
     pub fn enable(&mut self, duration: Duration, answer: Answer, now: Instant) {
@@ -130,7 +136,7 @@ impl Recording {
     pub fn acknowledge(&mut self, number: u64, answer: oneshot::Sender<Outcome>) {
         let outcome = if self.incidents.discard(number) {
             let message = format!("recording {number} was fetched, and is no longer kept");
-            let event = EventRecord::new("recording_fetched", Severity::Info, message);
+            let event = EventRecord::new(EventKind::RecordingFetched, message);
             self.events.push(event.with("recording", number));
             Ok(Vec::new())
         } else {
@@ -153,7 +159,7 @@ impl Recording {
 
     /// Keeps the recording of what led to a loss, if that is configured. `kind` is the loss's kind
     /// of event.
-    pub fn note_loss(&mut self, kind: &'static str, now: Instant) {
+    pub fn note_loss(&mut self, kind: EventKind, now: Instant) {
         if !self.settings.always || !self.settings.freeze_on_loss {
             return;
         }
@@ -170,7 +176,7 @@ impl Recording {
         if self.request.as_ref().is_some_and(|request| request.answer.is_closed()) {
             self.request = None;
         }
-        let is_wanted = self.request.is_some() || self.settings.always;
+        let is_wanted = self.request.is_some() || self.loss.is_some() || self.settings.always;
         let ends = !is_wanted
             || self.request.as_ref().is_some_and(|request| request.is_over(now))
             || self.loss.as_ref().is_some_and(|loss| loss.freeze_at <= now);
@@ -236,7 +242,7 @@ impl Recording {
                 "recording {number} is kept, of what led to {}: {mib} MiB; fetch it with `sluice record --last FILE`",
                 loss.kind
             );
-            let event = EventRecord::new("recording_frozen", Severity::Warning, message);
+            let event = EventRecord::new(EventKind::RecordingFrozen, message);
             event.with("recording", *number).with("bytes", bytes)
         } else {
             let kept = self.incidents.counts().kept;
@@ -245,7 +251,7 @@ impl Recording {
                  `sluice record --last FILE`",
                 loss.kind
             );
-            let event = EventRecord::new("recording_not_kept", Severity::Warning, message);
+            let event = EventRecord::new(EventKind::RecordingNotKept, message);
             event.with("recordings_kept", kept)
         };
         self.events.push(event);

@@ -11,13 +11,15 @@ use control::v1::Caution;
 use switch::PortSettings;
 use switch::settings::MAX_PORTS;
 use tracing::{info, warn};
+use wire::mac::MacAddr;
 use xdp::{PortConfig, Umem, XdpPort};
 
+use crate::host_settings::ChangedSettings;
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::fsm::LinkState;
 use crate::ports::link_monitor::Interface;
 use crate::ports::supervisor::StartedPort;
-use crate::ports::worker::{Assignment, link, mode_name};
+use crate::ports::worker::{Assignment, look, mode_name};
 
 /// A stall of the loop for which frames are posted. It covers a few time slices of other work on
 /// the loop's core (EEVDF: up to 2.8 ms each), or the delay until a guard's PFC takes effect if its
@@ -42,13 +44,20 @@ impl OpenPorts {
     ///
     /// # Errors
     /// A single error with its remedy; the interfaces are then as they were before.
-    pub fn open(config: &Config, interfaces: &[Option<Interface>], strict: bool) -> Result<Self> {
+    pub fn open(
+        config: &Config,
+        interfaces: &[Option<Interface>],
+        strict: bool,
+        changed: &mut ChangedSettings,
+    ) -> Result<Self> {
         let mut memory = memory_for(config, interfaces)?;
         let mut ports = Vec::with_capacity(MAX_PORTS);
         let spare = port_setup(config);
         for ((settings, name), interface) in
             config.switch.ports.iter().zip(&config.interfaces).zip(interfaces)
         {
+            // Also of one that is down: the host's stack would send when it comes up.
+            changed.change(name);
             let is_there = interface.as_ref().is_some_and(|interface| interface.seen != LinkState::Down);
             if !is_there && !strict {
                 ports.push(XdpPort::vacant(&mut memory, &spare));
@@ -73,25 +82,32 @@ impl OpenPorts {
     /// The ports of the configuration as they are now, on these interfaces.
     pub fn started(&self, config: &Config, interfaces: Vec<Option<Interface>>) -> Vec<StartedPort> {
         let ports = self.ports.iter().zip(&config.switch.ports).zip(&config.interfaces).zip(interfaces);
-        let started = |(((port, settings), name), interface): (((&XdpPort, _), &String), _)| StartedPort {
-            interface,
-            facts: (port.queues() > 0).then(|| facts(port)),
-            queues: port.queues().max(1) as u32,
-            assignment: Assignment { interface: name.clone(), min_posted: min_posted(settings) },
+        let started = |(((port, settings), name), interface): (((&XdpPort, _), &String), _)| {
+            let (facts, peer) = (port.queues() > 0).then(|| facts(port)).unzip();
+            StartedPort {
+                interface,
+                facts,
+                peer: peer.flatten(),
+                queues: port.queues().max(1) as u32,
+                assignment: Assignment { interface: name.clone(), min_posted: min_posted(settings) },
+            }
         };
         ports.map(started).collect()
     }
 }
 
-/// The facts about the interface of an open port, as reported to clients.
-fn facts(port: &XdpPort) -> PortFacts {
-    PortFacts {
+/// The facts about the interface of an open port, as reported to clients, and the address of its
+/// peer's interface.
+fn facts(port: &XdpPort) -> (PortFacts, Option<MacAddr>) {
+    let (link, peer) = look(port.interface(), port.xdp_mode(), port.binding());
+    let facts = PortFacts {
         interface: port.interface().to_owned(),
         xdp_mode: mode_name(port.xdp_mode()).to_owned(),
         vlan_tags_restored: port.vlan_tags_restored(),
         mtu_bytes: 0,
-        link: link(port.interface(), port.xdp_mode(), port.binding()),
-    }
+        link,
+    };
+    (facts, peer)
 }
 
 /// Returns the ring configuration of all ports of a switch.

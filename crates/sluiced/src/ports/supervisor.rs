@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use control::{PortFacts, v1};
 use dataplane::LoopCommand;
-use switch::{EventRecord, Severity, SwitchSettings};
+use switch::{EventKind, EventRecord, SwitchSettings};
 use tracing::warn;
+use wire::mac::MacAddr;
 use xdp::PacketSocket;
 
 use crate::ports::core_assignment::CoreAssignment;
@@ -25,6 +26,10 @@ use crate::stall_guard::{Guard, PortTap};
 
 /// Interval of the queries of all interfaces.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The least time between two reports of a peer's address to the poll loop. The switch keeps one
+/// for 10 s at least.
+const PEER_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The ports by slot.
 pub struct PortSupervisor {
@@ -42,6 +47,8 @@ pub struct PortSupervisor {
     servers: CoreAssignment,
     /// Time of the next query of the interfaces.
     next_check: Instant,
+    /// After this time the poll loop gets the address of a peer again, so that it does not age out.
+    peer_interval: Duration,
     /// Commands for the poll loop.
     commands: Vec<LoopCommand>,
     /// Events for the journal and the log.
@@ -61,6 +68,8 @@ struct Port {
     open_queues: u32,
     /// Why the last attempt to open the port failed.
     failure: Option<String>,
+    /// The address of the peer's interface, and when the poll loop got it, since the port is open.
+    peer: Option<(MacAddr, Instant)>,
 }
 
 /// A port at the start.
@@ -69,6 +78,8 @@ pub struct StartedPort {
     pub interface: Option<Interface>,
     /// Facts about the interface, if the port is open.
     pub facts: Option<PortFacts>,
+    /// The address of the peer's interface, if it is known.
+    pub peer: Option<MacAddr>,
     /// RX queues, or those reserved for a port that is not open.
     pub queues: u32,
     /// Name of the interface, and the fewest frames that the port keeps posted.
@@ -84,7 +95,7 @@ impl StartedPort {
 
 impl Port {
     fn new(fsm: PortFsm, interface: Option<Interface>, facts: PortFacts, queues: u32) -> Self {
-        Self { fsm, interface, facts, queues, extra_queues: 0, open_queues: 0, failure: None }
+        Self { fsm, interface, facts, queues, extra_queues: 0, open_queues: 0, failure: None, peer: None }
     }
 }
 
@@ -111,6 +122,7 @@ impl PortSupervisor {
         servers: &CoreAssignment,
         queues_set_aside: u32,
         ports: Vec<StartedPort>,
+        settings: &SwitchSettings,
     ) -> Self {
         let now = Instant::now();
         let mut supervisor = Self {
@@ -122,10 +134,12 @@ impl PortSupervisor {
             guard,
             servers: servers.clone(),
             next_check: now + CHECK_INTERVAL,
+            peer_interval: peer_interval(settings),
             commands: Vec::new(),
             events: Vec::new(),
         };
-        for (slot, StartedPort { interface, facts, queues, assignment }) in ports.into_iter().enumerate() {
+        for (slot, started) in ports.into_iter().enumerate() {
+            let StartedPort { interface, facts, peer, queues, assignment } = started;
             let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
             let is_open = facts.is_some();
             let name = assignment.interface.clone();
@@ -133,12 +147,13 @@ impl PortSupervisor {
                 PortFsm::open(link, is_nic(&interface), now)
             } else {
                 supervisor.worker.assign(slot, assignment);
-                supervisor.report(slot, "interface_lost", Severity::Warning, &name, missing(link));
+                supervisor.report(slot, EventKind::InterfaceLost, &name, missing(link));
                 PortFsm::closed(link, is_nic(&interface), now)
             };
             let mut port = Port::new(fsm, interface, facts.unwrap_or_else(|| no_facts(name)), queues);
             port.open_queues = if is_open { queues } else { 0 };
             supervisor.ports.push(Some(port));
+            supervisor.take_peer(slot, peer);
         }
         supervisor
     }
@@ -236,8 +251,11 @@ impl PortSupervisor {
         slots.into_iter().for_each(|slot| self.handle(slot, event));
     }
 
-    /// Passes new settings on to the guard.
-    pub fn apply(&self, settings: &SwitchSettings) {
+    /// Passes new settings on to the guard. If they change VLANs, the switch has forgotten the
+    /// addresses of peers, too.
+    pub fn apply(&mut self, settings: &SwitchSettings) {
+        self.peer_interval = peer_interval(settings);
+        self.ports.iter_mut().flatten().for_each(|port| port.peer = None);
         if let Some(guard) = &self.guard {
             guard.apply(settings);
         }
@@ -282,8 +300,20 @@ impl PortSupervisor {
         for caution in facts.link.cautions.iter().filter(|caution| !before.cautions.contains(caution)) {
             let v1::Caution { setting, harm, cure } = caution;
             let message = format!("the interface {} ({setting}): {harm}: {cure}", facts.interface);
-            let event = EventRecord::new("interface_harms_frames", Severity::Warning, message);
+            let event = EventRecord::new(EventKind::InterfaceHarmsFrames, message);
             self.events.push(event.of_port(slot));
+        }
+    }
+
+    /// Passes the address of the interface at the other end of a port on to the poll loop: at once
+    /// if it is new, and then often enough that it does not age out.
+    fn take_peer(&mut self, slot: usize, peer: Option<MacAddr>) {
+        let (Some(Some(port)), Some(mac)) = (self.ports.get_mut(slot), peer) else { return };
+        let now = Instant::now();
+        let is_known = port.peer.is_some_and(|(known, at)| known == mac && now < at + self.peer_interval);
+        if !is_known && port.fsm.is_open() {
+            port.peer = Some((mac, now));
+            self.commands.push(LoopCommand::PeerAddress { port: slot, mac });
         }
     }
 
@@ -297,7 +327,7 @@ impl PortSupervisor {
         }
         let name = port.facts.interface.clone();
         let what = format!("has {queues} RX queues instead of {sockets}: the port is opened again");
-        self.report(slot, "rx_queues_changed", Severity::Warning, &name, &what);
+        self.report(slot, EventKind::RxQueuesChanged, &name, &what);
         self.handle(slot, PortEvent::QueuesChanged);
     }
 
@@ -335,8 +365,9 @@ impl PortSupervisor {
         let Some(Some(port)) = self.ports.get_mut(slot) else { return };
         match answer {
             Answer::Assigned => {}
-            Answer::Looked(link) => {
+            Answer::Looked(link, peer) => {
                 self.take_link(slot, link);
+                self.take_peer(slot, peer);
                 self.check_queues(slot);
             }
             Answer::Closed => self.handle(slot, PortEvent::Closed),
@@ -348,13 +379,14 @@ impl PortSupervisor {
             // The poll loop has detached the port meanwhile. Its sockets are about to be closed,
             // and the guard must not get them.
             Answer::Attached { .. } if !port.fsm.is_attaching() => {}
-            Answer::Attached { facts, fds, packets } => {
+            Answer::Attached { facts, peer, fds, packets } => {
                 let link = facts.link.clone();
                 port.facts = PortFacts { link: std::mem::take(&mut port.facts.link), ..facts };
-                port.failure = None;
+                (port.failure, port.peer) = (None, None);
                 self.take_link(slot, link);
                 self.guard_port(slot, fds, packets, settings);
                 self.handle(slot, PortEvent::Attached);
+                self.take_peer(slot, peer);
             }
             Answer::Failed(_) if port.fsm.is_leaving() => self.handle(slot, PortEvent::Failed),
             Answer::Failed(why) if port.fsm.is_preparing() => {
@@ -365,7 +397,7 @@ impl PortSupervisor {
                 port.extra_queues = 0;
                 if port.failure.as_ref() != Some(&why) {
                     let message = format!("the port cannot be opened, and that is tried again: {why}");
-                    let event = EventRecord::new("port_unusable", Severity::Warning, message);
+                    let event = EventRecord::new(EventKind::PortUnusable, message);
                     self.events.push(event.of_port(slot));
                     port.failure = Some(why);
                 }
@@ -395,9 +427,9 @@ impl PortSupervisor {
         let Some(Some(port)) = self.ports.get_mut(slot) else { return };
         let Step { action, notice } = port.fsm.handle(event, Instant::now());
         if let Some(notice) = notice {
-            let (kind, severity, what) = describe(notice);
+            let (kind, what) = describe(notice);
             let name = port.facts.interface.clone();
-            self.report(slot, kind, severity, &name, what);
+            self.report(slot, kind, &name, what);
         }
         if let Some(action) = action {
             self.perform(slot, action);
@@ -429,15 +461,23 @@ impl PortSupervisor {
                     .is_some_and(|interface| interface.kind.is_virtual()),
             }),
             PortAction::Attach => self.worker.attach(slot),
-            PortAction::Vacate => self.ports[slot] = None,
+            PortAction::Vacate => {
+                self.worker.release(slot);
+                self.ports[slot] = None;
+            }
         }
     }
 
     /// Reports something about the interface of a port.
-    fn report(&mut self, slot: usize, kind: &'static str, severity: Severity, interface: &str, what: &str) {
+    fn report(&mut self, slot: usize, kind: EventKind, interface: &str, what: &str) {
         let message = format!("the interface {interface} {what}");
-        self.events.push(EventRecord::new(kind, severity, message).of_port(slot));
+        self.events.push(EventRecord::new(kind, message).of_port(slot));
     }
+}
+
+/// Returns the time after which the poll loop gets the address of a peer again.
+fn peer_interval(settings: &SwitchSettings) -> Duration {
+    Duration::from_nanos(settings.bridge.aging_ns / 3).max(PEER_INTERVAL)
 }
 
 /// Returns what is missing of the interface of a port at the start.
@@ -448,16 +488,15 @@ fn missing(link: LinkState) -> &'static str {
     }
 }
 
-/// Returns the event of a change of an interface: its kind, severity and text.
-fn describe(notice: PortNotice) -> (&'static str, Severity, &'static str) {
+/// Returns the event of a change of an interface: its kind and text.
+fn describe(notice: PortNotice) -> (EventKind, &'static str) {
     match notice {
-        PortNotice::CarrierCame => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
+        PortNotice::CarrierCame => (EventKind::CarrierCame, "has its carrier: the port forwards"),
         PortNotice::CarrierAwaited => (
-            "carrier_awaited",
-            Severity::Info,
+            EventKind::CarrierAwaited,
             "is resetting, as NICs do when a program is attached: the port waits for its carrier",
         ),
-        PortNotice::Back => ("interface_back", Severity::Info, "is back: the port is opened again"),
+        PortNotice::Back => (EventKind::InterfaceBack, "is back: the port is opened again"),
         PortNotice::Lost(link) => {
             let what = match link {
                 LinkState::Gone => "is gone: the port goes down; other ports are unaffected",
@@ -466,7 +505,7 @@ fn describe(notice: PortNotice) -> (&'static str, Severity, &'static str) {
                     "has lost its carrier: the port goes down; other ports are unaffected"
                 }
             };
-            ("interface_lost", Severity::Warning, what)
+            (EventKind::InterfaceLost, what)
         }
     }
 }

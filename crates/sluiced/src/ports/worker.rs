@@ -8,7 +8,10 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use control::{PortFacts, v1};
+use wire::mac::MacAddr;
 use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPort};
+
+use crate::host_settings::ChangedSettings;
 
 /// A task for the port worker.
 #[derive(Debug)]
@@ -20,6 +23,7 @@ enum Task {
     Prepare(u32),
     Attach,
     Look,
+    Release,
 }
 
 /// What a vacant slot needs to open a port.
@@ -44,6 +48,8 @@ pub enum Answer {
     Attached {
         /// Facts about the interface, as reported to clients.
         facts: PortFacts,
+        /// The address of the peer's interface, if it is known.
+        peer: Option<MacAddr>,
         /// Descriptors that become readable when a frame arrives, until the port is closed.
         fds: Vec<RawFd>,
         /// Sends PFC frames of the guard while the poll loop cannot.
@@ -51,8 +57,9 @@ pub enum Answer {
     },
     /// The sockets could not be opened, or the program not attached, for this reason.
     Failed(String),
-    /// The current state of the link of the interface.
-    Looked(v1::Link),
+    /// The current state of the link of the interface, and the address of the peer's interface if
+    /// it is known.
+    Looked(v1::Link, Option<MacAddr>),
 }
 
 /// The thread, and the channels to and from it.
@@ -65,21 +72,24 @@ pub struct PortWorker {
 }
 
 impl PortWorker {
-    /// Starts a thread for these ports, which are open, or on no interface yet.
+    /// Starts a thread for these ports, which are open, or on no interface yet. `changed` are the
+    /// settings of their interfaces that are changed.
     ///
     /// # Errors
     /// No thread could be started.
-    pub fn start(ports: &mut [XdpPort]) -> Result<Self> {
+    pub fn start(ports: &mut [XdpPort], mut changed: ChangedSettings) -> Result<Self> {
         let mut keepers: Vec<_> = ports.iter_mut().map(XdpPort::keeper).collect();
         let openers = keepers.iter().map(xdp::PortOpener::handoff).collect();
         let (tasks, reported) = mpsc::channel::<(usize, Task)>();
         let (answer, answers) = mpsc::channel();
         let work = move || {
             for (port, task) in reported {
-                if answer.send((port, perform(&mut keepers[port], task))).is_err() {
+                let Some(done) = perform(&mut keepers[port], &mut changed, task) else { continue };
+                if answer.send((port, done)).is_err() {
                     break;
                 }
             }
+            drop(keepers); // before the settings of their interfaces are restored
         };
         let thread =
             Builder::new().name("keeper".to_owned()).spawn(work).context("starting the port worker")?;
@@ -121,6 +131,11 @@ impl PortWorker {
         self.send_order(port, Task::Look);
     }
 
+    /// Restores the settings of the interface: the port was removed.
+    pub fn release(&self, port: usize) {
+        self.send_order(port, Task::Release);
+    }
+
     fn send_order(&self, port: usize, task: Task) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send((port, task)); // the thread lives as long as `self`
@@ -143,48 +158,60 @@ impl Drop for PortWorker {
     }
 }
 
-fn perform(keeper: &mut xdp::PortOpener, task: Task) -> Answer {
+/// Performs a task, and returns its result unless there is none.
+fn perform(keeper: &mut xdp::PortOpener, changed: &mut ChangedSettings, task: Task) -> Option<Answer> {
+    if matches!(task, Task::Open(_) | Task::Prepare(_) | Task::Look) {
+        changed.change(keeper.interface());
+    }
     let done = match task {
         Task::Assign(Assignment { interface, min_posted }) => {
             keeper.assign(interface, min_posted);
-            return Answer::Assigned;
+            return Some(Answer::Assigned);
         }
         Task::Close => {
             keeper.close();
-            return Answer::Closed;
+            return Some(Answer::Closed);
+        }
+        Task::Release => {
+            changed.restore(keeper.interface());
+            return None;
         }
         Task::Look => {
             keeper.poll();
-            Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode(), keeper.binding())))
+            let (link, peer) = look(keeper.interface(), keeper.xdp_mode(), keeper.binding());
+            Ok(Answer::Looked(link, peer))
         }
         Task::Open(most_queues) => keeper.open(most_queues).map(Answer::Opened),
         Task::Prepare(most_queues) => keeper.prepare(most_queues).map(Answer::Opened),
-        Task::Attach => keeper.attach().map(|fds| Answer::Attached {
-            facts: facts(keeper),
-            fds,
-            packets: PacketSocket::open(keeper.interface()).ok(),
+        Task::Attach => keeper.attach().map(|fds| {
+            let (facts, peer) = facts(keeper);
+            let packets = PacketSocket::open(keeper.interface()).ok();
+            Answer::Attached { facts, peer, fds, packets }
         }),
     };
-    done.unwrap_or_else(|error| Answer::Failed(error.to_string()))
+    Some(done.unwrap_or_else(|error| Answer::Failed(error.to_string())))
 }
 
-fn facts(keeper: &xdp::PortOpener) -> PortFacts {
-    PortFacts {
+fn facts(keeper: &xdp::PortOpener) -> (PortFacts, Option<MacAddr>) {
+    let (link, peer) = look(keeper.interface(), keeper.xdp_mode(), keeper.binding());
+    let facts = PortFacts {
         interface: keeper.interface().to_owned(),
         xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
         vlan_tags_restored: keeper.vlan_tags_restored(),
         mtu_bytes: 0, // the kernel reports it whenever it changes
-        link: link(keeper.interface(), keeper.xdp_mode(), keeper.binding()),
-    }
+        link,
+    };
+    (facts, peer)
 }
 
 /// Returns the state of an interface whose program runs in this mode and whose sockets are bound in
-/// this mode. Empty for a deleted interface.
-pub fn link(interface: &str, mode: XdpMode, binding: PortMode) -> v1::Link {
+/// this mode, and the address of its peer's interface if it is known. Empty for a deleted
+/// interface.
+pub fn look(interface: &str, mode: XdpMode, binding: PortMode) -> (v1::Link, Option<MacAddr>) {
     let facts = xdp::facts(interface).unwrap_or_default();
     let cautions = xdp::cautions(interface, &facts, Some(mode));
     let caution = |OffloadWarning { setting, harm, cure }| v1::Caution { setting, harm, cure };
-    v1::Link {
+    let link = v1::Link {
         kind: facts.kind,
         driver: facts.driver,
         rx_queues: facts.rx_queues,
@@ -195,7 +222,8 @@ pub fn link(interface: &str, mode: XdpMode, binding: PortMode) -> v1::Link {
         own_memory: binding.own_memory,
         core: 0, // set from the port's slot
         cautions: cautions.into_iter().map(caution).collect(),
-    }
+    };
+    (link, facts.peer_mac)
 }
 
 /// The mode of a program, as displayed.

@@ -36,7 +36,7 @@ use crate::frame::meta::FloodType;
 use crate::frame::meta::FrameMeta;
 use crate::frame::remark;
 use crate::monitor::counters::{DropReason, FrameCount, PfcCount};
-use crate::monitor::event::Events;
+use crate::monitor::event_list::Events;
 use crate::monitor::kernel_tx_loss::KernelTxLoss;
 use crate::pfc::link_pause::LinkPause;
 use crate::pfc::rx::{ArrivalTimes, PfcRxState};

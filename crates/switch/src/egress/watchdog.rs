@@ -18,6 +18,11 @@ impl Egress {
         &mut self.watchdog
     }
 
+    /// True if a storm of this port waits for manual recovery.
+    pub(crate) fn needs_manual_recovery(&self) -> bool {
+        self.watchdog.needs_manual_recovery()
+    }
+
     /// Returns when a priority was last paused. A port whose transmissions do not complete is as if
     /// it were paused again with each check.
     fn received_at(&self, priority: usize) -> Instant {

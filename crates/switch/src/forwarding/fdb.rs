@@ -11,6 +11,11 @@
 //! counts for no port, and stays when its port goes down. Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8
 //! (static entries 8.8.1; aging time 300 s).
 //!
+//! The address of a peer's interface, where the owner knows it, is entered as if learned, so that
+//! frames to a peer that never sends are not flooded. It is only for an address that is not known
+//! on another port, and only where there is room. It lasts for [`PEER_NS`] at least, so that an
+//! owner which renews it more often keeps it, however short the aging time is.
+//!
 //! The table is a hash table with linear probing, at most half full and never probed beyond
 //! [`MAX_PROBES`], so a lookup stays cheap whatever addresses a peer forges.
 //!
@@ -37,6 +42,9 @@ const MAX_PROBES: usize = 32;
 const AGED_PER_CALL: usize = 16;
 /// Minimum interval between events about a full table.
 const EVENT_NS: Nanos = 1_000_000_000;
+
+/// How long the address of a peer lasts at least.
+const PEER_NS: Nanos = 10_000_000_000;
 
 /// Times in the table count units of 2^26 ns (67 ms), which fit 32 bits for nine years.
 const TICK_SHIFT: u32 = 26;
@@ -139,6 +147,20 @@ impl Fdb {
         }
     }
 
+    /// Enters the address of the peer of a port, as if it had been seen.
+    pub(crate) fn learn_peer(&mut self, address: FdbKey, port: usize, now: Instant) {
+        let home = self.slot_of(address);
+        let is_elsewhere = self.lookup(address, now).is_some_and(|at| at != port);
+        let has_room = self.entries < self.max_entries
+            && self.shares[port].entries < self.max_entries_per_port
+            && self.chain(home).len() < MAX_PROBES;
+        if is_elsewhere || !(has_room || self.find(address, home).is_some()) {
+            return;
+        }
+        let at_least = tick_of(PEER_NS).saturating_sub(self.aging_ticks);
+        self.note(address, tick_of(now.0) + at_least, port as u32, home);
+    }
+
     /// Makes an entry, or renews it; `home` is its first slot.
     #[inline(never)]
     fn note(&mut self, address: FdbKey, seen_tick: u32, port: u32, home: usize) {
@@ -168,14 +190,16 @@ impl Fdb {
     }
 
     /// Renews an entry that was seen again, perhaps on another port.
-    fn renew(&mut self, entry: Entry, index: usize) {
-        let before = self.slots[index].port;
-        if before != entry.port {
+    fn renew(&mut self, mut entry: Entry, index: usize) {
+        let before = self.slots[index];
+        if before.port != entry.port {
             if !self.takes(entry.port as usize) {
                 return self.remove(index);
             }
             self.moves += 1;
-            self.give_back(before as usize);
+            self.give_back(before.port as usize);
+        } else {
+            entry.seen_tick = entry.seen_tick.max(before.seen_tick); // later, if it is the peer's
         }
         *self.slots.write(index) = entry;
     }

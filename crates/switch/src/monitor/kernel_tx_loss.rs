@@ -7,7 +7,8 @@
 //! second while the losses last. Source: docs/behavior.md, "Drops"; docs/kernel-behavior.md,
 //! "Errors of sendto".
 
-use crate::monitor::event::{Event, Events};
+use crate::monitor::event::Event;
+use crate::monitor::event_list::Events;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 

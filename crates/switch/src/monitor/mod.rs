@@ -5,7 +5,7 @@
 pub mod alarm;
 pub mod counters;
 pub mod event;
-pub mod event_text;
+pub mod event_list;
 pub(crate) mod kernel_tx_loss;
 pub(crate) mod no_drop_loss;
 pub(crate) mod usage_violation;

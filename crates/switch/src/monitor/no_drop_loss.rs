@@ -9,7 +9,8 @@
 //! docs/events.md, `no_drop_dropped`.
 
 use crate::monitor::counters::DropReason;
-use crate::monitor::event::{Event, Events};
+use crate::monitor::event::Event;
+use crate::monitor::event_list::Events;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

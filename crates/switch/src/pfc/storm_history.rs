@@ -78,6 +78,11 @@ impl PortWatchdog {
         self.is_on
     }
 
+    /// True if a storm of any priority waits for manual recovery.
+    pub fn needs_manual_recovery(&self) -> bool {
+        self.priorities.iter().any(|priority| priority.watch.needs_manual_recovery())
+    }
+
     /// Returns the watchdog of a priority.
     pub fn of(&mut self, priority: usize) -> &mut PriorityWatchdog {
         &mut self.priorities[priority].watch

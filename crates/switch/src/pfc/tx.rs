@@ -43,6 +43,10 @@ pub struct PfcTiming {
     expected: ExpectedResponse,
 }
 
+/// The shortest refresh interval that the guard of a stalled loop keeps: so long it takes to notice
+/// the stall (docs/behavior.md, "A loop that stalls").
+pub const GUARD_REFRESH_NS: Nanos = 100_000;
+
 impl PfcTiming {
     /// Returns the timing of a port with these settings.
     pub fn of(settings: &PortSettings) -> Self {

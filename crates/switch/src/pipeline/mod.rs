@@ -40,7 +40,7 @@ use crate::frame::meta::FrameMeta;
 use crate::frame::{FrameId, RxDesc};
 use crate::ingress::Ingress;
 use crate::monitor::counters::{DropReason, RemovedPorts};
-use crate::monitor::event::Events;
+use crate::monitor::event_list::Events;
 use crate::monitor::no_drop_loss::NoDropLosses;
 use crate::pfc::rate_monitor::PfcRates;
 use crate::pipeline::admission::admit;

@@ -168,14 +168,13 @@ impl Switch {
 
     /// Returns the first port with a storm that waits for manual recovery and whose watchdog these
     /// settings would change. Such a change is not allowed before recovery.
-    pub fn pending_recovery(&mut self, settings: &SwitchSettings) -> Option<usize> {
+    pub fn pending_recovery(&self, settings: &SwitchSettings) -> Option<usize> {
         (0..settings.ports.len()).find(|&port| {
             if self.is_vacant(port) || settings.ports[port].is_vacant() {
                 return false; // a removed port needs no recovery
             }
             let changes = self.settings.ports[port].watchdog != settings.ports[port].watchdog;
-            let watchdog = self.egress[port].watchdog();
-            changes && (0..PRIORITIES).any(|priority| watchdog.of(priority).needs_manual_recovery())
+            changes && self.egress[port].needs_manual_recovery()
         })
     }
 

@@ -4,14 +4,15 @@
 //! Addresses learned on it are forgotten when it comes up again, as another peer may be there;
 //! where no-drop frames to them are flooded, at once. Frames queued for it are dropped and counted,
 //! and so are frames that were handed to it and not sent. Cells are released as if the frames had
-//! left. When the port comes up, the XOFF state is advertised to the new peer. Source:
-//! docs/behavior.md, "Invariants", 5; docs/kernel-behavior.md.
+//! left. When the port comes up, the XOFF state is advertised to the new peer, and the address of
+//! the peer's interface is entered where the owner knows it. Source: docs/behavior.md, "Bridging",
+//! "Invariants", 5; docs/kernel-behavior.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
 use crate::frame::FrameId;
 use crate::frame::memory::FrameMemory;
-use crate::frame::meta::FrameMeta;
+use crate::frame::meta::{FdbKey, FrameMeta};
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
@@ -50,6 +51,22 @@ impl Switch {
         }
         self.mark_pfc_pending(Set64::of(port)); // advertise the XOFF state
         self.events.push(now, Event::PortUp { port });
+    }
+
+    /// Enters the address of the interface at the other end of a port, from which no frame may ever
+    /// come, in the VLAN of untagged frames.
+    pub fn peer_address(&mut self, port: usize, mac: MacAddr, now: Instant) {
+        let address = FdbKey::of(mac);
+        if !self.sets.up.contains(port) || mac == MacAddr::default() || address.is_group() {
+            return;
+        }
+        let address = match &self.vlans {
+            None => Some(address),
+            Some(vlans) => vlans.of_frame(port, None).map(|vid| address.in_vlan(vid)),
+        };
+        if let Some(address) = address {
+            self.bridge.learn_peer(address, port, now);
+        }
     }
 
     /// Forgets the addresses learned on a port that is down, unless no-drop frames to them are

@@ -23,7 +23,7 @@ use crate::forwarding::vlan::VlanTable;
 use crate::frame::memory::MaxFrame;
 use crate::ingress::Ingress;
 use crate::monitor::counters::RemovedPorts;
-use crate::monitor::event::Events;
+use crate::monitor::event_list::Events;
 use crate::monitor::no_drop_loss::NoDropLosses;
 use crate::pfc::rate_monitor::PfcRates;
 use crate::pipeline::{PortSets, Switch, Timers};

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use config::SensorPath;
-use control::v1::{Count, Group, Kernel, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot};
+use control::v1::{Count, Group, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot};
 use serde::{Serialize, Serializer};
 
 use crate::dial_out::message::member;
@@ -369,7 +369,7 @@ fn ingress_drop(if_index: usize, port: &Port) -> IngressDrop<'_> {
         no_buffer_bytes: of_groups(port, |group| count(&group.dropped).bytes),
         other_dropped_pkts: all.frames.saturating_sub(of_groups_all(|count| count.frames)),
         other_dropped_bytes: all.bytes.saturating_sub(of_groups_all(|count| count.bytes)),
-        kernel_dropped_pkts: port.kernel.as_ref().map_or(0, kernel_dropped),
+        kernel_dropped_pkts: port.kernel_counters().rx_lost_frames(),
     }
 }
 
@@ -392,16 +392,6 @@ fn egress_drop(if_index: usize, port: &Port) -> EgressDrop<'_> {
         dropped_bytes: all.bytes,
         kernel_lost_pkts: port.kernel_lost_frames,
     }
-}
-
-/// Returns the frames that the kernel, or the NIC below it, lost on receipt.
-fn kernel_dropped(kernel: &Kernel) -> u64 {
-    kernel.rx_fill_ring_empty_frames
-        + kernel.rx_ring_full_frames
-        + kernel.rx_dropped_frames
-        + kernel.rx_missed_frames
-        + kernel.rx_closed_frames
-        + kernel.rx_too_long_frames
 }
 
 fn over_limit(if_index: usize, port: &Port) -> OverLimitCounter<'_> {
@@ -477,7 +467,11 @@ mod tests {
         let port = &mut now.ports[0];
         (port.input_dropped, port.output_dropped) = (Some(counted(50_000)), Some(counted(30_000)));
         port.kernel_lost_frames = 7;
-        port.kernel = Some(Kernel { rx_closed_frames: 2, rx_ring_full_frames: 3, ..Kernel::default() });
+        port.kernel = Some(control::v1::Kernel {
+            rx_closed_frames: 2,
+            rx_ring_full_frames: 3,
+            ..control::v1::Kernel::default()
+        });
         let (ingress, egress) = (ingress_drop(1, port), egress_drop(1, port));
         let by_priority: u64 = ingress.no_buffer_pkts.0.iter().sum();
         assert_eq!(by_priority + ingress.other_dropped_pkts + egress.dropped_pkts, 80_000);

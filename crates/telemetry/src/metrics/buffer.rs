@@ -52,7 +52,7 @@ const GROUP: &[Metric<Group>] = &[
     }),
     counter(
         "sluice_group_headroom_violations",
-        "Times that headroom use came to its alarm threshold.",
+        "Times that headroom use reached its alarm threshold.",
         |group| Some(group.headroom_violations.into()),
     ),
 ];

@@ -1,6 +1,8 @@
 //! Metrics of a port as a whole.
 
 use control::v1::{Count, Kernel, Port};
+use switch::KernelCounters;
+use switch::monitor::counters::RX_LOSSES;
 
 use super::family::{Metric, Several, counter, counters, gauge, seconds};
 use super::fields::{bytes, frames};
@@ -146,18 +148,7 @@ pub const METRICS: &[Metric<Port>] = &[
     counters(
         "sluice_port_kernel_dropped_frames",
         "Frames that the kernel, or the NIC below it, lost on reception, by reason.",
-        |port| {
-            of_kernel(port, |kernel| {
-                vec![
-                    (("reason", "fill_ring_empty"), kernel.rx_fill_ring_empty_frames.into()),
-                    (("reason", "rx_ring_full"), kernel.rx_ring_full_frames.into()),
-                    (("reason", "nic_missed"), kernel.rx_missed_frames.into()),
-                    (("reason", "rx_closed"), kernel.rx_closed_frames.into()),
-                    (("reason", "too_long"), kernel.rx_too_long_frames.into()),
-                    (("reason", "other"), kernel.rx_dropped_frames.into()),
-                ]
-            })
-        },
+        rx_losses,
     ),
     counters("sluice_port_kernel_refused_descriptors", "Descriptors that the kernel refused.", |port| {
         of_kernel(port, |kernel| {
@@ -200,6 +191,14 @@ pub const METRICS: &[Metric<Port>] = &[
 
 fn of_kernel(port: &Port, read: fn(&Kernel) -> Several<'static>) -> Several<'static> {
     port.kernel.as_ref().map_or(Vec::new(), read)
+}
+
+/// Returns the frames lost on receipt by reason, the unknown reason last.
+fn rx_losses(port: &Port) -> Several<'static> {
+    let Some(kernel) = port.kernel.as_ref().map(KernelCounters::from) else { return Vec::new() };
+    let mut losses = RX_LOSSES;
+    losses.sort_by_key(|loss| loss.label == "other");
+    losses.map(|loss| (("reason", loss.label), (loss.frames)(&kernel).into())).into()
 }
 
 /// Returns the drops by reason.

@@ -1,8 +1,12 @@
 //! Properties of a port's interface, as far as kernel and driver report them.
 
 use std::collections::BTreeSet;
+use std::io;
+
+use wire::MacAddr;
 
 use crate::error::Error;
+use crate::interface::addresses::{Address, addresses, has_ipv6};
 use crate::interface::ethtool::{self, Pause};
 use crate::interface::netlink::{Link, RouteSocket, features, has_vlan_metadata};
 use crate::interface::no_link;
@@ -30,6 +34,12 @@ pub struct InterfaceInfo {
     pub pause: Pause,
     /// The process at the other end of this tap attaches segmentation headers to its frames.
     pub takes_segments: bool,
+    /// The address of the other end of a veth.
+    pub peer_mac: Option<MacAddr>,
+    /// The IP addresses that somebody gave the interface: all but IPv6 link-local ones.
+    pub addresses: Vec<Address>,
+    /// The interface has IPv6.
+    pub has_ipv6: bool,
     /// The device below a macvlan, if that is in this network namespace.
     pub lower: Option<LowerDevice>,
 }
@@ -62,9 +72,16 @@ pub fn facts(interface: &str) -> Result<InterfaceInfo, Error> {
         has_vlan_metadata: has_vlan_metadata(link.index).unwrap_or(false),
         pause: ethtool::pause(interface).unwrap_or_default(),
         takes_segments: link.takes_segments,
+        peer_mac: route.peer_mac(&link),
+        addresses: own_addresses(&route, link.index).unwrap_or_default(),
+        has_ipv6: has_ipv6(interface),
         lower: lower(&route, &link),
         kind: link.kind,
     })
+}
+
+fn own_addresses(route: &RouteSocket, index: i32) -> io::Result<Vec<Address>> {
+    Ok(addresses(route, index)?.into_iter().filter(|address| !address.is_link_local()).collect())
 }
 
 /// Queries the device below a macvlan.

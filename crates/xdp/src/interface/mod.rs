@@ -1,6 +1,8 @@
 //! The checks of an interface before a port is opened on it, and their errors.
 
+pub(crate) mod addresses;
 pub(crate) mod ethtool;
+pub(crate) mod host_settings;
 pub(crate) mod info;
 pub(crate) mod netlink;
 pub(crate) mod offloads;

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
 };
+use wire::MacAddr;
 
 const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
@@ -21,10 +22,11 @@ const ANSWER_BYTES: usize = 32 * 1024;
 // linux/rtnetlink.h, TCA_*: attributes of a qdisc.
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
-// linux/if_link.h: attributes inside IFLA_LINKINFO and IFLA_XDP.
+// linux/if_link.h: attributes of an interface, and inside IFLA_LINKINFO and IFLA_XDP.
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_TUN_VNET_HDR: u16 = 5;
+const IFLA_TARGET_NETNSID: u16 = 46;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_HW_PROG_ID: u16 = 7;
 // linux/if_link.h, struct rtnl_link_stats64: offsets of these counters.
@@ -69,6 +71,11 @@ pub(crate) struct Link {
     pub(crate) xdp_program: Option<u32>,
     /// The interface accepts frames for other addresses, too, because a process requested that.
     pub(crate) promiscuous: bool,
+    /// The hardware address, if it has the length of Ethernet's.
+    pub(crate) mac: Option<MacAddr>,
+    /// The index of the other end of a veth, and the id of its network namespace if that is another
+    /// one.
+    pub(crate) peer: Option<(i32, Option<i32>)>,
     /// The interface of this network namespace below this one, for example below a macvlan.
     pub(crate) lower: Option<i32>,
     /// The process at the other end of this tap attaches segmentation headers to its frames.
@@ -103,6 +110,18 @@ impl RouteSocket {
         self.request_link(&body)
     }
 
+    /// Returns the address of the other end of a veth. `None` if the interface has no other end, or
+    /// that is in a namespace which this one does not know.
+    pub(crate) fn peer_mac(&self, link: &Link) -> Option<MacAddr> {
+        let (index, namespace) = link.peer.filter(|_| link.kind == "veth")?;
+        let mut body = vec![0; IFINFO_BYTES];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        if let Some(id) = namespace {
+            push_attribute(&mut body, IFLA_TARGET_NETNSID, &id.to_ne_bytes());
+        }
+        self.request_link(&body).ok()?.mac
+    }
+
     fn request_link(&self, body: &[u8]) -> io::Result<Link> {
         let answer = self.request(libc::RTM_GETLINK, 0, body)?;
         parse_link(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
@@ -123,8 +142,31 @@ impl RouteSocket {
         self.request(libc::RTM_DELQDISC, libc::NLM_F_ACK, &root_qdisc(index)).map(drop)
     }
 
-    fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+    pub(super) fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
         request(&self.fd, kind, flags, body)
+    }
+
+    /// Requests all objects of a kind. Returns the bodies of the messages that answer it.
+    pub(super) fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        send_request(&self.fd, kind, libc::NLM_F_DUMP, body)?;
+        let mut bodies = Vec::new();
+        let mut answer = vec![0; ANSWER_BYTES];
+        loop {
+            let len = recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+            let mut rest = &answer[..len];
+            while let (Some(len), Some(kind)) = (u32_at(rest, 0), u16_at(rest, 4)) {
+                let body = rest.get(HEADER_BYTES..len as usize).unwrap_or_default();
+                match i32::from(kind) {
+                    libc::NLMSG_DONE => return Ok(bodies),
+                    libc::NLMSG_ERROR => {
+                        let errno = u32_at(body, 0).unwrap_or(0) as i32;
+                        return Err(io::Error::from_raw_os_error(-errno));
+                    }
+                    _ => bodies.push(body.to_vec()),
+                }
+                rest = rest.get((len as usize).next_multiple_of(4).max(HEADER_BYTES)..).unwrap_or_default();
+            }
+        }
     }
 }
 
@@ -195,8 +237,7 @@ fn netlink(protocol: SockProtocol) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sends a request and returns the body of the one message that answers it.
-fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+fn send_request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<()> {
     let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
     message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
     message.extend_from_slice(&kind.to_ne_bytes());
@@ -204,7 +245,12 @@ fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u
     message.extend_from_slice(&[0; 8]); // no sequence number or port id: one request at a time
     message.extend_from_slice(body);
     send(fd.as_raw_fd(), &message, MsgFlags::empty())?;
+    Ok(())
+}
 
+/// Sends a request and returns the body of the one message that answers it.
+fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+    send_request(fd, kind, flags, body)?;
     let mut answer = vec![0; ANSWER_BYTES];
     let len = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
     answer.truncate(len);
@@ -235,7 +281,7 @@ fn name_bytes(name: &str) -> Vec<u8> {
 }
 
 /// Appends an attribute: length, type, value, padded to 4 bytes.
-fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(super) fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     body.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
     body.extend_from_slice(&kind.to_ne_bytes());
     body.extend_from_slice(value);
@@ -246,15 +292,16 @@ fn parse_link(body: &[u8]) -> Option<Link> {
     let flags = u32_at(body, 8)?;
     let mut link =
         Link { index: u32_at(body, 4)? as i32, up: flags & libc::IFF_UP as u32 != 0, ..Link::default() };
-    let mut is_elsewhere = false;
+    let (mut linked, mut namespace) = (None, None);
     for (kind, value) in attributes(body.get(IFINFO_BYTES..)?) {
         match kind {
             libc::IFLA_IFNAME => link.name = text(value),
             libc::IFLA_MTU => link.mtu = u32_at(value, 0)?,
             libc::IFLA_QDISC => link.qdisc = text(value),
             libc::IFLA_PROMISCUITY => link.promiscuous = u32_at(value, 0)? > 0,
-            libc::IFLA_LINK => link.lower = u32_at(value, 0).map(|index| index as i32),
-            libc::IFLA_LINK_NETNSID => is_elsewhere = true,
+            libc::IFLA_ADDRESS => link.mac = value.try_into().ok().map(MacAddr),
+            libc::IFLA_LINK => linked = u32_at(value, 0).map(|index| index as i32),
+            libc::IFLA_LINK_NETNSID => namespace = u32_at(value, 0).map(|id| id as i32),
             libc::IFLA_LINKINFO => {
                 let inside = |wanted| attributes(value).find(|(kind, _)| *kind == wanted);
                 link.kind = inside(IFLA_INFO_KIND).map(|(_, kind)| text(kind)).unwrap_or_default();
@@ -274,12 +321,13 @@ fn parse_link(body: &[u8]) -> Option<Link> {
             _ => {}
         }
     }
-    link.lower = link.lower.filter(|&lower| !is_elsewhere && lower > 0 && lower != link.index);
+    link.peer = linked.filter(|&peer| peer > 0).map(|peer| (peer, namespace));
+    link.lower = linked.filter(|&lower| namespace.is_none() && lower > 0 && lower != link.index);
     Some(link)
 }
 
 /// Iterates over the attributes in `bytes`; ends at the first truncated one.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes, 0)?);
         let kind = u16_at(bytes, 2)? & !(libc::NLA_F_NESTED as u16);
@@ -293,7 +341,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 

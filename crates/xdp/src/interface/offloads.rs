@@ -1,11 +1,13 @@
-//! Offloads of a port's interface that change frames in a way that a switch must not, and the
-//! commands that disable them.
+//! Properties of a port's interface that change or add frames in a way that a switch must not, and
+//! the commands that disable them.
 //!
 //! Rule: a switch forwards received frames one by one and unchanged. So nothing below it may merge
 //! received frames (LRO, GRO), strip their tags where XDP does not receive them, pass segments for
 //! a device that does not exist (a tap with vnet headers), or honor and send PAUSE frames by
-//! itself. Source: docs/behavior.md, "What an interface does to frames".
+//! itself. And the host's own stack must not send past the switch. Source: docs/behavior.md, "What
+//! an interface does to frames", "The host's own stack".
 
+use crate::interface::addresses::Address;
 use crate::interface::info::InterfaceInfo;
 use crate::interface::program::XdpMode;
 
@@ -17,7 +19,8 @@ const VIRTIO: &str = "virtio_net";
 /// A property of an interface that harms frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffloadWarning {
-    /// The cause: a feature by its kernel name, or `vnet_hdr`, `pause`, `macvlan`.
+    /// The cause: a feature by its kernel name, or `vnet_hdr`, `pause`, `macvlan`, `addresses`,
+    /// `ipv6`.
     pub setting: String,
     /// The effect on frames.
     pub harm: String,
@@ -90,7 +93,21 @@ pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -
             format!("`ethtool -A {interface} autoneg off rx off tx off`"),
         ));
     }
+    found.extend(own_stack(interface, facts, mode));
     found
+}
+
+/// Returns a warning if the host's own stack may send frames on the interface. A port turns IPv6
+/// off where nobody gave the interface an address, so before it is opened IPv6 does no harm.
+fn own_stack(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> Option<OffloadWarning> {
+    let harm = "the host's own stack sends ARP, neighbor discovery and group reports past the switch, in a pause, too";
+    if !facts.addresses.is_empty() {
+        let addresses: Vec<String> = facts.addresses.iter().map(Address::to_string).collect();
+        let harm = format!("{harm}, and receives nothing here ({})", addresses.join(", "));
+        return Some(OffloadWarning::new("addresses", harm, format!("`ip addr flush dev {interface}`")));
+    }
+    let cure = || format!("`sysctl -w net/ipv6/conf/{interface}/disable_ipv6=1`");
+    (facts.has_ipv6 && mode.is_some()).then(|| OffloadWarning::new("ipv6", harm.to_owned(), cure()))
 }
 
 /// True if a feature merges frames on the port's own interface. The kernel merges none where an XDP
@@ -175,5 +192,23 @@ mod tests {
         let found = cautions("tap0", &tap, None);
         assert_eq!((found.len(), found[0].setting.as_str()), (1, "vnet_hdr"));
         assert!(found[0].cure.contains("host_ufo=off"), "{found:?}");
+    }
+
+    #[test]
+    fn addresses_and_ipv6_that_is_on_are_reported() {
+        let addresses = ["10.0.0.1/24", "2001:db8::1/64"].map(|text| text.parse().unwrap()).to_vec();
+        let facts = InterfaceInfo { addresses, has_ipv6: true, ..InterfaceInfo::default() };
+        for mode in [None, Some(XdpMode::Native)] {
+            let found = cautions("eth0", &facts, mode);
+            let OffloadWarning { setting, harm, cure } = &found[0];
+            assert_eq!(
+                (found.len(), setting.as_str(), cure.as_str()),
+                (1, "addresses", "`ip addr flush dev eth0`")
+            );
+            assert!(harm.ends_with("(10.0.0.1/24, 2001:db8::1/64)"), "{harm}");
+        }
+        let facts = InterfaceInfo { has_ipv6: true, ..InterfaceInfo::default() };
+        assert_eq!(cautions("eth0", &facts, None), [], "a port turns it off");
+        assert_eq!(message(&facts), ["ipv6: `sysctl -w net/ipv6/conf/eth0/disable_ipv6=1`"]);
     }
 }

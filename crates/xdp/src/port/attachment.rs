@@ -8,23 +8,19 @@ use std::io;
 use std::os::fd::RawFd;
 
 use crate::error::Error;
-use crate::interface::netlink::{Link, RouteSocket};
+use crate::interface::host_settings::HostSettings;
+use crate::interface::netlink::Link;
 use crate::interface::program::{Attached, XdpMode, attach};
 use crate::packet_socket::Promiscuity;
 use crate::port::sockets::PortContext;
-
-/// The limit of the qdisc on a veth. It holds frames of the interface's own stack; AF_XDP bypasses
-/// it.
-const PFIFO_FRAMES: u32 = 1000;
 
 /// What a port has installed on an interface; dropping it removes all of it.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     interface: String,
-    index: i32,
     program: Option<Attached>,
-    /// The socket to remove the qdisc, if the port installed one.
-    qdisc: Option<RouteSocket>,
+    /// The qdisc, if the port installed one.
+    host: HostSettings,
     _promiscuity: Option<Promiscuity>,
 }
 
@@ -34,7 +30,6 @@ impl Attachment {
     /// without one. Makes the interface promiscuous if requested.
     pub(crate) fn put_on(
         link: &Link,
-        route: RouteSocket,
         (queues, sockets): (usize, &[RawFd]),
         slot: &PortContext,
     ) -> Result<Attachment, Error> {
@@ -47,16 +42,14 @@ impl Attachment {
         let program = Some(attach(interface, link.index, (queues, sockets), multi_buffer)?);
         let mut attachment = Attachment {
             interface: interface.into(),
-            index: link.index,
             program,
-            qdisc: None,
+            host: HostSettings::default(),
             _promiscuity: promiscuity,
         };
-        if link.kind == "veth" && link.qdisc == "noqueue" {
-            match route.set_pfifo(link.index, PFIFO_FRAMES) {
-                Ok(()) => attachment.qdisc = Some(route),
-                Err(error) => tracing::warn!(interface, %error, "no pfifo on this veth"),
-            }
+        let host = HostSettings::of_link(link);
+        match host.change() {
+            Ok(()) => attachment.host = host,
+            Err(error) => tracing::warn!(interface, %error, "no pfifo on this veth"),
         }
         Ok(attachment)
     }
@@ -88,10 +81,8 @@ impl Attachment {
     /// The installed qdisc could not be removed.
     pub(crate) fn take_off(&mut self) -> io::Result<()> {
         self.program = None;
-        match self.qdisc.take().map_or(Ok(()), |route| route.remove_qdisc(self.index)) {
-            Err(error) if !matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT)) => Err(error),
-            _ => Ok(()),
-        }
+        let host = std::mem::take(&mut self.host);
+        if host.is_empty() { Ok(()) } else { host.restore() }
     }
 }
 

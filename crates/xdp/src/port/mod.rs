@@ -106,7 +106,7 @@ impl XdpPort {
         let slot =
             PortContext { interface: interface.into(), owned, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(slot);
-        let mut opened = port.bring_up(umem, &link, route, queues);
+        let mut opened = port.bring_up(umem, &link, queues);
         if opened.is_ok() && port.needs_to_copy() {
             opened = port.bring_up_to_copy(umem, &link, queues);
         }
@@ -187,17 +187,11 @@ impl XdpPort {
 
     /// Opens the sockets first, posts chunks, and attaches the program last, so that the first
     /// received frame finds a chunk.
-    fn bring_up(
-        &mut self,
-        umem: &mut Umem,
-        link: &Link,
-        route: RouteSocket,
-        queues: u32,
-    ) -> Result<(), Error> {
+    fn bring_up(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
         let sockets = self.sockets.insert(self.slot.open(link, queues)?);
         sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
         let fds = sockets.fds();
-        self.attachment = Some(Attachment::put_on(link, route, (fds.len(), &fds), &self.slot)?);
+        self.attachment = Some(Attachment::put_on(link, (fds.len(), &fds), &self.slot)?);
         Ok(())
     }
 
@@ -215,8 +209,7 @@ impl XdpPort {
         );
         self.shut();
         (self.slot.must_copy, self.up) = (true, true);
-        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        self.bring_up(umem, link, route, queues)
+        self.bring_up(umem, link, queues)
     }
 
     fn receivers(&self) -> &[Receiver] {
@@ -251,8 +244,7 @@ impl XdpPort {
         let stray = counters.tx_stray_frames + counters.rx_stray_frames;
         self.unreported_stray += stray - self.kernel_stray;
         self.kernel_stray = stray;
-        let of_kernel = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
-        let drops = of_kernel + counters.rx_dropped_frames + counters.rx_missed_frames;
+        let drops = counters.rx_unbuffered_frames();
         *self.unreported_drops.get_or_insert(0) += drops - self.kernel_drops;
         self.kernel_drops = drops;
         self.report_mtu_drops(counters.rx_too_long_frames);

@@ -219,8 +219,7 @@ impl PortOpener {
     /// Attaches the program, which passes the frames of RX queue i to `sockets[i]`.
     fn put_on(&mut self, sockets: &[RawFd]) -> Result<(), Error> {
         let Some((link, fds)) = &self.opened else { return Ok(()) };
-        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        let attachment = Attachment::put_on(link, route, (fds.len(), sockets), &self.slot)?;
+        let attachment = Attachment::put_on(link, (fds.len(), sockets), &self.slot)?;
         if self.binding.zero_copy && attachment.xdp_mode() == XdpMode::Generic {
             self.slot.must_copy = true; // for the next opening
             return Err(Error::NoNativeXdp { interface: self.slot.interface.clone() });

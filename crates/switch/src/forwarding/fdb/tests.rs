@@ -288,3 +288,38 @@ proptest! {
         }
     }
 }
+
+/// Frames to a peer that never sends find it, also beyond the aging time, for as long as the owner
+/// renews it. It takes no address from another port, and no room beyond a limit.
+#[test]
+fn the_address_of_a_peer_is_known_without_a_frame() {
+    let settings =
+        BridgeSettings { max_entries_per_port: 2, aging_ns: 1_000_000_000, ..BridgeSettings::default() };
+    let mut bridge = Fdb::new(&settings);
+    let at = |seconds: u64| Instant(seconds * 1_000_000_000);
+    bridge.learn_peer(mac(1), 4, at(0));
+    assert_eq!((bridge.lookup(mac(1), at(9)), bridge.lookup(mac(1), at(11))), (Some(4), None));
+    bridge.learn_peer(mac(1), 4, at(9));
+    // A frame does not shorten its life.
+    bridge.learn(mac(1), 4, at(10));
+    assert_eq!((bridge.lookup(mac(1), at(18)), bridge.lookup(mac(1), at(20))), (Some(4), None));
+    bridge.learn_peer(mac(1), 4, at(20));
+
+    // An address that is known elsewhere stays there until it has aged out; one that moves moves.
+    bridge.learn(mac(2), 5, at(20));
+    bridge.learn_peer(mac(2), 4, at(20));
+    assert_eq!(bridge.lookup(mac(2), at(20)), Some(5));
+    bridge.learn(mac(1), 5, at(21));
+    assert_eq!(bridge.lookup(mac(1), at(21)), Some(5));
+    bridge.learn_peer(mac(2), 4, at(23));
+    assert_eq!((bridge.lookup(mac(2), at(23)), bridge.lookup(mac(1), at(23))), (Some(4), None));
+
+    // The limit of the port holds, and is no event.
+    bridge.learn(mac(3), 4, at(23));
+    bridge.learn_peer(mac(4), 4, at(23));
+    assert_eq!((bridge.lookup(mac(4), at(23)), bridge.port_counts(4)), (None, (2, 0)));
+    assert!(bridge.take_limited().is_empty());
+    bridge.set_static(mac(5), 6);
+    bridge.learn_peer(mac(5), 4, at(23));
+    assert_eq!(bridge.lookup(mac(5), at(1000)), Some(6));
+}

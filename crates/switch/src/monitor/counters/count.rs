@@ -47,55 +47,92 @@ pub enum DropReason {
     DestinationDown,
 }
 
+/// Side of a port on which a drop is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropSide {
+    /// The port that received the frame.
+    Input,
+    /// The port that the frame was to leave by.
+    Output,
+    /// Output for a queued frame, input for a frame that was received while the switch stopped.
+    Both,
+}
+
+/// Sum of `sluice show drops` that a drop belongs to (docs/behavior.md, "Drops").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropSum {
+    /// The buffer had no room, at input or output.
+    NoBuffer,
+    /// WRED dropped the frame.
+    Wred,
+    /// All drops of the side, and no further sum.
+    SideOnly,
+}
+
+/// A row of the table of drop reasons.
+struct DropRow {
+    reason: DropReason,
+    name: &'static str,
+    side: DropSide,
+    sum: DropSum,
+}
+
+const fn row(reason: DropReason, name: &'static str, side: DropSide, sum: DropSum) -> DropRow {
+    DropRow { reason, name, side, sum }
+}
+
+/// The drop reasons, in the order of the enum, which is that of the arrays.
+const TABLE: &[DropRow] = {
+    use DropReason::*;
+    use DropSide::{Both, Input, Output};
+    use DropSum::{NoBuffer, SideOnly};
+    &[
+        row(Malformed, "malformed", Input, SideOnly),
+        row(BadSource, "bad_source", Input, SideOnly),
+        row(Reserved, "reserved_address", Input, SideOnly),
+        row(Filtered, "filtered", Input, SideOnly),
+        row(BroadcastLimit, "broadcast_limit", Input, SideOnly),
+        row(MulticastLimit, "multicast_limit", Input, SideOnly),
+        row(UnknownUnicastLimit, "unknown_unicast_limit", Input, SideOnly),
+        row(VlanFiltered, "vlan_filtered", Input, SideOnly),
+        row(IngressLossy, "ingress_lossy", Input, NoBuffer),
+        row(IngressNoDrop, "ingress_no_drop", Input, NoBuffer),
+        row(TailDrop, "tail_drop", Output, NoBuffer),
+        row(Wred, "wred", Output, DropSum::Wred),
+        row(Watchdog, "watchdog", Input, SideOnly),
+        row(NoCopy, "no_copy", Input, SideOnly),
+        row(PortDown, "port_down", Both, SideOnly),
+        row(MtuExceeded, "mtu_exceeded", Output, SideOnly),
+        row(DestinationDown, "destination_down", Output, SideOnly),
+    ]
+};
+
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 17] = [
-        DropReason::Malformed,
-        DropReason::BadSource,
-        DropReason::Reserved,
-        DropReason::Filtered,
-        DropReason::BroadcastLimit,
-        DropReason::MulticastLimit,
-        DropReason::UnknownUnicastLimit,
-        DropReason::VlanFiltered,
-        DropReason::IngressLossy,
-        DropReason::IngressNoDrop,
-        DropReason::TailDrop,
-        DropReason::Wred,
-        DropReason::Watchdog,
-        DropReason::NoCopy,
-        DropReason::PortDown,
-        DropReason::MtuExceeded,
-        DropReason::DestinationDown,
-    ];
+    pub const ALL: [DropReason; TABLE.len()] = {
+        let mut all = [DropReason::Malformed; TABLE.len()];
+        let mut index = 0;
+        while index < TABLE.len() {
+            assert!(TABLE[index].reason as usize == index, "the table has the order of the enum");
+            all[index] = TABLE[index].reason;
+            index += 1;
+        }
+        all
+    };
 
     /// Returns the name in outputs.
     pub fn name(self) -> &'static str {
-        match self {
-            DropReason::Malformed => "malformed",
-            DropReason::BadSource => "bad_source",
-            DropReason::Reserved => "reserved_address",
-            DropReason::Filtered => "filtered",
-            DropReason::BroadcastLimit => "broadcast_limit",
-            DropReason::MulticastLimit => "multicast_limit",
-            DropReason::UnknownUnicastLimit => "unknown_unicast_limit",
-            DropReason::VlanFiltered => "vlan_filtered",
-            DropReason::IngressLossy => "ingress_lossy",
-            DropReason::IngressNoDrop => "ingress_no_drop",
-            DropReason::TailDrop => "tail_drop",
-            DropReason::Wred => "wred",
-            DropReason::Watchdog => "watchdog",
-            DropReason::NoCopy => "no_copy",
-            DropReason::PortDown => "port_down",
-            DropReason::MtuExceeded => "mtu_exceeded",
-            DropReason::DestinationDown => "destination_down",
-        }
+        TABLE[self as usize].name
     }
 
-    /// True if the drop counts on the output side of a port. `PortDown` counts on either.
-    pub fn is_of_output(self) -> bool {
-        use DropReason::{DestinationDown, MtuExceeded, PortDown, TailDrop, Wred};
-        matches!(self, TailDrop | Wred | MtuExceeded | PortDown | DestinationDown)
+    /// Returns the side of a port on which the drop counts.
+    pub fn side(self) -> DropSide {
+        TABLE[self as usize].side
+    }
+
+    /// Returns the sum that the drop belongs to.
+    pub fn sum(self) -> DropSum {
+        TABLE[self as usize].sum
     }
 }
 

@@ -14,8 +14,8 @@ mod kernel;
 mod port;
 mod storm;
 
-pub use count::{DropReason, FrameCount, PfcCount, PfcReasons};
-pub use kernel::KernelCounters;
+pub use count::{DropReason, DropSide, DropSum, FrameCount, PfcCount, PfcReasons};
+pub use kernel::{KernelCounters, RX_LOSSES, RxLoss};
 pub use port::{GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot};
 pub use storm::{StormSnapshot, StormTraffic};
 
@@ -66,7 +66,7 @@ pub struct Snapshot {
     /// Frames of the memory in the ports' rings: in fill rings, received and not taken, or with the
     /// kernel to be sent.
     pub memory_in_rings_frames: u64,
-    /// Events that were not delivered: more than [`crate::monitor::event::MAX_PENDING`] in one
+    /// Events that were not delivered: more than [`crate::monitor::event_list::MAX_PENDING`] in one
     /// iteration, or more than the daemon took.
     pub events_lost: u64,
     /// Iterations of the loop since the start.

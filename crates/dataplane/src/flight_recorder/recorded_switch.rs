@@ -1,0 +1,266 @@
+//! The switch of a loop, whose every input is recorded.
+//!
+//! Rule: a loop changes the state of its switch only through this type. It dereferences to the
+//! switch for reading, so a method of the switch that changes state, and that has no counterpart
+//! here, does not compile into the loop. Source: `docs/recorder.md`.
+
+use std::borrow::BorrowMut;
+use std::ops::Deref;
+
+use switch::monitor::counters::PfcCount;
+use switch::{
+    Event, FrameId, FrameMemory, Instant, RxFrame, Snapshot, Switch, SwitchSettings, TxDesc, WatermarkReset,
+};
+use wire::bitset::Set8;
+use wire::mac::MacAddr;
+
+use crate::flight_recorder::recorder::{Recorder, header_bytes};
+
+/// A switch that a loop owns, or that a simulation lends it, with the recorder of its inputs.
+///
+/// ```compile_fail,E0596
+/// # fn test(switch: &mut dataplane::RecordedSwitch, now: switch::Instant) {
+/// switch.deadline_of(0, now); // changes state and is not recorded
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RecordedSwitch<S = Switch> {
+    switch: S,
+    /// `None` while no recording is requested.
+    recorder: Option<Box<Recorder>>,
+}
+
+impl<S: BorrowMut<Switch>> Deref for RecordedSwitch<S> {
+    type Target = Switch;
+
+    #[inline]
+    fn deref(&self) -> &Switch {
+        self.switch.borrow()
+    }
+}
+
+impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
+    /// Wraps a switch, which is not recorded yet.
+    #[inline]
+    pub fn new(switch: S) -> Self {
+        Self { switch, recorder: None }
+    }
+
+    /// Returns the switch, and calls `record` with it if there is a recorder.
+    #[inline]
+    fn recorded(&mut self, record: impl FnOnce(&mut Recorder, &mut Switch)) -> &mut Switch {
+        let switch = self.switch.borrow_mut();
+        if let Some(recorder) = &mut self.recorder {
+            record(recorder, switch);
+        }
+        switch
+    }
+
+    /// Starts or ends a recording. Returns the recorder so far.
+    pub(crate) fn set_recorder(&mut self, recorder: Option<Box<Recorder>>) -> Option<Box<Recorder>> {
+        std::mem::replace(&mut self.recorder, recorder)
+    }
+
+    /// Completes the recording, if there is one.
+    pub(crate) fn end_recording(&mut self, now: Instant, forwards: bool) {
+        self.recorded(|recorder, switch| recorder.end(now, forwards, switch));
+    }
+
+    /// True if the recorder is copying the state of the switch.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.is_copying())
+    }
+
+    /// Records the start of an iteration, and with it [`RecordedSwitch::begin_turn`].
+    #[inline]
+    pub(crate) fn record_turn(&mut self, now: Instant, forwards: bool) {
+        self.recorded(|recorder, switch| recorder.turn(now, forwards, switch));
+    }
+
+    #[inline]
+    pub(crate) fn begin_turn(&mut self, now: Instant) {
+        self.switch.borrow_mut().begin_turn(now);
+    }
+
+    #[inline]
+    pub(crate) fn tick<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
+        self.recorded(|recorder, _| recorder.tick()).tick(now, memory);
+    }
+
+    #[inline]
+    pub(crate) fn complete_all<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        frames: &mut Vec<FrameId>,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        if let (Some(recorder), false) = (&mut self.recorder, frames.is_empty()) {
+            recorder.completed(port, frames);
+        }
+        self.switch.borrow_mut().complete_all(port, frames.drain(..), now, memory);
+    }
+
+    pub(crate) fn kernel_lost<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        frames: &mut Vec<FrameId>,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let switch = self.recorded(|recorder, _| recorder.kernel_lost(port, frames));
+        frames.drain(..).for_each(|frame| switch.kernel_lost(port, frame, now, memory));
+    }
+
+    #[inline]
+    pub(crate) fn begin_batch<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        taken_at: Instant,
+        arrivals: &[RxFrame],
+        memory: &M,
+    ) {
+        let switch = self.recorded(|recorder, switch| {
+            recorder.batch(taken_at);
+            recorder.received(port, header_bytes(switch, port), arrivals, memory);
+        });
+        switch.begin_batch(taken_at);
+    }
+
+    /// Handles frames that [`RecordedSwitch::begin_batch`] has recorded: all of them, or only
+    /// control frames where data is not forwarded any more.
+    #[inline]
+    pub(crate) fn receive_all<M: FrameMemory>(
+        &mut self,
+        arrivals: &mut Vec<RxFrame>,
+        forwards: bool,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let switch = self.switch.borrow_mut();
+        if forwards {
+            switch.receive_all(arrivals, now, memory);
+        } else {
+            switch.drain_control(arrivals, now, memory);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn observe_rx_backlog(&mut self, port: usize, waiting: u32, now: Instant) {
+        self.recorded(|recorder, _| recorder.waiting(port, waiting)).observe_rx_backlog(port, waiting, now);
+    }
+
+    pub(crate) fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
+        self.recorded(|recorder, _| recorder.kernel_dropped(port, frames)).kernel_dropped(port, frames, now);
+    }
+
+    pub(crate) fn stray_frames(&mut self, port: usize, frames: u64, now: Instant) {
+        self.recorded(|recorder, _| recorder.stray(port, frames)).stray_frames(port, frames, now);
+    }
+
+    pub(crate) fn transmit_pfc<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        now: Instant,
+        memory: &mut M,
+        out: &mut Vec<TxDesc>,
+    ) {
+        let free_frames = memory.free_frames();
+        self.switch.borrow_mut().transmit_pfc(port, now, memory, out);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.pfc(port, free_frames, out);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn transmit<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        room: usize,
+        now: Instant,
+        memory: &mut M,
+        out: &mut Vec<TxDesc>,
+    ) -> bool {
+        let free_frames = self.recorder.as_ref().map_or(0, |_| memory.free_frames());
+        let has_edits = self.switch.borrow_mut().transmit(port, room, now, memory, out);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sent(port, free_frames, room, out);
+        }
+        has_edits
+    }
+
+    pub(crate) fn record_guard_pfc(&mut self, port: usize, frames: &PfcCount, at: Instant) {
+        self.recorded(|recorder, _| recorder.guard(port, frames, at)).record_guard_pfc(port, frames, at);
+    }
+
+    pub(crate) fn next_deadline(&mut self, now: Instant) -> Instant {
+        self.recorded(|recorder, _| recorder.deadline(now)).next_deadline(now)
+    }
+
+    pub(crate) fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
+        self.recorded(|recorder, _| recorder.snapshot(now)).snapshot(now, snapshot);
+    }
+
+    pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
+        self.recorded(|recorder, _| recorder.watermarks(mark)).mark_watermarks(mark);
+    }
+
+    pub(crate) fn hold(&mut self, port: usize, on_hold: bool) {
+        self.recorded(|recorder, _| recorder.hold(port, on_hold)).hold(port, on_hold);
+    }
+
+    pub(crate) fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
+        self.recorded(|recorder, _| recorder.apply(settings, now)).apply(settings, now);
+    }
+
+    pub(crate) fn recover_storms<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        self.recorded(|recorder, _| recorder.recover_storms(port, now)).recover_storms(port, now, memory);
+    }
+
+    pub(crate) fn lift_storm_limit<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        priorities: Set8,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let switch = self.recorded(|recorder, _| recorder.lift_storm_limit(port, priorities, now));
+        switch.lift_storm_limit(port, priorities, now, memory);
+    }
+
+    pub(crate) fn port_up(&mut self, port: usize, mac: MacAddr, now: Instant) {
+        self.recorded(|recorder, _| recorder.port_up(port, mac, now)).port_up(port, Some(mac), now);
+    }
+
+    pub(crate) fn port_down<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        self.recorded(|recorder, _| recorder.port_down(port, now)).port_down(port, now, memory);
+    }
+
+    pub(crate) fn unsent<M: FrameMemory>(
+        &mut self,
+        port: usize,
+        frame: FrameId,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        self.recorded(|recorder, _| recorder.unsent(port, &frame, now)).unsent(port, frame, now, memory);
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.recorded(|recorder, _| recorder.stop()).stop();
+    }
+
+    pub(crate) fn flush<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        self.recorded(|recorder, _| recorder.flush(port, now)).flush(port, now, memory);
+    }
+
+    /// Takes the events since the last call, oldest first.
+    pub(crate) fn drain_events(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
+        let Self { switch, recorder } = self;
+        switch.borrow_mut().drain_events().inspect(move |&(at, event)| {
+            if let Some(recorder) = recorder {
+                recorder.event(at, event);
+            }
+        })
+    }
+}

@@ -1,0 +1,349 @@
+//! The root qdisc that ours replaces, kept so that it can be restored when ours is removed.
+//!
+//! Rule: what the kernel reports of a qdisc (kind, options, size table) is the request that adds
+//! it, for the kinds that can be restored. Whether it is one of them is tried on another interface,
+//! in a new namespace: the kernel must accept the request and report the same again. A qdisc with
+//! children, classes or filters that somebody configured cannot be restored. The kernel's default
+//! needs no request: the kernel restores it by itself.
+//!
+//! Source: rtnetlink(7); linux/rtnetlink.h, linux/pkt_sched.h.
+
+use std::io;
+
+use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::abi::{Reader, Writer};
+use crate::clsact::attribute;
+use crate::error::Error;
+use crate::netlink::Links;
+use crate::netns;
+
+/// Bytes of `struct replaced` of bpf/nic.bpf.c, of which four are a length.
+pub(crate) const RECORD_BYTES: usize = 1024;
+
+// linux/rtnetlink.h
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWQDISC: u16 = 36;
+const RTM_GETQDISC: u16 = 38;
+const RTM_GETTCLASS: u16 = 42;
+const RTM_GETTFILTER: u16 = 46;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_STAB: u16 = 8;
+/// The parent of a root qdisc (linux/pkt_sched.h).
+const TC_H_ROOT: u32 = 0xffff_ffff;
+const TCMSG_BYTES: usize = 20;
+// linux/if_link.h
+const IFINFO_BYTES: usize = 16;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_INFO_KIND: u16 = 1;
+// linux/netlink.h
+const HEADER_BYTES: usize = 16;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_EXCL: u16 = 0x200;
+const NLM_F_CREATE: u16 = 0x400;
+
+/// Kinds whose classes are the flows of the moment, not something that was configured.
+const FLOWS_AS_CLASSES: [&str; 3] = ["fq_codel", "sfq", "cake"];
+
+/// A root qdisc that somebody configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SavedQdisc {
+    handle: u32,
+    /// Kind, options and size table, as the kernel reports them.
+    attributes: Vec<u8>,
+}
+
+impl SavedQdisc {
+    /// Reads the root qdisc of interface `index`. `None` if it is the kernel's default.
+    pub(crate) fn read(index: u32) -> Result<Option<Self>, Error> {
+        let failed = |error| Error::system("reading the root qdisc", error);
+        let all = at(index, RTM_GETQDISC, 0).map_err(failed)?;
+        // A default qdisc has no number.
+        let root = all.iter().find(|qdisc| word(qdisc, 12) == TC_H_ROOT && word(qdisc, 8) != 0);
+        let Some(root) = root else { return Ok(None) };
+        let wanted = |(kind, _): &(u16, &[u8])| matches!(*kind, TCA_KIND | TCA_OPTIONS | TCA_STAB);
+        let attributes = attributes(&root[TCMSG_BYTES..]).filter(wanted);
+        let attributes = attributes.flat_map(|(kind, value)| attribute(kind, value)).collect();
+        Ok(Some(Self { handle: word(root, 8), attributes }))
+    }
+
+    /// Its kind, as `tc` names it.
+    pub(crate) fn kind(&self) -> String {
+        let kind = attributes(&self.attributes).find(|(kind, _)| *kind == TCA_KIND);
+        let kind = kind.map_or(&[][..], |(_, value)| value);
+        String::from_utf8_lossy(kind.strip_suffix(&[0]).unwrap_or(kind)).into_owned()
+    }
+
+    /// Makes it the root qdisc of interface `index`, in place of the present one.
+    pub(crate) fn restore(&self, index: u32) -> io::Result<()> {
+        let mut body = traffic_control(index, self.handle, TC_H_ROOT);
+        body.extend_from_slice(&self.attributes);
+        query(RTM_NEWQDISC, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &body).map(drop)
+    }
+
+    /// Returns why it could not be restored on interface `index`, which has it now.
+    pub(crate) fn obstacle(&self, index: u32) -> Option<String> {
+        match self.look_for_obstacle(index) {
+            Ok(obstacle) => obstacle,
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    fn look_for_obstacle(&self, index: u32) -> Result<Option<String>, Error> {
+        let failed = |error| Error::system("reading what is below the root qdisc", error);
+        if self.attributes.len() + 8 > RECORD_BYTES {
+            return Ok(Some("its options are too long to keep".to_owned()));
+        }
+        let below = |qdisc: &&Vec<u8>| word(qdisc, 12) >> 16 == self.handle >> 16 && word(qdisc, 8) != 0;
+        if at(index, RTM_GETQDISC, 0).map_err(failed)?.iter().any(|qdisc| below(&qdisc)) {
+            return Ok(Some("other qdiscs were configured below it".to_owned()));
+        }
+        if !at(index, RTM_GETTFILTER, self.handle).map_err(failed)?.is_empty() {
+            return Ok(Some("filters were configured at it".to_owned()));
+        }
+        let (classes, queues) = (self.classes(index).map_err(failed)?, tx_queues(index).map_err(failed)?);
+        netns::fresh(|| self.trial(queues, classes))
+    }
+
+    /// Tries to restore it on another interface. Returns what is then different.
+    fn trial(&self, tx_queues: u32, classes: usize) -> Result<Option<String>, Error> {
+        let failed = |error| Error::system("an interface for a trial", error);
+        let mut body = vec![0; IFINFO_BYTES];
+        body.extend(attribute(IFLA_IFNAME, b"trial\0"));
+        body.extend(attribute(IFLA_NUM_TX_QUEUES, &tx_queues.to_ne_bytes()));
+        body.extend(attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"veth")));
+        query(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &body).map_err(failed)?;
+        let index = Links::connect()?.find("trial")?.index;
+        if let Err(error) = self.restore(index) {
+            return Ok(Some(format!("the kernel does not take back what it reports of it ({error})")));
+        }
+        if Self::read(index)?.as_ref() != Some(self) {
+            return Ok(Some("the kernel does not report all of its options".to_owned()));
+        }
+        let of_trial = self.classes(index).map_err(failed)?;
+        Ok((of_trial != classes).then(|| "classes were configured in it".to_owned()))
+    }
+
+    /// Counts its classes. Some kinds have them without being configured, always the same number.
+    fn classes(&self, index: u32) -> io::Result<usize> {
+        if FLOWS_AS_CLASSES.contains(&self.kind().as_str()) {
+            return Ok(0);
+        }
+        let all = at(index, RTM_GETTCLASS, 0)?;
+        Ok(all.iter().filter(|class| word(class, 8) >> 16 == self.handle >> 16).count())
+    }
+
+    /// Encodes it as `struct replaced` of bpf/nic.bpf.c; `None`: the kernel's default.
+    pub(crate) fn record(saved: Option<&Self>) -> Vec<u8> {
+        let mut out = Writer::default();
+        if let Some(Self { handle, attributes }) = saved {
+            out.u32(4 + attributes.len() as u32).u32(*handle).bytes(attributes);
+        }
+        let mut bytes = out.done();
+        bytes.resize(RECORD_BYTES, 0);
+        bytes
+    }
+
+    /// Decodes a record; `None`: the kernel's default.
+    pub(crate) fn from_record(bytes: &[u8]) -> Option<Self> {
+        let mut from = Reader::new(bytes);
+        let len = u32::from_ne_bytes(from.bytes()?) as usize;
+        let handle = u32::from_ne_bytes(from.bytes()?);
+        let attributes = bytes.get(8..4 + len)?.to_vec();
+        Some(Self { handle, attributes }).filter(|_| len > 4)
+    }
+}
+
+/// Returns the traffic control objects of a kind at an interface, below `parent`.
+fn at(index: u32, request: u16, parent: u32) -> io::Result<Vec<Vec<u8>>> {
+    let all = query(request, NLM_F_DUMP, &traffic_control(index, 0, parent))?;
+    Ok(all.into_iter().filter(|body| body.len() >= TCMSG_BYTES && word(body, 4) == index).collect())
+}
+
+/// Returns the number of TX queues of an interface.
+fn tx_queues(index: u32) -> io::Result<u32> {
+    let mut body = vec![0; IFINFO_BYTES];
+    body[4..8].copy_from_slice(&index.to_ne_bytes());
+    let links = query(RTM_GETLINK, 0, &body)?;
+    let found = links.first().and_then(|link| {
+        let (_, value) =
+            attributes(link.get(IFINFO_BYTES..)?).find(|(kind, _)| *kind == IFLA_NUM_TX_QUEUES)?;
+        Some(word(value, 0))
+    });
+    Ok(found.unwrap_or(1))
+}
+
+/// A `struct tcmsg`.
+fn traffic_control(index: u32, handle: u32, parent: u32) -> Vec<u8> {
+    [0, index, handle, parent, 0].iter().flat_map(|field| field.to_ne_bytes()).collect()
+}
+
+/// Sends a request. Returns the bodies of the messages that answer it.
+fn query(kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    let mut message = Writer::default();
+    message.u32((HEADER_BYTES + body.len()) as u32);
+    message.bytes(&kind.to_ne_bytes()).bytes(&(flags | NLM_F_REQUEST).to_ne_bytes());
+    message.u32(1).u32(0).bytes(body);
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.send(&message.done(), 0)?;
+    let mut bodies = Vec::new();
+    loop {
+        let (received, _) = socket.recv_from_full()?;
+        let mut rest = &received[..];
+        while rest.len() >= HEADER_BYTES {
+            let len = (word(rest, 0) as usize).clamp(HEADER_BYTES, rest.len());
+            let (kind, body) = (u16::from_ne_bytes([rest[4], rest[5]]), &rest[HEADER_BYTES..len]);
+            match (kind, word(body, 0) as i32) {
+                (NLMSG_DONE, _) | (NLMSG_ERROR, 0) => return Ok(bodies),
+                (NLMSG_ERROR, errno) => return Err(io::Error::from_raw_os_error(-errno)),
+                _ => bodies.push(body.to_vec()),
+            }
+            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        }
+        if flags & (NLM_F_DUMP | NLM_F_ACK) == 0 {
+            return Ok(bodies);
+        }
+    }
+}
+
+/// Iterates over the attributes in `bytes`; ends at the first truncated one.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let [len, kind] = [0, 2].map(|at| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
+        let len = usize::from(len?);
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind?, value))
+    })
+}
+
+/// Returns the 32 bits at a place; 0 beyond the end.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn try_run(line: &str) -> Result<String, String> {
+        let mut words = line.split(' ');
+        let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+        let [out, errors] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        if output.status.success() { Ok(out) } else { Err(errors) }
+    }
+
+    fn run(line: &str) -> String {
+        try_run(line).unwrap_or_else(|errors| panic!("{line}: {errors}"))
+    }
+
+    /// Runs some lines. Returns false if this kernel was built without a kind.
+    fn knows(lines: &[&str]) -> bool {
+        lines.iter().all(|line| match try_run(line) {
+            Err(errors) if errors.contains("unknown") => {
+                println!("not on this kernel: {line}");
+                false
+            }
+            done => done.map(|_| true).unwrap_or_else(|errors| panic!("{line}: {errors}")),
+        })
+    }
+
+    /// Runs in a new namespace with a veth `va` that has four TX queues.
+    fn with_veth(test: impl FnOnce(u32) -> Result<(), Error> + Send) {
+        let tried = netns::fresh(|| {
+            run("ip link add va numtxqueues 4 type veth peer name vb");
+            test(Links::connect()?.find("va")?.index)
+        });
+        tried.unwrap();
+    }
+
+    /// Each is replaced by another one, as by ours, and restored from what the kernel kept.
+    #[test]
+    fn a_root_qdisc_is_restored_as_it_was() {
+        with_veth(|va| {
+            assert_eq!(SavedQdisc::read(va)?, None, "the kernel's default");
+            for qdisc in [
+                "pfifo limit 77",
+                "bfifo limit 12345",
+                "pfifo_fast",
+                "fq limit 5000 flow_limit 50 maxrate 1gbit",
+                "fq_codel limit 500 target 3ms noecn",
+                "tbf rate 100mbit burst 32kb latency 20ms",
+                "netem delay 2ms loss 1%",
+                "sfq perturb 10",
+                "mq",
+                "prio bands 4",
+            ] {
+                if !knows(&[&format!("tc qdisc add dev va root handle 7: {qdisc}")]) {
+                    continue;
+                }
+                let before = run("tc qdisc show dev va");
+                let saved = SavedQdisc::read(va)?.expect("it was configured");
+                assert_eq!(saved.kind(), qdisc.split(' ').next().unwrap());
+                assert_eq!(saved.obstacle(va), None, "{qdisc}");
+                run("tc qdisc replace dev va root handle 8: pfifo limit 1");
+                let kept = SavedQdisc::from_record(&SavedQdisc::record(Some(&saved))).expect("a record");
+                kept.restore(va).unwrap_or_else(|error| panic!("{qdisc}: {error}"));
+                assert_eq!(run("tc qdisc show dev va"), before);
+                run("tc qdisc del dev va root");
+            }
+            assert_eq!(SavedQdisc::from_record(&SavedQdisc::record(None)), None);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_restored_is_known_before() {
+        with_veth(|va| {
+            for (lines, why) in [
+                (
+                    &[
+                        "tc qdisc add dev va root handle 7: prio",
+                        "tc qdisc add dev va parent 7:1 pfifo limit 9",
+                    ][..],
+                    "other qdiscs",
+                ),
+                (
+                    &[
+                        "tc qdisc add dev va root handle 7: htb",
+                        "tc class add dev va parent 7: classid 7:1 htb rate 1mbit",
+                    ],
+                    "does not take back",
+                ),
+                (
+                    &[
+                        "tc qdisc add dev va root handle 7: prio",
+                        "tc filter add dev va parent 7: matchall classid 7:1",
+                    ],
+                    "filters",
+                ),
+                (
+                    &["tc qdisc add dev va root handle 7: red limit 400000 avpkt 1000 bandwidth 100mbit"],
+                    "does not",
+                ),
+            ] {
+                if !knows(lines) {
+                    let _ = try_run("tc qdisc del dev va root");
+                    continue;
+                }
+                let saved = SavedQdisc::read(va)?.expect("it was configured");
+                let obstacle = saved.obstacle(va).unwrap_or_default();
+                assert!(obstacle.contains(why), "{lines:?}: {obstacle}");
+                run("tc qdisc del dev va root");
+            }
+            Ok(())
+        });
+    }
+}
