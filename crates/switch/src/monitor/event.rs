@@ -627,7 +627,7 @@ impl Event {
             )
             .of_port(port)
             .of_priority(priority),
-            Event::TxStalled { port } => EventRecord::new(EventKind::TxStalled, "the interface takes frames and has sent none for 5 s: their senders stay paused",
+            Event::TxStalled { port } => EventRecord::new(EventKind::TxStalled, "the interface accepts frames and has sent none for 5 s: their senders stay paused",
             )
             .of_port(port),
             Event::TxResumed { port } => {
