@@ -292,3 +292,30 @@ fn names_in_backticks_exist() -> Result<()> {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     Ok(())
 }
+
+/// Test programs in folders have an entry in `Cargo.toml`, which nothing else would miss: without
+/// it they are not run.
+#[test]
+fn test_programs_in_folders_are_run() -> Result<()> {
+    let files = files()?;
+    let mut missing = Vec::new();
+    for (path, text) in files.iter().filter(|(_, text)| text.contains("#[test]")) {
+        let Some(path) = path.to_str() else { continue };
+        let Some((package, program)) = path.split_once("/tests/").filter(|(_, rest)| rest.contains('/'))
+        else {
+            continue;
+        };
+        let folder = top().join(path).parent().expect("a file lies in a folder").to_owned();
+        let manifest = fs::read_to_string(top().join(package).join("Cargo.toml"))?;
+        // A folder with a `main.rs` is one program, and the compiler warns of no file; its modules
+        // are declared there.
+        let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
+        let main = fs::read_to_string(folder.join("main.rs")).unwrap_or_default();
+        let is_module = name == "main" || main.contains(&format!("mod {name};"));
+        if !is_module && !manifest.contains(&format!("path = \"tests/{program}\"")) {
+            missing.push(path);
+        }
+    }
+    assert_eq!(missing, Vec::<&str>::new(), "add [[test]] with name and path");
+    Ok(())
+}
