@@ -232,6 +232,10 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         self.recorded(|recorder, _| recorder.port_up(port, mac, now)).port_up(port, Some(mac), now);
     }
 
+    pub(crate) fn peer_address(&mut self, port: usize, mac: MacAddr, now: Instant) {
+        self.recorded(|recorder, _| recorder.peer_address(port, mac, now)).peer_address(port, mac, now);
+    }
+
     pub(crate) fn port_down<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         self.recorded(|recorder, _| recorder.port_down(port, now)).port_down(port, now, memory);
     }

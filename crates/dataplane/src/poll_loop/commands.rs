@@ -31,12 +31,13 @@ fn must_follow(later: &LoopCommand, earlier: &LoopCommand) -> bool {
     }
 }
 
-/// Returns the port that a command opens or closes.
+/// Returns the port that a command opens or closes, or needs to be open.
 fn port_of(command: &LoopCommand) -> Option<usize> {
     match *command {
-        LoopCommand::PortDown(port) | LoopCommand::PortClosed(port) | LoopCommand::PortUp { port, .. } => {
-            Some(port)
-        }
+        LoopCommand::PortDown(port)
+        | LoopCommand::PortClosed(port)
+        | LoopCommand::PortUp { port, .. }
+        | LoopCommand::PeerAddress { port, .. } => Some(port),
         _ => None,
     }
 }
@@ -129,9 +130,6 @@ impl<P: Port> PollLoop<P> {
                 self.mailbox.answer(Reply::PortUp(port, is_up));
             }
             LoopCommand::PeerAddress { port, mac } => {
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.peer_address(port, mac, now);
-                }
                 self.switch.peer_address(port, mac, now);
             }
             LoopCommand::Stop(snapshot) => self.stop = Some(snapshot),

@@ -52,7 +52,8 @@ impl HostSettings {
 
     /// Returns what any port has to change on this interface.
     pub(crate) fn of_link(link: &Link) -> Self {
-        let pfifo = link.kind == "veth" && link.qdisc == "noqueue";
+        // A qdisc that is removed from an interface that is down leaves none until it is up.
+        let pfifo = link.kind == "veth" && link.up && link.qdisc == "noqueue";
         Self { interface: link.name.clone(), index: link.index, pfifo, ipv6: None }
     }
 
