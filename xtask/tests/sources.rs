@@ -299,7 +299,7 @@ fn names_in_backticks_exist() -> Result<()> {
 fn test_programs_in_folders_are_run() -> Result<()> {
     let files = files()?;
     let mut missing = Vec::new();
-    for (path, text) in files.iter().filter(|(_, text)| text.contains("#[test]")) {
+    for (path, _) in files.iter().filter(|(_, text)| text.contains("#[test]")) {
         let Some(path) = path.to_str() else { continue };
         let Some((package, program)) = path.split_once("/tests/").filter(|(_, rest)| rest.contains('/'))
         else {
