@@ -149,6 +149,19 @@ impl Daemon {
         found.with_context(|| format!("{last:#?}\n{}", self.process.log()))
     }
 
+    /// Waits until a frame has been received on this many ports: a test host announces itself once
+    /// it can receive. That the switch knows an address does not show it, as the kernel may have
+    /// named it.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until).
+    pub fn until_announced(&self, hosts: u64) -> Result<()> {
+        let has_received = |port: &&Port| port.received.is_some_and(|count| count.frames > 0);
+        self.until("every host has announced itself", |now| {
+            (now.ports.iter().filter(has_received).count() as u64 >= hosts).then_some(())
+        })
+    }
+
     /// Waits until, on every port that is up, the kernel's frame counts equal the switch's, since
     /// the last XON may still be in flight. Valid only if nothing arrived before the daemon was
     /// ready, and nothing arrives now.

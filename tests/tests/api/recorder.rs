@@ -117,7 +117,7 @@ fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
     let arguments = ["--speed", "1.25G", "--no-drop", "3", "--duration", "12s"];
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
 
     let moments = thread::scope(|scope| {
         let moments = scope.spawn(|| -> Result<Vec<Moment>> {
@@ -160,7 +160,7 @@ fn the_commands_record_and_replay() -> Result<()> {
     let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", "2s"];
     let sending = vec![bed.host(&hosts[0], &[flow(&hosts[1].mac(), 3, "100M")], &arguments)?];
     let receiving = bed.host(&hosts[1], &[], &["--speed", "1G", "--no-drop", "3"])?;
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    daemon.until_announced(2)?;
     run(&[&daemon], sending, vec![receiving], Duration::from_secs(2))?;
 
     let output = daemon.snapshot()?;

@@ -36,7 +36,7 @@ fn traffic(bed: &Testbed, daemon: &Daemon, a: &Endpoint, b: &Endpoint) -> Result
     let sender = bed.host(a, &flows, &["--no-drop", "3", "--duration", "1s"])?;
     // Entries that the switch learned in an earlier run do as well: nothing is flooded either way
     // once both hosts have announced themselves.
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries >= 2).then_some(()))?;
+    daemon.until_announced(2)?;
     let run = run(&[daemon], vec![sender], vec![receiver], SECOND)?;
     let total = run.total(3);
     assert!(total.sent > 0);
@@ -223,7 +223,7 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     let lost_receiver = bed.host(&doomed, &[], &[])?;
     let flows = [flow(&b.mac(), 3, "50M"), flow(&doomed.mac(), 0, "50M")];
     let mut sender = bed.host(&a, &flows, &["--no-drop", "3", "--duration", "4s"])?;
-    daemon.until("the switch knows all hosts", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
     sender.go()?;
     daemon.until("frames wait for the doomed port", |now| {
         port(now, "doomed").is_ok_and(|port| port.queues[2].waiting_frames > 100).then_some(())
@@ -304,7 +304,7 @@ fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
     let receiver = bed.host(&b, &[], &["--speed", "100M", "--no-drop", "3"])?;
     let flows = [flow(&b.mac(), 3, "300M")];
     let mut sender = bed.host(&a, &flows, &["--speed", "1G", "--no-drop", "3", "--duration", "3s"])?;
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    daemon.until_announced(2)?;
     sender.go()?;
     daemon.until("the host is paused", |now| {
         port(now, "a").is_ok_and(|port| port.groups[3].xoff).then_some(())

@@ -48,7 +48,7 @@ impl Pair {
         let lasts = format!("{}s", duration.as_secs());
         let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &lasts];
         let sender = self.bed.host(&self.sender, &[flow(&self.receiver.mac(), 3, "200M")], &arguments)?;
-        daemon.until("the switch knows both hosts", |now| (now.bridge_entries >= 2).then_some(()))?;
+        daemon.until_announced(2)?;
         std::thread::scope(|scope| {
             let meanwhile = scope.spawn(meanwhile);
             let run = run(&[daemon], vec![sender], vec![receiver], duration)?;

@@ -237,7 +237,7 @@ fn incast(ecn: bool) -> Result<Incast> {
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
     let arguments = [&["--speed", "500M", "--no-drop", "3"], reacts].concat();
     let receiving = bed.host(&receiver, &[], &arguments)?;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
     let run = run(&[&daemon], sending, vec![receiving], TEN_SECONDS)?;
     conservation(&run.snapshot, &run.hosts())?;
     daemon.stop()?;

@@ -44,7 +44,7 @@ fn incast_once(how: &Incast) -> Result<(Run, String)> {
         ["--speed", &fast, "--no-drop", "3", "--duration", "10s", "--reaction-delay", how.reaction_delay];
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", &slow, "--no-drop", "3"])?;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
 
     let run = run(&[&daemon], sending, vec![receiving], TEN_SECONDS)?;
     conservation(&run.snapshot, &run.hosts())?;
@@ -169,7 +169,7 @@ fn series() -> Result<(Run, Snapshot)> {
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", "300M", "--no-drop", "3"])?;
     for daemon in [&first, &second] {
-        daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+        daemon.until_announced(3)?;
     }
     let run = run(&[&first, &second], sending, vec![receiving], TEN_SECONDS)?;
     let after = eventually("both switches agree", || {
@@ -258,7 +258,7 @@ impl Crossing<'_> {
             .into_iter()
             .map(|at| self.bed.host(at, &[], &["--no-drop", "3"]))
             .collect::<Result<_>>()?;
-        daemon.until("the switch knows every host", |now| (now.bridge_entries == known).then_some(()))?;
+        daemon.until_announced(known)?;
         let run = run(&[&daemon], sending, receiving, Duration::from_secs(5))?;
         conservation(&run.snapshot, &run.hosts())?;
         daemon.stop()?;

@@ -34,7 +34,7 @@ fn a_link_that_is_paused_loses_nothing() -> Result<()> {
         let arguments = ["--speed", "2G", "--flow-control", "--duration", "3s"];
         let sending = vec![bed.host(&sender, &flows, &arguments)?];
         let receiving = bed.host(&receiver, &[], &["--speed", "200M"])?;
-        daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+        daemon.until_announced(2)?;
         let run = run(&[&daemon], sending, vec![receiving], THREE_SECONDS)?;
         conservation(&run.snapshot, &run.hosts())?;
         daemon.stop()?;

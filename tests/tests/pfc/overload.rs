@@ -41,7 +41,7 @@ fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -
         bed.host(&hosts[0], &[to(&hosts[1])], &arguments)?,
         bed.host(&hosts[1], &[to(&hosts[0])], &arguments)?,
     ];
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    daemon.until_announced(2)?;
     let disturbance = disturb(thread);
     let run = run(&[&daemon], sending, vec![], Duration::from_secs(plan.seconds))?;
     // Not against the hosts' counters: a starved host may miss PFC frames in its own kernel.

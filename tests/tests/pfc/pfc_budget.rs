@@ -41,7 +41,7 @@ fn incast(senders: u64, disturb: impl FnOnce(Pid) + Send) -> Result<()> {
     let sending = stations.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<Vec<_>>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
     let hosts = senders + 1;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == hosts).then_some(()))?;
+    daemon.until_announced(hosts)?;
     let run = scope(|threads| {
         threads.spawn(|| disturb(thread));
         run(&[&daemon], sending, vec![receiving], Duration::from_secs(SECONDS))

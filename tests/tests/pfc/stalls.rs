@@ -32,7 +32,7 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     let mut sending =
         senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<Vec<_>>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", "300M", "--no-drop", "3"])?;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
     let capture = Capture::start_on(&bed, &switch, "sender1", "ether proto 0x8808")?;
 
     let before = daemon.snapshot()?;
@@ -87,7 +87,7 @@ fn hosts_of_any_speed_honor_ports_without_speed() -> Result<()> {
         sending.push(bed.host(sender, &flows, &arguments)?);
     }
     let receiving = bed.host(&receiver, &[], &["--speed", "200M", "--no-drop", "3"])?;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == 5).then_some(()))?;
+    daemon.until_announced(5)?;
     let run = run(&[&daemon], sending, vec![receiving], Duration::from_secs(4))?;
     run.switch_lost_nothing(3)?;
     for sender in &stations {
@@ -122,7 +122,7 @@ fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
     let mut sending = bed.host(&sender, &flows, &arguments)?;
     let receiving = bed.host(&receiver, &[], &["--speed", "1G", "--no-drop", "3"])?;
     for daemon in [&first, &second] {
-        daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+        daemon.until_announced(2)?;
     }
     sluice(&second, &["port", "hold", "receiver"])?;
     sending.go()?;

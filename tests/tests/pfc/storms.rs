@@ -202,7 +202,7 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
     let storm = ["--storm", "3", "--duration", "4s", "--wait", "--linger", "600s"];
     let mut storming = bed.host(&stormy, &[], &with(&storm))?;
     let receiving = bed.host(&other, &[], &with(&[]))?;
-    daemon.until("the switch knows all hosts", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
     sending.go()?;
     storming.go()?;
     daemon.until("a storm", |now| priority(now, "stormy", 3).ok()?.stormed.then_some(()))?;

@@ -69,7 +69,7 @@ fn all_of_sixteen_loaded_ports_are_reported_to_stop() -> Result<()> {
 
     let from_sink = socket(&sink)?;
     from_sink.send(&frame(&sink, MacAddr::BROADCAST)?)?;
-    daemon.until("the sink is known", |now| (now.bridge_entries >= 1).then_some(()))?;
+    daemon.until_announced(1)?;
     sluice(&daemon, &["port", "hold", "sink"])?;
     for sender in &senders {
         let (socket, frame) = (socket(sender)?, frame(sender, sink.mac().parse()?)?);

@@ -58,7 +58,7 @@ fn incast(receiver_first: bool) -> Result<(Run, String)> {
     let arguments = ["--speed", "2G", "--no-drop", "3", "--duration", &lasts];
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
     let run = run(&[&daemon], sending, vec![receiving], Duration::from_secs(SECONDS))?;
     conservation(&run.snapshot, &run.hosts())?;
     Ok((run, daemon.stop()?))
@@ -103,7 +103,7 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
         bed.host(&hosts[0], &[to(&hosts[1])], &arguments)?,
         bed.host(&hosts[1], &[to(&hosts[0])], &arguments)?,
     ];
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    daemon.until_announced(2)?;
     let stops = Stops::new(thread, stop, period, Duration::from_secs(SECONDS - 2));
     let run = run(&[&daemon], sending, vec![], Duration::from_secs(SECONDS))?;
     conservation(&run.snapshot, &[])?;

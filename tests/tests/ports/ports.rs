@@ -34,7 +34,7 @@ impl Pair {
         for (from, to) in [(a, b), (b, a)] {
             hosts.push(bed.host(from, &[flow(&to.mac(), 3, "100M")], &arguments)?);
         }
-        daemon.until("the switch knows both", |now| (now.bridge_entries >= 2).then_some(()))?;
+        daemon.until_announced(2)?;
         hosts.iter_mut().try_for_each(Host::go)?;
         Ok(Self { hosts })
     }

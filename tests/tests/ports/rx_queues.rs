@@ -169,7 +169,7 @@ fn one_full_queue_of_four_pauses_the_peer() -> Result<()> {
     let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &lasts];
     let sending = vec![bed.host(&hosts[0], &[flow], &arguments)?];
     let receiving = vec![bed.host(&hosts[1], &[], &["--speed", "1G", "--no-drop", "3"])?];
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    daemon.until_announced(2)?;
     let (stop, period) = (Duration::from_millis(50), Duration::from_millis(400));
     let stops = Stops::new(thread, stop, period, Duration::from_secs(SECONDS - 2));
     let run = run(&[&daemon], sending, receiving, Duration::from_secs(SECONDS))?;

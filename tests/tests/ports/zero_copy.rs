@@ -52,7 +52,7 @@ fn pair(
     let duration = format!("{seconds}s");
     let sending = vec![bed.host(from, flows, &[&link[..], &["--duration", &duration]].concat())?];
     let receiving = vec![bed.host(to, &[], &link)?];
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    daemon.until_announced(2)?;
     Ok((sending, receiving))
 }
 
@@ -103,7 +103,7 @@ fn incast(Setup { senders, receiver, queues, dataplane, stop }: Setup) -> Result
     let arguments = ["--speed", &fast, "--no-drop", "3", "--duration", &lasts];
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", &slow, "--no-drop", "3"])?;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
     let mut zero_copy = [false; 3];
     for (name, is) in ["sender1", "sender2", "receiver"].into_iter().zip(&mut zero_copy) {
         *is = is_zero_copy(&daemon, name)?;
