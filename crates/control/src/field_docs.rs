@@ -78,7 +78,7 @@ mod tests {
         let found: Vec<_> = of("Level").collect();
         let names: Vec<_> = found.iter().map(|field| field.name).collect();
         assert_eq!(names, ["cells", "peak_read_cells", "peak_clear_cells", "peak_cells"]);
-        assert_eq!(found[1].comment, "The most there were since the last read.");
+        assert_eq!(found[1].comment, "Peak since the last read.");
         let level = of("Pool").find(|field| field.of == "Level").unwrap();
         assert_eq!((level.name, level.comment), ("level", "Cells in use."));
         assert!(

@@ -103,8 +103,7 @@ fn bridge(now: &Snapshot) -> String {
     }
     for port in now.ports.iter().filter(|port| port.rx_ring_episodes > 0) {
         let times = grouped(port.rx_ring_episodes);
-        text +=
-            &format!("\nPort {}: {times} times frames came in faster than the loop took them.", port.name);
+        text += &format!("\nPort {}: the RX backlog was long {times} times.", port.name);
     }
     if let Some(removed) = now.removed_ports.as_ref().filter(|removed| removed.ports > 0) {
         text += &format!(
@@ -117,10 +116,10 @@ fn bridge(now: &Snapshot) -> String {
     if let Some(warning) =
         config::mtu_warning(now.ports.iter().map(|port| (port.name.as_str(), port.mtu_bytes)))
     {
-        text += &format!("\nMind that {warning}.");
+        text += &format!("\nWarning: {warning}.");
     }
     for (port, caution) in interfaces::cautions(now) {
-        text += &format!("\nMind that on port {port} {}: {}.", caution.harm, caution.cure);
+        text += &format!("\nWarning: on port {port} {}: {}.", caution.harm, caution.cure);
     }
     if now.recordings_kept > 0 {
         text += &format!(

@@ -4,7 +4,7 @@
 //! queued. It leaves when three conditions hold: the link is free, its queue is picked among the
 //! queues that hold frames and are not paused, and the bytes with the kernel are below their bound,
 //! as a pause cannot recall what the kernel has. It is charged until its transmission is complete.
-//! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver
+//! Source: docs/architecture.md, "Frame path"; the bound works the way BQL bounds a driver
 //! (docs/kernel-behavior.md).
 
 mod dequeue;

@@ -11,7 +11,7 @@ const METRICS: &[Metric<TelemetryDestination>] = &[
     counter("sluice_collector_messages_confirmed", "Messages that the collector has confirmed.", "sent"),
     counter(
         "sluice_collector_messages_dropped",
-        "Messages that it will never get, as they found no room.",
+        "Messages dropped from its full backlog.",
         "dropped",
     ),
     counter("sluice_collector_failures", "Attempts to connect, and streams, that failed.", "failures"),

@@ -12,14 +12,14 @@ pub const METRICS: &[Metric<Port>] = &[
     gauge("sluice_port_held", "1: its transmission is on hold by command.", "held"),
     computed_gauge(
         "sluice_port_speed_bytes_per_second",
-        "The rate that it keeps; without it none is set.",
+        "The rate limit; absent: none.",
         &["speed_bps"],
         |port| match port.speed_bps {
             0 => Vec::new(),
             bps => vec![(("", ""), (bps / 8).into())],
         },
     ),
-    counter("sluice_port_received_frames", "Data frames that came in.", "received.frames"),
+    counter("sluice_port_received_frames", "Data frames received.", "received.frames"),
     counter("sluice_port_received_bytes", "Their bytes, without FCS.", "received.bytes"),
     counters(
         "sluice_port_received_coloured_frames",
@@ -29,7 +29,7 @@ pub const METRICS: &[Metric<Port>] = &[
     ),
     counters(
         "sluice_port_received_flooded_frames",
-        "Of these, frames to go to all ports: broadcast, multicast, unknown unicast.",
+        "Of these, frames flooded to all ports: broadcast, multicast, unknown unicast.",
         "kind",
         &[
             ("broadcast", "received_broadcast_frames"),
@@ -37,11 +37,11 @@ pub const METRICS: &[Metric<Port>] = &[
             ("unknown_unicast", "received_unknown_unicast_frames"),
         ],
     ),
-    counter("sluice_port_transmitted_frames", "Data frames that left.", "transmitted.frames"),
+    counter("sluice_port_transmitted_frames", "Data frames transmitted.", "transmitted.frames"),
     counter("sluice_port_transmitted_bytes", "Their bytes, without FCS.", "transmitted.bytes"),
     counters(
         "sluice_port_transmitted_flooded_frames",
-        "Of these, frames that went to all ports: broadcast, multicast, unknown unicast.",
+        "Of these, frames flooded from other ports: broadcast, multicast, unknown unicast.",
         "kind",
         &[
             ("broadcast", "transmitted_broadcast_frames"),
@@ -57,16 +57,16 @@ pub const METRICS: &[Metric<Port>] = &[
     }),
     counter(
         "sluice_port_input_dropped_frames",
-        "Of the drops those that came in here and never had a place in a queue.",
+        "Of the drops, frames received here that were never queued.",
         "input_dropped.frames",
     ),
     counter(
         "sluice_port_output_dropped_frames",
-        "Of the drops those that were to leave here.",
+        "Of the drops, frames to transmit here.",
         "output_dropped.frames",
     ),
-    counter("sluice_port_pfc_received_frames", "PFC frames that came in.", "pfc_received.frames"),
-    counter("sluice_port_pfc_sent_frames", "PFC frames that went out.", "pfc_sent.frames"),
+    counter("sluice_port_pfc_received_frames", "PFC frames received.", "pfc_received.frames"),
+    counter("sluice_port_pfc_sent_frames", "PFC frames sent.", "pfc_sent.frames"),
     counter(
         "sluice_port_pfc_malformed_frames",
         "Frames of ethertype 0x8808 that are neither PFC nor PAUSE.",
@@ -74,17 +74,17 @@ pub const METRICS: &[Metric<Port>] = &[
     ),
     counter(
         "sluice_port_pfc_refresh_frames",
-        "Of the PFC frames that went out, those that refreshed an XOFF.",
+        "Of the PFC frames sent, those that refreshed an XOFF.",
         "pfc_refresh_frames",
     ),
     counter(
         "sluice_port_pfc_repeat_frames",
-        "Of the PFC frames that went out, those that repeated XON, or XOFF for a peer that went on.",
+        "Of the PFC frames sent, those that repeated XON, or XOFF for a peer that went on.",
         "pfc_repeat_frames",
     ),
     counter(
         "sluice_port_pfc_guard_frames",
-        "Of the PFC frames that went out, those that the guard sent while the loop stalled.",
+        "Of the PFC frames sent, those that the guard sent while the loop stalled.",
         "pfc_guard_frames",
     ),
     counter(
@@ -94,10 +94,10 @@ pub const METRICS: &[Metric<Port>] = &[
     ),
     counter(
         "sluice_port_pause_received_frames",
-        "802.3x PAUSE frames that came in.",
+        "802.3x PAUSE frames received.",
         "pause_received_frames",
     ),
-    counter("sluice_port_pause_sent_frames", "802.3x PAUSE frames that went out.", "pause_sent_frames"),
+    counter("sluice_port_pause_sent_frames", "802.3x PAUSE frames sent.", "pause_sent_frames"),
     counter("sluice_port_lldp_received_frames", "LLDP frames that the port consumed.", "lldp_received_frames"),
     counter("sluice_port_lldp_sent_frames", "LLDP frames that went out.", "lldp.sent_frames"),
     counter(
@@ -112,38 +112,38 @@ pub const METRICS: &[Metric<Port>] = &[
     counter("sluice_port_link_paused_seconds", "Time that the whole link was paused.", "link_paused_ns"),
     counter(
         "sluice_port_rx_ring_episodes",
-        "Times that frames piled up in the RX rings and all no-drop priorities were paused.",
+        "Times that the RX backlog was long and all no-drop priorities were paused.",
         "rx_ring_episodes",
     ),
     gauge("sluice_port_bridge_entries", "Addresses learned.", "bridge_entries"),
     counter(
         "sluice_port_bridge_limit_frames",
-        "Frames whose source was not learned, as the port has all it may have.",
+        "Frames whose source was not learned because the port has reached its address limit.",
         "bridge_limit_frames",
     ),
     gauge(
         "sluice_port_in_flight_peak_bytes",
-        "The most bytes that were with the kernel at once.",
+        "Peak of the bytes in flight.",
         "in_flight_peak_bytes",
     ),
     counter(
         "sluice_port_kernel_lost_frames",
-        "Data frames that the kernel took to send and lost.",
+        "Data frames that the kernel accepted and lost.",
         "kernel_lost_frames",
     ),
     counter(
         "sluice_port_kernel_lost_no_drop_frames",
-        "Of these, frames of no-drop priorities: a broken promise.",
+        "Of these, frames of no-drop priorities: violations of the no-drop guarantee.",
         "kernel_lost_no_drop_frames",
     ),
     counter(
         "sluice_port_kernel_lost_pfc_frames",
-        "PFC and PAUSE frames that the kernel took to send and lost.",
+        "PFC and PAUSE frames that the kernel accepted and lost.",
         "kernel_lost_pfc_frames",
     ),
     computed(
         "sluice_port_kernel_dropped_frames",
-        "Frames that the kernel, or the NIC below it, lost on receipt, by reason.",
+        "Frames that the kernel, or the NIC below it, lost on reception, by reason.",
         &[
             "kernel.rx_fill_ring_empty_frames",
             "kernel.rx_ring_full_frames",
@@ -162,7 +162,7 @@ pub const METRICS: &[Metric<Port>] = &[
     ),
     counters(
         "sluice_port_kernel_stray_frames",
-        "Frames that the kernel gave back and the port had not given it: ignored.",
+        "Frames that the kernel returned without having been given them: ignored.",
         "direction",
         &[("received", "kernel.rx_stray_frames"), ("sent", "kernel.tx_stray_frames")],
     ),

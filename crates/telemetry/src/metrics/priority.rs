@@ -22,7 +22,7 @@ const PFC: &[Metric<PfcFrames>] = &[
         &[],
         |of| by_kind(of.sent),
     ),
-    computed("sluice_priority_pfc_received_frames", "PFC frames that came in and named it.", &[], |of| {
+    computed("sluice_priority_pfc_received_frames", "PFC frames received that name it.", &[], |of| {
         by_kind(of.received)
     }),
 ];
@@ -31,9 +31,9 @@ pub(super) const METRICS: &[Metric<Priority>] = &[
     gauge("sluice_priority_paused", "1: the peer has paused it.", "paused"),
     counter("sluice_priority_pauses", "Pauses that began (episodes).", "pauses"),
     counter("sluice_priority_paused_seconds", "Time that it was paused.", "paused_ns"),
-    counter("sluice_priority_storms", "Storms that the watchdog found.", "storms"),
+    counter("sluice_priority_storms", "Storms that the watchdog detected.", "storms"),
     counter("sluice_priority_storms_restored", "Storms that ended.", "storms_restored"),
-    gauge("sluice_priority_watched", "1: the watchdog looks for storms.", "watched"),
+    gauge("sluice_priority_watched", "1: the watchdog is enabled.", "watched"),
     gauge("sluice_priority_stormed", "1: it is stormed now.", "stormed"),
     gauge(
         "sluice_priority_recovery_pending",
@@ -58,7 +58,7 @@ pub(super) const METRICS: &[Metric<Priority>] = &[
     ),
     gauges(
         "sluice_priority_pfc_warning",
-        "1: as many PFC frames a second as the early warning is for, or more.",
+        "1: the rate of PFC frames has reached the early-warning threshold.",
         "direction",
         &[("received", "received_warning"), ("sent", "sent_warning")],
     ),

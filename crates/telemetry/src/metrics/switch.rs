@@ -29,12 +29,12 @@ pub(super) const METRICS: &[Metric<Snapshot>] = &[
     counter("sluice_removed_ports", "Ports that were removed from the configuration.", "removed_ports.ports"),
     counter(
         "sluice_removed_ports_received_frames",
-        "Data frames that came in on them.",
+        "Data frames received on them.",
         "removed_ports.received.frames",
     ),
     counter(
         "sluice_removed_ports_transmitted_frames",
-        "Data frames that left by them.",
+        "Data frames transmitted by them.",
         "removed_ports.transmitted.frames",
     ),
     computed("sluice_removed_ports_dropped_frames", "Frames that they dropped, by reason.", &[], |now| {
@@ -43,15 +43,15 @@ pub(super) const METRICS: &[Metric<Snapshot>] = &[
     }),
     counter(
         "sluice_removed_ports_kernel_lost_frames",
-        "Data frames that the kernel took to send by them and lost.",
+        "Data frames that the kernel accepted from them and lost.",
         "removed_ports.kernel_lost_frames",
     ),
     counter(
         "sluice_removed_ports_kernel_dropped_frames",
-        "Frames that the kernel lost on receipt on them.",
+        "Frames that the kernel lost on reception by them.",
         "removed_ports.kernel_dropped_frames",
     ),
-    gauge("sluice_memory_frames", "Frames of the memory, in all.", "memory_frames"),
+    gauge("sluice_memory_frames", "Frames of the memory, total.", "memory_frames"),
     gauge("sluice_memory_free_frames", "Free frames of the memory.", "memory_free_frames"),
     gauge(
         "sluice_memory_in_rings_frames",
@@ -76,11 +76,11 @@ pub(super) const METRICS: &[Metric<Snapshot>] = &[
         "Recordings of losses that were kept, fetched or not.",
         "recordings_frozen",
     ),
-    counter("sluice_recordings_not_kept", "Recordings of losses that found no room.", "recordings_not_kept"),
-    counter("sluice_loop_turns", "Turns of the poll loop.", "loop_turns"),
+    counter("sluice_recordings_not_kept", "Recordings of losses that were not kept for lack of memory.", "recordings_not_kept"),
+    counter("sluice_loop_turns", "Iterations of the poll loop.", "loop_turns"),
     gauge(
         "sluice_loop_longest_stall_seconds",
-        "The longest time between two turns since the start, sleep apart.",
+        "The longest time between two iterations since the start, excluding sleep.",
         "loop_worst_stall_ns",
     ),
 ];
@@ -114,7 +114,7 @@ fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
 /// `switch::monitor::counters::turn_time` has them.
 fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let (name, unit) = split_unit("sluice_loop_turn_seconds");
-    let help = "Time from each turn of the poll loop to the next, sleep apart.";
+    let help = "Time from each iteration of the poll loop to the next, excluding sleep.";
     let places = now.loop_turns_by_time.len();
     let bound =
         |place: usize| if place + 1 == places { f64::INFINITY } else { (1_u64 << place) as f64 / 1e6 };

@@ -45,7 +45,7 @@ pub const RX_LOSSES: [RxLoss; 6] = [
     RxLoss {
         name: "rx_missed",
         label: "nic_missed",
-        words: "NIC: nowhere to put them",
+        words: "NIC: no buffer",
         for_want_of_buffer: true,
         frames: |kernel| kernel.rx_missed_frames,
     },

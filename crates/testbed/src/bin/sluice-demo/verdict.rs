@@ -72,7 +72,7 @@ fn order(outcome: &Outcome) -> Finding {
 
 fn pauses(outcome: &Outcome) -> Finding {
     let honored = match outcome.sent_while_paused {
-        0 => "and they always obeyed".to_string(),
+        0 => "and they always honored them".to_string(),
         frames => format!("and yet {} frames left while paused", grouped(frames)),
     };
     Finding {
