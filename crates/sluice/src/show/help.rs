@@ -39,7 +39,7 @@ Once a switch is idle, over all its ports: received + flood copies = transmitted
 the kernel.";
 
 /// A heading and the message whose fields follow.
-const SECTIONS: [(&str, &str); 14] = [
+const SECTIONS: [(&str, &str); 15] = [
     ("The switch", "Snapshot"),
     ("ports[]", "Port"),
     ("A link", "Link"),
@@ -54,6 +54,7 @@ const SECTIONS: [(&str, &str); 14] = [
     ("PFC frames", "PfcCount"),
     ("What passes in a storm", "StormTraffic"),
     ("kernel", "Kernel"),
+    ("lldp", "Lldp"),
 ];
 
 /// Returns the fields that rows have in addition to those of the message.

@@ -1,7 +1,7 @@
 //! `sluice show ports`: received, transmitted, flooded and dropped frames, with the reasons.
 
 use control::v1::{Port, Snapshot};
-use switch::monitor::counters::RX_LOSSES;
+use switch::monitor::counters::kernel::RX_LOSSES;
 
 use super::format::{
     self, earlier, elapsed_ns, frames, grouped, mbit, tenths, utilization_percent, volume, volume_unit,

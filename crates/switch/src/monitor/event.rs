@@ -171,7 +171,7 @@ const TABLE: &[KindRow] = {
         row(PfcOn, "pfc_on", Info, "… and on again", ""),
         row(PortHeld, "port_held", Warning, "a port's transmission is held, for tests", ""),
         row(PortReleased, "port_released", Info, "… and continues", ""),
-        row(RecordingFrozen, "recording_frozen", Warning, "a loss froze a recording, which is kept until it is fetched ([recorder.md](recorder.md#losses))", "`recording` (its number), `bytes`"),
+        row(RecordingFrozen, "recording_frozen", Warning, "a loss froze a recording, which is kept until it is fetched ([recorder.md](recorder.md#what-freezes-a-recording))", "`recording` (its number), `bytes`"),
         row(RecordingNotKept, "recording_not_kept", Warning, "a loss would have frozen another recording, and there is no room beside those that are kept", "`recordings_kept`"),
         row(RecordingFetched, "recording_fetched", Info, "a client has stored a kept recording, which the daemon no longer keeps", "`recording`"),
         row(EventsLost, "events_lost", Warning, "too many events came at once", "`events`"),

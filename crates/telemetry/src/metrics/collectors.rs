@@ -9,11 +9,7 @@ use super::family::{self, Metric, Row, counter, gauge};
 
 const METRICS: &[Metric<TelemetryDestination>] = &[
     counter("sluice_collector_messages_confirmed", "Messages that the collector has confirmed.", "sent"),
-    counter(
-        "sluice_collector_messages_dropped",
-        "Messages dropped from its full backlog.",
-        "dropped",
-    ),
+    counter("sluice_collector_messages_dropped", "Messages dropped from its full backlog.", "dropped"),
     counter("sluice_collector_failures", "Attempts to connect, and streams, that failed.", "failures"),
     gauge("sluice_collector_backlog_messages", "Messages that wait, or are not confirmed.", "backlog"),
 ];

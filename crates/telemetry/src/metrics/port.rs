@@ -2,7 +2,7 @@
 
 use control::v1::{Count, Port};
 use switch::KernelCounters;
-use switch::monitor::counters::RX_LOSSES;
+use switch::monitor::counters::kernel::RX_LOSSES;
 
 use super::family::{Metric, Several, computed, computed_gauge, counter, counters, gauge};
 
@@ -92,20 +92,24 @@ pub const METRICS: &[Metric<Port>] = &[
         "Times that no transmission completed for 5 s although the kernel had frames.",
         "tx_stalls",
     ),
-    counter(
-        "sluice_port_pause_received_frames",
-        "802.3x PAUSE frames received.",
-        "pause_received_frames",
-    ),
+    counter("sluice_port_pause_received_frames", "802.3x PAUSE frames received.", "pause_received_frames"),
     counter("sluice_port_pause_sent_frames", "802.3x PAUSE frames sent.", "pause_sent_frames"),
-    counter("sluice_port_lldp_received_frames", "LLDP frames that the port consumed.", "lldp_received_frames"),
+    counter(
+        "sluice_port_lldp_received_frames",
+        "LLDP frames that the port consumed.",
+        "lldp_received_frames",
+    ),
     counter("sluice_port_lldp_sent_frames", "LLDP frames that went out.", "lldp.sent_frames"),
     counter(
         "sluice_port_lldp_lost_frames",
         "LLDP frames that were lost between the loop and the agent.",
         "lldp.lost_frames",
     ),
-    counter("sluice_port_lldp_malformed_frames", "Malformed LLDP frames that came in.", "lldp.malformed_frames"),
+    counter(
+        "sluice_port_lldp_malformed_frames",
+        "Malformed LLDP frames that came in.",
+        "lldp.malformed_frames",
+    ),
     gauge("sluice_port_lldp_neighbors", "LLDP neighbors that are known.", "lldp.neighbors"),
     gauge("sluice_port_link_paused", "1: the peer has paused the whole link by 802.3x PAUSE.", "link_paused"),
     counter("sluice_port_link_pauses", "Pauses of the whole link that began.", "link_pauses"),
@@ -121,11 +125,7 @@ pub const METRICS: &[Metric<Port>] = &[
         "Frames whose source was not learned because the port has reached its address limit.",
         "bridge_limit_frames",
     ),
-    gauge(
-        "sluice_port_in_flight_peak_bytes",
-        "Peak of the bytes in flight.",
-        "in_flight_peak_bytes",
-    ),
+    gauge("sluice_port_in_flight_peak_bytes", "Peak of the bytes in flight.", "in_flight_peak_bytes"),
     counter(
         "sluice_port_kernel_lost_frames",
         "Data frames that the kernel accepted and lost.",

@@ -76,7 +76,11 @@ pub(super) const METRICS: &[Metric<Snapshot>] = &[
         "Recordings of losses that were kept, fetched or not.",
         "recordings_frozen",
     ),
-    counter("sluice_recordings_not_kept", "Recordings of losses that were not kept for lack of memory.", "recordings_not_kept"),
+    counter(
+        "sluice_recordings_not_kept",
+        "Recordings of losses that were not kept for lack of memory.",
+        "recordings_not_kept",
+    ),
     counter("sluice_loop_turns", "Iterations of the poll loop.", "loop_turns"),
     gauge(
         "sluice_loop_longest_stall_seconds",

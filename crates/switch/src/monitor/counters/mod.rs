@@ -12,11 +12,10 @@ use crate::settings::{POOLS, PRIORITIES};
 use crate::time::Nanos;
 
 mod count;
-mod kernel;
+pub mod kernel;
 mod storm;
 
 pub use count::{DropReason, DropSide, DropSum, FrameCount, PfcCount, PfcReasons};
-pub use kernel::{RX_LOSSES, RxLoss};
 
 include!(concat!(env!("OUT_DIR"), "/snapshot.rs"));
 
