@@ -153,16 +153,18 @@ impl Daemon {
         found.with_context(|| format!("{last:#?}\n{}", self.process.log()))
     }
 
-    /// Waits until a frame has been received on this many ports: a test host announces itself once
-    /// it can receive. That the switch knows an address does not show it, as the kernel may have
-    /// named it.
+    /// Waits until this many frames have been received, on as many ports as can be: a test host
+    /// announces itself once, when it can receive; several may be behind another switch. That the
+    /// switch knows an address does not show it, as the kernel may have named it.
     ///
     /// # Errors
     /// As [`until`](Self::until).
     pub fn until_announced(&self, hosts: u64) -> Result<()> {
-        let has_received = |port: &&Port| port.received.is_some_and(|count| count.frames > 0);
         self.until("every host has announced itself", |now| {
-            (now.ports.iter().filter(has_received).count() as u64 >= hosts).then_some(())
+            let received = now.ports.iter().map(|port| port.received.unwrap_or_default().frames);
+            let ports = received.clone().filter(|&frames| frames > 0).count() as u64;
+            let is_enough = ports >= hosts.min(now.ports.len() as u64) && received.sum::<u64>() >= hosts;
+            is_enough.then_some(())
         })
     }
 

@@ -49,6 +49,7 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
         port.mtu_bytes = 0;
         port.link = None;
         port.classification = None;
+        port.lldp = None;
     }
     v1::Snapshot {
         memory_frames: 0,

@@ -140,10 +140,10 @@ fn a_rejected_reload_changes_nothing_and_reports_why() -> Result<()> {
             "[port.other]\ninterface = \"nowhere\"\n[port.receiver]",
             &["interface nowhere: there is no such interface here; `ip link` lists those there are"],
         ),
-        ("interface = \"receiver\"", "interface = \"lo\"", &["restart sluiced", "port.receiver: interface"]),
-        ("[buffer]", "[buffer]\ncell_bytes = 208", &["restart sluiced", "buffer: cell_bytes 256 → 208"]),
-        ("[buffer]", "[buffer]\ntotal_cells = 200000", &["restart sluiced", "buffer: memory for "]),
-        ("under-test", "other", &["restart sluiced", "switch: name"]),
+        ("interface = \"receiver\"", "interface = \"lo\"", &["need a restart", "port.receiver: interface"]),
+        ("[buffer]", "[buffer]\ncell_bytes = 208", &["need a restart", "buffer: cell_bytes 256 → 208"]),
+        ("[buffer]", "[buffer]\ntotal_cells = 200000", &["need a restart", "buffer: memory for "]),
+        ("under-test", "other", &["need a restart", "switch: name"]),
     ] {
         assert!(live.contains(from), "{from}");
         std::fs::write(daemon.config(), live.replace(from, to))?;
