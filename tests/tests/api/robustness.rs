@@ -198,7 +198,8 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
         ("[port.a]", "[port.a", Vec::new()),
     ] {
         let config = two_ports().replacen(from, to, 1);
-        let line = config.lines().position(|line| line.starts_with(to)).context("the mistake")? + 1;
+        // The testbed adds a line that turns LLDP off.
+        let line = config.lines().position(|line| line.starts_with(to)).context("the mistake")? + 2;
         let place = format!(".toml:{line}:");
         refuses(&bed, &switch, &config, &[&[place.as_str()], &words[..]].concat())?;
     }
