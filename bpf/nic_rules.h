@@ -48,7 +48,7 @@ struct settings {
 	__u32 ifindex;
 	__u32 overhead_bytes;
 	__u32 quantum_bytes;
-	__u8 no_drop; /* bit p: priority p is obeyed */
+	__u8 no_drop; /* bit p: priority p is honored */
 	__u8 trust;
 	__u8 order;
 	__u8 port_priority;

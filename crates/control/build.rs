@@ -1,8 +1,7 @@
 //! Compiles the control API with a pure-Rust protobuf compiler, so that `protoc` need not be
 //! installed. Also generates code for the messages that correspond to structs of `switch`: the
-//! conversion, field by field of the same name, and the list of all fields with their comments. So
-//! a counter is named only in its struct and in the proto file, and a field that only one of them
-//! has does not compile.
+//! conversion, field by field of the same name, the list of all fields with their comments, and
+//! access to numbers by name. `switch` generates the structs from the same file.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,43 +9,10 @@ use std::path::Path;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto};
 
-/// The messages, and the structs that they are converted from.
-const STRUCTS: [(&str, &str); 13] = [
-    ("Snapshot", "Snapshot"),
-    ("RemovedPorts", "monitor::counters::RemovedPorts"),
-    ("Port", "monitor::counters::PortSnapshot"),
-    ("Group", "monitor::counters::GroupSnapshot"),
-    ("Queue", "monitor::counters::QueueSnapshot"),
-    ("Pool", "monitor::counters::PoolSnapshot"),
-    ("Level", "Occupancy"),
-    ("Count", "monitor::counters::FrameCount"),
-    ("PfcCount", "monitor::counters::PfcCount"),
-    ("Storm", "monitor::counters::StormSnapshot"),
-    ("StormTraffic", "monitor::counters::StormTraffic"),
-    ("Priority", "monitor::counters::PrioritySnapshot"),
-    ("Kernel", "KernelCounters"),
-];
+#[path = "../switch/build/structs.rs"]
+mod structs;
 
-/// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 17] = [
-    "pfc_enabled",
-    "log_lines_lost",
-    "log_lines_left_out",
-    "recordings_kept",
-    "recordings_kept_bytes",
-    "recordings_frozen",
-    "recordings_not_kept",
-    "loops",
-    "interface",
-    "xdp_mode",
-    "vlan_tags_restored",
-    "mtu_bytes",
-    "link",
-    "classification",
-    "lldp",
-    "dcbx",
-    "pfc_mode",
-];
+use structs::{OF_THE_DAEMON, STRUCTS};
 
 /// Lists that are rows of `sluice show --json`, instead of one list inside the other.
 const ROWS: [&str; 9] = [
@@ -64,6 +30,8 @@ const ROWS: [&str; 9] = [
 fn main() {
     let proto = "../../proto/sluice/v1/control.proto";
     println!("cargo::rerun-if-changed={proto}");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=../switch/build/structs.rs");
     let files = protox::compile([proto], ["../../proto"]).expect("control.proto compiles");
 
     let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
@@ -71,9 +39,11 @@ fn main() {
         std::fs::write(Path::new(&out).join(name), text).expect("OUT_DIR can be written to");
     };
     let file = files.file.iter().find(|file| file.package() == "sluice.v1").expect("sluice.v1");
-    let conversions = STRUCTS.iter().map(|names| conversion(file, names));
+    let conversions = STRUCTS.iter().map(|found| conversion(file, found.message, found.of));
     write("from_switch.rs", conversions.chain([conversion_back(file, "Kernel", "KernelCounters")]).collect());
     write("fields.rs", fields(file));
+    write("numbers.rs", numbers(file));
+    write("numbered.rs", numbered(file));
 
     let mut builder = tonic_prost_build::configure().btree_map(".");
     for message in &file.message_type {
@@ -88,8 +58,8 @@ fn main() {
 
 /// Generates `impl From<&struct> for message`. The pattern names every field of the message, and
 /// the compiler requires all fields of the struct.
-fn conversion(file: &FileDescriptorProto, (message, of): &(&str, &str)) -> String {
-    let message = file.message_type.iter().find(|found| found.name() == *message).expect("a message");
+fn conversion(file: &FileDescriptorProto, message: &str, of: &str) -> String {
+    let message = file.message_type.iter().find(|found| found.name() == message).expect("a message");
     let reported = || message.field.iter().filter(|field| !OF_THE_DAEMON.contains(&field.name()));
     let names: String = reported().map(|field| format!("{}, ", field.name())).collect();
     let values: String = reported().map(|field| format!("{}: {}, ", field.name(), value(field))).collect();
@@ -131,23 +101,11 @@ fn value(field: &FieldDescriptorProto) -> String {
 
 /// Generates a table of all fields in these messages, with their comments in the proto file.
 fn fields(file: &FileDescriptorProto) -> String {
-    let info = file.source_code_info.as_ref().expect("comments are kept");
-    let comment = |message: usize, field: usize| {
-        // The numbers of `message_type` in a file and of `field` in a message: see
-        // descriptor.proto.
-        let path = [4, message as i32, 2, field as i32];
-        let location = info.location.iter().find(|location| location.path == path);
-        location
-            .map_or("", |location| location.leading_comments())
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
     let mut table = String::from("&[\n");
-    for (number, message) in file.message_type.iter().enumerate().filter(|(_, message)| is_counted(message)) {
-        for (place, field) in message.field.iter().enumerate() {
+    for message in file.message_type.iter().filter(|message| is_counted(message)) {
+        for field in &message.field {
             let of = field.type_name().rsplit('.').next().unwrap_or_default();
-            let comment = comment(number, place);
+            let comment = comment(file, message, field);
             writeln!(table, "    ({:?}, {:?}, {of:?}, {comment:?}),", message.name(), field.name())
                 .expect("a string takes all");
         }
@@ -155,8 +113,151 @@ fn fields(file: &FileDescriptorProto) -> String {
     table + "]\n"
 }
 
+/// Returns the comment of a field, in one line.
+fn comment(file: &FileDescriptorProto, message: &DescriptorProto, field: &FieldDescriptorProto) -> String {
+    let info = file.source_code_info.as_ref().expect("comments are kept");
+    let message_at = file.message_type.iter().position(|found| found.name() == message.name());
+    let field_at = message.field.iter().position(|found| found.name() == field.name());
+    // The numbers of `message_type` in a file and of `field` in a message: see descriptor.proto.
+    let path = [4, message_at.unwrap_or(0) as i32, 2, field_at.unwrap_or(0) as i32];
+    let location = info.location.iter().find(|location| location.path == path);
+    let comment = location.map_or("", |location| location.leading_comments());
+    comment.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Generates `impl Numbers` for each message of a snapshot: access to its numbers by path, and the
+/// list of them.
+fn numbers(file: &FileDescriptorProto) -> String {
+    let mut text = String::new();
+    for message in file.message_type.iter().filter(|message| has_numbers(message.name())) {
+        let mut arms = String::new();
+        for field in message.field.iter().filter(|field| field.label() != Label::Repeated) {
+            let name = field.name();
+            let of = field.type_name().rsplit('.').next().unwrap_or_default();
+            let value = match field.r#type() {
+                Type::Message if of == "Count" => format!("self.{name}.unwrap_or_default().number(rest)"),
+                Type::Message if has_numbers(of) => format!("self.{name}.as_ref()?.number(rest)"),
+                Type::Bool | Type::Uint32 | Type::Uint64 if field.proto3_optional() => {
+                    format!("self.{name}.map(u64::from)")
+                }
+                Type::Bool | Type::Uint32 | Type::Uint64 => format!("Some(u64::from(self.{name}))"),
+                _ => continue,
+            };
+            writeln!(arms, "            {name:?} => {value},").expect("a string takes all");
+        }
+        let list: String = paths(file, message).iter().map(|number| format!("        {number},\n")).collect();
+        writeln!(
+            text,
+            "#[allow(clippy::useless_conversion, reason = \"generated: not all numbers are narrower\")]\n\
+             impl Numbers for crate::v1::{0} {{\n    const MESSAGE: &'static str = {0:?};\n    const NUMBERS: &'static [Number] = &[\n{list}    ];\n\
+             \x20   fn number(&self, path: &str) -> Option<u64> {{\n\
+             \x20       #[allow(unused_variables, reason = \"generated: some have no parts\")]\n\
+             \x20       let (first, rest) = path.split_once('.').unwrap_or((path, \"\"));\n\
+             \x20       match first {{\n{arms}            _ => None,\n        }}\n    }}\n}}",
+            message.name()
+        )
+        .expect("a string takes all");
+    }
+    text
+}
+
+/// Generates, for each message of a snapshot, a value in which every number differs, for tests.
+fn numbered(file: &FileDescriptorProto) -> String {
+    let mut text = String::new();
+    for message in file.message_type.iter().filter(|message| is_counted(message) || message.name() == "Loop")
+    {
+        let mut fields = String::new();
+        for field in &message.field {
+            let of = field.type_name().rsplit('.').next().unwrap_or_default();
+            let value = match (field.label(), field.r#type()) {
+                _ if of.ends_with("Entry") => "super::all_reasons(next)".to_owned(),
+                (Label::Repeated, Type::Message) => {
+                    format!("(0..2).map(|_| crate::v1::{of}::numbered(next)).collect()")
+                }
+                (Label::Repeated, _) => "(0..8).map(|_| super::next(next)).collect()".to_owned(),
+                (_, Type::Message) => format!("Some(crate::v1::{of}::numbered(next))"),
+                (_, Type::Bool) => "true".to_owned(),
+                (_, Type::String) if field.proto3_optional() => {
+                    format!("Some(format!(\"{}-{{}}\", super::next::<u64>(next)))", field.name())
+                }
+                (_, Type::String) => format!("format!(\"{}-{{}}\", super::next::<u64>(next))", field.name()),
+                _ if field.proto3_optional() => "Some(super::next(next))".to_owned(),
+                _ => "super::next(next)".to_owned(),
+            };
+            write!(fields, "{}: {value}, ", field.name()).expect("a string takes all");
+        }
+        writeln!(
+            text,
+            "impl crate::v1::{} {{\n    /// Returns a value in which every number differs, from `next` on. For tests.\n\
+             \x20   pub fn numbered(next: &mut u64) -> Self {{ Self {{ {fields}}} }}\n}}",
+            message.name()
+        )
+        .expect("a string takes all");
+    }
+    text
+}
+
+/// Returns the numbers of a message and of its parts: path, metric, whether it only grows, comment.
+fn paths(file: &FileDescriptorProto, message: &DescriptorProto) -> Vec<String> {
+    let owner = match message.name() {
+        "Snapshot" => "sluice".to_owned(),
+        name => format!("sluice_{}", name.to_lowercase()),
+    };
+    let number = |path: &str, field: &FieldDescriptorProto, comment: &str| {
+        let metric = format!("{owner}_{}", path.replace('.', "_"));
+        let metric = metric.strip_suffix("_ns").map_or(metric.clone(), |of| format!("{of}_seconds"));
+        let grows = field.r#type() == Type::Uint64;
+        format!("Number {{ path: {path:?}, metric: {metric:?}, grows: {grows}, comment: {comment:?} }}")
+    };
+    let mut found = Vec::new();
+    for field in message.field.iter().filter(|field| field.label() != Label::Repeated) {
+        let about = comment(file, message, field);
+        match field.r#type() {
+            Type::Bool | Type::Uint32 | Type::Uint64 => found.push(number(field.name(), field, &about)),
+            Type::Message => {
+                let of = field.type_name().rsplit('.').next().unwrap_or_default();
+                let Some(part) = file.message_type.iter().find(|part| has_numbers(of) && part.name() == of)
+                else {
+                    continue;
+                };
+                found.extend(parts(file, part).into_iter().map(|(path, part, of_part)| {
+                    number(&format!("{}.{path}", field.name()), part, &format!("{about} {of_part}"))
+                }));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Returns the numbers in a message that is part of another: path, field, comment.
+fn parts<'f>(
+    file: &'f FileDescriptorProto,
+    message: &'f DescriptorProto,
+) -> Vec<(String, &'f FieldDescriptorProto, String)> {
+    let mut found = Vec::new();
+    for field in message.field.iter().filter(|field| field.label() != Label::Repeated) {
+        let of = field.type_name().rsplit('.').next().unwrap_or_default();
+        if let Some(part) = file.message_type.iter().find(|part| has_numbers(of) && part.name() == of) {
+            let inner = parts(file, part).into_iter();
+            found.extend(
+                inner.map(|(path, field_of, text)| (format!("{}.{path}", field.name()), field_of, text)),
+            );
+        } else if matches!(field.r#type(), Type::Bool | Type::Uint32 | Type::Uint64) {
+            found.push((field.name().to_owned(), field, comment(file, message, field)));
+        }
+    }
+    found
+}
+
+/// Returns true if numbers of the message can be read by path.
+fn has_numbers(message: &str) -> bool {
+    ["ByDropLevel", "TelemetryDestination", "Lldp"].contains(&message)
+        || STRUCTS.iter().any(|found| found.message == message)
+}
+
 /// Returns true if the message is part of a snapshot.
 fn is_counted(message: &DescriptorProto) -> bool {
     let others = ["ByDropLevel", "Link", "Caution", "Classification", "Lldp", "Dcbx"];
-    STRUCTS.iter().any(|(name, _)| *name == message.name()) || others.contains(&message.name())
+    STRUCTS.iter().any(|found| found.message == message.name()) || others.contains(&message.name())
 }

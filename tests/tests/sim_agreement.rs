@@ -190,7 +190,7 @@ fn incast() -> Result<(Run, [Figures; 2])> {
         ["--speed", INCAST_SPEED, "--no-drop", "3", "--duration", "10s", "--reaction-delay", REACTION];
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
-    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    daemon.until_announced(3)?;
     let run = run(&[&daemon], sending, vec![receiving], TEN_SECONDS)?;
     let watched = ["sender1", "sender2"];
     let seen = Figures::of_run(&run, &watched, run.carried_bps("receiver")?)?;
@@ -242,7 +242,7 @@ fn series() -> Result<(Run, [Figures; 2])> {
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
     let receiving = bed.host(&receiver, &[], &["--speed", "300M", "--no-drop", "3"])?;
     for daemon in [&first, &second] {
-        daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+        daemon.until_announced(3)?;
     }
     let run = run(&[&first, &second], sending, vec![receiving], TEN_SECONDS)?;
     let after = second.snapshot()?;

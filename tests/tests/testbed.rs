@@ -76,7 +76,7 @@ fn after_a_kill_children_end_and_the_next_bed_sweeps() -> Result<()> {
     let left = namespaces_of(pid)?;
     let running: usize =
         left.iter().map(|name| processes_in(name).map(|pids| pids.len())).sum::<Result<_>>()?;
-    assert_eq!(running, 5, "a daemon, three hosts and a collector");
+    assert_eq!(running, 6, "a daemon and its restorer, three hosts and a collector");
     demo.signal(Signal::SIGKILL)?;
     demo.wait(Duration::ZERO)?;
     for name in &left {

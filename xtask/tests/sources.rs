@@ -15,6 +15,22 @@ use anyhow::{Context, Result};
 const ABSENT: [&str; 5] = ["design §", "design.md", "reference/", "seeds/", "the seeds"];
 /// Extensions of the files that are checked.
 const ENDINGS: [&str; 6] = ["rs", "c", "proto", "toml", "md", "sh"];
+/// Names of the kernel that comments and pages cite.
+const OF_THE_KERNEL: [&str; 10] = [
+    "TX_BATCH_SIZE",
+    "XDP_PACKET_HEADROOM",
+    "dev_valid_name",
+    "dev_watchdog",
+    "ip_check_defrag",
+    "is_skb_forwardable",
+    "packet_extra_vlan_len_allowed",
+    "skb_vlan_untag",
+    "sun_path",
+    "veth_xdp_set",
+];
+/// Pages whose names in backticks are those of this repository, beside the comments.
+const OWN_PAGES: [&str; 5] =
+    ["CONTRIBUTING.md", "docs/architecture.md", "docs/behavior.md", "docs/multi-core.md", "docs/recorder.md"];
 /// This file, which has to name what is absent.
 const THIS: &str = "xtask/tests/sources.rs";
 
@@ -105,7 +121,7 @@ fn cited_titles(mut rest: &str) -> Vec<&str> {
 }
 
 /// Returns the errors in the links of a Markdown file, and in the files that it names.
-fn wrong_links(path: &Path, markdown: &str) -> Vec<String> {
+fn wrong_links(path: &Path, markdown: &str, names: &BTreeSet<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     let folder = top().join(path.parent().expect("a file lies in a folder"));
     for link in markdown.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -123,14 +139,18 @@ fn wrong_links(path: &Path, markdown: &str) -> Vec<String> {
             }
         }
     }
-    if path.starts_with("docs") {
+    if path.starts_with("docs") || path.parent() == Some(Path::new("")) {
         let named = markdown.split('`').skip(1).step_by(2);
         let is_file = |name: &&str| {
             let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-            name.contains('/') && !name.contains(['*', ' ']) && ending.is_some_and(|it| ENDINGS.contains(&it))
+            !name.contains(['*', ' ']) && ending.is_some_and(|it| ENDINGS.contains(&it))
         };
         for name in named.filter(is_file) {
-            if !top().join(name).exists() && !top().join("crates").join(name).exists() {
+            let exists = match name.contains('/') {
+                true => top().join(name).exists() || top().join("crates").join(name).exists(),
+                false => names.contains(name),
+            };
+            if !exists {
                 wrong.push(format!("there is no file {name}"));
             }
         }
@@ -141,7 +161,9 @@ fn wrong_links(path: &Path, markdown: &str) -> Vec<String> {
 #[test]
 fn every_citation_leads_to_something_in_the_repository() -> Result<()> {
     let mut wrong = Vec::new();
-    for (path, text) in files()? {
+    let files = files()?;
+    let names = files.iter().filter_map(|(path, _)| Some(path.file_name()?.to_str()?.to_owned())).collect();
+    for (path, text) in files {
         let mut add = |what: String| wrong.push(format!("{}: {what}", path.display()));
         let line = unbroken(&text);
         ABSENT.iter().filter(|absent| line.contains(*absent)).for_each(|absent| {
@@ -149,7 +171,7 @@ fn every_citation_leads_to_something_in_the_repository() -> Result<()> {
         });
         wrong_citations(&line).into_iter().for_each(&mut add);
         if path.extension().is_some_and(|ending| ending == "md") {
-            wrong_links(&path, &text).into_iter().for_each(&mut add);
+            wrong_links(&path, &text, &names).into_iter().for_each(&mut add);
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
@@ -172,4 +194,128 @@ fn citations_are_read_over_lines_and_in_chains() {
     assert_eq!(wrong_citations("see docs/nothing.md, \"Cells\""), ["there is no docs/nothing.md"]);
     let no_section = wrong_citations("see docs/behavior.md, \"Cells\" and \"Nothing\"");
     assert_eq!(no_section, ["docs/behavior.md has no section \"Nothing\""]);
+}
+
+/// Returns the files that a table of `docs/architecture.md` names, `folder/file` without ending. A
+/// row without a folder continues the folder above.
+fn files_in_table(section: &str) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    let mut folder = "";
+    for row in section.lines().filter_map(|line| line.strip_prefix('|')) {
+        let Some((first, rest)) = row.split_once('|') else { continue };
+        folder = match first.trim().trim_matches('`') {
+            "" => folder,
+            name => name,
+        };
+        let named = rest.split('|').next().unwrap_or_default().split('`').skip(1).step_by(2);
+        files.extend(named.map(|name| format!("{folder}/{}", name.trim_end_matches('/'))));
+    }
+    files
+}
+
+/// Returns the files and folders below `folder` that the table has to name. Tests, snapshots and
+/// `lib.rs` have no row, and `mod.rs` may have one.
+fn files_in_folder(folder: &Path) -> Result<BTreeSet<String>> {
+    let mut files = BTreeSet::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_stem().context("a file without a name")?.to_string_lossy().into_owned();
+        let below: Vec<_> = fs::read_dir(&path).into_iter().flatten().collect();
+        if name == "lib" || name == "tests" {
+            continue;
+        } else if !path.is_dir() || name == "settings" {
+            files.insert(format!("top/{name}"));
+            continue;
+        }
+        for file in below {
+            let file = file?.path();
+            let stem = file.file_stem().context("a file without a name")?.to_string_lossy().into_owned();
+            // A folder of tests beside the file that it tests has that file's name.
+            files.insert(format!("{name}/{stem}"));
+        }
+    }
+    files.retain(|file| !["/tests", "/snapshots", "/mod"].iter().any(|end| file.ends_with(end)));
+    Ok(files)
+}
+
+#[test]
+fn every_file_of_the_switch_is_in_the_table() -> Result<()> {
+    let page = fs::read_to_string(top().join("docs/architecture.md"))?;
+    let (_, section) = page.split_once("### Files of `switch`\n").context("no section")?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut listed = files_in_table(section.split_once("|---").context("no table")?.1);
+    listed.retain(|file| !file.ends_with("/mod"));
+    let there = files_in_folder(&top().join("crates/switch/src"))?;
+    assert_eq!(listed.symmetric_difference(&there).collect::<Vec<_>>(), Vec::<&String>::new());
+    Ok(())
+}
+
+/// Returns the names in a text: runs of letters, digits and underscores.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|name| !name.is_empty())
+}
+
+/// Returns the names in backticks on a line, such as `frames_of_long_names`. Only those with an
+/// underscore: a single word may be one of the language that the sentence is about.
+fn cited_names(line: &str) -> impl Iterator<Item = &str> {
+    let cited = if line.contains("```") { "" } else { line }.split('`').skip(1).step_by(2);
+    cited.filter(|name| name.contains('_') && names_in(name).eq([*name]) && !name.starts_with('_'))
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+#[test]
+fn names_in_backticks_exist() -> Result<()> {
+    let files = files()?;
+    let mut names: BTreeSet<&str> = OF_THE_KERNEL.into();
+    for (path, text) in files.iter().filter(|(path, _)| path.extension().is_some_and(|it| it != "md")) {
+        names.extend(path.file_stem().and_then(|name| name.to_str()));
+        let is_rust = path.extension().is_some_and(|it| it == "rs");
+        let code = text.lines().filter(|line| !(is_rust && is_comment(line)));
+        names.extend(code.flat_map(names_in));
+    }
+    let mut wrong = Vec::new();
+    for (path, text) in &files {
+        let is_page = OWN_PAGES.iter().any(|page| path == Path::new(page));
+        let is_rust = path.extension().is_some_and(|it| it == "rs");
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| is_page || is_rust && is_comment(line))
+        {
+            let absent = cited_names(line).filter(|name| !names.contains(name));
+            wrong.extend(
+                absent
+                    .map(|name| format!("{}:{}: `{name}` is not in the repository", path.display(), at + 1)),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Test programs in folders have an entry in `Cargo.toml`, which nothing else would miss: without
+/// it they are not run.
+#[test]
+fn test_programs_in_folders_are_run() -> Result<()> {
+    let files = files()?;
+    let mut missing = Vec::new();
+    for (path, _) in files.iter().filter(|(_, text)| text.contains("#[test]")) {
+        let Some(path) = path.to_str() else { continue };
+        let Some((package, program)) = path.split_once("/tests/").filter(|(_, rest)| rest.contains('/'))
+        else {
+            continue;
+        };
+        let folder = top().join(path).parent().expect("a file lies in a folder").to_owned();
+        let manifest = fs::read_to_string(top().join(package).join("Cargo.toml"))?;
+        // A folder with a `main.rs` is one program, and the compiler warns of no file; its modules
+        // are declared there.
+        let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
+        let main = fs::read_to_string(folder.join("main.rs")).unwrap_or_default();
+        let is_module = name == "main" || main.contains(&format!("mod {name};"));
+        if !is_module && !manifest.contains(&format!("path = \"tests/{program}\"")) {
+            missing.push(path);
+        }
+    }
+    assert_eq!(missing, Vec::<&str>::new(), "add [[test]] with name and path");
+    Ok(())
 }

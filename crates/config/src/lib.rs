@@ -3,66 +3,66 @@
 //!
 //! ```toml
 //! [switch]
-//! name = "lab"                     # "sluice" when left out
+//! name = "lab"                     # default: "sluice"; restart
 //!
-//! [dataplane]
-//! cores = [0, 1]                   # the first switches, all serve ports (docs/multi-core.md); [0] by default
-//! switch_core_serves = true        # false, where there are several: the first only switches
-//! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
-//! overload = "pause"               # a loop that falls behind pauses its peers; or drop: the kernel drops
-//! spare_ports = 2                  # ports that a reload may add beyond those of the start, if each has one RX queue; 32 MiB of memory each
-//! zero_copy = "auto"               # NICs whose drivers can read and write memory themselves; or off: the kernel copies; or emulate: for tests
-//! pfc_test = "nics"                # ports that try at the start whether PFC frames get out and in: or all, or off
+//! [dataplane]                      # restart, all of it
+//! cores = [0, 1]                   # the first one switches, all serve ports (docs/multi-core.md); default: [0]
+//! switch_core_serves = true        # false: with several cores, the first one only switches
+//! scheduling = "short-slices"      # of the loop's thread: or "normal", "fifo" (real time)
+//! overload = "pause"               # a loop that falls behind pauses its peers; or "drop": the kernel drops
+//! spare_ports = 2                  # ports that a reload may add, with one RX queue each; 32 MiB of memory each
+//! zero_copy = "auto"               # NICs whose drivers support it; or "off": the kernel copies; or "emulate": for tests
+//! pfc_test = "nics"                # ports that test at startup whether PFC frames get out and in; or "all", "off"
 //!
 //! [control]
-//! socket = "/run/sluice/lab.sock"  # this is the default
+//! socket = "/run/sluice/lab.sock"  # the default; restart
 //!
-//! [recorder]                       # the flight recorder: docs/recorder.md
-//! always = true                    # record the loop all the time, and keep the last of it; false by default
+//! [recorder]                       # the flight recorder (docs/recorder.md)
+//! always = true                    # record all the time, and keep the most recent part; default: false
 //! freeze_on_loss = true            # with always: keep what led to a loss until it is fetched
-//! memory_mib = 256                 # of which so much is kept; 128 to 65536
+//! memory_mib = 256                 # size of the kept part; 128 to 65536
 //!
 //! [pfc]
-//! enabled = true                   # false: PFC is off on all ports, whatever they say
+//! enabled = true                   # false: PFC is off on all ports, whatever their settings
 //!
-//! [pfc.watchdog]                   # PFC deadlock detection (docs/watchdog.md); of all ports, or below a port's pfc of that port
-//! enabled   = true                 # false: of nothing here, or on this port
+//! [pfc.watchdog]                   # PFC deadlock detection (docs/watchdog.md) of all ports; below a port's pfc: of that port
+//! enabled   = true                 # false: off, for all or for this port
 //! precision = "normal"             # the unit of intervals: "normal", 100 ms, or "high", 10 ms
-//! action    = "forward"            # while it is stormed; or "drop": the default of those with detection_ms
+//! action    = "forward"            # during a storm; or "drop": the default with detection_ms
 //! recovery  = "auto"               # or "manual": by `sluice pfc recover`
 //! priority.3 = { interval = 5, restore_delay = 6, limit = { period_s = 1, count = 10 } }  # restored after 700 ms
 //! priority.4 = { interval = 5, pause_recover = true }  # restored when no XOFF came for an interval
 //! priority.5 = { detection_ms = 400, restoration_ms = 400 }  # restored once no XOFF has come for 400 ms
 //!
-//! [pfc.early-warning]              # events, where so many PFC frames a second come in or go out; also below a port's pfc
+//! [pfc.early-warning]              # PFC rate thresholds (received, sent) for events; also below a port's pfc
 //! priority.3 = { in_pps = 10000, out_pps = 10000 }
 //!
 //! [alarm]
-//! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation; a queue
-//!                                  # without limit, as a no-drop one is, is allowed its pool
+//! usage_percent = 100              # use of the limit above which a queue or group counts a violation; for a queue
+//!                                  # without limit, such as a no-drop queue, the limit is its pool
 //! ingress  = { enabled = true, percent = 100, interval_s = 5 }   # events (docs/events.md); off unless enabled
 //! egress   = { enabled = true, percent = 100, pool.1.percent = 90 }
 //! headroom = { enabled = true, percent = 100 }
 //! drop     = { enabled = true, interval_s = 5 }
 //!
-//! [buffer]                         # each _cells can be _bytes instead; what fills no whole cell is left over
-//! preset         = "h3c-s6850"     # as on that switch: all of the following but fixed_cells; what is written here wins
-//! cell_bytes     = 256             # 64 to 9216
+//! [buffer]                         # each _cells can be _bytes instead, rounded down to whole cells
+//! preset         = "h3c-s6850"     # defaults of that switch for all of the following except fixed_cells; settings here override it
+//! cell_bytes     = 256             # 64 to 9216; restart
 //! total_cells    = 131072
-//! fixed_cells    = 16384           # default: an eighth of all, or what is reserved or guaranteed if that is more
+//! fixed_cells    = 16384           # default: an eighth of the total, or the sum of reserved or guaranteed cells if that is more
 //! headroom_cells = 12288
 //!
-//! [buffer.ingress.pool.1]          # service pools 0 to 3 of the shared area; pool 0 has what the others leave
+//! [buffer.ingress.pool.1]          # service pools 0 to 3 of the shared area; pool 0 has the remainder
 //! shared_percent = 20              # or size_cells, size_bytes
-//! pause_threshold_cells = 5000     # or _bytes: once so much of it is used, its no-drop groups are paused; none by default
+//! pause_threshold_cells = 5000     # or _bytes: use at which its no-drop groups are paused; default: none
 //!
 //! [buffer.egress.pool.1]
 //! shared_percent = 20              # or a size, up to all cells of the buffer for all pools together
 //!
-//! [buffer.ingress.profile.lossless]  # what a profile leaves out is 0, but for shared
+//! [buffer.ingress.profile.lossless]  # defaults of a profile: 0, except for shared
 //! reserved_bytes   = 2048          # or reserved_cells, and so on: bytes are rounded up to whole cells
 //! shared           = { static_bytes = 19456 }  # as xoff below
-//! xoff_bytes       = 196608        # headroom: room for what still arrives after XOFF
+//! xoff_bytes       = 196608        # headroom: for frames that arrive after XOFF
 //! xon_bytes        = 15872         # as resume_cells below
 //! xon_offset_bytes = 3584
 //!
@@ -70,11 +70,11 @@
 //! reserved_bytes = 0               # guaranteed to each queue
 //! shared         = { dynamic_th = 1 }
 //!
-//! [wred.table5.queue.5]            # what a growing queue does; a table has any of the queues 0 to 7
+//! [wred.table5.queue.5]            # early drops and marks of a queue; a table has any of the queues 0 to 7
 //! weighting_exponent = 9           # of the average length, 0 to 15; 0: the length of the instant
-//! ecn          = true              # default: false, then frames drop instead of being marked
+//! ecn          = true              # default: false: frames are dropped instead of marked
 //! mark         = "enqueue"         # "enqueue" | "dequeue"
-//! drop_not_ect = false             # on a no-drop queue, frames that cannot be marked drop
+//! drop_not_ect = false             # true: on a no-drop queue, frames that cannot be marked are dropped
 //! green  = { low_cells = 100, high_cells = 1000, probability_percent = 10 }  # the defaults of every level
 //! yellow = { low_bytes = 20000, high_bytes = 200000 }  # rounded up to whole cells
 //!
@@ -84,10 +84,10 @@
 //! weighting_exponent = 0           # the default
 //!
 //! [bridge]
-//! max_entries          = 16384
+//! max_entries          = 16384     # restart
 //! max_entries_per_port = 8192      # learned on one port; default: half of max_entries
 //! aging_s              = 300
-//! unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]  # by priority; left out: to the queues of all other frames
+//! unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]  # by priority; default: the queues of all other frames
 //! multicast_to_queue       = [2, 0, 1, 3, 4, 5, 6, 7]  # of frames to group addresses
 //! no_drop_to_down_port     = "drop"  # no-drop frames to an address learned on a port that is down; or "flood"
 //!
@@ -96,28 +96,28 @@
 //! operator    = "or"               # "and" would match no frame that "or" does not
 //! dot1p       = [5]
 //!
-//! [policy.rdma]                    # a port's policy = "rdma" is the same as its rules written there
+//! [policy.rdma]                    # policy = "rdma" in a port is the same as these rules there
 //! description = "RoCE has queue 3"
 //! rules       = [{ classifier = "roce", local_precedence = 3 }]
 //!
-//! [port-defaults]                  # the same settings as a port has, but for its interface
-//! trust         = "dot1p"          # the default | "dscp" | "tunnel-dot1p": of the frame in VXLAN | "none": then port_priority counts
+//! [port-defaults]                  # the same settings as a port, except interface
+//! trust         = "dot1p"          # the default | "dscp" | "tunnel-dot1p": of the frame in VXLAN | "none": port_priority applies
 //! port_priority = 0
 //!
 //! [port.server1]                   # at least one; the order of the file gives the numbers, from 0
-//! interface       = "veth0"        # required
-//! core            = 1              # of dataplane.cores, where there are several; left out: that with the fewest RX queues
-//! speed           = "2.5G"         # or bit/s as a number; left out: as fast as the interface takes frames
-//! burst_bytes     = 1250000        # to catch up with after idle time; default: 4 ms of line time
-//! wire_overhead   = true           # a frame takes 24 bytes more: preamble, FCS, gap; default: true where speed is set
-//! cable_m         = 10             # for advice only, as is mtu
+//! interface       = "veth0"        # required; restart
+//! core            = 1              # one of dataplane.cores; default: the one with the fewest RX queues; restart
+//! speed           = "2.5G"         # or bit/s as a number; default: unlimited
+//! burst_bytes     = 1250000        # burst after idle time; default: 4 ms at line rate
+//! wire_overhead   = true           # adds 24 bytes per frame: preamble, FCS, gap; default: true where speed is set
+//! cable_m         = 10             # for warnings only, as mtu
 //! mtu             = 1536           # bytes of the longest frame, without FCS
 //! in_flight_bytes = 65536
-//! static_addresses = ["02:00:00:00:00:01"]  # always behind this port, whatever is learned
-//! broadcast_limit_pps = 1000       # frames a second that come in and are flooded, the rest drops; or "off", the default
+//! static_addresses = ["02:00:00:00:00:01"]  # always on this port, not learned or aged
+//! broadcast_limit_pps = 1000       # received frames a second that are flooded, others are dropped; default: "off"
 //! multicast_limit_pps = 5000       # to other group addresses
-//! unknown_unicast_limit_pps = 1000 # to stations whose port is not known
-//! vlan            = { mode = "access", pvid = 10 }  # on all ports or none; none: one transparent bridge for all tags
+//! unknown_unicast_limit_pps = 1000 # to addresses that are not in the FDB
+//! vlan            = { mode = "access", pvid = 10 }  # on all ports or none; none: one bridge for all tags
 //! lldp            = "both"         # the default | "tx" | "rx" | "off" | "forward": as a wire, all ports or none
 //! lldp_tlvs       = ["port-description", "system-name", "system-description", "capabilities", "management-address",
 //!                    "port-vlan", "max-frame-size", "link-aggregation"]  # those that are sent; default: all
@@ -125,9 +125,9 @@
 //! maps            = "h3c"          # dot1p_to_queue by name: "h3c", the default, or "huawei": one to one
 //! dot1p_to_queue      = [2, 0, 1, 3, 4, 5, 6, 7]
 //! dot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 0]  # 0 green, 1 yellow, 2 red
-//! dei_drop_level  = 0              # of tagged frames with DEI, if it is higher than the map's
-//! policy          = [{ dot1p = 5, local_precedence = 3 }]  # by the tag; wins over the maps
-//! rewrite.dot1p   = [0, 1, 2, 3, 4, 5, 6, 7]      # by local precedence; left out: frames leave as they came
+//! dei_drop_level  = 0              # of tagged frames with DEI, if higher than the map's
+//! policy          = [{ dot1p = 5, local_precedence = 3 }]  # by the tag; overrides the maps
+//! rewrite.dot1p   = [0, 1, 2, 3, 4, 5, 6, 7]      # by local precedence; default: unchanged
 //! rewrite.dscp    = [0, 8, 16, 24, 32, 40, 48, 56]
 //! wred            = "table5"
 //! queue_profile   = { gentle = [0, 1, 2] }
@@ -138,7 +138,7 @@
 //! tx         = true
 //! no_drop    = [3, 4, 5]
 //! pause_time = 65535               # quanta
-//! pause_speed = "10G"              # whose bit times quanta are; as `speed`, or as the interface says
+//! pause_speed = "10G"              # speed that defines the quantum; default: `speed`, or the interface's
 //!
 //! [port.server1.dcbx]              # negotiates with the peer (docs/dcbx.md); without this table the port does not
 //! enabled    = true                # the default; false: not on this port, though the defaults have the table
@@ -164,42 +164,42 @@
 //! ingress.priority.3 = { pool = 1 }
 //! ingress.priority.4 = { profile = "lossless" }  # instead of pfc.priority.4
 //! egress.queue.3 = { pool = 1, guaranteed_percent = 13, shared_percent = 20 }  # or shared_cells; 20 % picks alpha 1/4
-//! egress.queue.1 = { profile = "egress_lossy_profile" }  # one that need not be written
+//! egress.queue.1 = { profile = "egress_lossy_profile" }  # a built-in profile
 //!
 //! [port.server2]
 //! interface = "veth1"
-//! vlan      = { mode = "trunk", allowed = "1-100,200" }  # tagged; default: all VLANs; pvid: the one that is untagged
-//! static_addresses = [{ address = "02:00:00:00:00:02", vlan = 20 }]  # where it is not the pvid's
-//! trust     = "dscp"               # DSCPs that a map does not list keep their defaults:
+//! vlan      = { mode = "trunk", allowed = "1-100,200" }  # tagged; default: all VLANs; pvid: the untagged one
+//! static_addresses = [{ address = "02:00:00:00:00:02", vlan = 20 }]  # where it is not in the PVID's VLAN
+//! trust     = "dscp"               # DSCPs not listed in a map keep their defaults:
 //! dscp_to_dot1p      = { "46" = 5, "8-15" = 1 }  # DSCP / 8
 //! dscp_to_queue      = { "48-63" = 7 }           # through the priority
 //! dscp_to_drop_level = { "12" = 1, "14" = 2 }    # 0
 //!
-//! [port.server2.schedule]          # without groups: those that are here, at 50 % each, and WRR inside group 1
+//! [port.server2.schedule]          # default without groups: those below, 0 and 1 with 50 % each, WRR inside group 1
 //! mode = "ets"
-//! group.0  = { queues = [0, 1, 2, 4, 5], bandwidth_percent = 60 }  # all groups but 15 make 100 % together
+//! group.0  = { queues = [0, 1, 2, 4, 5], bandwidth_percent = 60 }  # all groups except 15 add up to 100 %
 //! group.1  = { queues = [3], bandwidth_percent = 40, scheduling = "sp", rate = "2G", burst_bytes = 1000000 }
-//! group.15 = { queues = [6, 7] }   # before all others; inside it scheduling is "sp" by default, in others "wrr"
-//! queue.4  = { weight = 2, rate = "500M" }  # weights are 1 by default
+//! group.15 = { queues = [6, 7] }   # before all others; its scheduling is "sp" by default, that of others "wrr"
+//! queue.4  = { weight = 2, rate = "500M" }  # default weight: 1
 //!
 //! [telemetry.sensor-group.usage]   # docs/telemetry.md; `sluice telemetry paths` lists the paths
 //! paths = ["buffermonitor/bufferusages", "buffermonitor/pfcspeeds"]
 //!
-//! [telemetry.sensor-group.events]  # periodic paths and event paths do not mix
+//! [telemetry.sensor-group.events]  # a group has periodic or event paths, not both
 //! paths = ["sluice/events"]
 //!
 //! [telemetry.destination-group.collector1]
-//! collectors       = ["192.168.2.1:50050", "[fd00::1]:50050", "collector.example"]  # port 50050 by default
-//! vpn_instance     = "management"  # a network namespace of `ip netns`; left out: the daemon's own
+//! collectors       = ["192.168.2.1:50050", "[fd00::1]:50050", "collector.example"]  # default port: 50050
+//! vpn_instance     = "management"  # a network namespace of `ip netns`; default: the daemon's own
 //! service          = "/grpc_dialout.GRPCDialout/Dialout"  # the default; some serve "/grpc_dialout.gRPCDialout/Dialout"
-//! backlog_messages = 1000          # what waits for a collector that does not take it; the defaults
+//! backlog_messages = 1000          # backlog per collector; the defaults
 //! backlog_kib      = 16384
-//! message_kib      = 4096          # longer messages go in chunks
+//! message_kib      = 4096          # longer messages are sent in chunks
 //! tls = { ca = "ca.pem", server_name = "collector.example", certificate = "switch.pem", key = "switch.key" }  # encrypted;
-//!                                  # files beside this one; each may be left out, certificate and key together
+//!                                  # files beside this one; all optional, certificate and key together
 //!
 //! [telemetry.subscription.A]
-//! sensors      = [{ group = "usage", interval_s = 10 }, { group = "events" }]  # or interval_ms, 100 at least
+//! sensors      = [{ group = "usage", interval_s = 10 }, { group = "events" }]  # or interval_ms, at least 100
 //! destinations = ["collector1"]
 //!
 //! [lldp]                           # docs/dcbx.md; the defaults
@@ -213,9 +213,9 @@
 //! management_addresses = ["192.0.2.1"]  # where the switch is managed; none by default
 //!
 //! [metrics]                        # docs/metrics.md
-//! enabled = true                   # false by default
-//! listen  = "127.0.0.1:9464"       # the default; whoever reaches this address reads them
-//! page    = true                   # a live page for browsers there, too; false by default
+//! enabled = true                   # default: false
+//! listen  = "127.0.0.1:9464"       # the default; anyone who can reach this address can read them
+//! page    = true                   # also serve a live page for browsers; default: false
 //! ```
 //!
 //! A port's own settings win over the defaults one by one, and the defaults over the settings of
@@ -239,7 +239,7 @@
 //! use all free shared cells of its pool, unless `reserved_cells` and `xoff` or a profile set other
 //! limits. At its XOFF threshold its frames drop.
 //!
-//! A percentage of `xoff`, `shared` and `shared_percent` is no share of the area: it picks alpha,
+//! A percentage of `xoff`, `shared` and `shared_percent` is no share of the area: it selects alpha,
 //! and the limit is alpha × the free cells of the pool (docs/behavior.md, "Thresholds"). So a
 //! single active queue with 20 % has 20 % of its pool, with 25 % 33.3 %, with 100 % 88.9 %. To set
 //! a share, write cells. A lossy queue has 20 % by default; a no-drop queue has no limit, and so

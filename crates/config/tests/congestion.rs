@@ -82,6 +82,7 @@ fn a_file_with_everything() {
     let mut expected = PortSettings::new("sp", Some(10_000_000_000));
     (expected.pfc, expected.groups) = (sp.pfc, sp.groups); // not of congestion
     (expected.burst_bytes, expected.overhead_bytes) = (Some(20_000), 0);
+    expected.lldp = sp.lldp;
     let early = WredSettings {
         exponent: 12,
         ecn: true,

@@ -173,17 +173,17 @@ fn row_355_profiles_that_need_not_be_written() {
     assert_eq!((port.queues[3].wred, port.queues[0].wred), (Some(ecn), None));
 }
 
-/// Row 355: a profile of the file replaces the built-in one of the same name, and for a misspelt
+/// Row 355: a profile of the file replaces the built-in one of the same name, and for a misspelled
 /// name the nearest one is suggested.
 #[test]
-fn row_355_the_file_wins_and_misspelt_names_are_answered() {
+fn row_355_the_file_wins_and_misspelled_names_are_answered() {
     let binding = "[port-defaults]\nbuffer.egress.queue.0.profile = \"egress_lossy_profile\"\n";
     let own = "[buffer.egress.profile.egress_lossy_profile]\nshared.static_cells = 9\n";
     let queue = parse(&format!("{own}{binding}{TWO_PORTS}")).switch.ports[0].queues[0];
     assert_eq!(queue.shared, Some(Threshold::Static(9)));
-    let misspelt = mistakes(&format!("{}{TWO_PORTS}", binding.replace("lossy", "losy")));
-    assert!(misspelt.contains("egress_lossy_profile"), "{misspelt}");
-    let misspelt =
+    let misspelled = mistakes(&format!("{}{TWO_PORTS}", binding.replace("lossy", "losy")));
+    assert!(misspelled.contains("egress_lossy_profile"), "{misspelled}");
+    let misspelled =
         mistakes(&format!("[port-defaults]\nqueue_profile = {{ AZURE_LOSSLES = [3] }}\n{TWO_PORTS}"));
-    assert!(misspelt.contains("AZURE_LOSSLESS"), "{misspelt}");
+    assert!(misspelled.contains("AZURE_LOSSLESS"), "{misspelled}");
 }

@@ -89,8 +89,8 @@ fn sensors_destinations_and_subscriptions() {
     assert_eq!(
         warnings,
         [
-            "nothing will come of buffermonitor/portqueoverrunevent: the alarm that it reports is off",
-            "nothing will come of buffermonitor/portquedropevent: the alarm that it reports is off"
+            "no events for buffermonitor/portqueoverrunevent: the alarm that it reports is off",
+            "no events for buffermonitor/portquedropevent: the alarm that it reports is off"
         ]
     );
 }

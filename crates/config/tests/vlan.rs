@@ -60,7 +60,7 @@ fn a_vlan_of_one_port_alone_is_warned_of() {
     assert_eq!(alone.warnings.to_string(), expected);
 }
 
-/// Two tenants and a trunk, with flood limits.
+/// Two customers and a trunk, with flood limits.
 #[test]
 fn the_vlan_file() {
     let config = parse(include_str!("../../../config/vlans.toml"));

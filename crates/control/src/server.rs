@@ -220,7 +220,7 @@ impl Owner {
         tokio::time::timeout(patience, request).await.unwrap_or_else(|_| {
             let seconds = patience.as_secs();
             Err(Status::deadline_exceeded(format!(
-                "the switch did not answer within {seconds} s; an order may still be carried out (`sluice show events`)"
+                "the switch did not answer within {seconds} s; a command may still take effect (`sluice show events`)"
             )))
         })
     }

@@ -1,7 +1,7 @@
 //! Operations on batches of frames that do not depend on which loop serves the port: headers are
 //! parsed and transport checksums completed on receipt, and edits are made before transmission.
 //!
-//! Source: docs/architecture.md, "The way of a frame"; docs/multi-core.md, "Who does what".
+//! Source: docs/architecture.md, "Frame path"; docs/multi-core.md, "Who does what".
 
 use switch::{FrameMemory, RxDesc, RxFrame, TxDesc};
 use wire::checksum;

@@ -1,6 +1,6 @@
 //! The PFC frames of a switch, in virtual time, against what a chip would send for the same pauses:
 //! an XOFF, the refreshes that the pause time asks for, an XON and its repeat (docs/behavior.md,
-//! "PFC sent"). Hosts obey. The loop stops in the middle, and the guard acts for it.
+//! "PFC sent"). Hosts honor pauses. The loop stops in the middle, and the guard acts for it.
 
 mod lab;
 

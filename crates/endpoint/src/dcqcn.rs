@@ -2,7 +2,7 @@
 //!
 //! Rule: a CNP reports that a frame of the flow arrived marked. It cuts the rate by the fraction
 //! alpha/2, and the rate before the cut becomes the target. alpha estimates how often marks arrive:
-//! each CNP moves it towards 1, each alpha interval without a CNP towards 0. The rate recovers in
+//! each CNP moves it toward 1, each alpha interval without a CNP toward 0. The rate recovers in
 //! steps, one for each step interval and one for each `step_bytes` of the flow:
 //!
 //! ```text

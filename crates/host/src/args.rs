@@ -12,7 +12,7 @@ const MAX_FLOWS: usize = 64;
 /// A rate or speed that is supported: up to 1 Tbit/s.
 const RATES_BPS: RangeInclusive<u64> = 1..=1_000_000_000_000;
 
-/// Send flows, obey PFC, and check what arrives
+/// Send flows, honor PFC, and check what arrives
 ///
 /// A host on one interface: it sends the flows given, stops a priority while a received PFC frame
 /// says so, and reports what arrived of the flows of others: received, lost, duplicated, reordered,
@@ -46,16 +46,16 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = parse_speed)]
     pub speed: Option<u64>,
 
-    /// Priorities whose received pauses are obeyed
+    /// Priorities whose received pauses are honored
     #[arg(long, value_name = "PRIORITY", value_delimiter = ',', default_value = "3",
           value_parser = clap::value_parser!(u8).range(0..8))]
     pub no_drop: Vec<u8>,
 
-    /// Obey no pause (pauses are counted anyway)
+    /// Honor no pause (pauses are counted anyway)
     #[arg(long)]
     pub no_pfc: bool,
 
-    /// Obey 802.3x PAUSE, which stops all priorities (a port of the switch with flow_control sends
+    /// Honor 802.3x PAUSE, which stops all priorities (a port of the switch with flow_control sends
     /// it)
     #[arg(long)]
     pub flow_control: bool,
@@ -74,8 +74,8 @@ pub struct Args {
     #[arg(long)]
     pub react_to_ecn: bool,
 
-    /// Be a broken NIC: pause these priorities of the peer, by as many PFC frames as the interface
-    /// takes
+    /// Simulate a broken NIC: pause these priorities of the peer, by as many PFC frames as the
+    /// interface takes
     ///
     /// From when the host begins until --duration (10s by default) is over. The last pause then
     /// ends by itself.

@@ -74,7 +74,7 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
     host.close();
     output.print(Line::Final(host.report(at)))?;
     if host.free_frames() != frames {
-        bail!("{} of {frames} frames came back: a mistake in the program", host.free_frames());
+        bail!("{} of {frames} frames came back: a bug", host.free_frames());
     }
     if !is_up {
         bail!("interface {} went down or away while the host ran; `ip link` shows its state", args.interface);

@@ -1,5 +1,5 @@
-//! Quantities on the command line: `600M` (bit/s) and `10us`. They are parsed exactly, without
-//! floating point; a quantity that is not a whole number of bit/s or nanoseconds is rejected.
+//! Quantities for people. On the command line: `600M` (bit/s) and `10us`. They are parsed exactly,
+//! without floating point; a quantity that is not a whole number of bit/s or ns is rejected.
 
 use switch::Nanos;
 
@@ -33,6 +33,19 @@ pub fn duration_ns(text: &str) -> Result<Nanos, String> {
     })
 }
 
+/// Formats a number with separators of thousands: 1234567 → 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Parses digits, an optional fraction, and one of `units`. `None` if `text` has another form, does
 /// not fit or leaves a remainder.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -51,6 +64,19 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
 
     #[test]
     fn rates_are_read_exactly_or_refused() {

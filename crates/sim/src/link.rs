@@ -64,18 +64,18 @@ impl Links {
         let this = &mut self.lines[line];
         let Some(place) = this.landed(&mut self.queue) else { return };
         let at = self.now + this.response;
-        this.unobeyed.push_back(InFlightFrame { at, place });
+        this.pending_control.push_back(InFlightFrame { at, place });
         self.queue.plan(at, Event::Control(line));
     }
 
     /// Takes the PFC frame of a link direction that takes effect now.
     pub(crate) fn take_control(&mut self, line: usize) -> Option<Packet> {
-        let unobeyed = &mut self.lines[line].unobeyed;
-        let InFlightFrame { at, place } = *unobeyed.front()?;
+        let pending_control = &mut self.lines[line].pending_control;
+        let InFlightFrame { at, place } = *pending_control.front()?;
         if at > self.now {
             return None;
         }
-        unobeyed.pop_front();
+        pending_control.pop_front();
         let packet = *self.packets.at(place);
         self.packets.free(place);
         Some(packet)
@@ -86,8 +86,8 @@ impl Links {
         let this = &mut self.lines[line];
         this.up = false;
         // PFC frames that have arrived and have not taken effect are lost too.
-        this.counts.arrived -= this.unobeyed.len() as u64;
-        for lost in this.flying.drain(..).chain(this.unobeyed.drain(..)) {
+        this.counts.arrived -= this.pending_control.len() as u64;
+        for lost in this.flying.drain(..).chain(this.pending_control.drain(..)) {
             this.counts.cut += 1;
             self.packets.free(lost.place);
         }
@@ -151,7 +151,7 @@ pub(crate) struct LinkDirection {
     /// were lost by a cut.
     arrive_at: Picos,
     /// PFC frames that have arrived and have not taken effect; `at` is the time when they do.
-    unobeyed: VecDeque<InFlightFrame>,
+    pending_control: VecDeque<InFlightFrame>,
     /// True if the frames are captured.
     pub(crate) is_captured: bool,
     pub(crate) counts: LineCounts,
@@ -184,7 +184,7 @@ impl LinkDirection {
             response: of_ns(link.response_ns),
             flying: VecDeque::new(),
             arrive_at: 0,
-            unobeyed: VecDeque::new(),
+            pending_control: VecDeque::new(),
             is_captured: false,
             counts: LineCounts::default(),
         }
@@ -252,8 +252,8 @@ impl LinkDirection {
     }
 
     /// The number of PFC frames that have arrived and have not taken effect.
-    pub(crate) fn unobeyed(&self) -> u64 {
-        self.unobeyed.len() as u64
+    pub(crate) fn pending_control(&self) -> u64 {
+        self.pending_control.len() as u64
     }
 
     /// The number of frames in flight.

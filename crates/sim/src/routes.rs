@@ -44,7 +44,7 @@ impl Routes {
         let mut routes = Self { peers, switches, hosts, number, ports };
         let doors = routes.doors();
         for (switches, hosts) in &doors {
-            routes.fill_towards(switches, hosts);
+            routes.fill_toward(switches, hosts);
         }
         routes
     }
@@ -70,7 +70,7 @@ impl Routes {
 
     /// Adds the entries of all switches for `hosts`, which have links to all of the switches
     /// `last`.
-    fn fill_towards(&mut self, last: &[usize], hosts: &[usize]) {
+    fn fill_toward(&mut self, last: &[usize], hosts: &[usize]) {
         let hops = self.hops_to(last);
         for switch in self.switches.clone() {
             let Some(distance) = hops[switch] else { continue };

@@ -4,7 +4,7 @@
 //! ```text
 //! Due ─▶ host sends ─▶ LineFree, Arrive ─▶ switch receives, queues, sends
 //!                                            └─▶ LineFree, Arrive ─▶ host receives
-//!        PFC: Arrive ─▶ Obey, a response time later ─▶ host or switch pauses
+//!        PFC: Arrive ─▶ Control, a response time later ─▶ host or switch pauses
 //! ```
 
 use switch::egress::wred::Random;

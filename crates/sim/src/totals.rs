@@ -227,7 +227,7 @@ fn ends_imbalances(simulation: &Simulation) -> Vec<String> {
     let (nodes, lines) = (&simulation.scenario.nodes, &simulation.wires.lines);
     let came_to = |node: usize| {
         let lines = lines.iter().filter(|line| line.to.node == node);
-        lines.map(|line| line.counts.arrived - line.unobeyed()).sum::<u64>()
+        lines.map(|line| line.counts.arrived - line.pending_control()).sum::<u64>()
     };
     let mut found = Vec::new();
     for (node, place) in simulation.places.iter().enumerate() {

@@ -2,7 +2,7 @@
 //! frames.
 //!
 //! The worst case: the sender sends frames of 64 bytes, one cell each, at line rate. At the moment
-//! when its group reaches XOFF, the switch has begun a frame of 9216 bytes towards it, and PFC
+//! when its group reaches XOFF, the switch has begun a frame of 9216 bytes toward it, and PFC
 //! waits. At the moment when the sender must stop, it has begun a frame of 1536 bytes. The receiver
 //! is paused all the time, so that nothing leaves. Source: docs/behavior.md, "Headroom needed".
 

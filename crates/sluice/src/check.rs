@@ -55,15 +55,15 @@ Files are read and checked; nothing is started.
     sluice check config/first.toml
     sluice check --strict --json config/*.toml
 
-sluiced refuses a file with a mistake. It takes one with warnings: its thresholds contradict each
-other, or what the file says of cables and frames, so that priorities may lose frames which must
-not. Mistakes and warnings go to standard error, with the lines of the file.
+sluiced rejects a file with an error. It accepts one with warnings: its thresholds contradict each
+other, or its settings of cables and frames, so that no-drop priorities may lose frames.
+Errors and warnings go to standard error, with the lines of the file.
 
-Of a file that is right it says what its buffer comes to, and for how long the headroom of each
+For a valid file it reports the sizes of its buffer, and for how long the headroom of each
 no-drop priority lasts at its port's speed if the peer does not stop: frames may be lost if
 our loop stalls for longer, whatever the cable is. The longest stall on this machine comes from the
-running daemon, if there is one; with --measured a loop is tried here where there is none. Headroom
-that lasts shorter is warned of.
+running daemon, if there is one; with --measured, and without a daemon, it is measured here. Headroom
+that lasts shorter causes a warning.
 
     sluice check --measured lab.toml
 

@@ -79,7 +79,7 @@ struct ToDaemon {
     daemon: Daemon,
 }
 
-/// For tests: hold a port's transmission, or let it go on.
+/// For tests: hold a port's transmission, or release it.
 #[derive(Args)]
 #[command(after_long_help = "\
 Nothing but PFC leaves a held port, as if its peer had paused all priorities indefinitely: its \
@@ -96,7 +96,7 @@ pub struct Port {
     daemon: Daemon,
 }
 
-/// Begin a count again.
+/// Reset counters.
 #[derive(Args)]
 pub struct Clear {
     /// What to clear.
@@ -108,9 +108,9 @@ pub struct Clear {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Action {
-    /// Keep its frames back.
+    /// Hold its transmission.
     Hold,
-    /// Let them go.
+    /// Release it.
     Release,
 }
 

@@ -49,9 +49,9 @@ pub struct Arguments {
 enum Severity {
     /// Something changed.
     Info,
-    /// Somebody should look.
+    /// Needs attention.
     Warning,
-    /// A promise is broken.
+    /// The no-drop guarantee is violated.
     Error,
 }
 

@@ -137,7 +137,7 @@ fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     let Some(duration) = arguments.measured.or(by_default) else {
         ensure!(
             !arguments.daemon.is_named(),
-            "--socket is of no effect without --measured: add it, or leave it out"
+            "--socket has no effect without --measured: add it, or leave it out"
         );
         return Ok(None);
     };

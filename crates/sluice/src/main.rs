@@ -27,8 +27,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// Looks into a running Sluice switch, controls it, simulates networks of it, and plays the hosts
-/// on its ports.
+/// Shows and controls a running Sluice switch, simulates networks of it, and runs test hosts on its
+/// ports.
 #[derive(Parser)]
 #[command(name = "sluice", version, max_term_width = 100)]
 struct Arguments {
@@ -47,7 +47,7 @@ enum Task {
     Events(events::Arguments),
     Record(record::Record),
     Replay(record::Arguments),
-    /// Say what is wrong with configuration files, and what cannot be lossless.
+    /// Check configuration files: what is wrong, and what cannot be lossless.
     Check(check::Arguments),
     /// How much headroom a lossless priority needs, and the lines of configuration that give it.
     Headroom(headroom::Arguments),
@@ -57,7 +57,7 @@ enum Task {
     Telemetry(telemetry::Arguments),
     Collector(collector::Arguments),
     Nic(nic::Arguments),
-    /// Be a host on an interface: send flows, obey PFC, check what arrives.
+    /// Run a host on an interface: send flows, honor PFC, check what arrives.
     Host(Box<host::Args>),
 }
 

@@ -1,5 +1,6 @@
 //! Output of commands on standard output: text and tables, or JSON.
 
+pub use host::units::grouped;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
@@ -40,39 +41,8 @@ pub fn table(headings: &[&str], words: usize) -> Table {
     table
 }
 
-/// Formats a number with separators of thousands: 1234567 → 1,234,567.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// Formats `number` with one decimal and separators of thousands.
 pub fn tenths(number: f64) -> String {
     let tenths = (number * 10.0).round() as u64;
     format!("{}.{}", grouped(tenths / 10), tenths % 10)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_apart() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1_234_567, "1,234,567"),
-            (u64::MAX, "18,446,744,073,709,551,615"),
-        ] {
-            assert_eq!(grouped(number), text);
-        }
-    }
 }

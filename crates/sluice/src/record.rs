@@ -31,11 +31,11 @@ use crate::socket::Daemon;
 /// The most events that a replay prints.
 const MOST_EVENTS: usize = 100_000;
 
-/// Record what a running switch is given, to the frame and the nanosecond.
+/// Record the inputs of a running switch, to the frame and the nanosecond.
 #[derive(Args)]
 #[command(after_long_help = "\
-What came in (headers and lengths), what left, and when: all that decides what the switch does. \
-`sluice replay FILE` takes the same switch through it and shows any moment of it, to the cell. \
+Received frames (headers and lengths), transmitted frames, and when: all that affects the switch. \
+`sluice replay FILE` runs the same switch through it and shows any moment of it, to the cell. \
 Recording costs the loop little, and nothing while it is off; frames' contents beyond their first \
 40 bytes are not kept.
 
@@ -55,7 +55,7 @@ pub struct Record {
     daemon: Daemon,
 }
 
-/// Take the same switch through a recording, and show it at any moment.
+/// Replay a recording, and show the switch at any moment.
 #[derive(Args)]
 #[command(after_long_help = "\
 The replay compares every frame that leaves, every event, and each second the whole state with the \

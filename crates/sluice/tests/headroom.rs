@@ -83,7 +83,7 @@ fn without_a_daemon_it_is_measured_here() {
 fn a_daemon_that_is_named_must_answer() {
     for (arguments, expected) in [
         (&["--measured", "--socket", "/nowhere/x.sock"][..], "sluice: no daemon listens on /nowhere/x.sock"),
-        (&["--socket", "/nowhere/x.sock"], "sluice: --socket is of no effect without --measured"),
+        (&["--socket", "/nowhere/x.sock"], "sluice: --socket has no effect without --measured"),
     ] {
         let output = headroom(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);

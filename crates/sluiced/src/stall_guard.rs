@@ -238,13 +238,13 @@ impl Drop for Guard {
 /// Moves the calling thread to a core, with a priority above other work there.
 fn take_post(core: usize) {
     if let Err(error) = xdp::set_affinity(core) {
-        warn!(%error, core, "a guard is not on a core of its own: on a busy machine it may come too late");
+        warn!(%error, core, "a guard is not on a core of its own: on a busy machine it may pause peers too late");
     }
     if let Err(error) = set_scheduling(Scheduling::Fifo(PRIORITY)) {
         warn!(
             %error,
             core,
-            "a guard has no real-time priority (CAP_SYS_NICE): on a busy machine it may come too late"
+            "a guard has no real-time priority (CAP_SYS_NICE): on a busy machine it may pause peers too late"
         );
     }
 }
@@ -259,12 +259,12 @@ fn watch(
     (times, clock): (u64, &impl Fn() -> switch::Instant),
 ) {
     let Some(Watched { heartbeat: switching, .. }) = loops.first() else { return };
-    let mut vigils: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
+    let mut detectors: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
     let mut words = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
     let mut version = 0;
     while !ends.load(Relaxed) && switching.pulse() != LoopState::Ended {
         let mut next_check = NextCheck::WithFrames;
-        for (watched, detector) in loops.iter().zip(&mut vigils) {
+        for (watched, detector) in loops.iter().zip(&mut detectors) {
             let pulse = watched.heartbeat.pulse();
             if let Ok(newest) = shared.try_lock()
                 && newest.version != words.version

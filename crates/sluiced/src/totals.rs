@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use control::FrameBalance;
 use control::v1::{Count, Port, Snapshot};
-use switch::monitor::counters::RX_LOSSES;
+use switch::monitor::counters::kernel::RX_LOSSES;
 
 /// Returns the report on a stopped switch.
 pub fn totals(snapshot: &Snapshot) -> String {

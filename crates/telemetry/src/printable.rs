@@ -6,7 +6,7 @@
 /// Most characters of a name.
 pub const MOST_NAME: usize = 256;
 
-/// Returns the text without characters that a terminal obeys, of at most `most` characters.
+/// Returns the text without characters that a terminal interprets, of at most `most` characters.
 pub fn printable(text: &str, most: usize) -> String {
     let is_order =
         |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_replaced() {
+    fn what_a_terminal_interprets_is_replaced() {
         assert_eq!(printable("sw\u{1b}[2J\u{9b}1m\n\u{202e}x ü", 99), "sw�[2J�1m��x ü");
         assert_eq!((printable("abc", 3), printable("abcd", 3)), ("abc".to_owned(), "abc…".to_owned()));
     }

@@ -153,6 +153,21 @@ impl Daemon {
         found.with_context(|| format!("{last:#?}\n{}", self.process.log()))
     }
 
+    /// Waits until this many frames have been received, on as many ports as can be: a test host
+    /// announces itself once, when it can receive; several may be behind another switch. That the
+    /// switch knows an address does not show it, as the kernel may have named it.
+    ///
+    /// # Errors
+    /// As [`until`](Self::until).
+    pub fn until_announced(&self, hosts: u64) -> Result<()> {
+        self.until("every host has announced itself", |now| {
+            let received = now.ports.iter().map(|port| port.received.unwrap_or_default().frames);
+            let ports = received.clone().filter(|&frames| frames > 0).count() as u64;
+            let is_enough = ports >= hosts.min(now.ports.len() as u64) && received.sum::<u64>() >= hosts;
+            is_enough.then_some(())
+        })
+    }
+
     /// Waits until, on every port that is up, the kernel's frame counts equal the switch's, since
     /// the last XON may still be in flight. Valid only if nothing arrived before the daemon was
     /// ready, and nothing arrives now.

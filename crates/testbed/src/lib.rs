@@ -25,7 +25,6 @@ mod invariants;
 mod netns;
 mod process;
 mod testbed;
-mod text;
 mod wait;
 
 pub use control::v1::Snapshot;
@@ -38,5 +37,4 @@ pub use invariants::{
 pub use netns::{Namespace, require_root, sweep};
 pub use process::Process;
 pub use testbed::Testbed;
-pub use text::thousands;
 pub use wait::{PATIENCE, eventually};

@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// The interface runs the XDP program of another process.
     #[error(
-        "interface {interface} already has XDP program {program_id}: stop whatever put it there, or remove it \
+        "interface {interface} already has XDP program {program_id}: stop the program that attached it, or remove it \
          with `ip link set dev {interface} xdp off` if it is stale"
     )]
     HasProgram {
@@ -89,7 +89,7 @@ pub enum Error {
     },
     /// Zero-copy sockets were opened, but the program that feeds them cannot run in the driver.
     #[error(
-        "interface {interface}: zero-copy needs native XDP, which its driver refuses; next the kernel copies each frame"
+        "interface {interface}: zero-copy needs native XDP, which its driver rejected; falling back to copy mode"
     )]
     NoNativeXdp {
         /// Name of the interface.

@@ -6,7 +6,6 @@
 //! Source: packet(7). With protocol 0, a packet socket receives nothing. Sent frames pass through
 //! the interface's queueing discipline, so on a veth whose peer is full they wait there and are not
 //! lost.
-//! discipline, so on a veth whose peer is full it waits there and is not lost.
 
 use std::io;
 use std::mem::size_of;

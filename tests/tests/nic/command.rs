@@ -49,7 +49,7 @@ impl Name {
         Ok(Self(file))
     }
 
-    fn spelt(&self) -> String {
+    fn text(&self) -> String {
         self.0.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 }
@@ -72,7 +72,7 @@ fn a_switch_by_its_name_and_a_namespace_by_a_process() -> Result<()> {
     let comm = format!("/proc/{}/comm", application.pid());
     eventually("it runs in there", || Ok((std::fs::read_to_string(&comm)?.trim() == "sleep").then_some(())))?;
     let attach = |more: &str| -> Result<Value> {
-        let (netns, switch) = (application.pid(), name.spelt());
+        let (netns, switch) = (application.pid(), name.text());
         let output =
             nic(&format!("attach eth0 --netns {netns} --switch {switch} --trust dscp --json {more}"))?;
         Ok(serde_json::from_str(&output)?)
@@ -98,7 +98,7 @@ fn show_counts_what_happens() -> Result<()> {
     let cable = Cable::new(1)?;
     let near = &cable.near.namespace;
     assert!(
-        nic(&format!("show --netns {}", near.name()))?.contains("obeys PFC: `sluice nic attach` makes one")
+        nic(&format!("show --netns {}", near.name()))?.contains("honors PFC: `sluice nic attach` makes one")
     );
     attach(near, SLOW)?;
     let pfc = PfcSender::new(&cable.far)?;

@@ -78,7 +78,7 @@ fn read(file: &Path) -> Result<Vec<(u64, Seen)>> {
 }
 
 /// Formats a distribution as a line.
-fn spelt(name: &str, mut values: Vec<u64>) -> String {
+fn text(name: &str, mut values: Vec<u64>) -> String {
     values.sort_unstable();
     let (first, last) = (values.first(), values.last());
     format!(
@@ -163,11 +163,11 @@ fn latency_of_xoff_xon_and_the_timer() -> Result<()> {
         }
     }
     for line in [
-        spelt("XOFF to silence", to_silence.clone()),
-        spelt("frames after XOFF", after_xoff.clone()),
-        spelt("XON to the first frame", to_first.clone()),
-        spelt("end of the timer to the first frame", to_end.clone()),
-        spelt("frames of another priority during a pause", beside.clone()),
+        text("XOFF to silence", to_silence.clone()),
+        text("frames after XOFF", after_xoff.clone()),
+        text("XON to the first frame", to_first.clone()),
+        text("end of the timer to the first frame", to_end.clone()),
+        text("frames of another priority during a pause", beside.clone()),
     ] {
         println!("    {line}");
     }

@@ -108,7 +108,7 @@ fn replaced_under_traffic_and_refused_unasked() -> Result<()> {
     let refused = |options: &str| attach(namespace, options).unwrap_err().to_string();
     under_traffic(&cable, || {
         attach(namespace, "--speed 100M --trust dscp")?;
-        assert!(refused("--speed 100M").contains("obeys PFC already"), "{}", refused("--speed 100M"));
+        assert!(refused("--speed 100M").contains("honors PFC already"), "{}", refused("--speed 100M"));
         for _ in 0..10 {
             let output = attach(namespace, "--speed 200M --trust dscp --replace")?;
             assert!(output.contains("instead of `sluice_nic`"), "{output}");

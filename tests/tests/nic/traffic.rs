@@ -103,7 +103,8 @@ fn the_switch_provides_speed_and_priorities() -> Result<()> {
     let socket = lab.daemon.socket().display().to_string();
     for sender in &lab.senders {
         let output = attach(&sender.namespace, &format!("--switch {socket} --trust dscp"))?;
-        let expected = format!("eth0 in {} obeys PFC for 3 at 100M (trust dscp).\n", sender.namespace.name());
+        let expected =
+            format!("eth0 in {} honors PFC for 3 at 100M (trust dscp).\n", sender.namespace.name());
         assert_eq!(output, expected);
     }
     let none = nic(&format!("attach lo --switch {socket}")).unwrap_err().to_string();

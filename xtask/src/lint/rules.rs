@@ -10,7 +10,7 @@ use super::words::{find_avoided, words_of_name, words_of_prose};
 
 /// The longest comment line.
 const MAX_COLUMNS: usize = 100;
-/// The most files in a folder of a crate's sources.
+/// The most files in a folder of sources or tests.
 const MAX_FILES: usize = 15;
 /// Words that continue a sentence, or the item above.
 const CONTINUING: [&str; 6] = ["And", "But", "Ditto", "Likewise", "Nor", "Or"];
@@ -34,7 +34,7 @@ pub enum Rule {
     Word,
     /// No avoided words in identifiers and file names.
     Name,
-    /// No folder with more than 15 files in the sources of a crate.
+    /// No folder with more than 15 files in sources and tests.
     Folder,
     /// The doc comment of a public item does not merely repeat its name.
     Repeat,
@@ -75,7 +75,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the number of files in the source folders of crates, and the names of all folders.
+/// Checks the number of files in the folders of sources and tests, and the names of all folders.
 pub fn check_folders(paths: &[impl AsRef<str>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut files: BTreeMap<String, usize> = BTreeMap::new();
@@ -95,7 +95,7 @@ pub fn check_folders(paths: &[impl AsRef<str>]) -> Vec<Finding> {
     for folder in folders {
         let name = folder.rsplit('/').next().unwrap_or_default();
         check_name(&folder, 1, name, &mut findings);
-        let is_source = folder.starts_with("crates/") && folder.split('/').nth(2) == Some("src");
+        let is_source = folder.split("/").any(|part| matches!(part, "src" | "tests"));
         let count = files.get(&folder).copied().unwrap_or(0);
         if is_source && count > MAX_FILES {
             let message = format!("{count} files in a folder, at most {MAX_FILES}");
@@ -428,7 +428,8 @@ mod unit {
             ("crates/x/src", 15, 0),
             ("crates/x/src", 16, 1),
             ("crates/x/src/a/b", 16, 1),
-            ("crates/x/tests", 16, 0),
+            ("crates/x/tests", 16, 1),
+            ("tests/tests/a", 16, 1),
             ("docs", 16, 0),
         ] {
             let paths = paths(folder, count);

@@ -1,7 +1,7 @@
 //! The words that Sluice does not use, and where they stand in prose and in names.
 
-/// Words and phrases to avoid, and what to write instead. A word that ends in `*` is also avoided
-/// as a part of another word.
+/// Words and phrases to avoid, and what to write instead. A word is avoided in the plural, too; one
+/// that ends in `*` also as a part of another word.
 const AVOIDED: &[(&str, &str)] = &[
     ("told", "advertised, sent or reported"),
     ("untold", "unreported, or what was not sent"),
@@ -11,6 +11,10 @@ const AVOIDED: &[(&str, &str)] = &[
     ("dock", "socket handoff"),
     ("tenant", "port slot"),
     ("lent", "owned by the kernel"),
+    ("misspelt", "misspelled"),
+    ("spelt", "spelled"),
+    ("towards", "toward"),
+    ("obey*", "honor"),
     ("nor", "and not"),
     ("but for", "except"),
     ("to be had", "available"),
@@ -90,7 +94,7 @@ fn follows_neither(before: &[(usize, String)]) -> bool {
 fn fits(word: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(stem) => word.contains(stem),
-        None => word == pattern,
+        None => word == pattern || word.strip_suffix('s') == Some(pattern),
     }
 }
 
@@ -206,6 +210,7 @@ mod unit {
             ("The neighbours' behaviour: misbehaviour", &["neighbours", "behaviour", "misbehaviour"]),
             ("taken off its core, held-up", &["taken off its core", "held up"]),
             ("*all the same* to me", &["all the same"]),
+            ("docks and tenants", &["docks", "tenants"]),
             ("It does not send, nor receive", &["nor"]),
             ("Sends neither marks nor tags. Nor pauses", &["nor"]),
             ("is notable", &[]),

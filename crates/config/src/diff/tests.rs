@@ -273,3 +273,13 @@ fn settings_are_compared_one_by_one() {
     new.switch.seed = 7;
     assert_eq!(changes(&old, &new), Changes { live: vec![], restart: own(&["switch: seed 0 → 7"]) });
 }
+
+#[test]
+fn settings_that_need_a_restart_are_documented() {
+    let page = include_str!("../../../../docs/behavior.md");
+    let (_, section) = page.split_once("### Settings that need a restart\n").unwrap();
+    let section = section.split("\n#").next().unwrap();
+    let listed: Vec<&str> =
+        section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    assert_eq!(listed, NEEDS_RESTART);
+}

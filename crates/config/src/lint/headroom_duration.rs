@@ -4,7 +4,6 @@
 //! ([`worst_case_cells`]), at the port's speed. A software loop that stalls for longer may lose
 //! frames of the group, however short the cable is. If a port has no speed, the speed of its link
 //! applies, otherwise the one that thresholds assume. Source: docs/behavior.md, "Headroom needed".
-//! link counts, or else that which thresholds assume. Source: docs/behavior.md, "Headroom needed".
 
 use std::fmt;
 

@@ -1,24 +1,11 @@
 //! Warnings about valid settings that cannot guarantee a no-drop priority, with numbers and a cure.
 //! They never refuse a file.
 //!
-//! - The XOFF thresholds that can meet on one egress queue must not exceed what it may hold, or it
-//!   drops what ingress admitted.
-//! - What ingress can admit of no-drop queues fits into their pool at egress.
-//! - All headroom together fits into its pool, or not all groups can use theirs at once.
-//! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF
-//!   ([`switch::buffer::headroom`]).
-//! - PFC needs a trusted field, maps that are the same along the path, and no priority that
-//!   protocols use.
-//! - ECN acts before PFC: its high limit is below the XOFF thresholds of the groups that use the
-//!   queue.
-//! - The XON offset is more than the longest frame.
-//! - A priority that is no-drop on one port is no-drop on every port that its frames may pass.
-//! - All cells of the shared area belong to a pool.
-//!
-//! Source: docs/behavior.md, "What cannot be lossless"; docs/references.md, "H3C reference"
-//! (Setting PFC thresholds; Configuring PFC).
 //! A setting of `[port-defaults]` or of a profile is reported once, whatever number of ports it is
-//! wrong for.
+//! wrong for. Headroom that is needed: [`switch::buffer::headroom`].
+//!
+//! The list of rules: docs/behavior.md, "What cannot be lossless". Source: docs/references.md, "H3C
+//! reference" (Setting PFC thresholds; Configuring PFC).
 
 use dcbx::settings::PfcMode;
 use switch::SwitchSettings;
@@ -284,8 +271,7 @@ impl Lints {
         let (pfc, settings) = (port.tables().pfc(), port.settings.pfc);
         let sends = pfc.setting(|table| &table.tx).filter(|_| settings.no_drop != 0 && !settings.tx);
         if let Some(tx) = sends {
-            let what =
-                "no PFC is sent, so no-drop frames that come in here are dropped once buffers are full";
+            let what = "no PFC is sent, so no-drop frames received here are dropped once buffers are full";
             let cure = "write tx = true, or leave the priorities out of no_drop".to_owned();
             self.warn(&tx.location, what.to_owned(), cure, port, settings.no_drop);
         }
@@ -320,8 +306,8 @@ impl Lints {
             // With PFC off, the list has no effect.
             let location = if pfc.is_on() { list.or(mode) } else { mode.or(list) };
             let what = format!(
-                "not no-drop here, but on port {}: frames that come in here may drop, and pauses that come in here are \
-                 not obeyed",
+                "not no-drop here, but on port {}: frames received here may be dropped, and pauses received here are \
+                 not honored",
                 first.settings.name
             );
             let cure = "write the same pfc on all ports that such frames pass, best in [port-defaults.pfc]; set mode = \

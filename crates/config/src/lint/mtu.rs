@@ -44,7 +44,7 @@ pub fn headroom_mtu_warning(port: &PortSettings, link: &Link, interface_mtu_byte
     let longest = interface_mtu_bytes.saturating_add(LINK_BYTES).min(*MTU_BYTES.end());
     (port.pfc.no_drop != 0 && longest > reckoned).then(|| {
         format!(
-            "the interface of port {} carries frames of {longest} bytes, and its headroom is reckoned for {reckoned}: a peer may \
+            "the interface of port {} carries frames of {longest} bytes, and its headroom is sized for {reckoned}: a peer may \
              have begun one when XOFF goes out. `mtu = {longest}` in [port.{}] has headroom checked for them, and \
              `sluice headroom --fix` writes a sufficient value",
             port.name, port.name
@@ -65,11 +65,11 @@ mod tests {
         assert_eq!(message(&port, None, 9000), None, "lossy");
         port.pfc.no_drop = 0b1000;
         assert_eq!((message(&port, None, 1500), message(&port, Some(3018), 3000)), (None, None));
-        assert_eq!(message(&port, Some(9238), 65_535), None, "no longer frame can be reckoned with");
+        assert_eq!(message(&port, Some(9238), 65_535), None, "no longer frame is possible");
         let text = message(&port, None, 3000).unwrap();
-        assert!(text.contains("frames of 3018 bytes, and its headroom is reckoned for 1518:"), "{text}");
+        assert!(text.contains("frames of 3018 bytes, and its headroom is sized for 1518:"), "{text}");
         assert!(text.contains("`mtu = 3018` in [port.a]"), "{text}");
-        assert!(message(&port, Some(3000), 3000).unwrap().contains("reckoned for 3000:"));
+        assert!(message(&port, Some(3000), 3000).unwrap().contains("sized for 3000:"));
     }
 
     #[test]

@@ -129,8 +129,8 @@ pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> 
     named
 }
 
-/// Returns the item of `known` that `binding` names. Each item is a `what` and written as the
-/// example; `more` lists names that need not be written.
+/// Returns the item of `known` that `binding` names. Each item is a `what` and written as
+/// `example`; `built_in` lists names that need not be written.
 pub(crate) fn bound<T: Clone>(
     known: &BTreeMap<String, T>,
     binding: &Setting<&str>,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_are_spelt_as_they_are_read() {
+    fn speeds_are_spelled_as_they_are_read() {
         for (bps, text) in [
             (1, "0.001K"),
             (64_000, "64K"),

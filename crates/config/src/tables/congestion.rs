@@ -118,7 +118,7 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
         for location in
             [mark.as_ref().map(|it| &it.location), drops.map(|it| &it.location)].into_iter().flatten()
         {
-            report.add(location, "of no effect without ECN", "write ecn = true, or leave this out");
+            report.add(location, "has no effect without ECN", "write ecn = true, or leave this out");
         }
     }
     let levels = Levels {

@@ -74,7 +74,7 @@ pub(crate) fn warn_of_open(open: Option<Setting<SocketAddr>>, warnings: &mut Dia
         let what = format!(
             "anyone who can reach {value} can read the metrics: access has no password and no encryption"
         );
-        let cure = "write listen = \"127.0.0.1:PORT\" where the reader runs on this machine, or let a firewall see to it";
+        let cure = "write listen = \"127.0.0.1:PORT\" where the reader runs on this machine, or restrict access with a firewall";
         warnings.add(&location, what, cure);
     }
 }

@@ -196,7 +196,7 @@ pub(crate) fn warn_of_idle(idle: &Idle, overrun: bool, drops: bool, warnings: &m
         let overrun_path = *value == SensorPath::PortQueOverrunEvent;
         let is_on = if overrun_path { overrun } else { drops };
         if !is_on {
-            let what = format!("nothing will come of {}: the alarm that it reports is off", value.name());
+            let what = format!("no events for {}: the alarm that it reports is off", value.name());
             warnings.add(
                 location,
                 what,

@@ -158,7 +158,7 @@ fn needs_pfc(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut
         && effective.iter().all(|port| port.pfc().setting(|table| &table.mode).is_none())
     {
         let cure = "write pfc.mode = \"on\" to protect these priorities, or \"off\" to let them drop";
-        report.add(&no_drop.location, "of no effect without pfc.mode", cure);
+        report.add(&no_drop.location, "has no effect without pfc.mode", cure);
     }
 }
 
@@ -170,7 +170,7 @@ fn needs_trust(table: &PortTable, effective: &[Overrides<PortTable>], report: &m
         for map in [&classify.dscp_to_dot1p, &classify.dscp_to_queue, &classify.dscp_to_drop_level] {
             let Some(map) = map else { continue };
             let cure = "write trust = \"dscp\", or leave this out";
-            report.add(&map.location, "of no effect while DSCP is not trusted", cure);
+            report.add(&map.location, "has no effect while DSCP is not trusted", cure);
         }
     }
     if let Some(map) = &classify.dot1p_to_drop_level
@@ -178,7 +178,7 @@ fn needs_trust(table: &PortTable, effective: &[Overrides<PortTable>], report: &m
         && !trusts(Trust::TunnelDot1p)
     {
         let cure = "write trust = \"dot1p\", or leave this out";
-        report.add(&map.location, "of no effect while dot1p is not trusted", cure);
+        report.add(&map.location, "has no effect while dot1p is not trusted", cure);
     }
 }
 
@@ -189,13 +189,13 @@ fn needs_rate(table: &PortTable, effective: &[Overrides<PortTable>], report: &mu
     if let Some(burst) = &table.burst_bytes
         && !effective.iter().any(has_speed)
     {
-        report.add(&burst.location, "of no effect without a speed", "write speed, or leave this out");
+        report.add(&burst.location, "has no effect without a speed", "write speed, or leave this out");
     }
     if let Some(overhead) = &table.wire_overhead
         && !effective.iter().any(|port| has_speed(port) || port.schedule().counts_the_line())
     {
         let cure = "write speed, or a rate in the schedule, or leave this out";
-        report.add(&overhead.location, "of no effect without a rate", cure);
+        report.add(&overhead.location, "has no effect without a rate", cure);
     }
 }
 
@@ -225,8 +225,7 @@ fn needs_no_drop(
 }
 
 /// Reports no-drop queues with WRED but without ECN, which has no effect there, and `drop_not_ect`
-/// elsewhere, where frames that are not ECT drop anyway.
-/// being asked for.
+/// elsewhere, where frames that are not ECT are dropped anyway.
 pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &mut Diagnostics) {
     // As `pfc` of a port: the list counts even while PFC is off, but then nothing is protected.
     let listed = queues(ports, bridge, |port| port.tables().pfc().list());

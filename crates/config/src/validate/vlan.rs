@@ -31,7 +31,7 @@ pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Diagnosti
     } else if let Some(allowed) = &defaults.vlan.allowed
         && !has(Mode::Trunk)
     {
-        report.add(&allowed.location, "of no effect: no port is a trunk", "leave it out");
+        report.add(&allowed.location, "has no effect: no port is a trunk", "leave it out");
     }
 }
 
@@ -41,7 +41,7 @@ fn needs_mode(table: &VlanTable, report: &mut Diagnostics) {
         [table.pvid.as_ref().map(|it| &it.location), table.allowed.as_ref().map(|it| &it.location)];
     for location in locations.into_iter().flatten() {
         let cure = "write vlan.mode = \"access\" or \"trunk\", or leave this out";
-        report.add(location, "of no effect without vlan.mode", cure);
+        report.add(location, "has no effect without vlan.mode", cure);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
             report.add(&of.location, format!("priority {priority} is not no-drop"), cure);
         } else if effective.iter().all(|port| !port.pfc().value(|table| &table.rx, true)) {
             let cure = "write pfc.rx = true, or leave this out";
-            report.add(&of.location, "of no effect while received PFC is not obeyed", cure);
+            report.add(&of.location, "has no effect while received PFC is not honored", cure);
         } else if of.has_end() && effective.iter().all(|port| port.watchdog().is_by_hand()) {
             let cure = "leave restore_delay and pause_recover out, or write recovery = \"auto\"";
             report.add(&of.location, "when storms end has no effect: recovery is manual", cure);
@@ -38,13 +38,13 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
         && !effective.iter().any(watches)
     {
         let cure = "name one, as in priority.3 = { interval = 5 }, or leave this out";
-        report.add(location, "of no effect: no priority is watched", cure);
+        report.add(location, "has no effect: no priority is watched", cure);
     } else if let Some(precision) = &watchdog.precision_ns
         && !effective.iter().any(by_interval)
     {
         let cure =
             "write interval = 1 to 15 (times the precision) in place of detection_ms, or leave this out";
-        report.add(&precision.location, "of no effect: all detection times are in milliseconds", cure);
+        report.add(&precision.location, "has no effect: all detection times are in milliseconds", cure);
     }
 }
 

@@ -100,7 +100,7 @@ impl<R: Read> Replay<R> {
     }
 
     /// Continues to the end of the recording, or to the first iteration at or after `until`. Calls
-    /// `told` with each event.
+    /// `reported` with each event.
     ///
     /// # Errors
     /// See [`Error`].

@@ -150,8 +150,8 @@ impl Heartbeat {
         self.has_news.store(true, Release);
     }
 
-    /// Takes what the guard has recorded; called once per iteration. Calls `told` with a port's
-    /// number, the frames that the guard sent on it, and the time of the last one.
+    /// Takes what the guard has recorded; called once per iteration. Calls `reported` with a
+    /// port's number, the frames that the guard sent on it, and the time of the last one.
     #[inline]
     pub(crate) fn take(&self, reported: impl FnMut(usize, PfcCount, Instant)) {
         if self.has_news.load(Relaxed) {

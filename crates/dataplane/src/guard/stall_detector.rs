@@ -102,7 +102,7 @@ mod tests {
     const ASLEEP: LoopState = LoopState::Asleep { refresh_at: Instant::NEVER };
 
     /// Runs the detector on the loop's state, and whether frames wait, at each half millisecond
-    /// from `start_ms` on. Returns when the peers are paused, in half milliseconds, of a port whose
+    /// from 10 ms on. Returns when the peers are paused, in half milliseconds, of a port whose
     /// XOFF is refreshed after 2 ms.
     fn reported(pulses: &[(LoopState, bool)]) -> Vec<usize> {
         let (mut detector, heartbeat) = (StallDetector::default(), Heartbeat::default());

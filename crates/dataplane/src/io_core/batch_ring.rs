@@ -2,7 +2,8 @@
 //!
 //! Rule: one side pushes batches and the other pops them, in the same order. The number of batches,
 //! full or empty, never changes, so the ring is bounded and nothing is allocated. When no batch is
-//! empty, the producer keeps its items and tries again later. Source: docs/multi-core.md, "Belts".
+//! empty, the producer keeps its items and tries again later. Source: docs/multi-core.md, "Batch
+//! rings".
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -6,7 +6,7 @@
 //! Rule: an iteration does, for each port: commands; transmission, at once; completions; reception,
 //! as long as the port channel has room. A port that must not receive more still posts chunks, and
 //! reports its RX backlog. An I/O loop knows nothing of cells, queues and pauses. Source:
-//! docs/multi-core.md; docs/architecture.md, "The way of a frame".
+//! docs/multi-core.md; docs/architecture.md, "Frame path".
 
 use std::io;
 use std::sync::Arc;

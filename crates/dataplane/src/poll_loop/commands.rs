@@ -5,10 +5,10 @@
 //! continue meanwhile, and so do commands that do not depend on it ([`must_follow`]): an I/O loop
 //! that stalls delays its own ports only. A snapshot waits for it for [`REPORT_PATIENCE_NS`]. Every
 //! change of the switch is recorded first, so that a replay does the same. Source:
-//! docs/architecture.md, "The way of a frame"; docs/multi-core.md, "Commands".
+//! docs/architecture.md, "Frame path"; docs/multi-core.md, "Commands".
 
 use crate::mailbox::{LoopCommand, Reply};
-use crate::poll_loop::PollLoop;
+use crate::poll_loop::{MAX_WAITING, PollLoop};
 use crate::port::Port;
 use switch::{FrameMemory, Instant, Nanos, Snapshot, SwitchSettings, WatermarkReset};
 use wire::bitset::Set64;
@@ -16,8 +16,6 @@ use wire::bitset::Set64;
 /// How long a snapshot waits for the reports of I/O loops. After that it has what they reported
 /// last.
 const REPORT_PATIENCE_NS: Nanos = 1_000_000_000;
-/// The most commands that wait for I/O loops. Later ones stay in the mailbox.
-pub(super) const MOST_WAITING: usize = 256;
 
 /// True if `later` must not be executed before `earlier`, which waits.
 fn must_follow(later: &LoopCommand, earlier: &LoopCommand) -> bool {
@@ -46,7 +44,7 @@ impl<P: Port> PollLoop<P> {
     /// Executes the commands that wait, then those of the mailbox. True if there were any.
     pub(super) fn execute_commands(&mut self, now: Instant) -> bool {
         let (mut earlier, mut moved) = (0, false);
-        while earlier < MOST_WAITING {
+        while earlier < MAX_WAITING {
             let command = match earlier < self.waiting.len() {
                 true => self.waiting.remove(earlier),
                 false => match self.mailbox.next_command() {

@@ -10,7 +10,7 @@
 //! equal shares. A pending PFC frame is sent on every port before any data, and an entry of the TX
 //! ring is reserved for it.
 //!
-//! Source: `docs/architecture.md`, "The way of a frame".
+//! Source: `docs/architecture.md`, "Frame path".
 
 use std::borrow::BorrowMut;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The poll loop of one core: reads the clock, runs an iteration ([`Iteration`]), executes commands
 //! of the daemon, and sleeps when nothing has moved for a while. On a stop command it drains.
-//! Source: `docs/architecture.md`, "The way of a frame".
+//! Source: `docs/architecture.md`, "Frame path".
 
 mod commands;
 pub(crate) mod idle_policy;
@@ -16,7 +16,6 @@ use crate::flight_recorder::recorded_switch::RecordedSwitch;
 use crate::guard::heartbeat::Heartbeat;
 use crate::io_core::doorbell::Doorbell;
 use crate::mailbox::{LoopCommand, Mailbox, Reply};
-use crate::poll_loop::commands::MOST_WAITING;
 use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::Iteration;
 use crate::port::Port;
@@ -25,6 +24,8 @@ use crate::sleeper::Sleeper;
 use switch::{FrameId, Instant, KernelCounters, MaxFrame, Nanos, Snapshot, Switch};
 use wire::bitset::Set64;
 
+/// Maximum number of commands that wait for I/O loops. Later ones stay in the mailbox.
+const MAX_WAITING: usize = 256;
 /// The shortest sleep. The loop stays awake for a timer that expires sooner.
 const SHORTEST_SLEEP_NS: Nanos = 5_000;
 /// The longest sleep, a bound on how late anything missed is noticed.
@@ -109,7 +110,7 @@ impl<P: Port> PollLoop<P> {
             heartbeat: settings.heartbeat,
             bell: settings.bell,
             lines: settings.lines,
-            waiting: Vec::with_capacity(MOST_WAITING),
+            waiting: Vec::with_capacity(MAX_WAITING),
             stop: None,
             let_go: Set64::EMPTY,
             closing: Set64::EMPTY,

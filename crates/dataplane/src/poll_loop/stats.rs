@@ -3,7 +3,7 @@
 //!
 //! Rule: only the loop writes, once per iteration; the guard adds the stalls that it saw, since a
 //! loop cannot tell how long frames waited for it while it slept. A concurrent reader may see one
-//! number newer than another. Source: docs/architecture.md, "The way of a frame".
+//! number newer than another. Source: docs/architecture.md, "Frame path".
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

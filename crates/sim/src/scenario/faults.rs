@@ -120,7 +120,7 @@ fn read_storm(section: &mut Section, nodes: &Nodes, report: &mut Diagnostics) ->
     if !section.has("storm") {
         for setting in ["priorities", "for"] {
             let Some(location) = section.location_of(setting) else { continue };
-            report.add(&location, "of no effect without a storm", "write storm = \"h3\", or leave it out");
+            report.add(&location, "has no effect without a storm", "write storm = \"h3\", or leave it out");
         }
         return None;
     }

@@ -267,9 +267,9 @@ impl LinkTable {
         };
         for end in ends.value {
             let Some(bps) = of_port(end).filter(|bps| *bps != speed.value) else { continue };
-            let spelt = spell_speed(bps);
-            let what = format!("{} has {spelt} in its configuration", nodes.end_name(end, devices));
-            report.add(&speed.location, what, format!("write \"{spelt}\", or leave it out"));
+            let text = spell_speed(bps);
+            let what = format!("{} has {text} in its configuration", nodes.end_name(end, devices));
+            report.add(&speed.location, what, format!("write \"{text}\", or leave it out"));
             return None;
         }
         Some(speed.value)
@@ -296,12 +296,12 @@ fn common<T: Copy + PartialEq + Into<u64>>(
     if let [Some(a), Some(b)] = values
         && a != b
     {
-        let spelt = |value: T| match setting {
+        let text = |value: T| match setting {
             "speed" => spell_speed(value.into()),
             _ => value.into().to_string(),
         };
         let name = |end| nodes.end_name(end, devices);
-        let (a, b) = (spelt(a), spelt(b));
+        let (a, b) = (text(a), text(b));
         let what = format!("{} has {setting} {a}, {} has {b}", name(first), name(second));
         let cure = match setting {
             "speed" => "give both ports the same speed in their configurations".to_owned(),

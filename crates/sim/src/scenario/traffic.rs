@@ -250,7 +250,7 @@ fn check_settings(kind: Kind, section: &Section, report: &mut Diagnostics) {
             Some(location) if !users.contains(&kind) => {
                 let user = name_of(users[0]);
                 let cure = format!("write pattern = \"{user}\", or leave it out");
-                report.add(&location, format!("of no effect with the pattern \"{name}\""), cure);
+                report.add(&location, format!("has no effect with the pattern \"{name}\""), cure);
             }
             // A Poisson message is a frame by default.
             None if users.contains(&kind) && (setting, kind) != ("bytes", Kind::Poisson) => {

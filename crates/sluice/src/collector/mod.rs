@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use crate::output;
 use rotating_file::Rotating;
 
-/// Be a collector: listen for what switches report, print it, write it to a file.
+/// Run a collector: listen for what switches report, print it, write it to a file.
 #[derive(Args)]
 #[command(after_long_help = "\
 Switches report to it if they have its address in a [telemetry.destination-group.NAME]. It serves \

@@ -11,7 +11,7 @@ use super::namespace::{Namespace, priorities};
 use super::switch_port::{Device, PortFacts, port_facts};
 use crate::output;
 
-/// Make an interface obey PFC.
+/// Make an interface honor PFC.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Attach {
@@ -23,10 +23,10 @@ pub struct Attach {
     /// quantum [default: the port's, with --switch].
     #[arg(long, value_name = "RATE", value_parser = speed_bps, required_unless_present = "switch")]
     speed: Option<u64>,
-    /// Priorities whose pauses are obeyed [default: those of the port, with --switch, or 3].
+    /// Priorities whose pauses are honored [default: those of the port, with --switch, or 3].
     #[arg(long, value_name = "PRIORITY", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
     no_drop: Vec<u8>,
-    /// Where the priority of a frame stands; to be the same as on the port [default: as there, with
+    /// The field that gives a frame's priority; it must match the port [default: as there, with
     /// --switch, or dot1p].
     #[arg(long, value_enum)]
     trust: Option<Trust>,
@@ -139,7 +139,7 @@ impl Attach {
         let mut warnings = facts.iter().flat_map(|facts| self.differences(facts)).collect::<Vec<_>>();
         if !device.interface.is_virtual {
             warnings.push(format!(
-                "{} is a NIC: many consume PFC frames before the kernel sees them, and then no pause is obeyed; \
+                "{} is a NIC: many consume PFC frames before the kernel sees them, and then no pause is honored; \
                  `sluice nic show` counts those that come",
                 self.device
             ));
@@ -182,7 +182,7 @@ impl Attach {
         output::print(&format!(
             "{}{} honors PFC for {} at {} (trust {}){instead}.",
             self.device,
-            self.namespace.spelt(),
+            self.namespace.suffix(),
             priorities(settings.no_drop),
             config::spell_speed(settings.speed_bps),
             word(Trust::of(settings.trust)),
@@ -213,7 +213,7 @@ impl Attach {
         let no_drop = self.no_drop.iter().fold(0, |mask, p| mask | 1 << p);
         if no_drop != 0 && no_drop != facts.no_drop {
             warnings.push(format!(
-                "--no-drop {} is not what port {} has ({}): pauses of the others are not obeyed, or never come",
+                "--no-drop {} is not what port {} has ({}): pauses of the others are not honored, or never come",
                 priorities(no_drop),
                 facts.port,
                 priorities(facts.no_drop)
@@ -331,7 +331,7 @@ impl Detach {
             }
             (None, _) => String::new(),
         };
-        output::print(&format!("{}{} no longer honors PFC{again}.", self.device, self.namespace.spelt()))
+        output::print(&format!("{}{} no longer honors PFC{again}.", self.device, self.namespace.suffix()))
     }
 }
 

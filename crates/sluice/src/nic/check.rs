@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::output;
 
-/// Say whether interfaces of this machine can obey PFC, and what is missing if not.
+/// Check whether interfaces of this machine can honor PFC, and what is missing if not.
 #[derive(Args)]
 #[command(after_long_help = "\
 What the kernel is made of is looked at first; then an interface in a network namespace that is made

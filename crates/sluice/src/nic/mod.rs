@@ -10,7 +10,7 @@ mod switch_port;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// Make an interface of this machine obey PFC, so that any application behind it is lossless.
+/// Make an interface of this machine honor PFC, so that any application behind it is lossless.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Arguments {

@@ -19,7 +19,7 @@ impl Namespace {
     }
 
     /// Returns ` in NAME`, or an empty string.
-    pub fn spelt(&self) -> String {
+    pub fn suffix(&self) -> String {
         self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default()
     }
 }

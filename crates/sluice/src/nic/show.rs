@@ -21,7 +21,7 @@ Tables show the priorities that were ever used. Frames are those of the kernel: 
 still be cut into several (GSO). Dropped is what came when the limit was reached; held memory is
 counted as sockets count it.
 
-JSON: at_ns (CLOCK_MONOTONIC), interfaces[]: device, obeys (false: the qdisc is gone, attach again),
+JSON: at_ns (CLOCK_MONOTONIC), interfaces[]: device, `obeys` (false: the qdisc is gone, attach again),
 speed_bps, no_drop[], trust, port_priority, order, limit_bytes, heard: pfc_frames, pause_frames,
 malformed_frames, kicks; priorities[]: priority, no_drop, sent_frames, sent_bytes, held_frames,
 held_bytes, held_memory_bytes, held_peak_memory_bytes, dropped_frames, dropped_bytes, paused,
@@ -65,7 +65,10 @@ impl Show {
             let at_ns = all.first().map(|status| status.at_ns);
             output::json(&json!({ "at_ns": at_ns, "interfaces": interfaces }), pretty)?
         } else if all.is_empty() {
-            format!("No interface{} honors PFC: `sluice nic attach` makes one do so.", self.namespace.spelt())
+            format!(
+                "No interface{} honors PFC: `sluice nic attach` makes one do so.",
+                self.namespace.suffix()
+            )
         } else {
             all.iter().map(table).collect::<Vec<_>>().join("\n\n")
         })

@@ -102,6 +102,50 @@ fn collect(of: &str, name: &str, value: &Value, found: &mut Vec<((String, String
 mod tests {
     use super::*;
     use crate::show_sample as sample;
+    use control::field_docs::Numbers;
+
+    /// Checks the numbers of a row: in its JSON, in this view, and by name in the help.
+    fn check_row<T: Numbers>(of: &T, json: &Value, whose: &str, text: &str, help: &str) {
+        for path in T::NUMBERS.iter().map(|number| number.path).filter(|path| !is_row(T::MESSAGE, path)) {
+            let number = of.number(path).unwrap_or_else(|| panic!("no number {} {path}", T::MESSAGE));
+            let found = path.split('.').fold(json, |value, field| &value[field]);
+            let is_same = found.as_u64() == Some(number) || found.as_bool() == Some(number != 0);
+            assert!(is_same, "{} {path} is {number} in the message and {found} in JSON", T::MESSAGE);
+            let field = path.rsplit('.').next().unwrap_or(path);
+            assert!(help.contains(&format!("\n  {field}")), "{field} is not in the help");
+            let is_counter = found.is_u64() && !path.split('.').any(|part| SETTINGS.contains(&part));
+            let row = |line: &&str| {
+                let rest = line.strip_prefix(whose).map(str::trim_start);
+                let rest = rest.and_then(|rest| rest.strip_prefix(path)).map(str::trim);
+                rest == Some(&grouped(number))
+            };
+            let is_shown = text.lines().filter(row).count();
+            assert_eq!(is_shown, usize::from(is_counter), "{} {path} in `sluice show counters`", T::MESSAGE);
+        }
+    }
+
+    /// Parts of the switch that have rows of their own, or are in no JSON.
+    fn is_row(message: &str, path: &str) -> bool {
+        message == "Snapshot" && (path.starts_with("headroom.") || path.starts_with("removed_ports."))
+    }
+
+    /// Every number of the proto file is in JSON, in the help and in this view, by the same name:
+    /// what is a setting is in the first two only.
+    #[test]
+    fn every_number_is_in_json_help_and_this_view() {
+        let mut now = Snapshot::numbered(&mut 1_000_000);
+        now.ports.truncate(1);
+        let (text, help) = (table(&now, None), super::super::help::text());
+        let json = serde_json::to_value(Document::of(View::Counters, &now, None)).unwrap();
+        let port = &now.ports[0];
+        let name = &port.name;
+        check_row(&now, &json, "switch", &text, &help);
+        check_row(port, &json["ports"][0], name, &text, &help);
+        check_row(&port.groups[1], &json["groups"][1], &format!("{name} priority 1"), &text, &help);
+        check_row(&port.priorities[0], &json["priorities"][0], &format!("{name} priority 0"), &text, &help);
+        check_row(&port.queues[1], &json["queues"][1], &format!("{name} queue 1"), &text, &help);
+        check_row(&now.ingress_pools[1], &json["pools"][1], "pool ingress 1", &text, &help);
+    }
 
     #[test]
     fn table_of_totals() {

@@ -9,7 +9,8 @@
 use control::v1::{Count, Port, Snapshot};
 use serde::Serialize;
 use switch::DropReason;
-use switch::monitor::counters::{DropSide, DropSum, RX_LOSSES};
+use switch::monitor::counters::kernel::RX_LOSSES;
+use switch::monitor::counters::{DropSide, DropSum};
 
 use super::format::{self, grouped, volume};
 

@@ -39,7 +39,7 @@ Once a switch is idle, over all its ports: received + flood copies = transmitted
 the kernel.";
 
 /// A heading and the message whose fields follow.
-const SECTIONS: [(&str, &str); 14] = [
+const SECTIONS: [(&str, &str); 15] = [
     ("The switch", "Snapshot"),
     ("ports[]", "Port"),
     ("A link", "Link"),
@@ -54,6 +54,7 @@ const SECTIONS: [(&str, &str); 14] = [
     ("PFC frames", "PfcCount"),
     ("What passes in a storm", "StormTraffic"),
     ("kernel", "Kernel"),
+    ("lldp", "Lldp"),
 ];
 
 /// Returns the fields that rows have in addition to those of the message.
@@ -96,10 +97,20 @@ pub fn text() -> String {
                 _ => "",
             };
             let levels = if field.of == "ByDropLevel" { " By drop level: green, yellow, red." } else { "" };
-            entry(&mut out, &format!("{}{kind}", field.name), &format!("{}{levels}", field.comment));
+            let comment =
+                if field.of == "DropsEntry" { reasons(field.comment) } else { field.comment.to_owned() };
+            entry(&mut out, &format!("{}{kind}", field.name), &format!("{comment}{levels}"));
         }
     }
     out + "\n" + END
+}
+
+/// Adds the drop reasons that a comment does not name to its list of them.
+fn reasons(comment: &str) -> String {
+    let names = switch::DropReason::ALL.map(|reason| reason.name());
+    let missing: String =
+        names.iter().filter(|name| !comment.contains(*name)).map(|name| format!(", {name}")).collect();
+    format!("{}{missing}.", comment.trim_end_matches('.'))
 }
 
 /// Formats one name with its description, wrapped.

@@ -100,10 +100,10 @@ mod tests {
     fn warnings_are_shown_with_the_counters() {
         let now = sample::snapshot();
         let message = super::super::ports::table(&now, None);
-        let lines: Vec<_> = message.lines().filter(|line| line.starts_with("Mind that on port")).collect();
+        let lines: Vec<_> = message.lines().filter(|line| line.starts_with("Warning: on port")).collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
-        Mind that on port spare received frames are merged: `ethtool -K enp3s0f1 lro off`.
-        Mind that on port spare the NIC honors PAUSE frames: `ethtool -A enp3s0f1 rx off`.
+        Warning: on port spare received frames are merged: `ethtool -K enp3s0f1 lro off`.
+        Warning: on port spare the NIC honors PAUSE frames: `ethtool -A enp3s0f1 rx off`.
         ");
     }
 }

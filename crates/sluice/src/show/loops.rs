@@ -19,7 +19,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     }
     let since = if before.is_some() { "since the last look" } else { "since the start" };
     let summary = format!(
-        "Turns {since}, sleep apart: {}. The longest stall since the start: {}.",
+        "Iterations {since}, excluding sleep: {}. The longest stall since the start: {}.",
         grouped(all),
         time(now.loop_worst_stall_ns as f64 / 1e3)
     );
@@ -90,7 +90,10 @@ mod tests {
     #[test]
     fn a_loop_that_has_not_turned_yet() {
         let text = table(&Snapshot::default(), None);
-        assert_eq!(text, "Turns since the start, sleep apart: 0. The longest stall since the start: 0 µs.");
+        assert_eq!(
+            text,
+            "Iterations since the start, excluding sleep: 0. The longest stall since the start: 0 µs."
+        );
     }
 
     /// The headings match the counters of the loop.

@@ -63,10 +63,10 @@ pub struct Arguments {
     /// With `buffers` and `queues`: sizes in bytes of cells instead of cells.
     #[arg(long, conflicts_with = "json")]
     bytes: bool,
-    /// With `ports`: what there is to know of each interface, and what about it harms frames.
+    /// With `ports`: details of each interface, and properties that harm frames.
     #[arg(long)]
     verbose: bool,
-    /// With `buffers`: only look, so that the peaks since the last read go on.
+    /// With `buffers`: do not reset the peaks since the last read.
     #[arg(long)]
     keep_watermarks: bool,
 }

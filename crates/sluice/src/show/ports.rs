@@ -1,7 +1,7 @@
 //! `sluice show ports`: received, transmitted, flooded and dropped frames, with the reasons.
 
 use control::v1::{Port, Snapshot};
-use switch::monitor::counters::RX_LOSSES;
+use switch::monitor::counters::kernel::RX_LOSSES;
 
 use super::format::{
     self, earlier, elapsed_ns, frames, grouped, mbit, tenths, utilization_percent, volume, volume_unit,
@@ -103,8 +103,7 @@ fn bridge(now: &Snapshot) -> String {
     }
     for port in now.ports.iter().filter(|port| port.rx_ring_episodes > 0) {
         let times = grouped(port.rx_ring_episodes);
-        text +=
-            &format!("\nPort {}: {times} times frames came in faster than the loop took them.", port.name);
+        text += &format!("\nPort {}: the RX backlog was long {times} times.", port.name);
     }
     if let Some(removed) = now.removed_ports.as_ref().filter(|removed| removed.ports > 0) {
         text += &format!(
@@ -117,10 +116,10 @@ fn bridge(now: &Snapshot) -> String {
     if let Some(warning) =
         config::mtu_warning(now.ports.iter().map(|port| (port.name.as_str(), port.mtu_bytes)))
     {
-        text += &format!("\nMind that {warning}.");
+        text += &format!("\nWarning: {warning}.");
     }
     for (port, caution) in interfaces::cautions(now) {
-        text += &format!("\nMind that on port {port} {}: {}.", caution.harm, caution.cure);
+        text += &format!("\nWarning: on port {port} {}: {}.", caution.harm, caution.cure);
     }
     if now.recordings_kept > 0 {
         text += &format!(

@@ -55,7 +55,7 @@ pub struct Arguments {
     /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged anyway.
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
     duration: Option<u64>,
-    /// Say nothing of the progress. It is said on standard error, if that is a terminal.
+    /// Do not show progress. It is said on standard error, if that is a terminal.
     #[arg(long)]
     quiet: bool,
 }

@@ -124,10 +124,10 @@ fn expectations(outcome: &Results) -> String {
     let all = outcome.expectations.len();
     let missed = outcome.expectations.iter().filter(|expectation| !expectation.holds).count();
     out += &match (all, missed) {
-        (0, _) => "The scenario expects nothing: add [[expect]] to have a run judged.".to_owned(),
-        (1, 0) => "What was expected has come.".to_owned(),
+        (0, _) => "No expectations: add [[expect]] to have a run judged.".to_owned(),
+        (1, 0) => "The expectation holds.".to_owned(),
         (_, 0) => format!("All {all} expectations hold."),
-        (_, missed) => format!("{missed} of {all} expectations did not come true."),
+        (_, missed) => format!("{missed} of {all} expectations failed."),
     };
     out
 }

@@ -157,7 +157,7 @@ impl RunningConfig {
             return Ok((Self { config, slots, ..self.clone() }, live));
         }
         let message = format!(
-            "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n{}",
+            "nothing was changed: these settings need a restart. Revert them to apply the rest:\n{}",
             restart.join("\n")
         );
         Err(CommandError { reason: ErrorKind::Precondition, message })
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(reason, ErrorKind::Precondition);
         assert_eq!(
             message,
-            "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n\
+            "nothing was changed: these settings need a restart. Revert them to apply the rest:\n\
              port.a: interface \"veth0\" → \"veth1\"\n\
              buffer: memory for 19961 frames (a frame a cell), as 17437 were set aside at the start; \
              dataplane.spare_ports sets aside more for ports that are added"
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(live.reloaded().unwrap().1, Vec::<String>::new());
         let (reason, message) = refusal(&live, &(text.to_owned() + "core = 0\n"));
         assert_eq!(reason, ErrorKind::Precondition);
-        assert!(message.ends_with("reload for the rest\nport.b: core 1 → 0"), "{message}");
+        assert!(message.ends_with("Revert them to apply the rest:\nport.b: core 1 → 0"), "{message}");
     }
 
     #[test]

@@ -198,7 +198,11 @@ fn cautions(port: &str, interface: &Interface, facts: &PortFacts) {
         warn!(port, interface = name, "no carrier yet: frames for this port are lost until its peer is up");
     }
     if facts.xdp_mode == "generic" {
-        warn!(port, interface = name, "generic XDP: the driver knows no native XDP, so this port is slower");
+        warn!(
+            port,
+            interface = name,
+            "generic XDP: the driver does not support native XDP, so this port is slower"
+        );
     }
     if interface.kind.is_virtual() && !facts.vlan_tags_restored && facts.link.kind != "macvlan" {
         warn!(

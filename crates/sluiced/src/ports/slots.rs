@@ -34,7 +34,7 @@ pub struct Link {
 /// Assignment of all ports to slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortSlots {
-    tenants: Vec<Option<PortSlot>>,
+    slots: Vec<Option<PortSlot>>,
     /// The slot of each port of the file, in its order.
     of_file: Vec<usize>,
 }
@@ -42,9 +42,9 @@ pub struct PortSlots {
 impl PortSlots {
     /// Assigns the slots at the start, in the order of the file.
     pub fn new(config: &Config) -> Self {
-        let tenants = config.switch.ports.iter().zip(&config.interfaces);
-        let tenants = tenants.map(|(port, interface)| Some(PortSlot::new(port, interface))).collect();
-        Self { tenants, of_file: (0..config.switch.ports.len()).collect() }
+        let slots = config.switch.ports.iter().zip(&config.interfaces);
+        let slots = slots.map(|(port, interface)| Some(PortSlot::new(port, interface))).collect();
+        Self { slots, of_file: (0..config.switch.ports.len()).collect() }
     }
 
     /// Returns the slots of the ports of another file, where slots have these cores.
@@ -52,7 +52,7 @@ impl PortSlots {
     /// # Errors
     /// There is no slot for all of them, or an interface is still in use.
     pub fn of(&self, config: &Config, servers: &CoreAssignment) -> Result<Self, CommandError> {
-        let mut next = Self { tenants: vec![None; self.tenants.len()], of_file: Vec::new() };
+        let mut next = Self { slots: vec![None; self.slots.len()], of_file: Vec::new() };
         let ports = config.switch.ports.iter().zip(&config.interfaces).zip(&config.port_cores);
         for ((port, interface), &core) in ports {
             let before = self.of_name(&port.name);
@@ -64,9 +64,9 @@ impl PortSlots {
                     next.vacant_in(self, serves).ok_or_else(|| too_many(&port.name, core))?
                 }
             };
-            next.tenants.resize(next.tenants.len().max(slot + 1), None);
-            next.tenants[slot] = before
-                .map_or_else(|| Some(PortSlot::new(port, interface)), |slot| self.tenants[slot].clone());
+            next.slots.resize(next.slots.len().max(slot + 1), None);
+            next.slots[slot] =
+                before.map_or_else(|| Some(PortSlot::new(port, interface)), |slot| self.slots[slot].clone());
             next.of_file.push(slot);
         }
         Ok(next)
@@ -74,13 +74,13 @@ impl PortSlots {
 
     /// Returns the first slot that is vacant here and in `before`, and that satisfies `will_do`.
     fn vacant_in(&self, before: &Self, will_do: impl Fn(usize) -> bool) -> Option<usize> {
-        let is_taken = |slots: &Self, slot: usize| matches!(slots.tenants.get(slot), Some(Some(_)));
+        let is_taken = |slots: &Self, slot: usize| matches!(slots.slots.get(slot), Some(Some(_)));
         (0..MAX_PORTS).find(|&slot| !is_taken(self, slot) && !is_taken(before, slot) && will_do(slot))
     }
 
     fn must_be_free(&self, name: &str, interface: &str) -> Result<(), CommandError> {
-        let tenants = self.tenants.iter().flatten();
-        let Some(owner) = tenants.into_iter().find(|port_slot| port_slot.interface == interface) else {
+        let slots = self.slots.iter().flatten();
+        let Some(owner) = slots.into_iter().find(|port_slot| port_slot.interface == interface) else {
             return Ok(());
         };
         let message = format!(
@@ -93,7 +93,7 @@ impl PortSlots {
 
     /// The number of slots, including vacant ones.
     pub fn count(&self) -> usize {
-        self.tenants.len()
+        self.slots.len()
     }
 
     /// The slots of the ports, in the order of the file.
@@ -103,19 +103,19 @@ impl PortSlots {
 
     /// The slot of the port with this name.
     pub fn of_name(&self, name: &str) -> Option<usize> {
-        self.tenants
+        self.slots
             .iter()
             .position(|port_slot| port_slot.as_ref().is_some_and(|port_slot| port_slot.name == name))
     }
 
     /// The name of the port in this slot.
     pub fn name(&self, slot: usize) -> Option<&str> {
-        Some(&self.tenants.get(slot)?.as_ref()?.name)
+        Some(&self.slots.get(slot)?.as_ref()?.name)
     }
 
     /// The name of the interface of the port in this slot.
     pub fn interface(&self, slot: usize) -> Option<&str> {
-        Some(&self.tenants.get(slot)?.as_ref()?.interface)
+        Some(&self.slots.get(slot)?.as_ref()?.interface)
     }
 
     /// Returns the occupied slots that are vacant in `before`.
@@ -125,7 +125,7 @@ impl PortSlots {
 
     /// Sets the link of the port in this slot.
     pub fn set_link(&mut self, slot: usize, link: Link) {
-        if let Some(Some(port_slot)) = self.tenants.get_mut(slot) {
+        if let Some(Some(port_slot)) = self.slots.get_mut(slot) {
             port_slot.link = link;
         }
     }
@@ -135,7 +135,7 @@ impl PortSlots {
         let mut settled = vec![PortSettings::vacant(); self.count()];
         for (port, &slot) in ports.iter().zip(&self.of_file) {
             let Link { speed_bps, mtu_bytes } =
-                self.tenants[slot].as_ref().map_or(Link::default(), |port_slot| port_slot.link);
+                self.slots[slot].as_ref().map_or(Link::default(), |port_slot| port_slot.link);
             settled[slot] = PortSettings { link_speed_bps: speed_bps, mtu_bytes, ..port.clone() };
         }
         settled
@@ -151,7 +151,7 @@ impl PortSlot {
 fn too_many(name: &str, core: Option<usize>) -> CommandError {
     let free = core.map_or("none is free".to_owned(), |core| format!("none that core {core} serves is free"));
     let message = format!(
-        "nothing was changed: port.{name}: a switch has {MAX_PORTS} places for ports, and {free} until a reload that removes \
+        "nothing was changed: port.{name}: a switch has {MAX_PORTS} port slots, and {free} until a reload that removes \
          some has been done"
     );
     CommandError { reason: ErrorKind::Precondition, message }
@@ -218,7 +218,7 @@ mod tests {
         let slots = PortSlots::new(&config(&ports));
         ports[3] = ("new", "w");
         let refusal = next(&slots, &ports).unwrap_err();
-        assert!(refusal.message.contains("port.new: a switch has 64 places"), "{refusal}");
+        assert!(refusal.message.contains("port.new: a switch has 64 port slots"), "{refusal}");
     }
 
     /// Slots belong to core 0 and core 1 alternately. A port that names a core gets the next slot
@@ -243,6 +243,6 @@ mod tests {
         let many: String =
             (0..33).map(|n| format!("[port.p{n}]\ninterface = \"w{n}\"\ncore = 1\n")).collect();
         let refusal = slots.of(&file(&many), &servers).unwrap_err();
-        assert!(refusal.message.contains("port.p32: a switch has 64 places for ports, and none that core 1"));
+        assert!(refusal.message.contains("port.p32: a switch has 64 port slots, and none that core 1"));
     }
 }

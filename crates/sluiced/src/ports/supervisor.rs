@@ -488,8 +488,8 @@ fn peer_interval(settings: &SwitchSettings) -> Duration {
 /// Returns what is missing of the interface of a port at the start.
 fn missing(link: LinkState) -> &'static str {
     match link {
-        LinkState::Gone => "is not there: its port is opened once it is, the others go on",
-        _ => "is down: its port is opened once it is up, the others go on",
+        LinkState::Gone => "is not there: its port is opened once it is; other ports are unaffected",
+        _ => "is down: its port is opened once it is up; other ports are unaffected",
     }
 }
 
@@ -499,15 +499,15 @@ fn describe(notice: PortNotice) -> (EventKind, &'static str) {
         PortNotice::CarrierCame => (EventKind::CarrierCame, "has its carrier: the port forwards"),
         PortNotice::CarrierAwaited => (
             EventKind::CarrierAwaited,
-            "begins again, as NICs do when something is put on them: the port waits for its carrier",
+            "is resetting, as NICs do when a program is attached: the port waits for its carrier",
         ),
         PortNotice::Back => (EventKind::InterfaceBack, "is back: the port is opened again"),
         PortNotice::Lost(link) => {
             let what = match link {
-                LinkState::Gone => "is gone: the port goes down, the others go on",
-                LinkState::Down => "is down: the port goes down, the others go on",
+                LinkState::Gone => "is gone: the port goes down; other ports are unaffected",
+                LinkState::Down => "is down: the port goes down; other ports are unaffected",
                 LinkState::NoCarrier | LinkState::Carrier => {
-                    "has lost its carrier: the port goes down, the others go on"
+                    "has lost its carrier: the port goes down; other ports are unaffected"
                 }
             };
             (EventKind::InterfaceLost, what)

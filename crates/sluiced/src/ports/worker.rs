@@ -65,7 +65,7 @@ pub enum Answer {
 /// The thread, and the channels to and from it.
 #[derive(Debug)]
 pub struct PortWorker {
-    docks: Vec<Arc<SocketHandoff>>,
+    openers: Vec<Arc<SocketHandoff>>,
     tasks: Option<Sender<(usize, Task)>>,
     answers: Receiver<(usize, Answer)>,
     thread: Option<JoinHandle<()>>,
@@ -79,7 +79,7 @@ impl PortWorker {
     /// No thread could be started.
     pub fn start(ports: &mut [XdpPort], mut changed: ChangedSettings) -> Result<Self> {
         let mut keepers: Vec<_> = ports.iter_mut().map(XdpPort::keeper).collect();
-        let docks = keepers.iter().map(xdp::PortOpener::handoff).collect();
+        let openers = keepers.iter().map(xdp::PortOpener::handoff).collect();
         let (tasks, reported) = mpsc::channel::<(usize, Task)>();
         let (answer, answers) = mpsc::channel();
         let work = move || {
@@ -92,13 +92,13 @@ impl PortWorker {
             drop(keepers); // before the settings of their interfaces are restored
         };
         let thread =
-            Builder::new().name("keeper".to_owned()).spawn(work).context("starting the keeper of ports")?;
-        Ok(Self { docks, tasks: Some(tasks), answers, thread: Some(thread) })
+            Builder::new().name("keeper".to_owned()).spawn(work).context("starting the port worker")?;
+        Ok(Self { openers, tasks: Some(tasks), answers, thread: Some(thread) })
     }
 
     /// True if the poll loop has detached this port's sockets, and they are not closed yet.
     pub fn has_detached(&self, port: usize) -> bool {
-        self.docks[port].has_left()
+        self.openers[port].has_left()
     }
 
     /// Assigns another interface to the closed port in this slot.

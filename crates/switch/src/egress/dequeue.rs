@@ -7,7 +7,7 @@
 //! queued as well), a run is one frame. Copies of flooded frames leave as their queue entries; they
 //! get memory afterwards ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are
 //! ECN-marked or change their tag, each frame that leaves carries its header edit. Source:
-//! docs/behavior.md, "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
+//! docs/behavior.md, "Scheduling" and "Frames in flight"; docs/multi-core.md.
 
 use super::Egress;
 use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};

@@ -4,7 +4,7 @@
 //! queued. It leaves when three conditions hold: the link is free, its queue is picked among the
 //! queues that hold frames and are not paused, and the bytes with the kernel are below their bound,
 //! as a pause cannot recall what the kernel has. It is charged until its transmission is complete.
-//! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver
+//! Source: docs/architecture.md, "Frame path"; the bound works the way BQL bounds a driver
 //! (docs/kernel-behavior.md).
 
 mod dequeue;
@@ -38,11 +38,12 @@ use crate::frame::remark;
 use crate::monitor::counters::{DropReason, FrameCount, PfcCount};
 use crate::monitor::event_list::Events;
 use crate::monitor::kernel_tx_loss::KernelTxLoss;
+use crate::monitor::throttle::{EVENT_NS, Throttle};
 use crate::pfc::link_pause::LinkPause;
 use crate::pfc::rx::{ArrivalTimes, PfcRxState};
 use crate::pfc::storm_history::PortWatchdog;
 use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
-use crate::time::{Instant, Nanos};
+use crate::time::Instant;
 use crate::token_bucket::TokenBucket;
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
@@ -57,16 +58,12 @@ struct ShapedQueues {
     shaper: TokenBucket,
 }
 
-/// Minimum interval between events about frames that were too long.
-const EVENT_NS: Nanos = 1_000_000_000;
-
 /// Frames that were too long for the interface.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct MtuDrops {
     /// Frames not reported yet.
     frames: u64,
-    /// Earliest time of the next report.
-    next_cnp_at: Instant,
+    throttle: Throttle,
 }
 
 /// The egress half of a port. Fields of the frame path come first, so that they share few cache
@@ -207,12 +204,8 @@ impl Egress {
     /// once a second while there are any.
     #[cold]
     pub(crate) fn take_mtu_drops(&mut self, now: Instant) -> Option<u64> {
-        let frames = self.too_long.frames;
-        if frames == 0 || now < self.too_long.next_cnp_at {
-            return None;
-        }
-        self.too_long = MtuDrops { frames: 0, next_cnp_at: now + EVENT_NS };
-        Some(frames)
+        let is_due = self.too_long.frames > 0 && self.too_long.throttle.pass(EVENT_NS, now);
+        is_due.then(|| std::mem::take(&mut self.too_long.frames))
     }
 
     /// Counts a frame that was to leave here and was dropped.

@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// The average rises from 0 towards 1000, by half of the difference for exponent 1, and so on.
+    /// The average rises from 0 toward 1000, by half of the difference for exponent 1, and so on.
     /// It reaches the length and stays there.
     #[test]
     fn the_average_follows_by_its_exponent() {

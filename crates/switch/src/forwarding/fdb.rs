@@ -31,6 +31,7 @@
 
 use crate::cow_table::{self, CowTable};
 use crate::frame::meta::FdbKey;
+use crate::monitor::throttle::{EVENT_NS, Throttle};
 use crate::settings::{BridgeSettings, MAX_PORTS};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
@@ -40,8 +41,6 @@ use wire::bitset::Set64;
 const MAX_PROBES: usize = 32;
 /// Slots that one call of `age` visits.
 const AGED_PER_CALL: usize = 16;
-/// Minimum interval between events about a full table.
-const EVENT_NS: Nanos = 1_000_000_000;
 
 /// How long the address of a peer lasts at least.
 const PEER_NS: Nanos = 10_000_000_000;
@@ -100,7 +99,7 @@ pub struct Fdb {
     full: u64,
     /// Number of addresses in `full` that an event has reported.
     reported_full: u64,
-    next_event: Instant,
+    throttle: Throttle,
     /// Addresses seen on another port than before.
     moves: u64,
     next_to_age: usize,
@@ -123,7 +122,7 @@ impl Fdb {
             entries: 0,
             full: 0,
             reported_full: 0,
-            next_event: Instant(0),
+            throttle: Throttle::default(),
             moves: 0,
             next_to_age: 0,
         }
@@ -359,10 +358,9 @@ impl Fdb {
     /// them now: at once, and then at most once a second while it lasts.
     #[inline]
     pub fn unreported_full(&mut self, now: Instant) -> Option<u64> {
-        if self.full == self.reported_full || now < self.next_event {
+        if self.full == self.reported_full || !self.throttle.pass(EVENT_NS, now) {
             return None;
         }
-        self.next_event = now + EVENT_NS;
         Some(self.full - std::mem::replace(&mut self.reported_full, self.full))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Rule: headers are read here and nowhere else. Checksum completion, classification, bridging, ECN
 //! and remarking use the parsed fields. Of the switch's state the parser needs only the port's
-//! classifier, so it can run on another core. Source: docs/architecture.md, "The way of a frame".
+//! classifier, so it can run on another core. Source: docs/architecture.md, "Frame path".
 
 use crate::buffer::cell::CellSize;
 use crate::forwarding::classifier::Classifier;

@@ -16,6 +16,7 @@ use crate::frame::meta::FloodType;
 use crate::frame::meta::FrameMeta;
 use crate::monitor::counters::{DropReason, PortSnapshot};
 use crate::monitor::event::Event;
+use crate::monitor::throttle::{EVENT_NS, Throttle};
 use crate::settings::FloodLimits;
 use crate::settings::Rate;
 use crate::time::{Instant, Nanos};
@@ -24,8 +25,6 @@ use serde::{Deserialize, Serialize};
 
 /// Time for which a quiet port accumulates credit.
 pub const BURST_NS: Nanos = 100_000_000;
-/// Minimum interval between events of a type.
-const EVENT_NS: Nanos = 1_000_000_000;
 /// Maximum limit, in frames a second.
 pub const MAX_LIMIT_PPS: u32 = 1_000_000_000;
 
@@ -41,7 +40,7 @@ struct Kind {
     received_frames: u64,
     limit: Option<TokenBucket>,
     unreported: UnreportedDrops,
-    next_event: Instant,
+    throttle: Throttle,
 }
 
 /// Dropped frames that no event has reported.
@@ -58,7 +57,7 @@ impl StormControl {
             received_frames: 0,
             limit: limit.map(|pps| TokenBucket::new(Some(rate(pps)), 0)),
             unreported: UnreportedDrops::default(),
-            next_event: Instant::default(),
+            throttle: Throttle::default(),
         };
         Self { kinds: limits.map(kind) }
     }
@@ -100,8 +99,7 @@ impl StormControl {
             if kind.unreported.frames == 0 {
                 continue;
             }
-            if now >= kind.next_event {
-                kind.next_event = now + EVENT_NS;
+            if kind.throttle.pass(EVENT_NS, now) {
                 let UnreportedDrops { frames, no_drop_frames } = std::mem::take(&mut kind.unreported);
                 return Ok(Some(Event::FloodLimit { port, cast, frames, no_drop_frames }));
             }

@@ -6,7 +6,7 @@
 //! order is: the tag is pushed, set or popped ([`crate::forwarding::vlan`]), CE is set
 //! ([`crate::egress::wred`]), then PCP and DSCP ([`crate::frame::remark`]); IPv4 checksums are
 //! corrected. Each copy of a flooded frame has a separate edit. Source: docs/multi-core.md, "Who
-//! does what"; docs/architecture.md, "The way of a frame".
+//! does what"; docs/architecture.md, "Frame path".
 
 use crate::cow_table;
 use crate::frame::FrameId;

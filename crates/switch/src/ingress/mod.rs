@@ -3,7 +3,7 @@
 //! Rule: a frame is counted and admitted to its priority group, or dropped here if it has no room.
 //! It is then charged, and released when it has left the switch. A no-drop group is examined
 //! whenever its use has changed, and a change between XOFF and XON goes into the next PFC frame.
-//! Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of
+//! Source: docs/architecture.md, "Frame path"; the rules themselves are those of
 //! [`priority_group`] and [`crate::pfc::tx`].
 
 pub(crate) mod priority_group;

@@ -20,6 +20,7 @@
 
 use crate::monitor::counters::FrameCount;
 use crate::monitor::event::AlarmReport;
+use crate::monitor::throttle::Throttle;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +40,7 @@ pub struct UsageAlarm {
     all_crossings: u64,
     /// Peak in cells since the last alarm, and the limit at that time.
     most: (u32, u32),
-    /// Earliest time of the next alarm.
-    next: Instant,
+    throttle: Throttle,
 }
 
 impl UsageAlarm {
@@ -97,7 +97,7 @@ impl UsageAlarm {
     /// Returns what must be reported at `now`, if anything.
     pub fn poll(&mut self, now: Instant, interval_ns: Nanos) -> Option<AlarmReport> {
         let is_news = self.crossings > 0 || (self.raised && !self.above);
-        if !is_news || now < self.next {
+        if !is_news || !self.throttle.pass(interval_ns, now) {
             return None;
         }
         let telling = AlarmReport {
@@ -107,7 +107,6 @@ impl UsageAlarm {
             percent: self.percent,
         };
         (self.raised, self.crossings, self.most) = (telling.raised, 0, (0, 0));
-        self.next = now + interval_ns;
         Some(telling)
     }
 
@@ -122,17 +121,15 @@ impl UsageAlarm {
 pub struct DropAlarm {
     /// Drops that alarms have reported.
     reported: FrameCount,
-    /// Earliest time of the next alarm.
-    next: Instant,
+    throttle: Throttle,
 }
 
 impl DropAlarm {
     /// Returns which of `dropped` frames must be reported at `now`, if any.
     pub fn poll(&mut self, dropped: FrameCount, now: Instant, interval_ns: Nanos) -> Option<FrameCount> {
-        if dropped.frames == self.reported.frames || now < self.next {
+        if dropped.frames == self.reported.frames || !self.throttle.pass(interval_ns, now) {
             return None;
         }
-        self.next = now + interval_ns;
         let reported = std::mem::replace(&mut self.reported, dropped);
         Some(FrameCount { frames: dropped.frames - reported.frames, bytes: dropped.bytes - reported.bytes })
     }

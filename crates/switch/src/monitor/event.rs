@@ -171,7 +171,7 @@ const TABLE: &[KindRow] = {
         row(PfcOn, "pfc_on", Info, "… and on again", ""),
         row(PortHeld, "port_held", Warning, "a port's transmission is held, for tests", ""),
         row(PortReleased, "port_released", Info, "… and continues", ""),
-        row(RecordingFrozen, "recording_frozen", Warning, "a loss froze a recording, which is kept until it is fetched ([recorder.md](recorder.md#losses))", "`recording` (its number), `bytes`"),
+        row(RecordingFrozen, "recording_frozen", Warning, "a loss froze a recording, which is kept until it is fetched ([recorder.md](recorder.md#what-freezes-a-recording))", "`recording` (its number), `bytes`"),
         row(RecordingNotKept, "recording_not_kept", Warning, "a loss would have frozen another recording, and there is no room beside those that are kept", "`recordings_kept`"),
         row(RecordingFetched, "recording_fetched", Info, "a client has stored a kept recording, which the daemon no longer keeps", "`recording`"),
         row(EventsLost, "events_lost", Warning, "too many events came at once", "`events`"),
@@ -576,7 +576,7 @@ impl Event {
             )
             .of_port(port)
             .of_priority(priority),
-            Event::XoffEnded { port, priority } => EventRecord::new(EventKind::XoffEnded, format!("XON: the peer may go on with priority {priority}"),
+            Event::XoffEnded { port, priority } => EventRecord::new(EventKind::XoffEnded, format!("XON: the peer may resume priority {priority}"),
             )
             .of_port(port)
             .of_priority(priority),
@@ -590,14 +590,14 @@ impl Event {
             .of_priority(priority)
             .with("frames", frames),
             Event::KernelDropped { port, frames } => EventRecord::new(EventKind::KernelDropped, format!(
-                    "the kernel or the NIC had nowhere to put frames that came in, and dropped {frames} of them, whatever their \
-                     priority: the loop had posted too few empty frames"
+                    "the kernel or the NIC dropped {frames} received frames for lack of a buffer, whatever their priority: too few \
+                     chunks were posted"
                 ),
             )
             .of_port(port)
             .with("frames", frames),
             Event::KernelLost { port, frames, no_drop_frames, pfc_frames } => EventRecord::new(EventKind::KernelLost, format!(
-                    "the kernel lost {frames} frames that were to leave, {no_drop_frames} of them of no-drop priorities, and \
+                    "the kernel lost {frames} frames on transmission, {no_drop_frames} of them of no-drop priorities, and \
                      {pfc_frames} PFC or PAUSE frames: the interface refused them. Is its peer up, is its MTU the same, and does \
                      it keep up?"
                 ),
@@ -607,25 +607,25 @@ impl Event {
             .with("no_drop_frames", no_drop_frames)
             .with("pfc_frames", pfc_frames),
             Event::StrayFrames { port, frames } => EventRecord::new(EventKind::StrayFrames, format!(
-                    "the kernel gave back {frames} frames that it did not have, or gave them back twice; they were ignored. \
+                    "the kernel returned {frames} frames that it did not have, or returned them twice; they were ignored. \
                      This is a fault of the kernel or of the interface's driver"
                 ),
             )
             .of_port(port)
             .with("frames", frames),
             Event::MtuExceeded { port, frames } => EventRecord::new(EventKind::MtuExceeded, format!(
-                    "{frames} frames were too long to leave by this port, whatever their priority, and were dropped: give its interface \
+                    "{frames} frames were too long for this port, whatever their priority, and were dropped: give its interface \
                      the MTU that the other ports have"
                 ),
             )
             .of_port(port)
             .with("frames", frames),
-            Event::AddressLimit { port } => EventRecord::new(EventKind::AddressLimit, "the port has as many addresses as it may have: further ones are not learned, and frames to them are \
+            Event::AddressLimit { port } => EventRecord::new(EventKind::AddressLimit, "the port has reached its address limit: further addresses are not learned, and frames to them are \
                  flooded; raise bridge.max_entries_per_port",
             )
             .of_port(port),
             Event::FloodLimit { port, cast, frames, no_drop_frames } => EventRecord::new(EventKind::FloodLimit, format!(
-                    "{frames} {} frames were dropped, {no_drop_frames} of them of no-drop priorities: more came in than {} allows",
+                    "{frames} {} frames were dropped, {no_drop_frames} of them of no-drop priorities: they exceeded {}",
                     cast.words(),
                     cast.setting()
                 ),
@@ -641,7 +641,7 @@ impl Event {
             )
             .of_port(port)
             .of_priority(priority),
-            Event::TxStalled { port } => EventRecord::new(EventKind::TxStalled, "the interface takes frames and has sent none for 5 s: their senders stay paused",
+            Event::TxStalled { port } => EventRecord::new(EventKind::TxStalled, "the interface accepts frames and has sent none for 5 s: their senders stay paused",
             )
             .of_port(port),
             Event::TxResumed { port } => {
@@ -700,13 +700,13 @@ fn describe_alarm(place: AlarmSource, telling: AlarmReport) -> EventRecord {
     let AlarmReport { raised, most: (cells, allowed), crossings, percent } = telling;
     let words = place.words();
     if !raised {
-        let message = format!("{words}: use is down again from {percent} % of what is allowed");
+        let message = format!("{words}: usage back below {percent} % of the limit");
         let event = place.describe(EventKind::UseAlarmCleared, message);
         return event.with("alarm_type", place.side()).with("percent", percent.into());
     }
     let times = if crossings == 1 { String::new() } else { format!(", {crossings} times") };
     let message =
-        format!("{words}: use came to {percent} % of what is allowed{times}: {cells} of {allowed} cells");
+        format!("{words}: usage reached {percent} % of the limit{times}: {cells} of {allowed} cells");
     place
         .describe(EventKind::UseAlarm, message)
         .with("alarm_type", place.side())

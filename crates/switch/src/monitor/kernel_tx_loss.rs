@@ -9,11 +9,9 @@
 
 use crate::monitor::event::Event;
 use crate::monitor::event_list::Events;
-use crate::time::{Instant, Nanos};
+use crate::monitor::throttle::{EVENT_NS, Throttle};
+use crate::time::Instant;
 use serde::{Deserialize, Serialize};
-
-/// Minimum interval between events of one port.
-const EVENT_NS: Nanos = 1_000_000_000;
 
 /// Frames that the kernel lost at one port.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -24,7 +22,7 @@ pub struct KernelTxLoss {
     pfc_frames: u64,
     /// Losses that no event has reported.
     unreported: UnreportedLoss,
-    next_event: Instant,
+    throttle: Throttle,
 }
 
 /// Frames since an event.
@@ -67,11 +65,11 @@ impl KernelTxLoss {
         if frames + pfc_frames == 0 {
             return false;
         }
-        if now < self.next_event {
+        if !self.throttle.pass(EVENT_NS, now) {
             return true;
         }
         events.push(now, Event::KernelLost { port, frames, no_drop_frames, pfc_frames });
-        (self.unreported, self.next_event) = (UnreportedLoss::default(), now + EVENT_NS);
+        self.unreported = UnreportedLoss::default();
         false
     }
 }

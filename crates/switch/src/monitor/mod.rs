@@ -8,5 +8,6 @@ pub mod event;
 pub mod event_list;
 pub(crate) mod kernel_tx_loss;
 pub(crate) mod no_drop_loss;
+pub mod throttle;
 pub(crate) mod usage_violation;
 pub(crate) mod watermark;

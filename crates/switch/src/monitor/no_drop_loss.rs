@@ -11,12 +11,10 @@
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::monitor::event_list::Events;
-use crate::time::{Instant, Nanos};
+use crate::monitor::throttle::{EVENT_NS, Throttle};
+use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Minimum interval between events of one port, priority and reason.
-const EVENT_NS: Nanos = 1_000_000_000;
 
 /// Key of a loss: the port at which it is counted, the priority, the reason.
 type LossKey = (u8, u8, DropReason);
@@ -33,14 +31,14 @@ pub struct NoDropLosses {
 struct Loss {
     /// Frames since the last event.
     frames: u64,
-    next_event: Instant,
+    throttle: Throttle,
 }
 
 impl NoDropLosses {
     pub(crate) fn note(&mut self, place: LossKey) {
         let loss = self.places.entry(place).or_default();
         loss.frames += 1;
-        self.due_at = self.due_at.min(loss.next_event);
+        self.due_at = self.due_at.min(loss.throttle.opens_at());
     }
 
     /// True if a loss must be reported, or forgotten.
@@ -55,16 +53,16 @@ impl NoDropLosses {
         self.due_at = Instant::NEVER;
         let due_at = &mut self.due_at;
         self.places.retain(|&(port, priority, reason), loss| {
-            if now >= loss.next_event {
+            if loss.throttle.is_open(now) {
                 let frames = std::mem::take(&mut loss.frames);
                 if frames == 0 {
                     return false;
                 }
                 let (port, priority) = (port.into(), priority.into());
                 events.push(now, Event::NoDropDropped { port, priority, reason, frames });
-                loss.next_event = now + EVENT_NS;
+                loss.throttle.close_for(EVENT_NS, now);
             }
-            *due_at = (*due_at).min(loss.next_event);
+            *due_at = (*due_at).min(loss.throttle.opens_at());
             true
         });
     }

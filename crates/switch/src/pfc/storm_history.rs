@@ -120,7 +120,7 @@ impl PortWatchdog {
         let of = &mut self.priorities[priority];
         of.restored += 1;
         of.last = passed.since(of.before);
-        of.total = of.total + of.last;
+        of.total += of.last;
         let runs =
             |storm: &&mut StormSnapshot| usize::from(storm.priority) == priority && storm.ended_ns.is_none();
         if let Some(storm) = self.history.iter_mut().rev().find(runs) {

@@ -121,8 +121,8 @@ impl XoffResponse {
 
     /// A pause ends, or starts again, and is compared with those that ended early.
     fn end_pause(&mut self, now: Instant) {
-        let is_obeyed = self.resumed.is_none() && now.since(self.sent_at) > self.lasted_ns[1];
-        if is_obeyed && self.left_at != Instant::NEVER {
+        let is_honored = self.resumed.is_none() && now.since(self.sent_at) > self.lasted_ns[1];
+        if is_honored && self.left_at != Instant::NEVER {
             self.early_ends = self.early_ends.saturating_sub(1);
         }
         self.is_suspect = self.resumed.is_some() || self.early_ends > 0;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_obeys_is_sent_the_refreshes() {
+    fn a_peer_that_honors_xoff_is_sent_the_refreshes() {
         for reaction_us in [0, 50, 280] {
             let mut response = XoffResponse::new(EXPECTED);
             let (xoff, _) = sends(&mut response, reaction_us, 3_355, 20_000);
@@ -231,7 +231,7 @@ mod tests {
 
     /// A repeat after 300 µs, one 600 µs after that, and then the refreshes alone.
     #[test]
-    fn a_peer_that_never_obeys_is_sent_a_bounded_number_of_repeats() {
+    fn a_peer_that_never_honors_xoff_is_sent_a_bounded_number_of_repeats() {
         let mut response = XoffResponse::new(EXPECTED);
         let (xoff, _) = sends(&mut response, 1_000_000, 0, 50_000);
         assert_eq!(xoff.len(), 1 + 2 + (50_000 - 960) / 1_120, "{xoff:?}");

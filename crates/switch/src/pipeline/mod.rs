@@ -1,14 +1,14 @@
 //! The switch: frames and time go in, decisions and PFC come out. This module composes the rules of
 //! the other modules and adds only their order:
 //!
-//! look → learn and look up → admit (cells at ingress and egress) → WRED → charge → queue ‖
-//! schedule → send → release.
+//! parse → learn and look up → admit (cells at ingress and egress) → WRED → charge → queue ‖
+//! schedule → transmit → complete and release.
 //!
 //! Where ports have VLANs, a frame is classified to its VLAN before the FDB lookup, and its egress
 //! tag is decided after it. ECN marks, tags and remarking leave with the frame as a header edit,
 //! which the loop that serves the port applies to its bytes ([`crate::frame::header_edit`]).
 //!
-//! Source: docs/architecture.md, "The way of a frame". The owner parses each received frame
+//! Source: docs/architecture.md, "Frame path". The owner parses each received frame
 //! ([`Switch::parse`]) and passes the results to [`Switch::receive_all`]. It calls
 //! [`Switch::transmit`] for each port that may have frames to transmit, [`Switch::complete`] for
 //! each frame that has left, and [`Switch::tick`] once per iteration.
@@ -212,7 +212,7 @@ impl Switch {
 
     /// Forwards a frame to one port. Where both halves have reserved cells for it, and its queue
     /// has no WRED, there is nothing left to decide.
-    #[inline(always)] // the end of `take`
+    #[inline(always)] // the common end of the path
     fn forward<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, now: Instant, memory: &mut M) {
         let charge = &arrival.charge;
         let (ingress, egress) = (&mut self.ingress[charge.port()], &mut self.egress[out]);

@@ -3,7 +3,7 @@
 //! Rule: the owner calls [`Switch::tick`] once per iteration. Before it sleeps, it asks for the
 //! next deadline. Deadlines are those of PFC frames, the end of a pause, a link or a rate limiter
 //! that is free again, watchdogs, thresholds that other groups moved, aging, alarms, and events
-//! that were deferred. Source: docs/architecture.md, "The way of a frame".
+//! that were deferred. Source: docs/architecture.md, "Frame path".
 
 use crate::frame::memory::FrameMemory;
 use crate::monitor::event::Event;

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_sorted_joined_and_spelt() {
+    fn lists_are_sorted_joined_and_written() {
         for (ranges, text) in [
             (vec![], ""),
             (vec![5..=5], "5"),

@@ -8,20 +8,10 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::family::{self, Metric, Row, counter, gauge};
 
 const METRICS: &[Metric<TelemetryDestination>] = &[
-    counter("sluice_collector_messages_confirmed", "Messages that the collector has confirmed.", |to| {
-        Some(to.sent.into())
-    }),
-    counter(
-        "sluice_collector_messages_dropped",
-        "Messages that it will never get, as they found no room.",
-        |to| Some(to.dropped.into()),
-    ),
-    counter("sluice_collector_failures", "Attempts to connect, and streams, that failed.", |to| {
-        Some(to.failures.into())
-    }),
-    gauge("sluice_collector_backlog_messages", "Messages that wait, or are not confirmed.", |to| {
-        Some(to.backlog.into())
-    }),
+    counter("sluice_collector_messages_confirmed", "Messages that the collector has confirmed.", "sent"),
+    counter("sluice_collector_messages_dropped", "Messages dropped from its full backlog.", "dropped"),
+    counter("sluice_collector_failures", "Attempts to connect, and streams, that failed.", "failures"),
+    gauge("sluice_collector_backlog_messages", "Messages that wait, or are not confirmed.", "backlog"),
 ];
 
 /// Writes the metrics of all collectors.

@@ -49,10 +49,6 @@ pub(super) fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
     (0..EIGHT.len()).filter(is_used)
 }
 
-pub(super) fn frames(count: &Option<v1::Count>) -> u64 {
+fn frames(count: &Option<v1::Count>) -> u64 {
     count.map_or(0, |count| count.frames)
-}
-
-pub(super) fn bytes(count: &Option<v1::Count>) -> u64 {
-    count.map_or(0, |count| count.bytes)
 }

@@ -11,6 +11,7 @@ mod buffer;
 mod collectors;
 mod family;
 mod fields;
+mod no_metric;
 mod port;
 mod priority;
 pub mod server;
@@ -53,7 +54,7 @@ impl Collector for MetricsSnapshot {
         switch::encode(&mut encoder, device, snapshot)?;
         let ports: Vec<_> =
             snapshot.ports.iter().map(|port| Row::new(&[("port", &port.name)], port)).collect();
-        family::encode(&mut encoder, port::METRICS, &ports)?;
+        family::encode_all(&mut encoder, port::METRICS, &ports)?;
         priority::encode(&mut encoder, &snapshot.ports)?;
         buffer::encode(&mut encoder, snapshot)?;
         collectors::encode(&mut encoder, telemetry)

@@ -2,74 +2,65 @@
 
 use std::fmt;
 
-use control::v1::{PfcCount, Port, Priority, StormTraffic};
+use control::v1::{PfcCount, Port, Priority};
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::family::{self, Metric, Row, Several, counter, counters, gauge, gauges, seconds};
+use super::family::{self, Metric, Row, Several, computed, counter, counters, gauge, gauges};
 use super::fields::{EIGHT, used_priorities};
 
-/// A priority and its PFC frame counters of the port: XOFF and XON, sent and received.
+/// PFC frames of a port that named a priority: XOFF and XON, sent and received.
 #[derive(Debug, Default)]
-struct Priorities {
-    state: Priority,
+struct PfcFrames {
     sent: [u64; 2],
     received: [u64; 2],
 }
 
-const METRICS: &[Metric<Priorities>] = &[
-    counters(
+const PFC: &[Metric<PfcFrames>] = &[
+    computed(
         "sluice_priority_pfc_sent_frames",
         "PFC frames that went out and named it: to pause it (xoff), to release it (xon).",
+        &[],
         |of| by_kind(of.sent),
     ),
-    counters("sluice_priority_pfc_received_frames", "PFC frames that came in and named it.", |of| {
+    computed("sluice_priority_pfc_received_frames", "PFC frames received that name it.", &[], |of| {
         by_kind(of.received)
     }),
-    gauge("sluice_priority_paused", "1: the peer has paused it.", |of| Some(of.state.paused.into())),
-    counter("sluice_priority_pauses", "Pauses that began (episodes).", |of| Some(of.state.pauses.into())),
-    counter("sluice_priority_paused_seconds", "Time that it was paused.", |of| {
-        Some(seconds(of.state.paused_ns))
-    }),
-    counter("sluice_priority_storms", "Storms that the watchdog found.", |of| Some(of.state.storms.into())),
-    counter("sluice_priority_storms_restored", "Storms that ended.", |of| {
-        Some(of.state.storms_restored.into())
-    }),
-    gauge("sluice_priority_watched", "1: the watchdog looks for storms.", |of| Some(of.state.watched.into())),
-    gauge("sluice_priority_stormed", "1: it is stormed now.", |of| Some(of.state.stormed.into())),
-    gauge("sluice_priority_recovery_pending", "1: the storm lasts until an operator ends it.", |of| {
-        Some(of.state.recovery_pending.into())
-    }),
+];
+
+pub(super) const METRICS: &[Metric<Priority>] = &[
+    gauge("sluice_priority_paused", "1: the peer has paused it.", "paused"),
+    counter("sluice_priority_pauses", "Pauses that began (episodes).", "pauses"),
+    counter("sluice_priority_paused_seconds", "Time that it was paused.", "paused_ns"),
+    counter("sluice_priority_storms", "Storms that the watchdog detected.", "storms"),
+    counter("sluice_priority_storms_restored", "Storms that ended.", "storms_restored"),
+    gauge("sluice_priority_watched", "1: the watchdog is enabled.", "watched"),
+    gauge("sluice_priority_stormed", "1: it is stormed now.", "stormed"),
+    gauge(
+        "sluice_priority_recovery_pending",
+        "1: the storm lasts until an operator ends it.",
+        "recovery_pending",
+    ),
     gauge(
         "sluice_priority_storm_limit_reached",
         "1: there were too many storms, and PFC is off for it.",
-        |of| Some(of.state.limit_reached.into()),
+        "limit_reached",
     ),
     counters(
         "sluice_priority_storm_frames",
         "Frames during storms: sent, received, and dropped instead.",
-        |of| {
-            let Some(StormTraffic { tx_frames, tx_dropped_frames, rx_frames, rx_dropped_frames }) =
-                of.state.storm_traffic
-            else {
-                return Vec::new();
-            };
-            vec![
-                (("fate", "sent"), tx_frames.into()),
-                (("fate", "sending_dropped"), tx_dropped_frames.into()),
-                (("fate", "received"), rx_frames.into()),
-                (("fate", "received_dropped"), rx_dropped_frames.into()),
-            ]
-        },
+        "fate",
+        &[
+            ("sent", "storm_traffic.tx_frames"),
+            ("sending_dropped", "storm_traffic.tx_dropped_frames"),
+            ("received", "storm_traffic.rx_frames"),
+            ("received_dropped", "storm_traffic.rx_dropped_frames"),
+        ],
     ),
     gauges(
         "sluice_priority_pfc_warning",
-        "1: as many PFC frames a second as the early warning is for, or more.",
-        |of| {
-            vec![
-                (("direction", "received"), of.state.received_warning.into()),
-                (("direction", "sent"), of.state.sent_warning.into()),
-            ]
-        },
+        "1: the rate of PFC frames has reached the early-warning threshold.",
+        "direction",
+        &[("received", "received_warning"), ("sent", "sent_warning")],
     ),
 ];
 
@@ -79,24 +70,29 @@ fn by_kind([xoff, xon]: [u64; 2]) -> Several<'static> {
 
 /// Writes the metrics of all ports.
 pub fn encode(encoder: &mut DescriptorEncoder, ports: &[Port]) -> fmt::Result {
-    let of_port = |port: &Port| -> Vec<(usize, Priorities)> {
-        used_priorities(port).filter_map(|place| Some((place, of(port, place)?))).collect()
-    };
-    let of_ports: Vec<_> = ports.iter().map(|port| (port.name.as_str(), of_port(port))).collect();
-    let rows: Vec<_> = of_ports
+    let used = |port| used_priorities(port).map(move |place| (port, place));
+    let used: Vec<(&Port, usize)> = ports.iter().flat_map(used).collect();
+    let labels = |port, place: usize| [("port", port), ("priority", EIGHT[place])];
+    let frames: Vec<_> = used.iter().map(|&(port, place)| pfc_frames(port, place)).collect();
+    let pfc: Vec<_> = used
         .iter()
-        .flat_map(|(port, of)| {
-            of.iter().map(|(place, of)| Row::new(&[("port", *port), ("priority", EIGHT[*place])], of))
+        .zip(&frames)
+        .map(|(&(port, place), frames)| Row::new(&labels(port.name.as_str(), place), frames))
+        .collect();
+    family::encode(encoder, PFC, &pfc)?;
+    let rows: Vec<_> = used
+        .iter()
+        .filter_map(|&(port, place)| {
+            Some(Row::new(&labels(port.name.as_str(), place), port.priorities.get(place)?))
         })
         .collect();
-    family::encode(encoder, METRICS, &rows)
+    family::encode_all(encoder, METRICS, &rows)
 }
 
-fn of(port: &Port, place: usize) -> Option<Priorities> {
+fn pfc_frames(port: &Port, place: usize) -> PfcFrames {
     let named = |count: &Option<PfcCount>| {
         let at = |frames: &[u64]| frames.get(place).copied().unwrap_or(0);
         count.as_ref().map_or([0, 0], |count| [at(&count.xoff_frames), at(&count.xon_frames)])
     };
-    let state = *port.priorities.get(place)?;
-    Some(Priorities { state, sent: named(&port.pfc_sent), received: named(&port.pfc_received) })
+    PfcFrames { sent: named(&port.pfc_sent), received: named(&port.pfc_received) }
 }

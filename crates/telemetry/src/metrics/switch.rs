@@ -7,86 +7,85 @@ use control::v1::Snapshot;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::family::{self, Metric, Row, counter, counters, gauge, seconds, split_unit};
-use super::fields::frames;
+use super::family::{self, Metric, Row, computed, counter, gauge, split_unit};
 use crate::dial_out::message::Device;
 
-const METRICS: &[Metric<Snapshot>] = &[
-    gauge("sluice_uptime_seconds", "Time since the daemon started.", |now| Some(seconds(now.at_ns))),
-    gauge("sluice_pfc_enabled", "0: PFC is off on all ports.", |now| Some(now.pfc_enabled.into())),
-    gauge("sluice_cell_bytes", "Bytes of a cell.", |now| Some(now.cell_bytes.into())),
-    gauge("sluice_bridge_entries", "Addresses in the bridge table.", |now| Some(now.bridge_entries.into())),
-    counter("sluice_bridge_moves", "Addresses that moved from one port to another.", |now| {
-        Some(now.bridge_moves.into())
-    }),
+pub(super) const METRICS: &[Metric<Snapshot>] = &[
+    gauge("sluice_uptime_seconds", "Time since the daemon started.", "at_ns"),
+    gauge("sluice_pfc_enabled", "0: PFC is off on all ports.", "pfc_enabled"),
+    gauge("sluice_cell_bytes", "Bytes of a cell.", "cell_bytes"),
+    gauge("sluice_bridge_entries", "Addresses in the bridge table.", "bridge_entries"),
+    counter("sluice_bridge_moves", "Addresses that moved from one port to another.", "bridge_moves"),
     counter(
         "sluice_bridge_full_frames",
         "Frames whose source was not learned, as the table was full.",
-        |now| Some(now.bridge_full_frames.into()),
+        "bridge_full_frames",
     ),
-    counter("sluice_bridge_flood_copies", "Copies of flooded frames, beyond the frame itself.", |now| {
-        Some(now.flood_copies.into())
-    }),
-    counter("sluice_removed_ports", "Ports that were removed from the configuration.", |now| {
-        now.removed_ports.as_ref().map(|removed| removed.ports.into())
-    }),
-    counter("sluice_removed_ports_received_frames", "Data frames that came in on them.", |now| {
-        now.removed_ports.as_ref().map(|removed| frames(&removed.received).into())
-    }),
-    counter("sluice_removed_ports_transmitted_frames", "Data frames that left by them.", |now| {
-        now.removed_ports.as_ref().map(|removed| frames(&removed.transmitted).into())
-    }),
-    counters("sluice_removed_ports_dropped_frames", "Frames that they dropped, by reason.", |now| {
+    counter(
+        "sluice_bridge_flood_copies",
+        "Copies of flooded frames, beyond the frame itself.",
+        "flood_copies",
+    ),
+    counter("sluice_removed_ports", "Ports that were removed from the configuration.", "removed_ports.ports"),
+    counter(
+        "sluice_removed_ports_received_frames",
+        "Data frames received on them.",
+        "removed_ports.received.frames",
+    ),
+    counter(
+        "sluice_removed_ports_transmitted_frames",
+        "Data frames transmitted by them.",
+        "removed_ports.transmitted.frames",
+    ),
+    computed("sluice_removed_ports_dropped_frames", "Frames that they dropped, by reason.", &[], |now| {
         let drops = now.removed_ports.iter().flat_map(|removed| &removed.drops);
         drops.map(|(reason, count)| (("reason", reason.as_str()), count.frames.into())).collect()
     }),
     counter(
         "sluice_removed_ports_kernel_lost_frames",
-        "Data frames that the kernel took to send by them and lost.",
-        |now| now.removed_ports.as_ref().map(|removed| removed.kernel_lost_frames.into()),
+        "Data frames that the kernel accepted from them and lost.",
+        "removed_ports.kernel_lost_frames",
     ),
     counter(
         "sluice_removed_ports_kernel_dropped_frames",
-        "Frames that the kernel lost on receipt on them.",
-        |now| now.removed_ports.as_ref().map(|removed| removed.kernel_dropped_frames.into()),
+        "Frames that the kernel lost on reception by them.",
+        "removed_ports.kernel_dropped_frames",
     ),
-    gauge("sluice_memory_frames", "Frames of the memory, in all.", |now| Some(now.memory_frames.into())),
-    gauge("sluice_memory_free_frames", "Free frames of the memory.", |now| {
-        Some(now.memory_free_frames.into())
-    }),
-    gauge("sluice_memory_in_rings_frames", "Frames of the memory in the ports' rings.", |now| {
-        Some(now.memory_in_rings_frames.into())
-    }),
-    counter("sluice_events_lost", "Events that were not recorded: too many at once.", |now| {
-        Some(now.events_lost.into())
-    }),
+    gauge("sluice_memory_frames", "Frames of the memory, total.", "memory_frames"),
+    gauge("sluice_memory_free_frames", "Free frames of the memory.", "memory_free_frames"),
+    gauge(
+        "sluice_memory_in_rings_frames",
+        "Frames of the memory in the ports' rings.",
+        "memory_in_rings_frames",
+    ),
+    counter("sluice_events_lost", "Events that were not recorded: too many at once.", "events_lost"),
     counter(
         "sluice_log_lines_lost",
         "Lines that the log lacks because standard error did not take them.",
-        |now| Some(now.log_lines_lost.into()),
+        "log_lines_lost",
     ),
     counter(
         "sluice_log_lines_left_out",
         "Lines that the log lacks because there were many like them.",
-        |now| Some(now.log_lines_left_out.into()),
+        "log_lines_left_out",
     ),
-    gauge("sluice_recordings_kept", "Recordings of losses that wait to be fetched.", |now| {
-        Some(now.recordings_kept.into())
-    }),
-    gauge("sluice_recordings_kept_bytes", "Bytes of these recordings.", |now| {
-        Some(now.recordings_kept_bytes.into())
-    }),
-    counter("sluice_recordings_frozen", "Recordings of losses that were kept, fetched or not.", |now| {
-        Some(now.recordings_frozen.into())
-    }),
-    counter("sluice_recordings_not_kept", "Recordings of losses that found no room.", |now| {
-        Some(now.recordings_not_kept.into())
-    }),
-    counter("sluice_loop_turns", "Turns of the poll loop.", |now| Some(now.loop_turns.into())),
+    gauge("sluice_recordings_kept", "Recordings of losses that wait to be fetched.", "recordings_kept"),
+    gauge("sluice_recordings_kept_bytes", "Bytes of these recordings.", "recordings_kept_bytes"),
+    counter(
+        "sluice_recordings_frozen",
+        "Recordings of losses that were kept, fetched or not.",
+        "recordings_frozen",
+    ),
+    counter(
+        "sluice_recordings_not_kept",
+        "Recordings of losses that were not kept for lack of memory.",
+        "recordings_not_kept",
+    ),
+    counter("sluice_loop_turns", "Iterations of the poll loop.", "loop_turns"),
     gauge(
         "sluice_loop_longest_stall_seconds",
-        "The longest time between two turns since the start, sleep apart.",
-        |now| Some(seconds(now.loop_worst_stall_ns)),
+        "The longest time between two iterations since the start, excluding sleep.",
+        "loop_worst_stall_ns",
     ),
 ];
 
@@ -99,7 +98,7 @@ pub fn encode(encoder: &mut DescriptorEncoder, device: &Device, now: &Snapshot) 
         .encode_family(&info)?
         .encode_gauge(&1_u64)?;
     ports(encoder, now)?;
-    family::encode(encoder, METRICS, &[Row::new(&[], now)])?;
+    family::encode_all(encoder, METRICS, &[Row::new(&[], now)])?;
     turns(encoder, now)
 }
 
@@ -119,7 +118,7 @@ fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
 /// `switch::monitor::counters::turn_time` has them.
 fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let (name, unit) = split_unit("sluice_loop_turn_seconds");
-    let help = "Time from each turn of the poll loop to the next, sleep apart.";
+    let help = "Time from each iteration of the poll loop to the next, excluding sleep.";
     let places = now.loop_turns_by_time.len();
     let bound =
         |place: usize| if place + 1 == places { f64::INFINITY } else { (1_u64 << place) as f64 / 1e6 };

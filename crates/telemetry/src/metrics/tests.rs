@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use control::field_docs::Numbers;
 use control::server::Request;
 use control::v1::{Kernel, Snapshot, StormTraffic, Telemetry, TelemetryDestination};
 use control::{Journal, v1};
 use tokio::sync::mpsc;
 
+use super::family::{self, Metric};
 use super::server::{Source, serve};
-use super::{MetricsSnapshot, prometheus_text};
+use super::{MetricsSnapshot, buffer, no_metric, port, priority, prometheus_text, switch};
 use crate::dial_out::message::Device;
 use crate::example::sample;
 use crate::settings::Sources;
@@ -41,7 +43,7 @@ pub(super) fn full() -> Snapshot {
         port.lldp = Some(v1::Lldp::default());
         port.dcbx = Some(v1::Dcbx::default());
         port.kernel = Some(Kernel { rx_ring_full_frames: 5, tx_kicks: 77, ..Kernel::default() });
-        for reason in switch::DropReason::ALL {
+        for reason in ::switch::DropReason::ALL {
             port.drops.entry(reason.name().to_owned()).or_default();
         }
         for queue in &mut port.queues {
@@ -164,6 +166,69 @@ fn removed_ports_keep_their_counts() {
     }
 }
 
+/// Checks the numbers of one message. Adds the names of its metrics.
+fn check_numbers<T: Numbers>(metrics: &[Metric<T>], names: &mut Vec<&'static str>) {
+    let derived: Vec<_> = family::derived(metrics).collect();
+    for number in T::NUMBERS {
+        let of = |metrics: &[Metric<T>]| metrics.iter().filter(|metric| metric.shows(number.path)).count();
+        let reason = no_metric::reason::<T>(number.path);
+        assert!(
+            of(metrics) + of(&derived) == 1 || (reason.is_some() && of(&derived) == 0),
+            "{}.{} is one metric, or metrics/no_metric.rs has the reason",
+            T::MESSAGE,
+            number.path
+        );
+    }
+    for path in metrics.iter().flat_map(Metric::numbers) {
+        let is_known = T::NUMBERS.iter().any(|number| number.path == path);
+        assert!(is_known, "there is no number {path} in {}", T::MESSAGE);
+    }
+    names.extend(metrics.iter().chain(&derived).map(Metric::name));
+}
+
+/// Every number of the proto file is a metric, or there is a reason why not; docs/metrics.md covers
+/// every metric.
+#[test]
+fn every_number_is_a_metric_or_has_a_reason() {
+    let mut names = Vec::new();
+    check_numbers(switch::METRICS, &mut names);
+    check_numbers(port::METRICS, &mut names);
+    check_numbers(priority::METRICS, &mut names);
+    check_numbers(buffer::GROUP, &mut names);
+    check_numbers(buffer::QUEUE, &mut names);
+    check_numbers(buffer::POOL, &mut names);
+    names.extend(buffer::HEADROOM.iter().map(Metric::name));
+    let page = std::fs::read_to_string("../../docs/metrics.md").unwrap();
+    let covers = |word: &str, name: &str| match word.strip_suffix('…') {
+        Some(prefix) => format!("{name}_total").starts_with(prefix),
+        None => word.strip_suffix("_total").unwrap_or(word) == name,
+    };
+    for name in names {
+        let is_covered = page.split('`').any(|word| word.starts_with("sluice_") && covers(word, name));
+        assert!(is_covered, "docs/metrics.md does not mention {name}");
+    }
+    let all: Vec<(&str, &str)> = [v1::Snapshot::paths(), v1::Port::paths(), v1::Priority::paths()]
+        .into_iter()
+        .chain([v1::Group::paths(), v1::Queue::paths(), v1::Pool::paths()])
+        .flatten()
+        .collect();
+    for (message, of, _) in no_metric::REASONS {
+        let is_needed = |&(found, path): &(&str, &str)| {
+            (message.is_empty() || *message == found) && no_metric::is_of(path, of)
+        };
+        assert!(all.iter().any(is_needed), "the reason for {message} {of} is about no number");
+    }
+}
+
+/// The messages and paths of numbers.
+trait Paths: Numbers {
+    fn paths() -> Vec<(&'static str, &'static str)> {
+        Self::NUMBERS.iter().map(|number| (Self::MESSAGE, number.path)).collect()
+    }
+}
+
+impl<T: Numbers> Paths for T {}
+
 #[test]
 fn series_are_bounded_and_each_is_there_once() {
     let [two, one, none] = [2, 1, 0].map(|ports| {
@@ -177,7 +242,11 @@ fn series_are_bounded_and_each_is_there_once() {
     });
     assert_eq!(two - one, one - none, "ports are alike");
     println!("{} series of a port, {none} of the switch", two - one);
-    assert!(two - one <= MOST_OF_A_PORT && none <= MOST_OF_THE_SWITCH, "{} {none}", two - one);
+    let of_eight = family::derived(priority::METRICS).count()
+        + family::derived(buffer::GROUP).count()
+        + family::derived(buffer::QUEUE).count();
+    let derived = family::derived(port::METRICS).count() + 8 * of_eight;
+    assert!(two - one <= MOST_OF_A_PORT + derived && none <= MOST_OF_THE_SWITCH, "{} {none}", two - one);
 }
 
 /// Prometheus's naming conventions, as far as one line shows them.

@@ -29,6 +29,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use dataplane::{Port, PortFault};
+use switch::monitor::throttle::{EVENT_NS, Throttle};
 use switch::{FrameId, Instant, KernelCounters, Nanos, RxDesc, TxDesc};
 
 use crate::error::Error;
@@ -47,9 +48,6 @@ use crate::umem::Umem;
 
 /// How often a port checks whether its interface still exists.
 const LIFE_CHECK_NS: Nanos = 10_000_000;
-
-/// The shortest interval between two reports of frames that are too long.
-const TOO_LONG_EVERY_NS: Nanos = 1_000_000_000;
 
 /// A port on an interface.
 pub struct XdpPort {
@@ -79,7 +77,7 @@ pub struct XdpPort {
     /// Frames too long for any port that have been reported.
     reported_too_long: u64,
     /// When more such frames may be reported.
-    next_too_long: Instant,
+    too_long_throttle: Throttle,
     /// The port's own counters, and those of closed sockets.
     counters: KernelCounters,
     /// The counters of detached sockets at the time of detaching.
@@ -179,7 +177,7 @@ impl XdpPort {
             kernel_stray: 0,
             unreported_stray: 0,
             reported_too_long: 0,
-            next_too_long: Instant(0),
+            too_long_throttle: Throttle::default(),
             counters: KernelCounters::default(),
             let_go: KernelCounters::default(),
         }
@@ -252,12 +250,12 @@ impl XdpPort {
 
     /// Records, at most once per second, frames that are too long for any port: `frames` in total.
     fn report_mtu_drops(&mut self, frames: u64) {
-        if frames == self.reported_too_long || self.next_life_check < self.next_too_long {
+        if frames == self.reported_too_long || !self.too_long_throttle.pass(EVENT_NS, self.next_life_check) {
             return;
         }
         let longest_bytes = self.receivers_mut().iter_mut().map(Receiver::take_longest).max().unwrap_or(0);
         self.faults.push_back(PortFault::TooLong { frames: frames - self.reported_too_long, longest_bytes });
-        (self.reported_too_long, self.next_too_long) = (frames, self.next_life_check + TOO_LONG_EVERY_NS);
+        self.reported_too_long = frames;
     }
 
     fn go_down(&mut self, errno: i32) {

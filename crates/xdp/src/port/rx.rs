@@ -86,7 +86,7 @@ impl Receiver {
     }
 
     /// Creates the receiving half of a socket, which holds no chunk yet and keeps between `least`
-    /// and `most` posted. `lent` records their ownership.
+    /// and `most` posted. `owned` records their ownership.
     pub(crate) fn new(
         (rx, fill): (RxQueue, FillQueue),
         own: Option<BounceBuffers>,

@@ -57,7 +57,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Creates the sending half of a socket, whose `sendto` processes `budget` descriptors. `lent`
+    /// Creates the sending half of a socket, whose `sendto` processes `budget` descriptors. `owned`
     /// records the ownership of the chunks.
     pub(crate) fn new(
         (tx, completion): (TxQueue, CompQueue),

@@ -308,7 +308,7 @@ impl RateTable {
         if let Some(burst) = &self.burst_bytes
             && effective.iter().all(|rate| rate.settings().is_none())
         {
-            report.add(&burst.location, "of no effect without a rate", "write rate, or leave this out");
+            report.add(&burst.location, "has no effect without a rate", "write rate, or leave this out");
         }
     }
 }
@@ -349,7 +349,7 @@ pub(crate) fn dependences(
         {
             let cure =
                 "list the queue in schedule.group.N.queues instead, or write schedule.mode = \"sp-wrr\"";
-            report.add(&group.location, "of no effect in mode \"ets\"", cure);
+            report.add(&group.location, "has no effect in mode \"ets\"", cure);
         }
         if let Some(weight) = &queue.weight
             && all(&|port| port.strict_queues() & 1 << q != 0)

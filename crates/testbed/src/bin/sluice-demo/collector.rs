@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use host::units::grouped;
 use serde_json::Value;
-use testbed::{Namespace, Process, binary, eventually, thousands};
+use testbed::{Namespace, Process, binary, eventually};
 
 use crate::text::Style;
 
@@ -125,7 +126,7 @@ fn rows(rows: &Value, keys: &[&str], place: usize) -> Vec<String> {
     };
     let used = rows.as_array().into_iter().flatten().filter(|row| at(row, keys[0]) > 0);
     used.map(|row| {
-        let numbers: Vec<_> = keys.iter().map(|key| thousands(at(row, key))).collect();
+        let numbers: Vec<_> = keys.iter().map(|key| grouped(at(row, key))).collect();
         format!("{:9}{}", row["IfName"].as_str().unwrap_or_default(), numbers.join(" of "))
     })
     .collect()
@@ -135,7 +136,7 @@ fn rows(rows: &Value, keys: &[&str], place: usize) -> Vec<String> {
 pub fn text(style: Style, received: &Received) -> String {
     let gaps = match received.missing {
         0 => "none missing".to_owned(),
-        missing => style.red(&format!("{} missing", thousands(missing))),
+        missing => style.red(&format!("{} missing", grouped(missing))),
     };
     let paths: Vec<_> = received
         .paths
@@ -145,7 +146,7 @@ pub fn text(style: Style, received: &Received) -> String {
     let mut text = format!(
         "{}\n  {} messages over gRPC, {gaps}: {}\n",
         style.bold("What a collector received"),
-        thousands(received.messages),
+        grouped(received.messages),
         paths.join(", ")
     );
     for line in &received.last {

@@ -114,8 +114,7 @@ impl Stage {
             bed.host(station, &flows, &["--speed", "2G", "--no-drop", "3", "--duration", &duration])
         };
         let senders = stations.iter().map(start).collect::<Result<_>>()?;
-        daemon
-            .until("the switch knows every host", |snapshot| (snapshot.bridge_entries >= 3).then_some(()))?;
+        daemon.until_announced(3)?;
         Ok(Self {
             senders,
             receiver,

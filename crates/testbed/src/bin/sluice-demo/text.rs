@@ -1,6 +1,6 @@
 //! Numbers, bars and colors for people.
 
-use testbed::thousands;
+use host::units::grouped;
 
 /// Text style: with or without color.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ impl Style {
 
 /// Formats a rate as whole megabits a second.
 pub fn megabits(bps: u64) -> String {
-    format!("{} M", thousands((bps + 500_000) / 1_000_000))
+    format!("{} M", grouped((bps + 500_000) / 1_000_000))
 }
 
 /// Formats a part of a whole in percent with one decimal; never "0.0" or "100.0" for a value that

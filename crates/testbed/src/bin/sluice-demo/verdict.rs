@@ -1,7 +1,7 @@
 //! The result of the run in sentences that need no knowledge of switches, each marked good or bad.
 
+use host::units::grouped;
 use std::time::Duration;
-use testbed::thousands;
 
 use crate::scene::Outcome;
 use crate::text::percent;
@@ -36,7 +36,7 @@ pub fn judge(outcome: &Outcome) -> Vec<Finding> {
 
 fn no_drop(outcome: &Outcome) -> Finding {
     let total = outcome.no_drop;
-    let (lost, sent) = (thousands(total.lost()), thousands(total.sent));
+    let (lost, sent) = (grouped(total.lost()), grouped(total.sent));
     if outcome.pfc {
         let good = total.sent > 0 && total.lost() == 0 && total.dropped == 0;
         let mut text = format!("priority 3 (no-drop): {lost} of {sent} frames lost");
@@ -63,23 +63,23 @@ fn order(outcome: &Outcome) -> Finding {
         good: disordered == 0 && corrupted == 0 && received > 0,
         text: format!(
             "of {} frames that arrived, {} came out of order or twice, {} were damaged",
-            thousands(received),
-            thousands(disordered),
-            thousands(corrupted)
+            grouped(received),
+            grouped(disordered),
+            grouped(corrupted)
         ),
     }
 }
 
 fn pauses(outcome: &Outcome) -> Finding {
     let honored = match outcome.sent_while_paused {
-        0 => "and they always obeyed".to_string(),
-        frames => format!("and yet {} frames left while paused", thousands(frames)),
+        0 => "and they always honored them".to_string(),
+        frames => format!("and yet {} frames left while paused", grouped(frames)),
     };
     Finding {
         good: outcome.pauses > 0 && outcome.xons > 0 && outcome.sent_while_paused == 0,
         text: format!(
             "the switch paused priority 3 of its hosts {} times ({:.1} s in all, both together), {honored}",
-            thousands(outcome.pauses),
+            grouped(outcome.pauses),
             outcome.paused.as_secs_f64()
         ),
     }
@@ -88,15 +88,15 @@ fn pauses(outcome: &Outcome) -> Finding {
 fn best_effort(outcome: &Outcome) -> Finding {
     let total = outcome.best_effort;
     let share = percent(total.lost(), total.sent);
-    let lost = thousands(total.lost());
+    let lost = grouped(total.lost());
     let account = match outcome.lost_by_kernels {
         _ if !all_counted(outcome) => {
-            format!("but the switch counted {} as dropped", thousands(total.dropped))
+            format!("but the switch counted {} as dropped", grouped(total.dropped))
         }
         0 => "exactly what the switch counted as dropped".to_string(),
         uncounted => format!(
             "all counted as dropped but {} that a kernel had no room for: this machine stalled too long",
-            thousands(uncounted)
+            grouped(uncounted)
         ),
     };
     Finding {
@@ -117,7 +117,7 @@ fn rate(outcome: &Outcome) -> Finding {
         good: outcome.carried_bps * 1000 >= outcome.speed_bps * CARRIED_AT_LEAST,
         text: format!(
             "the {} Mbit/s port was {} % busy all the time",
-            thousands(outcome.speed_bps / 1_000_000),
+            grouped(outcome.speed_bps / 1_000_000),
             percent(outcome.carried_bps, outcome.speed_bps)
         ),
     }

@@ -1,7 +1,7 @@
 //! The live picture: redrawn in place on a terminal, one line a second elsewhere.
 
+use host::units::grouped;
 use std::io::Write;
-use testbed::thousands;
 
 use crate::scene::{Flow, Queue, Scene};
 use crate::text::{Style, bar, megabits};
@@ -88,11 +88,11 @@ fn picture(style: Style, scene: &Scene) -> Vec<String> {
 
 fn flow_line(style: Style, flow: &Flow, first: bool) -> String {
     let kind = if flow.no_drop { "no-drop" } else { "best effort" };
-    let lost = format!("{:>12}", thousands(flow.lost_frames));
+    let lost = format!("{:>12}", grouped(flow.lost_frames));
     let lost = if flow.lost_frames == 0 { style.green(&lost) } else { style.red(&lost) };
     let (pauses, lamp) = match (flow.no_drop, flow.xoff) {
-        (true, true) => (thousands(flow.pauses), style.yellow("● paused")),
-        (true, false) => (thousands(flow.pauses), style.green("○ sends ")),
+        (true, true) => (grouped(flow.pauses), style.yellow("● paused")),
+        (true, false) => (grouped(flow.pauses), style.green("○ sends ")),
         (false, _) => ("–".to_string(), style.dim("  sends ")),
     };
     format!(
@@ -107,14 +107,14 @@ fn flow_line(style: Style, flow: &Flow, first: bool) -> String {
 }
 
 fn queue_line(style: Style, queue: &Queue, full: u64) -> String {
-    let drops = format!("{:>12}", thousands(queue.dropped_frames));
+    let drops = format!("{:>12}", grouped(queue.dropped_frames));
     let drops = if queue.dropped_frames == 0 { style.green(&drops) } else { style.red(&drops) };
     format!(
         "{:<7} ▕{}▏ {:>6} kB {:>6} kB  {drops}",
         format!("{} (p{})", queue.number, queue.priority),
         style.blue(&bar(queue.level_kb, full, 26)),
-        thousands(queue.level_kb),
-        thousands(queue.peak_kb),
+        grouped(queue.level_kb),
+        grouped(queue.peak_kb),
     )
 }
 
@@ -126,10 +126,10 @@ fn one_line(scene: &Scene) -> String {
         "{:>4.1} s  priority 3: {}bit/s, {} lost, {} pauses;  priority 0: {}bit/s, {} lost;  port: {}bit/s",
         scene.elapsed.as_secs_f64(),
         megabits(total(3, |flow| flow.received_bps)),
-        thousands(total(3, |flow| flow.lost_frames)),
-        thousands(total(3, |flow| flow.pauses)),
+        grouped(total(3, |flow| flow.lost_frames)),
+        grouped(total(3, |flow| flow.pauses)),
         megabits(total(0, |flow| flow.received_bps)),
-        thousands(total(0, |flow| flow.lost_frames)),
+        grouped(total(0, |flow| flow.lost_frames)),
         megabits(scene.carried_bps),
     )
 }

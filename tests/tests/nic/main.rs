@@ -1,0 +1,12 @@
+//! `sluice nic`: hosts whose kernel honors PFC. Needs a kernel with BPF qdiscs, which few machines
+//! have yet, so these tests are ignored by `cargo test` and run by `cargo xtask vm`, in a machine
+//! that QEMU emulates. No test depends on its speed: assertions are about counts, and about times
+//! only where an instruction takes a nanosecond (`--shift 0`).
+
+mod command;
+mod lab;
+mod latency;
+mod life;
+mod rdma;
+mod storm;
+mod traffic;
