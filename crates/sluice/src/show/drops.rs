@@ -95,9 +95,9 @@ fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
         frames: count.frames,
         bytes: Some(count.bytes),
     };
-    // Two reasons are counted on both sides. `watchdog`: its drops at output are those of the queues.
-    // `port_down`: for a queued frame, and for a frame received while the switch ended; the first are
-    // what is left of the output side.
+    // Two reasons are counted on both sides. Of `watchdog`, the queues' own drops are at output. Of
+    // `port_down`, what remains of the output side is of queued frames; the rest was received while
+    // the switch shut down.
     let of_queues: Count = port.queues.iter().filter_map(|queue| queue.storm_dropped).sum();
     let others = port.dropped_where(|reason| reason.side() == DropSide::Output) + of_queues;
     let of_queued = minus(port.output_dropped.unwrap_or_default(), others);

@@ -54,8 +54,8 @@ pub enum DropSide {
     Input,
     /// The port that the frame was to leave by.
     Output,
-    /// Output for a queued frame, or one that its queue refused; input for a frame that was never to
-    /// be queued.
+    /// Output for a queued frame, or one that its queue refused; input for one that never reached a
+    /// queue.
     Both,
 }
 
