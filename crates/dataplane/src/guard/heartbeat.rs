@@ -33,6 +33,8 @@ pub enum LoopState {
     Asleep {
         /// When the loop must refresh an XOFF that is in force; [`Instant::NEVER`] if none is.
         refresh_at: Instant,
+        /// Iterations before it went to sleep, which distinguishes one sleep from the next.
+        turns: u64,
     },
     /// The loop has ended.
     Ended,
@@ -111,7 +113,10 @@ impl Heartbeat {
     /// Returns the state that the loop last published.
     pub fn pulse(&self) -> LoopState {
         match self.pulse.load(Acquire) {
-            ASLEEP => LoopState::Asleep { refresh_at: Instant(self.refresh_at.load(Relaxed)) },
+            ASLEEP => LoopState::Asleep {
+                refresh_at: Instant(self.refresh_at.load(Relaxed)),
+                turns: self.times.turns(),
+            },
             ENDED => LoopState::Ended,
             nanos => LoopState::Turned(Instant(nanos)),
         }

@@ -43,8 +43,8 @@ pub enum NextCheck {
 /// The guard's state for one loop.
 #[derive(Debug, Default)]
 pub struct StallDetector {
-    /// When frames were first seen to wait for a sleeping loop.
-    waiting_since: Option<Instant>,
+    /// The sleep in which frames were seen to wait, by the iterations before it, and since when.
+    waiting_since: Option<(u64, Instant)>,
     /// How long the present stall has lasted; 0 without one.
     stalled_ns: Nanos,
 }
@@ -62,8 +62,12 @@ impl StallDetector {
     ) -> bool {
         let still_since = match pulse {
             LoopState::Turned(at) => Some(at),
-            LoopState::Asleep { refresh_at } if refresh_at <= now => Some(refresh_at),
-            LoopState::Asleep { .. } if frames_wait() => Some(*self.waiting_since.get_or_insert(now)),
+            LoopState::Asleep { refresh_at, .. } if refresh_at <= now => Some(refresh_at),
+            LoopState::Asleep { turns, .. } if frames_wait() => {
+                // Frames of an earlier sleep have been taken since.
+                self.waiting_since = self.waiting_since.filter(|&(of, _)| of == turns).or(Some((turns, now)));
+                self.waiting_since.map(|(_, since)| since)
+            }
             LoopState::Asleep { .. } | LoopState::Ended => None,
         };
         if !matches!(pulse, LoopState::Asleep { .. }) || still_since.is_none() {
@@ -81,7 +85,7 @@ impl StallDetector {
     /// Returns when to check again, after a check that saw this state.
     pub fn next_check(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
         match (pulse, self.waiting_since) {
-            (LoopState::Asleep { refresh_at: Instant::NEVER }, None) => NextCheck::WithFrames,
+            (LoopState::Asleep { refresh_at: Instant::NEVER, .. }, None) => NextCheck::WithFrames,
             _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(GUARD_REFRESH_NS)),
         }
     }
@@ -99,7 +103,12 @@ mod tests {
     use wire::bitset::Set8;
 
     const MS: u64 = 1_000_000;
-    const ASLEEP: LoopState = LoopState::Asleep { refresh_at: Instant::NEVER };
+    const ASLEEP: LoopState = asleep_after(7);
+
+    /// A loop that went to sleep after that many iterations, and that has no XOFF to refresh.
+    const fn asleep_after(turns: u64) -> LoopState {
+        LoopState::Asleep { refresh_at: Instant::NEVER, turns }
+    }
 
     /// Runs the detector on the loop's state, and whether frames wait, at each half millisecond
     /// from 10 ms on. Returns when the peers are paused, in half milliseconds, of a port whose
@@ -159,7 +168,7 @@ mod tests {
     /// XOFF is in force, no frame moves, and the loop sleeps past the refresh that was due at 2 ms.
     #[test]
     fn the_xoff_of_a_loop_that_oversleeps_is_refreshed() {
-        let asleep = LoopState::Asleep { refresh_at: Instant(12 * MS) };
+        let asleep = LoopState::Asleep { refresh_at: Instant(12 * MS), turns: 7 };
         let mut pulses = vec![(asleep, false); 16];
         pulses.extend([(LoopState::Turned(Instant(18 * MS)), false)]);
         assert_eq!(reported(&pulses), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
@@ -182,6 +191,14 @@ mod tests {
         assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
         assert_eq!(next(ASLEEP, true), NextCheck::After(LOOK_NS), "it should be awake by then");
         assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
+    }
+
+    /// Each frame wakes the loop, and a check happens to come between the frame and the loop's
+    /// iteration each time.
+    #[test]
+    fn a_sleeper_that_runs_between_two_checks_does_not_stall() {
+        let pulses: Vec<_> = (0..20).map(|n| (asleep_after(7 + n), true)).collect();
+        assert_eq!(reported(&pulses), []);
     }
 
     /// A loop was asleep when its thread was stopped: it wakes half a second after frames came, and

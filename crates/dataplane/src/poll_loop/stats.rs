@@ -53,9 +53,15 @@ impl LoopStats {
         }
     }
 
+    /// Returns the number of iterations so far.
+    #[inline]
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Relaxed)
+    }
+
     pub(crate) fn read(&self) -> LoopTimes {
         LoopTimes {
-            turns: self.turns.load(Relaxed),
+            turns: self.turns(),
             worst_stall_ns: self.worst_stall_ns.load(Relaxed),
             awake_ns: self.awake_ns.load(Relaxed),
             turns_by_time: self.turns_by_time.each_ref().map(|turns| turns.load(Relaxed)),

@@ -95,17 +95,20 @@ fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
         frames: count.frames,
         bytes: Some(count.bytes),
     };
-    // Only `port_down` is counted on both sides: for a queued frame, and for a frame received while
-    // the switch ended.
-    let others = port.dropped_where(|reason| reason.side() == DropSide::Output);
-    let both_output = minus(port.output_dropped.unwrap_or_default(), others);
+    // Two reasons are counted on both sides. Of `watchdog`, the queues' own drops are at output. Of
+    // `port_down`, what remains of the output side is of queued frames; the rest was received while
+    // the switch shut down.
+    let of_queues: Count = port.queues.iter().filter_map(|queue| queue.storm_dropped).sum();
+    let others = port.dropped_where(|reason| reason.side() == DropSide::Output) + of_queues;
+    let of_queued = minus(port.output_dropped.unwrap_or_default(), others);
     let mut rows = Vec::new();
     for reason in DropReason::ALL {
         let (name, count) = (reason.name(), port.dropped(reason));
         match reason.side() {
             DropSide::Both => {
-                rows.push(row(INPUT, name, minus(count, both_output)));
-                rows.push(row(OUTPUT, name, both_output));
+                let output = if reason == DropReason::Watchdog { of_queues } else { of_queued };
+                rows.push(row(INPUT, name, minus(count, output)));
+                rows.push(row(OUTPUT, name, output));
             }
             DropSide::Output => rows.push(row(OUTPUT, name, count)),
             DropSide::Input => rows.push(row(INPUT, name, count)),
@@ -186,9 +189,12 @@ mod tests {
         for (reason, frames) in [("port_down", 9), ("tail_drop", 20), ("wred", 4), ("ingress_no_drop", 1)] {
             port.drops.insert(reason.to_owned(), Count { frames, bytes: 100 * frames });
         }
-        // Three of the nine arrived while the switch ended.
-        port.input_dropped = Some(Count { frames: 4, bytes: 400 });
-        port.output_dropped = Some(Count { frames: 30, bytes: 3000 });
+        // Three of the nine arrived while the switch ended. The watchdog dropped eight, two of them
+        // from a queue.
+        port.drops.insert("watchdog".to_owned(), Count { frames: 8, bytes: 800 });
+        port.queues[3].storm_dropped = Some(Count { frames: 2, bytes: 200 });
+        port.input_dropped = Some(Count { frames: 10, bytes: 1000 });
+        port.output_dropped = Some(Count { frames: 32, bytes: 3200 });
         let rows = rows_of(port);
         let found = |side, reason: &str| {
             rows.iter()
@@ -197,14 +203,16 @@ mod tests {
         };
         assert_eq!(found(INPUT, "port_down"), Some((3, Some(300))));
         assert_eq!(found(OUTPUT, "port_down"), Some((6, Some(600))));
-        for (side, frames) in [(INPUT, 4), (OUTPUT, 30)] {
+        assert_eq!(found(INPUT, "watchdog"), Some((6, Some(600))));
+        assert_eq!(found(OUTPUT, "watchdog"), Some((2, Some(200))));
+        for (side, frames) in [(INPUT, 10), (OUTPUT, 32)] {
             let of_side = rows.iter().filter(|row| row.side == side && !row.reason.starts_with("kernel"));
             assert_eq!(of_side.map(|row| row.frames).sum::<u64>(), frames, "{side}");
         }
         let sum = of_port(port);
         assert_eq!((sum.input_buffer_dropped.frames, sum.output_buffer_dropped.frames), (1, 20));
         assert_eq!((sum.wred_dropped.frames, sum.marked.frames), (4, 1_212));
-        assert_eq!(summary(&snapshot).output_dropped.frames, 30 + 399_412);
+        assert_eq!(summary(&snapshot).output_dropped.frames, 32 + 399_412);
     }
 
     #[test]

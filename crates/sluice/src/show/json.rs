@@ -203,9 +203,13 @@ mod tests {
     #[test]
     fn views_have_their_lists_and_each_a_row_of_everything() {
         let now = sample::snapshot();
-        // `port_down` is on both sides, and the kernel loses data and PFC on transmission.
+        // Two reasons are on both sides, and the kernel loses data and PFC on transmission.
+        let on_both = switch::DropReason::ALL
+            .iter()
+            .filter(|reason| reason.side() == switch::monitor::counters::DropSide::Both)
+            .count();
         let reasons =
-            switch::DropReason::ALL.len() + 1 + switch::monitor::counters::kernel::RX_LOSSES.len() + 2;
+            switch::DropReason::ALL.len() + on_both + switch::monitor::counters::kernel::RX_LOSSES.len() + 2;
         for (view, lists) in [
             (View::Ports, [3, 0, 0, 0, 0, 0, 0]),
             (View::Drops, [3, 0, 0, 0, 0, 0, 3 * reasons]),

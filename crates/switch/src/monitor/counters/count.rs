@@ -54,7 +54,8 @@ pub enum DropSide {
     Input,
     /// The port that the frame was to leave by.
     Output,
-    /// Output for a queued frame, input for a frame that was received while the switch stopped.
+    /// Output for a queued frame, or one that its queue refused; input for one that never reached a
+    /// queue.
     Both,
 }
 
@@ -99,7 +100,7 @@ const TABLE: &[DropRow] = {
         row(IngressNoDrop, "ingress_no_drop", Input, NoBuffer),
         row(TailDrop, "tail_drop", Output, NoBuffer),
         row(Wred, "wred", Output, DropSum::Wred),
-        row(Watchdog, "watchdog", Input, SideOnly),
+        row(Watchdog, "watchdog", Both, SideOnly),
         row(NoCopy, "no_copy", Input, SideOnly),
         row(PortDown, "port_down", Both, SideOnly),
         row(MtuExceeded, "mtu_exceeded", Output, SideOnly),
