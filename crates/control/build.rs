@@ -176,6 +176,7 @@ fn numbered(file: &FileDescriptorProto) -> String {
                 }
                 (Label::Repeated, _) => "(0..8).map(|_| super::next(next)).collect()".to_owned(),
                 (_, Type::Message) => format!("Some(crate::v1::{of}::numbered(next))"),
+                (_, Type::Bool) if field.proto3_optional() => "Some(true)".to_owned(),
                 (_, Type::Bool) => "true".to_owned(),
                 (_, Type::String) if field.proto3_optional() => {
                     format!("Some(format!(\"{}-{{}}\", super::next::<u64>(next)))", field.name())
@@ -258,6 +259,6 @@ fn has_numbers(message: &str) -> bool {
 
 /// Returns true if the message is part of a snapshot.
 fn is_counted(message: &DescriptorProto) -> bool {
-    let others = ["ByDropLevel", "Link", "Caution", "Classification", "Lldp", "Dcbx"];
+    let others = ["ByDropLevel", "Link", "Caution", "Classification", "Lldp", "Dcbx", "DcbxFeature"];
     STRUCTS.iter().any(|found| found.message == message.name()) || others.contains(&message.name())
 }

@@ -148,7 +148,7 @@ const TABLE: &[KindRow] = {
         row(LldpNeighborChanged, "lldp_neighbor_changed", Info, "… which advertises something else from now on", ""),
         row(LldpNeighborLost, "lldp_neighbor_lost", Info, "… and is gone: its time to live is over, it withdrew itself, or the link came up again", ""),
         row(LldpTooManyNeighbors, "lldp_too_many_neighbors", Warning, "a port has more neighbors than `lldp.max_neighbors`", ""),
-        row(DcbxVersion, "dcbx_version", Info, "a port speaks another version of DCBX from now on ([dcbx.md](dcbx.md#versions)); this and the next two do not occur yet, since ports do not negotiate", ""),
+        row(DcbxVersion, "dcbx_version", Info, "a port speaks another version of DCBX from now on ([dcbx.md](dcbx.md#versions))", ""),
         row(DcbxChanged, "dcbx_changed", Info, "PFC, ETS or applications of a port are in another state, or another configuration is in force; the message has the reason", ""),
         row(DcbxError, "dcbx_error", Warning, "… and the ends cannot agree", ""),
         row(PortAdded, "port_added", Info, "a reload added the port; its number may be that of a removed one", ""),

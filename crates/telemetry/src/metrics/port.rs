@@ -114,13 +114,13 @@ pub const METRICS: &[Metric<Port>] = &[
     computed_gauge(
         "sluice_port_dcbx_agreed_features",
         "Features of DCBX that are agreed on with the peer.",
-        &["dcbx.features"],
+        &[],
         |port| features(port, "agreed"),
     ),
     computed_gauge(
         "sluice_port_dcbx_error_features",
         "Features of DCBX that the ends cannot agree on.",
-        &["dcbx.features"],
+        &[],
         |port| features(port, "error"),
     ),
     gauge("sluice_port_link_paused", "1: the peer has paused the whole link by 802.3x PAUSE.", "link_paused"),
