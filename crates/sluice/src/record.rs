@@ -1,5 +1,5 @@
 //! `sluice record` and `sluice replay`: a recording of a running loop, and its replay by the same
-//! switch (docs/recorder.md).
+//! switch (docs/monitoring/recorder.md).
 //!
 //! A file is a recording, compressed with gzip, whose checksum detects a damaged file. A recording
 //! begins with a title line, which has its version.

@@ -1,5 +1,6 @@
 //! Recordings of losses are kept until a client has stored them: on a full disk, with a client that
-//! is killed, and beside a second incident (docs/recorder.md, "What freezes a recording").
+//! is killed, and beside a second incident (docs/monitoring/recorder.md, "What freezes a
+//! recording").
 
 use std::process::Command;
 use std::thread::sleep;

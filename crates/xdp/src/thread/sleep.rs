@@ -181,7 +181,7 @@ impl RxWatcher {
 
     /// Waits until frames are available, for at most `longest_ms`. Returns the ports that have
     /// some. In copy mode the kernel sends what is in a socket's TX ring each time it checks
-    /// whether the socket is readable (docs/kernel-behavior.md, "Errors of sendto"). In zero-copy
+    /// whether the socket is readable (docs/kernel/af-xdp.md, "Errors of sendto"). In zero-copy
     /// mode it wakes the driver then, which does no harm.
     pub fn wait(&mut self, longest_ms: u8) -> Set64 {
         // SAFETY: the list outlives the call. A descriptor that was closed meanwhile causes at
