@@ -283,6 +283,9 @@ impl ControlLoop {
                 self.waiting.push(SnapshotRequest { reader, read_watermarks, answer });
             }
             Request::Lldp { answer } => drop(answer.send(self.lldp.describe(&self.live))),
+            Request::RecordingBound { answer } => {
+                let _ = answer.send(self.live.config().recorder.memory_bytes as u64); // a client may be gone
+            }
             Request::Recording { duration, answer } => {
                 self.recording.enable(duration, answer, Instant::now())
             }
