@@ -98,9 +98,13 @@ pub fn record(arguments: &Record) -> Result<()> {
     }
     let name = arguments.file.display().to_string();
     // Whether the file can be written is checked before anything is recorded.
-    let file = NewFile::create(&arguments.file).with_context(|| name.clone())?;
+    let mut file = NewFile::create(&arguments.file).with_context(|| name.clone())?;
     let (bytes, further) = arguments.daemon.talk(async |client| {
         if !arguments.last {
+            let most_bytes = client.info().await?.recording_most_bytes;
+            file.reserve(most_bytes).with_context(|| {
+                format!("{name} (a recording takes what [recorder] memory_mib of the daemon allows, before its compression)")
+            })?;
             eprintln!("recording for {duration:?} …");
         }
         let mut pieces = client.record(duration).await?;
