@@ -102,7 +102,7 @@ fn main_figures(name: &str, outcome: &Results) -> String {
 /// Among them: rdma (row 254, with row 209's table of eight queues), flow-control (row 288),
 /// inspur-profile-a (row 332).
 #[test]
-fn every_scenario_does_what_it_expects() {
+fn every_scenario_meets_its_expectations() {
     let (mut table, mut wrong) = (
         String::from("traffic, priority: sent, received, lost, left in the network, marked, Gbit/s\n\n"),
         String::new(),

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_reached_is_said_once_and_so_is_its_end() {
+    fn an_unreachable_collector_is_reported_once_and_so_is_its_return() {
         let mut problems = Problems::default();
         let mut kinds = |state: &str, sent, listening| {
             let last_error = Some("refused".to_owned());

@@ -39,7 +39,7 @@ fn stdout_of(arguments: &[&str]) -> Result<String> {
 fn a_recording_survives_a_full_disk_a_killed_client_and_a_second_incident() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let mut daemon = bed.daemon(&switch, CONFIG)?;
     // The thread that takes orders has weight beside a loop on its core.
     let pid = daemon.process().pid();

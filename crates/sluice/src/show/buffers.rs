@@ -207,7 +207,7 @@ fn queue_use(queue: &Queue, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     /// Rows 49 to 66 and 69, 70 of the displays in the vendor specifications, in cells.
     #[test]

@@ -87,7 +87,7 @@ fn was_used(queue: &Queue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     #[test]
     fn table_of_totals() {

@@ -296,7 +296,7 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     #[test]
     fn a_port_is_chosen_by_name_and_an_unknown_one_is_answered_with_the_names() {

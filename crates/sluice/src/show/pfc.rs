@@ -229,7 +229,7 @@ fn count(count: &Option<PfcCount>) -> PfcCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     #[test]
     fn table_of_ports_and_priorities() {

@@ -508,7 +508,7 @@ pub struct AlarmReport {
     /// True if use reached the threshold, false if it is below it again.
     pub raised: bool,
     /// Peak in cells, and the limit at that time.
-    pub most: (u32, u32),
+    pub peak: (u32, u32),
     /// Crossings since the last alarm.
     pub crossings: u32,
     /// Threshold, in percent of the limit.
@@ -626,8 +626,8 @@ impl Event {
             .of_port(port),
             Event::FloodLimit { port, cast, frames, no_drop_frames } => EventRecord::new(EventKind::FloodLimit, format!(
                     "{frames} {} frames were dropped, {no_drop_frames} of them of no-drop priorities: they exceeded {}",
-                    cast.words(),
-                    cast.setting()
+                    cast.name(),
+                    cast.limit_setting_name()
                 ),
             )
             .of_port(port)
@@ -680,7 +680,7 @@ impl Event {
             }
             Event::Alarm { place, telling } => describe_alarm(place, telling),
             Event::DropAlarm { place, dropped: FrameCount { frames, bytes } } => {
-                let message = format!("{}: {frames} frames were dropped", place.words());
+                let message = format!("{}: {frames} frames were dropped", place.source_text());
                 place.describe(EventKind::DropAlarm, message)
                     .with("alarm_type", place.side())
                     .with("frames", frames)
@@ -697,8 +697,8 @@ impl Event {
 }
 
 fn describe_alarm(place: AlarmSource, telling: AlarmReport) -> EventRecord {
-    let AlarmReport { raised, most: (cells, allowed), crossings, percent } = telling;
-    let words = place.words();
+    let AlarmReport { raised, peak: (cells, allowed), crossings, percent } = telling;
+    let words = place.source_text();
     if !raised {
         let message = format!("{words}: usage back below {percent} % of the limit");
         let event = place.describe(EventKind::UseAlarmCleared, message);
@@ -718,7 +718,7 @@ fn describe_alarm(place: AlarmSource, telling: AlarmReport) -> EventRecord {
 
 impl AlarmSource {
     /// Returns the source in words that do not name the port.
-    fn words(self) -> String {
+    fn source_text(self) -> String {
         match self {
             Self::Port { kind: AlarmKind::Egress, number, .. } => format!("queue {number}"),
             Self::Port { kind: AlarmKind::Headroom, number, .. } => format!("headroom of priority {number}"),

@@ -71,7 +71,7 @@ mod tests {
     use crate::monitor::counters::DropReason;
 
     #[test]
-    fn losses_beyond_their_places_add_up() {
+    fn losses_beyond_capacity_are_merged() {
         let mut events = Events::new();
         let loss =
             |priority, frames| Event::NoDropDropped { port: 1, priority, reason: DropReason::Wred, frames };

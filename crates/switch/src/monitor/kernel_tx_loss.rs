@@ -36,14 +36,14 @@ struct UnreportedLoss {
 
 impl KernelTxLoss {
     /// Counts a data frame.
-    pub(crate) fn note(&mut self, is_no_drop: bool) {
+    pub(crate) fn count(&mut self, is_no_drop: bool) {
         self.no_drop_frames += u64::from(is_no_drop);
         self.unreported.frames += 1;
         self.unreported.no_drop_frames += u64::from(is_no_drop);
     }
 
     /// Counts a PFC or PAUSE frame.
-    pub(crate) fn note_pfc(&mut self) {
+    pub(crate) fn count_pfc(&mut self) {
         self.pfc_frames += 1;
         self.unreported.pfc_frames += 1;
     }

@@ -308,7 +308,7 @@ fn server(requested: fn(mpsc::Receiver<Request>), has_page: bool) -> u16 {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let journal = Journal::default();
-        journal.note(v1::Event { message: "something happened".to_owned(), ..v1::Event::default() });
+        journal.record(v1::Event { message: "something happened".to_owned(), ..v1::Event::default() });
         let telemetry = Box::new(telemetry);
         let sources = Sources { device: device(), requests, journal };
         let source = Source { sources, telemetry, has_page };
@@ -340,7 +340,7 @@ fn readers_get_the_format_that_they_accept() {
 }
 
 #[test]
-fn other_requests_are_reported_what_there_is() {
+fn other_requests_get_a_hint() {
     let port = server(answer, false);
     for (request, status, expected) in [
         ("GET / HTTP/1.1", "200 OK", "/metrics"),

@@ -10,8 +10,9 @@
 //!   repeats is bounded. With the first XON after ten seconds without a repeat the time is as
 //!   before.
 //! - A peer that was silent and then goes on for a while counts quanta faster than assumed. After
-//!   [`EARLY_ENDS`] pauses that ended alike in this way, less those that did not, XOFF is refreshed
-//!   after half of the time that they lasted. This is kept until the first XON after ten seconds.
+//!   [`MIN_EARLY_ENDS`] pauses that ended alike in this way, less those that did not, XOFF is
+//!   refreshed after half of the time that they lasted. This is kept until the first XON after ten
+//!   seconds.
 //!
 //! Nothing here is passed to another port, or to the guard. Source: docs/behavior.md, "PFC sent".
 //!
@@ -21,9 +22,9 @@ use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Pauses that must have ended early, and alike, until the refresh is shortened.
-const EARLY_ENDS: u8 = 3;
+const MIN_EARLY_ENDS: u8 = 3;
 /// How long what was learned is kept.
-pub(crate) const LESSON_NS: Nanos = 10_000_000_000;
+pub(crate) const ADAPTATION_LIFETIME_NS: Nanos = 10_000_000_000;
 /// Lower bound of the refresh, however fast a peer counts quanta.
 pub(crate) const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
@@ -57,9 +58,9 @@ pub struct XoffResponse {
     /// The shortest and the longest of the pauses counted in `early_ends`.
     lasted_ns: [Nanos; 2],
     refresh_ns: Nanos,
-    learned_at: Instant,
+    adapted_at: Instant,
     /// Time after XOFF in which a frame causes no repeat.
-    patience_ns: Nanos,
+    repeat_after_ns: Nanos,
     repeated_at: Instant,
     /// True if the XOFF that is sent next is a repeat.
     is_repeat: bool,
@@ -79,8 +80,8 @@ impl XoffResponse {
             early_ends: 0,
             lasted_ns: [0; 2],
             refresh_ns: expected.refresh_ns,
-            learned_at: Instant::default(),
-            patience_ns: expected.response_ns,
+            adapted_at: Instant::default(),
+            repeat_after_ns: expected.response_ns,
             repeated_at: Instant::default(),
             is_repeat: false,
         }
@@ -97,7 +98,7 @@ impl XoffResponse {
         self.end_pause(now);
         (self.sent_at, self.left_at) = (now, Instant::NEVER);
         if std::mem::take(&mut self.is_repeat) {
-            self.patience_ns = self.patience_ns.saturating_mul(2);
+            self.repeat_after_ns = self.repeat_after_ns.saturating_mul(2);
             self.repeated_at = now;
         }
     }
@@ -111,11 +112,11 @@ impl XoffResponse {
     pub fn released(&mut self, now: Instant) {
         self.end_pause(now);
         (self.left_at, self.is_repeat) = (Instant::NEVER, false);
-        if now.since(self.learned_at) >= LESSON_NS {
+        if now.since(self.adapted_at) >= ADAPTATION_LIFETIME_NS {
             self.refresh_ns = self.expected.refresh_ns;
         }
-        if now.since(self.repeated_at) >= LESSON_NS {
-            self.patience_ns = self.expected.response_ns;
+        if now.since(self.repeated_at) >= ADAPTATION_LIFETIME_NS {
+            self.repeat_after_ns = self.expected.response_ns;
         }
     }
 
@@ -131,7 +132,7 @@ impl XoffResponse {
 
     /// Records a frame of a paused priority, which arrived between `after`, when the RX rings were
     /// empty, and `by`. Returns true if XOFF must be repeated.
-    pub fn frame(&mut self, after: Instant, by: Instant) -> bool {
+    pub fn on_frame(&mut self, after: Instant, by: Instant) -> bool {
         let ExpectedResponse { response_ns, refresh_ns } = self.expected;
         let silent_since = self.frame_at.max(self.left_at);
         let silence_ns = [after, by].map(|at| at.since(silent_since));
@@ -151,7 +152,7 @@ impl XoffResponse {
             }
             _ => {}
         }
-        let is_patient = by.since(self.sent_at) <= self.patience_ns || self.patience_ns >= refresh_ns;
+        let is_patient = by.since(self.sent_at) <= self.repeat_after_ns || self.repeat_after_ns >= refresh_ns;
         self.is_repeat |= !is_patient;
         !is_patient
     }
@@ -163,15 +164,15 @@ impl XoffResponse {
         }
         self.lasted_ns = [self.lasted_ns[0].min(lasted_ns), self.lasted_ns[1].max(lasted_ns)];
         self.early_ends += 1;
-        if self.early_ends >= EARLY_ENDS {
+        if self.early_ends >= MIN_EARLY_ENDS {
             self.refresh_ns = self.refresh_ns.min(self.lasted_ns[1] / 2).max(SHORTEST_REFRESH_NS);
-            (self.learned_at, self.early_ends) = (now, 0);
+            (self.adapted_at, self.early_ends) = (now, 0);
         }
     }
 
     /// Returns when the RX rings must be looked at, so that a frame that arrives later is known to;
     /// [`Instant::NEVER`] if they need not be. A peer that ended a pause early is watched closely.
-    pub fn look_at(&self, now: Instant) -> Instant {
+    pub fn rx_ring_check_at(&self, now: Instant) -> Instant {
         let first = self.left_at + self.expected.response_ns + 1;
         if first > now {
             first
@@ -214,7 +215,7 @@ mod tests {
             if us >= next_us && !is_paused {
                 next_us = us + 80;
                 frames += 1;
-                is_due |= response.frame(at(us.saturating_sub(10)), at(us));
+                is_due |= response.on_frame(at(us.saturating_sub(10)), at(us));
             }
         }
         (xoff, frames)
@@ -269,7 +270,7 @@ mod tests {
         response.sent(at(0));
         response.left(at(10));
         for us in (20..5_000).step_by(10) {
-            assert!(!response.frame(at(0), at(us)), "{us}");
+            assert!(!response.on_frame(at(0), at(us)), "{us}");
         }
         assert_eq!(response.refresh_ns(), EXPECTED.refresh_ns);
     }
@@ -280,8 +281,8 @@ mod tests {
         let mut response = XoffResponse::new(EXPECTED);
         response.sent(at(0));
         response.left(at(10));
-        assert!(!response.frame(at(100), at(2_000)));
-        assert!(response.frame(at(2_010), at(2_020)), "the next does");
+        assert!(!response.on_frame(at(100), at(2_000)));
+        assert!(response.on_frame(at(2_010), at(2_020)), "the next does");
     }
 
     /// XOFF was not refreshed for the whole pause, so the peer may send.
@@ -290,20 +291,20 @@ mod tests {
         let mut response = XoffResponse::new(EXPECTED);
         response.sent(at(0));
         response.left(at(10));
-        assert!(!response.frame(at(3_300), at(3_355)));
+        assert!(!response.on_frame(at(3_300), at(3_355)));
     }
 
     /// A loop with nothing to do looks once per XOFF, or again and again at a peer that is suspect.
     #[test]
     fn the_rings_are_looked_at_after_each_xoff() {
         let mut response = XoffResponse::new(EXPECTED);
-        assert_eq!(response.look_at(at(0)), Instant::NEVER);
+        assert_eq!(response.rx_ring_check_at(at(0)), Instant::NEVER);
         response.sent(at(0));
-        assert_eq!(response.look_at(at(0)), Instant::NEVER, "it has not left");
+        assert_eq!(response.rx_ring_check_at(at(0)), Instant::NEVER, "it has not left");
         response.left(at(10));
-        assert_eq!(response.look_at(at(20)), at(310) + 1);
-        assert_eq!(response.look_at(at(311)), Instant::NEVER);
-        response.frame(at(600), at(610));
-        assert_eq!(response.look_at(at(611)), at(911));
+        assert_eq!(response.rx_ring_check_at(at(20)), at(310) + 1);
+        assert_eq!(response.rx_ring_check_at(at(311)), Instant::NEVER);
+        response.on_frame(at(600), at(610));
+        assert_eq!(response.rx_ring_check_at(at(611)), at(911));
     }
 }

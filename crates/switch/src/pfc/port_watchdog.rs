@@ -39,10 +39,10 @@ pub(crate) struct Priority {
     storms: u64,
     restored: u64,
     /// Traffic counters at the start of the present storm.
-    pub(crate) before: StormTraffic,
+    pub(crate) traffic_at_start: StormTraffic,
     /// Traffic of all storms that are over, and of the last of them.
     pub(crate) total: StormTraffic,
-    pub(crate) last: StormTraffic,
+    pub(crate) last_storm_traffic: StormTraffic,
 }
 
 impl PortWatchdog {
@@ -52,16 +52,16 @@ impl PortWatchdog {
             watch: PriorityWatchdog::new(settings.watchdog_of(p)),
             storms: 0,
             restored: 0,
-            before: StormTraffic::default(),
+            traffic_at_start: StormTraffic::default(),
             total: StormTraffic::default(),
-            last: StormTraffic::default(),
+            last_storm_traffic: StormTraffic::default(),
         };
         let mut watchdog = Self {
             priorities: Box::new(std::array::from_fn(of)),
             is_on: false,
             history: VecDeque::with_capacity(HISTORY),
         };
-        watchdog.note_whether_on();
+        watchdog.update_is_on();
         watchdog
     }
 
@@ -100,7 +100,7 @@ impl PortWatchdog {
         )
     }
 
-    pub(crate) fn note_whether_on(&mut self) {
+    pub(crate) fn update_is_on(&mut self) {
         self.is_on = self.priorities.iter().any(|priority| priority.watch.is_on());
     }
 
@@ -108,7 +108,7 @@ impl PortWatchdog {
     pub(crate) fn begin(&mut self, priority: usize, storm: StormSnapshot, passed: StormTraffic) {
         let of = &mut self.priorities[priority];
         of.storms += 1;
-        of.before = passed;
+        of.traffic_at_start = passed;
         if self.history.len() == HISTORY {
             self.history.pop_front();
         }
@@ -119,12 +119,12 @@ impl PortWatchdog {
     pub(crate) fn end(&mut self, priority: usize, passed: StormTraffic, now: Instant) {
         let of = &mut self.priorities[priority];
         of.restored += 1;
-        of.last = passed.since(of.before);
-        of.total += of.last;
+        of.last_storm_traffic = passed.since(of.traffic_at_start);
+        of.total += of.last_storm_traffic;
         let runs =
             |storm: &&mut StormSnapshot| usize::from(storm.priority) == priority && storm.ended_ns.is_none();
         if let Some(storm) = self.history.iter_mut().rev().find(runs) {
-            (storm.ended_ns, storm.traffic) = (Some(now.0), of.last);
+            (storm.ended_ns, storm.traffic) = (Some(now.0), of.last_storm_traffic);
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) const LOOK_AHEAD: usize = 6;
 pub(crate) fn parse_batch<M: FrameMemory>(
     received: &mut Vec<RxDesc>,
     memory: &mut M,
-    finish_checksums: bool,
+    complete_checksums: bool,
     parse: impl Fn(RxDesc, &[u8]) -> RxFrame,
     arrivals: &mut Vec<RxFrame>,
 ) {
@@ -29,11 +29,11 @@ pub(crate) fn parse_batch<M: FrameMemory>(
         let bytes = memory.bytes_mut(&received.frame, len);
         let is_together = bytes.len() == len;
         let arrival = parse(received, bytes);
-        if let (true, Some(field)) = (finish_checksums, arrival.charge.ds_field) {
+        if let (true, Some(field)) = (complete_checksums, arrival.meta.ds_field) {
             if is_together {
-                checksum::finish_transport(bytes, field);
+                checksum::complete_transport(bytes, field);
             } else {
-                finish_long(memory, &arrival, field);
+                complete_long_checksum(memory, &arrival, field);
             }
         }
         arrivals.push(arrival);
@@ -42,14 +42,14 @@ pub(crate) fn parse_batch<M: FrameMemory>(
 
 /// Completes the transport checksum of a frame that spans several chunks.
 #[cold]
-fn finish_long<M: FrameMemory>(memory: &mut M, arrival: &RxFrame, field: DsField) {
-    memory.whole(&arrival.frame, usize::from(arrival.charge.len), |bytes| {
-        checksum::finish_transport(bytes, field)
+fn complete_long_checksum<M: FrameMemory>(memory: &mut M, arrival: &RxFrame, field: DsField) {
+    memory.whole(&arrival.frame, usize::from(arrival.meta.len), |bytes| {
+        checksum::complete_transport(bytes, field)
     });
 }
 
 /// Makes all edits of `frames`, in order. Frames without edits are not touched.
-pub(crate) fn make_edits<M: FrameMemory>(frames: &[TxDesc], memory: &mut M) {
+pub(crate) fn apply_edits<M: FrameMemory>(frames: &[TxDesc], memory: &mut M) {
     for (place, TxDesc { frame, len, edit }) in frames.iter().enumerate() {
         if let Some(ahead) = frames.get(place + LOOK_AHEAD)
             && !ahead.edit.is_none()
@@ -57,7 +57,7 @@ pub(crate) fn make_edits<M: FrameMemory>(frames: &[TxDesc], memory: &mut M) {
             memory.prefetch(&ahead.frame);
         }
         if !edit.is_none() {
-            edit.make(memory, frame, *len);
+            edit.apply(memory, frame, *len);
         }
     }
 }

@@ -48,7 +48,7 @@ pub fn snapshot() -> Snapshot {
         loop_awake_ns: 9_000_000_000,
         loop_turns_by_time: [
             &[1_200_000, 1_541_589, 300_000, 99_000, 0, 0, 1_000, 2, 0, 1][..],
-            &[0; switch::monitor::counters::TURN_TIMES - 10],
+            &[0; switch::monitor::counters::ITERATION_TIME_CLASSES - 10],
         ]
         .concat(),
     }
