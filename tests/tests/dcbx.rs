@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use control::BlockingClient;
 use serde_json::Value;
-use testbed::{Daemon, Namespace, Snapshot, Testbed, binary, port};
+use testbed::{Daemon, Namespace, Snapshot, Testbed, binary, idle, port};
 use tests::{flow, port_config, run, slow_port_config, undisturbed};
 
 /// A daemon that negotiates PFC on port `first`, on interface `p`.
@@ -174,5 +174,47 @@ fn an_agreement_makes_a_running_link_lossless() -> Result<()> {
     let total = run.total(3);
     ensure!(total.dropped == 0 && total.received == total.sent, "{total:?}");
     ensure!(total.sent < 600_000_000 / 8 / 1000 * 3 * 2 / 3, "the sender was paused: {total:?}");
+    Ok(())
+}
+
+/// The peer's link flaps while two other ports carry traffic: they lose nothing. Nothing stays
+/// no-drop while the link is down, and each time it is up again both ends agree again.
+#[test]
+fn a_flapping_peer_disturbs_no_other_port() -> Result<()> {
+    let (bed, left, right) = pair()?;
+    let (a, b) = (bed.sluice_host(&left, "a")?, bed.sluice_host(&left, "b")?);
+    let hosts = ["a", "b"]
+        .map(|name| port_config(name, "1G") + "pfc = { mode = \"on\", no_drop = [3] }\nlldp = \"off\"\n");
+    let left = bed.daemon(&left, &(config("left", 3, "cee", false) + &hosts.concat()))?;
+    let _right_daemon = bed.daemon(&right, &config("right", 4, "cee", true))?;
+    let outcome = |state: &str, no_drop: &[usize]| Outcome {
+        version: "CEE".to_owned(),
+        state: state.to_owned(),
+        no_drop: no_drop.to_vec(),
+    };
+    becomes(&left, "left at first", &outcome("agreed", &[3]))?;
+
+    let receiving = bed.host(&b, &[], &["--speed", "1G"])?;
+    let to_b = format!("to={},priority=3,size=1000,rate=40M", b.mac());
+    let mut sending = bed.host(&a, &[to_b], &["--speed", "1G", "--duration", "60s"])?;
+    left.until_announced(2)?;
+    sending.start_sending()?;
+    for flap in 0..4 {
+        right.ip("link set p down")?;
+        becomes(&left, &format!("flap {flap}: down"), &outcome("local", &[]))?;
+        right.ip("link set p up")?;
+        becomes(&left, &format!("flap {flap}: up"), &outcome("agreed", &[3]))?;
+    }
+    let sent = sending.stop()?;
+    left.until("the switch is at rest", |now| idle(now).then_some(()))?;
+    let snapshot = left.snapshot()?;
+    for name in ["a", "b"] {
+        let port = port(&snapshot, name)?;
+        ensure!(port.up && port.groups[3].no_drop && tests::dropped(port, 3) == 0, "{port:?}");
+    }
+    let received = receiving.stop()?;
+    let (sent_frames, kernel_lost) = (sent.sent[0].sent_frames, sent.kernel_lost + received.kernel_lost);
+    let flow = received.received.first().context("a flow")?;
+    ensure!(flow.received_frames + kernel_lost == sent_frames && sent_frames > 1000, "{flow:?} {sent:?}");
     Ok(())
 }

@@ -89,6 +89,33 @@ fn the_agreement_goes_with_the_peer() {
     }
 }
 
+/// A link that flaps a hundred times, faster than frames may follow and slower: each time nothing
+/// is agreed while it is down, and the end state is that of a link that came up once.
+#[test]
+fn a_link_that_flaps_agrees_again() {
+    for version in ALL_VERSIONS {
+        let mut pair = agreed(version);
+        for flap in 0..100 {
+            pair.set_link(false);
+            assert_eq!(pair.no_drop(), [0; 2]);
+            pair.run(Duration::from_millis(flap * 7));
+            pair.set_link(true);
+            pair.run(Duration::from_millis(100 + flap * 13));
+        }
+        pair.run(seconds(10));
+        assert_eq!(pair.no_drop(), [1 << 3; 2], "{version:?}");
+        for agent in &pair.agents {
+            assert_eq!((agent.neighbors().count(), agent.counters().events_lost > 0), (1, true));
+        }
+        let settled = [0, 1].map(|end| pair.status(end).clone());
+        let once = agreed(version);
+        assert_eq!(settled.each_ref().map(|it| &it.pfc), [0, 1].map(|end| &once.status(end).pfc));
+        let changed = pair.changed;
+        pair.run(seconds(600));
+        assert_eq!(pair.changed, changed);
+    }
+}
+
 #[test]
 fn without_a_peer_nothing_is_negotiated() {
     for (mode, expected) in [(PfcMode::Auto, 0), (PfcMode::On, 1 << 3), (PfcMode::Off, 0)] {
