@@ -1,13 +1,14 @@
 //! LLDP on veths: two daemons, a daemon between two others that forwards LLDP, a host that sends
-//! malformed frames, and lldpd.
+//! malformed frames, tshark, lldpd and lldpad.
 
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use control::BlockingClient;
 use control::v1::{LldpNeighbor, LldpPort, LldpSystem};
 use serde_json::Value;
 use testbed::{Daemon, Endpoint, Namespace, Process, Testbed, binary, eventually, port};
+use tests::Capture;
 use wire::ethernet::{LLDP, write_header};
 use wire::mac::MacAddr;
 use xdp::PacketSocket;
@@ -222,6 +223,83 @@ fn lldpd_and_the_switch_know_each_other() -> Result<()> {
     ensure!(value("/port/0/id/0/value") == "p" && value("/port/0/mfs/0/value") == "1522", "{of_lldpd}");
     ensure!(value("/port/0/descr/0/value") == "first", "{of_lldpd}");
     ensure!(value("/chassis/0/mgmt-ip/0/value") == "192.0.2.1", "{of_lldpd}");
+    let state = lldp(&daemon)?.state.context("state")?;
+    ensure!(state.malformed_frames + state.malformed_tlvs == 0, "{state:?}");
+    Ok(())
+}
+
+/// Wireshark's `tshark` decodes what the switch sends on the wire, in the versions of DCBX that it
+/// knows, without a malformed mark.
+#[test]
+fn tshark_decodes_what_is_on_the_wire() -> Result<()> {
+    for (version, dcbx_fields, expected) in [
+        ("ieee", ["lldp.dcbx.ieee.pfc.numtcs", "lldp.ieee.802_1.subtype"], ["8", "0x0b"]),
+        ("cee", ["lldp.dcbx.feature.enabled", "lldp.dcbx.type"], ["1", "3"]),
+    ] {
+        let bed = Testbed::new()?;
+        let switch = bed.switch("switch")?;
+        let host = bed.sluice_host(&switch, "p")?;
+        let capture = Capture::start(&bed, &host, "ether proto 0x88cc")?;
+        let port = format!(
+            "lldp = \"both\"\npfc = {{ mode = \"auto\", no_drop = [3] }}\ndcbx = {{ version = \"{version}\", \
+             willing = true, applications = [{{ udp = 4791, priority = 3 }}] }}"
+        );
+        let _daemon = bed.daemon(&switch, &config("switch", &port))?;
+        let fields = ["lldp.tlv.system.name", "_ws.malformed", "lldp.dcbx.feature.pfc.prio3"];
+        for frame in capture.wait_for("lldp", &[&fields[..], &dcbx_fields].concat(), 3)? {
+            let [name, malformed, pfc, first, second] = &frame[..] else { bail!("{frame:?}") };
+            ensure!((name.as_str(), malformed.as_str(), pfc.as_str()) == ("switch", "", "1"), "{frame:?}");
+            ensure!(first.contains(expected[0]) && second.contains(expected[1]), "{frame:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The switch and lldpad list each other, and lldpad reads the PFC that the switch advertises. It
+/// sends no DCBX itself: it refuses that on a device whose driver has no DCB, as a veth.
+#[test]
+fn lldpad_and_the_switch_know_each_other() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let host = bed.sluice_host(&switch, "p")?;
+    let port = "lldp = \"both\"\npfc = { mode = \"auto\", no_drop = [3] }\ndcbx = { version = \"ieee\" }";
+    let daemon = bed.daemon(&switch, &config("switch", port))?;
+    // It keeps its process id in shared memory and below /run: both are to be its own.
+    let mut command = host.namespace.command("unshare");
+    let run = "mount -t tmpfs none /run && exec lldpad -f /run/lldpad.conf";
+    let lldpad = Process::start("lldpad", command.args(["--mount", "--ipc", "sh", "-c", run]))?;
+    let lldptool = |arguments: &str| {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &lldpad.pid().to_string(), "--mount", "--ipc", "--net", "lldptool"]);
+        let output = command.args(arguments.split_whitespace()).output()?;
+        Ok::<_, anyhow::Error>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let interface = Endpoint::INTERFACE;
+    eventually("lldpad answers", || {
+        let answer = lldptool(&format!("-L -i {interface} adminStatus=rxtx"))?;
+        Ok(answer.contains("adminStatus = rxtx").then_some(()))
+    })?;
+    lldptool(&format!("-T -i {interface} -V portDesc enableTx=yes"))?;
+    let of_switch = neighbors(&daemon, 1)?;
+    let seen = system(&of_switch[0])?;
+    ensure!((seen.port_id_type.as_str(), seen.port_id.clone()) == ("mac", host.mac()), "{seen:?}");
+    let list = eventually("lldpad's neighbor", || {
+        let list = lldptool(&format!("-t -n -i {interface}"))?;
+        Ok(list.contains("System Name TLV").then_some(list))
+    })?;
+    for expected in [
+        "Ifname: p",
+        "IEEE 8021QAZ PFC TLV",
+        "PFC enabled: 3",
+        "Maximum Frame Size TLV\n\t1522",
+        "IPv4: 192.0.2.1",
+        "Port Description TLV\n\tfirst",
+        "System Name TLV\n\tswitch",
+    ] {
+        ensure!(list.contains(expected), "{expected} is missing in {list}");
+    }
+    let refused = lldptool(&format!("-T -i {interface} -V PFC enableTx=yes"))?;
+    ensure!(refused.contains("Device not capable"), "{refused}");
     let state = lldp(&daemon)?.state.context("state")?;
     ensure!(state.malformed_frames + state.malformed_tlvs == 0, "{state:?}");
     Ok(())

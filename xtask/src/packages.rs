@@ -45,8 +45,9 @@ const PACKAGES: [Package; 20] = [
 ];
 
 /// Programs of others that tests compare Sluice with.
-const PEERS: [Package; 10] = [
+const PEERS: [Package; 11] = [
     package("lldpd", "lldpd", "tests of LLDP"),
+    package("lldpad", "lldpad", "tests of LLDP"),
     package("prometheus", "promtool", "tests of metrics"),
     package("chromium", "chromium", "tests of the live page"),
     package("g++", "g++", "tests of collectors in C++"),

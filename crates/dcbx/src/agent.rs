@@ -77,18 +77,22 @@ impl Agent {
         self.run_receiver(now, Some(frame));
     }
 
-    /// Applies other settings. A port that is to have another identity withdraws the old one first.
+    /// Applies other settings. A port that is to have another identity, or another setting of
+    /// DCBX's version, withdraws itself first: the peer then begins from the start.
     pub fn configure(&mut self, now: Duration, settings: AgentSettings) {
         let (old, new) = (&self.settings.system, &settings.system);
         let is_renamed = (&old.chassis, &old.port) != (&new.chassis, &new.port);
-        if is_renamed && self.transmitter.is_active() {
+        let version = |settings: &AgentSettings| settings.dcbx.as_ref().map(|dcbx| dcbx.version);
+        let is_same_version = version(&self.settings) == version(&settings);
+        if (is_renamed || !is_same_version) && self.transmitter.is_active() {
             let frame = self.encode(&shutdown(&self.settings));
             self.tx_now.push(frame);
             self.transmitter.on_local_change();
         }
-        let version = |settings: &AgentSettings| settings.dcbx.as_ref().map(|dcbx| dcbx.version);
-        // Another version begins from the start: `Auto` would stay with the one that was pinned.
-        let is_same_version = version(&self.settings) == version(&settings);
+        if !is_same_version {
+            // `Auto` would stay with the version that was pinned, or that the peer sent last.
+            self.receiver.forget_dcbx();
+        }
         self.settings = settings;
         self.dcbx = match (&self.settings.dcbx, self.dcbx.take().filter(|_| is_same_version)) {
             (Some(_), Some(dcbx)) => Some(dcbx),

@@ -116,7 +116,12 @@ pub enum Reason {
     /// Several neighbors have DCBX.
     SeveralPeers,
     /// The peer has DCBX, but not in the version in use.
-    OtherVersion(Version),
+    OtherVersion {
+        /// Newest version of the peer.
+        peer: Version,
+        /// True if the version in use is pinned; otherwise the peer had begun with it.
+        is_pinned: bool,
+    },
     /// The peer does not send the feature.
     NotSent,
     /// The peer's last TLVs were malformed.
@@ -280,7 +285,10 @@ impl fmt::Display for Reason {
             Self::PeerTakesOver => "the peer takes over ours",
             Self::Differs => "differs from the peer, and no end takes over",
             Self::PeerError => "the peer reports an error",
-            Self::OtherVersion(version) => return write!(f, "the peer sends {version} only"),
+            Self::OtherVersion { peer, is_pinned: true } => return write!(f, "the peer sends {peer} only"),
+            Self::OtherVersion { peer, is_pinned: false } => {
+                return write!(f, "the peer sends {peer} only; the next link up or its restart begins again");
+            }
             Self::Malformed(error) => return write!(f, "malformed: {error}"),
         })
     }

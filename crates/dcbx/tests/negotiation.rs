@@ -89,6 +89,33 @@ fn the_agreement_goes_with_the_peer() {
     }
 }
 
+/// A link that flaps a hundred times, faster than frames may follow and slower: each time nothing
+/// is agreed while it is down, and the end state is that of a link that came up once.
+#[test]
+fn a_link_that_flaps_agrees_again() {
+    for version in ALL_VERSIONS {
+        let mut pair = agreed(version);
+        for flap in 0..100 {
+            pair.set_link(false);
+            assert_eq!(pair.no_drop(), [0; 2]);
+            pair.run(Duration::from_millis(flap * 7));
+            pair.set_link(true);
+            pair.run(Duration::from_millis(100 + flap * 13));
+        }
+        pair.run(seconds(10));
+        assert_eq!(pair.no_drop(), [1 << 3; 2], "{version:?}");
+        for agent in &pair.agents {
+            assert_eq!((agent.neighbors().count(), agent.counters().events_lost > 0), (1, true));
+        }
+        let settled = [0, 1].map(|end| pair.status(end).clone());
+        let once = agreed(version);
+        assert_eq!(settled.each_ref().map(|it| &it.pfc), [0, 1].map(|end| &once.status(end).pfc));
+        let changed = pair.changed;
+        pair.run(seconds(600));
+        assert_eq!(pair.changed, changed);
+    }
+}
+
 #[test]
 fn without_a_peer_nothing_is_negotiated() {
     for (mode, expected) in [(PfcMode::Auto, 0), (PfcMode::On, 1 << 3), (PfcMode::Off, 0)] {
@@ -271,22 +298,55 @@ fn a_peer_that_another_one_replaces_in_one_instant() {
     assert_eq!(status.control, None);
 }
 
-/// A version that is pinned while the link is up: the end that negotiates follows IEEE to an older
-/// version at once, and back once the peer is gone or the link resets.
+/// An end whose setting of the version changes withdraws itself first, so a peer in `auto` begins
+/// from the start and follows to any version, once.
 #[test]
 fn the_version_changes_while_running() {
+    use Version::*;
     let mut pair = agreed(VersionSetting::Auto);
-    for version in [Version::Cee, Version::Cin] {
+    for version in [Cee, Cin, Ieee, Cin, Cee, Ieee] {
         let settings = settings(2, Some(dcbx(VersionSetting::Pinned(version), true, 0)));
         pair.agents[1].configure(pair.now, settings);
-        pair.run(seconds(30));
-        if version == Version::Cee {
-            assert_eq!((pair.status(0).version, pair.no_drop()), (Version::Cee, [8, 8]));
-        }
+        pair.run(seconds(5));
+        assert_eq!((pair.status(0).version, pair.no_drop()), (version, [8, 8]));
+        let changed = pair.changed;
+        pair.run(seconds(300));
+        assert_eq!(pair.changed, changed);
     }
-    // From one old version to another there is no way without a reset.
+    assert_eq!(pair.agents[0].counters().neighbors_shut_down, 6, "once each");
+}
+
+/// Both ends are set to `auto` after both had pinned an old version: neither stays with it.
+#[test]
+fn both_versions_become_auto_while_running() {
+    let mut pair = agreed(VersionSetting::Pinned(Version::Cin));
+    for (number, willing, no_drop) in [(1, false, 8), (2, true, 0)] {
+        let auto = settings(number, Some(dcbx(VersionSetting::Auto, willing, no_drop)));
+        pair.agents[usize::from(number) - 1].configure(pair.now, auto);
+        pair.run(seconds(30));
+    }
+    let versions = [0, 1].map(|end| pair.status(end).version);
+    assert_eq!((versions, pair.no_drop()), ([Version::Ieee; 2], [8, 8]));
+}
+
+/// A foreign peer that goes over to another version without a shutdown frame: `auto` follows from
+/// IEEE, but not on from there. The reason names the cure.
+#[test]
+fn a_foreign_peer_changes_its_version_while_running() {
+    let mut pair = agreed(VersionSetting::Auto);
+    let mut other = dcbx::Agent::new(settings(2, Some(dcbx(CEE, true, 0))));
+    other.set_link(pair.now, true);
+    pair.agents[1] = other;
+    pair.run(seconds(60));
+    assert_eq!((pair.status(0).version, pair.no_drop()), (Version::Cee, [8, 8]));
+    let cin = VersionSetting::Pinned(Version::Cin);
+    pair.agents[1] = dcbx::Agent::new(settings(2, Some(dcbx(cin, true, 0))));
+    pair.agents[1].set_link(pair.now, true);
+    pair.run(seconds(60));
     assert_eq!((pair.status(0).version, pair.no_drop()), (Version::Cee, [0, 0]));
-    assert_eq!(pair.status(0).pfc.reason, Reason::OtherVersion(Version::Cin));
+    let reason = Reason::OtherVersion { peer: Version::Cin, is_pinned: false };
+    assert_eq!(pair.status(0).pfc.reason, reason);
+    assert_eq!(reason.to_string(), "the peer sends CIN only; the next link up or its restart begins again");
     pair.set_link(false);
     pair.set_link(true);
     pair.run(seconds(30));

@@ -126,6 +126,12 @@ impl Neighbors {
         gone
     }
 
+    /// Forgets what the neighbors advertised of DCBX until they send again.
+    pub(super) fn forget_dcbx(&mut self) {
+        self.excess_dcbx_until = None;
+        self.table.iter_mut().for_each(|it| it.dcbx = PeerDcbx::default());
+    }
+
     /// Removes all neighbors.
     pub(super) fn clear(&mut self) -> Vec<Neighbor> {
         (self.excess_until, self.excess_dcbx_until) = (None, None);

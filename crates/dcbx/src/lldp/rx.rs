@@ -142,6 +142,11 @@ impl Receiver {
         self.neighbors.deadline()
     }
 
+    /// Forgets what the neighbors advertised of DCBX until they send again.
+    pub fn forget_dcbx(&mut self) {
+        self.neighbors.forget_dcbx();
+    }
+
     /// Runs the machine, with a frame if one was received.
     pub fn run(
         &mut self,

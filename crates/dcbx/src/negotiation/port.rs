@@ -15,7 +15,7 @@ use super::peer::PeerDcbx;
 use super::version::{self, OfferedVersions};
 use crate::event::Event;
 use crate::lldp::neighbors::{Neighbor, NeighborId, Neighbors};
-use crate::settings::{DcbxSettings, EtsSettings, Version};
+use crate::settings::{DcbxSettings, EtsSettings, Version, VersionSetting};
 use crate::status::{
     Feature, FeatureName, FeatureState, PeerState, Reason, Status, is_pfc_willing, local_no_drop,
     priorities_text,
@@ -133,7 +133,9 @@ impl Dcbx {
             _ => {
                 self.without_peer(settings, PeerState::One);
                 let newest = offered(dcbx).newest().unwrap_or(version);
-                let reason = error.map_or(Reason::OtherVersion(newest), Reason::Malformed);
+                let is_pinned = settings.version != VersionSetting::Auto;
+                let other = Reason::OtherVersion { peer: newest, is_pinned };
+                let reason = error.map_or(other, Reason::Malformed);
                 self.status.set_all(FeatureState::Error, reason);
             }
         }

@@ -8,23 +8,42 @@ use dcbx::lldp::NeighborId;
 use dcbx::status::FeatureState;
 use switch::{EventKind, EventRecord};
 
-/// Events of a port at once; one more is allowed each second.
+/// Events of a port and kind at once; one more is allowed each second.
 const BURST: u32 = 20;
 
-/// Limits the events of a port, so that no neighbor crowds others out of the journal.
+/// Limits the events of a port, so that no neighbor crowds others out of the journal, and no frames
+/// that change crowd out what was negotiated.
 #[derive(Debug, Default)]
-pub(super) struct EventLimit {
+pub(super) struct EventLimits {
+    neighbors: EventLimit,
+    dcbx: EventLimit,
+}
+
+impl EventLimits {
+    /// Returns true if an event may be reported, and counts it.
+    pub(super) fn allows(&mut self, now: Duration, event: &Event) -> bool {
+        let is_dcbx = matches!(event, Event::VersionChanged(_) | Event::FeatureChanged { .. });
+        if is_dcbx { self.dcbx.allows(now) } else { self.neighbors.allows(now) }
+    }
+
+    /// Events that were left out.
+    pub(super) fn left_out(&self) -> u64 {
+        self.neighbors.left_out + self.dcbx.left_out
+    }
+}
+
+#[derive(Debug, Default)]
+struct EventLimit {
     /// Events that were used up, less those that time has given back.
     used: u32,
     /// Second until which time has given back.
     second: u64,
     /// Events that were left out.
-    pub(super) left_out: u64,
+    left_out: u64,
 }
 
 impl EventLimit {
-    /// Returns true if an event may be reported, and counts it.
-    pub(super) fn allows(&mut self, now: Duration) -> bool {
+    fn allows(&mut self, now: Duration) -> bool {
         let passed = u32::try_from(now.as_secs().saturating_sub(self.second)).unwrap_or(u32::MAX);
         (self.used, self.second) = (self.used.saturating_sub(passed), now.as_secs());
         let allowed = self.used < BURST;
@@ -70,6 +89,7 @@ fn name(id: &NeighborId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dcbx::settings::Version;
     use wire::lldp::{ChassisId, PortId};
     use wire::mac::MacAddr;
 
@@ -83,6 +103,17 @@ mod tests {
         assert_eq!([allowed(1, 100), allowed(2, 100), allowed(2, 1), allowed(12, 100)], [20, 1, 0, 10]);
         assert_eq!(allowed(10_000, 100), 20);
         assert_eq!(limit.left_out, 80 + 99 + 1 + 90 + 80);
+    }
+
+    /// Neither kind of event takes the room of the other.
+    #[test]
+    fn neighbors_do_not_crowd_out_negotiation() {
+        let mut limits = EventLimits::default();
+        let id = NeighborId { chassis: ChassisId::mac(MacAddr::default()), port: PortId::interface("eth0") };
+        let (changed, version) = (Event::NeighborChanged(id), Event::VersionChanged(Version::Cee));
+        let mut allowed = |event: &Event| (0..100).filter(|_| limits.allows(Duration::ZERO, event)).count();
+        assert_eq!([allowed(&changed), allowed(&version), allowed(&changed)], [20, 20, 0]);
+        assert_eq!(limits.left_out(), 260);
     }
 
     #[test]

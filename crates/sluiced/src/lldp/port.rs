@@ -11,7 +11,7 @@ use wire::lldp::{ChassisId, ManagementAddress};
 use wire::mac::MacAddr;
 use xdp::PacketSocket;
 
-use crate::lldp::events::EventLimit;
+use crate::lldp::events::EventLimits;
 use crate::ports::link_monitor::Interface;
 
 /// Bytes of a frame beyond the MTU: Ethernet header, tag and FCS.
@@ -42,7 +42,7 @@ pub struct PortAgent {
     socket: Option<PacketSocket>,
     /// Time of the next poll; `None` for never.
     next: Option<Duration>,
-    limit: EventLimit,
+    limit: EventLimits,
     /// Frames that the kernel did not take.
     pub(super) failed_frames: u64,
 }
@@ -60,7 +60,7 @@ impl PortAgent {
             is_stale: false,
             socket: None,
             next: Some(Duration::ZERO),
-            limit: EventLimit::default(),
+            limit: EventLimits::default(),
             failed_frames: 0,
         }
     }
@@ -112,7 +112,7 @@ impl PortAgent {
         }
         self.run(now);
         for event in self.agent.take_events() {
-            if self.limit.allows(now) {
+            if self.limit.allows(now, &event) {
                 events.push(super::events::describe(&event).of_port(slot));
             }
         }
@@ -141,7 +141,7 @@ impl PortAgent {
 
     /// Events that were left out.
     pub(super) fn events_lost(&self) -> u64 {
-        self.limit.left_out + self.agent.counters().events_lost
+        self.limit.left_out() + self.agent.counters().events_lost
     }
 }
 
