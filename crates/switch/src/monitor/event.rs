@@ -144,7 +144,7 @@ const TABLE: &[KindRow] = {
         row(StormLimitLifted, "storm_limit_lifted", Info, "… or their limit was lifted", ""),
         row(PortDown, "port_down", Warning, "the port no longer carries frames; what it held is dropped and counted", ""),
         row(PortUp, "port_up", Info, "… and carries them again: its interface came back", ""),
-        row(LldpNeighborAdded, "lldp_neighbor_added", Info, "a port has a new LLDP neighbor ([dcbx.md](../dcbx.md)); at most 20 events of LLDP and DCBX a port at once, then one a second", ""),
+        row(LldpNeighborAdded, "lldp_neighbor_added", Info, "a port has a new LLDP neighbor ([dcbx.md](../dcbx.md)); at most 20 events of LLDP, and as many of DCBX, a port at once, then one a second of each", ""),
         row(LldpNeighborChanged, "lldp_neighbor_changed", Info, "… which advertises something else from now on", ""),
         row(LldpNeighborLost, "lldp_neighbor_lost", Info, "… and is gone: its time to live is over, it withdrew itself, or the link came up again", ""),
         row(LldpTooManyNeighbors, "lldp_too_many_neighbors", Warning, "a port has more neighbors than `lldp.max_neighbors`", ""),
