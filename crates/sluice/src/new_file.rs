@@ -1,8 +1,8 @@
 //! A file that appears under its name when it is complete, or not at all.
 //!
 //! Rule: an existing file is replaced by a complete one only. A full disk is noticed when the file
-//! is created, as far as [`RESERVED_BYTES`] go, or when more is reserved. A process that is killed leaves nothing behind
-//! where the filesystem has files without a name (open(2), O_TMPFILE).
+//! is created, as far as [`RESERVED_BYTES`] go, or when more is reserved. A process that is killed
+//! leaves nothing behind where the filesystem has files without a name (open(2), O_TMPFILE).
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Seek, Write};
