@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use xdp::{Scheduling, set_affinity, set_scheduling};
 
 /// Threads that periodically occupy a core, within limits.
-pub struct Hogs {
+pub struct CpuLoad {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Hogs {
+impl CpuLoad {
     /// Starts on each of `cores` a thread that spins for `busy` of each `period`, with real-time
     /// priority if it must preempt a loop. It ends after `longest`, or on drop.
     pub fn new(
@@ -43,7 +43,7 @@ impl Hogs {
     }
 }
 
-impl Drop for Hogs {
+impl Drop for CpuLoad {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
         self.threads.drain(..).for_each(|thread| drop(thread.join()));

@@ -24,8 +24,8 @@ impl Incast {
     pub fn new() -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let senders = [bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?];
-        let receiver = bed.quiet_host(&switch, "c")?;
+        let senders = [bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?];
+        let receiver = bed.sluice_host(&switch, "c")?;
         Ok(Self { bed, switch, senders, receiver })
     }
 
@@ -49,7 +49,7 @@ impl Incast {
     /// the switch is idle.
     pub fn run_while<T>(&self, daemon: &Daemon, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
         let (mut sending, receiving) = self.hosts(Duration::from_secs(120))?;
-        sending.iter_mut().try_for_each(Host::go)?;
+        sending.iter_mut().try_for_each(Host::start_sending)?;
         let result = meanwhile();
         Host::stop_all(sending)?;
         daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;

@@ -31,9 +31,9 @@ pub use catalog::{Sample, catalog, lengths};
 pub use checksums::Checksums;
 pub use datagrams::datagrams;
 pub use fetch::fetch;
-pub use hogs::Hogs;
+pub use hogs::CpuLoad;
 pub use incast::Incast;
-pub use stops::{Stops, loop_thread, stop_thread, thread_named};
+pub use stops::{PeriodicStops, loop_thread, stop_thread, thread_named};
 
 /// The queue of each priority in the default map.
 pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
@@ -82,7 +82,7 @@ pub const AMPLE_HEADROOM_CELLS: u32 = 16_384;
 
 /// The longest stall of a loop that the headroom and the rings of these configurations cover, with
 /// a reserve for a host that stalls during the same pause.
-const BEARABLE_STALL_NS: u64 = 30_000_000;
+const MAX_COVERED_STALL_NS: u64 = 30_000_000;
 
 /// Returns a flow for `sluice host`, of frames of [`FRAME_BYTES`].
 pub fn flow(to: &str, priority: u8, rate: &str) -> String {
@@ -113,7 +113,7 @@ pub fn run(
 ) -> Result<Run> {
     let watched = daemons.first().context("a run needs a daemon")?;
     let before = watched.snapshot()?;
-    senders.iter_mut().try_for_each(Host::go)?;
+    senders.iter_mut().try_for_each(Host::start_sending)?;
     let deadline = Instant::now() + duration + PATIENCE;
     let mut sending = Vec::new();
     while !all_sent(&mut senders)? {
@@ -221,7 +221,7 @@ impl Run {
     /// True if the machine stalled for longer than headroom and rings last. Losses of a lossless
     /// switch are then caused by the machine, and the run proves nothing.
     pub fn is_disturbed(&self) -> bool {
-        self.lost_by_kernels() > 0 || self.snapshot.loop_worst_stall_ns > BEARABLE_STALL_NS
+        self.lost_by_kernels() > 0 || self.snapshot.loop_worst_stall_ns > MAX_COVERED_STALL_NS
     }
 
     /// Checks that the switch, and the kernel under it, lost no frame of a priority. A frame that

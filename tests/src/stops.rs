@@ -42,12 +42,12 @@ pub fn stop_thread(thread: Pid, duration: Duration) -> Result<()> {
 }
 
 /// Stops a thread repeatedly, until drop or the end of its time.
-pub struct Stops {
+pub struct PeriodicStops {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<u32>>>,
 }
 
-impl Stops {
+impl PeriodicStops {
     /// Stops `thread` for `stop` of each `period`, for no longer than `longest` in all.
     pub fn new(thread: Pid, stop: Duration, period: Duration, longest: Duration) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
@@ -72,7 +72,7 @@ impl Stops {
     }
 }
 
-impl Drop for Stops {
+impl Drop for PeriodicStops {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {

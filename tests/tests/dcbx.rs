@@ -48,7 +48,7 @@ fn reload(daemon: &Daemon, config: &str) -> Result<()> {
     let before = std::fs::read_to_string(daemon.config())?;
     let socket = before.split_once("[control]").context("a control socket")?.1;
     std::fs::write(daemon.config(), format!("{config}\n[control]{socket}"))?;
-    BlockingClient::connect(daemon.socket())?.order(control::Command::Reload)?;
+    BlockingClient::connect(daemon.socket())?.execute(control::Command::Reload)?;
     Ok(())
 }
 
@@ -131,7 +131,7 @@ fn an_agreement_makes_a_running_link_lossless() -> Result<()> {
         let bed = Testbed::new()?;
         let (first, second) = (bed.switch("first")?, bed.switch("second")?);
         bed.cable((&first, "p"), (&second, "p"))?;
-        let (sender, receiver) = (bed.quiet_host(&first, "sender")?, bed.quiet_host(&second, "receiver")?);
+        let (sender, receiver) = (bed.sluice_host(&first, "sender")?, bed.sluice_host(&second, "receiver")?);
         let of_host = "\npfc = { mode = \"on\", no_drop = [3] }\n";
         let ample = format!(
             "\n[port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\

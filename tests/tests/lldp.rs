@@ -138,7 +138,7 @@ fn a_reload_selects_tlvs_and_directions() -> Result<()> {
 
     let text = std::fs::read_to_string(left.config())?.replace(sends, "lldp = \"rx\"");
     std::fs::write(left.config(), text)?;
-    let changes = BlockingClient::connect(left.socket())?.order(control::Command::Reload)?;
+    let changes = BlockingClient::connect(left.socket())?.execute(control::Command::Reload)?;
     ensure!(changes == ["port.first: lldp \"tx\" → \"rx\"", "port.first: lldp_tlvs"], "{changes:?}");
     neighbors(&left, 1)?;
     neighbors(&right, 0)?; // a shutdown frame: the port sends no more
@@ -177,7 +177,7 @@ fn a_switch_can_be_a_wire() -> Result<()> {
 fn malformed_frames_are_counted() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let host = bed.quiet_host(&switch, "p")?;
+    let host = bed.sluice_host(&switch, "p")?;
     let daemon = bed.daemon(&switch, &config("switch", "lldp = \"both\""))?;
     let socket = host.namespace.enter(|| PacketSocket::open(Endpoint::INTERFACE))??;
     for len in [14, 20, 60, 1514] {
@@ -200,7 +200,7 @@ fn malformed_frames_are_counted() -> Result<()> {
 fn lldpd_and_the_switch_know_each_other() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let host = bed.quiet_host(&switch, "p")?;
+    let host = bed.sluice_host(&switch, "p")?;
     let daemon = bed.daemon(&switch, &config("switch", "lldp = \"both\""))?;
     let socket = bed.dir().join("lldpd.sock").display().to_string();
     let mut command = host.namespace.command("lldpd");

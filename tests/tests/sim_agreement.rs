@@ -177,8 +177,8 @@ fn on_an_incast() -> Result<()> {
 fn incast() -> Result<(Run, [Figures; 2])> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
-    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
+    let receiver = bed.sluice_host(&switch, "receiver")?;
     let mut config = switch_config("on") + &slow_port_config("receiver", 500);
     for (sender, xoff_cells) in senders.iter().zip([4096, 2048]) {
         config += &port_config(&sender.name, INCAST_SPEED);
@@ -217,8 +217,8 @@ fn on_two_switches_in_series() -> Result<()> {
 fn series() -> Result<(Run, [Figures; 2])> {
     let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
-    let senders = [bed.quiet_host(&first_at, "sender1")?, bed.quiet_host(&first_at, "sender2")?];
-    let receiver = bed.quiet_host(&second_at, "receiver")?;
+    let senders = [bed.sluice_host(&first_at, "sender1")?, bed.sluice_host(&first_at, "sender2")?];
+    let receiver = bed.sluice_host(&second_at, "receiver")?;
     bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
     // A simulated link never catches up, as the daemon's does after a pause: by 4 ms of its rate by
     // default.

@@ -29,7 +29,7 @@ fn ours() -> Result<Vec<String>> {
 fn a_bed_goes_away_with_all_it_made() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let station = bed.plain_host(&switch, "host")?;
+    let station = bed.linux_host(&switch, "host")?;
     let dir = bed.dir().to_path_buf();
     assert_eq!(ours()?.len(), 2);
     let sleeper = Process::start("sleep", station.namespace.command("sleep").arg("1000"))?;

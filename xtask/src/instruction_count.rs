@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{cargo, say, top};
+use crate::run::{cargo, log, repo_root};
 
 /// Instructions per frame of the pipeline, by number of ports.
 const EXPECTED: [(u32, f64); 2] = [(8, 687.0), (64, 860.5)];
@@ -52,7 +52,7 @@ pub fn check() -> Result<()> {
 
 /// Builds the bench and returns its path.
 fn build_bench() -> Result<String> {
-    say("counting the instructions of the pipeline bench");
+    log("counting the instructions of the pipeline bench");
     let mut command = cargo();
     command.args(["bench", "--package", "dataplane", "--bench", "pipeline", "--no-run"]);
     let output = command.output().context("cannot run cargo")?;
@@ -80,7 +80,7 @@ fn count(bench: &str, ports: u32, rounds: u32) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", bench, "whole"]);
     command.args([ports, FRAMES, rounds].map(|number| number.to_string()));
-    let output = command.current_dir(top()).output().context("cannot run valgrind")?;
+    let output = command.current_dir(repo_root()).output().context("cannot run valgrind")?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         bail!("the pipeline bench fails under valgrind:\n{stderr}");

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{ItemMod, ItemUse, UseTree};
 
-use crate::run::top;
+use crate::run::repo_root;
 
 /// A module path within its crate; the crate itself has the empty path.
 type Module = Vec<String>;
@@ -86,7 +86,7 @@ struct Reader<'m> {
 
 impl Reader<'_> {
     /// Records the module that a path leads to, if it is in this crate.
-    fn note(&mut self, path: &[String]) {
+    fn add_import(&mut self, path: &[String]) {
         let mut full = match path.first().map(String::as_str) {
             Some("crate") => Vec::new(),
             Some("self" | "super") => self.inside.clone(),
@@ -108,14 +108,14 @@ impl Reader<'_> {
         self.imports.insert(full);
     }
 
-    fn note_tree(&mut self, tree: &UseTree, before: &[String]) {
+    fn add_tree(&mut self, tree: &UseTree, before: &[String]) {
         let with = |name: &syn::Ident| [before.to_vec(), vec![name.to_string()]].concat();
         match tree {
-            UseTree::Path(path) => self.note_tree(&path.tree, &with(&path.ident)),
-            UseTree::Name(name) => self.note(&with(&name.ident)),
-            UseTree::Rename(name) => self.note(&with(&name.ident)),
-            UseTree::Glob(_) => self.note(before),
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_tree(tree, before)),
+            UseTree::Path(path) => self.add_tree(&path.tree, &with(&path.ident)),
+            UseTree::Name(name) => self.add_import(&with(&name.ident)),
+            UseTree::Rename(name) => self.add_import(&with(&name.ident)),
+            UseTree::Glob(_) => self.add_import(before),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_tree(tree, before)),
         }
     }
 }
@@ -131,13 +131,13 @@ impl<'s> Visit<'s> for Reader<'_> {
     }
 
     fn visit_item_use(&mut self, item: &'s ItemUse) {
-        self.note_tree(&item.tree, &[]);
+        self.add_tree(&item.tree, &[]);
     }
 
     fn visit_path(&mut self, path: &'s syn::Path) {
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         if names.len() > 1 {
-            self.note(&names);
+            self.add_import(&names);
         }
         visit::visit_path(self, path);
     }
@@ -174,7 +174,7 @@ fn cycle_from<'i>(
 #[test]
 fn no_module_imports_one_that_imports_it() {
     let mut failed = Vec::new();
-    for entry in fs::read_dir(top().join("crates")).unwrap() {
+    for entry in fs::read_dir(repo_root().join("crates")).unwrap() {
         let folder = entry.unwrap().path();
         let mut found = BTreeMap::new();
         sources(&folder.join("src"), &Vec::new(), &mut found);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{is_root, say};
+use crate::run::{is_root, log};
 
 /// A Debian package, a file or program that shows that the package (or a substitute) is installed,
 /// and its purpose.
@@ -109,7 +109,7 @@ fn install(packages: &[Package]) -> Result<()> {
     }
     let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     let list = names.join(" ");
-    say(&format!("missing packages: {list}"));
+    log(&format!("missing packages: {list}"));
     for package in &missing {
         println!("    {:16} {}", package.name, package.needed_for);
     }
@@ -178,7 +178,7 @@ impl Drop for HeldServices {
 
 /// Runs apt-get without questions; false if it failed.
 fn apt_get(arguments: &[&str]) -> Result<bool> {
-    say(&format!("apt-get {}", arguments.join(" ")));
+    log(&format!("apt-get {}", arguments.join(" ")));
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     Ok(command.status().context("cannot run apt-get")?.success())
@@ -212,7 +212,7 @@ fn check_kernel() {
         && version < LOSSLESS_VETH
     {
         let (major, minor) = LOSSLESS_VETH;
-        say(&format!(
+        log(&format!(
             "this kernel is {}: before Linux {major}.{minor} a full veth drops frames, so lossless runs may lose some",
             release.trim()
         ));

@@ -8,12 +8,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Prints a progress line.
-pub fn say(what: &str) {
+pub fn log(what: &str) {
     println!("▶ {what}");
 }
 
 /// Returns the top of the source tree.
-pub fn top() -> &'static Path {
+pub fn repo_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the tree")
 }
 
@@ -28,14 +28,14 @@ pub fn cargo() -> Command {
             command.env_remove(&name);
         }
     }
-    command.current_dir(top());
+    command.current_dir(repo_root());
     command
 }
 
 /// Returns where a build of this profile (`debug` or `release`) puts the programs.
 pub fn programs(profile: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
-    top().join(target).join(profile)
+    repo_root().join(target).join(profile)
 }
 
 /// Runs a command to its end; fails unless it succeeds.
@@ -51,7 +51,7 @@ pub fn check(command: &mut Command) -> Result<()> {
 
 /// Builds programs in release mode, with cargo's own progress visible.
 pub fn build(packages: &[&str]) -> Result<()> {
-    say("building (release; the first time takes a few minutes)");
+    log("building (release; the first time takes a few minutes)");
     check(cargo().args(["build", "--release", "--bins"]).args(packages))
 }
 
@@ -75,7 +75,7 @@ pub fn sweep() -> Result<()> {
 
 /// Runs all benches of the workspace.
 pub fn bench(filter: Option<&str>) -> Result<()> {
-    say("cargo bench");
+    log("cargo bench");
     check(cargo().args(["bench", "--workspace", "--exclude", "tests", "--benches", "--"]).args(filter))
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{cargo, say, sweep};
+use crate::run::{cargo, log, sweep};
 
 /// Results that test programs reported.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ struct Sum {
 /// programs under test come from the same build, with its debug assertions. Tests run one at a
 /// time, because tests that use the kernel share the machine.
 pub fn all(filter: Option<&str>) -> Result<()> {
-    say("all tests, one after the other");
+    log("all tests, one after the other");
     let mut tests = cargo();
     tests.args(["test", "--workspace", "--no-fail-fast", "--", "--test-threads=1"]).args(filter);
     let sum = run(&mut tests)?;

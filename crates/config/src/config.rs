@@ -13,7 +13,7 @@ use crate::read::diagnostics::{ConfigErrors, Diagnostics, SettingSpan};
 use crate::read::document::read_file;
 use crate::read::parse::{NAME_CURE, is_name};
 use crate::read::suggest::quoted;
-use crate::read::table_reader::Section;
+use crate::read::table_reader::TableReader;
 use crate::tables::alarm::AlarmTable;
 use crate::tables::buffer::Buffer;
 use crate::tables::congestion::Congestion;
@@ -119,7 +119,7 @@ impl Default for Dataplane {
     }
 }
 
-/// The flight recorder (`docs/recorder.md`).
+/// The flight recorder (`docs/monitoring/recorder.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecorderSettings {
     /// True if the loop is recorded all the time, and the last part kept.
@@ -228,7 +228,7 @@ pub(crate) fn examine<T>(
 fn read<T>(
     file_name: &str,
     text: &str,
-    mut file: Section,
+    mut file: TableReader,
     report: &mut Diagnostics,
     inspect: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
 ) -> (Config, Option<T>) {
@@ -244,13 +244,13 @@ fn read<T>(
     let alarm = AlarmTable::read(&mut file, report);
     let (lldp_timing, management) = lldp::read(&mut file, report);
     let mut defaults = read_port_defaults(&mut file, &buffer, &congestion, &policies, report);
-    defaults.pfc.watchdog = std::mem::take(&mut defaults.pfc.watchdog).over(watchdog);
+    defaults.pfc.watchdog = std::mem::take(&mut defaults.pfc.watchdog).with_fallback(watchdog);
     defaults.pfc.early_warning = std::mem::take(&mut defaults.pfc.early_warning).over(early_warning);
     let mut ports = read_ports(&mut file, &buffer, &congestion, &policies, &defaults, report);
     for port in &mut ports {
         port.settings.alarms = alarm.of_port(port.tables().alarm());
     }
-    let mut idle = telemetry::Idle::default();
+    let mut idle = telemetry::UnusedItems::default();
     let telemetry = Telemetry::read(&mut file, &mut idle, report);
     let mut open = None;
     let metrics = metrics::read(&mut file, &mut open, report);
@@ -303,10 +303,10 @@ fn read<T>(
     if report.is_empty() {
         lossless::lint(&buffer, &ports, &switch, &mut warnings);
         let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
-        alarm.warn_of_idle(tables, &mut warnings);
-        telemetry::warn_of_idle(&idle, alarm.is_on(), alarm.reports_drops(), &mut warnings);
+        alarm.warn_unused(tables, &mut warnings);
+        telemetry::warn_unused(&idle, alarm.is_on(), alarm.reports_drops(), &mut warnings);
         metrics::warn_of_open(open, &mut warnings);
-        vlan::warn_of_lonely(&ports, &mut warnings);
+        vlan::warn_isolated_vlan(&ports, &mut warnings);
         made = Some(inspect(&buffer, &ports, &switch, report));
     }
     let warnings = ConfigErrors::warnings(file_name, text, warnings);
@@ -332,7 +332,7 @@ fn read<T>(
     (config, made)
 }
 
-fn read_name(file: &mut Section, report: &mut Diagnostics) -> String {
+fn read_name(file: &mut TableReader, report: &mut Diagnostics) -> String {
     let default = || "sluice".to_owned();
     let Some(mut section) = file.section("switch", report) else { return default() };
     let name = section.string("name", "lab", report);
@@ -347,7 +347,7 @@ fn read_name(file: &mut Section, report: &mut Diagnostics) -> String {
     }
 }
 
-fn read_dataplane(file: &mut Section, report: &mut Diagnostics) -> Dataplane {
+fn read_dataplane(file: &mut TableReader, report: &mut Diagnostics) -> Dataplane {
     let mut dataplane = Dataplane::default();
     let Some(mut section) = file.section("dataplane", report) else { return dataplane };
     let mistakes = report.count();
@@ -404,7 +404,7 @@ fn read_dataplane(file: &mut Section, report: &mut Diagnostics) -> Dataplane {
     dataplane
 }
 
-fn read_recorder(file: &mut Section, report: &mut Diagnostics) -> RecorderSettings {
+fn read_recorder(file: &mut TableReader, report: &mut Diagnostics) -> RecorderSettings {
     let mut recorder = RecorderSettings::default();
     let Some(mut section) = file.section("recorder", report) else { return recorder };
     if let Some(always) = section.boolean("always", report) {
@@ -428,7 +428,7 @@ fn read_recorder(file: &mut Section, report: &mut Diagnostics) -> RecorderSettin
     recorder
 }
 
-fn read_control(file: &mut Section, name: &str, report: &mut Diagnostics) -> PathBuf {
+fn read_control(file: &mut TableReader, name: &str, report: &mut Diagnostics) -> PathBuf {
     let default = PathBuf::from(format!("/run/sluice/{name}.sock"));
     let Some(mut section) = file.section("control", report) else { return default };
     let socket = section.string("socket", "/run/sluice/lab.sock", report);
@@ -447,12 +447,12 @@ fn read_control(file: &mut Section, name: &str, report: &mut Diagnostics) -> Pat
     PathBuf::from(socket.value)
 }
 
-fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
+fn read_bridge(file: &mut TableReader, report: &mut Diagnostics) -> BridgeSettings {
     let mut bridge = BridgeSettings::default();
     let Some(mut section) = file.section("bridge", report) else { return bridge };
     if let Some(entries) = section.number("max_entries", 1..=1 << 20, report) {
         bridge.max_entries = entries.value;
-        bridge.max_entries_per_port = BridgeSettings::share_of_a_port(entries.value);
+        bridge.max_entries_per_port = BridgeSettings::default_port_quota(entries.value);
     }
     if let Some(entries) = section.number("max_entries_per_port", 1..=1 << 20, report) {
         bridge.max_entries_per_port = entries.value;
@@ -468,7 +468,7 @@ fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
         bridge.aging_ns = aging_s.value * 1_000_000_000;
     }
     let maps = ["unknown_unicast_to_queue", "multicast_to_queue"]
-        .map(|name| section.eight(name, 0..=7, "priority", report).map(|map| map.value));
+        .map(|name| section.eight_numbers(name, 0..=7, "priority", report).map(|map| map.value));
     let actions = [DownPortAction::Drop, DownPortAction::Flood].map(|action| (action.name(), action));
     if let Some(action) = section.choice("no_drop_to_down_port", &actions, &[], report) {
         bridge.no_drop_to_down_port = action.value;
@@ -479,7 +479,7 @@ fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
 }
 
 /// Reads whether PFC is enabled, and the watchdog settings for all ports.
-fn read_pfc(file: &mut Section, report: &mut Diagnostics) -> (bool, WatchdogTable, EarlyWarningTable) {
+fn read_pfc(file: &mut TableReader, report: &mut Diagnostics) -> (bool, WatchdogTable, EarlyWarningTable) {
     let Some(mut section) = file.section("pfc", report) else {
         return (true, Default::default(), Default::default());
     };
@@ -491,7 +491,7 @@ fn read_pfc(file: &mut Section, report: &mut Diagnostics) -> (bool, WatchdogTabl
 }
 
 fn read_port_defaults(
-    file: &mut Section,
+    file: &mut TableReader,
     buffer: &Buffer,
     congestion: &Congestion,
     policies: &Policies,
@@ -511,7 +511,7 @@ fn read_port_defaults(
 }
 
 fn read_ports<'f>(
-    file: &mut Section,
+    file: &mut TableReader,
     buffer: &Buffer,
     congestion: &Congestion,
     policies: &Policies,
@@ -545,7 +545,7 @@ fn read_ports<'f>(
 
 fn read_port<'f>(
     name: &str,
-    section: Section,
+    section: TableReader,
     buffer: &Buffer,
     congestion: &Congestion,
     policies: &Policies,

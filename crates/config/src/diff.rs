@@ -47,19 +47,19 @@ impl Changes {
         self.live.is_empty() && self.restart.is_empty()
     }
 
-    fn live<T: PartialEq>(&mut self, what: impl Display, old: &T, new: &T) {
+    fn applied_live<T: PartialEq>(&mut self, what: impl Display, old: &T, new: &T) {
         if old != new {
             self.live.push(what.to_string());
         }
     }
 
-    fn live_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
+    fn applied_live_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
         if old != new {
             self.live.push(format!("{what} {old:?} → {new:?}"));
         }
     }
 
-    fn live_optional(&mut self, what: impl Display, old: Option<u32>, new: Option<u32>) {
+    fn applied_live_optional(&mut self, what: impl Display, old: Option<u32>, new: Option<u32>) {
         if old != new {
             let [old, new] =
                 [old, new].map(|value| value.map_or("unset".to_owned(), |value| value.to_string()));
@@ -118,12 +118,16 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.restart_value("dataplane: zero_copy", &old.dataplane.zero_copy.name(), &zero_copy.name());
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
-    changes.live_value("recorder: always", &old.recorder.always, always);
-    changes.live_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
-    changes.live_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
-    changes.live("telemetry", &old.telemetry, telemetry);
-    changes.live("metrics", &old.metrics, metrics);
-    changes.live("lldp: management addresses", &old.lldp.management, &lldp.management);
+    changes.applied_live_value("recorder: always", &old.recorder.always, always);
+    changes.applied_live_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
+    changes.applied_live_value(
+        "recorder: memory_mib",
+        &(old.recorder.memory_bytes >> 20),
+        &(memory_bytes >> 20),
+    );
+    changes.applied_live("telemetry", &old.telemetry, telemetry);
+    changes.applied_live("metrics", &old.metrics, metrics);
+    changes.applied_live("lldp: management addresses", &old.lldp.management, &lldp.management);
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
     }
@@ -143,15 +147,15 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
                 ("cable_m", old.links[before].cable_m, cable_m),
             ];
             for (setting, before, now) in of_link {
-                changes.live_optional(format!("port.{}: {setting}", port.name), before, now);
+                changes.applied_live_optional(format!("port.{}: {setting}", port.name), before, now);
             }
             let mode =
                 |mode: PfcMode| PFC_MODES.iter().find(|(_, it)| *it == mode).map_or("", |(name, _)| name);
             let what = format!("port.{}: pfc.mode", port.name);
-            changes.live_value(what, &mode(old.pfc_modes[before]), &mode(pfc_modes[now]));
+            changes.applied_live_value(what, &mode(old.pfc_modes[before]), &mode(pfc_modes[now]));
             let settings = |dcbx: &Option<PortDcbx>| dcbx.as_ref().map(|it| it.settings.clone());
             let what = format!("port.{}: dcbx", port.name);
-            changes.live(what, &settings(&old.dcbx[before]), &settings(&dcbx[now]));
+            changes.applied_live(what, &settings(&old.dcbx[before]), &settings(&dcbx[now]));
             one_lldp(&mut changes, &port.name, &old.lldp.ports[before], &lldp.ports[now]);
         }
     }
@@ -161,12 +165,12 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
 
 fn one_lldp(changes: &mut Changes, name: &str, old: &PortLldp, new: &PortLldp) {
     let PortLldp { mode, settings } = new;
-    changes.live_value(format!("port.{name}: lldp"), &old.mode.name(), &mode.name());
+    changes.applied_live_value(format!("port.{name}: lldp"), &old.mode.name(), &mode.name());
     // The direction is that of the mode.
     let LldpSettings { admin: _, tlvs, .. } = settings;
-    changes.live(format!("port.{name}: lldp_tlvs"), &old.settings.tlvs, tlvs);
+    changes.applied_live(format!("port.{name}: lldp_tlvs"), &old.settings.tlvs, tlvs);
     let timing = LldpSettings { admin: old.settings.admin, tlvs: old.settings.tlvs, ..*settings };
-    changes.live(format!("port.{name}: timing of LLDP"), &old.settings, &timing);
+    changes.applied_live(format!("port.{name}: timing of LLDP"), &old.settings, &timing);
 }
 
 /// Returns the index of a port in the file.
@@ -207,22 +211,22 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
         pause_cells,
     } = buffer;
     changes.restart_value("buffer: cell_bytes", &old.buffer.cell_bytes, cell_bytes);
-    changes.live_value("buffer: total cells", &old.buffer.total_cells, total_cells);
-    changes.live_value("buffer: fixed cells", &old.buffer.fixed_cells, fixed_cells);
-    changes.live_value("buffer: headroom cells", &old.buffer.headroom_cells, headroom_cells);
+    changes.applied_live_value("buffer: total cells", &old.buffer.total_cells, total_cells);
+    changes.applied_live_value("buffer: fixed cells", &old.buffer.fixed_cells, fixed_cells);
+    changes.applied_live_value("buffer: headroom cells", &old.buffer.headroom_cells, headroom_cells);
     let what = "buffer: shares of the service pools at ingress in percent";
-    changes.live_value(what, &old.buffer.ingress_pool_percent, ingress_pool_percent);
+    changes.applied_live_value(what, &old.buffer.ingress_pool_percent, ingress_pool_percent);
     let what = "buffer: shares of the service pools at egress in percent";
-    changes.live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
+    changes.applied_live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
     for (of, old, new) in [
         ("sizes of the service pools at ingress", &old.buffer.ingress_pool_cells, ingress_pool_cells),
         ("sizes of the service pools at egress", &old.buffer.egress_pool_cells, egress_pool_cells),
         ("pause thresholds of the service pools", &old.buffer.pause_cells, pause_cells),
     ] {
-        changes.live_value(format!("buffer: {of} in cells"), &Cells(*old), &Cells(*new));
+        changes.applied_live_value(format!("buffer: {of} in cells"), &Cells(*old), &Cells(*new));
     }
-    changes.live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
-    changes.live("alarms", &old.alarms, alarms);
+    changes.applied_live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
+    changes.applied_live("alarms", &old.alarms, alarms);
 
     changes.restart_value("switch: seed", &old.seed, seed);
 
@@ -238,14 +242,18 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     } = bridge;
     changes.restart_value("bridge: max_entries", &old.bridge.max_entries, max_entries);
     let what = "bridge: max_entries_per_port";
-    changes.live_value(what, &old.bridge.max_entries_per_port, max_entries_per_port);
-    changes.live_value("bridge: aging in seconds", &seconds(old.bridge.aging_ns), &seconds(*aging_ns));
+    changes.applied_live_value(what, &old.bridge.max_entries_per_port, max_entries_per_port);
+    changes.applied_live_value(
+        "bridge: aging in seconds",
+        &seconds(old.bridge.aging_ns),
+        &seconds(*aging_ns),
+    );
     let what = "bridge: queues of unknown unicast";
-    changes.live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
+    changes.applied_live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
     let what = "bridge: queues of multicast";
-    changes.live(what, &old.bridge.multicast_to_queue, multicast_to_queue);
+    changes.applied_live(what, &old.bridge.multicast_to_queue, multicast_to_queue);
     let what = "bridge: no-drop frames to a port that is down";
-    changes.live(what, &old.bridge.no_drop_to_down_port, no_drop_to_down_port);
+    changes.applied_live(what, &old.bridge.no_drop_to_down_port, no_drop_to_down_port);
 }
 
 /// The sizes of pools in cells, shown as "–" where a pool has none.
@@ -271,7 +279,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         link_speed_bps: _,
         mtu_bytes: _,
         response_ns: _,
-        keeps_rate: _,
+        rate_limited: _,
         alarms,
         classify,
         rewrite,
@@ -296,34 +304,42 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
     if old.speed_bps != *speed_bps {
         changes.live.push(of(&format!("speed {} → {}", speed(old.speed_bps), speed(*speed_bps))));
     }
-    changes.live(of("static addresses"), &old.static_addresses, static_addresses);
-    changes.live(of("alarm thresholds"), &old.alarms, alarms);
-    changes.live(of("classification"), &old.classify, classify);
-    changes.live(of("rewriting"), &old.rewrite, rewrite);
-    changes.live(of("schedule"), &old.schedule, schedule);
-    changes.live(of("burst_bytes"), &old.burst_bytes, burst_bytes);
-    changes.live_value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
-    changes.live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
+    changes.applied_live(of("static addresses"), &old.static_addresses, static_addresses);
+    changes.applied_live(of("alarm thresholds"), &old.alarms, alarms);
+    changes.applied_live(of("classification"), &old.classify, classify);
+    changes.applied_live(of("rewriting"), &old.rewrite, rewrite);
+    changes.applied_live(of("schedule"), &old.schedule, schedule);
+    changes.applied_live(of("burst_bytes"), &old.burst_bytes, burst_bytes);
+    changes.applied_live_value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
+    changes.applied_live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
 
-    changes.live_value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
-    changes.live(of("VLANs"), &old.vlan, vlan);
+    changes.applied_live_value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
+    changes.applied_live(of("VLANs"), &old.vlan, vlan);
     for (location, cast) in FloodType::FLOODED.into_iter().enumerate() {
         let limit = |pps: Option<u32>| pps.map_or("off".to_owned(), |pps| pps.to_string());
         let (old, new) = (limit(old.flood_limits_pps[location]), limit(flood_limits_pps[location]));
         if old != new {
-            changes.live.push(of(&format!("{} {old} → {new}", cast.setting())));
+            changes.live.push(of(&format!("{} {old} → {new}", cast.limit_setting_name())));
         }
     }
     let PfcSettings { rx, tx, no_drop, pause_quanta, pause_speed_bps } = pfc;
-    changes.live_value(of("PFC: no-drop priorities"), &priorities(old.pfc.no_drop), &priorities(*no_drop));
-    changes.live_value(of("PFC: rx"), &old.pfc.rx, rx);
-    changes.live_value(of("PFC: tx"), &old.pfc.tx, tx);
-    changes.live_value(of("PFC: pause_time"), &old.pfc.pause_quanta, pause_quanta);
-    changes.live(of("PFC: pause_speed"), &old.pfc.pause_speed_bps, pause_speed_bps);
+    changes.applied_live_value(
+        of("PFC: no-drop priorities"),
+        &priorities(old.pfc.no_drop),
+        &priorities(*no_drop),
+    );
+    changes.applied_live_value(of("PFC: rx"), &old.pfc.rx, rx);
+    changes.applied_live_value(of("PFC: tx"), &old.pfc.tx, tx);
+    changes.applied_live_value(of("PFC: pause_time"), &old.pfc.pause_quanta, pause_quanta);
+    changes.applied_live(of("PFC: pause_speed"), &old.pfc.pause_speed_bps, pause_speed_bps);
     for (priority, (watchdog, warning)) in watchdog.iter().zip(early_warning).enumerate() {
-        changes.live(of(&format!("watchdog of priority {priority}")), &old.watchdog[priority], watchdog);
+        changes.applied_live(
+            of(&format!("watchdog of priority {priority}")),
+            &old.watchdog[priority],
+            watchdog,
+        );
         let what = format!("early warning of priority {priority}");
-        changes.live(of(&what), &old.early_warning[priority], warning);
+        changes.applied_live(of(&what), &old.early_warning[priority], warning);
     }
     for (priority, (old_group, new)) in old.groups.iter().zip(groups).enumerate() {
         // The reservation of lossy groups is their part of the fixed area, whose line covers it.
@@ -332,14 +348,18 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         if fixed_area_changes && is_lossy && of_new == *new {
             continue;
         }
-        changes.live::<GroupSettings>(of(&format!("PFC thresholds of priority {priority}")), old_group, new);
+        changes.applied_live::<GroupSettings>(
+            of(&format!("PFC thresholds of priority {priority}")),
+            old_group,
+            new,
+        );
     }
     for (queue, (old, new)) in old.queues.iter().zip(queues).enumerate() {
         let QueueSettings { pool, guaranteed, shared, wred, rate } = new;
         let buffer = (&old.pool, &old.guaranteed, &old.shared);
-        changes.live(of(&format!("buffer of queue {queue}")), &buffer, &(pool, guaranteed, shared));
-        changes.live(of(&format!("WRED of queue {queue}")), &old.wred, wred);
-        changes.live(of(&format!("rate of queue {queue}")), &old.rate, rate);
+        changes.applied_live(of(&format!("buffer of queue {queue}")), &buffer, &(pool, guaranteed, shared));
+        changes.applied_live(of(&format!("WRED of queue {queue}")), &old.wred, wred);
+        changes.applied_live(of(&format!("rate of queue {queue}")), &old.rate, rate);
     }
 }
 

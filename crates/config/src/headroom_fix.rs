@@ -27,7 +27,7 @@ use crate::validate::buffer::fixed_cells_needed;
 
 /// A file with sufficient headroom.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fix {
+pub struct FixedFile {
     /// Text of the file.
     pub text: String,
     /// The changes, one readable line each, as `port.a.pfc.priority.3.headroom_cells: 100 by
@@ -66,7 +66,7 @@ struct Plan {
 /// # Errors
 /// The file is wrong, a port has no speed, the cells exceed the largest buffer, or the file's
 /// layout is not supported.
-pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<Fix, ConfigErrors> {
+pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<FixedFile, ConfigErrors> {
     let (config, plan) = examine(file_name, text, |buffer, ports, settings, report| {
         plan(buffer, ports, settings, stall_ns, report)
     })?;
@@ -90,7 +90,7 @@ pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<Fix, ConfigErro
     let text = if changes.is_empty() { text.to_owned() } else { document.to_string() };
     // The new text must give what was planned, and nothing else.
     match parse(file_name, &text) {
-        Ok(config) if config.switch == plan.switch => Ok(Fix { text, changes }),
+        Ok(config) if config.switch == plan.switch => Ok(FixedFile { text, changes }),
         _ => Err(beyond()),
     }
 }

@@ -14,7 +14,7 @@ fn parse(text: &str) -> Config {
 /// The example of docs/references.md, "Inspur white paper" (5.6): the pool, the profile, and its
 /// binding to queues 0-4 of a port with PFC on 3-4.
 #[test]
-fn the_profile_of_the_seeds() {
+fn the_profile_of_the_vendor_specifications() {
     let config = parse(
         r#"
         [buffer]

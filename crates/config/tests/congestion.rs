@@ -132,7 +132,7 @@ fn a_file_with_everything() {
 /// docs/references.md, "Inspur white paper" (5.3 and 6): profileA with a green line of 1000 to 5000
 /// bytes on queues 0-4, and AZURE_LOSSLESS.
 #[test]
-fn the_queue_profiles_of_the_seeds() {
+fn the_queue_profiles_of_the_vendor_specifications() {
     let config = parse(
         r#"
         [queue-profile.profileA]

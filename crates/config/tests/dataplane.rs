@@ -94,7 +94,7 @@ fn pfc_test() {
     }
 }
 
-/// docs/kernel-behavior.md, "Zero-copy": used where the driver can, unless the file disables it.
+/// docs/kernel/af-xdp.md, "Zero-copy": used where the driver can, unless the file disables it.
 #[test]
 fn zero_copy() {
     for (name, zero_copy) in
@@ -149,7 +149,7 @@ fn the_shortest_pause_time() {
         ("speed = \"400G\"\npfc = { mode = \"off\", no_drop = [3], pause_time = 1 }", 0),
         ("speed = \"400G\"\npfc = { mode = \"on\", pause_time = 1 }", 0),
     ] {
-        assert_eq!(PfcTiming::of(&port(text)).refresh_ns(), refresh_ns, "{text}");
+        assert_eq!(PfcTiming::from_settings(&port(text)).refresh_ns(), refresh_ns, "{text}");
     }
 }
 

@@ -90,7 +90,7 @@ fn alarms_and_telemetry_of_the_rdma_example() {
 /// The vendors' examples as settings of the switch: every no-drop group, and the queues with
 /// settings other than the default.
 #[test]
-fn the_examples_of_the_seeds() {
+fn the_examples_of_the_vendor_specifications() {
     let mut table = String::new();
     for (name, text) in [
         ("rdma-device-a", include_str!("../../../config/rdma-device-a.toml")),

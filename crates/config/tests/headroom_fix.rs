@@ -1,13 +1,13 @@
 //! Sufficient headroom written into files: what is changed, what stays, and what is refused.
 
 use config::fix;
-use config::{Fix, parse};
+use config::{FixedFile, parse};
 use switch::settings::PRIORITIES;
 
 /// Duration of the assumed loop stall: 100 µs.
 const STALL_NS: u64 = 100_000;
 
-fn fixed(text: &str) -> Fix {
+fn fixed(text: &str) -> FixedFile {
     parse("x.toml", text).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"));
     let fixed = fix("x.toml", text, STALL_NS).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"));
     let (before, after) = (parse("x.toml", text).unwrap(), parse("x.toml", &fixed.text).unwrap());
@@ -27,7 +27,7 @@ fn fixed(text: &str) -> Fix {
     // A second run changes nothing.
     assert_eq!(
         fix("x.toml", &fixed.text, STALL_NS).unwrap(),
-        Fix { text: fixed.text.clone(), changes: vec![] }
+        FixedFile { text: fixed.text.clone(), changes: vec![] }
     );
     fixed
 }
@@ -62,7 +62,7 @@ interface = 'sw-b'
 speed = "200M"
 pfc.priority.3 = { headroom_bytes = 25_600 } # in bytes
 "#;
-    let Fix { text: new, changes } = fixed(text);
+    let FixedFile { text: new, changes } = fixed(text);
     let (cells_a, cells_b) = (cells(13, 12_500), cells(0, 2_500));
     assert_eq!(
         changes,
@@ -87,7 +87,7 @@ fn what_all_ports_have_by_default_becomes_a_default() {
     let head = "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n";
     let text = format!("{head}{}", ports(&["1G", "1G"]));
     let cells = cells(0, 12_500);
-    let Fix { text: new, changes } = fixed(&text);
+    let FixedFile { text: new, changes } = fixed(&text);
     assert_eq!(changes, [format!("port-defaults.pfc.priority.3.headroom_cells: 100 by default → {cells}")]);
     assert_eq!(
         new,
@@ -95,7 +95,7 @@ fn what_all_ports_have_by_default_becomes_a_default() {
     );
 
     // With different needs each port has its own value.
-    let Fix { text: new, changes } = fixed(&format!("{head}{}", ports(&["1G", "100M"])));
+    let FixedFile { text: new, changes } = fixed(&format!("{head}{}", ports(&["1G", "100M"])));
     assert_eq!(changes.len(), 2);
     assert!(
         new.contains("[port.p0.pfc.priority.3]\nheadroom_cells = ")
@@ -113,7 +113,7 @@ fn shared_values_are_raised_to_what_the_fastest_needs() {
     let text = format!(
         "[port-defaults]\npfc = {{ mode = \"on\", no_drop = [3], priority.3.headroom_cells = 7 }} # all\n{ports}"
     );
-    let Fix { text: new, changes } = fixed(&text);
+    let FixedFile { text: new, changes } = fixed(&text);
     assert_eq!(changes, [format!("port-defaults.pfc.priority.3.headroom_cells: 7 → {cells}")]);
     assert_eq!(new, text.replace("= 7 ", &format!("= {cells} ")));
 
@@ -127,7 +127,7 @@ fn shared_values_are_raised_to_what_the_fastest_needs() {
              = [3] }}\nbuffer.ingress.priority.3.profile = \"lossless\"\n{ports}"
         );
         let unit = if name.ends_with("bytes") { 256 } else { 1 };
-        let Fix { changes, .. } = fixed(&text);
+        let FixedFile { changes, .. } = fixed(&text);
         assert_eq!(changes, [format!("buffer.ingress.profile.lossless.{name}: {before} → {}", cells * unit)]);
     }
 }
@@ -139,7 +139,7 @@ fn the_buffer_grows_with_the_headroom() {
     let ports: String =
         (0..4).map(|n| format!("[port.p{n}]\ninterface = \"v{n}\"\nspeed = \"10G\"\n")).collect();
     let pfc = "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 4]\n";
-    let Fix { text, changes } = fixed(&format!("{pfc}{ports}"));
+    let FixedFile { text, changes } = fixed(&format!("{pfc}{ports}"));
     let cells = cells(0, 125_000);
     let after = parse("x.toml", &text).unwrap().switch.buffer;
     assert_eq!(after.headroom_cells, 8 * cells);
@@ -151,7 +151,7 @@ fn the_buffer_grows_with_the_headroom() {
     // A fixed area of the file stays, and sizes in bytes stay in bytes.
     let buffer =
         "[buffer]\ntotal_bytes = 33554432 # 32 MiB\nfixed_bytes = 4194304\nheadroom_bytes = 1048576\n";
-    let Fix { text, .. } = fixed(&format!("{buffer}{pfc}{ports}"));
+    let FixedFile { text, .. } = fixed(&format!("{buffer}{pfc}{ports}"));
     let after = parse("x.toml", &text).unwrap().switch.buffer;
     assert_eq!((after.fixed_cells, after.headroom_cells), (16_384, 8 * cells));
     assert_eq!(after.total_cells, 131_072 - 4096 + 8 * cells);
@@ -170,7 +170,10 @@ fn what_holds_is_left_alone() {
         "[port.a]\ninterface = \"a\"\npfc = { mode = \"on\", no_drop = [3], tx = false }\n",
         "[port.a]\ninterface = \"a\"\nspeed = \"1G\"\npfc = { mode = \"on\", no_drop = [3], priority.3.headroom_cells = 4096 }\n",
     ] {
-        assert_eq!(fix("x.toml", text, STALL_NS).unwrap(), Fix { text: text.to_owned(), changes: vec![] });
+        assert_eq!(
+            fix("x.toml", text, STALL_NS).unwrap(),
+            FixedFile { text: text.to_owned(), changes: vec![] }
+        );
     }
 }
 

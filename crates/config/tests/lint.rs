@@ -207,7 +207,7 @@ fn files_without_warnings() {
 
 /// One cause gives one warning, and many ports are counted.
 #[test]
-fn a_default_is_blamed_once() {
+fn a_default_is_reported_once() {
     let ports: String = (0..64).map(|n| format!("[port.p{n}]\ninterface = \"veth{n}\"\n")).collect();
     let buffer = "[buffer]\nheadroom_cells = 12800\negress.pool.0.size_cells = 106000"; // what 128 groups may fill
     let defaults =

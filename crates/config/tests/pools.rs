@@ -133,7 +133,7 @@ fn row_28_a_shared_ratio_picks_alpha() {
         let shared = parse(&text).switch.ports[0].queues[1].shared;
         let Some(Threshold::Dynamic(alpha)) = shared else { panic!("{shared:?}") };
         assert_eq!(alpha, Alpha::from_percent(percent));
-        assert_eq!(alpha.settles_at(10_000, 1), settles_at, "{percent} %");
+        assert_eq!(alpha.steady_state_cells(10_000, 1), settles_at, "{percent} %");
     }
 }
 

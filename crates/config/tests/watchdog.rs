@@ -31,7 +31,7 @@ fn both_manners() {
             h3c(50, Restoration::After(700 * MS)),
         ),
         ("priority.3 = { interval = 1, pause_recover = true }", h3c(100, Restoration::QuietInterval)),
-        ("recovery = \"manual\"\npriority.3 = { interval = 1 }", h3c(100, Restoration::ByHand)),
+        ("recovery = \"manual\"\npriority.3 = { interval = 1 }", h3c(100, Restoration::Manual)),
         (
             "priority.3 = { interval = 1, limit = { period_s = 1, count = 10 } }",
             WatchdogSettings { limit: Some(limit), ..h3c(100, Restoration::After(100 * MS)) },

@@ -150,7 +150,7 @@ impl Client {
     }
 
     /// Sends a command; returns the changes that are worth a line.
-    pub async fn order(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
+    pub async fn execute(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
         let socket = self.socket.clone();
         let inner = &mut self.inner;
         match order {
@@ -309,8 +309,8 @@ impl BlockingClient {
     }
 
     /// Sends a command; returns the changes that are worth a line.
-    pub fn order(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
-        self.runtime.block_on(self.client.order(order))
+    pub fn execute(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
+        self.runtime.block_on(self.client.execute(order))
     }
 }
 
@@ -335,7 +335,7 @@ async fn answer_within<T>(
 }
 
 fn no(socket: PathBuf, status: Status) -> ClientError {
-    if ErrorKind::explains(status.code()) {
+    if ErrorKind::is_user_message(status.code()) {
         ClientError::Declined(status.message().to_owned())
     } else {
         ClientError::Refused { socket, status: Box::new(status) }

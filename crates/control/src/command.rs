@@ -80,7 +80,7 @@ impl ErrorKind {
     }
 
     /// Returns true if a reachable daemon refused with a message meant for users.
-    pub(crate) fn explains(code: Code) -> bool {
+    pub(crate) fn is_user_message(code: Code) -> bool {
         [ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Precondition]
             .iter()
             .any(|reason| reason.code() == code)

@@ -2,11 +2,11 @@
 //! the expense of others.
 //!
 //! Rule: the number of slots is fixed. A client that connects when all slots are taken evicts the
-//! client that was silent for too long: for [`SILENCE`], in which it has not even replied to the
-//! server's pings, as every live client does by itself, or for [`HELLO`] since it connected without
-//! sending anything. If there is no such client, the new one waits for [`PATIENCE`] and is then
-//! turned away. So clients that connect and send nothing, or take nothing, or stall, lock nobody
-//! out. Source: docs/behavior.md, "Invariants", 7.
+//! client that was silent for too long: for [`IDLE_TIMEOUT`], in which it has not even replied to
+//! the server's pings, as every live client does by itself, or for [`FIRST_REQUEST_TIMEOUT`] since
+//! it connected without sending anything. If there is no such client, the new one waits for
+//! [`PATIENCE`] and is then turned away. So clients that connect and send nothing, or take nothing,
+//! or stall, lock nobody out. Source: docs/behavior.md, "Invariants", 7.
 
 use std::io;
 use std::net::Shutdown;
@@ -24,9 +24,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::server::Connected;
 
 /// A client that was silent for this long may be evicted.
-pub(crate) const SILENCE: Duration = Duration::from_secs(3);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A client that has never sent anything may be evicted after this time.
-const HELLO: Duration = Duration::from_millis(500);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a client waits for a slot; less than the client's own time limit.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Interval at which a free slot is looked for.
@@ -36,7 +36,7 @@ const PACE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct ConnectionLimiter {
     free: Arc<Semaphore>,
-    seats: Vec<Weak<ClientConn>>,
+    clients: Vec<Weak<ClientConn>>,
 }
 
 /// A client's connection as the limiter accesses it.
@@ -44,41 +44,42 @@ pub(crate) struct ConnectionLimiter {
 struct ClientConn {
     /// Another handle of its socket, to close the connection.
     socket: Socket,
-    came: Instant,
+    connected_at: Instant,
     /// When it last sent something, in nanoseconds since it connected; 0 if never.
     last_request_ns: AtomicU64,
 }
 
 impl ClientConn {
     fn touch(&self) {
-        self.last_request_ns.store(self.came.elapsed().as_nanos() as u64, Relaxed);
+        self.last_request_ns.store(self.connected_at.elapsed().as_nanos() as u64, Relaxed);
     }
 
     /// Returns by how much the client exceeded its allowed silence, if it did.
     fn excess(&self) -> Option<Duration> {
         let last_request_ns = self.last_request_ns.load(Relaxed);
-        let silence = self.came.elapsed().saturating_sub(Duration::from_nanos(last_request_ns));
-        silence.checked_sub(if last_request_ns == 0 { HELLO } else { SILENCE })
+        let silence = self.connected_at.elapsed().saturating_sub(Duration::from_nanos(last_request_ns));
+        silence.checked_sub(if last_request_ns == 0 { FIRST_REQUEST_TIMEOUT } else { IDLE_TIMEOUT })
     }
 }
 
 impl ConnectionLimiter {
     /// Returns a limiter with `slots` slots, all free.
     pub(crate) fn new(slots: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(slots)), seats: Vec::new() }
+        Self { free: Arc::new(Semaphore::new(slots)), clients: Vec::new() }
     }
 
     /// Finds a slot for a new client; `None` if there is none.
-    pub(crate) async fn seat(&mut self, stream: UnixStream) -> Option<Connection> {
+    pub(crate) async fn admit(&mut self, stream: UnixStream) -> Option<Connection> {
         let slot = self.slot().await?;
         // Without file descriptors for it the client is turned away.
         let stream = stream.into_std().ok()?;
         let socket = stream.try_clone().ok()?;
         let stream = UnixStream::from_std(stream).ok()?;
-        let seat = Arc::new(ClientConn { socket, came: Instant::now(), last_request_ns: AtomicU64::new(0) });
-        self.seats.retain(|seat| seat.strong_count() > 0);
-        self.seats.push(Arc::downgrade(&seat));
-        Some(Connection { stream, seat, _place: slot })
+        let seat =
+            Arc::new(ClientConn { socket, connected_at: Instant::now(), last_request_ns: AtomicU64::new(0) });
+        self.clients.retain(|seat| seat.strong_count() > 0);
+        self.clients.push(Arc::downgrade(&seat));
+        Some(Connection { stream, client: seat, _permit: slot })
     }
 
     async fn slot(&mut self) -> Option<OwnedSemaphorePermit> {
@@ -88,7 +89,7 @@ impl ConnectionLimiter {
         let patience = Instant::now() + PATIENCE;
         let mut has_hung_up = false;
         while Instant::now() < patience {
-            has_hung_up = has_hung_up || self.hang_up();
+            has_hung_up = has_hung_up || self.evict_idlest();
             if let Ok(slot) = tokio::time::timeout(PACE, self.free.clone().acquire_owned()).await {
                 return slot.ok();
             }
@@ -98,12 +99,12 @@ impl ConnectionLimiter {
 
     /// Closes the connection of the client that exceeded its allowed silence the most. Returns true
     /// if there was one.
-    fn hang_up(&mut self) -> bool {
-        let seats = self.seats.iter().filter_map(Weak::upgrade);
+    fn evict_idlest(&mut self) -> bool {
+        let seats = self.clients.iter().filter_map(Weak::upgrade);
         let silent = seats.filter_map(|seat| Some((seat.excess()?, seat)));
         let Some((_, seat)) = silent.max_by_key(|(excess, _)| *excess) else { return false };
         let _ = seat.socket.shutdown(Shutdown::Both); // an error: it is gone already
-        self.seats.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&seat)));
+        self.clients.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&seat)));
         true
     }
 }
@@ -112,8 +113,8 @@ impl ConnectionLimiter {
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: UnixStream,
-    seat: Arc<ClientConn>,
-    _place: OwnedSemaphorePermit,
+    client: Arc<ClientConn>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Connected for Connection {
@@ -131,7 +132,7 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.seat.touch();
+        self.client.touch();
         Poll::Ready(Ok(()))
     }
 }

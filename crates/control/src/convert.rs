@@ -10,7 +10,7 @@ use crate::v1;
 
 /// Properties of a port that the switch does not know, because they belong to the interface below.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PortFacts {
+pub struct PortDetails {
     /// Name of the Linux interface.
     pub interface: String,
     /// How the XDP program is attached: `native` or `generic`.
@@ -25,7 +25,7 @@ pub struct PortFacts {
 
 /// State of the daemon that the switch does not know.
 #[derive(Debug, Clone, PartialEq)]
-pub struct DaemonFacts {
+pub struct DaemonState {
     /// False if PFC is disabled on all ports.
     pub pfc_enabled: bool,
     /// Counters of lines missing from its log.
@@ -59,7 +59,7 @@ pub struct RecordingCounts {
 }
 
 /// Returns the message of a snapshot, with all port slots, vacant ones too.
-pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
+pub fn snapshot(from: &Snapshot, daemon: &DaemonState) -> v1::Snapshot {
     v1::Snapshot {
         pfc_enabled: daemon.pfc_enabled,
         log_lines_lost: daemon.log.lost,
@@ -75,9 +75,9 @@ pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
 
 /// Keeps only the ports in these slots in the message, in this order, and adds what is known of
 /// their interfaces.
-pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item = (usize, &'f PortFacts)>) {
+pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item = (usize, &'f PortDetails)>) {
     let mut places = std::mem::take(&mut message.ports);
-    for (place, PortFacts { interface, xdp_mode, vlan_tags_restored, mtu_bytes, link }) in ports {
+    for (place, PortDetails { interface, xdp_mode, vlan_tags_restored, mtu_bytes, link }) in ports {
         message.ports.push(v1::Port {
             interface: interface.clone(),
             xdp_mode: xdp_mode.clone(),

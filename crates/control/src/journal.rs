@@ -1,10 +1,11 @@
 //! The event journal that clients read: events numbered from 1 in the order they happened, of which
-//! the last [`KEPT`] are kept.
+//! the last [`CAPACITY`] are kept.
 //!
 //! Rule: recording an event never waits for a reader, and a late reader receives the number of
 //! events that it missed. Each reader keeps its own position: the number of the last event that it
 //! has seen. XOFF and XON, of which there may be thousands a second, are no part of the journal:
-//! they are counted, logged at level debug, and in every recording. Source: docs/events.md.
+//! they are counted, logged at level debug, and in every recording. Source:
+//! docs/monitoring/events.md.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use tokio::sync::watch;
 use crate::v1;
 
 /// Number of events that are kept.
-pub const KEPT: usize = 4096;
+pub const CAPACITY: usize = 4096;
 /// Maximum number of events in one message to a reader.
 pub const BATCH: usize = 256;
 
@@ -24,12 +25,12 @@ pub struct Journal(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    kept: Mutex<Kept>,
+    kept: Mutex<Entries>,
     last: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Entries {
     /// Oldest first, numbered without a gap.
     events: VecDeque<v1::Event>,
     /// Number of the newest event.
@@ -44,12 +45,12 @@ impl Default for Journal {
 
 impl Journal {
     /// Records an event under the next number.
-    pub fn note(&self, event: v1::Event) {
+    pub fn record(&self, event: v1::Event) {
         let last = {
             let mut kept = self.kept();
             kept.last += 1;
             let number = kept.last;
-            if kept.events.len() == KEPT {
+            if kept.events.len() == CAPACITY {
                 kept.events.pop_front();
             }
             kept.events.push_back(v1::Event { number, ..event });
@@ -82,7 +83,7 @@ impl Journal {
         let _ = self.0.last.subscribe().wait_for(|&last| last > since).await;
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Entries> {
         // The state is consistent even after a panic elsewhere: an event is added in one step.
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,11 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn events_are_numbered_and_a_late_reader_is_reported_what_it_missed() {
+    fn events_are_numbered_and_a_late_reader_learns_how_many_it_missed() {
         let journal = Journal::default();
         assert_eq!(journal.read(0), v1::EventBatch::default());
         for kind in ["a", "b", "c"] {
-            journal.note(event(kind));
+            journal.record(event(kind));
         }
         let kinds = |batch: v1::EventBatch| {
             let of = |event: &v1::Event| format!("{} {}", event.number, event.kind);
@@ -111,12 +112,12 @@ mod tests {
         assert_eq!(kinds(journal.read(2)), ("3 c".to_owned(), 0));
         assert_eq!(kinds(journal.read(3)), (String::new(), 0));
 
-        (3..KEPT + 900).for_each(|_| journal.note(event("more")));
+        (3..CAPACITY + 900).for_each(|_| journal.record(event("more")));
         let batch = journal.read(0);
         assert_eq!((batch.events[0].number, batch.events.len(), batch.missed), (901, BATCH, 900));
         assert_eq!(journal.read(899).missed, 1);
         assert_eq!(journal.read(900).missed, 0);
-        assert_eq!(journal.last(), KEPT as u64 + 900);
+        assert_eq!(journal.last(), CAPACITY as u64 + 900);
     }
 
     /// A reader takes batch after batch while events are being recorded: each event once, in order.
@@ -126,7 +127,7 @@ mod tests {
         let writer = journal.clone();
         let noted = tokio::spawn(async move {
             for _ in 0..2000 {
-                writer.note(event("x"));
+                writer.record(event("x"));
                 tokio::task::yield_now().await;
             }
         });

@@ -15,7 +15,7 @@ pub mod server;
 pub use client::{BlockingClient, Client, ClientError};
 pub use command::{Command, CommandError, ErrorKind, Outcome};
 pub use conservation::FrameBalance;
-pub use convert::{DaemonFacts, LogCounts, PortFacts, RecordingCounts};
+pub use convert::{DaemonState, LogCounts, PortDetails, RecordingCounts};
 pub use journal::Journal;
 
 /// Messages, client and server of `sluice.v1`.

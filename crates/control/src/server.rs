@@ -147,8 +147,8 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
     let api = Api {
-        about,
-        owner: Owner(requests),
+        info: about,
+        owner: LoopOwner(requests),
         watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
         journal,
         event_readers: Arc::new(Semaphore::new(MAX_EVENT_READERS)),
@@ -174,7 +174,7 @@ fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>>
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        if let Some(connection) = places.seat(stream).await {
+                        if let Some(connection) = places.admit(stream).await {
                             return Some((Ok(connection), (listener, places)));
                         }
                     }
@@ -189,9 +189,9 @@ fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>>
 
 /// The channel to the owner of the loop.
 #[derive(Clone)]
-struct Owner(mpsc::Sender<Request>);
+struct LoopOwner(mpsc::Sender<Request>);
 
-impl Owner {
+impl LoopOwner {
     async fn snapshot(&self, read_watermarks: bool) -> Result<v1::Snapshot, Status> {
         self.request(|answer| Request::Snapshot { reader: WatermarkReader::Api, read_watermarks, answer })
             .await
@@ -232,8 +232,8 @@ impl Owner {
 }
 
 struct Api {
-    about: DaemonInfo,
-    owner: Owner,
+    info: DaemonInfo,
+    owner: LoopOwner,
     watchers: Arc<Semaphore>,
     journal: Journal,
     event_readers: Arc<Semaphore>,
@@ -245,11 +245,11 @@ impl Control for Api {
     async fn get_info(&self, _: tonic::Request<v1::GetInfoRequest>) -> Result<Response<v1::Info>, Status> {
         let recording_most_bytes = self.owner.request(|answer| Request::RecordingBound { answer }).await?;
         Ok(Response::new(v1::Info {
-            name: self.about.name.clone(),
-            version: self.about.version.clone(),
+            name: self.info.name.clone(),
+            version: self.info.version.clone(),
             pid: std::process::id(),
-            uptime_ns: u64::try_from(self.about.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            config: self.about.config.display().to_string(),
+            uptime_ns: u64::try_from(self.info.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            config: self.info.config.display().to_string(),
             recording_most_bytes,
         }))
     }

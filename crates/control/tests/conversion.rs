@@ -3,7 +3,7 @@
 //! of each kind.
 
 use control::v1::{self, ByDropLevel};
-use control::{DaemonFacts, LogCounts, PortFacts, RecordingCounts, convert};
+use control::{DaemonState, LogCounts, PortDetails, RecordingCounts, convert};
 use switch::monitor::counters::{
     FrameCount, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot, RemovedPorts,
 };
@@ -17,8 +17,8 @@ fn reported(frames: u64) -> Option<v1::Count> {
     Some(v1::Count { frames, bytes: 100 * frames })
 }
 
-fn facts(interface: &str) -> PortFacts {
-    PortFacts {
+fn facts(interface: &str) -> PortDetails {
+    PortDetails {
         interface: interface.into(),
         xdp_mode: "native".into(),
         vlan_tags_restored: true,
@@ -40,7 +40,7 @@ fn message(left: PortSnapshot, right: PortSnapshot) -> v1::Snapshot {
     let loops = vec![v1::Loop { core: 7, turns: 8, ..v1::Loop::default() }];
     let log = LogCounts { lost: 5, left_out: 6 };
     let recordings = RecordingCounts { kept: 9, kept_bytes: 10, frozen: 11, not_kept: 12 };
-    let daemon = DaemonFacts { pfc_enabled: true, log, recordings, loops };
+    let daemon = DaemonState { pfc_enabled: true, log, recordings, loops };
     let mut message = convert::snapshot(&snapshot, &daemon);
     convert::list_ports(&mut message, [(0, &facts("a-left")), (1, &facts("a-right"))]);
     message
@@ -54,7 +54,7 @@ fn ports_are_listed_in_the_order_of_the_file_and_vacant_places_are_not() {
     let removed_ports = RemovedPorts { ports: 1, received: count(7), ..RemovedPorts::default() };
     let snapshot = Snapshot { ports, removed_ports, ..Snapshot::default() };
     let (log, recordings) = (LogCounts::default(), RecordingCounts::default());
-    let daemon = DaemonFacts { pfc_enabled: true, log, recordings, loops: Vec::new() };
+    let daemon = DaemonState { pfc_enabled: true, log, recordings, loops: Vec::new() };
     let mut message = convert::snapshot(&snapshot, &daemon);
     assert_eq!(message.ports.len(), 3);
     convert::list_ports(&mut message, [(2, &facts("a-right")), (0, &facts("a-left"))]);

@@ -127,7 +127,7 @@ async fn a_kept_recording_has_a_number_by_which_it_is_acknowledged() {
 
 /// Records events of this kind.
 fn note(journal: &Journal, kind: &str, count: usize) {
-    (0..count).for_each(|_| journal.note(v1::Event { kind: kind.to_owned(), ..v1::Event::default() }));
+    (0..count).for_each(|_| journal.record(v1::Event { kind: kind.to_owned(), ..v1::Event::default() }));
 }
 
 /// Kinds and numbers of the events up to the end, and how many were missed.
@@ -141,7 +141,7 @@ async fn all(mut batches: control::client::EventBatches) -> (Vec<(u64, String)>,
 }
 
 #[tokio::test]
-async fn each_reader_of_events_has_its_own_place() {
+async fn each_reader_of_events_has_its_own_position() {
     let fake = Fake::start();
     let mut client = Client::connect(&fake.socket).await.unwrap();
     assert_eq!(all(client.events(0, false).await.unwrap()).await, (vec![], 0), "nothing has happened");
@@ -240,19 +240,19 @@ async fn orders_arrive_and_their_outcome_comes_back() {
     let hold = |port: &str| Command::HoldPort { port: port.into(), held: true };
     let nothing: [String; 0] = [];
     for order in [Command::ClearWatermarks, hold("x"), Command::SetPfc { enabled: true }] {
-        assert_eq!(client.order(order).await.unwrap(), nothing);
+        assert_eq!(client.execute(order).await.unwrap(), nothing);
     }
-    assert_eq!(client.order(Command::Reload).await.unwrap(), ["Reload", "and more"]);
+    assert_eq!(client.execute(Command::Reload).await.unwrap(), ["Reload", "and more"]);
     // The daemon's message is passed on unchanged.
-    let no = client.order(hold("nowhere")).await.unwrap_err();
+    let no = client.execute(hold("nowhere")).await.unwrap_err();
     assert_eq!(no.to_string(), "no such port; there is x");
-    let no = client.order(Command::SetPfc { enabled: false }).await.unwrap_err();
+    let no = client.execute(Command::SetPfc { enabled: false }).await.unwrap_err();
     assert!(matches!(&no, ClientError::Declined(message) if message == "first\nsecond"), "{no:?}");
     // A message that is too long for a header is shortened.
-    let no = client.order(hold("many")).await.unwrap_err().to_string();
+    let no = client.execute(hold("many")).await.unwrap_err().to_string();
     assert!(no.starts_with("… {\"wörds\"}\n") && no.ends_with(" more"), "{no}");
     // Large requests are refused.
-    let large = client.order(hold(&"x".repeat(2000))).await.unwrap_err();
+    let large = client.execute(hold(&"x".repeat(2000))).await.unwrap_err();
     assert!(
         matches!(&large, ClientError::Refused { status, .. } if status.code() == Code::OutOfRange),
         "{large:?}"
@@ -275,7 +275,7 @@ fn a_client_without_async_gets_the_same() {
     assert_eq!(client.info().unwrap().name, "fake");
     assert_eq!(client.snapshot().unwrap().at_ns, 1);
     assert_eq!(client.read_watermarks().unwrap().at_ns, 2);
-    assert_eq!(client.order(Command::Reload).unwrap()[0], "Reload");
+    assert_eq!(client.execute(Command::Reload).unwrap()[0], "Reload");
     end.send(()).unwrap();
     daemon.join().unwrap();
 }
@@ -361,7 +361,7 @@ async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
 /// nothing, since its runtime does not run. A live client is served at its first try, and live
 /// clients keep their slots.
 #[tokio::test]
-async fn mute_clients_lock_nobody_out() {
+async fn idle_clients_are_evicted() {
     let fake = Fake::start_with(1 << 20);
     let mut old = Client::connect(&fake.socket).await.unwrap();
     old.snapshot().await.unwrap();
@@ -401,7 +401,7 @@ async fn rubbish_does_not_disturb_other_clients() {
 
 /// When the switch stops, clients receive an error, and the server ends when asked.
 #[tokio::test]
-async fn when_the_switch_stops_clients_are_reported_and_the_server_ends() {
+async fn when_the_switch_stops_clients_are_notified_and_the_server_ends() {
     let mut fake = Fake::start();
     let mut client = Client::connect(&fake.socket).await.unwrap();
     let mut watch = client.watch(Duration::ZERO, false).await.unwrap();

@@ -171,7 +171,7 @@ fn measure(loops: usize, rounds: u64) -> Measured {
         let (sent, in_flight) = (Arc::clone(&sent), Arc::clone(&in_flight));
         let port = Busy { number, left: Vec::with_capacity(FRAMES), rounds, sent, in_flight };
         ports.push(if number % loops == 0 {
-            LoopPort::Own(port)
+            LoopPort::Local(port)
         } else {
             let (port, of_line) = remote(port, &bell, &line_bell, &heartbeat);
             of_lines.push(of_line);
@@ -188,7 +188,7 @@ fn measure(loops: usize, rounds: u64) -> Measured {
             xdp::set_affinity(1).expect("a second core");
             let mut busy = Busyness::default();
             while loops > 1 && !ends.load(Relaxed) {
-                busy.count(|| line.turn(&mut memory, Instant(0)));
+                busy.count(|| line.iterate(&mut memory, Instant(0)));
             }
             busy.0
         }
@@ -200,7 +200,7 @@ fn measure(loops: usize, rounds: u64) -> Measured {
         let (start, cpu_start) = (Clock::now(), cpu_ns());
         while sent.load(Relaxed) < RUN {
             now = now + 10_000;
-            busy.count(|| core.turn(now));
+            busy.count(|| core.iterate(now));
         }
         (start.elapsed().as_nanos() as f64, cpu_ns() - cpu_start, busy.0)
     });
@@ -236,7 +236,7 @@ fn core_of(ports: Vec<LoopPort<Busy>>, memory: Umem) -> PollLoop<LoopPort<Busy>>
     let macs: Vec<_> = (0..PORTS).map(mac).collect();
     let (handle, mailbox) = mailbox(Waker::noop().clone());
     std::mem::forget(handle); // no commands are sent
-    let of_core = PollLoopSettings { finish_checksums: vec![true; PORTS], ..PollLoopSettings::default() };
+    let of_core = PollLoopSettings { complete_checksums: vec![true; PORTS], ..PollLoopSettings::default() };
     PollLoop::new(Switch::new(&settings, &macs, FRAMES), ports, memory, FRAMES, mailbox, of_core)
 }
 

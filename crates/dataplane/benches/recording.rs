@@ -90,15 +90,15 @@ fn main() {
 fn frame_ns(records: bool, turns: usize) -> f64 {
     let (mut core, mut handle) = core();
     let mut now = Instant(1_000_000);
-    let reel = ChunkPool::new(32);
-    let recorder = records.then(|| Box::new(Recorder::new(Arc::clone(&reel), PORTS)));
+    let chunk_pool = ChunkPool::new(32);
+    let recorder = records.then(|| Box::new(Recorder::new(Arc::clone(&chunk_pool), PORTS)));
     handle.send(LoopCommand::Record(recorder)).expect("room for a command");
     let mut turn = |turns: usize| {
         for _ in 0..turns {
             now = now + BATCH as u64 * PORTS as u64 * FRAME_NS;
-            core.turn(now);
-            while let Some(chunk) = reel.take() {
-                reel.give_back(chunk.bytes);
+            core.iterate(now);
+            while let Some(chunk) = chunk_pool.pop_full() {
+                chunk_pool.recycle(chunk.bytes);
             }
             while handle.receive().is_some() {}
         }
@@ -127,7 +127,7 @@ fn core() -> (PollLoop<Busy>, Handle) {
     let macs: Vec<_> = (0..PORTS).map(mac).collect();
     let ports = (0..PORTS).map(|number| Busy { number, left: Vec::with_capacity(FRAMES) }).collect();
     let (handle, mailbox) = mailbox(Waker::noop().clone());
-    let of_core = PollLoopSettings { finish_checksums: vec![true; PORTS], ..PollLoopSettings::default() };
+    let of_core = PollLoopSettings { complete_checksums: vec![true; PORTS], ..PollLoopSettings::default() };
     let switch = Switch::new(&settings, &macs, FRAMES);
     (PollLoop::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, of_core), handle)
 }

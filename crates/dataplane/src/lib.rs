@@ -13,8 +13,8 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod batch_ops;
 pub mod flight_recorder;
-mod frame_batch;
 pub mod guard;
 mod io_core;
 pub mod loopback_port;
@@ -34,7 +34,7 @@ pub use io_core::doorbell::Doorbell;
 pub use io_core::io_loop::{IoLoop, IoPort, remote};
 pub use io_core::port_channel::{CHANNEL_FRAMES, ChannelMonitor};
 pub use io_core::remote_port::RemotePort;
-pub use loopback_port::{Calls, LoopbackPort, Wire};
+pub use loopback_port::{LoopbackPort, TxLog, Wire};
 pub use mailbox::{Handle, LoopCommand, Mailbox, Reply, Settings, mailbox};
 pub use poll_loop::iteration::{Iteration, RX_BATCH, TX_BATCH};
 pub use poll_loop::loop_port::LoopPort;

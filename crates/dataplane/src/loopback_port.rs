@@ -55,30 +55,30 @@ struct Shared {
     stray: u64,
     counters: KernelCounters,
     /// State of the rings if another "thread" closes and opens the port.
-    keeper: Option<Kept>,
+    ring_state: Option<RingState>,
     /// Where transmissions are noted.
-    calls: Option<Calls>,
+    calls: Option<TxLog>,
     /// The number of this port in `calls`.
     number: usize,
 }
 
 /// Where the rings of a port are that another thread closes and opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum RingState {
     /// Attached to the port.
-    Here,
+    Attached,
     /// Detached, to be closed.
-    Away,
+    Detached,
     /// Opened again, to be taken.
-    Ready,
+    Reopened,
 }
 
 /// The order in which a test's ports were given frames to transmit.
 #[derive(Debug, Clone, Default)]
-pub struct Calls(Rc<RefCell<Vec<(usize, bool)>>>);
+pub struct TxLog(Rc<RefCell<Vec<(usize, bool)>>>);
 
-impl Calls {
-    /// Returns the ports, by the numbers given to [`Wire::note_calls`], and whether each
+impl TxLog {
+    /// Returns the ports, by the numbers given to [`Wire::log_transmissions`], and whether each
     /// transmission was a single frame of 60 bytes.
     pub fn taken(&self) -> Vec<(usize, bool)> {
         self.0.borrow().clone()
@@ -119,7 +119,7 @@ impl<M> LoopbackPort<M> {
             kernel_drops: 0,
             stray: 0,
             counters: KernelCounters::default(),
-            keeper: None,
+            ring_state: None,
             calls: None,
             number: 0,
         }));
@@ -180,13 +180,13 @@ impl Wire {
     }
 
     /// Records in `calls`, from now on, what this port is given to transmit, as port `number`.
-    pub fn note_calls(&self, calls: &Calls, number: usize) {
+    pub fn log_transmissions(&self, calls: &TxLog, number: usize) {
         let mut shared = self.shared();
         (shared.calls, shared.number) = (Some(calls.clone()), number);
     }
 
     /// Lets the kernel drop `frames` arriving frames for lack of posted chunks.
-    pub fn drop_for_want_of_frames(&self, frames: u64) {
+    pub fn drop_for_lack_of_chunks(&self, frames: u64) {
         let mut shared = self.shared();
         shared.kernel_drops += frames;
         shared.counters.rx_fill_ring_empty_frames += frames;
@@ -201,18 +201,18 @@ impl Wire {
     }
 
     /// Leaves closing and opening of the port's rings to the test.
-    pub fn keep(&self) {
-        self.shared().keeper = Some(Kept::Here);
+    pub fn close_externally(&self) {
+        self.shared().ring_state = Some(RingState::Attached);
     }
 
     /// True if the port has detached its rings.
-    pub fn is_let_go(&self) -> bool {
-        self.shared().keeper == Some(Kept::Away)
+    pub fn is_detached(&self) -> bool {
+        self.shared().ring_state == Some(RingState::Detached)
     }
 
     /// Opens the rings again, on an interface that is up.
     pub fn open_again(&self) {
-        self.shared().keeper = Some(Kept::Ready);
+        self.shared().ring_state = Some(RingState::Reopened);
     }
 
     /// Removes the interface.
@@ -331,9 +331,9 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
 
     fn detach(&mut self) -> bool {
         let mut shared = self.shared();
-        let is_kept = shared.keeper.is_some();
+        let is_kept = shared.ring_state.is_some();
         if is_kept {
-            (shared.keeper, shared.up) = (Some(Kept::Away), false);
+            (shared.ring_state, shared.up) = (Some(RingState::Detached), false);
         }
         is_kept
     }
@@ -348,9 +348,9 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
 
     fn reopen(&mut self, _memory: &mut M) -> Option<bool> {
         let mut shared = self.shared();
-        let is_ready = shared.keeper == Some(Kept::Ready);
+        let is_ready = shared.ring_state == Some(RingState::Reopened);
         if is_ready {
-            (shared.keeper, shared.up) = (Some(Kept::Here), true);
+            (shared.ring_state, shared.up) = (Some(RingState::Attached), true);
         }
         drop(shared);
         self.closed &= !is_ready;
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn misbehaves_as_ordered() {
+    fn injects_faults() {
         let mut memory = HeapMemory::new(4, 100);
         let (mut port, wire) = LoopbackPort::new();
         (0..4).for_each(|i| wire.inject([i; 60]));

@@ -16,9 +16,9 @@ use crate::port::PortFault;
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
 /// Reply entries that events leave free for the replies to commands, as the daemon waits for these.
-const ANSWERS: usize = 64;
+const RESERVED_FOR_REPLIES: usize = 64;
 /// Reply entries that other events leave free for losses of no-drop frames.
-const LOSSES: usize = 256;
+const RESERVED_FOR_LOSSES: usize = 256;
 
 /// A command to a loop. Each except `PortDown` and `PortClosed` is answered.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub enum LoopCommand {
         /// Address of the interface. It differs if the interface was created again.
         mac: MacAddr,
         /// Complete transport checksums that a Linux host left to offload.
-        finish_checksums: bool,
+        complete_checksums: bool,
     },
     /// This is the address of the interface at the other end of a port, which is open.
     PeerAddress {
@@ -162,16 +162,16 @@ impl Mailbox {
         self.commands.pop()
     }
 
-    /// Replies to a command. There is room as long as at most [`ANSWERS`] commands wait for their
-    /// replies.
-    pub(crate) fn answer(&mut self, reply: Reply) {
+    /// Replies to a command. There is room as long as at most [`RESERVED_FOR_REPLIES`] commands
+    /// wait for their replies.
+    pub(crate) fn reply(&mut self, reply: Reply) {
         let pushed = self.replies.push(reply);
         debug_assert!(pushed.is_ok(), "no room for an answer");
     }
 
     /// Sends an unsolicited message, if there is room.
-    pub(crate) fn reply(&mut self, reply: Reply) {
-        if self.room() <= ANSWERS + LOSSES || self.replies.push(reply).is_err() {
+    pub(crate) fn notify(&mut self, reply: Reply) {
+        if self.room() <= RESERVED_FOR_REPLIES + RESERVED_FOR_LOSSES || self.replies.push(reply).is_err() {
             self.lost += 1;
         }
     }
@@ -179,9 +179,9 @@ impl Mailbox {
     /// Reports an event, if there is room. A loss of no-drop frames is kept until there is.
     pub(crate) fn report(&mut self, at: Instant, event: Event) {
         if !event.is_no_drop_loss() {
-            self.reply(Reply::Event(at, event));
+            self.notify(Reply::Event(at, event));
         } else if !self.undelivered.is_empty()
-            || self.room() <= ANSWERS
+            || self.room() <= RESERVED_FOR_REPLIES
             || self.replies.push(Reply::Event(at, event)).is_err()
         {
             self.undelivered.push(at, event);
@@ -191,7 +191,7 @@ impl Mailbox {
     /// Reports kept losses as far as there is room, in their order.
     #[inline]
     pub(crate) fn report_undelivered(&mut self) {
-        if !self.undelivered.is_empty() && self.room() > ANSWERS {
+        if !self.undelivered.is_empty() && self.room() > RESERVED_FOR_REPLIES {
             let mut kept = std::mem::take(&mut self.undelivered);
             kept.drain().for_each(|(at, event)| self.report(at, event));
         }
@@ -214,11 +214,11 @@ mod tests {
             mailbox.report(Instant(0), Event::XoffBegan { port: 0, priority: 3 });
         }
         let losses: Vec<_> = (0..8).map(|priority| Event::NoDropLost { port: 0, priority }).collect();
-        for _ in 0..LOSSES {
+        for _ in 0..RESERVED_FOR_LOSSES {
             losses.iter().for_each(|&loss| mailbox.report(Instant(1), loss));
         }
-        mailbox.answer(Reply::Done);
-        let others = REPLIES - ANSWERS - LOSSES;
+        mailbox.reply(Reply::Done);
+        let others = REPLIES - RESERVED_FOR_REPLIES - RESERVED_FOR_LOSSES;
         assert_eq!(mailbox.lost as usize, REPLIES - others);
         let mut received = Vec::new();
         for _ in 0..3 {
@@ -229,7 +229,7 @@ mod tests {
             }
             mailbox.report_undelivered();
         }
-        assert_eq!(received.len(), LOSSES + switch::monitor::event_list::MAX_PENDING);
-        assert!(losses.iter().all(|loss| received[LOSSES..].contains(loss)), "{received:?}");
+        assert_eq!(received.len(), RESERVED_FOR_LOSSES + switch::monitor::event_list::MAX_PENDING);
+        assert!(losses.iter().all(|loss| received[RESERVED_FOR_LOSSES..].contains(loss)), "{received:?}");
     }
 }

@@ -39,7 +39,7 @@ pub trait Port {
 
     /// Sets the parser of this port's frames, for another core that serves the port, and whether
     /// transport checksums are completed.
-    fn set_parser(&mut self, _looker: FrameParser, _finish_checksums: bool) {}
+    fn set_parser(&mut self, _looker: FrameParser, _complete_checksums: bool) {}
 
     /// Sets the minimum number of posted chunks, regardless of need, as far as the rings allow. Has
     /// no effect on a port that posts none.
@@ -66,7 +66,7 @@ pub trait Port {
     /// True if the core that serves the port makes the pending edits of transmitted frames
     /// ([`switch::frame::header_edit`]). If false, the edits are made before the frames are passed
     /// to [`Port::transmit`].
-    fn makes_edits(&self) -> bool {
+    fn applies_edits(&self) -> bool {
         false
     }
 

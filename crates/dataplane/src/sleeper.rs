@@ -17,7 +17,7 @@ pub trait Sleeper {
 
     /// Returns how long other threads had the loop's core while the loop was runnable, since the
     /// last call. Returns the maximum where that is not known.
-    fn core_taken_ns(&mut self) -> Nanos {
+    fn core_wait_ns(&mut self) -> Nanos {
         Nanos::MAX
     }
 

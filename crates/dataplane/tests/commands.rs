@@ -191,7 +191,7 @@ fn watermarks_start_again_when_read_and_when_cleared() {
 /// Events that are not received leave entries free: 64 for replies to commands, 256 for losses of
 /// no-drop frames.
 #[test]
-fn events_leave_room_for_answers() {
+fn events_leave_room_for_replies() {
     let mut lab = Lab::new();
     for _ in 0..600 {
         lab.wires[1].block(true);

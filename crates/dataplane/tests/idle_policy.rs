@@ -54,7 +54,7 @@ fn a_loop_takes_more_weight_while_others_want_its_core() {
     let switch = Switch::new(&settings, &[MacAddr([2; 6])], FRAMES);
     let (port, wire) = LoopbackPort::new();
     let (handle, core_mailbox) = mailbox(Waker::noop().clone());
-    let of_core = PollLoopSettings { finish_checksums: vec![false], ..PollLoopSettings::default() };
+    let of_core = PollLoopSettings { complete_checksums: vec![false], ..PollLoopSettings::default() };
     let memory = HeapMemory::new(FRAMES, 2048);
     let mut core = PollLoop::new(switch, vec![port], memory, FRAMES, core_mailbox, of_core);
 

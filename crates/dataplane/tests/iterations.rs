@@ -39,7 +39,7 @@ fn an_unknown_destination_is_flooded_to_all_but_the_sender() {
 /// XOFF is sent in the iteration in which the threshold is reached, and XON once the queue drains.
 /// No frame is lost.
 #[test]
-fn congestion_is_reported_in_the_same_turn_and_its_end_too() {
+fn xoff_is_sent_in_the_same_iteration_and_xon_too() {
     let mut lab = Lab::new();
     lab.wires[1].block(true);
     (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
@@ -109,10 +109,10 @@ fn a_pause_counts_from_when_it_can_have_arrived_at_the_latest() {
     xoff_3(65_535).encode(mac(1), &mut bytes);
     lab.wires[1].inject(bytes);
     let taken_at = lab.now + 5_000_000;
-    lab.core.turn_by(lab.now, &|| taken_at);
+    lab.core.iterate_with_clock(lab.now, &|| taken_at);
     lab.wires[0].inject(frame(mac(1), mac(0), 3));
     for (after_ns, left) in [(1_000, 0), (3_355_391, 0), (3_355_392, 1)] {
-        (0..2).for_each(|_| _ = lab.core.turn(taken_at + after_ns));
+        (0..2).for_each(|_| _ = lab.core.iterate(taken_at + after_ns));
         assert_eq!(lab.seen(1).len(), left, "{after_ns} ns after it was read");
     }
 }
@@ -204,7 +204,7 @@ fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
 #[test]
 fn a_port_that_is_opened_again_starts_again() {
     let mut lab = Lab::new();
-    lab.wires[1].keep();
+    lab.wires[1].close_externally();
     lab.hold(2, true);
     (0..10).for_each(|_| lab.wires[1].inject(frame(mac(2), mac(1), 3)));
     lab.wires[1].block(true);
@@ -223,9 +223,9 @@ fn a_port_that_is_opened_again_starts_again() {
 
     lab.wires[1].go_down();
     lab.turns(2);
-    assert!(lab.wires[1].is_let_go() && !lab.snapshot().ports[1].up);
+    assert!(lab.wires[1].is_detached() && !lab.snapshot().ports[1].up);
     let up = |lab: &mut Lab| {
-        let command = LoopCommand::PortUp { port: 1, mac: mac(201), finish_checksums: true };
+        let command = LoopCommand::PortUp { port: 1, mac: mac(201), complete_checksums: true };
         lab.handle.send(command).unwrap();
         lab.turns(1);
         let replies = std::iter::from_fn(|| lab.handle.receive()).collect::<Vec<_>>();
@@ -324,12 +324,12 @@ fn what_waits_in_an_rx_ring_pauses_the_peer() {
 #[test]
 fn frames_that_the_kernel_dropped_are_an_event() {
     let mut lab = Lab::new();
-    lab.wires[1].drop_for_want_of_frames(7);
+    lab.wires[1].drop_for_lack_of_chunks(7);
     lab.turns(1);
     assert!(lab.events().contains(&Event::KernelDropped { port: 1, frames: 7 }));
     // Drops within the following second are reported at its end, though nothing more is dropped
     // then.
-    lab.wires[1].drop_for_want_of_frames(5);
+    lab.wires[1].drop_for_lack_of_chunks(5);
     lab.turns(10);
     assert_eq!(lab.events(), []);
     lab.now = lab.now + 1_000_000_000;
@@ -357,9 +357,9 @@ fn turns_are_counted_by_the_time_they_took() {
     let mut lab = Lab::new();
     let before = lab.snapshot();
     let taken = lab.now;
-    lab.core.turn(taken + 700);
-    lab.core.turn(taken + 2_700);
-    lab.core.turn(taken + 2_264_002_700);
+    lab.core.iterate(taken + 700);
+    lab.core.iterate(taken + 2_700);
+    lab.core.iterate(taken + 2_264_002_700);
     lab.now = taken + 2_264_002_700;
     let after = lab.snapshot();
     let more: Vec<u64> = after
@@ -381,21 +381,21 @@ fn turns_are_counted_by_the_time_they_took() {
 /// A guard paused the peer of port 0 while the loop stalled. XON follows in the next iteration, and
 /// the guard's frames are counted.
 #[test]
-fn what_a_guard_reported_is_taken_back() {
+fn guard_xoff_is_released() {
     let mut lab = Lab::new();
-    lab.heartbeat.leave(0, Set8::of(3), lab.now);
-    lab.heartbeat.leave(0, Set8::of(3), lab.now);
+    lab.heartbeat.record_sent(0, Set8::of(3), lab.now);
+    lab.heartbeat.record_sent(0, Set8::of(3), lab.now);
     lab.turns(2);
     assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
     let sent = lab.snapshot().ports[0].pfc_sent;
     assert_eq!((sent.frames, sent.xoff_frames[3], sent.xon_frames[3]), (3, 2, 1));
-    assert_eq!(lab.heartbeat.pulse(), LoopState::Turned(lab.now));
+    assert_eq!(lab.heartbeat.state(), LoopState::Awake(lab.now));
 }
 
 /// A guard uses the settings that it has. If others are in force when the loop takes its report,
 /// the frames have been sent anyway, and the peer is paused.
 #[test]
-fn what_a_guard_reported_by_other_settings_is_taken_back_too() {
+fn guard_xoff_of_earlier_settings_is_released_too() {
     for (name, change) in [
         ("PFC is off", (|port| port.pfc.tx = false) as fn(&mut PortSettings)),
         ("no priority is no-drop", |port| port.pfc.no_drop = 0),
@@ -410,7 +410,7 @@ fn what_a_guard_reported_by_other_settings_is_taken_back_too() {
         let mut others = settings();
         change(&mut others.ports[0]);
         lab.apply(others);
-        lab.heartbeat.leave(0, Set8::of(3), lab.now);
+        lab.heartbeat.record_sent(0, Set8::of(3), lab.now);
         lab.turns(2);
         assert_eq!(lab.seen(0), [Ok(xoff_3(0))], "{name}");
         let port = &lab.snapshot().ports[0];
@@ -423,7 +423,7 @@ fn what_a_guard_reported_by_other_settings_is_taken_back_too() {
 /// The peer of port 0 takes 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them as 3.4
 /// ms. Once the loop has observed that, it refreshes XOFF earlier on that port, and on no other.
 #[test]
-fn what_a_peer_teaches_the_loop_is_of_its_port_alone() {
+fn peer_timing_is_learned_per_port() {
     const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;
     let mut lab = Lab::new();
     lab.wires[1].block(true);

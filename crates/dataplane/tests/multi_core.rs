@@ -266,8 +266,8 @@ fn a_port_of_a_line_comes_and_goes() {
     loops.wires[1].go_down();
     loops.turn(1);
     loops.rounds(3);
-    assert!(loops.wires[1].is_let_go());
-    let reopen = LoopCommand::PortUp { port: 1, mac: mac(201), finish_checksums: true };
+    assert!(loops.wires[1].is_detached());
+    let reopen = LoopCommand::PortUp { port: 1, mac: mac(201), complete_checksums: true };
     loops.wires[1].inject(numbered(0, 1, 0, 0)); // never received
     loops.handle.send(LoopCommand::PortClosed(1)).expect("room");
     loops.rounds(3);
@@ -301,7 +301,7 @@ fn frames_of_a_closed_port_go_back() {
     let mut loops = loops(&settings(), &[0, 1, 2]);
     loops.wires[1].go_down();
     loops.rounds(3);
-    assert!(loops.wires[1].is_let_go());
+    assert!(loops.wires[1].is_detached());
     loops.core.memory().hand_over(POSTED, 1);
     loops.handle.send(LoopCommand::PortClosed(1)).expect("room");
     loops.rounds(40);
@@ -319,7 +319,7 @@ fn a_line_that_stalls_delays_its_own_ports_only() {
     let known = loops.conserved().ports[1].received.frames;
     loops.wires[1].go_down();
     loops.rounds(3);
-    assert!(loops.wires[1].is_let_go());
+    assert!(loops.wires[1].is_detached());
     let snapshot = || LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false };
     let settings = Settings { switch: settings(), min_posted: vec![1; PORTS] };
     for command in [
@@ -338,7 +338,7 @@ fn a_line_that_stalls_delays_its_own_ports_only() {
     };
     assert!(matches!(others(&mut loops, 1), Some(Reply::Applied(_))));
     others(&mut loops, 1); // loop 2 closes port 2
-    assert!(loops.wires[2].is_let_go(), "port 2 is closed, although port 1 is not");
+    assert!(loops.wires[2].is_detached(), "port 2 is closed, although port 1 is not");
     assert!(others(&mut loops, 998).is_none());
     let Some(Reply::Snapshot(last)) = others(&mut loops, 1) else { panic!("no snapshot after a second") };
     assert_eq!(last.ports[1].received.frames, known);

@@ -105,13 +105,13 @@ fn settings(senders: usize) -> SwitchSettings {
 impl Lab {
     fn new(senders: usize) -> Self {
         let settings = settings(senders);
-        let refresh_ns = PfcTiming::of(&settings.ports[0]).refresh_ns();
+        let refresh_ns = PfcTiming::from_settings(&settings.ports[0]).refresh_ns();
         let macs: Vec<_> = (100..=100 + senders).map(mac).collect();
         let (ports, wires): (Vec<_>, Vec<Wire>) = (0..=senders).map(|_| LoopbackPort::new()).unzip();
         let heartbeat = Arc::new(Heartbeat::default());
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let of_loop = PollLoopSettings {
-            finish_checksums: vec![false; senders + 1],
+            complete_checksums: vec![false; senders + 1],
             watches_rings: true,
             heartbeat: Arc::clone(&heartbeat),
             ..PollLoopSettings::default()
@@ -144,7 +144,7 @@ impl Lab {
         };
         // The receiver announced itself three seconds before the first sender sends.
         for at in [7_000, 7_001, 9_990].map(|ms| Instant(ms * MS)) {
-            lab.core.turn(at);
+            lab.core.iterate(at);
         }
         lab.collect();
         lab
@@ -173,7 +173,7 @@ impl Lab {
             self.now = self.now + STEP_NS;
             self.senders.iter_mut().for_each(|host| host.send_until(self.now, &self.frame));
             if loop_runs {
-                self.core.turn(self.now);
+                self.core.iterate(self.now);
             }
             if self.now.0.is_multiple_of(MS) {
                 self.guard();
@@ -183,14 +183,14 @@ impl Lab {
     }
 
     fn guard(&mut self) {
-        let pulse = self.heartbeat.pulse();
+        let pulse = self.heartbeat.state();
         if !self.guard.check(pulse, || true, self.refresh_ns, self.now) {
             return;
         }
-        let all = Set64::first_of(self.senders.len() + 1);
-        for port in self.heartbeat.received().and(all) {
+        let all = Set64::first_n(self.senders.len() + 1);
+        for port in self.heartbeat.active_ports().and(all) {
             if self.heartbeat.claim(port, self.refresh_ns, self.now) {
-                self.heartbeat.leave(port, Set8::of(P), self.now);
+                self.heartbeat.record_sent(port, Set8::of(P), self.now);
                 match self.senders.get_mut(port) {
                     Some(host) => host.pause(u16::MAX, self.now),
                     None => self.pfc_to_receiver += 1,
@@ -202,7 +202,7 @@ impl Lab {
     fn snapshot(&mut self) -> Snapshot {
         let command = LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false };
         self.handle.send(command).expect("room for a command");
-        self.core.turn(self.now);
+        self.core.iterate(self.now);
         let mut replies = std::iter::from_fn(|| self.handle.receive());
         let snapshot = replies.find_map(|reply| match reply {
             Reply::Snapshot(snapshot) => Some(*snapshot),

@@ -42,7 +42,7 @@ proptest! {
             let mut replay = Replay::new(&recording[..]).expect("a recording");
             let mut note = |at, event| replayed_events.push((at, event));
             replay.run_until(Instant::NEVER, &mut note).expect("no difference");
-            prop_assert!(replay.requested().is_none_or(|requested| *requested == last));
+            prop_assert!(replay.last_requested_snapshot().is_none_or(|requested| *requested == last));
             prop_assert!(events.ends_with(&replayed_events));
             prop_assert_eq!((replay.totals().gaps, replay.totals().checkpoints), (0, least as u64 - 1));
         }
@@ -200,7 +200,7 @@ fn vlans_marks_and_flood_limits_are_replayed() {
 /// Settings that change the watchdog of a port are rejected while a storm there needs manual
 /// recovery.
 #[test]
-fn settings_wait_for_a_storm_that_waits_for_somebody() {
+fn settings_wait_for_a_storm_that_needs_manual_recovery() {
     let mut lab = Lab::new(64);
     lab.take(&Step::Inject { port: 0, dst: 2, priority: 3, len: 500, frames: 4 });
     lab.take(&Step::Pfc { port: 2, quanta: 65_535 });
@@ -238,14 +238,14 @@ fn a_truncated_recording_is_an_error_or_ends_earlier() {
         let cut = Replay::new(&recording[..len]);
         match cut.and_then(|mut replay| replay.run_until(Instant::NEVER, &mut |_, _| {})) {
             Ok(()) => {}
-            Err(Error::NoRecording) if len < title().len() => {}
+            Err(Error::NotARecording) if len < title().len() => {}
             Err(Error::Malformed(_)) => damaged += 1,
             Err(error) => panic!("{len} bytes: {error}"),
         }
     }
     assert!(damaged > recording.len() / 2, "{damaged} of {} cuts were noticed", recording.len());
     let other = replay(b"something else").expect_err("no recording");
-    assert!(matches!(other, Error::NoRecording), "{other}");
+    assert!(matches!(other, Error::NotARecording), "{other}");
 }
 
 #[test]
@@ -256,14 +256,14 @@ fn a_recording_of_another_version_is_refused_with_both_named() {
     let newer = refused(format!("sluice recording {}\n", VERSION + 1).as_bytes());
     assert!(newer.contains(&format!("version {},", VERSION + 1)), "{newer}");
     for other in ["sluice recording \n", "sluice recording 5", "sluice recording 5x\n", "sluice"] {
-        assert!(matches!(replay(other.as_bytes()), Err(Error::NoRecording)), "{other:?}");
+        assert!(matches!(replay(other.as_bytes()), Err(Error::NotARecording)), "{other:?}");
     }
 }
 
 /// The chunk pool is not emptied: the recorder leaves out entries without room, and continues with
 /// the next iteration for which there is a chunk.
 #[test]
-fn a_full_reel_makes_a_gap_and_nothing_else() {
+fn a_full_chunk_pool_makes_a_gap_and_nothing_else() {
     let mut lab = Lab::new(4);
     incast(&mut lab, 60_000); // 5 MB or more
     lab.collect();

@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use dataplane::{Calls, LoopbackPort, PollLoop, PollLoopSettings, Wire, mailbox};
+use dataplane::{LoopbackPort, PollLoop, PollLoopSettings, TxLog, Wire, mailbox};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{HeapMemory, Instant, Switch};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
@@ -43,7 +43,7 @@ fn lab(ports: Vec<PortSettings>) -> (PollLoop<LoopbackPort>, Vec<Wire>, Instant)
     let (handle, mailbox) = mailbox(Waker::noop().clone());
     std::mem::forget(handle); // no commands are sent
     let core_settings =
-        PollLoopSettings { finish_checksums: vec![false; count], ..PollLoopSettings::default() };
+        PollLoopSettings { complete_checksums: vec![false; count], ..PollLoopSettings::default() };
     let mut core =
         PollLoop::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, core_settings);
     let mut now = Instant(1_000_000);
@@ -52,7 +52,7 @@ fn lab(ports: Vec<PortSettings>) -> (PollLoop<LoopbackPort>, Vec<Wire>, Instant)
     }
     for _ in 0..3 {
         now = now + 1000;
-        core.turn(now);
+        core.iterate(now);
     }
     (core, wires, now)
 }
@@ -70,14 +70,14 @@ fn xoff_leaves_before_the_data_of_any_port() {
             port
         });
         let (mut core, wires, now) = lab(ports.collect());
-        let calls = Calls::default();
-        wires.iter().enumerate().for_each(|(n, wire)| wire.note_calls(&calls, n));
+        let calls = TxLog::default();
+        wires.iter().enumerate().for_each(|(n, wire)| wire.log_transmissions(&calls, n));
         // Every port gets data to send; one peer's frames are no-drop and reach XOFF.
         for (n, wire) in wires.iter().enumerate() {
             let priority = if n == last { 3 } else { 0 };
             (0..40).for_each(|_| wire.inject(frame((n + 1) % PORTS, n, priority)));
         }
-        core.turn(now + 1000);
+        core.iterate(now + 1000);
         let order = calls.taken();
         let (port, is_control) = order[0];
         assert_eq!((port, is_control), (last, true), "{order:?}");
@@ -100,7 +100,7 @@ fn a_full_tx_ring_has_room_for_pfc() {
     wires[0].hold_completions(true);
     let mut turn = |core: &mut PollLoop<LoopbackPort>| {
         now = now + 1000;
-        core.turn(now);
+        core.iterate(now);
     };
     (0..30).for_each(|_| wires[1].inject(frame(0, 1, 0))); // more than the ring has room for
     turn(&mut core);
@@ -132,7 +132,7 @@ fn equal_senders_get_equal_shares() {
                 (0..40).for_each(|_| wires[n].inject(frame(receiver, n, 0)));
             }
             now = now + 10_000;
-            core.turn(now);
+            core.iterate(now);
             for bytes in wires[receiver].take_sent() {
                 shares[usize::from(bytes[11])] += 1;
             }

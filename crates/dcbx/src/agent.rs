@@ -27,14 +27,14 @@ pub struct Agent {
     /// What the port advertises.
     advertised: Lldpdu,
     /// Frames that are to be sent before anything else.
-    urgent: Vec<Vec<u8>>,
+    tx_now: Vec<Vec<u8>>,
     counters: Counters,
     events: Vec<Event>,
 }
 
 /// What an agent has to do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Polled {
+pub struct PollOutput {
     /// Frames to send now.
     pub frames: Vec<Vec<u8>>,
     /// Time at which to poll again, unless something happens before; `None` for never.
@@ -53,7 +53,7 @@ impl Agent {
             receiver: Receiver::default(),
             dcbx,
             advertised,
-            urgent: Vec::new(),
+            tx_now: Vec::new(),
             counters: Counters::default(),
             events: Vec::new(),
         }
@@ -66,7 +66,7 @@ impl Agent {
         }
         self.link_up = is_up;
         if !is_up {
-            self.urgent.clear();
+            self.tx_now.clear();
             self.transmitter.run(now, is_up, &self.settings.lldp);
         }
         self.run_receiver(now, None);
@@ -83,8 +83,8 @@ impl Agent {
         let is_renamed = (&old.chassis, &old.port) != (&new.chassis, &new.port);
         if is_renamed && self.transmitter.is_active() {
             let frame = self.encode(&shutdown(&self.settings));
-            self.urgent.push(frame);
-            self.transmitter.note_local_change();
+            self.tx_now.push(frame);
+            self.transmitter.on_local_change();
         }
         let version = |settings: &AgentSettings| settings.dcbx.as_ref().map(|dcbx| dcbx.version);
         // Another version begins from the start: `Auto` would stay with the one that was pinned.
@@ -99,16 +99,16 @@ impl Agent {
     }
 
     /// Runs what is due.
-    pub fn poll(&mut self, now: Duration) -> Polled {
+    pub fn poll(&mut self, now: Duration) -> PollOutput {
         self.run_receiver(now, None);
-        let mut frames = core::mem::take(&mut self.urgent);
+        let mut frames = core::mem::take(&mut self.tx_now);
         match self.transmitter.run(now, self.link_up, &self.settings.lldp) {
             Some(TxFrame::Info) => frames.push(self.encode(&self.advertised.clone())),
             Some(TxFrame::Shutdown) => frames.push(self.encode(&shutdown(&self.settings))),
             None => {}
         }
         let next = [self.transmitter.deadline(), self.receiver.deadline()].into_iter().flatten().min();
-        Polled { frames, next }
+        PollOutput { frames, next }
     }
 
     /// Returns what the dataplane applies; `None` if DCBX is not configured.
@@ -159,7 +159,7 @@ impl Agent {
     fn run_receiver(&mut self, now: Duration, frame: Option<&[u8]>) {
         let output = self.receiver.run(now, self.link_up, frame, &self.settings, &mut self.counters);
         if output.new_neighbor {
-            self.transmitter.note_new_neighbor();
+            self.transmitter.on_new_neighbor();
         }
         self.record(output.events);
         if let Some(tlvs) = output.tlvs {
@@ -173,7 +173,7 @@ impl Agent {
         let advertised = build(&self.settings, self.dcbx.as_ref());
         if advertised != self.advertised {
             self.advertised = advertised;
-            self.transmitter.note_local_change();
+            self.transmitter.on_local_change();
         }
     }
 

@@ -26,7 +26,7 @@ pub mod negotiation;
 pub mod settings;
 pub mod status;
 
-pub use agent::{Agent, Polled};
+pub use agent::{Agent, PollOutput};
 pub use counters::Counters;
 pub use event::Event;
 pub use settings::AgentSettings;

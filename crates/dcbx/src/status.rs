@@ -171,7 +171,7 @@ impl Status {
         let mut status = Self {
             version,
             peer: PeerState::Absent,
-            pfc: Feature::local(own_no_drop(settings), is_pfc_willing(settings), none),
+            pfc: Feature::local(local_no_drop(settings), is_pfc_willing(settings), none),
             ets: settings.ets.map(|it| Feature::local(it.ets, it.willing, none)),
             ets_recommendation: None,
             applications: Feature::local(applications.entries.clone(), applications.willing, none),
@@ -194,7 +194,7 @@ impl Status {
     /// Computes what the dataplane applies. In mode `Auto` a priority is no-drop only if both ends
     /// agree; in mode `On` the port keeps its own, and the state says whether the peer agrees.
     pub fn settle(&mut self, settings: &DcbxSettings) {
-        let own = own_no_drop(settings);
+        let own = local_no_drop(settings);
         match settings.pfc.mode {
             PfcMode::Auto => {}
             PfcMode::On => self.pfc.operational = own,
@@ -213,7 +213,7 @@ impl Status {
 }
 
 /// Returns the priorities that are to be no-drop, as the port advertises them.
-pub fn own_no_drop(settings: &DcbxSettings) -> u8 {
+pub fn local_no_drop(settings: &DcbxSettings) -> u8 {
     if settings.pfc.mode == PfcMode::Off { 0 } else { settings.pfc.no_drop }
 }
 

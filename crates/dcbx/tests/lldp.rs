@@ -62,13 +62,13 @@ fn a_late_poll_sends_one_frame() {
     let mut agent = agent(|_| {});
     assert_eq!(agent.poll(seconds(1)).frames.len(), 1);
     assert_eq!(agent.poll(seconds(1000)).frames.len(), 1);
-    assert_eq!(agent.poll(seconds(1000)), dcbx::Polled { frames: vec![], next: Some(seconds(1030)) });
+    assert_eq!(agent.poll(seconds(1000)), dcbx::PollOutput { frames: vec![], next: Some(seconds(1030)) });
 }
 
 #[test]
 fn nothing_without_a_link_or_with_lldp_off() {
     let mut down = Agent::new(settings(1, None));
-    assert_eq!(down.poll(seconds(1)), dcbx::Polled::default());
+    assert_eq!(down.poll(seconds(1)), dcbx::PollOutput::default());
     down.receive(seconds(1), &frame(&neighbor(1, 120)));
     assert_eq!((down.neighbors().count(), down.counters().rx_frames), (0, 0));
     for (admin, sends, receives) in [
@@ -188,7 +188,7 @@ fn neighbors_across_a_link_that_flaps() {
     agent.receive(seconds(1), &frame(&neighbor(2, 100)));
     agent.set_link(seconds(2), false);
     assert_eq!(agent.neighbors().count(), 2);
-    assert_eq!(agent.poll(seconds(2)), dcbx::Polled { frames: vec![], next: Some(seconds(11)) });
+    assert_eq!(agent.poll(seconds(2)), dcbx::PollOutput { frames: vec![], next: Some(seconds(11)) });
     agent.poll(seconds(11));
     assert_eq!(agent.neighbors().count(), 1);
     agent.set_link(seconds(20), true);

@@ -52,7 +52,7 @@ pub struct DcqcnSettings {
     /// Increase of the target per hyper step (R_HAI), in bit/s.
     pub hyper_bps: f64,
     /// Minimum rate of a flow, in bit/s.
-    pub least_bps: f64,
+    pub min_bps: f64,
     /// A late sender catches up with what its rate carries in this time. With 0, each frame keeps
     /// its distance to the one before.
     pub burst_ns: Nanos,
@@ -71,7 +71,7 @@ impl DcqcnSettings {
         gain: 1.0 / 256.0,
         additive_bps: 40e6,
         hyper_bps: 400e6,
-        least_bps: 40e6,
+        min_bps: 40e6,
         burst_ns: 0,
         fast_recovery: FastRecovery::BelowF,
     };
@@ -88,7 +88,7 @@ impl DcqcnSettings {
         gain: 1.0 / 256.0,
         additive_bps: 2e6,
         hyper_bps: 20e6,
-        least_bps: 1e6,
+        min_bps: 1e6,
         burst_ns: 50_000_000,
         fast_recovery: FastRecovery::BelowF,
     };
@@ -98,7 +98,7 @@ impl DcqcnSettings {
 #[derive(Debug, Clone)]
 pub struct Dcqcn {
     settings: DcqcnSettings,
-    most_bps: f64,
+    max_bps: f64,
     target_bps: f64,
     rate_bps: f64,
     lowest_bps: f64,
@@ -114,12 +114,12 @@ pub struct Dcqcn {
 }
 
 impl Dcqcn {
-    /// Returns a flow that has met no congestion: it sends at `most_bps`.
+    /// Returns a flow that has met no congestion: it sends at `max_bps`.
     pub fn new(settings: DcqcnSettings, most_bps: u64, now: Instant) -> Self {
         let most_bps = most_bps as f64;
         Self {
             settings,
-            most_bps,
+            max_bps: most_bps,
             target_bps: most_bps,
             rate_bps: most_bps,
             lowest_bps: most_bps,
@@ -140,7 +140,7 @@ impl Dcqcn {
         self.cnps += 1;
         self.target_bps = self.rate_bps;
         self.rate_bps =
-            (self.rate_bps * (1.0 - self.alpha / 2.0)).max(self.settings.least_bps.min(self.most_bps));
+            (self.rate_bps * (1.0 - self.alpha / 2.0)).max(self.settings.min_bps.min(self.max_bps));
         self.lowest_bps = self.lowest_bps.min(self.rate_bps);
         self.alpha = (1.0 - self.settings.gain) * self.alpha + self.settings.gain;
         self.alpha_at = now + self.settings.alpha_interval_ns;
@@ -188,16 +188,16 @@ impl Dcqcn {
         } else if !is_fast {
             self.target_bps += self.settings.additive_bps;
         }
-        self.target_bps = self.target_bps.min(self.most_bps);
+        self.target_bps = self.target_bps.min(self.max_bps);
         self.rate_bps = (self.target_bps + self.rate_bps) / 2.0;
-        if self.most_bps - self.rate_bps < self.most_bps / 1000.0 {
-            self.rate_bps = self.most_bps;
+        if self.max_bps - self.rate_bps < self.max_bps / 1000.0 {
+            self.rate_bps = self.max_bps;
         }
     }
 
     /// Returns true if congestion does not limit the rate.
     fn is_at_full_rate(&self) -> bool {
-        self.rate_bps >= self.most_bps
+        self.rate_bps >= self.max_bps
     }
 
     /// Returns the earliest time of the next frame.
@@ -321,14 +321,14 @@ mod tests {
 
     /// A link that marks the frames that leave it: none below `low_bytes` of queue, all above
     /// `high_bytes`, and linearly up to `most` in between.
-    struct Line {
+    struct SharedLink {
         bps: f64,
         low_bytes: f64,
         high_bytes: f64,
         most: f64,
     }
 
-    impl Line {
+    impl SharedLink {
         fn mark_share(&self, queue_bytes: f64) -> f64 {
             match (queue_bytes - self.low_bytes) / (self.high_bytes - self.low_bytes) {
                 part if part < 0.0 => 0.0,
@@ -347,7 +347,13 @@ mod tests {
     }
 
     /// Runs two flows into one link for `turns`; CNPs arrive in the turn after the mark.
-    fn two_flows(settings: DcqcnSettings, most_bps: u64, line: &Line, turn_ns: Nanos, turns: u64) -> Outcome {
+    fn two_flows(
+        settings: DcqcnSettings,
+        most_bps: u64,
+        line: &SharedLink,
+        turn_ns: Nanos,
+        turns: u64,
+    ) -> Outcome {
         let mut flows = [(); 2].map(|()| Dcqcn::new(settings, most_bps, Instant(0)));
         let (mut reported_at, mut sent) = ([Instant(0); 2], [0.0; 2]);
         let (mut queue, mut room_bytes, mut random) = (std::collections::VecDeque::new(), 0.0, 1_u64);
@@ -393,7 +399,7 @@ mod tests {
     /// are marked, and both get half, whether the loop polls often or seldom.
     #[test]
     fn two_flows_of_a_software_loop_share_a_line() {
-        let line = Line { bps: 500e6, low_bytes: 64e3, high_bytes: 512e3, most: 0.2 };
+        let line = SharedLink { bps: 500e6, low_bytes: 64e3, high_bytes: 512e3, most: 0.2 };
         for turn_ns in [50_000, 200_000, MS] {
             let outcome = two_flows(SETTINGS, 600_000_000, &line, turn_ns, 10_000 * MS / turn_ns);
             let Outcome { busy, peak_bytes, first_share } = outcome;
@@ -406,7 +412,7 @@ mod tests {
     /// 200 kB, 1 %).
     #[test]
     fn two_flows_of_the_paper_share_a_line() {
-        let line = Line { bps: 40e9, low_bytes: 5e3, high_bytes: 200e3, most: 0.01 };
+        let line = SharedLink { bps: 40e9, low_bytes: 5e3, high_bytes: 200e3, most: 0.01 };
         let outcome = two_flows(DcqcnSettings::PAPER, 40_000_000_000, &line, 200, 500_000);
         let Outcome { busy, peak_bytes, first_share } = outcome;
         assert!(busy > 0.98 && peak_bytes < 250e3, "{outcome:?}");

@@ -15,7 +15,7 @@ use switch::settings::PRIORITIES;
 use switch::{Instant, Nanos};
 
 /// Bytes that a queue may send per round; at least the longest frame.
-const TURN_BYTES: u32 = 1514;
+const QUANTUM_BYTES: u32 = 1514;
 
 /// Frames that become due within this time are sent together, so that a host does not wake for
 /// each.
@@ -84,7 +84,7 @@ impl Egress {
             pauses: std::array::from_fn(|_| PauseTimer::new(reaction_delay_ns)),
             shaper: speed_bps.map(|speed| Shaper::new(speed, now)),
             turn: 0,
-            turn_bytes: TURN_BYTES,
+            turn_bytes: QUANTUM_BYTES,
         }
     }
 

@@ -17,7 +17,7 @@ mod send;
 
 use crate::args::FlowArgs;
 use crate::egress::{Egress, FlowQueue};
-use crate::in_flight::{IN_FLIGHT_FRAMES, InFlight, Load, LoadKind};
+use crate::in_flight::{FrameContent, IN_FLIGHT_FRAMES, InFlight, LoadKind};
 use crate::pacer::Pacer;
 use crate::receiver::{MAX_FLOWS, Receiver, Request};
 use crate::report::{FlowSent, Pause, Report};
@@ -35,7 +35,7 @@ use wire::pause::{Control, Pfc, decode};
 const RECEIVE_BATCH: usize = 256;
 /// The most frames taken in one iteration: more than the RX ring holds, and limited so that a flood
 /// cannot prevent the host from sending indefinitely.
-const RECEIVE_MOST: usize = 16_384;
+const RECEIVE_MAX: usize = 16_384;
 /// Bytes of the longest frame that a host with a standard MTU sends.
 const ORDINARY_BYTES: usize = 1514;
 /// Poll interval while the kernel holds frames, since completions wake no thread.
@@ -135,7 +135,7 @@ impl<P: Port> Host<P> {
     /// Creates a host on `port`, whose frames are in `memory` and numbered below `frames`. It
     /// announces itself and waits.
     pub fn new(settings: HostSettings, port: P, memory: P::Memory, frames: usize, now: Instant) -> Self {
-        let loads = vec![Load::default(); frames];
+        let loads = vec![FrameContent::default(); frames];
         let longest_bytes =
             settings.flows.iter().map(|flow| usize::from(flow.size_bytes)).fold(ORDINARY_BYTES, usize::max);
         Self {
@@ -221,10 +221,10 @@ impl<P: Port> Host<P> {
     pub fn receive(&mut self, clock: impl Fn() -> Instant) -> Instant {
         self.count_completed();
         let mut received_none = true;
-        for _ in 0..RECEIVE_MOST / RECEIVE_BATCH {
+        for _ in 0..RECEIVE_MAX / RECEIVE_BATCH {
             self.port.receive(&mut self.memory, clock(), RECEIVE_BATCH, &mut self.received);
             received_none &= self.received.is_empty();
-            self.judge(clock());
+            self.process_received(clock());
             if self.port.rx_waiting() == 0 {
                 break;
             }
@@ -254,7 +254,7 @@ impl<P: Port> Host<P> {
     }
 
     /// Processes the received frames, as of `now`.
-    fn judge(&mut self, now: Instant) {
+    fn process_received(&mut self, now: Instant) {
         let mut received = std::mem::take(&mut self.received);
         for RxDesc { frame, len } in received.drain(..) {
             let bytes = self.memory.bytes(&frame, usize::from(len));
@@ -276,7 +276,7 @@ impl<P: Port> Host<P> {
                         request = self.receiver.receive(bytes, header.as_ref(), now);
                         false
                     });
-                    self.heed(request, now);
+                    self.execute_request(request, now);
                 }
             }
             self.memory.free(frame);
@@ -285,7 +285,7 @@ impl<P: Port> Host<P> {
     }
 
     /// Executes the request of a received frame.
-    fn heed(&mut self, request: Option<Request>, now: Instant) {
+    fn execute_request(&mut self, request: Option<Request>, now: Instant) {
         match request {
             Some(Request::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
                 self.cnps.push((to, flow, run));
@@ -317,11 +317,11 @@ impl<P: Port> Host<P> {
         let speed_bps = self.settings.speed_bps.unwrap_or(ASSUMED_SPEED_BPS);
         let was_paused = self.egress.is_paused(priority);
         self.egress.receive_pause(priority, quanta_ns(quanta, speed_bps), now);
-        self.note_late_frames(priority, was_paused);
+        self.record_late_frames(priority, was_paused);
     }
 
     /// Records the frames of a priority in the kernel if its pause has just begun: they leave late.
-    fn note_late_frames(&mut self, priority: usize, was_paused: bool) {
+    fn record_late_frames(&mut self, priority: usize, was_paused: bool) {
         if !was_paused && self.egress.is_paused(priority) {
             let peak = &mut self.pauses[priority].late_frames_peak;
             *peak = (*peak).max(self.in_flight.by_priority[priority]);

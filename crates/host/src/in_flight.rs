@@ -7,14 +7,14 @@ use switch::settings::PRIORITIES;
 /// The most bytes passed to the kernel and not yet completed.
 pub const IN_FLIGHT_BYTES: usize = 16_384;
 /// The most frames passed to the kernel and not yet completed: the entries of a veth's ring
-/// (docs/kernel-behavior.md, "Where frames vanish").
+/// (docs/kernel/af-xdp.md, "Where frames vanish").
 pub const IN_FLIGHT_FRAMES: usize = 256;
 
 /// The frames held by the kernel.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     /// Content of each frame, by frame number.
-    pub(crate) loads: Vec<Load>,
+    pub(crate) loads: Vec<FrameContent>,
     pub(crate) bytes: usize,
     /// Bytes of the longest frame that the host sends.
     pub(crate) longest_bytes: usize,
@@ -22,9 +22,9 @@ pub(crate) struct InFlight {
     pub(crate) by_priority: [u64; PRIORITIES],
 }
 
-/// Content of a frame.
+/// What a frame carries, by which its receiver counts it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Load {
+pub(crate) struct FrameContent {
     pub(crate) kind: LoadKind,
     pub(crate) priority: u8,
     pub(crate) len: u16,
@@ -41,7 +41,7 @@ pub(crate) enum LoadKind {
     Flow(u16),
 }
 
-impl Load {
+impl FrameContent {
     /// The number by which the frame counts for its priority: 0 or 1.
     fn of_priority(&self) -> u64 {
         u64::from(!matches!(self.kind, LoadKind::Storm))
@@ -55,7 +55,7 @@ impl InFlight {
     }
 
     /// Adds a frame that is passed to the kernel.
-    pub(crate) fn add(&mut self, frame: &FrameId, load: Load) {
+    pub(crate) fn add(&mut self, frame: &FrameId, load: FrameContent) {
         self.loads[frame.index()] = load;
         self.frames += 1;
         self.bytes += usize::from(load.len);
@@ -63,7 +63,7 @@ impl InFlight {
     }
 
     /// Removes a frame that the kernel has completed. Returns its content.
-    pub(crate) fn remove(&mut self, frame: &FrameId) -> Load {
+    pub(crate) fn remove(&mut self, frame: &FrameId) -> FrameContent {
         let load = self.loads[frame.index()];
         self.frames -= 1;
         self.bytes -= usize::from(load.len);

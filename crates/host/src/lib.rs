@@ -22,4 +22,4 @@ pub mod text_report;
 pub mod units;
 
 pub use args::Args;
-pub use main_loop::{Orders, run, run_with};
+pub use main_loop::{HostControl, run, run_with};

@@ -18,7 +18,7 @@ use wire::MacAddr;
 use xdp::{MAX_POSTED, PortConfig, Umem, Waiter, XdpPort};
 
 /// Frames of a host's memory for each RX queue: a full fill ring, and as many in the RX ring.
-const FRAMES_OF_A_QUEUE: usize = 2 * MAX_POSTED;
+const FRAMES_PER_QUEUE: usize = 2 * MAX_POSTED;
 /// Frames of a host's memory for transmission.
 const OWN_FRAMES: usize = 4_096;
 /// How long a sender sends by default.
@@ -36,7 +36,7 @@ const SHORTEST_SLEEP_NS: Nanos = 2_000;
 /// run.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let waiter = Waiter::new().context("making the waiter")?;
-    let orders = Orders::new(args.wait, waiter.waker());
+    let orders = HostControl::new(args.wait, waiter.waker());
     orders.watch_signals()?;
     if args.wait {
         orders.watch_input();
@@ -49,7 +49,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Same as [`run`].
-pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn run_with(
+    args: &Args,
+    mut waiter: Waiter,
+    orders: &HostControl,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     args.check().map_err(|problem| anyhow!(problem))?;
     if let Some(core) = args.core {
         xdp::set_affinity(core)
@@ -58,7 +63,7 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
     xdp::set_timer_slack(1).context("setting the timer slack")?;
 
     let frame_bytes = xdp::frame_bytes_for([args.interface.as_str()])?;
-    let frames = xdp::queues_of(&args.interface)? as usize * FRAMES_OF_A_QUEUE + OWN_FRAMES;
+    let frames = xdp::queues_of(&args.interface)? as usize * FRAMES_PER_QUEUE + OWN_FRAMES;
     let mut memory = Umem::new(frames, frame_bytes)?;
     // The host shares its core with other threads, so frames that arrive while it is not running
     // need posted chunks. PFC frames have a group address, which a NIC receives only in promiscuous
@@ -68,7 +73,7 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
     let mut host = Host::new(settings(args)?, port, memory, frames, now());
     waiter.watch([host.port()]);
     let mut output = Output { out, json: args.json, before: Report::default() };
-    let is_up = drive(&mut host, &mut waiter, orders, &mut output, args.interval)?;
+    let is_up = run_loop(&mut host, &mut waiter, orders, &mut output, args.interval)?;
 
     let at = now();
     host.close();
@@ -111,10 +116,10 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
 
 /// Runs the loop: iterations with sleep in between, until the host is done. Returns true if its
 /// interface is still up.
-fn drive(
+fn run_loop(
     host: &mut Host<XdpPort>,
     waiter: &mut Waiter,
-    orders: &Orders,
+    orders: &HostControl,
     output: &mut Output,
     interval_ns: Nanos,
 ) -> anyhow::Result<bool> {
@@ -168,13 +173,13 @@ fn now() -> Instant {
 
 /// Commands of the user to a running host. Clones control the same host.
 #[derive(Debug, Clone)]
-pub struct Orders {
+pub struct HostControl {
     begin: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     waker: Waker,
 }
 
-impl Orders {
+impl HostControl {
     /// Creates the commands to the host that sleeps in the waiter of `waker`. The host may begin,
     /// unless it is to `wait`.
     pub fn new(wait: bool, waker: Waker) -> Self {

@@ -298,7 +298,7 @@ mod tests {
 
     /// With 1 ms: a CNP at the first mark, then at most one a millisecond for each flow.
     #[test]
-    fn senders_are_reported_of_marks_in_time_and_not_too_often() {
+    fn cnps_are_sent_at_once_and_rate_limited() {
         let reported = |flow| Some(Request::SendCnp { to: SENDER, flow, run: 9 });
         let mut receiver = Receiver::new(ME, Some(1_000_000));
         let table = [
@@ -356,7 +356,7 @@ mod tests {
 
     /// Faults of one frame in the channel.
     #[derive(Debug, Clone, Copy)]
-    enum SeqResult {
+    enum ChannelFault {
         Arrives,
         Drops,
         Duplicates,
@@ -367,13 +367,13 @@ mod tests {
         Delays(usize),
     }
 
-    fn fates() -> impl Strategy<Value = Vec<SeqResult>> {
+    fn fates() -> impl Strategy<Value = Vec<ChannelFault>> {
         let fate = prop_oneof![
-            6 => Just(SeqResult::Arrives),
-            1 => Just(SeqResult::Drops),
-            1 => Just(SeqResult::Duplicates),
-            1 => (0..46 * 8_usize).prop_map(|bit| SeqResult::Corrupts { bit }),
-            1 => (1..20_usize).prop_map(SeqResult::Delays),
+            6 => Just(ChannelFault::Arrives),
+            1 => Just(ChannelFault::Drops),
+            1 => Just(ChannelFault::Duplicates),
+            1 => (0..46 * 8_usize).prop_map(|bit| ChannelFault::Corrupts { bit }),
+            1 => (1..20_usize).prop_map(ChannelFault::Delays),
         ];
         prop::collection::vec(fate, 1..300)
     }
@@ -389,11 +389,11 @@ mod tests {
             for (place, fate) in fates.iter().enumerate() {
                 let (place, sequence) = (place + 1, place as u64 + 1);
                 match *fate {
-                    SeqResult::Arrives => wire.push((place, sequence, None)),
-                    SeqResult::Drops => {}
-                    SeqResult::Duplicates => wire.extend([(place, sequence, None); 2]),
-                    SeqResult::Corrupts { bit } => wire.push((place, sequence, Some(bit))),
-                    SeqResult::Delays(by) => wire.push((place + by, sequence, None)),
+                    ChannelFault::Arrives => wire.push((place, sequence, None)),
+                    ChannelFault::Drops => {}
+                    ChannelFault::Duplicates => wire.extend([(place, sequence, None); 2]),
+                    ChannelFault::Corrupts { bit } => wire.push((place, sequence, Some(bit))),
+                    ChannelFault::Delays(by) => wire.push((place + by, sequence, None)),
                 }
             }
             wire.sort_by_key(|(place, ..)| *place);

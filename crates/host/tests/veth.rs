@@ -5,7 +5,7 @@ use clap::Parser;
 use host::args::FlowArgs;
 use host::host::{Host, HostSettings};
 use host::report::{FlowSent, Line, Report};
-use host::{Args, Orders, run_with};
+use host::{Args, HostControl, run_with};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, sendto, socket};
 use nix::time::{ClockId, clock_gettime};
@@ -63,7 +63,7 @@ impl Lab {
         let words = format!("host {interface} --json --interval 20ms {options}");
         let args = Command::parse_from(words.split_whitespace()).args;
         let waiter = Waiter::new().unwrap();
-        let orders = Orders::new(args.wait, waiter.waker());
+        let orders = HostControl::new(args.wait, waiter.waker());
         let output = Output::default();
         let lab = Lab { spaces: self.spaces.clone() };
         let thread = std::thread::spawn({
@@ -123,7 +123,7 @@ impl Write for Output {
 }
 
 struct RunningHost {
-    orders: Orders,
+    orders: HostControl,
     output: Output,
     thread: JoinHandle<anyhow::Result<()>>,
 }

@@ -10,10 +10,10 @@
 
 use libbpf_rs::query::ProgramInfo;
 
-use crate::bpf_object::{Loaded, hanging, remove_clsact, unhang, value_of};
+use crate::bpf_object::{Loaded, attached_program, detach_filter, remove_clsact, value_of};
 use crate::error::Error;
 use crate::kernel_support::missing;
-use crate::netlink::{Links, RootQdisc};
+use crate::netlink::{RootQdisc, RtNetlink};
 use crate::root_qdisc::SavedQdisc;
 use crate::settings::Settings;
 
@@ -55,10 +55,10 @@ pub struct Detached {
 /// `replace` does not cover; the kernel lacks support, or permission is denied.
 pub fn attach(device: &str, settings: &Settings, replace: Replace) -> Result<Attached, Error> {
     settings.check()?;
-    let links = Links::connect()?;
+    let links = RtNetlink::connect()?;
     let ifindex = links.find(device)?.index;
     let qdiscs = links.qdiscs(ifindex)?;
-    let before = hanging(ifindex);
+    let before = attached_program(ifindex);
     match &qdiscs.root {
         RootQdisc::Foreign(kind) if replace == Replace::No => {
             return Err(Error::ForeignQdisc { device: device.to_owned(), kind: kind.clone() });
@@ -82,7 +82,7 @@ pub fn attach(device: &str, settings: &Settings, replace: Replace) -> Result<Att
         None => !qdiscs.has_clsact,
     };
     let mut loaded = Loaded::new(settings, ifindex, made_clsact, &SavedQdisc::record(saved.as_ref()))?;
-    loaded.hang(ifindex, !qdiscs.has_clsact)?;
+    loaded.attach_filter(ifindex, !qdiscs.has_clsact)?;
     let done = loaded.register().and_then(|kind| {
         let added = links.set_root(ifindex, qdiscs.free_number);
         drop(kind);
@@ -122,10 +122,10 @@ fn replaced_by(program: &ProgramInfo) -> Option<SavedQdisc> {
 /// # Errors
 /// There is no such interface, or it has nothing of ours, or removal is not permitted.
 pub fn detach(device: &str) -> Result<Detached, Error> {
-    let links = Links::connect()?;
+    let links = RtNetlink::connect()?;
     let ifindex = links.find(device)?.index;
     let is_ours = links.qdiscs(ifindex)?.root == RootQdisc::Ours;
-    let program = hanging(ifindex);
+    let program = attached_program(ifindex);
     if !is_ours && program.is_none() {
         return Err(Error::NotAttached { device: device.to_owned() });
     }
@@ -145,9 +145,9 @@ pub fn detach(device: &str) -> Result<Detached, Error> {
 }
 
 /// Removes the program, and clsact if we created it and nobody else uses it.
-fn clean(links: &Links, ifindex: u32, made_clsact: bool) -> Result<(), Error> {
+fn clean(links: &RtNetlink, ifindex: u32, made_clsact: bool) -> Result<(), Error> {
     // In one call, so that a process killed in between does not leave a clsact without a filter.
-    if made_clsact && links.others(ifindex)? == 0 { remove_clsact(ifindex) } else { unhang(ifindex) }
+    if made_clsact && links.others(ifindex)? == 0 { remove_clsact(ifindex) } else { detach_filter(ifindex) }
 }
 
 fn made_clsact(settings: &[u8]) -> bool {

@@ -71,18 +71,20 @@ impl Loaded {
 
     /// Attaches the program at ingress of an interface, in place of an earlier one of ours; creates
     /// clsact too if `with_clsact`.
-    pub(crate) fn hang(&self, ifindex: u32, with_clsact: bool) -> Result<(), Error> {
+    pub(crate) fn attach_filter(&self, ifindex: u32, with_clsact: bool) -> Result<(), Error> {
         let program = self.object.progs().find(|program| program.name() == PROGRAM).expect("in the object");
         let action = "adding the program at ingress (modules sch_ingress, cls_bpf)";
-        clsact::hang(ifindex, program.as_fd(), PROGRAM, with_clsact).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Error::NotPermitted { action: action.to_owned() },
-            _ => Error::system(action, error),
+        clsact::attach_filter(ifindex, program.as_fd(), PROGRAM, with_clsact).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::PermissionDenied => Error::NotPermitted { action: action.to_owned() },
+                _ => Error::system(action, error),
+            }
         })
     }
 }
 
 /// Detaches the program.
-pub(crate) fn unhang(ifindex: u32) -> Result<(), Error> {
+pub(crate) fn detach_filter(ifindex: u32) -> Result<(), Error> {
     let nothing = io::stdin(); // a descriptor that is not used: what hangs is known by its numbers
     let failed = |error| Error::system("taking the program off", error);
     builder(nothing.as_fd(), ifindex).hook(TC_INGRESS).detach().map_err(failed)
@@ -97,7 +99,7 @@ pub(crate) fn remove_clsact(ifindex: u32) -> Result<(), Error> {
 }
 
 /// Returns the program at ingress, if it is ours.
-pub(crate) fn hanging(ifindex: u32) -> Option<ProgramInfo> {
+pub(crate) fn attached_program(ifindex: u32) -> Option<ProgramInfo> {
     let nothing = io::stdin();
     let id = builder(nothing.as_fd(), ifindex).hook(TC_INGRESS).query().ok()?;
     let options = ProgInfoQueryOptions::default().include_map_ids(true);

@@ -63,7 +63,7 @@ mod tests {
     use crate::kernel_support::judge;
 
     #[test]
-    fn an_old_kernel_is_reported_so_and_what_to_do() {
+    fn an_old_kernel_is_reported_with_the_remedy() {
         for (release, is_good) in
             [("6.1.0-50-amd64", false), ("6.15.9", false), ("6.16.0", true), ("7.3.4+deb13-amd64", true)]
         {

@@ -37,7 +37,12 @@ type Request = NetlinkMessage<RouteNetlinkMessage>;
 
 /// Attaches `program` at ingress of an interface, in place of an earlier one of ours. Creates
 /// clsact too if `with_clsact`, for an interface that has none yet.
-pub(crate) fn hang(ifindex: u32, program: BorrowedFd<'_>, name: &str, with_clsact: bool) -> io::Result<()> {
+pub(crate) fn attach_filter(
+    ifindex: u32,
+    program: BorrowedFd<'_>,
+    name: &str,
+    with_clsact: bool,
+) -> io::Result<()> {
     let mut requests = Vec::new();
     if with_clsact {
         requests.push(clsact(ifindex));
@@ -129,8 +134,8 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    use crate::bpf_object::{hanging, remove_clsact};
-    use crate::netlink::Links;
+    use crate::bpf_object::{attached_program, remove_clsact};
+    use crate::netlink::RtNetlink;
     use crate::netns;
 
     /// Runs on the loopback interface of a new namespace, with the ingress program without its
@@ -142,14 +147,18 @@ mod tests {
             let open = libbpf_rs::ObjectBuilder::default().open_memory(OBJECT).unwrap();
             let object = open.load().expect("root, and a kernel with BPF");
             let program = object.progs().find(|program| program.name() == "sluice_nic_pfc").unwrap();
-            let links = Links::connect()?;
+            let links = RtNetlink::connect()?;
             let lo = links.find("lo")?.index;
-            let state = || Ok((links.qdiscs(lo)?.has_clsact, hanging(lo).is_some(), links.others(lo)?));
+            let state =
+                || Ok((links.qdiscs(lo)?.has_clsact, attached_program(lo).is_some(), links.others(lo)?));
 
-            assert!(hang(lo, program.as_fd(), "ours", false).is_err(), "there is nowhere to hang it");
+            assert!(
+                attach_filter(lo, program.as_fd(), "ours", false).is_err(),
+                "there is nowhere to hang it"
+            );
             assert_eq!(state()?, (false, false, 0));
             for (with_clsact, why) in [(true, "the first"), (true, "somebody was first"), (false, "again")] {
-                hang(lo, program.as_fd(), "ours", with_clsact)
+                attach_filter(lo, program.as_fd(), "ours", with_clsact)
                     .unwrap_or_else(|error| panic!("{why}: {error}"));
                 assert_eq!(state()?, (true, true, 0), "{why}");
             }

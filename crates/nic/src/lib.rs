@@ -32,7 +32,7 @@ pub use attach::{Attached, Detached, Replace, attach, detach};
 pub use check::{Check, check};
 pub use error::Error;
 pub use kernel_support::Finding;
-pub use netlink::{Interface, Links, RootQdisc};
+pub use netlink::{Interface, RootQdisc, RtNetlink};
 pub use settings::KIND;
 pub use settings::{QdiscDiscipline, Settings, Trust};
 pub use status::{PfcRxCounters, Priority, Status, attached, status};

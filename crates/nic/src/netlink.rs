@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::settings::KIND;
 
 /// A netlink connection in the network namespace of the thread that opened it.
-pub struct Links {
+pub struct RtNetlink {
     runtime: Runtime,
     handle: rtnetlink::Handle,
 }
@@ -32,7 +32,8 @@ pub struct Interface {
     pub index: u32,
     /// Interface index of the other end of a veth, in the namespace of that end.
     pub peer: Option<u32>,
-    /// The id of that namespace in this one ([`Links::namespace_id`]). `None` if it is this one.
+    /// The id of that namespace in this one ([`RtNetlink::namespace_id`]). `None` if it is this
+    /// one.
     pub peer_namespace: Option<i32>,
     /// True if the interface is no NIC: its kernel sees the PFC frames.
     pub is_virtual: bool,
@@ -62,7 +63,7 @@ pub(crate) struct Qdiscs {
 /// First number that is tried for our qdisc.
 const FIRST_NUMBER: u16 = 0x5c1c;
 
-impl Links {
+impl RtNetlink {
     /// Opens a connection.
     ///
     /// # Errors
@@ -252,7 +253,7 @@ mod tests {
         assert!(ip(&format!("netns add {name}")), "needs root");
         let found = netns::fresh(|| {
             ip(&format!("link add name va type veth peer name vb netns {name}"));
-            let links = Links::connect()?;
+            let links = RtNetlink::connect()?;
             let there = File::open(format!("/run/netns/{name}")).expect("it was just made");
             Ok((links.find("va")?, links.namespace_id(&there)?, links.namespace_id(&netns::current()?)?))
         });

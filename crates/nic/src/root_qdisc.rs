@@ -15,7 +15,7 @@ use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use crate::abi::{Reader, Writer};
 use crate::clsact::attribute;
 use crate::error::Error;
-use crate::netlink::Links;
+use crate::netlink::RtNetlink;
 use crate::netns;
 
 /// Bytes of `struct replaced` of bpf/nic.bpf.c, of which four are a length.
@@ -122,7 +122,7 @@ impl SavedQdisc {
         body.extend(attribute(IFLA_NUM_TX_QUEUES, &tx_queues.to_ne_bytes()));
         body.extend(attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"veth")));
         query(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &body).map_err(failed)?;
-        let index = Links::connect()?.find("trial")?.index;
+        let index = RtNetlink::connect()?.find("trial")?.index;
         if let Err(error) = self.restore(index) {
             return Ok(Some(format!("the kernel does not take back what it reports of it ({error})")));
         }
@@ -264,7 +264,7 @@ mod tests {
     fn with_veth(test: impl FnOnce(u32) -> Result<(), Error> + Send) {
         let tried = netns::fresh(|| {
             run("ip link add va numtxqueues 4 type veth peer name vb");
-            test(Links::connect()?.find("va")?.index)
+            test(RtNetlink::connect()?.find("va")?.index)
         });
         tried.unwrap();
     }

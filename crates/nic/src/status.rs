@@ -4,9 +4,9 @@
 use nix::time::{ClockId, clock_gettime};
 
 use crate::abi::Reader;
-use crate::bpf_object::{hanging, value_of};
+use crate::bpf_object::{attached_program, value_of};
 use crate::error::Error;
-use crate::netlink::{Links, RootQdisc};
+use crate::netlink::{RootQdisc, RtNetlink};
 use crate::settings::{PRIORITIES, Settings};
 
 /// Counters of one priority of an interface.
@@ -78,10 +78,12 @@ pub struct Status {
 /// # Errors
 /// The kernel refuses the request.
 pub fn attached() -> Result<Vec<String>, Error> {
-    let links = Links::connect()?;
+    let links = RtNetlink::connect()?;
     let mut found = Vec::new();
     for interface in links.all()? {
-        if links.qdiscs(interface.index)?.root == RootQdisc::Ours || hanging(interface.index).is_some() {
+        if links.qdiscs(interface.index)?.root == RootQdisc::Ours
+            || attached_program(interface.index).is_some()
+        {
             found.push(interface.name);
         }
     }
@@ -93,10 +95,10 @@ pub fn attached() -> Result<Vec<String>, Error> {
 /// # Errors
 /// There is no such interface, or it has no program of ours, or reading is not permitted.
 pub fn status(device: &str) -> Result<Status, Error> {
-    let links = Links::connect()?;
+    let links = RtNetlink::connect()?;
     let ifindex = links.find(device)?.index;
     let has_qdisc = links.qdiscs(ifindex)?.root == RootQdisc::Ours;
-    let Some(program) = hanging(ifindex) else {
+    let Some(program) = attached_program(ifindex) else {
         return Err(Error::NotAttached { device: device.to_owned() });
     };
     let unknown = || Error::system("reading what is counted", "attached by another version of Sluice");

@@ -139,7 +139,7 @@ fn run(scenario: &Scenario) -> (f64, u64, Results) {
 }
 
 fn main() {
-    huge_pages::start_again();
+    huge_pages::reexec_with_huge_pages();
     // As in the other benches, a word on the command line selects benches by name.
     if std::env::args().skip(1).any(|word| !word.starts_with('-') && !"frame_hops".contains(&*word)) {
         return;

@@ -10,7 +10,7 @@ use crate::time::Picos;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A link direction has sent its frame and may send the next.
-    LineFree(usize),
+    TxDone(usize),
     /// The first frame on a link direction arrives.
     Arrive(usize),
     /// A node honors the first PFC frame that has arrived over a link direction.
@@ -20,13 +20,13 @@ pub(crate) enum Event {
     /// A switch checks thresholds that other ports have moved.
     Tick(usize),
     /// A software switch starts an iteration.
-    Turn(usize),
+    Iterate(usize),
     /// A watchdog of a switch is due.
-    Watch(usize),
+    WatchdogPoll(usize),
     /// A flow's next frame is due.
     Due(usize),
     /// A flow begins.
-    Begin(usize),
+    FlowStart(usize),
     /// A flow's next message is ready.
     Message(usize),
     /// A fault occurs.
@@ -38,18 +38,18 @@ pub(crate) enum Event {
 impl Event {
     fn code(self) -> u128 {
         let (kind, number) = match self {
-            Event::LineFree(line) => (0, line),
+            Event::TxDone(line) => (0, line),
             Event::Arrive(line) => (1, line),
             Event::Control(line) => (2, line),
             Event::Wake(line) => (3, line),
             Event::Tick(switch) => (4, switch),
-            Event::Turn(switch) => (5, switch),
+            Event::Iterate(switch) => (5, switch),
             Event::Due(flow) => (6, flow),
             Event::Message(flow) => (7, flow),
             Event::Fault(fault) => (8, fault),
-            Event::Begin(flow) => (9, flow),
+            Event::FlowStart(flow) => (9, flow),
             Event::Sample => (10, 0),
-            Event::Watch(switch) => (11, switch),
+            Event::WatchdogPoll(switch) => (11, switch),
         };
         debug_assert!(number < 1 << NUMBER_BITS);
         kind << NUMBER_BITS | number as u128
@@ -58,17 +58,17 @@ impl Event {
     fn of(code: u128) -> Self {
         let number = (code & ((1 << NUMBER_BITS) - 1)) as usize;
         match code >> NUMBER_BITS & 15 {
-            0 => Event::LineFree(number),
+            0 => Event::TxDone(number),
             1 => Event::Arrive(number),
             2 => Event::Control(number),
             3 => Event::Wake(number),
             4 => Event::Tick(number),
-            5 => Event::Turn(number),
+            5 => Event::Iterate(number),
             6 => Event::Due(number),
             7 => Event::Message(number),
             8 => Event::Fault(number),
-            9 => Event::Begin(number),
-            11 => Event::Watch(number),
+            9 => Event::FlowStart(number),
+            11 => Event::WatchdogPoll(number),
             _ => Event::Sample,
         }
     }
@@ -84,7 +84,7 @@ const SLOT_SHIFT: u32 = 11;
 /// Slots of the wheel, which are 2.1 µs together.
 const SLOTS: u64 = 1024;
 /// The most entries of the current slot that are moved to make room for another.
-const CROWD: usize = 256;
+const SLOT_LIMIT: usize = 256;
 
 /// The event queue. An entry is one number, so that comparing is cheap: time, order, event.
 ///
@@ -126,7 +126,7 @@ impl Queue {
 
     /// Plans an event. An event in the past happens next.
     #[inline]
-    pub(crate) fn plan(&mut self, at: Picos, event: Event) {
+    pub(crate) fn schedule(&mut self, at: Picos, event: Event) {
         self.planned += 1;
         let order = u128::from(self.planned & ((1 << ORDER_BITS) - 1));
         self.insert(u128::from(at) << 64 | order << CODE_BITS | event.code());
@@ -136,7 +136,7 @@ impl Queue {
     fn insert(&mut self, entry: u128) {
         let slot = slot_of(entry);
         if slot <= self.slot {
-            if self.current.len() < CROWD {
+            if self.current.len() < SLOT_LIMIT {
                 let place = self.current.partition_point(|later| *later > entry);
                 self.current.insert(place, entry);
             } else {
@@ -240,13 +240,13 @@ mod tests {
         let planned = [
             (7, Event::Sample),
             (5, Event::Message(3)),
-            (5, Event::LineFree((1 << NUMBER_BITS) - 1)),
+            (5, Event::TxDone((1 << NUMBER_BITS) - 1)),
             (9, Event::Arrive(2)),
             (5, Event::Due(1)),
             (0, Event::Control(4)),
         ];
         for (at, event) in planned {
-            queue.plan(at, event);
+            queue.schedule(at, event);
         }
         let taken: Vec<_> = std::iter::from_fn(|| queue.next(8)).collect();
         assert_eq!(taken, [planned[5], planned[1], planned[2], planned[4], planned[0]]);
@@ -257,11 +257,11 @@ mod tests {
     #[test]
     fn a_crowd_at_one_time() {
         let mut queue = Queue::new();
-        let numbers = 0..4 * CROWD;
-        numbers.clone().for_each(|number| queue.plan(7, Event::Begin(number)));
+        let numbers = 0..4 * SLOT_LIMIT;
+        numbers.clone().for_each(|number| queue.schedule(7, Event::FlowStart(number)));
         for number in numbers.clone() {
-            assert_eq!(queue.next(7), Some((7, Event::Begin(number))));
-            queue.plan(7 + (number % 2) as Picos, Event::Message(number));
+            assert_eq!(queue.next(7), Some((7, Event::FlowStart(number))));
+            queue.schedule(7 + (number % 2) as Picos, Event::Message(number));
         }
         for odd in 0..2 {
             for number in numbers.clone().filter(|number| number % 2 == odd) {
@@ -279,7 +279,7 @@ mod tests {
             let (mut model, mut now) = (Vec::new(), 0);
             for (number, (shift, part, take)) in steps.into_iter().enumerate() {
                 let at = now + (part << shift) / 1000;
-                queue.plan(at, Event::Due(number));
+                queue.schedule(at, Event::Due(number));
                 model.push((at, number));
                 for _ in 0..take / 2 {
                     model.sort_unstable();
@@ -298,17 +298,17 @@ mod tests {
     #[test]
     fn every_event_comes_back_as_it_went_in() {
         let events = [
-            Event::LineFree(1),
+            Event::TxDone(1),
             Event::Arrive(2),
             Event::Control(3),
             Event::Wake(4),
             Event::Tick(5),
-            Event::Turn(6),
+            Event::Iterate(6),
             Event::Due(7),
             Event::Message(8),
             Event::Fault(9),
-            Event::Begin(10),
-            Event::Watch(11),
+            Event::FlowStart(10),
+            Event::WatchdogPoll(11),
             Event::Sample,
         ];
         assert_eq!(events.map(|event| Event::of(event.code())), events);

@@ -5,7 +5,7 @@ use crate::scenario::{Expectation, Metric, Scenario, Scope};
 use switch::monitor::counters::PrioritySnapshot;
 
 /// Evaluates every expectation, in the scenario's order.
-pub(crate) fn judge(scenario: &Scenario, outcome: &Results) -> Vec<ExpectationOutcome> {
+pub(crate) fn evaluate(scenario: &Scenario, outcome: &Results) -> Vec<ExpectationOutcome> {
     let judge_one = |expectation: &Expectation| {
         let measured = measure(scenario, outcome, expectation.scope, expectation.metric);
         let holds = expectation.at_least.is_none_or(|least| measured >= least)

@@ -70,7 +70,7 @@ pub(crate) struct Receiver {
     begun_at: VecDeque<Picos>,
     first_message: u64,
     /// Frames of the first message that have arrived.
-    message_came: u64,
+    message_received: u64,
     /// The number after the highest frame number that has arrived.
     next_number: u64,
     /// Numbers below `next_number` that have not arrived: the end of each range, by its beginning.
@@ -86,9 +86,9 @@ pub(crate) struct Receiver {
 
 /// Result of a received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ReceiveOutcome {
     /// True if a CNP is to be sent.
-    pub(crate) tells: bool,
+    pub(crate) sends_cnp: bool,
     /// When the completed message was ready to be sent; `None` if the frame completed no message.
     pub(crate) completed: Option<Picos>,
 }
@@ -243,7 +243,7 @@ impl Flow {
 
     /// Handles the arrival of frame `number`.
     #[inline]
-    pub(crate) fn receive(&mut self, number: u64, marked: bool, now: Picos) -> Seen {
+    pub(crate) fn receive(&mut self, number: u64, marked: bool, now: Picos) -> ReceiveOutcome {
         let tells = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
         let receiver = &mut self.receiver;
         receiver.received_frames += 1;
@@ -253,7 +253,7 @@ impl Flow {
         }
         receiver.account(number);
         let completed = if receiver.message_frames == 0 { None } else { receiver.complete(number) };
-        Seen { tells, completed }
+        ReceiveOutcome { sends_cnp: tells, completed }
     }
 }
 
@@ -286,7 +286,7 @@ impl Receiver {
     }
 
     /// True if frame `number` has not arrived.
-    pub(crate) fn awaits(&self, number: u64) -> bool {
+    pub(crate) fn is_missing(&self, number: u64) -> bool {
         let range = self.missing.range(..=number).next_back();
         number >= self.next_number || range.is_some_and(|(_, &end)| number < end)
     }
@@ -298,14 +298,14 @@ impl Receiver {
         while self.first_message < message {
             self.begun_at.pop_front();
             self.first_message += 1;
-            self.message_came = 0;
+            self.message_received = 0;
         }
-        self.message_came += u64::from(message == self.first_message);
-        if self.message_came < self.message_frames {
+        self.message_received += u64::from(message == self.first_message);
+        if self.message_received < self.message_frames {
             return None;
         }
         self.first_message += 1;
-        self.message_came = 0;
+        self.message_received = 0;
         self.begun_at.pop_front()
     }
 }

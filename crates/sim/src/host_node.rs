@@ -75,7 +75,7 @@ impl Host {
             link_pause: settings.honors_pause.then(|| LinkPause::new(line.speed_bps())),
         };
         let mut lines: Vec<&LinkDirection> =
-            wires.lines.iter().filter(|line| line.from.node == node).collect();
+            wires.directions.iter().filter(|line| line.from.node == node).collect();
         lines.sort_unstable_by_key(|line| line.from.port);
         Self {
             node,
@@ -95,14 +95,14 @@ impl Host {
     }
 
     /// Schedules a flow that has frames for the time when its next one is due.
-    pub(crate) fn list(&mut self, number: usize, flow: &mut Flow, wires: &mut Links) {
+    pub(crate) fn schedule(&mut self, number: usize, flow: &mut Flow, wires: &mut Links) {
         flow.sender.is_listed = match flow.next_due() {
             Some(due) if due <= wires.now => {
                 self.ready(number, flow.headers.priority);
                 true
             }
             Some(due) => {
-                wires.queue.plan(due, Event::Due(number));
+                wires.queue.schedule(due, Event::Due(number));
                 true
             }
             None => false,
@@ -120,7 +120,7 @@ impl Host {
     #[inline]
     pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Links) {
         let line = self.line();
-        if !wires.lines[line].is_idle() {
+        if !wires.directions[line].is_idle() {
             return;
         }
         if let Some(packet) = self.next_of_storm(wires) {
@@ -162,7 +162,7 @@ impl Host {
         self.sent_frames += 1;
         let flow = &mut flows[number as usize];
         flow.take(wires.now);
-        self.list(number as usize, flow, wires);
+        self.schedule(number as usize, flow, wires);
         wires.send(line, flow.packet.len, &flow.packet.bytes);
     }
 
@@ -185,7 +185,7 @@ impl Host {
             let others = self.storms.iter().fold(0, |mask, storm| mask | storm.priorities);
             Pfc { enable: over.priorities & !others, quanta: [0; 8] }
         } else {
-            let refresh = of_ns(quanta_ns(STORM_QUANTA, wires.lines[self.line()].speed_bps()) / 3);
+            let refresh = of_ns(quanta_ns(STORM_QUANTA, wires.directions[self.line()].speed_bps()) / 3);
             let storm = &mut self.storms[first];
             storm.next = wires.now + refresh.max(NS);
             Pfc { enable: storm.priorities, quanta: [STORM_QUANTA; 8] }
@@ -219,7 +219,7 @@ impl Host {
         let now = instant(wires.now);
         pauses.clear(now);
         link_pause.iter_mut().for_each(|link| link.clear(now));
-        self.sender = self.ports.iter().position(|port| wires.lines[port.line].up).unwrap_or(0);
+        self.sender = self.ports.iter().position(|port| wires.directions[port.line].up).unwrap_or(0);
     }
 
     /// Counts the pauses by the peers and their durations, over all ports.

@@ -16,7 +16,7 @@ use crate::time::{NEVER, Picos, of_bytes, of_ns};
 pub(crate) struct Links {
     pub(crate) now: Picos,
     pub(crate) queue: Queue,
-    pub(crate) lines: Vec<LinkDirection>,
+    pub(crate) directions: Vec<LinkDirection>,
     packets: Packets,
     /// When the sender of each link direction is to be woken; [`NEVER`] if it is not.
     wake_at: Vec<Picos>,
@@ -29,49 +29,49 @@ impl Links {
             |(number, link)| [LinkDirection::new(link, number, 0), LinkDirection::new(link, number, 1)];
         let lines: Vec<LinkDirection> = links.iter().enumerate().flat_map(ends).collect();
         let (queue, packets, wake_at) = (Queue::new(), Packets::default(), vec![NEVER; lines.len()]);
-        Self { now: 0, queue, lines, packets, wake_at }
+        Self { now: 0, queue, directions: lines, packets, wake_at }
     }
 
     /// Sends a frame over an idle link direction.
     #[inline]
     pub(crate) fn send(&mut self, line: usize, len: u16, bytes: &[u8; CARRIED_BYTES]) {
         let place = self.packets.put(len, bytes);
-        self.lines[line].send(len, place, self.now, &mut self.queue);
+        self.directions[line].send(len, place, self.now, &mut self.queue);
     }
 
     /// The frame that arrives now over a link direction, if any: the event may belong to a frame
     /// that was lost by a cut.
     #[inline]
     pub(crate) fn arriving(&self, line: usize) -> Option<&Packet> {
-        let line = &self.lines[line];
+        let line = &self.directions[line];
         if line.arrive_at != self.now {
             return None;
         }
-        line.flying.front().map(|flying| self.packets.at(flying.place))
+        line.in_flight.front().map(|flying| self.packets.at(flying.packet))
     }
 
     /// Removes the first frame of a link direction, which has arrived.
     #[inline]
-    pub(crate) fn landed(&mut self, line: usize) {
-        if let Some(place) = self.lines[line].landed(&mut self.queue) {
+    pub(crate) fn arrived(&mut self, line: usize) {
+        if let Some(place) = self.directions[line].arrived(&mut self.queue) {
             self.packets.free(place);
         }
     }
 
     /// Delays the first frame of a link direction, a PFC frame that has arrived, until it takes
     /// effect ([`Links::take_control`]).
-    pub(crate) fn keep_back(&mut self, line: usize) {
-        let this = &mut self.lines[line];
-        let Some(place) = this.landed(&mut self.queue) else { return };
+    pub(crate) fn delay_control(&mut self, line: usize) {
+        let this = &mut self.directions[line];
+        let Some(place) = this.arrived(&mut self.queue) else { return };
         let at = self.now + this.response;
-        this.pending_control.push_back(InFlightFrame { at, place });
-        self.queue.plan(at, Event::Control(line));
+        this.pending_control.push_back(InFlightFrame { at, packet: place });
+        self.queue.schedule(at, Event::Control(line));
     }
 
     /// Takes the PFC frame of a link direction that takes effect now.
     pub(crate) fn take_control(&mut self, line: usize) -> Option<Packet> {
-        let pending_control = &mut self.lines[line].pending_control;
-        let InFlightFrame { at, place } = *pending_control.front()?;
+        let pending_control = &mut self.directions[line].pending_control;
+        let InFlightFrame { at, packet: place } = *pending_control.front()?;
         if at > self.now {
             return None;
         }
@@ -83,28 +83,28 @@ impl Links {
 
     /// Cuts one direction of a cable: the frames on it are lost, and nothing more is sent.
     pub(crate) fn cut(&mut self, line: usize) {
-        let this = &mut self.lines[line];
+        let this = &mut self.directions[line];
         this.up = false;
         // PFC frames that have arrived and have not taken effect are lost too.
         this.counts.arrived -= this.pending_control.len() as u64;
-        for lost in this.flying.drain(..).chain(this.pending_control.drain(..)) {
+        for lost in this.in_flight.drain(..).chain(this.pending_control.drain(..)) {
             this.counts.cut += 1;
-            self.packets.free(lost.place);
+            self.packets.free(lost.packet);
         }
     }
 
     /// The frames in flight, each with its link direction.
-    pub(crate) fn flying(&self) -> impl Iterator<Item = (usize, &Packet)> {
-        let lines = self.lines.iter().enumerate();
-        let all = lines.flat_map(|(number, line)| line.flying.iter().map(move |flying| (number, flying)));
-        all.map(|(number, flying)| (number, self.packets.at(flying.place)))
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = (usize, &Packet)> {
+        let lines = self.directions.iter().enumerate();
+        let all = lines.flat_map(|(number, line)| line.in_flight.iter().map(move |flying| (number, flying)));
+        all.map(|(number, flying)| (number, self.packets.at(flying.packet)))
     }
 
     /// Wakes the sender of a link direction at `at`, unless it is woken before.
     pub(crate) fn wake(&mut self, line: usize, at: Picos) {
         if at < self.wake_at[line] {
             self.wake_at[line] = at;
-            self.queue.plan(at, Event::Wake(line));
+            self.queue.schedule(at, Event::Wake(line));
         }
     }
 
@@ -124,7 +124,7 @@ struct InFlightFrame {
     /// Time of arrival.
     at: Picos,
     /// Index in [`Packets`].
-    place: u32,
+    packet: u32,
 }
 
 /// One direction of a cable.
@@ -146,7 +146,7 @@ pub(crate) struct LinkDirection {
     propagation: Picos,
     response: Picos,
     /// Frames in flight, in the order of their arrival.
-    flying: VecDeque<InFlightFrame>,
+    in_flight: VecDeque<InFlightFrame>,
     /// Time of the only valid arrival event of the first frame: other events belong to frames that
     /// were lost by a cut.
     arrive_at: Picos,
@@ -154,12 +154,12 @@ pub(crate) struct LinkDirection {
     pending_control: VecDeque<InFlightFrame>,
     /// True if the frames are captured.
     pub(crate) is_captured: bool,
-    pub(crate) counts: LineCounts,
+    pub(crate) counts: DirectionCounts,
 }
 
 /// Counters of a link direction, in frames including PFC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LineCounts {
+pub(crate) struct DirectionCounts {
     pub(crate) sent: u64,
     pub(crate) arrived: u64,
     pub(crate) cut: u64,
@@ -182,11 +182,11 @@ impl LinkDirection {
             overhead_bytes: u64::from(link.overhead_bytes),
             propagation: of_ns(link.propagation_ns),
             response: of_ns(link.response_ns),
-            flying: VecDeque::new(),
+            in_flight: VecDeque::new(),
             arrive_at: 0,
             pending_control: VecDeque::new(),
             is_captured: false,
-            counts: LineCounts::default(),
+            counts: DirectionCounts::default(),
         }
     }
 
@@ -223,27 +223,27 @@ impl LinkDirection {
         let time = self.time_of(len);
         self.counts.busy += time;
         self.free_at = now + time;
-        queue.plan(self.free_at, Event::LineFree(self.number));
+        queue.schedule(self.free_at, Event::TxDone(self.number));
         let at = now + time + self.propagation;
-        if self.flying.is_empty() {
+        if self.in_flight.is_empty() {
             self.arrive_at = at;
-            queue.plan(at, Event::Arrive(self.number));
+            queue.schedule(at, Event::Arrive(self.number));
         }
-        self.flying.push_back(InFlightFrame { at, place });
+        self.in_flight.push_back(InFlightFrame { at, packet: place });
     }
 
     /// Removes the first frame, which has arrived. Returns its index.
     #[inline]
-    fn landed(&mut self, queue: &mut Queue) -> Option<u32> {
-        let landed = self.flying.pop_front()?;
+    fn arrived(&mut self, queue: &mut Queue) -> Option<u32> {
+        let landed = self.in_flight.pop_front()?;
         self.counts.arrived += 1;
-        if let Some(next) = self.flying.front() {
+        if let Some(next) = self.in_flight.front() {
             self.arrive_at = next.at;
-            queue.plan(next.at, Event::Arrive(self.number));
+            queue.schedule(next.at, Event::Arrive(self.number));
         } else {
             self.arrive_at = 0;
         }
-        Some(landed.place)
+        Some(landed.packet)
     }
 
     /// Returns the busy time up to `now`.
@@ -257,7 +257,7 @@ impl LinkDirection {
     }
 
     /// The number of frames in flight.
-    pub(crate) fn flying(&self) -> u64 {
-        self.flying.len() as u64
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight.len() as u64
     }
 }

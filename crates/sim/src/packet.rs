@@ -140,7 +140,7 @@ impl Packet {
 /// The frames in flight. The index freed last is reused first, since it is still in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    places: Vec<Packet>,
+    slots: Vec<Packet>,
     free: Vec<u32>,
 }
 
@@ -149,19 +149,19 @@ impl Packets {
     #[inline]
     pub(crate) fn put(&mut self, len: u16, bytes: &[u8; CARRIED_BYTES]) -> u32 {
         if let Some(place) = self.free.pop() {
-            let packet = &mut self.places[place as usize];
+            let packet = &mut self.slots[place as usize];
             packet.len = len;
             packet.bytes = *bytes;
             return place;
         }
-        self.places.push(Packet { len, bytes: *bytes });
-        (self.places.len() - 1) as u32
+        self.slots.push(Packet { len, bytes: *bytes });
+        (self.slots.len() - 1) as u32
     }
 
     /// The frame at an index.
     #[inline]
     pub(crate) fn at(&self, place: u32) -> &Packet {
-        &self.places[place as usize]
+        &self.slots[place as usize]
     }
 
     /// Frees an index.

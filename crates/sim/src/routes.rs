@@ -42,7 +42,7 @@ impl Routes {
         let ports = vec![None; switches.len() * hosts.len()];
         let peers = peers(nodes, links);
         let mut routes = Self { peers, switches, hosts, number, ports };
-        let doors = routes.doors();
+        let doors = routes.edge_switches();
         for (switches, hosts) in &doors {
             routes.fill_toward(switches, hosts);
         }
@@ -50,7 +50,7 @@ impl Routes {
     }
 
     /// Groups the hosts by the set of switches that they have links to.
-    fn doors(&self) -> BTreeMap<Vec<usize>, Vec<usize>> {
+    fn edge_switches(&self) -> BTreeMap<Vec<usize>, Vec<usize>> {
         let mut doors: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
         for &host in &self.hosts {
             let ends = self.peers[host].iter().flatten().map(|(end, _)| end.node);

@@ -17,7 +17,7 @@ use crate::link::{LinkDirection, Links};
 use crate::packet::{Content, PacketHeaders, host_mac};
 use crate::routes;
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
-use crate::switch_node::Device;
+use crate::switch_node::SimSwitch;
 use crate::time::{Picos, instant, of_ns};
 use crate::trace::Record;
 
@@ -38,7 +38,7 @@ pub struct Captured<'a> {
 
 /// Index of a node among its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum NodeIndex {
     Switch(usize),
     Host(usize),
 }
@@ -47,9 +47,9 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub struct Simulation<'s> {
     pub(crate) scenario: &'s Scenario,
-    pub(crate) wires: Links,
-    pub(crate) places: Vec<Place>,
-    pub(crate) devices: Vec<Device>,
+    pub(crate) links: Links,
+    pub(crate) node_indices: Vec<NodeIndex>,
+    pub(crate) devices: Vec<SimSwitch>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) flows: Vec<Flow>,
     /// The range of each traffic's flows in `flows`.
@@ -67,22 +67,22 @@ impl<'s> Simulation<'s> {
         for (node, kind) in scenario.nodes.iter().map(|node| &node.kind).enumerate() {
             match kind {
                 NodeKind::Switch(settings) => {
-                    places.push(Place::Switch(devices.len()));
-                    devices.push(Device::new(devices.len(), node, settings, scenario, &wires));
+                    places.push(NodeIndex::Switch(devices.len()));
+                    devices.push(SimSwitch::new(devices.len(), node, settings, scenario, &wires));
                 }
                 NodeKind::Host(settings) => {
-                    places.push(Place::Host(hosts.len()));
+                    places.push(NodeIndex::Host(hosts.len()));
                     hosts.push(Host::new(node, *settings, &wires));
                 }
             }
         }
         let (flows, traffic_flows) = make_flows(scenario, &places, &hosts, &wires);
-        wires.queue.plan(of_ns(scenario.sample_ns), Event::Sample);
+        wires.queue.schedule(of_ns(scenario.sample_ns), Event::Sample);
         let mut simulation = Self {
             record: Record::new(scenario, &wires),
             scenario,
-            wires,
-            places,
+            links: wires,
+            node_indices: places,
             devices,
             hosts,
             flows,
@@ -111,8 +111,8 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    fn device_of(&mut self, node: usize) -> &mut Device {
-        let Place::Switch(device) = self.places[node] else { panic!("node {node} is no switch") };
+    fn device_of(&mut self, node: usize) -> &mut SimSwitch {
+        let NodeIndex::Switch(device) = self.node_indices[node] else { panic!("node {node} is no switch") };
         &mut self.devices[device]
     }
 
@@ -125,24 +125,24 @@ impl<'s> Simulation<'s> {
         for (number, traffic) in self.scenario.traffic.iter().enumerate() {
             if let Start::At(at_ns) = traffic.start {
                 for flow in self.traffic_flows[number].clone() {
-                    self.wires.queue.plan(of_ns(at_ns), Event::Begin(flow));
+                    self.links.queue.schedule(of_ns(at_ns), Event::FlowStart(flow));
                 }
             }
         }
         for (number, fault) in self.scenario.faults.iter().enumerate() {
-            self.wires.queue.plan(of_ns(fault.at_ns), Event::Fault(number));
+            self.links.queue.schedule(of_ns(fault.at_ns), Event::Fault(number));
         }
     }
 
     /// Passes the frames of this link to the tap of [`Simulation::run_until`].
     pub fn capture(&mut self, link: usize) {
-        self.wires.lines[2 * link].is_captured = true;
-        self.wires.lines[2 * link + 1].is_captured = true;
+        self.links.directions[2 * link].is_captured = true;
+        self.links.directions[2 * link + 1].is_captured = true;
     }
 
     /// Virtual time in nanoseconds.
     pub fn now_ns(&self) -> u64 {
-        instant(self.wires.now).0
+        instant(self.links.now).0
     }
 
     /// Frames that arrived at switches so far, PFC included.
@@ -153,77 +153,77 @@ impl<'s> Simulation<'s> {
     /// Returns the first switch for which the system had no memory left. The results are then
     /// invalid.
     pub fn switch_without_memory(&self) -> Option<&str> {
-        let refused = self.devices.iter().position(Device::is_refused_memory)?;
-        let is_it = |place: &Place| matches!(place, Place::Switch(device) if *device == refused);
-        let node = self.places.iter().position(is_it)?;
+        let refused = self.devices.iter().position(SimSwitch::is_refused_memory)?;
+        let is_it = |place: &NodeIndex| matches!(place, NodeIndex::Switch(device) if *device == refused);
+        let node = self.node_indices.iter().position(is_it)?;
         Some(&self.scenario.nodes[node].name)
     }
 
     /// Runs until `at_ns`. Frames of captured links are passed to `tap`.
     pub fn run_until(&mut self, at_ns: u64, tap: &mut dyn FnMut(&Captured)) {
         let until = of_ns(at_ns.min(self.scenario.duration_ns));
-        while let Some((at, event)) = self.wires.queue.next(until) {
-            self.wires.now = at;
+        while let Some((at, event)) = self.links.queue.next(until) {
+            self.links.now = at;
             self.events += 1;
-            self.happen(event, tap);
+            self.dispatch(event, tap);
         }
-        self.wires.now = until;
+        self.links.now = until;
     }
 
     #[inline]
-    fn happen(&mut self, event: Event, tap: &mut dyn FnMut(&Captured)) {
+    fn dispatch(&mut self, event: Event, tap: &mut dyn FnMut(&Captured)) {
         match event {
-            Event::LineFree(line) => self.line_free(line),
+            Event::TxDone(line) => self.line_free(line),
             Event::Arrive(line) => self.arrive(line, tap),
             Event::Control(line) => self.apply_control(line),
             Event::Wake(line) => self.wake(line),
-            Event::Tick(device) => self.devices[device].tick(&mut self.wires),
-            Event::Turn(device) => self.devices[device].turn(&mut self.wires),
-            Event::Watch(device) => self.devices[device].poll(&mut self.wires),
+            Event::Tick(device) => self.devices[device].tick(&mut self.links),
+            Event::Iterate(device) => self.devices[device].turn(&mut self.links),
+            Event::WatchdogPoll(device) => self.devices[device].poll(&mut self.links),
             Event::Due(flow) => {
                 let from = self.flows[flow].from;
                 self.hosts[from].ready(flow, self.flows[flow].headers.priority);
-                self.hosts[from].send(&mut self.flows, &mut self.wires);
+                self.hosts[from].send(&mut self.flows, &mut self.links);
             }
-            Event::Begin(flow) => self.begin(flow),
+            Event::FlowStart(flow) => self.begin(flow),
             Event::Message(flow) => self.add_message(flow),
-            Event::Fault(fault) => self.befall(fault),
+            Event::Fault(fault) => self.apply_fault(fault),
             Event::Sample => self.sample(),
         }
     }
 
     #[inline]
     fn line_free(&mut self, line: usize) {
-        self.wires.lines[line].busy = false;
-        let from = self.wires.lines[line].from;
-        match self.places[from.node] {
-            Place::Switch(device) => self.devices[device].line_free(from.port, &mut self.wires),
-            Place::Host(host) => self.hosts[host].send(&mut self.flows, &mut self.wires),
+        self.links.directions[line].busy = false;
+        let from = self.links.directions[line].from;
+        match self.node_indices[from.node] {
+            NodeIndex::Switch(device) => self.devices[device].line_free(from.port, &mut self.links),
+            NodeIndex::Host(host) => self.hosts[host].send(&mut self.flows, &mut self.links),
         }
     }
 
     #[inline]
     fn arrive(&mut self, number: usize, tap: &mut dyn FnMut(&Captured)) {
-        let now = self.wires.now;
-        let line = &self.wires.lines[number];
-        let Some(packet) = self.wires.arriving(number) else { return };
+        let now = self.links.now;
+        let line = &self.links.directions[number];
+        let Some(packet) = self.links.arriving(number) else { return };
         if line.is_captured {
             let (at_ns, link, from_end) = (instant(now).0, number / 2, number % 2);
             let bytes = &packet.bytes[..packet.bytes.len().min(usize::from(packet.len))];
             tap(&Captured { at_ns, link, from_end, len: packet.len, bytes });
         }
         if packet.is_control() {
-            return self.wires.keep_back(number);
+            return self.links.delay_control(number);
         }
-        match self.places[line.to.node] {
-            Place::Switch(device) => {
+        match self.node_indices[line.to.node] {
+            NodeIndex::Switch(device) => {
                 self.devices[device].receive(line.to.port, packet, now);
-                self.wires.landed(number);
-                self.devices[device].act(&mut self.wires);
+                self.links.arrived(number);
+                self.devices[device].act(&mut self.links);
             }
-            Place::Host(host) => {
+            NodeIndex::Host(host) => {
                 let (dst, content, len) = (packet.dst(), packet.content(), packet.len);
-                self.wires.landed(number);
+                self.links.arrived(number);
                 self.host_receives((host, number), dst, content, len);
             }
         }
@@ -237,18 +237,18 @@ impl<'s> Simulation<'s> {
             return;
         }
         this.received_frames += 1;
-        let now = self.wires.now;
+        let now = self.links.now;
         match content {
             Content::Cnp { flow } => self.flows[flow].cut(now),
             Content::Data { flow: number, number: frame, marked } => {
                 let flow = &mut self.flows[number];
                 let seen = flow.receive(frame, marked, now);
                 let traffic = flow.traffic;
-                if seen.tells {
+                if seen.sends_cnp {
                     this.send_cnp(number);
-                    this.send(&mut self.flows, &mut self.wires);
+                    this.send(&mut self.flows, &mut self.links);
                 }
-                self.record.arrived(traffic, len, self.wires.lines[line].bytes_of(len), now);
+                self.record.arrived(traffic, len, self.links.directions[line].bytes_of(len), now);
                 if let Some(begun_at) = seen.completed
                     && self.record.completed(traffic, begun_at, now)
                 {
@@ -263,18 +263,18 @@ impl<'s> Simulation<'s> {
         let waits =
             |(_, waiting): &(usize, &crate::scenario::Traffic)| waiting.start == Start::After(traffic);
         for (number, _) in self.scenario.traffic.iter().enumerate().filter(waits) {
-            self.record.begun(number, self.wires.now);
+            self.record.begun(number, self.links.now);
             for flow in self.traffic_flows[number].clone() {
-                self.wires.queue.plan(self.wires.now, Event::Begin(flow));
+                self.links.queue.schedule(self.links.now, Event::FlowStart(flow));
             }
         }
     }
 
     fn begin(&mut self, number: usize) {
-        if self.flows[number].begin(self.wires.now) {
-            let first = self.flows[number].first_message(self.wires.now, self.random.fraction());
+        if self.flows[number].begin(self.links.now) {
+            let first = self.flows[number].first_message(self.links.now, self.random.fraction());
             if let Some(first) = first {
-                self.wires.queue.plan(first, Event::Message(number));
+                self.links.queue.schedule(first, Event::Message(number));
             }
         } else {
             self.list(number);
@@ -283,8 +283,8 @@ impl<'s> Simulation<'s> {
 
     fn add_message(&mut self, number: usize) {
         let random = self.random.fraction();
-        if let Some(next) = self.flows[number].add_message(self.wires.now, random) {
-            self.wires.queue.plan(next, Event::Message(number));
+        if let Some(next) = self.flows[number].add_message(self.links.now, random) {
+            self.links.queue.schedule(next, Event::Message(number));
         }
         if !self.flows[number].sender.is_listed {
             self.list(number);
@@ -294,47 +294,47 @@ impl<'s> Simulation<'s> {
     /// Schedules a flow that was idle and has frames to send.
     fn list(&mut self, number: usize) {
         let host = &mut self.hosts[self.flows[number].from];
-        host.list(number, &mut self.flows[number], &mut self.wires);
-        host.send(&mut self.flows, &mut self.wires);
+        host.schedule(number, &mut self.flows[number], &mut self.links);
+        host.send(&mut self.flows, &mut self.links);
     }
 
     /// Honors a PFC frame that arrived over a link direction.
     fn apply_control(&mut self, number: usize) {
-        let now = self.wires.now;
-        let to = self.wires.lines[number].to;
-        let Some(packet) = self.wires.take_control(number) else { return };
-        self.record.pauses.note_received(number, &packet, now);
-        match self.places[to.node] {
-            Place::Switch(device) => {
+        let now = self.links.now;
+        let to = self.links.directions[number].to;
+        let Some(packet) = self.links.take_control(number) else { return };
+        self.record.pauses.record_pause(number, &packet, now);
+        match self.node_indices[to.node] {
+            NodeIndex::Switch(device) => {
                 self.devices[device].receive(to.port, &packet, now);
-                self.devices[device].act(&mut self.wires);
+                self.devices[device].act(&mut self.links);
             }
-            Place::Host(host) => {
+            NodeIndex::Host(host) => {
                 self.hosts[host].honor(to.port, &packet, instant(now));
-                self.hosts[host].send(&mut self.flows, &mut self.wires);
+                self.hosts[host].send(&mut self.flows, &mut self.links);
             }
         }
     }
 
     fn wake(&mut self, line: usize) {
-        if !self.wires.is_awaited(line) {
+        if !self.links.is_awaited(line) {
             return;
         }
-        let from = self.wires.lines[line].from;
-        match self.places[from.node] {
-            Place::Switch(device) => self.devices[device].wake(from.port, &mut self.wires),
-            Place::Host(host) => self.hosts[host].send(&mut self.flows, &mut self.wires),
+        let from = self.links.directions[line].from;
+        match self.node_indices[from.node] {
+            NodeIndex::Switch(device) => self.devices[device].wake(from.port, &mut self.links),
+            NodeIndex::Host(host) => self.hosts[host].send(&mut self.flows, &mut self.links),
         }
     }
 
-    fn befall(&mut self, fault: usize) {
+    fn apply_fault(&mut self, fault: usize) {
         match self.scenario.faults[fault].kind {
             FaultKind::LinkDown { link } => [2 * link, 2 * link + 1].map(|line| self.cut(line)),
-            FaultKind::LinkUp { link } => [2 * link, 2 * link + 1].map(|line| self.mend(line)),
+            FaultKind::LinkUp { link } => [2 * link, 2 * link + 1].map(|line| self.repair(line)),
             FaultKind::Storm { host, priorities, duration_ns } => {
-                let Place::Host(host) = self.places[host] else { return };
-                self.hosts[host].storm(priorities, of_ns(duration_ns), self.wires.now);
-                self.hosts[host].send(&mut self.flows, &mut self.wires);
+                let NodeIndex::Host(host) = self.node_indices[host] else { return };
+                self.hosts[host].storm(priorities, of_ns(duration_ns), self.links.now);
+                self.hosts[host].send(&mut self.flows, &mut self.links);
                 [(), ()]
             }
             FaultKind::Route(route) => {
@@ -345,54 +345,54 @@ impl<'s> Simulation<'s> {
     }
 
     fn cut(&mut self, number: usize) {
-        let now = self.wires.now;
-        self.wires.cut(number);
-        let LinkDirection { from, to, .. } = self.wires.lines[number];
+        let now = self.links.now;
+        self.links.cut(number);
+        let LinkDirection { from, to, .. } = self.links.directions[number];
         // Pauses received over the link end.
         self.record.pauses.forget(number, now);
-        if let Place::Host(host) = self.places[to.node] {
-            self.hosts[host].link_changed(to.port, &self.wires);
+        if let NodeIndex::Host(host) = self.node_indices[to.node] {
+            self.hosts[host].link_changed(to.port, &self.links);
         }
-        match self.places[from.node] {
-            Place::Switch(device) => self.devices[device].port_down(from.port, &mut self.wires),
-            Place::Host(host) => {
-                self.hosts[host].link_changed(from.port, &self.wires);
-                self.hosts[host].send(&mut self.flows, &mut self.wires);
+        match self.node_indices[from.node] {
+            NodeIndex::Switch(device) => self.devices[device].port_down(from.port, &mut self.links),
+            NodeIndex::Host(host) => {
+                self.hosts[host].link_changed(from.port, &self.links);
+                self.hosts[host].send(&mut self.flows, &mut self.links);
             }
         }
     }
 
-    fn mend(&mut self, number: usize) {
-        let line = &mut self.wires.lines[number];
+    fn repair(&mut self, number: usize) {
+        let line = &mut self.links.directions[number];
         line.up = true;
         let from = line.from;
-        match self.places[from.node] {
-            Place::Switch(device) => self.devices[device].port_up(from.port, &mut self.wires),
-            Place::Host(host) => {
-                self.hosts[host].link_changed(from.port, &self.wires);
-                self.hosts[host].send(&mut self.flows, &mut self.wires);
+        match self.node_indices[from.node] {
+            NodeIndex::Switch(device) => self.devices[device].port_up(from.port, &mut self.links),
+            NodeIndex::Host(host) => {
+                self.hosts[host].link_changed(from.port, &self.links);
+                self.hosts[host].send(&mut self.flows, &mut self.links);
             }
         }
     }
 
     fn sample(&mut self) {
-        let next: Picos = self.wires.now + of_ns(self.scenario.sample_ns);
-        self.record.sample(self.wires.now, &mut self.devices);
-        self.wires.queue.plan(next, Event::Sample);
+        let next: Picos = self.links.now + of_ns(self.scenario.sample_ns);
+        self.record.sample(self.links.now, &mut self.devices);
+        self.links.queue.schedule(next, Event::Sample);
     }
 }
 
 /// Builds the flows of all traffic. Returns them with the range of each traffic.
 fn make_flows(
     scenario: &Scenario,
-    places: &[Place],
+    places: &[NodeIndex],
     hosts: &[Host],
     wires: &Links,
 ) -> (Vec<Flow>, Vec<std::ops::Range<usize>>) {
     let (mut flows, mut ranges) = (Vec::new(), Vec::new());
     let host_of = |node: usize| match places[node] {
-        Place::Host(host) => host,
-        Place::Switch(_) => panic!("node {node} is no host"),
+        NodeIndex::Host(host) => host,
+        NodeIndex::Switch(_) => panic!("node {node} is no host"),
     };
     for (number, traffic) in scenario.traffic.iter().enumerate() {
         let first = flows.len();
@@ -406,7 +406,7 @@ fn make_flows(
                 ecn: 0,
                 len: traffic.frame_bytes,
             };
-            let line = &wires.lines[hosts[host_of(from)].line()];
+            let line = &wires.directions[hosts[host_of(from)].line()];
             let overhead_bytes = line.bytes_of(0) as u16;
             flows.push(Flow::new(
                 (number, traffic),

@@ -30,7 +30,7 @@ const SPARE_FRAMES: usize = RX_BATCH;
 
 /// A switch as a node.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct SimSwitch {
     pub(crate) number: usize,
     pub(crate) switch: Switch,
     memory: HeapMemory,
@@ -39,7 +39,7 @@ pub(crate) struct Device {
     /// Model of the poll loop; `None` for a chip.
     software: Option<PollingSwitch>,
     /// Time of the last iteration or tick.
-    looked_at: Picos,
+    last_poll: Picos,
     /// True if an iteration or tick is planned.
     poll_is_scheduled: bool,
     /// Time of the next check by a watchdog; never, if there is no watchdog.
@@ -54,7 +54,7 @@ pub(crate) struct Device {
 
 /// The outgoing link directions of a node.
 fn lines_from(node: usize, wires: &Links) -> impl Iterator<Item = &LinkDirection> {
-    wires.lines.iter().filter(move |line| line.from.node == node)
+    wires.directions.iter().filter(move |line| line.from.node == node)
 }
 
 /// Returns the settings of the switch of node `node`.
@@ -69,7 +69,7 @@ fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wire
         // The link limits the rate. A port without a configured speed counts pause quanta at the
         // speed of its link.
         port.speed_bps.get_or_insert(line.speed_bps());
-        port.keeps_rate = false;
+        port.rate_limited = false;
     }
     settings
 }
@@ -91,12 +91,12 @@ struct PortLine {
     sending: Option<TxDesc>,
     /// For a software switch: frames queued at the link, frames received, and frames sent since the
     /// last iteration.
-    with_line: VecDeque<TxDesc>,
-    arrived: VecDeque<Packet>,
-    landed: Vec<TxDesc>,
+    at_link: VecDeque<TxDesc>,
+    rx_queue: VecDeque<Packet>,
+    tx_done: Vec<TxDesc>,
 }
 
-impl Device {
+impl SimSwitch {
     /// Creates switch number `number` of the network, node `node` of the scenario. Ports without a
     /// link are down.
     pub(crate) fn new(
@@ -125,10 +125,10 @@ impl Device {
             software: (every > 0)
                 .then(|| PollingSwitch { turn: Iteration::new(vec![false; ports.len()]), every }),
             ports,
-            looked_at: 0,
+            last_poll: 0,
             poll_is_scheduled: false,
             watch_at: NEVER,
-            has_watchdog: settings.wants_waking(),
+            has_watchdog: settings.needs_timer(),
             reported: Vec::new(),
             outgoing: Vec::new(),
             received: 0,
@@ -136,7 +136,7 @@ impl Device {
     }
 
     /// Handles a frame received on `port`, or a PFC frame that is honored there now.
-    /// [`Device::act`] follows.
+    /// [`SimSwitch::act`] follows.
     #[inline]
     pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
         self.received += 1;
@@ -145,7 +145,7 @@ impl Device {
                 self.switch.receive(port, received, instant(now), &mut self.memory);
             }
         } else {
-            self.ports[port].arrived.push_back(*packet);
+            self.ports[port].rx_queue.push_back(*packet);
         }
     }
 
@@ -157,7 +157,7 @@ impl Device {
             self.switch.complete(port, sent.frame, instant(wires.now), &mut self.memory);
             self.transmit(port, wires);
         } else {
-            self.ports[port].landed.push(sent);
+            self.ports[port].tx_done.push(sent);
             self.send_next(port, wires);
         }
         self.act(wires);
@@ -182,7 +182,7 @@ impl Device {
         self.plan_watch(wires);
         if self.switch.is_watching() && !self.poll_is_scheduled {
             self.poll_is_scheduled = true;
-            wires.queue.plan((self.looked_at + TICK).max(wires.now), Event::Tick(self.number));
+            wires.queue.schedule((self.last_poll + TICK).max(wires.now), Event::Tick(self.number));
         }
     }
 
@@ -202,10 +202,10 @@ impl Device {
                 )
             };
             self.reported.extend(self.switch.drain_events().filter(of_watchdog));
-            let at = picos(self.switch.due_at());
+            let at = picos(self.switch.next_tick());
             if at < self.watch_at {
                 self.watch_at = at;
-                wires.queue.plan(at.max(wires.now), Event::Watch(self.number));
+                wires.queue.schedule(at.max(wires.now), Event::WatchdogPoll(self.number));
             }
         }
     }
@@ -222,7 +222,7 @@ impl Device {
 
     /// Checks thresholds of a chip that other ports have moved.
     pub(crate) fn tick(&mut self, wires: &mut Links) {
-        (self.poll_is_scheduled, self.looked_at) = (false, wires.now);
+        (self.poll_is_scheduled, self.last_poll) = (false, wires.now);
         self.switch.tick(instant(wires.now), &mut self.memory);
         self.transmit_fresh(wires);
         self.plan_watch(wires);
@@ -242,7 +242,7 @@ impl Device {
     #[inline]
     fn transmit(&mut self, port: usize, wires: &mut Links) {
         let Some(line) = self.ports[port].line else { return };
-        if !wires.lines[line].is_idle() {
+        if !wires.directions[line].is_idle() {
             return;
         }
         let now = instant(wires.now);
@@ -258,16 +258,16 @@ impl Device {
 
     #[inline]
     fn send(&mut self, port: usize, line: usize, outgoing: TxDesc, wires: &mut Links) {
-        outgoing.edit.make(&mut self.memory, &outgoing.frame, outgoing.len);
+        outgoing.edit.apply(&mut self.memory, &outgoing.frame, outgoing.len);
         wires.send(line, outgoing.len, carried(&self.memory, &outgoing.frame));
         self.ports[port].sending = Some(outgoing);
     }
 
     /// Sends the first frame that a software switch has queued at a link, if the direction is idle.
     fn send_next(&mut self, port: usize, wires: &mut Links) {
-        let PortLine { line: Some(line), with_line, .. } = &mut self.ports[port] else { return };
+        let PortLine { line: Some(line), at_link: with_line, .. } = &mut self.ports[port] else { return };
         let line = *line;
-        if wires.lines[line].is_idle()
+        if wires.directions[line].is_idle()
             && let Some(outgoing) = with_line.pop_front()
         {
             self.send(port, line, outgoing, wires);
@@ -278,13 +278,13 @@ impl Device {
     fn plan_turn(&mut self, wires: &mut Links) {
         if let (Some(PollingSwitch { every, .. }), false) = (&self.software, self.poll_is_scheduled) {
             self.poll_is_scheduled = true;
-            wires.queue.plan((self.looked_at + every).max(wires.now), Event::Turn(self.number));
+            wires.queue.schedule((self.last_poll + every).max(wires.now), Event::Iterate(self.number));
         }
     }
 
     /// Runs an iteration of a software switch.
     pub(crate) fn turn(&mut self, wires: &mut Links) {
-        (self.poll_is_scheduled, self.looked_at) = (false, wires.now);
+        (self.poll_is_scheduled, self.last_poll) = (false, wires.now);
         let now = instant(wires.now);
         let Some(PollingSwitch { turn, .. }) = &mut self.software else { return };
         let mut switch = RecordedSwitch::new(&mut self.switch);
@@ -292,7 +292,7 @@ impl Device {
         for port in 0..self.ports.len() {
             self.send_next(port, wires);
         }
-        let has_more = |port: &PortLine| !port.arrived.is_empty() || !port.landed.is_empty();
+        let has_more = |port: &PortLine| !port.rx_queue.is_empty() || !port.tx_done.is_empty();
         if self.ports.iter().any(has_more) || self.switch.is_watching() {
             self.plan_turn(wires);
         }
@@ -311,8 +311,8 @@ impl Device {
         let now = instant(wires.now);
         self.switch.port_down(port, now, &mut self.memory);
         // The frame that is being sent has left the switch: it is lost on the cable.
-        for unsent in self.ports[port].with_line.drain(..) {
-            self.switch.unsent(port, unsent.frame, now, &mut self.memory);
+        for unsent in self.ports[port].at_link.drain(..) {
+            self.switch.abort_tx(port, unsent.frame, now, &mut self.memory);
         }
         self.act(wires);
     }
@@ -325,7 +325,7 @@ impl Device {
 
     /// Counts the frames held: in queues, queued at links, and not yet processed.
     pub(crate) fn frames_held(&self) -> u64 {
-        let arrived: usize = self.ports.iter().map(|port| port.arrived.len()).sum();
+        let arrived: usize = self.ports.iter().map(|port| port.rx_queue.len()).sum();
         (self.switch.frames_held() + arrived) as u64
     }
 
@@ -334,7 +334,7 @@ impl Device {
     pub(crate) fn data_frames_held(&self) -> u64 {
         let mut frames = 0;
         self.switch.for_each_queued(|_, _| frames += 1);
-        for PortLine { sending, with_line, landed, .. } in &self.ports {
+        for PortLine { sending, at_link: with_line, tx_done: landed, .. } in &self.ports {
             let handed_out = sending.iter().chain(with_line).chain(landed);
             frames +=
                 handed_out.filter(|sent| !is_control(carried(&self.memory, &sent.frame))).count() as u64;
@@ -350,7 +350,7 @@ impl Device {
                 poll(Some(line), carried(&self.memory, frame));
             }
         });
-        for PortLine { line, with_line, arrived, .. } in &self.ports {
+        for PortLine { line, at_link: with_line, rx_queue: arrived, .. } in &self.ports {
             with_line.iter().for_each(|sent| poll(*line, carried(&self.memory, &sent.frame)));
             arrived.iter().for_each(|packet| poll(None, &packet.bytes));
         }
@@ -364,7 +364,7 @@ impl Device {
 
     /// The number of frames of memory that are neither free nor held. If it is not 0, a frame was
     /// lost or exists twice.
-    pub(crate) fn frames_astray(&self) -> i64 {
+    pub(crate) fn unaccounted_frames(&self) -> i64 {
         let used = self.memory_frames - self.memory.free_frames();
         used as i64 - self.switch.frames_held() as i64
     }
@@ -374,13 +374,13 @@ impl Port for PortLine {
     type Memory = HeapMemory;
 
     fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<RxDesc>) {
-        let batch = max.min(self.arrived.len());
-        out.extend(self.arrived.drain(..batch).filter_map(|packet| put(&packet, memory)));
+        let batch = max.min(self.rx_queue.len());
+        out.extend(self.rx_queue.drain(..batch).filter_map(|packet| put(&packet, memory)));
     }
 
     /// The switch limits the bytes queued at a link.
     fn rx_waiting(&self) -> u32 {
-        self.arrived.len() as u32
+        self.rx_queue.len() as u32
     }
 
     fn transmit_room(&self) -> usize {
@@ -389,26 +389,26 @@ impl Port for PortLine {
 
     /// The frames are sent one by one, as the link becomes idle.
     fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
-        self.with_line.extend(frames.drain(..));
+        self.at_link.extend(frames.drain(..));
     }
 
     /// Edits are made when the transmission starts.
-    fn makes_edits(&self) -> bool {
+    fn applies_edits(&self) -> bool {
         true
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
-        out.extend(self.landed.drain(..).map(|sent| sent.frame));
+        out.extend(self.tx_done.drain(..).map(|sent| sent.frame));
     }
 
     fn outstanding(&self) -> usize {
-        usize::from(self.sending.is_some()) + self.with_line.len() + self.landed.len()
+        usize::from(self.sending.is_some()) + self.at_link.len() + self.tx_done.len()
     }
 
     fn close(&mut self, _memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) -> bool {
         self.complete(unsent);
-        unsent.extend(self.sending.take().into_iter().chain(self.with_line.drain(..)).map(|sent| sent.frame));
-        self.arrived.clear();
+        unsent.extend(self.sending.take().into_iter().chain(self.at_link.drain(..)).map(|sent| sent.frame));
+        self.rx_queue.clear();
         true
     }
 }

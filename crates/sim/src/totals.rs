@@ -18,21 +18,21 @@ use crate::results::{
     SwitchOutcome, TrafficOutcome,
 };
 use crate::scenario::{End, NodeKind, Scenario};
-use crate::simulation::{Place, Simulation};
-use crate::switch_node::Device;
+use crate::simulation::{NodeIndex, Simulation};
+use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
 
 impl Simulation<'_> {
     /// Ends the run at the current time. Returns its results.
     pub fn finish(mut self) -> Results {
-        self.record.end(self.wires.now);
+        self.record.end(self.links.now);
         outcome(&mut self)
     }
 }
 
 fn outcome(simulation: &mut Simulation) -> Results {
     let mut snapshots = vec![Snapshot::default(); simulation.devices.len()];
-    let now = instant(simulation.wires.now);
+    let now = instant(simulation.links.now);
     for (device, snapshot) in simulation.devices.iter_mut().zip(&mut snapshots) {
         device.switch.snapshot(now, snapshot);
     }
@@ -55,7 +55,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
         imbalances,
         series: std::mem::take(&mut simulation.record.series),
     };
-    outcome.expectations = expect::judge(scenario, &outcome);
+    outcome.expectations = expect::evaluate(scenario, &outcome);
     outcome
 }
 
@@ -68,15 +68,15 @@ fn in_network(simulation: &Simulation) -> Vec<u64> {
     let mut count_copy = |line: Option<usize>, bytes: &[u8; CARRIED_BYTES]| {
         let (false, Content::Data { flow, number, .. }) = (is_control(bytes), content(bytes)) else { return };
         let is_astray = |line: usize| {
-            let to = simulation.wires.lines[line].to.node;
-            matches!(simulation.places[to], Place::Host(_)) && to != flows[flow].headers.to
+            let to = simulation.links.directions[line].to.node;
+            matches!(simulation.node_indices[to], NodeIndex::Host(_)) && to != flows[flow].headers.to
         };
-        if flows[flow].receiver.awaits(number) && !line.is_some_and(is_astray) {
+        if flows[flow].receiver.is_missing(number) && !line.is_some_and(is_astray) {
             frames.insert((flow, number));
         }
     };
     simulation.devices.iter().for_each(|device| device.for_each_held(&mut count_copy));
-    simulation.wires.flying().for_each(|(line, packet)| count_copy(Some(line), &packet.bytes));
+    simulation.links.in_flight().for_each(|(line, packet)| count_copy(Some(line), &packet.bytes));
     let mut of_traffic = vec![0; simulation.scenario.traffic.len()];
     frames.into_iter().for_each(|(flow, _)| of_traffic[flows[flow].traffic] += 1);
     of_traffic
@@ -94,7 +94,7 @@ fn traffic_outcome(simulation: &Simulation, number: usize, in_network_frames: u6
     let all_came = messages > 0 && record.completions.len() as u64 == messages;
     let until = match record.last_arrival {
         Some(last) if all_came => last,
-        _ => of_ns(traffic.stop_ns).min(simulation.wires.now),
+        _ => of_ns(traffic.stop_ns).min(simulation.links.now),
     };
     let active = record.begun_at.map_or(0, |begun| until.saturating_sub(begun));
     TrafficOutcome {
@@ -135,10 +135,10 @@ fn completion(times: &[Picos]) -> Option<Completion> {
 fn switches(simulation: &Simulation, snapshots: &[Snapshot]) -> Vec<SwitchOutcome> {
     let scenario = simulation.scenario;
     let nodes = scenario.nodes.iter().enumerate();
-    let names = nodes.filter(|(node, _)| matches!(simulation.places[*node], Place::Switch(_)));
+    let names = nodes.filter(|(node, _)| matches!(simulation.node_indices[*node], NodeIndex::Switch(_)));
     let with_snapshots = names.zip(snapshots.iter().zip(&simulation.devices));
     let outcome =
-        |((node, names), (snapshot, device)): ((usize, &crate::scenario::Node), (&Snapshot, &Device))| {
+        |((node, names), (snapshot, device)): ((usize, &crate::scenario::Node), (&Snapshot, &SimSwitch))| {
             let ports = snapshot.ports.iter().enumerate().filter_map(|(port, counts)| {
                 let peer = peer(scenario, End { node, port })?;
                 Some(port_outcome(counts, peer))
@@ -176,7 +176,7 @@ fn port_outcome(counts: &PortSnapshot, peer: String) -> PortOutcome {
 
 fn hosts(simulation: &Simulation) -> Vec<HostOutcome> {
     let scenario = simulation.scenario;
-    let now = instant(simulation.wires.now);
+    let now = instant(simulation.links.now);
     let hosts = simulation.hosts.iter().map(|host| {
         let (pauses, paused_ns) = host.pause_history(now);
         HostOutcome {
@@ -193,8 +193,8 @@ fn hosts(simulation: &Simulation) -> Vec<HostOutcome> {
 }
 
 fn links(simulation: &Simulation) -> Vec<LinkOutcome> {
-    let now = simulation.wires.now.max(1);
-    let both = simulation.wires.lines.chunks_exact(2);
+    let now = simulation.links.now.max(1);
+    let both = simulation.links.directions.chunks_exact(2);
     let links = simulation.scenario.links.iter().zip(both).map(|(link, lines)| LinkOutcome {
         name: link.name.clone(),
         cut_frames: lines.iter().map(|line| line.counts.cut).sum(),
@@ -211,8 +211,8 @@ fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String
         let of_device = device_imbalances(device, snapshot);
         found.extend(of_device.into_iter().map(|what| format!("{}: {what}", node.name)));
     }
-    for (number, line) in simulation.wires.lines.iter().enumerate() {
-        let (counts, flying) = (line.counts, line.flying());
+    for (number, line) in simulation.links.directions.iter().enumerate() {
+        let (counts, flying) = (line.counts, line.in_flight());
         if counts.sent != counts.arrived + counts.cut + flying {
             let name = &simulation.scenario.links[number / 2].name;
             found.push(format!("{name}: {counts:?}, {flying} on the way"));
@@ -224,16 +224,16 @@ fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String
 
 /// Lists the nodes that have counted other frames than their links.
 fn ends_imbalances(simulation: &Simulation) -> Vec<String> {
-    let (nodes, lines) = (&simulation.scenario.nodes, &simulation.wires.lines);
+    let (nodes, lines) = (&simulation.scenario.nodes, &simulation.links.directions);
     let came_to = |node: usize| {
         let lines = lines.iter().filter(|line| line.to.node == node);
         lines.map(|line| line.counts.arrived - line.pending_control()).sum::<u64>()
     };
     let mut found = Vec::new();
-    for (node, place) in simulation.places.iter().enumerate() {
+    for (node, place) in simulation.node_indices.iter().enumerate() {
         let received = match *place {
-            Place::Switch(device) => simulation.devices[device].received,
-            Place::Host(host) => {
+            NodeIndex::Switch(device) => simulation.devices[device].received,
+            NodeIndex::Host(host) => {
                 let host = &simulation.hosts[host];
                 let sent = host.sent_frames + host.sent_control;
                 let line_sent = host.ports.iter().map(|port| lines[port.line].counts.sent).sum::<u64>();
@@ -251,7 +251,7 @@ fn ends_imbalances(simulation: &Simulation) -> Vec<String> {
     found
 }
 
-fn device_imbalances(device: &mut Device, snapshot: &Snapshot) -> Vec<String> {
+fn device_imbalances(device: &mut SimSwitch, snapshot: &Snapshot) -> Vec<String> {
     let mut found = Vec::new();
     let ports = || snapshot.ports.iter();
     let received: u64 = ports().map(|port| port.received.frames).sum();
@@ -264,7 +264,7 @@ fn device_imbalances(device: &mut Device, snapshot: &Snapshot) -> Vec<String> {
             "{received} received + {copies} copies ≠ {transmitted} transmitted + {dropped} dropped + {held} held"
         ));
     }
-    let astray = device.frames_astray();
+    let astray = device.unaccounted_frames();
     if astray != 0 {
         found.push(format!("{astray} frames of memory are neither free nor held"));
     }

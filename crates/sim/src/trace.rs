@@ -11,12 +11,12 @@ use crate::link::{LinkDirection, Links};
 use crate::packet::Packet;
 use crate::results::{GroupSeries, MessageSpan, PauseSpan, Series};
 use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
-use crate::switch_node::Device;
+use crate::switch_node::SimSwitch;
 use crate::time::{NEVER, NS, Picos, of_ns};
 use switch::pfc::rx::quanta_ns;
 
 /// Spans of each kind that are kept for plots; totals cover all of them.
-const MOST_SPANS: usize = 1 << 20;
+const MAX_SPANS: usize = 1 << 20;
 
 /// All records of a run.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Record {
 
     /// Records that a message is complete. True if it was the last of its traffic.
     pub(crate) fn completed(&mut self, traffic: usize, begun_at: Picos, now: Picos) -> bool {
-        if self.series.completions.len() < MOST_SPANS {
+        if self.series.completions.len() < MAX_SPANS {
             let (from_ns, to_ns) = (begun_at / NS, now / NS);
             self.series.completions.push(MessageSpan { traffic, from_ns, to_ns });
         }
@@ -114,7 +114,7 @@ impl Record {
     }
 
     /// Adds a point to each series.
-    pub(crate) fn sample(&mut self, now: Picos, devices: &mut [Device]) {
+    pub(crate) fn sample(&mut self, now: Picos, devices: &mut [SimSwitch]) {
         let step = (now - self.sampled_at).max(1);
         self.sampled_at = now;
         self.series.at_ns.push(now / NS);
@@ -218,11 +218,15 @@ impl PauseLog {
             since: [NEVER; PRIORITIES],
             until: [NEVER; PRIORITIES],
         };
-        Self { lines: wires.lines.iter().map(port).collect(), spans: Vec::new(), pauses: [0; PRIORITIES] }
+        Self {
+            lines: wires.directions.iter().map(port).collect(),
+            spans: Vec::new(),
+            pauses: [0; PRIORITIES],
+        }
     }
 
     /// Records a PFC or PAUSE frame that is honored. A PAUSE pauses every priority.
-    pub(crate) fn note_received(&mut self, line: usize, packet: &Packet, now: Picos) {
+    pub(crate) fn record_pause(&mut self, line: usize, packet: &Packet, now: Picos) {
         let port = &self.lines[line];
         let (pfc, honored) = match decode(&packet.bytes[..FRAME_BYTES]) {
             Ok(Control::Pfc(pfc)) => (pfc, pfc.enable & port.honored),
@@ -259,7 +263,7 @@ impl PauseLog {
             return;
         }
         self.pauses[p] += 1;
-        if self.spans.len() < MOST_SPANS {
+        if self.spans.len() < MAX_SPANS {
             let (from_ns, to_ns) = (since / NS, until / NS);
             self.spans.push(PauseSpan { port: port.name.clone(), priority: p as u8, from_ns, to_ns });
         }
@@ -319,10 +323,10 @@ mod tests {
             packet
         };
         let (xoff, xon, more) = (frame(1), frame(0), 7);
-        for n in 0..(MOST_SPANS as u64 + more) {
-            log.note_received(0, &xoff, 2 * n * NS);
-            log.note_received(0, &xon, (2 * n + 1) * NS);
+        for n in 0..(MAX_SPANS as u64 + more) {
+            log.record_pause(0, &xoff, 2 * n * NS);
+            log.record_pause(0, &xon, (2 * n + 1) * NS);
         }
-        assert_eq!((log.spans.len(), log.pauses[3]), (MOST_SPANS, MOST_SPANS as u64 + more));
+        assert_eq!((log.spans.len(), log.pauses[3]), (MAX_SPANS, MAX_SPANS as u64 + more));
     }
 }

@@ -110,16 +110,16 @@ struct Verdict {
     name: String,
     outcome: Outcome,
     /// Properties of the buffer of a valid file.
-    notes: Vec<Note>,
+    notes: Vec<Finding>,
     /// Headroom that lasts shorter than a loop stalls.
-    short: Vec<Note>,
+    short: Vec<Finding>,
     /// Notes on existing interfaces (MTUs that differ, settings that harm frames), and on short
     /// pauses.
-    links: Vec<Note>,
+    links: Vec<Finding>,
 }
 
 /// A note on a setting, without its position in the file.
-struct Note {
+struct Finding {
     setting: String,
     text: String,
 }
@@ -144,8 +144,8 @@ impl Verdict {
         let (mut notes, mut short, mut links) = (Vec::new(), Vec::new(), Vec::new());
         if let Outcome::Right(config) = &outcome {
             notes = self::notes(config, stall);
-            short = stall.map_or(Vec::new(), |stall| self::short(config, stall));
-            links = mtus(config).into_iter().chain(cautions(config)).chain(short_pauses(config)).collect();
+            short = stall.map_or(Vec::new(), |stall| self::insufficient(config, stall));
+            links = mtus(config).into_iter().chain(warnings(config)).chain(short_pauses(config)).collect();
         }
         Self { name, outcome, notes, short, links }
     }
@@ -191,8 +191,8 @@ impl Verdict {
         }
     }
 
-    fn note<'m>(&'m self, severity: &'static str, note: &'m Note, cure: Option<&'m str>) -> Message<'m> {
-        let Note { setting, text } = note;
+    fn note<'m>(&'m self, severity: &'static str, note: &'m Finding, cure: Option<&'m str>) -> Message<'m> {
+        let Finding { setting, text } = note;
         Message { file: &self.name, severity, line: None, column: None, setting, message: text.clone(), cure }
     }
 
@@ -211,7 +211,7 @@ impl Verdict {
 }
 
 /// Returns the properties of a file's buffer if it has a preset, or priorities that need headroom.
-fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
+fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Finding> {
     let headrooms = config::headrooms(&active(config));
     if config.preset.is_none() && headrooms.is_empty() {
         return Vec::new();
@@ -226,9 +226,9 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
         buffer.shared_cells(),
         buffer.headroom_cells
     );
-    let of_buffer = Note { setting: "buffer".to_owned(), text };
-    let of_ports = headrooms.iter().map(|headroom| note_of(headroom, headroom.to_string()));
-    let of_loop = stall.filter(|_| !headrooms.is_empty()).map(|stall| Note {
+    let of_buffer = Finding { setting: "buffer".to_owned(), text };
+    let of_ports = headrooms.iter().map(|headroom| finding_of(headroom, headroom.to_string()));
+    let of_loop = stall.filter(|_| !headrooms.is_empty()).map(|stall| Finding {
         setting: "dataplane".to_owned(),
         text: format!("a loop stalls for {} ({})", spell_time(stall.ns), stall.source),
     });
@@ -238,7 +238,7 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
 
 /// Compares headroom with what waits in an RX ring when a stopped process goes on, guard included:
 /// nobody has paused the peer meanwhile. `None` if all headroom holds a full ring.
-fn stopped(config: &Config, headrooms: &[Headroom]) -> Option<Note> {
+fn stopped(config: &Config, headrooms: &[Headroom]) -> Option<Finding> {
     let frames = PortConfig::default().max_posted;
     let ring_cells = |name: &str| {
         let port = config.switch.ports.iter().position(|port| port.name == name)?;
@@ -256,59 +256,59 @@ fn stopped(config: &Config, headrooms: &[Headroom]) -> Option<Note> {
         ring_cells(&short.port)?,
         short.cells
     );
-    Some(Note { setting: "dataplane".to_owned(), text })
+    Some(Finding { setting: "dataplane".to_owned(), text })
 }
 
 /// Returns the MTUs that differ, and those that headroom does not cover, of the interfaces that
 /// exist in this network namespace.
-fn mtus(config: &Config) -> Vec<Note> {
+fn mtus(config: &Config) -> Vec<Finding> {
     let (mut mtus, mut notes) = (Vec::new(), Vec::new());
     let switch = active(config);
     for ((port, interface), link) in switch.ports.iter().zip(&config.interfaces).zip(&config.links) {
-        let Ok(facts) = xdp::facts(interface) else { continue };
+        let Ok(facts) = xdp::query(interface) else { continue };
         mtus.push((port.name.as_str(), facts.mtu_bytes));
         let text = config::headroom_mtu_warning(port, link, facts.mtu_bytes);
-        notes.extend(text.map(|text| Note { setting: format!("port.{}.mtu", port.name), text }));
+        notes.extend(text.map(|text| Finding { setting: format!("port.{}.mtu", port.name), text }));
     }
-    notes.extend(config::mtu_warning(mtus).map(|text| Note { setting: "port".to_owned(), text }));
+    notes.extend(config::mtu_warning(mtus).map(|text| Finding { setting: "port".to_owned(), text }));
     notes
 }
 
 /// Returns the ports whose pauses are too short for a loop that stalls.
-fn short_pauses(config: &Config) -> Vec<Note> {
+fn short_pauses(config: &Config) -> Vec<Finding> {
     let warning = |port: &PortSettings| {
         let text = config::short_pause_warning(port)?;
-        Some(Note { setting: format!("port.{}.pfc.pause_time", port.name), text })
+        Some(Finding { setting: format!("port.{}.pfc.pause_time", port.name), text })
     };
     active(config).ports.iter().filter_map(warning).collect()
 }
 
 /// Returns the settings of the interfaces in this network namespace that harm frames.
-fn cautions(config: &Config) -> Vec<Note> {
+fn warnings(config: &Config) -> Vec<Finding> {
     let mut notes = Vec::new();
     for (port, interface) in config.switch.ports.iter().zip(&config.interfaces) {
-        let Ok(facts) = xdp::facts(interface) else { continue };
+        let Ok(facts) = xdp::query(interface) else { continue };
         let text =
             |OffloadWarning { setting, harm, cure }| format!("port {}: {setting}: {harm}: {cure}", port.name);
         let setting = format!("port.{}.interface", port.name);
-        let found = xdp::cautions(interface, &facts, None).into_iter().map(text);
-        notes.extend(found.map(|text| Note { setting: setting.clone(), text }));
+        let found = xdp::warnings(interface, &facts, None).into_iter().map(text);
+        notes.extend(found.map(|text| Finding { setting: setting.clone(), text }));
     }
     notes
 }
 
 /// Returns the headroom that overflows if a loop stalls once for the time of `stall`.
-fn short(config: &Config, stall: &Stall) -> Vec<Note> {
+fn insufficient(config: &Config, stall: &Stall) -> Vec<Finding> {
     let headrooms = config::headrooms(&active(config));
     let short = headrooms.iter().filter(|headroom| headroom.duration_ns < stall.ns);
     let text = |headroom: &Headroom| {
         format!("{headroom}, shorter than a loop stalls, {} ({})", spell_time(stall.ns), stall.source)
     };
-    short.map(|headroom| note_of(headroom, text(headroom))).collect()
+    short.map(|headroom| finding_of(headroom, text(headroom))).collect()
 }
 
-fn note_of(headroom: &Headroom, text: String) -> Note {
-    Note { setting: format!("port.{}.pfc.priority", headroom.port), text }
+fn finding_of(headroom: &Headroom, text: String) -> Finding {
+    Finding { setting: format!("port.{}.pfc.priority", headroom.port), text }
 }
 
 /// Returns the settings of the switch as it will run.

@@ -42,16 +42,16 @@ the next reload; the file is not changed. `sluice show pfc` shows where a storm 
 and where too many storms have turned PFC off.")]
 pub struct Pfc {
     #[command(subcommand)]
-    what: PfcOrder,
+    what: PfcCommand,
 }
 
 /// What is done with PFC.
 #[derive(Subcommand)]
-enum PfcOrder {
+enum PfcCommand {
     /// On all ports, as configured.
-    On(ToDaemon),
+    On(DaemonArgs),
     /// Off on all ports.
-    Off(ToDaemon),
+    Off(DaemonArgs),
     /// End the storms of a port that wait for manual recovery (watchdog.recovery = "manual").
     Recover {
         /// The port.
@@ -74,7 +74,7 @@ enum PfcOrder {
 
 /// The daemon that executes the command.
 #[derive(Args)]
-struct ToDaemon {
+struct DaemonArgs {
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -135,17 +135,17 @@ pub fn reload(arguments: &Reload) -> Result<()> {
 /// Turns PFC on or off, ends storms, lifts their limit.
 pub fn pfc(arguments: &Pfc) -> Result<()> {
     let (daemon, order, done) = match &arguments.what {
-        PfcOrder::On(to) => {
+        PfcCommand::On(to) => {
             (&to.daemon, Command::SetPfc { enabled: true }, "PFC is on, as the ports have it.".to_owned())
         }
-        PfcOrder::Off(to) => {
+        PfcCommand::Off(to) => {
             (&to.daemon, Command::SetPfc { enabled: false }, "PFC is off on all ports.".to_owned())
         }
-        PfcOrder::Recover { port, daemon } => {
+        PfcCommand::Recover { port, daemon } => {
             let done = format!("No storm of port {port} waits for manual recovery any more.");
             (daemon, Command::RecoverStorms { port: port.clone() }, done)
         }
-        PfcOrder::LiftLimit { port, priority, daemon } => {
+        PfcCommand::LiftLimit { port, priority, daemon } => {
             let done = match priority {
                 Some(priority) => {
                     format!("No limit of storms is reached for priority {priority} of port {port} any more.")

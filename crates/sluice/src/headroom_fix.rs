@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use config::read::document::too_long;
-use config::{Fix, spell_time};
+use config::{FixedFile, spell_time};
 use serde::Serialize;
 use similar::TextDiff;
 
@@ -29,7 +29,7 @@ pub fn run(file: &Path, stall: &Stall, dry_run: bool, as_json: bool) -> Result<(
             (text, fixed)
         }
     };
-    let Fix { text, changes } = fixed.map_err(|mistakes| {
+    let FixedFile { text, changes } = fixed.map_err(|mistakes| {
         eprintln!("{:?}", miette::Report::new(mistakes));
         anyhow!("{name} is as it was")
     })?;

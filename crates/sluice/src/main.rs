@@ -15,7 +15,7 @@ mod read_file;
 mod record;
 mod show;
 #[cfg(test)]
-mod show_sample;
+mod show_fixture;
 mod sim;
 mod socket;
 mod stall;

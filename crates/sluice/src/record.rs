@@ -1,5 +1,5 @@
 //! `sluice record` and `sluice replay`: a recording of a running loop, and its replay by the same
-//! switch (docs/recorder.md).
+//! switch (docs/monitoring/recorder.md).
 //!
 //! A file is a recording, compressed with gzip, whose checksum detects a damaged file. A recording
 //! begins with a title line, which has its version.
@@ -29,7 +29,7 @@ use crate::show::{self, View};
 use crate::socket::Daemon;
 
 /// The most events that a replay prints.
-const MOST_EVENTS: usize = 100_000;
+const MAX_EVENTS: usize = 100_000;
 
 /// Record the inputs of a running switch, to the frame and the nanosecond.
 #[derive(Args)]
@@ -159,8 +159,8 @@ struct LastEvents {
 }
 
 impl LastEvents {
-    fn note(&mut self, at: Instant, event: Event) {
-        if self.kept.len() >= MOST_EVENTS {
+    fn push(&mut self, at: Instant, event: Event) {
+        if self.kept.len() >= MAX_EVENTS {
             self.kept.pop_front();
             self.left_out += 1;
         }
@@ -173,7 +173,7 @@ pub fn replay(arguments: &Arguments) -> Result<()> {
     let name = || arguments.file.display().to_string();
     let mut replay = open(&arguments.file)?;
     let mut events = LastEvents::default();
-    let mut note = |at, event| events.note(at, event);
+    let mut note = |at, event| events.push(at, event);
     // The first entry is replayed, to have a start time to count from.
     replay.run_until(Instant(1), &mut note).with_context(name)?;
     let end = arguments.at.map_or(Instant::NEVER, |at| replay.totals().from + at);
@@ -314,8 +314,8 @@ mod tests {
     #[test]
     fn the_last_events_are_kept_and_the_others_counted() {
         let mut events = LastEvents::default();
-        (0..MOST_EVENTS as u64 + 7).for_each(|at| events.note(Instant(at), Event::PortUp { port: 0 }));
-        assert_eq!((events.kept.len(), events.left_out, events.kept[0].0), (MOST_EVENTS, 7, Instant(7)));
+        (0..MAX_EVENTS as u64 + 7).for_each(|at| events.push(Instant(at), Event::PortUp { port: 0 }));
+        assert_eq!((events.kept.len(), events.left_out, events.kept[0].0), (MAX_EVENTS, 7, Instant(7)));
     }
 
     #[test]

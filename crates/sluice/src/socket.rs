@@ -41,7 +41,7 @@ impl Daemon {
 
     /// Has a command executed. Returns the changes that are worth a line.
     pub fn order(&self, order: Command) -> Result<Vec<String>> {
-        self.talk(async |client| Ok(client.order(order).await?))
+        self.talk(async |client| Ok(client.execute(order).await?))
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Rule: an event of the poll loop carries that loop's time and has one text, which the switch
 //! defines (`switch::monitor::event`). Severities are the log's levels. XOFF and XON occur by the
-//! thousand and are only logged. Source: docs/events.md.
+//! thousand and are only logged. Source: docs/monitoring/events.md.
 
 use std::time::SystemTime;
 
@@ -37,7 +37,7 @@ impl Events {
     }
 
     /// Records an event of the poll loop at `at`.
-    pub fn note(&self, at: Instant, mut event: EventRecord) {
+    pub fn record(&self, at: Instant, mut event: EventRecord) {
         let port = event.port.map(|port| self.ports[port].as_str());
         if let Some(name) = port {
             event.message = event.message.replace(switch::monitor::event::PORT, name);
@@ -51,33 +51,33 @@ impl Events {
             Severity::Error => error!(kind, port, priority, "{message}"),
         }
         if event.severity > Severity::Debug {
-            self.keep(at, event);
+            self.journal_event(at, event);
         }
     }
 
     /// Records an event outside the poll loop, at the present time.
-    pub fn note_now(&self, event: EventRecord) {
-        self.note(self.now(), event);
+    pub fn record_now(&self, event: EventRecord) {
+        self.record(self.now(), event);
     }
 
     /// Records an executed command in the journal; it has been logged separately.
-    pub fn keep_order(&self, order: &Command, changes: &[String]) {
-        if let Some(event) = self.of_order(order, changes) {
-            self.keep(self.now(), event);
+    pub fn journal_command(&self, order: &Command, changes: &[String]) {
+        if let Some(event) = self.event_of_command(order, changes) {
+            self.journal_event(self.now(), event);
         }
     }
 
     /// Sets the number of events since the start that the poll loop had no room for.
-    pub fn note_lost(&mut self, lost: u64) {
+    pub fn set_lost(&mut self, lost: u64) {
         let more = lost.saturating_sub(std::mem::replace(&mut self.lost, lost));
         if more > 0 {
             let message = format!("{more} events were lost: too many came at once; counters have them all");
             let event = EventRecord::new(EventKind::EventsLost, message);
-            self.note_now(event.with("events", more));
+            self.record_now(event.with("events", more));
         }
     }
 
-    fn of_order(&self, order: &Command, changes: &[String]) -> Option<EventRecord> {
+    fn event_of_command(&self, order: &Command, changes: &[String]) -> Option<EventRecord> {
         let of_port = |kind, port: &String, message: &str| {
             let number = self.ports.iter().position(|name| name == port)?;
             Some(EventRecord::new(kind, message).of_port(number))
@@ -110,10 +110,10 @@ impl Events {
         }
     }
 
-    fn keep(&self, at: Instant, event: EventRecord) {
+    fn journal_event(&self, at: Instant, event: EventRecord) {
         let age = self.started.elapsed().saturating_sub(std::time::Duration::from_nanos(at.0));
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.journal.note(v1::Event {
+        self.journal.record(v1::Event {
             number: 0, // assigned by the journal
             at_ns: at.0,
             unix_ns: u64::try_from(unix.saturating_sub(age).as_nanos()).unwrap_or(u64::MAX),
@@ -162,10 +162,10 @@ mod tests {
 
     /// Covers every event of the switch, and the changes made by commands.
     #[test]
-    fn events_and_orders_are_in_the_journal() {
+    fn events_and_commands_are_in_the_journal() {
         let (mut events, journal) = events();
         let of_port = |kind, number| AlarmSource::Port { port: 1, kind, number };
-        let telling = AlarmReport { raised: true, most: (90, 100), crossings: 4, percent: 70 };
+        let telling = AlarmReport { raised: true, peak: (90, 100), crossings: 4, percent: 70 };
         for (at, event) in (1_u64..).zip([
             Event::XoffBegan { port: 0, priority: 3 },
             Event::XoffEnded { port: 0, priority: 3 },
@@ -198,7 +198,7 @@ mod tests {
                 dropped: FrameCount { frames: 9, bytes: 600 },
             },
         ]) {
-            events.note(Instant(at), event.describe());
+            events.record(Instant(at), event.describe());
         }
         let hold = |held| Command::HoldPort { port: "b".to_owned(), held };
         for (order, changes) in [
@@ -209,11 +209,11 @@ mod tests {
             (Command::Reload, vec!["port a: speed 1G → 2G".to_owned(), "port b: no_drop 3 → 4".to_owned()]),
             (Command::ClearWatermarks, vec![]),
         ] {
-            events.keep_order(&order, &changes);
+            events.journal_command(&order, &changes);
         }
-        events.note_lost(0);
-        events.note_lost(40);
-        events.note_lost(40);
+        events.set_lost(0);
+        events.set_lost(40);
+        events.set_lost(40);
         insta::assert_snapshot!(lines(&journal));
         assert_eq!(journal.read(0).events[0].at_ns, 3, "the loop's own time");
     }
@@ -224,8 +224,8 @@ mod tests {
         let hour = std::time::Duration::from_secs(3600);
         let started = std::time::Instant::now().checked_sub(hour).expect("this machine has run for an hour");
         let events = Events::new(journal.clone(), vec!["a".to_owned()], started);
-        events.note(Instant(0), Event::PortDown { port: 0 }.describe());
-        events.note_now(EventRecord::new(EventKind::PfcOn, ""));
+        events.record(Instant(0), Event::PortDown { port: 0 }.describe());
+        events.record_now(EventRecord::new(EventKind::PfcOn, ""));
         let [first, second] = &journal.read(0).events[..] else { panic!("two events") };
         let apart_ns = second.unix_ns - first.unix_ns;
         assert_eq!(apart_ns / 1_000_000_000, 3600, "{apart_ns} ns");

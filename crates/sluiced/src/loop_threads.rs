@@ -15,7 +15,7 @@ use dataplane::{LoopPort, PollLoop};
 use tracing::warn;
 use xdp::{Waiter, XdpPort};
 
-use crate::ports::core_assignment::NewLine;
+use crate::ports::core_assignment::NewIoLoop;
 
 /// Latest end of the loop's sleeps past their deadlines, which are pause times and shapers.
 const TIMER_SLACK_NS: u64 = 1_000;
@@ -42,7 +42,7 @@ pub fn guard_cores(loops: &[usize]) -> Result<Vec<usize>> {
 }
 
 /// Converts the configured scheduling to the request to the kernel.
-fn as_configured(scheduling: Scheduling) -> xdp::Scheduling {
+fn scheduling_of(scheduling: Scheduling) -> xdp::Scheduling {
     match scheduling {
         Scheduling::Normal => xdp::Scheduling::Normal,
         Scheduling::ShortSlices => xdp::Scheduling::ShortSlices,
@@ -53,7 +53,7 @@ fn as_configured(scheduling: Scheduling) -> xdp::Scheduling {
 /// Measures the longest time for which other work delays a thread on `core` that is scheduled as a
 /// loop. The thread reads the clock continuously for `duration`.
 pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) -> Result<Duration> {
-    let scheduling = as_configured(scheduling);
+    let scheduling = scheduling_of(scheduling);
     let trial = move || -> io::Result<Duration> {
         xdp::set_affinity(core)?;
         // A rejection is reported when the loop itself asks.
@@ -69,7 +69,7 @@ pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) ->
 #[derive(Debug)]
 pub struct LoopThreads {
     thread: JoinHandle<io::Result<()>>,
-    lines: Vec<(JoinHandle<io::Result<()>>, Waker)>,
+    io_loops: Vec<(JoinHandle<io::Result<()>>, Waker)>,
     /// Ends the I/O loops.
     ends: Arc<AtomicBool>,
 }
@@ -80,33 +80,33 @@ impl LoopThreads {
         mut loop_of_core: PollLoop<LoopPort<XdpPort>>,
         waiter: Waiter,
         core: usize,
-        lines: Vec<NewLine>,
+        lines: Vec<NewIoLoop>,
         scheduling: Scheduling,
         clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
-        let scheduling = as_configured(scheduling);
+        let scheduling = scheduling_of(scheduling);
         let ends = Arc::new(AtomicBool::new(false));
         let mut started = Vec::new();
-        for NewLine { core, mut line, mut memory, waiter } in lines {
+        for NewIoLoop { core, mut line, mut memory, waiter } in lines {
             let (waker, ends, clock) = (waiter.waker(), Arc::clone(&ends), clock.clone());
             let run = move |waiter: &mut Waiter| line.run(&mut memory, clock, waiter, &ends);
             started.push((start(format!("line-{core}"), core, scheduling, waiter, run)?, waker));
         }
         let run = move |waiter: &mut Waiter| loop_of_core.run(clock, waiter);
         let thread = start(format!("poll-{core}"), core, scheduling, waiter, run)?;
-        Ok(Self { thread, lines: started, ends })
+        Ok(Self { thread, io_loops: started, ends })
     }
 
     /// True if the poll loop has ended for any reason, or an I/O loop has, since no other loop
     /// takes over its ports.
     pub fn has_ended(&self) -> bool {
-        self.thread.is_finished() || self.lines.iter().any(|(line, _)| line.is_finished())
+        self.thread.is_finished() || self.io_loops.iter().any(|(line, _)| line.is_finished())
     }
 
     /// Waits for the threads to end. Returns the error of a thread that failed.
     pub fn join(self) -> Result<()> {
-        let failed_line = self.lines.iter().position(|(line, _)| line.is_finished());
-        let mut lines = self.lines;
+        let failed_line = self.io_loops.iter().position(|(line, _)| line.is_finished());
+        let mut lines = self.io_loops;
         if let Some(number) = failed_line {
             // The switching core waits for this loop in vain; it ends with the process.
             return joined(lines.swap_remove(number).0);
@@ -134,7 +134,7 @@ fn start(
         xdp::set_affinity(core)?;
         xdp::set_timer_slack(TIMER_SLACK_NS)?;
         if scheduling == xdp::Scheduling::ShortSlices {
-            waiter.schedule(xdp::Scheduling::Modest, scheduling);
+            waiter.schedule(xdp::Scheduling::ShortSlice, scheduling);
         }
         let _ = tell.send(xdp::set_scheduling(scheduling));
         run(&mut waiter)

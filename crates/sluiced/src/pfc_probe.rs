@@ -56,13 +56,13 @@ struct ActiveProbe {
 
 /// The ports that have not been probed yet.
 #[derive(Debug)]
-pub struct Test {
+pub struct PfcProbe {
     waiting: VecDeque<Sender>,
     active: Option<ActiveProbe>,
     next_check: Instant,
 }
 
-impl Test {
+impl PfcProbe {
     /// Creates the probe of the ports that have no-drop priorities and send PFC at the start, on
     /// these interfaces; `None` for a port that is not open.
     pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Option<&Interface>]) -> Self {
@@ -93,7 +93,7 @@ impl Test {
 
     /// Sends the next frame, or checks which ports have received the last one. Returns the event to
     /// report, if any.
-    pub fn see(&mut self, snapshot: &Snapshot, now: Instant) -> Option<EventRecord> {
+    pub fn poll(&mut self, snapshot: &Snapshot, now: Instant) -> Option<EventRecord> {
         self.proceed(snapshot, now, send).map(|(sender, outcome)| describe(&sender, &outcome, snapshot))
     }
 
@@ -198,7 +198,7 @@ mod tests {
             mtu: 1500,
             kind,
             speed_bps: None,
-            seen: LinkState::Carrier,
+            state: LinkState::Carrier,
         }
     }
 
@@ -206,12 +206,12 @@ mod tests {
         [port.b]\ninterface = \"e1\"\npfc.no_drop = [3]\n[port.c]\ninterface = \"v0\"\npfc.no_drop = [3]\n";
 
     /// Three ports: a lossy one on a NIC, a no-drop one on a NIC, a no-drop one on a veth.
-    fn test(wanted: PfcTest) -> Test {
+    fn test(wanted: PfcTest) -> PfcProbe {
         let settings = config::parse("test.toml", FILE).unwrap().switch;
         let kinds = [Kind::Hardware, Kind::Hardware, Kind::Software("veth".to_owned())];
         let interfaces: Vec<_> =
             ["e0", "e1", "v0"].into_iter().zip(kinds).map(|(n, k)| interface(n, k)).collect();
-        Test::new(wanted, &settings, &interfaces.iter().map(Some).collect::<Vec<_>>())
+        PfcProbe::new(wanted, &settings, &interfaces.iter().map(Some).collect::<Vec<_>>())
     }
 
     /// PFC frames received by each port, and how often they paused a priority.

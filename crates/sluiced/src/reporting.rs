@@ -1,8 +1,8 @@
 //! Telemetry and metrics of the daemon: what of them cannot be reached, as events.
 //!
 //! Rule: a collector, or the address of the metrics, that cannot be reached stops nothing. It is
-//! tried again, and one event says that it began and one that it ended. Source: docs/telemetry.md,
-//! "Delivery".
+//! tried again, and one event says that it began and one that it ended. Source:
+//! docs/monitoring/telemetry.md, "Delivery".
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_reached_is_said_once_and_so_is_its_end() {
+    fn an_unreachable_collector_is_reported_once_and_so_is_its_return() {
         let mut problems = Problems::default();
         let mut kinds = |state: &str, sent, listening| {
             let last_error = Some("refused".to_owned());

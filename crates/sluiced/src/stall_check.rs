@@ -42,7 +42,7 @@ impl Stalls {
     ///
     /// # Errors
     /// No thread may run on one of the cores.
-    pub fn try_cores(
+    pub fn measure_cores(
         settings: &SwitchSettings,
         loops: Vec<(usize, Arc<Heartbeat>)>,
         scheduling: Scheduling,
@@ -61,7 +61,7 @@ impl Stalls {
                 TRIAL.as_millis(),
                 spell_time(stall_ns)
             );
-            stalls.see(core, stall_ns, || settings.clone());
+            stalls.record(core, stall_ns, || settings.clone());
         }
         Ok(stalls)
     }
@@ -84,7 +84,7 @@ impl Stalls {
     pub fn check(&mut self, settings: impl FnOnce() -> SwitchSettings) {
         let times = self.loops.iter().map(|(core, heartbeat)| (heartbeat.times().worst_stall_ns, *core));
         if let Some((stall_ns, core)) = times.max() {
-            self.see(core, stall_ns, settings);
+            self.record(core, stall_ns, settings);
         }
     }
 
@@ -99,13 +99,13 @@ impl Stalls {
 
     /// Starts the comparison again after a change of settings, since headroom may last for another
     /// time.
-    pub fn forget(&mut self) {
+    pub fn reset(&mut self) {
         (self.seen_ns, self.warned_ns) = (0, 0);
     }
 
     /// Records that the longest stall of the loop on this core was `stall_ns`.
-    fn see(&mut self, core: usize, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) {
-        for headroom in self.short(stall_ns, settings) {
+    fn record(&mut self, core: usize, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) {
+        for headroom in self.insufficient_headroom(stall_ns, settings) {
             warn!(
                 "{headroom}, shorter than the loop on core {core} stalled, {}: `sluice headroom --fix FILE` writes a \
                  sufficient value",
@@ -115,7 +115,11 @@ impl Stalls {
     }
 
     /// Returns the headroom to warn of.
-    fn short(&mut self, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) -> Vec<Headroom> {
+    fn insufficient_headroom(
+        &mut self,
+        stall_ns: Nanos,
+        settings: impl FnOnce() -> SwitchSettings,
+    ) -> Vec<Headroom> {
         if stall_ns <= self.seen_ns || stall_ns < 2 * self.warned_ns {
             return Vec::new();
         }
@@ -152,13 +156,13 @@ mod tests {
             (1_000_000, &[]),
             (2_000_000, &["a", "b"]),
         ] {
-            let short = stalls.short(stall_ns, || settings.clone());
+            let short = stalls.insufficient_headroom(stall_ns, || settings.clone());
             let ports: Vec<&str> = short.iter().map(|headroom| headroom.port.as_str()).collect();
             assert_eq!(ports, expected, "{stall_ns}");
         }
-        stalls.forget();
+        stalls.reset();
         assert_eq!(
-            stalls.short(51_201, || settings.clone()).len(),
+            stalls.insufficient_headroom(51_201, || settings.clone()).len(),
             1,
             "other settings may have other headroom"
         );

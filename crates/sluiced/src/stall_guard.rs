@@ -34,13 +34,13 @@ const PRIORITY: u32 = 60;
 /// Factor of the check interval of each thread except the first. The further thread is needed only
 /// when the core of the first is preempted, and each check delays a core that carries frames by
 /// some 25 µs (docs/performance.md, "Latency").
-const FURTHER_SENTRY: u64 = 2;
+const SECOND_THREAD_FACTOR: u64 = 2;
 /// The longest wait of a thread, so that it notices its end in time.
 const LONGEST_WAIT_MS: u8 = 100;
 
 /// A loop that a guard watches.
 #[derive(Debug)]
-pub struct Watched {
+pub struct GuardedLoop {
     /// The heartbeat of the loop.
     pub heartbeat: Arc<Heartbeat>,
     /// The ports that the loop serves, whose sockets are readable when it should wake.
@@ -51,19 +51,19 @@ pub struct Watched {
     pub channels: Vec<ChannelMonitor>,
 }
 
-impl Watched {
+impl GuardedLoop {
     /// True if frames, or entries of another loop, wait for this loop; `ports` have frames.
-    fn is_waited_for(&self, ports: Set64) -> bool {
-        !ports.and(self.serves).is_empty() || self.channels.iter().any(ChannelMonitor::is_there)
+    fn has_waiting_input(&self, ports: Set64) -> bool {
+        !ports.and(self.serves).is_empty() || self.channels.iter().any(ChannelMonitor::has_input)
     }
 }
 
 /// A running guard. Dropping it ends its threads.
 #[derive(Debug)]
 pub struct Guard {
-    words: Arc<Mutex<Arc<PauseFrames>>>,
+    state: Arc<Mutex<Arc<PauseFrames>>>,
     ends: Arc<AtomicBool>,
-    sentries: Vec<GuardThread>,
+    threads: Vec<GuardThread>,
 }
 
 /// A thread of the guard.
@@ -79,21 +79,21 @@ struct GuardThread {
 struct PauseFrames {
     /// The number of changes so far.
     version: u64,
-    ports: Vec<GuardCore>,
+    ports: Vec<GuardedPort>,
     /// The shortest refresh interval of a port.
     refresh_ns: Nanos,
 }
 
 /// A port as the guard sees it.
 #[derive(Debug)]
-struct GuardCore {
+struct GuardedPort {
     /// The frame and the priorities that it pauses. `None` if no priority is no-drop or PFC is not
     /// sent.
     frame: Option<([u8; FRAME_BYTES], Set8)>,
     /// Interval of the refresh of a pause, by the pause time and the speed.
     refresh_ns: Nanos,
     /// The sockets of the port, if it is open.
-    gate: Option<Arc<PortTap>>,
+    tap: Option<Arc<PortTap>>,
 }
 
 /// The sockets of an open port.
@@ -117,9 +117,10 @@ impl PauseFrames {
         let post = |(port, gate): (&PortSettings, Option<Arc<PortTap>>)| {
             let mac = gate.as_ref().map(|gate| gate.mac);
             let frame = mac.filter(|_| owner(&port)).map(|mac| xoff(port, mac));
-            GuardCore { frame, refresh_ns: PfcTiming::of(port).refresh_ns(), gate }
+            GuardedPort { frame, refresh_ns: PfcTiming::from_settings(port).refresh_ns(), tap: gate }
         };
-        let refresh = settings.ports.iter().filter(owner).map(|port| PfcTiming::of(port).refresh_ns());
+        let refresh =
+            settings.ports.iter().filter(owner).map(|port| PfcTiming::from_settings(port).refresh_ns());
         Self {
             version,
             ports: settings.ports.iter().zip(gates).map(post).collect(),
@@ -129,7 +130,7 @@ impl PauseFrames {
 
     /// Returns the same with other settings, and with a changed tap of one port.
     fn with(&self, settings: &SwitchSettings, changed: Option<(usize, Arc<PortTap>)>) -> Self {
-        let mut gates: Vec<_> = self.ports.iter().map(|post| post.gate.clone()).collect();
+        let mut gates: Vec<_> = self.ports.iter().map(|post| post.tap.clone()).collect();
         gates.resize_with(settings.ports.len().max(gates.len()), || None);
         if let Some((port, gate)) = changed {
             gates[port] = Some(gate);
@@ -139,9 +140,9 @@ impl PauseFrames {
 
     /// Returns the same without one port.
     fn without(&self, port: usize) -> Self {
-        let keep = |(number, post): (usize, &GuardCore)| match number == port {
-            true => GuardCore { frame: None, refresh_ns: post.refresh_ns, gate: None },
-            false => GuardCore { frame: post.frame, refresh_ns: post.refresh_ns, gate: post.gate.clone() },
+        let keep = |(number, post): (usize, &GuardedPort)| match number == port {
+            true => GuardedPort { frame: None, refresh_ns: post.refresh_ns, tap: None },
+            false => GuardedPort { frame: post.frame, refresh_ns: post.refresh_ns, tap: post.tap.clone() },
         };
         Self {
             version: self.version + 1,
@@ -153,7 +154,7 @@ impl PauseFrames {
     /// The sockets of each open port.
     fn sockets(&self) -> impl Iterator<Item = (usize, &[RawFd])> {
         let ports = self.ports.iter().enumerate();
-        ports.filter_map(|(number, post)| Some((number, &post.gate.as_ref()?.fds[..])))
+        ports.filter_map(|(number, post)| Some((number, &post.tap.as_ref()?.fds[..])))
     }
 }
 
@@ -173,7 +174,7 @@ impl Guard {
     /// # Errors
     /// No thread could be started.
     pub fn start(
-        (loops, waker): (Vec<Watched>, Waker),
+        (loops, waker): (Vec<GuardedLoop>, Waker),
         settings: &SwitchSettings,
         gates: Vec<PortTap>,
         cores: &[usize],
@@ -182,19 +183,19 @@ impl Guard {
         let gates = gates.into_iter().map(|gate| Some(Arc::new(gate)));
         let words = Arc::new(Mutex::new(Arc::new(PauseFrames::of(1, settings, gates))));
         let loops = Arc::new((loops, waker));
-        let mut guard = Self { words, ends: Arc::default(), sentries: Vec::new() };
+        let mut guard = Self { state: words, ends: Arc::default(), threads: Vec::new() };
         for (number, &core) in cores.iter().enumerate() {
-            let times = if number == 0 { 1 } else { FURTHER_SENTRY };
+            let times = if number == 0 { 1 } else { SECOND_THREAD_FACTOR };
             let frames = RxWatcher::new().context("starting the guard")?;
             let waker = frames.waker();
-            let (words, ends) = (Arc::clone(&guard.words), Arc::clone(&guard.ends));
+            let (words, ends) = (Arc::clone(&guard.state), Arc::clone(&guard.ends));
             let (loops, clock) = (Arc::clone(&loops), clock.clone());
             let keep_watch = move || {
-                take_post(core);
-                watch(&words, frames, &ends, &loops, (times, &clock));
+                pin_and_prioritize(core);
+                run_thread(&words, frames, &ends, &loops, (times, &clock));
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
-            guard.sentries.push(GuardThread { thread: thread.context("starting the guard")?, waker });
+            guard.threads.push(GuardThread { thread: thread.context("starting the guard")?, waker });
         }
         Ok(guard)
     }
@@ -206,12 +207,12 @@ impl Guard {
 
     /// Drops a port that is about to be closed. Its sockets will be invalid, and its peer is no
     /// longer paused.
-    pub fn forget(&self, port: usize) {
+    pub fn remove_port(&self, port: usize) {
         self.change(|words| words.without(port));
     }
 
     /// Adds a port that is open again.
-    pub fn remember(&self, port: usize, gate: PortTap, settings: &SwitchSettings) {
+    pub fn add_port(&self, port: usize, gate: PortTap, settings: &SwitchSettings) {
         let gate = Arc::new(gate);
         self.change(|words| words.with(settings, Some((port, gate))));
     }
@@ -219,24 +220,24 @@ impl Guard {
     /// Replaces the state that the threads use. They never wait for the lock: while this thread, of
     /// ordinary priority, holds it, they use what was in force before.
     fn change(&self, make: impl FnOnce(&PauseFrames) -> PauseFrames) {
-        let before = Arc::clone(&self.words.lock().unwrap_or_else(PoisonError::into_inner));
+        let before = Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner));
         let words = Arc::new(make(&before));
-        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = words;
-        self.sentries.iter().for_each(|sentry| sentry.waker.wake_by_ref());
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = words;
+        self.threads.iter().for_each(|thread| thread.waker.wake_by_ref());
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
-        for sentry in self.sentries.drain(..) {
-            let _ = sentry.thread.join(); // the thread returns nothing; it has logged its errors
+        for guard in self.threads.drain(..) {
+            let _ = guard.thread.join(); // the thread returns nothing; it has logged its errors
         }
     }
 }
 
 /// Moves the calling thread to a core, with a priority above other work there.
-fn take_post(core: usize) {
+fn pin_and_prioritize(core: usize) {
     if let Err(error) = xdp::set_affinity(core) {
         warn!(%error, core, "a guard is not on a core of its own: on a busy machine it may pause peers too late");
     }
@@ -251,21 +252,21 @@ fn take_post(core: usize) {
 
 /// Checks the loops repeatedly until the guard or the switching core's loop ends. Waits `times` as
 /// long after each check as the stall detector requests.
-fn watch(
+fn run_thread(
     shared: &Mutex<Arc<PauseFrames>>,
     mut frames: RxWatcher,
     ends: &AtomicBool,
-    (loops, waker): &(Vec<Watched>, Waker),
+    (loops, waker): &(Vec<GuardedLoop>, Waker),
     (times, clock): (u64, &impl Fn() -> switch::Instant),
 ) {
-    let Some(Watched { heartbeat: switching, .. }) = loops.first() else { return };
+    let Some(GuardedLoop { heartbeat: switching, .. }) = loops.first() else { return };
     let mut detectors: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
     let mut words = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
     let mut version = 0;
-    while !ends.load(Relaxed) && switching.pulse() != LoopState::Ended {
-        let mut next_check = NextCheck::WithFrames;
+    while !ends.load(Relaxed) && switching.state() != LoopState::Ended {
+        let mut next_check = NextCheck::OnFrame;
         for (watched, detector) in loops.iter().zip(&mut detectors) {
-            let pulse = watched.heartbeat.pulse();
+            let pulse = watched.heartbeat.state();
             if let Ok(newest) = shared.try_lock()
                 && newest.version != words.version
             {
@@ -275,14 +276,14 @@ fn watch(
                 frames.watch(words.sockets());
                 version = words.version;
             }
-            let frames_wait = || watched.is_waited_for(frames.wait(0));
+            let frames_wait = || watched.has_waiting_input(frames.wait(0));
             let refresh_ns = words.refresh_ns;
             // A loop that fell asleep or started an iteration after its pulse was read has not
             // stalled.
-            if detector.check(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.pulse() == pulse {
+            if detector.check(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.state() == pulse {
                 watched.heartbeat.record_stall(detector.stalled_ns());
-                let sending = switching.received().with(frames.wait(0));
-                if stand_in(&words, watched.pauses.and(sending), switching, clock) {
+                let sending = switching.active_ports().with(frames.wait(0));
+                if pause_peers(&words, watched.pauses.and(sending), switching, clock) {
                     // The loop may have fallen asleep meanwhile, and must cancel the pauses sent
                     // for it.
                     waker.wake_by_ref();
@@ -292,14 +293,14 @@ fn watch(
         }
         match next_check {
             NextCheck::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),
-            NextCheck::WithFrames => _ = frames.wait(LONGEST_WAIT_MS),
+            NextCheck::OnFrame => _ = frames.wait(LONGEST_WAIT_MS),
         }
     }
 }
 
 /// Pauses the peers of these ports, each once and then with each refresh. `heartbeat` is that of
 /// the switching core, which cancels the pauses. Returns true if a frame was sent.
-fn stand_in(
+fn pause_peers(
     words: &PauseFrames,
     ports: Set64,
     heartbeat: &Heartbeat,
@@ -307,12 +308,12 @@ fn stand_in(
 ) -> bool {
     let mut has_sent = false;
     for (number, post) in words.ports.iter().enumerate() {
-        if let GuardCore { frame: Some((frame, priorities)), refresh_ns, gate: Some(gate) } = post
+        if let GuardedPort { frame: Some((frame, priorities)), refresh_ns, tap: Some(gate) } = post
             && ports.contains(number)
             && heartbeat.claim(number, *refresh_ns, clock())
             && gate.packets.send(frame).is_ok()
         {
-            heartbeat.leave(number, *priorities, clock());
+            heartbeat.record_sent(number, *priorities, clock());
             has_sent = true;
         }
     }

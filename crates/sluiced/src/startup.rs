@@ -30,7 +30,7 @@ use crate::lldp::Lldp;
 use crate::log::Log;
 use crate::loop_threads::{LoopThreads, check_core, guard_cores};
 use crate::pfc_probe;
-use crate::ports::core_assignment::{AssignedPorts, share_out, watched};
+use crate::ports::core_assignment::{AssignedPorts, assign, watched};
 use crate::ports::link_monitor::{LinkMonitor, look_up};
 use crate::ports::open_ports::{self, OpenPorts};
 use crate::ports::supervisor::{PortSupervisor, StartedPort};
@@ -78,7 +78,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     }
     let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
     let loops = cores.iter().copied().zip(heartbeats.iter().cloned()).collect();
-    let stalls = Stalls::try_cores(&live.settings().switch, loops, config.dataplane.scheduling)?;
+    let stalls = Stalls::measure_cores(&live.settings().switch, loops, config.dataplane.scheduling)?;
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
@@ -105,16 +105,17 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     let taps = taps(&live, &ports_at_start, &open)?;
     let posts = guard_cores(cores)?;
     for &core in cores {
-        xdp::leave_core(core).context("keeping other threads off the loops' cores")?;
+        xdp::exclude_core(core).context("keeping other threads off the loops' cores")?;
     }
-    let keeper = PortWorker::start(&mut open.ports, changed)?;
-    let AssignedPorts { ports, lines, bell } =
-        share_out(open.ports, &open.memory, live.servers(), &heartbeats, waiter.waker())?;
+    let worker = PortWorker::start(&mut open.ports, changed)?;
+    let AssignedPorts { ports, io_loops: lines, bell } =
+        assign(open.ports, &open.memory, live.core_assignment(), &heartbeats, waiter.waker())?;
     let guard = match taps {
         Some(taps) => {
-            let (watched, settings) = (watched(live.servers(), &heartbeats, &ports), live.settings().switch);
+            let (watched, settings) =
+                (watched(live.core_assignment(), &heartbeats, &ports), live.settings().switch);
             let guard = Guard::start((watched, waiter.waker()), &settings, Vec::new(), &posts, clock)?;
-            taps.into_iter().for_each(|(slot, tap)| guard.remember(slot, tap, &settings));
+            taps.into_iter().for_each(|(slot, tap)| guard.add_port(slot, tap, &settings));
             Some(guard)
         }
         None => None,
@@ -123,10 +124,10 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     let is_virtual =
         |port: &StartedPort| port.interface.as_ref().is_some_and(|interface| interface.kind.is_virtual());
     let of_core = PollLoopSettings {
-        finish_checksums: ports_at_start.iter().map(is_virtual).collect(),
+        complete_checksums: ports_at_start.iter().map(is_virtual).collect(),
         watches_rings: config.dataplane.pauses_on_overload,
         heartbeat: Arc::clone(&heartbeats[0]),
-        lines: heartbeats[1..].to_vec(),
+        io_heartbeats: heartbeats[1..].to_vec(),
         bell,
         punts: Arc::clone(&punts),
     };
@@ -141,13 +142,13 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     let device = Device { name: config.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
     let sources = Sources { device, requests: requests.clone(), journal: journal.clone() };
     let telemetry = Telemetry::start(&Settings::of(config, live.file()), sources).context("telemetry")?;
-    let (about, status, noted) = (about(&live, started), telemetry.status(), journal.clone());
+    let (about, status, noted) = (daemon_info(&live, started), telemetry.status(), journal.clone());
     let api = tokio::spawn(server::serve(listener, about, requests, noted, status, async {
         let _ = api_ends.await;
     }));
     let events = Events::new(journal, names, started);
 
-    open_ports::log(config, live.servers(), &ports_at_start);
+    open_ports::log(config, live.core_assignment(), &ports_at_start);
     if !config.pfc_enabled {
         warn!("PFC is off on all ports, as configured; `sluice pfc on` turns it on");
     }
@@ -160,10 +161,15 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     );
 
     let open: Vec<_> = ports_at_start.iter().map(StartedPort::open_interface).collect();
-    let pfc_test = pfc_probe::Test::new(config.dataplane.pfc_test, &live.settings().switch, &open);
+    let pfc_test = pfc_probe::PfcProbe::new(config.dataplane.pfc_test, &live.settings().switch, &open);
     let settings = live.settings().switch;
-    let lives =
-        PortSupervisor::new((keeper, guard), live.servers(), queues_set_aside, ports_at_start, &settings);
+    let lives = PortSupervisor::new(
+        (worker, guard),
+        live.core_assignment(),
+        queues_set_aside,
+        ports_at_start,
+        &settings,
+    );
     let reports = Reporting::new(telemetry);
     let lldp = Lldp::new(punts, started);
     let end = ControlLoop::new(
@@ -252,7 +258,7 @@ fn taps(
     Ok(Some(taps))
 }
 
-fn about(live: &RunningConfig, started: Instant) -> DaemonInfo {
+fn daemon_info(live: &RunningConfig, started: Instant) -> DaemonInfo {
     DaemonInfo {
         name: live.config().name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -60,7 +60,7 @@ impl Lab {
         let text = fs::read_to_string(self.file()).unwrap();
         fs::write(self.file(), text + more).unwrap();
         let mut client = BlockingClient::connect(&self.socket()).unwrap();
-        client.order(control::Command::Reload).map_err(|error| error.to_string())
+        client.execute(control::Command::Reload).map_err(|error| error.to_string())
     }
 
     /// Returns the messages of all events of this kind.

@@ -14,7 +14,7 @@ use structs::{OF_THE_DAEMON, STRUCTS};
 const TYPES: [(&str, &str); 17] = [
     ("Snapshot.ingress_pools", "[PoolSnapshot; POOLS]"),
     ("Snapshot.egress_pools", "[PoolSnapshot; POOLS]"),
-    ("Snapshot.loop_turns_by_time", "[u64; TURN_TIMES]"),
+    ("Snapshot.loop_turns_by_time", "[u64; ITERATION_TIME_CLASSES]"),
     ("RemovedPorts.drops", "[FrameCount; DropReason::ALL.len()]"),
     ("Port.drops", "[FrameCount; DropReason::ALL.len()]"),
     ("Port.number", "u16"),

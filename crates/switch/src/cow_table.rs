@@ -4,7 +4,7 @@
 //! has been copied is saved first, so each slice is a bounded amount of work, and so is each
 //! change. Slots are changed only by [`CowTable::write`], which saves. A copy has only the used
 //! slots, with their numbers: a table has tens of thousands of slots, most of them empty.
-//! Source: docs/recorder.md, "Checkpoints".
+//! Source: docs/monitoring/recorder.md, "Checkpoints".
 
 use std::ops::Deref;
 
@@ -12,7 +12,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Maximum number of slots of a table; a file with more is not ours.
-pub(crate) const MOST_SLOTS: u32 = 1 << 24;
+pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 /// The work of copying a used slot, in slots that are visited and empty.
 pub(crate) const USED_COST: u32 = 8;
 /// Value of `copied` while no copy is under way.
@@ -155,7 +155,7 @@ impl<T> Serialize for CowTable<T> {
 impl<'de, T: Slot> Deserialize<'de> for CowTable<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer)? {
-            slots if slots > MOST_SLOTS => Err(D::Error::custom(format!("a table of {slots} slots"))),
+            slots if slots > MAX_SLOTS => Err(D::Error::custom(format!("a table of {slots} slots"))),
             slots => Ok(Self::new(slots as usize)),
         }
     }

@@ -4,7 +4,7 @@ use config::SensorPath;
 use control::v1::{ByDropLevel, Count, Event, Group, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot};
 
 use crate::dial_out::event;
-use crate::dial_out::message::{Device, Label, Payload};
+use crate::dial_out::message::{Device, Payload, SequenceLabel};
 use crate::dial_out::sample;
 
 /// Returns `jsonData` as in the path's messages.
@@ -16,7 +16,7 @@ pub fn example(path: SensorPath) -> String {
     let unix_ms = 1_790_000_000_000;
     let payload = Payload { path: path.name(), unix_ms, member, is_event: path.is_event() };
     let device = Device { name: String::new(), version: String::new() };
-    let label = Label { session: "1789999000000.0", number: Some(1) };
+    let label = SequenceLabel { session: "1789999000000.0", number: Some(1) };
     payload.messages(&device, label, 4 << 20).remove(0).json_data
 }
 

@@ -65,7 +65,7 @@ impl Lab {
     }
 
     pub(crate) fn note(&self, kind: &str) {
-        self.journal.note(v1::Event { kind: kind.to_owned(), ..v1::Event::default() });
+        self.journal.record(v1::Event { kind: kind.to_owned(), ..v1::Event::default() });
     }
 
     pub(crate) fn destination(&self) -> v1::TelemetryDestination {
@@ -202,7 +202,7 @@ fn no_event_is_lost_by_a_collector_that_is_killed_under_load() {
         let (journal, noted) = (lab.journal.clone(), Arc::clone(&noted));
         std::thread::spawn(move || {
             for number in 0..EVENTS {
-                journal.note(v1::Event { kind: format!("k{number}"), ..v1::Event::default() });
+                journal.record(v1::Event { kind: format!("k{number}"), ..v1::Event::default() });
                 noted.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_micros(200));
             }

@@ -3,7 +3,7 @@
 //!
 //! Rule: one document without external resources, which its own policy forbids (CSP). The numbers
 //! are those of `sluice show --json`, and the events those of `sluice events`. The page only reads;
-//! it does not restart watermarks. Source: docs/metrics.md, "The live page".
+//! it does not restart watermarks. Source: docs/monitoring/metrics.md, "The live page".
 
 use control::{Journal, v1};
 use serde::Serialize;
@@ -64,7 +64,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn a_page_is_reported_the_events_that_it_has_not_seen() {
+    fn a_page_receives_the_events_that_it_has_not_seen() {
         let journal = Journal::default();
         let device = Device { name: "lab".to_owned(), version: String::new() };
         let snapshot = v1::Snapshot { at_ns: 7, ..v1::Snapshot::default() };
@@ -75,7 +75,7 @@ mod tests {
             (live["name"].to_string(), numbers, live["last_event"].as_u64().expect("a number"))
         };
         assert_eq!(request(None), ("\"lab\"".to_owned(), vec![], 0));
-        (0..150).for_each(|_| journal.note(v1::Event::default()));
+        (0..150).for_each(|_| journal.record(v1::Event::default()));
         assert_eq!(request(None).1, (51..=150).collect::<Vec<_>>());
         assert_eq!(request(Some("since=148")).1, [149, 150]);
         assert_eq!(request(Some("since=150")).1, [0; 0]);

@@ -56,8 +56,8 @@ impl Host {
         Ok(Self { process, port: station.name.clone() })
     }
 
-    /// Starts sending.
-    pub fn go(&mut self) -> Result<()> {
+    /// Lets a host that was started on hold send.
+    pub fn start_sending(&mut self) -> Result<()> {
         self.process.send_line("go")
     }
 

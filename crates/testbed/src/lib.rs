@@ -4,8 +4,8 @@
 //! # fn main() -> anyhow::Result<()> {
 //! let bed = testbed::Testbed::new()?;
 //! let switch = bed.switch("sw")?;
-//! let sender = bed.quiet_host(&switch, "sender")?;
-//! let receiver = bed.quiet_host(&switch, "receiver")?;
+//! let sender = bed.sluice_host(&switch, "sender")?;
+//! let receiver = bed.sluice_host(&switch, "receiver")?;
 //! let daemon = bed.daemon(&switch, "[port.sender]\ninterface = \"sender\"\n …")?;
 //! # Ok(()) }
 //! ```

@@ -17,7 +17,7 @@ use crate::process::Process;
 use crate::wait::eventually;
 
 /// Number of testbeds made by this process, for their names.
-static BEDS: AtomicU32 = AtomicU32::new(0);
+static TESTBEDS: AtomicU32 = AtomicU32::new(0);
 
 /// A set of namespaces and the cables between them.
 ///
@@ -28,7 +28,7 @@ static BEDS: AtomicU32 = AtomicU32::new(0);
 pub struct Testbed {
     prefix: String,
     namespaces: RefCell<Vec<Namespace>>,
-    stations: Cell<u8>,
+    endpoints: Cell<u8>,
     /// RX and TX queues of new cables, if not the kernel's default.
     queues: Cell<Option<u32>>,
     dir: TempDir,
@@ -39,14 +39,14 @@ impl Testbed {
     /// Creates an empty testbed. Waits for the lock, and removes what dead testbeds left behind.
     pub fn new() -> Result<Self> {
         require_root()?;
-        let lock = take_turn()?;
+        let lock = lock_machine()?;
         sweep()?;
-        let number = BEDS.fetch_add(1, Ordering::Relaxed);
+        let number = TESTBEDS.fetch_add(1, Ordering::Relaxed);
         let dir = tempfile::Builder::new().prefix("sluice-bed-").tempdir()?;
         Ok(Self {
             prefix: format!("sl{}-{number}-", std::process::id()),
             namespaces: RefCell::new(Vec::new()),
-            stations: Cell::new(0),
+            endpoints: Cell::new(0),
             queues: Cell::new(None),
             dir,
             _lock: lock,
@@ -84,49 +84,49 @@ impl Testbed {
     }
 
     /// Creates a host whose kernel stays silent, for `sluice host`, plugged into `switch`.
-    pub fn quiet_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
-        let station = self.station(self.quiet_namespace(name)?, name);
-        self.plug(&station, switch)?;
+    pub fn sluice_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
+        let station = self.endpoint(self.quiet_namespace(name)?, name);
+        self.attach(&station, switch)?;
         Ok(station)
     }
 
     /// Creates an ordinary Linux host with an IPv4 and an IPv6 address, plugged into `switch`;
     /// everything else has the kernel's defaults.
-    pub fn plain_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
-        let station = self.bare_host(switch, name)?;
+    pub fn linux_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
+        let station = self.linux_host_without_addresses(switch, name)?;
         station.set_addresses()?;
         Ok(station)
     }
 
     /// Reconnects a plain host whose cable was removed: a new veth with the old names and
     /// addresses.
-    pub fn plug_again(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
-        self.plug(station, switch)?;
+    pub fn reconnect(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
+        self.attach(station, switch)?;
         station.set_addresses()
     }
 
     /// Creates an ordinary Linux host with only its link-local address.
-    pub fn bare_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
-        let station = self.station(self.namespace(name)?, name);
+    pub fn linux_host_without_addresses(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
+        let station = self.endpoint(self.namespace(name)?, name);
         for which in ["all", "default"] {
             // Duplicate address detection delays an address for a second, and there are no
             // duplicates here.
             station.namespace.sysctl(&format!("net/ipv6/conf/{which}/accept_dad"), "0")?;
         }
-        self.plug(&station, switch)?;
+        self.attach(&station, switch)?;
         Ok(station)
     }
 
-    fn station(&self, namespace: Namespace, name: &str) -> Endpoint {
-        let number = self.stations.get() + 1;
-        self.stations.set(number);
+    fn endpoint(&self, namespace: Namespace, name: &str) -> Endpoint {
+        let number = self.endpoints.get() + 1;
+        self.endpoints.set(number);
         Endpoint { namespace, name: name.to_string(), number }
     }
 
     /// Creates a silent host behind a macvlan, in mode `passthru`, on the switch's end of its
     /// cable, which is called `low-NAME`; the macvlan is the port.
     pub fn macvlan_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
-        let station = self.station(self.quiet_namespace(name)?, name);
+        let station = self.endpoint(self.quiet_namespace(name)?, name);
         let (address, low) = (format!("address {}", station.mac()), format!("low-{name}"));
         self.connect((&station.namespace, Endpoint::INTERFACE), &address, (switch, &low))?;
         switch.ip(&format!("link add link {low} name {name} type macvlan mode passthru"))?;
@@ -140,7 +140,7 @@ impl Testbed {
     /// leaves tags and PAUSE unchanged. After [`Testbed::set_queues`] it has that number of queues,
     /// and flows are spread over them.
     pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
-        let station = self.station(self.quiet_namespace(name)?, name);
+        let station = self.endpoint(self.quiet_namespace(name)?, name);
         let of_port = format!("52:54:00:00:00:{:02x}", station.number);
         let places = [(of_port, switch, name), (station.mac(), &station.namespace, Endpoint::INTERFACE)];
         for (address, namespace, interface) in places {
@@ -163,7 +163,7 @@ impl Testbed {
     /// Creates a silent host behind a tap: the host's own interface is another one, and a process
     /// forwards frames between the two.
     pub fn tap_host(&self, switch: &Namespace, name: &str) -> Result<(Endpoint, Process)> {
-        let station = self.station(self.quiet_namespace(name)?, name);
+        let station = self.endpoint(self.quiet_namespace(name)?, name);
         let far = format!("far-{name}");
         let tap = |name: &str| format!("TUN,tun-type=tap,iff-no-pi,tun-name={name}");
         let mut command = switch.command("socat");
@@ -181,7 +181,7 @@ impl Testbed {
         Ok((station, cable))
     }
 
-    fn plug(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
+    fn attach(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
         let address = format!("address {}", station.mac());
         self.connect((&station.namespace, Endpoint::INTERFACE), &address, (switch, &station.name))
     }
@@ -247,7 +247,7 @@ fn interface_of(address: &str) -> Result<Option<String>> {
 }
 
 /// Takes the lock that allows one testbed at a time.
-fn take_turn() -> Result<Flock<File>> {
+fn lock_machine() -> Result<Flock<File>> {
     let path = std::env::temp_dir().join("sluice-testbed.lock");
     let open = || {
         File::options().create(true).append(true).open(&path).with_context(|| format!("{}", path.display()))

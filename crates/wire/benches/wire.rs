@@ -49,7 +49,7 @@ fn checksum_not_open(bencher: Bencher) {
     let mut frame = tcp(None, 1460, false);
     let header = Header::parse(&frame).unwrap();
     let field = DsField::find(&frame, &header).unwrap();
-    bencher.bench_local(|| checksum::finish_transport(black_box(&mut frame), black_box(field)));
+    bencher.bench_local(|| checksum::complete_transport(black_box(&mut frame), black_box(field)));
 }
 
 #[divan::bench(args = [10, 1460])]

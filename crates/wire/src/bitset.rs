@@ -98,7 +98,7 @@ impl Set64 {
 
     /// Returns the set of the numbers from 0 to `count` − 1.
     #[inline]
-    pub const fn first_of(count: usize) -> Self {
+    pub const fn first_n(count: usize) -> Self {
         Self(if count >= 64 { u64::MAX } else { (1 << count) - 1 })
     }
 
@@ -273,11 +273,11 @@ mod tests {
 
     #[test]
     fn members_come_and_go() {
-        let mut set = Set64::first_of(64);
+        let mut set = Set64::first_n(64);
         set.set(63, false);
         set.set(0, false);
         assert_eq!((set.len(), set.contains(63), set.contains(62)), (62, false, true));
-        assert_eq!(Set64::first_of(3).without(Set64::of(1)).to_string(), "0,2");
-        assert_eq!(Set64::first_of(3).and(Set64::of(1)).with(Set64::of(5)).to_string(), "1,5");
+        assert_eq!(Set64::first_n(3).without(Set64::of(1)).to_string(), "0,2");
+        assert_eq!(Set64::first_n(3).and(Set64::of(1)).with(Set64::of(5)).to_string(), "1,5");
     }
 }

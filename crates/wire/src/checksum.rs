@@ -20,7 +20,7 @@
 use crate::ip::{DsField, Version};
 use crate::ipv4::UDP;
 use crate::ones_complement::Sum;
-use crate::tunnel::{GRE, Gre, inside};
+use crate::tunnel::{GRE, Gre, inner_packet};
 use crate::{ipv4, ipv6};
 
 const TCP: u8 = 6;
@@ -39,8 +39,8 @@ pub const MAX_NESTED: usize = 4;
 /// left as they are. Padding behind the IP packet does not count. `field` is where the frame's IP
 /// packet was found.
 #[inline]
-pub fn finish_transport(frame: &mut [u8], field: DsField) -> bool {
-    finish_packet(frame, (field.version(), field.packet_at()), &PseudoHeader { checksum: false, depth: 0 })
+pub fn complete_transport(frame: &mut [u8], field: DsField) -> bool {
+    complete_packet(frame, (field.version(), field.packet_at()), &PseudoHeader { checksum: false, depth: 0 })
 }
 
 /// What encloses a packet.
@@ -53,26 +53,26 @@ struct PseudoHeader {
 
 /// Finishes the open checksum in the packet of this version at this offset, the innermost first.
 #[inline]
-fn finish_packet(frame: &mut [u8], (version, at): (Version, usize), around: &PseudoHeader) -> bool {
+fn complete_packet(frame: &mut [u8], (version, at): (Version, usize), around: &PseudoHeader) -> bool {
     let Some(transport) = find_transport(frame, version, at) else { return false };
     let (start, end) = (transport.start, transport.end);
     let Some(segment) = frame.get(start..end) else { return false };
-    let finished_inside = match inside(transport.protocol, segment) {
+    let finished_inside = match inner_packet(transport.protocol, segment) {
         Some(packet) if around.depth < MAX_NESTED => {
             let checksum = around.checksum || has_checksum(transport.protocol, segment);
             let around = PseudoHeader { checksum, depth: around.depth + 1 };
-            finish_nested(frame, (packet.version, start + packet.at), end, &around)
+            complete_nested(frame, (packet.version, start + packet.at), end, &around)
         }
         _ => false,
     };
-    finish_segment(frame, &transport, around.checksum) | finished_inside
+    complete_segment(frame, &transport, around.checksum) | finished_inside
 }
 
 /// Finishes the open checksum in a packet inside another, which ends at `end`. A separate function,
 /// to keep it off the path of an ordinary frame.
 #[cold]
-fn finish_nested(frame: &mut [u8], packet: (Version, usize), end: usize, around: &PseudoHeader) -> bool {
-    frame.get_mut(..end).is_some_and(|frame| finish_packet(frame, packet, around))
+fn complete_nested(frame: &mut [u8], packet: (Version, usize), end: usize, around: &PseudoHeader) -> bool {
+    frame.get_mut(..end).is_some_and(|frame| complete_packet(frame, packet, around))
 }
 
 /// Returns true if the tunnel header of this protocol has a checksum over the whole inner packet.
@@ -120,23 +120,23 @@ fn find_transport(frame: &[u8], version: Version, at: usize) -> Option<Transport
 
 /// Finishes the checksum of this transport header if it is open.
 #[inline]
-fn finish_segment(frame: &mut [u8], transport: &Transport, is_covered: bool) -> bool {
+fn complete_segment(frame: &mut [u8], transport: &Transport, is_covered: bool) -> bool {
     let Some(segment) = frame.get_mut(transport.start..transport.end) else { return false };
     match transport.protocol {
-        TCP if segment.len() >= 20 => finish_open(segment, 16, transport),
+        TCP if segment.len() >= 20 => complete_open(segment, 16, transport),
         // The datagram's own length must agree.
         UDP if segment.len() >= 8 && segment[4..6] == (segment.len() as u16).to_be_bytes() => {
-            finish_open(segment, 6, transport)
+            complete_open(segment, 6, transport)
         }
-        SCTP if !is_covered => finish_sctp(segment),
-        GRE => finish_gre(segment),
+        SCTP if !is_covered => complete_sctp(segment),
+        GRE => complete_gre(segment),
         _ => false,
     }
 }
 
 /// Finishes the checksum at `field_at` of TCP or UDP if it is open.
 #[inline]
-fn finish_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bool {
+fn complete_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bool {
     let Some(addresses) = transport.addresses else { return false };
     let pseudo = addresses.number(u16::from(transport.protocol)).number(segment.len() as u16).fold();
     if u16::from_be_bytes([segment[field_at], segment[field_at + 1]]) != pseudo {
@@ -155,7 +155,7 @@ fn finish_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bo
 /// Finishes SCTP's CRC32c if it is open. It is written least significant byte first (RFC 9260,
 /// appendix A).
 #[cold]
-fn finish_sctp(packet: &mut [u8]) -> bool {
+fn complete_sctp(packet: &mut [u8]) -> bool {
     if packet.len() < SCTP_HEADER_BYTES || packet[8..12] != [0; 4] {
         return false;
     }
@@ -167,7 +167,7 @@ fn finish_sctp(packet: &mut [u8]) -> bool {
 /// Finishes the checksum of a GRE header, over the header and its payload, if it has one that is
 /// open.
 #[cold]
-fn finish_gre(packet: &mut [u8]) -> bool {
+fn complete_gre(packet: &mut [u8]) -> bool {
     let is_open = Gre::read(packet).is_some_and(|gre| gre.has_checksum) && packet[4..6] == [0; 2];
     if is_open {
         let checksum = !Sum::default().bytes(packet).fold();

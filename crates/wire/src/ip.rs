@@ -94,7 +94,7 @@ impl DsField {
     }
 
     /// Returns the field after the headers before it became `bytes` longer, or shorter, by a tag.
-    pub fn moved(self, bytes: i8) -> Self {
+    pub fn shifted(self, bytes: i8) -> Self {
         NonZeroU8::new(self.0.get().wrapping_add_signed(bytes)).map_or(self, Self)
     }
 
@@ -159,7 +159,7 @@ impl DsField {
         fixed[1] = octet;
         let after = u16::from_be_bytes([fixed[0], octet]);
         let checksum = u16::from_be_bytes([fixed[10], fixed[11]]);
-        fixed[10..12].copy_from_slice(&corrected(checksum, before, after).to_be_bytes());
+        fixed[10..12].copy_from_slice(&updated_checksum(checksum, before, after).to_be_bytes());
         true
     }
 }
@@ -192,7 +192,7 @@ pub fn set_ce(frame: &mut [u8], header: &Header) -> bool {
 
 /// Returns the checksum after one of the words that it covers has changed: HC' = ~(~HC + ~m + m')
 /// (RFC 1624, equation 3).
-fn corrected(checksum: u16, before: u16, after: u16) -> u16 {
+fn updated_checksum(checksum: u16, before: u16, after: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
     let sum = (sum >> 16) + (sum & 0xffff);
     !(((sum >> 16) + (sum & 0xffff)) as u16)

@@ -53,47 +53,47 @@ pub struct InnerPacket {
 /// `None` if the payload is no tunnel, if the inner packet is not IP, or if it must not be parsed
 /// (VXLAN's remote checksum offload, where the receiver finishes the inner checksum).
 #[inline]
-pub fn inside(protocol: u8, payload: &[u8]) -> Option<InnerPacket> {
+pub fn inner_packet(protocol: u8, payload: &[u8]) -> Option<InnerPacket> {
     match protocol {
         UDP => {
             let port = u16_at(payload, 2)?;
             let is_tunnel = matches!(port, VXLAN_PORT | VXLAN_LINUX_PORT | VXLAN_GPE_PORT | GENEVE_PORT);
-            if is_tunnel { inside_udp(port, payload) } else { None }
+            if is_tunnel { inner_of_udp(port, payload) } else { None }
         }
         IPV4_IN_IP => Some(InnerPacket { version: Version::V4, at: 0 }),
         IPV6_IN_IP => Some(InnerPacket { version: Version::V6, at: 0 }),
-        GRE => inside_gre(payload),
+        GRE => inner_of_gre(payload),
         _ => None,
     }
 }
 
-fn inside_udp(port: u16, payload: &[u8]) -> Option<InnerPacket> {
+fn inner_of_udp(port: u16, payload: &[u8]) -> Option<InnerPacket> {
     let header: &[u8; 8] = payload.get(UDP_HEADER_BYTES..)?.first_chunk()?;
     let at = UDP_HEADER_BYTES + header.len();
     match port {
         GENEVE_PORT => {
             let options_bytes = usize::from(header[0] & 0x3f) * 4;
             let is_version_0 = header[0] >> 6 == 0;
-            is_version_0.then(|| carried(payload, u16_at(header, 2)?, at + options_bytes)).flatten()
+            is_version_0.then(|| payload_type(payload, u16_at(header, 2)?, at + options_bytes)).flatten()
         }
         // Flags I (a VNI is present) and P (a next-protocol field is present).
         VXLAN_GPE_PORT if header[0] & 0x0c == 0x0c => match header[3] {
             1 => Some(InnerPacket { version: Version::V4, at }),
             2 => Some(InnerPacket { version: Version::V6, at }),
-            3 => carried(payload, ETHERNET, at),
+            3 => payload_type(payload, ETHERNET, at),
             _ => None,
         },
         VXLAN_GPE_PORT => None,
         // Flag I, and no flag of remote checksum offload (draft-herbert-vxlan-rco).
-        _ => {
-            (header[0] & 0x08 != 0 && header[1] & 0x20 == 0).then(|| carried(payload, ETHERNET, at)).flatten()
-        }
+        _ => (header[0] & 0x08 != 0 && header[1] & 0x20 == 0)
+            .then(|| payload_type(payload, ETHERNET, at))
+            .flatten(),
     }
 }
 
-fn inside_gre(payload: &[u8]) -> Option<InnerPacket> {
+fn inner_of_gre(payload: &[u8]) -> Option<InnerPacket> {
     let gre = Gre::read(payload)?;
-    carried(payload, gre.carried, gre.header_bytes)
+    payload_type(payload, gre.carried, gre.header_bytes)
 }
 
 /// Returns PCP · 2 + DEI of the first tag of the frame inside a VXLAN packet; `packet` is the outer
@@ -143,7 +143,7 @@ impl Gre {
 }
 
 /// Returns the IP packet in `payload`, where the payload of type `ethertype` begins at `at`.
-fn carried(payload: &[u8], ethertype: u16, at: usize) -> Option<InnerPacket> {
+fn payload_type(payload: &[u8], ethertype: u16, at: usize) -> Option<InnerPacket> {
     match ethertype {
         IPV4 => Some(InnerPacket { version: Version::V4, at }),
         IPV6 => Some(InnerPacket { version: Version::V6, at }),

@@ -191,7 +191,7 @@ fn transport_field(frame: &[u8], tcp: bool) -> (usize, u16) {
 
 /// Finishes the checksum of a frame with this header, if it is open.
 fn finish(frame: &mut [u8], header: &Header) -> bool {
-    ip::DsField::find(frame, header).is_some_and(|field| checksum::finish_transport(frame, field))
+    ip::DsField::find(frame, header).is_some_and(|field| checksum::complete_transport(frame, field))
 }
 
 proptest! {

@@ -96,7 +96,7 @@ fn tshark_finds_sctps_checksum_good() {
     frame.extend([0x30, 0x39, 0x30, 0x3a, 0, 0, 0, 1, 0, 0, 0, 0, 11, 0, 0, 4]);
     let header = wire::ethernet::Header::parse(&frame).unwrap();
     let field = wire::ip::DsField::find(&frame, &header).unwrap();
-    assert!(wire::checksum::finish_transport(&mut frame, field));
+    assert!(wire::checksum::complete_transport(&mut frame, field));
     let lines = tshark(&pcap(&[frame]), &["sctp.chunk_type", "sctp.checksum.status", "_ws.malformed"]);
     assert_eq!(lines, ["11 1 "]);
 }

@@ -14,7 +14,7 @@ const OUTER: ([u8; 4], [u8; 4]) = ([192, 0, 2, 1], [192, 0, 2, 2]);
 
 fn finish(frame: &mut [u8]) -> bool {
     let header = Header::parse(frame).unwrap();
-    DsField::find(frame, &header).is_some_and(|field| checksum::finish_transport(frame, field))
+    DsField::find(frame, &header).is_some_and(|field| checksum::complete_transport(frame, field))
 }
 
 /// An IP packet of `version` with TCP or UDP, checksum included.

@@ -59,13 +59,13 @@ fn main() {
             let (given, taken, refused) = send(source, &mut idle, batch, len);
             sent += taken;
             lost += refused;
-            window.iter_mut().for_each(|window| window.note_sent(given));
+            window.iter_mut().for_each(|window| window.record_sent(given));
         }
         if let Some(sink) = &mut sink {
             let now = switch::Instant(start.elapsed().as_nanos() as u64);
             let frames = count(sink, &mut umem, now);
             arrived += frames;
-            window.iter_mut().for_each(|window| window.note_arrived(frames));
+            window.iter_mut().for_each(|window| window.record_arrived(frames));
         }
         if window.as_ref().is_some_and(|window| window.room() == 0) {
             std::thread::sleep(REST);
@@ -109,11 +109,11 @@ impl Window {
         self.frames.saturating_sub(self.on_way) as usize
     }
 
-    fn note_sent(&mut self, frames: u64) {
+    fn record_sent(&mut self, frames: u64) {
         self.on_way += frames;
     }
 
-    fn note_arrived(&mut self, frames: u64) {
+    fn record_arrived(&mut self, frames: u64) {
         if frames > 0 {
             self.on_way = self.on_way.saturating_sub(frames);
             self.moved = Instant::now();

@@ -118,7 +118,7 @@ pub enum Error {
     },
     /// The requested shape of the memory is not supported.
     #[error("{frames} frames of {frame_bytes} bytes: {reason}")]
-    BadShape {
+    InvalidUmemSize {
         /// The requested frames.
         frames: usize,
         /// Bytes of each frame.
@@ -128,7 +128,7 @@ pub enum Error {
     },
     /// An invalid [`crate::PortConfig`].
     #[error("interface {interface}: {reason}")]
-    BadSetup {
+    InvalidPortConfig {
         /// Name of the interface.
         interface: String,
         /// The rule that is violated.

@@ -8,7 +8,7 @@
 //! Functions that a loop calls write no log, since that can block. A [`dataplane::PortFault`] goes
 //! to the daemon instead.
 //!
-//! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel-behavior.md.
+//! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel/af-xdp.md.
 
 mod error;
 mod interface;
@@ -21,8 +21,8 @@ pub use error::Error;
 pub use interface::addresses::Address;
 pub use interface::ethtool::Pause;
 pub use interface::host_settings::HostSettings;
-pub use interface::info::{InterfaceInfo, LowerDevice, facts};
-pub use interface::offloads::{OffloadWarning, cautions};
+pub use interface::info::{InterfaceInfo, LowerDevice, query};
+pub use interface::offloads::{OffloadWarning, warnings};
 pub use interface::program::XdpMode;
 pub use interface::queues_of;
 pub use packet_socket::PacketSocket;
@@ -30,9 +30,9 @@ pub use port::XdpPort;
 pub use port::bind_mode::{PortMode, ZeroCopy};
 pub use port::config::PortConfig;
 pub use port::opener::{PortOpener, SocketHandoff};
-pub use port::sockets::FRAMES_OF_A_QUEUE;
+pub use port::sockets::FRAMES_PER_QUEUE;
 pub use thread::sched::{Scheduling, lock_memory, longest_gap, set_scheduling};
-pub use thread::sleep::{RxWatcher, Waiter, cores, leave_core, set_affinity, set_timer_slack};
+pub use thread::sleep::{RxWatcher, Waiter, cores, exclude_core, set_affinity, set_timer_slack};
 pub use umem::prefetch::prefetch;
 pub use umem::register::MultiBuffer;
-pub use umem::{FrameAccounting, LEAST_CHUNK_BYTES, MAX_MTU, MAX_POSTED, Umem, frame_bytes_for};
+pub use umem::{FrameAccounting, MAX_MTU, MAX_POSTED, MIN_CHUNK_BYTES, Umem, frame_bytes_for};

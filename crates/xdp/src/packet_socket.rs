@@ -12,8 +12,8 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::error::Error;
+use crate::interface::link_error;
 use crate::interface::netlink::RouteSocket;
-use crate::interface::no_link;
 
 /// Opens a packet socket that receives nothing.
 fn silent_socket() -> io::Result<OwnedFd> {
@@ -28,13 +28,13 @@ fn silent_socket() -> io::Result<OwnedFd> {
 
 /// An interface in promiscuous mode, until this is dropped or the process ends.
 #[derive(Debug)]
-pub(crate) struct Promiscuity {
+pub(crate) struct PromiscuousMode {
     _fd: OwnedFd,
 }
 
-impl Promiscuity {
+impl PromiscuousMode {
     /// Makes the interface of this index promiscuous.
-    pub(crate) fn of(index: i32) -> io::Result<Promiscuity> {
+    pub(crate) fn of(index: i32) -> io::Result<PromiscuousMode> {
         let fd = silent_socket()?;
         // SAFETY: all zeroes is a valid request of this type; the relevant fields are set below.
         let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
@@ -45,7 +45,7 @@ impl Promiscuity {
         // SAFETY: the request is a packet_mreq and the length matches.
         let failed =
             unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const request).cast(), len) };
-        if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(Promiscuity { _fd: fd }) }
+        if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(PromiscuousMode { _fd: fd }) }
     }
 }
 
@@ -62,7 +62,7 @@ impl PacketSocket {
     /// There is no such interface, or this process may not open packet sockets (CAP_NET_RAW).
     pub fn open(interface: &str) -> Result<PacketSocket, Error> {
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        let link = route.link(interface).map_err(|error| no_link(interface, error))?;
+        let link = route.link(interface).map_err(|error| link_error(interface, error))?;
         let failed =
             |what, error| Error::kernel(format!("interface {interface}: {what} a packet socket"), error);
         let fd = silent_socket().map_err(|error| failed("opening", error))?;

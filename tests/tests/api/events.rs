@@ -33,7 +33,7 @@ fn kinds(events: &[Value]) -> Vec<String> {
 fn what_fills_and_what_is_lost_is_reported_by_name() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, CONFIG)?;
     let socket = datagrams(&a, &b)?;
     let send = |count: u64| -> Result<()> {

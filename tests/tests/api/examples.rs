@@ -32,7 +32,7 @@ fn every_example_runs() -> Result<()> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let hosts: Vec<Endpoint> =
-            config.interfaces.iter().map(|name| bed.quiet_host(&switch, name)).collect::<Result<_>>()?;
+            config.interfaces.iter().map(|name| bed.sluice_host(&switch, name)).collect::<Result<_>>()?;
         let daemon = bed.daemon(&switch, &text).with_context(|| format!("{}", file.display()))?;
         let [a, b] = [&hosts[0], &hosts[1]];
         for (from, to) in [(a, b), (b, a)] {

@@ -84,7 +84,7 @@ fn restorer(daemon: &mut Daemon) -> Result<Pid> {
 fn a_killed_daemon_leaves_interfaces_as_they_were() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = with_ipv6(&bed)?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     settled(&switch)?;
     switch.ip("addr add fe80::77/64 dev a nodad")?;
     let before = of_both(&switch)?;
@@ -94,7 +94,7 @@ fn a_killed_daemon_leaves_interfaces_as_they_were() -> Result<()> {
     let helper = restorer(&mut daemon)?;
     let receiver = bed.host(&b, &[], &[])?;
     let mut sender = bed.host(&a, &[flow(&b.mac(), 3, "50M")], &["--no-drop", "3", "--duration", "20s"])?;
-    sender.go()?;
+    sender.start_sending()?;
     daemon.until("frames move", |now| (port(now, "b").ok()?.transmitted?.frames > 100).then_some(()))?;
     let record = daemon.socket().with_extension("sock.restore");
     daemon.kill9()?;
@@ -111,7 +111,7 @@ fn a_killed_daemon_leaves_interfaces_as_they_were() -> Result<()> {
 fn after_a_kill_of_both_the_next_start_restores() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = with_ipv6(&bed)?;
-    let (_a, _b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (_a, _b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let before = settled(&switch)?;
     let mut daemon = bed.daemon(&switch, &two_ports())?;
     let (config, socket) = (daemon.config().to_path_buf(), daemon.socket().to_path_buf());
@@ -122,7 +122,7 @@ fn after_a_kill_of_both_the_next_start_restores() -> Result<()> {
     // The next one has another port.
     let text = std::fs::read_to_string(&config)?;
     std::fs::write(&config, text.replace("interface = \"b\"", "interface = \"c\""))?;
-    let _c = bed.quiet_host(&switch, "c")?;
+    let _c = bed.sluice_host(&switch, "c")?;
     let mut daemon = Daemon::on_file(&switch, &config, &socket)?.ready()?;
     let of_b = || Ok((settings(&switch, "b")? == before[1]).then_some(()));
     eventually("the interface that is no port is as before", of_b)?;
@@ -141,7 +141,7 @@ fn after_a_kill_of_both_the_next_start_restores() -> Result<()> {
 fn the_stack_of_the_host_is_silent_on_ports() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = with_ipv6(&bed)?;
-    let (_a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (_a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     // Beside it, an interface that is no port shows when the stack has sent what it sends.
     bed.cable((&b.namespace, "other"), (&switch, "other"))?;
     let before = settled(&switch)?;
@@ -178,7 +178,7 @@ fn the_stack_of_the_host_is_silent_on_ports() -> Result<()> {
 fn addresses_stay_and_are_reported() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = with_ipv6(&bed)?;
-    let (_a, _b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (_a, _b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     settled(&switch)?;
     let daemon = bed.daemon(&switch, &two_ports())?;
     switch.ip("addr add 10.1.2.3/24 dev a")?;

@@ -1,5 +1,6 @@
 //! Recordings of losses are kept until a client has stored them: on a full disk, with a client that
-//! is killed, and beside a second incident (docs/recorder.md, "What freezes a recording").
+//! is killed, and beside a second incident (docs/monitoring/recorder.md, "What freezes a
+//! recording").
 
 use std::process::Command;
 use std::thread::sleep;
@@ -39,7 +40,7 @@ fn stdout_of(arguments: &[&str]) -> Result<String> {
 fn a_recording_survives_a_full_disk_a_killed_client_and_a_second_incident() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let mut daemon = bed.daemon(&switch, CONFIG)?;
     // The thread that takes orders has weight beside a loop on its core.
     let pid = daemon.process().pid();

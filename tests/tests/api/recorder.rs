@@ -1,6 +1,6 @@
 //! The daemon and the switch agree exactly: the same switch replays the recording of a loop on real
 //! veths to the same counters, watermarks, frames and events, however busy the machine was
-//! (docs/recorder.md).
+//! (docs/monitoring/recorder.md).
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use control::{BlockingClient, v1};
 use dataplane::Replay;
 use switch::{Event, Instant};
 use testbed::{Daemon, Testbed};
-use tests::{Hogs, flow, group_config, port_config, run, slow_port_config, sluice, switch_config};
+use tests::{CpuLoad, flow, group_config, port_config, run, slow_port_config, sluice, switch_config};
 use xdp::Scheduling;
 
 /// Headroom of a sender's group.
@@ -86,7 +86,9 @@ fn replay(moment: &Moment) -> Result<(u64, usize)> {
             continue;
         }
         replay.run_until(Instant(output.at_ns + 1), &mut note)?;
-        let Some(asked) = replay.requested().filter(|asked| asked.at_ns == output.at_ns) else { break };
+        let Some(asked) = replay.last_requested_snapshot().filter(|asked| asked.at_ns == output.at_ns) else {
+            break;
+        };
         let replayed = v1::Snapshot::from(asked);
         ensure!(
             of_the_switch(replayed.clone()) == of_the_switch(output.clone()),
@@ -107,8 +109,8 @@ fn replay(moment: &Moment) -> Result<(u64, usize)> {
 fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
-    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
+    let receiver = bed.sluice_host(&switch, "receiver")?;
     let mut config = switch_config("on") + &slow_port_config("receiver", 500);
     for sender in &senders {
         config += &(port_config(&sender.name, "1.25G") + &group_config(&sender.name, HEADROOM_CELLS));
@@ -128,7 +130,7 @@ fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
             })?;
             let one = |number| {
                 let (busy, period) = (Duration::from_millis(30), Duration::from_millis(60));
-                let hogs = || Hogs::new(&[0, 1], Scheduling::Normal, busy, period, Duration::from_secs(1));
+                let hogs = || CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, Duration::from_secs(1));
                 let _hogs = (number % 2 == 1).then(hogs);
                 moment(&daemon)
             };
@@ -155,7 +157,7 @@ fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
 fn the_commands_record_and_replay() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
+    let hosts = [bed.sluice_host(&switch, "host1")?, bed.sluice_host(&switch, "host2")?];
     let ports = hosts.iter().map(|host| port_config(&host.name, "1G")).collect::<String>();
     let daemon = bed.daemon(&switch, &(switch_config("on") + "\n[recorder]\nalways = true\n" + &ports))?;
     let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", "2s"];

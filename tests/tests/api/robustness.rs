@@ -97,7 +97,7 @@ fn links(namespace: &Namespace) -> Result<Vec<(String, bool)>> {
 fn kill_9_and_restart_need_no_cleaning() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     for _ in 0..3 {
         let daemon = bed.daemon(&switch, &two_ports())?;
         traffic(&bed, &daemon, &a, &b)?;
@@ -117,7 +117,7 @@ fn kill_9_and_restart_need_no_cleaning() -> Result<()> {
 fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, &two_ports())?;
     let (config, socket) = (daemon.config().to_path_buf(), daemon.socket().to_path_buf());
     daemon.kill9()?;
@@ -138,7 +138,7 @@ fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
 fn a_strict_start_refuses_a_missing_interface() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    bed.quiet_host(&switch, "a")?;
+    bed.sluice_host(&switch, "a")?;
     refuses_strictly(&bed, &switch, &two_ports(), &["interface", "b"])?;
     // The existing one came first and had been opened.
     assert!(!has_xdp(&switch, "a")?);
@@ -149,8 +149,8 @@ fn a_strict_start_refuses_a_missing_interface() -> Result<()> {
 fn a_strict_start_refuses_an_interface_that_is_down() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    bed.quiet_host(&switch, "a")?;
-    bed.quiet_host(&switch, "b")?;
+    bed.sluice_host(&switch, "a")?;
+    bed.sluice_host(&switch, "b")?;
     switch.ip("link set dev b down")?;
     refuses_strictly(&bed, &switch, &two_ports(), &["interface", "b", "down"])
 }
@@ -159,8 +159,8 @@ fn a_strict_start_refuses_an_interface_that_is_down() -> Result<()> {
 fn an_interface_with_an_xdp_program_is_refused_and_keeps_it() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    bed.quiet_host(&switch, "a")?;
-    bed.quiet_host(&switch, "b")?;
+    bed.sluice_host(&switch, "a")?;
+    bed.sluice_host(&switch, "b")?;
     let object = bpf_object(&bed, Bpf::XdpPass)?;
     switch.ip(&format!("link set dev b xdpdrv obj {} sec xdp", object.display()))?;
     refuses(&bed, &switch, &two_ports(), &["b", "XDP program"])?;
@@ -172,8 +172,8 @@ fn an_interface_with_an_xdp_program_is_refused_and_keeps_it() -> Result<()> {
 fn too_little_memory_is_refused() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    bed.quiet_host(&switch, "a")?;
-    bed.quiet_host(&switch, "b")?;
+    bed.sluice_host(&switch, "a")?;
+    bed.sluice_host(&switch, "b")?;
     // A memory of some gigabytes in a process that may lock that much.
     let config = two_ports() + "\n[buffer]\ntotal_cells = 2000000\n";
     let config = config.replacen("[buffer]\nheadroom_cells = 32768\n", "", 1);
@@ -187,8 +187,8 @@ fn too_little_memory_is_refused() -> Result<()> {
 fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    bed.quiet_host(&switch, "a")?;
-    bed.quiet_host(&switch, "b")?;
+    bed.sluice_host(&switch, "a")?;
+    bed.sluice_host(&switch, "b")?;
     for (from, to, words) in [
         // An unknown name: its location, and the suggestion.
         ("speed = \"1G\"", "sped = \"1G\"", vec!["sped", "speed"]),
@@ -216,8 +216,8 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
 fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
-    let doomed = bed.quiet_host(&switch, "doomed")?;
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
+    let doomed = bed.sluice_host(&switch, "doomed")?;
     let config = two_ports() + &port_config("doomed", "20M");
     let mut daemon = bed.daemon(&switch, &config)?;
     let receiver = bed.host(&b, &[], &[])?;
@@ -225,7 +225,7 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     let flows = [flow(&b.mac(), 3, "50M"), flow(&doomed.mac(), 0, "50M")];
     let mut sender = bed.host(&a, &flows, &["--no-drop", "3", "--duration", "4s"])?;
     daemon.until_announced(3)?;
-    sender.go()?;
+    sender.start_sending()?;
     daemon.until("frames wait for the doomed port", |now| {
         port(now, "doomed").is_ok_and(|port| port.queues[2].waiting_frames > 100).then_some(())
     })?;
@@ -262,7 +262,7 @@ fn an_idle_daemon_sleeps() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     for name in ["a", "b"] {
-        bed.quiet_host(&switch, name)?;
+        bed.sluice_host(&switch, name)?;
     }
     let mut daemon = bed.daemon(&switch, &two_ports())?;
     let pid = daemon.process().pid();
@@ -296,7 +296,7 @@ fn times_run(process: impl std::fmt::Display) -> Result<HashMap<PathBuf, u64>> {
 fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let config = switch_config("on")
         + &port_config("a", "1G")
         + &group_config("a", AMPLE_HEADROOM_CELLS)
@@ -306,7 +306,7 @@ fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
     let flows = [flow(&b.mac(), 3, "300M")];
     let mut sender = bed.host(&a, &flows, &["--speed", "1G", "--no-drop", "3", "--duration", "3s"])?;
     daemon.until_announced(2)?;
-    sender.go()?;
+    sender.start_sending()?;
     daemon.until("the host is paused", |now| {
         port(now, "a").is_ok_and(|port| port.groups[3].xoff).then_some(())
     })?;
@@ -335,7 +335,7 @@ fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
 fn a_host_that_dies_harms_nobody() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, &two_ports())?;
     let mut hosts: Vec<Host> = Vec::new();
     for station in [&a, &b] {
@@ -357,7 +357,7 @@ fn a_host_that_dies_harms_nobody() -> Result<()> {
 fn a_log_that_nobody_reads_delays_nobody() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let path = bed.dir().join("stderr");
     mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
     // Open for both, so that neither side waits for the other.
@@ -399,11 +399,11 @@ fn a_log_that_nobody_reads_delays_nobody() -> Result<()> {
 /// More silent clients than there are client slots, with at most an HTTP/2 preface: the operator
 /// gets answers, and frames are forwarded.
 #[test]
-fn mute_clients_lock_no_operator_out() -> Result<()> {
+fn idle_clients_do_not_lock_operators_out() -> Result<()> {
     const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, &two_ports())?;
     let mut mute = Vec::new();
     for number in 0..MAX_CLIENTS + 8 {

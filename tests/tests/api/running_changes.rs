@@ -25,7 +25,7 @@ impl Pair {
     fn new() -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let (sender, receiver) = (bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?);
+        let (sender, receiver) = (bed.sluice_host(&switch, "sender")?, bed.sluice_host(&switch, "receiver")?);
         Ok(Self { bed, switch, sender, receiver })
     }
 

@@ -24,7 +24,7 @@ fn numbers(value: &Value, found: &mut Vec<u64>) {
 fn show_prints_the_counters_of_the_switch() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let config = switch_config("on")
         + &port_config("a", "1G")
         + &group_config("a", AMPLE_HEADROOM_CELLS)
@@ -83,7 +83,7 @@ fn rows(daemon: &Daemon, more: &[&str], port: &str, number: &str) -> Result<Vec<
 fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, CONFIG)?;
     let socket = datagrams(&a, &b)?;
     daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;

@@ -78,7 +78,7 @@ fn telemetry_config(elsewhere: &str) -> String {
 fn collectors_receive_what_the_switch_counts() -> Result<()> {
     let bed = Testbed::new()?;
     let (switch, elsewhere) = (bed.switch("switch")?, bed.switch("collector")?);
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let here = Collector::start(&switch, &bed.dir().join("here.json"))?;
     let there = Collector::start(&elsewhere, &bed.dir().join("there.json"))?;
     let config = switch_config("on")
@@ -179,8 +179,8 @@ fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
     const EACH: usize = 10;
     let bed = Testbed::new()?;
     let (switch, elsewhere) = (bed.switch("switch")?, bed.switch("collector")?);
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
-    bed.quiet_host(&switch, "idle")?;
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
+    bed.sluice_host(&switch, "idle")?;
     let config = switch_config("on")
         + &port_config("a", "1G")
         + &group_config("a", AMPLE_HEADROOM_CELLS)
@@ -191,7 +191,7 @@ fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
     let receiver = bed.host(&b, &[], &["--speed", "100M", "--no-drop", "3"])?;
     let flows = [flow(&b.mac(), 3, "200M")];
     let mut sender = bed.host(&a, &flows, &["--speed", "1G", "--no-drop", "3", "--duration", "60s"])?;
-    sender.go()?;
+    sender.start_sending()?;
 
     let happen = || -> Result<()> {
         for _ in 0..EACH {
@@ -244,7 +244,7 @@ fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
 fn a_daemon_starts_with_what_is_there_and_takes_up_the_rest() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let hosts = [bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?, bed.plain_host(&switch, "c")?];
+    let hosts = [bed.linux_host(&switch, "a")?, bed.linux_host(&switch, "b")?, bed.linux_host(&switch, "c")?];
     let [a, b, c] = &hosts;
     switch.ip("link del dev c")?;
     let namespace = format!("{}-later", switch.name());
@@ -266,7 +266,7 @@ fn a_daemon_starts_with_what_is_there_and_takes_up_the_rest() -> Result<()> {
         ensure!(shown.contains(words), "{words}: {shown}");
     }
 
-    bed.plug_again(c, &switch)?;
+    bed.reconnect(c, &switch)?;
     eventually("A reaches C", || Ok(a.namespace.run(&format!("ping -c 1 -W 1 {}", c.ipv4())).ok()))?;
     let here = Collector::start(&switch, &bed.dir().join("here.json"))?;
     eventually("the collector has messages", || Ok((!here.received().is_empty()).then_some(())))?;

@@ -47,8 +47,8 @@ impl Lab {
     pub fn with_headroom(trust: &str, headroom_cells: u32) -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let senders = [bed.plain_host(&switch, "sender1")?, bed.plain_host(&switch, "sender2")?];
-        let receiver = bed.plain_host(&switch, "receiver")?;
+        let senders = [bed.linux_host(&switch, "sender1")?, bed.linux_host(&switch, "sender2")?];
+        let receiver = bed.linux_host(&switch, "receiver")?;
         let mut config = format!(
             "[switch]\nname = \"rig\"\n\n[buffer]\nheadroom_cells = 49152\n\n[port-defaults]\ntrust = \"{trust}\"\n\n\
              [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n"

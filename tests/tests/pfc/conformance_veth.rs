@@ -38,8 +38,8 @@ impl Bench {
     fn new(no_drop: &str, classify: &str) -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let sender = bed.quiet_host(&switch, "sender")?;
-        let receivers = [bed.quiet_host(&switch, "first")?, bed.quiet_host(&switch, "second")?];
+        let sender = bed.sluice_host(&switch, "sender")?;
+        let receivers = [bed.sluice_host(&switch, "first")?, bed.sluice_host(&switch, "second")?];
         let daemon = bed.daemon(&switch, &config(no_drop, classify))?;
         sender.namespace.ip(&format!("addr add {}/24 dev {}", sender.ipv4(), Endpoint::INTERFACE))?;
         for receiver in &receivers {
@@ -258,7 +258,7 @@ fn a_pause_of_multicast_stops_no_unicast_of_another_priority() -> Result<()> {
     const MULTICAST: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     // A slow quantum, so that a pause lasts until XON.
     let config = "[switch]\nname = \"under-test\"\n[bridge]\nmulticast_to_queue = [0, 1, 2, 1, 4, 5, 6, 7]\n\
         [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n\

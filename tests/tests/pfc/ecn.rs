@@ -31,7 +31,7 @@ fn udp_is_marked_or_dropped_by_its_ecn_bits() -> Result<()> {
     const LIMIT_FRAMES: u64 = 10;
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (sender, receiver) = (bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?);
+    let (sender, receiver) = (bed.sluice_host(&switch, "sender")?, bed.sluice_host(&switch, "receiver")?);
     let limit = format!("low_cells = {0}, high_cells = {0}, probability_percent = 100", LIMIT_FRAMES * CELLS);
     let daemon = bed.daemon(
         &switch,
@@ -118,7 +118,7 @@ struct Tcp {
 fn tcp(ecn: bool) -> Result<Tcp> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
+    let (a, b) = (bed.linux_host(&switch, "a")?, bed.linux_host(&switch, "b")?);
     let daemon = bed.daemon(
         &switch,
         "[buffer]\ntotal_cells = 32768\nheadroom_cells = 1024\n\
@@ -210,8 +210,8 @@ fn incast(ecn: bool) -> Result<Incast> {
     const TEN_SECONDS: Duration = Duration::from_secs(10);
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
-    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
+    let receiver = bed.sluice_host(&switch, "receiver")?;
     let mut config = format!(
         "[buffer]\nheadroom_cells = 49152\n\n[port-defaults]\nport_priority = {ANNOUNCEMENT_QUEUE}\n\n\
          [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n"

@@ -30,8 +30,8 @@ fn incast(how: &Incast) -> Result<(Run, String)> {
 fn incast_once(how: &Incast) -> Result<(Run, String)> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
-    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
+    let receiver = bed.sluice_host(&switch, "receiver")?;
     let [fast, offered, slow] = [2000, 600, SLOW_MBPS].map(|rate| format!("{}M", mbps(rate)));
     let mut config = switch_config(how.pfc) + &slow_port_config("receiver", mbps(SLOW_MBPS));
     for sender in &senders {
@@ -145,8 +145,8 @@ fn with_headroom_cut_the_switch_counts_what_the_receiver_misses() -> Result<()> 
 fn series() -> Result<(Run, Snapshot)> {
     let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
-    let senders = [bed.quiet_host(&first_at, "sender1")?, bed.quiet_host(&first_at, "sender2")?];
-    let receiver = bed.quiet_host(&second_at, "receiver")?;
+    let senders = [bed.sluice_host(&first_at, "sender1")?, bed.sluice_host(&first_at, "sender2")?];
+    let receiver = bed.sluice_host(&second_at, "receiver")?;
     bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
     let mut config = switch_config("on") + &port_config("uplink", "2G");
     for sender in &senders {
@@ -272,9 +272,9 @@ fn a_priority_that_is_not_paused_keeps_its_rate_and_latency() -> Result<()> {
     let switch = bed.switch("switch")?;
     let crossing = Crossing {
         bed: &bed,
-        senders: [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?],
-        receiver: bed.quiet_host(&switch, "receiver")?,
-        bystander: bed.quiet_host(&switch, "bystander")?,
+        senders: [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?],
+        receiver: bed.sluice_host(&switch, "receiver")?,
+        bystander: bed.sluice_host(&switch, "bystander")?,
     };
     let mut config =
         switch_config("on") + &slow_port_config("receiver", 500) + &port_config("bystander", "2G");

@@ -16,7 +16,7 @@ fn a_link_that_is_paused_loses_nothing() -> Result<()> {
     let (run, ()) = undisturbed(|| {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let (sender, receiver) = (bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?);
+        let (sender, receiver) = (bed.sluice_host(&switch, "sender")?, bed.sluice_host(&switch, "receiver")?);
         let mut config = switch_config("off") + &slow_port_config("receiver", 200);
         config += &port_config("sender", "2G");
         config += "flow_control = \"both\"\n";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::unistd::Pid;
 use testbed::{Endpoint, Testbed, conservation, port};
-use tests::{Hogs, Run, Stops, Total, loop_thread, port_config, run};
+use tests::{CpuLoad, PeriodicStops, Run, Total, loop_thread, port_config, run};
 use xdp::Scheduling;
 
 /// A run whose first part is disturbed; in the rest the switch and its hosts become idle.
@@ -28,7 +28,7 @@ const CORE: usize = 0;
 fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -> Result<(Run, T, String)> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
+    let hosts = [bed.sluice_host(&switch, "host1")?, bed.sluice_host(&switch, "host2")?];
     let config = format!("[dataplane]\ncores = [{CORE}]\noverload = \"{overload}\"\n")
         + &tests::switch_config("on")
         + &hosts.iter().map(|host| port_config(&host.name, "1G")).collect::<String>();
@@ -75,7 +75,7 @@ fn an_overloaded_loop_pauses_its_peers_for_half_a_minute() -> Result<()> {
 
 fn overload(plan: Plan) -> Result<()> {
     let (busy, period) = (Duration::from_millis(400), Duration::from_millis(800));
-    let hogs = |_| Hogs::new(&[0, 1], Scheduling::Normal, busy, period, plan.disturbed);
+    let hogs = |_| CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, plan.disturbed);
     let (run, hogs, _) = small_frames(plan, "pause", hogs)?;
     drop(hogs);
     let total = run.total(3);
@@ -95,7 +95,7 @@ fn a_loop_that_stalls_is_covered() -> Result<()> {
     for (stop, period) in [(50, 400), (500, 1500)] {
         let (stop, period) = (Duration::from_millis(stop), Duration::from_millis(period));
         let (run, stops, _) =
-            small_frames(SHORT, "pause", |it| Stops::new(it, stop, period, SHORT.disturbed))?;
+            small_frames(SHORT, "pause", |it| PeriodicStops::new(it, stop, period, SHORT.disturbed))?;
         let (total, stops) = (run.total(3), stops.end()?);
         println!("{total:?}, {} XOFF frames, {stops} stops of {stop:?}", xoffs(&run));
         assert!(stops > 1, "{stops} stops");
@@ -110,7 +110,7 @@ fn a_loop_that_stalls_is_covered() -> Result<()> {
 #[test]
 fn a_core_that_is_taken_away_takes_no_guard_with_it() -> Result<()> {
     let (busy, period) = (Duration::from_millis(300), Duration::from_millis(600));
-    let hog = |_| Hogs::new(&[CORE], Scheduling::Fifo(90), busy, period, SHORT.disturbed);
+    let hog = |_| CpuLoad::new(&[CORE], Scheduling::Fifo(90), busy, period, SHORT.disturbed);
     let (run, hog, _) = small_frames(SHORT, "pause", hog)?;
     drop(hog);
     let stall = Duration::from_nanos(run.snapshot.loop_worst_stall_ns);
@@ -126,7 +126,8 @@ fn a_core_that_is_taken_away_takes_no_guard_with_it() -> Result<()> {
 #[test]
 fn without_the_rule_the_kernel_drops_and_an_event_reports_it() -> Result<()> {
     let (stop, period) = (Duration::from_millis(500), Duration::from_millis(1000));
-    let (run, stops, log) = small_frames(SHORT, "drop", |it| Stops::new(it, stop, period, SHORT.disturbed))?;
+    let (run, stops, log) =
+        small_frames(SHORT, "drop", |it| PeriodicStops::new(it, stop, period, SHORT.disturbed))?;
     assert!(stops.end()? > 1);
     let total = run.total(3);
     println!("{total:?}, {} dropped by the kernel", kernel_drops(&run));

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use nix::unistd::Pid;
 use testbed::{Testbed, port};
 use tests::{
-    Hogs, flow, group_config, loop_thread, mbps, pause, port_config, run, slow_port_config, stop_thread,
+    CpuLoad, flow, group_config, loop_thread, mbps, pause, port_config, run, slow_port_config, stop_thread,
     switch_config,
 };
 use xdp::Scheduling;
@@ -28,11 +28,11 @@ const XOFF_REPEATS: u64 = 2;
 fn incast(senders: u64, disturb: impl FnOnce(Pid) + Send) -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let receiver = bed.sluice_host(&switch, "receiver")?;
     let mut config = switch_config("on") + &slow_port_config("receiver", mbps(500));
     let mut stations = Vec::new();
     for number in 0..senders {
-        let sender = bed.quiet_host(&switch, &format!("sender{number}"))?;
+        let sender = bed.sluice_host(&switch, &format!("sender{number}"))?;
         let headroom_cells = (32_768 / senders) as u32;
         config += &(port_config(&sender.name, "1G") + &group_config(&sender.name, headroom_cells));
         stations.push(sender);
@@ -110,7 +110,7 @@ fn two_senders_beside_hogs() -> Result<()> {
     let (busy, period) = (Duration::from_millis(400), Duration::from_millis(800));
     let lasts = Duration::from_secs(SECONDS);
     incast(2, |_| {
-        let hogs = Hogs::new(&[0, 1], Scheduling::Normal, busy, period, lasts);
+        let hogs = CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, lasts);
         sleep(lasts);
         drop(hogs);
     })

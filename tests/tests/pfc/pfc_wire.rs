@@ -73,7 +73,7 @@ fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     const FRAME_BYTES: usize = 1000;
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (loader, drain) = (bed.plain_host(&switch, "loader")?, bed.plain_host(&switch, "drain")?);
+    let (loader, drain) = (bed.linux_host(&switch, "loader")?, bed.linux_host(&switch, "drain")?);
     // Untagged frames have the port's priority; headroom holds all that the host may send. The
     // guard is off: its PFC frames are covered by another test.
     let config = "[dataplane]\noverload = \"drop\"\n".to_owned()

@@ -15,7 +15,7 @@ fn frames_to_a_receiver_that_never_sent_reach_no_third_port() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b, _c) =
-        (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?, bed.quiet_host(&switch, "c")?);
+        (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?, bed.sluice_host(&switch, "c")?);
     let ports = ["a", "b", "c"].map(|name| port_config(name, "1G")).concat();
     let config = switch_config("on") + &ports + "[bridge]\naging_s = 1\n";
     let daemon = bed.daemon(&switch, &config)?;
@@ -23,7 +23,7 @@ fn frames_to_a_receiver_that_never_sent_reach_no_third_port() -> Result<()> {
     let all_known = |now: &Snapshot| (now.bridge_entries == 3).then_some(());
     daemon.until("the switch knows the peers", all_known)?;
     let mut sender = bed.host(&a, &[flow(&b.mac(), 3, "1M")], &["--no-drop", "3", "--duration", "60s"])?;
-    sender.go()?;
+    sender.start_sending()?;
     // The sender itself announces its address to all.
     let announced =
         daemon.until("frames move", |now| (sent_to(now, "b")? > 50).then(|| sent_to(now, "c")).flatten())?;

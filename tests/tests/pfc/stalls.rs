@@ -21,8 +21,8 @@ use tests::{
 fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
-    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
+    let receiver = bed.sluice_host(&switch, "receiver")?;
     let mut config = switch_config("on") + &slow_port_config("receiver", 300);
     for sender in &senders {
         config += &(port_config(&sender.name, "1G") + &group_config(&sender.name, AMPLE_HEADROOM_CELLS));
@@ -38,7 +38,7 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     let capture = Capture::start_on(&bed, &switch, "sender1", "ether proto 0x8808")?;
 
     let before = daemon.snapshot()?;
-    sending.iter_mut().try_for_each(Host::go)?;
+    sending.iter_mut().try_for_each(Host::start_sending)?;
     let mut stops = Vec::new();
     for stop in [50, 500, 2000].map(Duration::from_millis) {
         daemon.until("a sender is paused", |now| {
@@ -71,7 +71,7 @@ fn a_process_that_was_stopped_while_its_loop_slept_knows_it() -> Result<()> {
     const STOP: Duration = Duration::from_millis(60);
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let host = bed.plain_host(&switch, "host")?;
+    let host = bed.linux_host(&switch, "host")?;
     let mut daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("host", "1G")))?;
     host.namespace.ip("neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev eth0")?;
     let socket = host.namespace.enter(|| UdpSocket::bind((host.ipv4(), 0)))??;
@@ -102,12 +102,12 @@ fn hosts_of_any_speed_honor_ports_without_speed() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let speeds = [None, Some("25G"), Some("40G"), Some("100G")];
-    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let receiver = bed.sluice_host(&switch, "receiver")?;
     let mut config = switch_config("on") + &slow_port_config("receiver", 200);
     let mut sending = Vec::new();
     let mut stations = Vec::new();
     for number in 0..speeds.len() {
-        let sender = bed.quiet_host(&switch, &format!("sender{number}"))?;
+        let sender = bed.sluice_host(&switch, &format!("sender{number}"))?;
         config += &format!("\n[port.{0}]\ninterface = \"{0}\"\n", sender.name);
         config += &group_config(&sender.name, 8192);
         stations.push(sender);
@@ -136,8 +136,8 @@ fn hosts_of_any_speed_honor_ports_without_speed() -> Result<()> {
 fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
     let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
-    let sender = bed.quiet_host(&first_at, "sender")?;
-    let receiver = bed.quiet_host(&second_at, "receiver")?;
+    let sender = bed.sluice_host(&first_at, "sender")?;
+    let receiver = bed.sluice_host(&second_at, "receiver")?;
     bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
     let first_config = switch_config("on")
         + &port_config("uplink", "1G")
@@ -158,7 +158,7 @@ fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
         daemon.until_announced(2)?;
     }
     sluice(&second, &["port", "hold", "receiver"])?;
-    sending.go()?;
+    sending.start_sending()?;
     first.until("the first switch is paused, and pauses its host", |now| {
         let is_paused = port(now, "uplink").is_ok_and(|port| port.queues[3].paused);
         (is_paused && port(now, "sender").is_ok_and(|port| port.groups[3].xoff)).then_some(())
@@ -182,7 +182,7 @@ fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
 fn no_epoll_set_has_a_socket_of_a_port() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let hosts = [bed.quiet_host(&switch, "one")?, bed.quiet_host(&switch, "two")?];
+    let hosts = [bed.sluice_host(&switch, "one")?, bed.sluice_host(&switch, "two")?];
     let ports: String = hosts.iter().map(|host| port_config(&host.name, "1G")).collect();
     let mut daemon = bed.daemon(&switch, &(switch_config("on") + &ports))?;
     let process = PathBuf::from(format!("/proc/{}", daemon.process().pid()));

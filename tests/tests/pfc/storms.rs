@@ -32,8 +32,8 @@ impl Ring {
     fn new() -> Result<Self> {
         let bed = Testbed::new()?;
         let switches = RING.iter().map(|name| bed.switch(name)).collect::<Result<Vec<Namespace>>>()?;
-        let sender = bed.quiet_host(&switches[0], "server1")?;
-        let receiver = bed.quiet_host(&switches[2], "server2")?;
+        let sender = bed.sluice_host(&switches[0], "server1")?;
+        let receiver = bed.sluice_host(&switches[2], "server2")?;
         for (number, switch) in switches.iter().enumerate() {
             bed.cable((switch, "port1"), (&switches[(number + 1) % RING.len()], "port2"))?;
         }
@@ -45,7 +45,7 @@ impl Ring {
                 _ => ("", "port1"),
             };
             let config = ring_config(name) + server;
-            daemons.push(bed.daemon(switch, &way(&config, &receiver.mac(), to))?);
+            daemons.push(bed.daemon(switch, &route(&config, &receiver.mac(), to))?);
         }
         let socket = datagrams(&sender, &receiver)?;
         Ok(Self { daemons, socket, receiver: receiver.mac(), _bed: bed })
@@ -57,10 +57,10 @@ impl Ring {
     }
 
     /// Sets the port by which device D sends to the receiver.
-    fn set_way(&self, to: &str) -> Result<()> {
+    fn set_route(&self, to: &str) -> Result<()> {
         let daemon = &self.daemons[2];
         let text = std::fs::read_to_string(daemon.config())?;
-        std::fs::write(daemon.config(), way(&text, &self.receiver, to))?;
+        std::fs::write(daemon.config(), route(&text, &self.receiver, to))?;
         sluice(daemon, &["reload"]).map(drop)
     }
 
@@ -104,7 +104,7 @@ fn ring_config(name: &str) -> String {
 }
 
 /// Returns the configuration with the receiver behind this port only.
-fn way(config: &str, receiver: &str, to: &str) -> String {
+fn route(config: &str, receiver: &str, to: &str) -> String {
     let entry = format!("static_addresses = [\"{receiver}\"]\n");
     let (header, without) = (format!("[port.{to}]\n"), config.replace(&entry, ""));
     without.replace(&header, &format!("{header}{entry}"))
@@ -123,10 +123,10 @@ fn detection_ends_a_deadlock_of_four_daemons() -> Result<()> {
     };
     ring.send(50)?;
     arrived(50)?;
-    ring.set_way("port1")?; // the link between device D and server 2 has failed
+    ring.set_route("port1")?; // the link between device D and server 2 has failed
     ring.send(FRAMES)?;
     ring.until_deadlock()?;
-    ring.set_way("server2")?; // it is mended
+    ring.set_route("server2")?; // it is mended
     ring.until_deadlock()?;
     ensure!(frames(port(&ring.daemons[2].snapshot()?, "server2")?.transmitted) == 50);
 
@@ -176,7 +176,7 @@ fn priority(snapshot: &Snapshot, name: &str, number: usize) -> Result<Priority> 
 fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let [sender, stormy, other] = ["sender", "stormy", "other"].map(|name| bed.quiet_host(&switch, name));
+    let [sender, stormy, other] = ["sender", "stormy", "other"].map(|name| bed.sluice_host(&switch, name));
     let (sender, stormy, other) = (sender?, stormy?, other?);
     let mut config = "[switch]\nname = \"under-test\"\n[buffer]\nheadroom_cells = 40960\n\
         [port-defaults]\nport_priority = 7\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 5]\n\
@@ -203,8 +203,8 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
     let mut storming = bed.host(&stormy, &[], &with(&storm))?;
     let receiving = bed.host(&other, &[], &with(&[]))?;
     daemon.until_announced(3)?;
-    sending.go()?;
-    storming.go()?;
+    sending.start_sending()?;
+    storming.start_sending()?;
     daemon.until("a storm", |now| priority(now, "stormy", 3).ok()?.stormed.then_some(()))?;
     let text = std::fs::read_to_string(daemon.config())?;
     std::fs::write(daemon.config(), text.replace("static_cells = 16384", "static_cells = 16000"))?;
@@ -253,7 +253,7 @@ fn storms_are_ended_by_hand_and_too_many_turn_pfc_off() -> Result<()> {
     const LIMITED: &str = "priority.3 = { interval = 1, limit = { period_s = 60, count = 3 } }\n";
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
     let config = format!(
         "[switch]\nname = \"under-test\"\n[port-defaults]\nport_priority = 3\n\
          [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n\

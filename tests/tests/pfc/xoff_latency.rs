@@ -43,12 +43,12 @@ fn all_are(now: &Snapshot, xoff: bool) -> Option<()> {
 }
 
 #[test]
-fn all_of_sixteen_loaded_ports_are_reported_to_stop() -> Result<()> {
+fn all_loaded_ports_are_paused_at_once() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let sink = bed.quiet_host(&switch, "sink")?;
+    let sink = bed.sluice_host(&switch, "sink")?;
     let senders: Vec<Endpoint> =
-        (0..SENDERS).map(|n| bed.quiet_host(&switch, &format!("s{n}"))).collect::<Result<_>>()?;
+        (0..SENDERS).map(|n| bed.sluice_host(&switch, &format!("s{n}"))).collect::<Result<_>>()?;
     // The guard is off, since it would send PFC at its own times.
     let mut config = format!(
         "[dataplane]\noverload = \"drop\"\n[switch]\nname = \"under-test\"\n[port-defaults]\nport_priority = 3\n\

@@ -12,7 +12,7 @@ use tests::{Bpf, Checksums, bpf_object, frames};
 /// Creates a switch with two plain hosts, no speed and no PFC: the smallest bridge.
 fn two_hosts(bed: &Testbed) -> Result<(Namespace, Endpoint, Endpoint, Daemon)> {
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
+    let (a, b) = (bed.linux_host(&switch, "a")?, bed.linux_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, "[port.a]\ninterface = \"a\"\n\n[port.b]\ninterface = \"b\"\n")?;
     Ok((switch, a, b, daemon))
 }
@@ -52,7 +52,8 @@ fn ping_resolves_addresses_and_answers_over_ipv4_and_ipv6() -> Result<()> {
 fn a_dhcp_client_gets_its_address() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (server, client) = (bed.plain_host(&switch, "server")?, bed.bare_host(&switch, "client")?);
+    let (server, client) =
+        (bed.linux_host(&switch, "server")?, bed.linux_host_without_addresses(&switch, "client")?);
     let daemon = bed.daemon(
         &switch,
         "[port.server]\ninterface = \"server\"\n\n[port.client]\ninterface = \"client\"\n",
@@ -194,7 +195,7 @@ fn unknown_addresses_are_flooded_and_known_ones_are_not() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let stations =
-        [bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?, bed.plain_host(&switch, "c")?];
+        [bed.linux_host(&switch, "a")?, bed.linux_host(&switch, "b")?, bed.linux_host(&switch, "c")?];
     let config: String =
         stations.iter().map(|s| format!("[port.{0}]\ninterface = \"{0}\"\n\n", s.name)).collect();
     let daemon = bed.daemon(&switch, &config)?;

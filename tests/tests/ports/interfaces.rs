@@ -31,7 +31,7 @@ fn events(daemon: &Daemon, kind: &str) -> Result<Vec<Value>> {
 fn harmful_settings_are_reported_from_their_beginning() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    bed.quiet_host(&switch, "a")?;
+    bed.sluice_host(&switch, "a")?;
     bed.macvlan_host(&switch, "m")?;
     // A tap whose other end is not open: it is there, up, and without a carrier.
     switch.ip("tuntap add dev t mode tap vnet_hdr")?;
@@ -80,7 +80,7 @@ fn harmful_settings_are_reported_from_their_beginning() -> Result<()> {
 fn a_pfc_frame_is_received_over_a_cable_between_two_ports() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    bed.quiet_host(&switch, "a")?;
+    bed.sluice_host(&switch, "a")?;
     bed.cable((&switch, "x"), (&switch, "y"))?;
     let mut config =
         "[dataplane]\npfc_test = \"all\"\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n".to_owned();

@@ -28,8 +28,8 @@ fn incast() -> Result<Run> {
     let once = || -> Result<(Run, ())> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let senders = [bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?];
-        let receiver = bed.quiet_host(&switch, "c")?;
+        let senders = [bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?];
+        let receiver = bed.sluice_host(&switch, "c")?;
         let mut config = switch_config("on") + &slow_port_config("c", 500);
         for sender in &senders {
             config += &(port_config(&sender.name, "2G") + &format!("mtu = {LONGEST_BYTES}\n"));
@@ -100,7 +100,7 @@ fn all_is_well(daemon: Daemon, from_b: &str) -> Result<()> {
 fn tcp_crosses_in_jumbo_frames() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
+    let (a, b) = (bed.linux_host(&switch, "a")?, bed.linux_host(&switch, "b")?);
     [&a, &b].iter().try_for_each(|host| set_mtu(&switch, host))?;
     let daemon = bed.daemon(&switch, "[port.a]\ninterface = \"a\"\n\n[port.b]\ninterface = \"b\"\n")?;
     for address in [b.ipv4(), b.ipv6()] {
@@ -117,7 +117,7 @@ fn tcp_crosses_in_jumbo_frames() -> Result<()> {
 fn tcp_crosses_in_jumbo_frames_that_get_and_lose_tags() -> Result<()> {
     let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
-    let (a, b) = (bed.plain_host(&first_at, "a")?, bed.plain_host(&second_at, "b")?);
+    let (a, b) = (bed.linux_host(&first_at, "a")?, bed.linux_host(&second_at, "b")?);
     set_mtu(&first_at, &a)?;
     set_mtu(&second_at, &b)?;
     bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 use testbed::{Daemon, Endpoint, Testbed, conservation, drops, eventually, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Run, Stops, flow, group_config, port_config, run, slow_port_config, sluice,
+    AMPLE_HEADROOM_CELLS, PeriodicStops, Run, flow, group_config, port_config, run, slow_port_config, sluice,
     switch_config, thread_named,
 };
 
@@ -44,8 +44,8 @@ fn incast(receiver_first: bool) -> Result<(Run, String)> {
     const SECONDS: u64 = 10;
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
-    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
+    let receiver = bed.sluice_host(&switch, "receiver")?;
     let slow = slow_port_config("receiver", 500);
     let of = |at: &Endpoint| port_config(&at.name, "2G") + &group_config(&at.name, AMPLE_HEADROOM_CELLS);
     let ports = match receiver_first {
@@ -88,7 +88,7 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
     const SECONDS: u64 = 6;
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
+    let hosts = [bed.sluice_host(&switch, "host1")?, bed.sluice_host(&switch, "host2")?];
     // A port whose I/O loop stalls sends nothing: its frames wait in the switch until their senders
     // honor the pause.
     let ports = hosts
@@ -104,7 +104,7 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
         bed.host(&hosts[1], &[to(&hosts[0])], &arguments)?,
     ];
     daemon.until_announced(2)?;
-    let stops = Stops::new(thread, stop, period, Duration::from_secs(SECONDS - 2));
+    let stops = PeriodicStops::new(thread, stop, period, Duration::from_secs(SECONDS - 2));
     let run = run(&[&daemon], sending, vec![], Duration::from_secs(SECONDS))?;
     conservation(&run.snapshot, &[])?;
     let stops = stops.end()?;
@@ -118,7 +118,7 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
 fn ports_of_every_core_come_and_go() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let stations = ["h1", "h2", "h3", "h4"].map(|name| bed.plain_host(&switch, name));
+    let stations = ["h1", "h2", "h3", "h4"].map(|name| bed.linux_host(&switch, name));
     let [a, b, c, d] = stations;
     let (a, b, c, d) = (a?, b?, c?, d?);
     let all = [&a, &b, &c, &d];
@@ -140,7 +140,7 @@ fn ports_of_every_core_come_and_go() -> Result<()> {
         switch.ip(&format!("link del {name}"))?;
         is_up(name, false)?;
         reach(&a, &d)?;
-        bed.plug_again(at, &switch)?;
+        bed.reconnect(at, &switch)?;
         is_up(name, true)?;
         reach(other, at)?;
     }
@@ -174,7 +174,7 @@ fn ports_have_the_cores_that_the_file_gives_them() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b, c) =
-        (bed.plain_host(&switch, "h1")?, bed.plain_host(&switch, "h2")?, bed.plain_host(&switch, "h3")?);
+        (bed.linux_host(&switch, "h1")?, bed.linux_host(&switch, "h2")?, bed.linux_host(&switch, "h3")?);
     let reach = |from: &Endpoint, to: &Endpoint| {
         eventually(&format!("{} reaches {}", from.name, to.name), || {
             Ok(from.namespace.run(&format!("ping -c 1 -W 1 {}", to.ipv4())).ok())
@@ -219,7 +219,7 @@ fn cpu_ticks(thread: Pid) -> Result<u64> {
 fn loops_with_nothing_to_do_sleep() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let hosts = [bed.plain_host(&switch, "h1")?, bed.plain_host(&switch, "h2")?];
+    let hosts = [bed.linux_host(&switch, "h1")?, bed.linux_host(&switch, "h2")?];
     let ports = hosts.each_ref().map(|host| port_config(&host.name, "1G"));
     let mut daemon = bed.daemon(&switch, &(CORES.to_owned() + &switch_config("on") + &ports.concat()))?;
     let ping = || hosts[0].namespace.run(&format!("ping -c 3 -i 0.2 -W 5 {}", hosts[1].ipv4()));

@@ -49,7 +49,7 @@ const SURE: [&str; 3] = ["vxlan id 42 dstport 4789", "vxlan id 42 dstport 4789 u
 fn tcp_crosses_every_overlay_without_a_bad_checksum() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
+    let (a, b) = (bed.linux_host(&switch, "a")?, bed.linux_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, "[port.a]\ninterface = \"a\"\n\n[port.b]\ninterface = \"b\"\n")?;
     let mut tried = Vec::new();
     for tunnel in &TUNNELS {

@@ -1,4 +1,4 @@
-//! Ports with their own memory, as zero-copy ports have (docs/kernel-behavior.md, "Zero-copy"): the
+//! Ports with their own memory, as zero-copy ports have (docs/kernel/af-xdp.md, "Zero-copy"): the
 //! lossless guarantee on veths, with `zero_copy = "emulate"`. Any other test uses such ports where
 //! `SLUICE_TEST_ZERO_COPY=emulate` is set.
 
@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use testbed::{conservation, drops, port};
-use tests::{AMPLE_HEADROOM_CELLS, Incast, Run, Stops, group_config, loop_thread, port_config, sluice};
+use tests::{
+    AMPLE_HEADROOM_CELLS, Incast, PeriodicStops, Run, group_config, loop_thread, port_config, sluice,
+};
 
 const EMULATED: &str = "\n[dataplane]\nzero_copy = \"emulate\"\n";
 const THREE_SECONDS: Duration = Duration::from_secs(3);
@@ -50,7 +52,7 @@ fn a_loop_that_stalls_loses_nothing() -> Result<()> {
     let mut daemon = incast.daemon(EMULATED)?;
     let thread = loop_thread(&mut daemon)?;
     let (stop, period) = (Duration::from_millis(50), Duration::from_millis(400));
-    let stops = Stops::new(thread, stop, period, Duration::from_secs(4));
+    let stops = PeriodicStops::new(thread, stop, period, Duration::from_secs(4));
     let run = incast.run(&daemon, Duration::from_secs(6))?;
     ensure!(stops.end()? > 1);
     check(&run)?;
@@ -63,7 +65,7 @@ fn a_loop_that_stalls_loses_nothing() -> Result<()> {
 #[test]
 fn ports_come_and_go() -> Result<()> {
     let incast = Incast::new()?;
-    let other = incast.bed.plain_host(&incast.switch, "other")?;
+    let other = incast.bed.linux_host(&incast.switch, "other")?;
     let of_other = port_config(&other.name, "1G") + &group_config(&other.name, AMPLE_HEADROOM_CELLS);
     let daemon = incast.daemon(&format!("{of_other}{EMULATED}"))?;
     let text = std::fs::read_to_string(daemon.config())?;
@@ -82,7 +84,7 @@ fn ports_come_and_go() -> Result<()> {
             has_own_memory("other")?;
             incast.switch.ip("link del other")?;
             daemon.until("the port is down", |now| (!port(now, "other").ok()?.up).then_some(()))?;
-            incast.bed.plug_again(&other, &incast.switch)?;
+            incast.bed.reconnect(&other, &incast.switch)?;
             has_own_memory("other")?;
         }
         std::fs::write(daemon.config(), text.replace("\"emulate\"", "\"off\""))?;

@@ -35,7 +35,7 @@ impl Pair {
             hosts.push(bed.host(from, &[flow(&to.mac(), 3, "100M")], &arguments)?);
         }
         daemon.until_announced(2)?;
-        hosts.iter_mut().try_for_each(Host::go)?;
+        hosts.iter_mut().try_for_each(Host::start_sending)?;
         Ok(Self { hosts })
     }
 
@@ -102,7 +102,7 @@ fn round(bed: &Testbed, daemon: &Daemon, switch: &Namespace, c: &Endpoint, d: &E
     let after_carrier = reaches(c, d)?;
     switch.ip(&format!("link del dev {}", c.name))?;
     until_down(daemon, &c.name)?;
-    bed.plug_again(c, switch)?;
+    bed.reconnect(c, switch)?;
     Ok(after_carrier.max(reaches(c, d)?))
 }
 
@@ -111,8 +111,8 @@ fn round(bed: &Testbed, daemon: &Daemon, switch: &Namespace, c: &Endpoint, d: &E
 fn a_port_comes_and_goes_and_the_others_lose_nothing() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
-    let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
+    let (c, d) = (bed.linux_host(&switch, "c")?, bed.linux_host(&switch, "d")?);
     let config = Pair::config() + &port_config("c", "1G") + &port_config("d", "1G");
     let daemon = bed.daemon(&switch, &config)?;
     let mut pair = Pair::start(&bed, &daemon, &a, &b)?;
@@ -142,9 +142,9 @@ fn reload(daemon: &Daemon, config: &str) -> Result<String> {
 fn ports_are_added_and_removed_by_reload_and_the_others_lose_nothing() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
-    let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
-    bed.plain_host(&switch, "e")?;
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
+    let (c, d) = (bed.linux_host(&switch, "c")?, bed.linux_host(&switch, "d")?);
+    bed.linux_host(&switch, "e")?;
     let config = Pair::config() + &port_config("d", "1G") + "\n[dataplane]\nspare_ports = 1\n";
     let daemon = bed.daemon(&switch, &config)?;
     let without = std::fs::read_to_string(daemon.config())?;
@@ -204,7 +204,7 @@ fn too_long(daemon: &Daemon) -> Result<u64> {
 fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
+    let (c, d) = (bed.linux_host(&switch, "c")?, bed.linux_host(&switch, "d")?);
     set_mtu(&c, &switch, 3000)?;
     let config = switch_config("on") + &port_config("c", "1G") + &port_config("d", "1G");
     let daemon = bed.daemon(&switch, &config)?;
@@ -243,13 +243,13 @@ fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<
 fn no_drop_frames_that_the_kernel_loses_are_reported_by_name() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let (a, c) = (bed.quiet_host(&switch, "a")?, bed.plain_host(&switch, "c")?);
+    let (a, c) = (bed.sluice_host(&switch, "a")?, bed.linux_host(&switch, "c")?);
     c.namespace.ip(&format!("link set dev {} mtu 500", Endpoint::INTERFACE))?;
     let group = group_config("a", AMPLE_HEADROOM_CELLS);
     let config = switch_config("on") + &port_config("a", "1G") + &group + &port_config("c", "1G");
     let daemon = bed.daemon(&switch, &config)?;
     let mut sender = bed.host(&a, &[flow(&c.mac(), 3, "10M")], &["--no-drop", "3", "--duration", "1s"])?;
-    sender.go()?;
+    sender.start_sending()?;
     eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
     let at_rest = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
     let reports = Host::stop_all(vec![sender])?;

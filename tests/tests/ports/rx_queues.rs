@@ -1,5 +1,5 @@
 //! Ports of several RX queues, on veths of four: flows arrive on all of them and leave by the
-//! first, and no flow loses or reorders a frame (docs/kernel-behavior.md, "Several queues").
+//! first, and no flow loses or reorders a frame (docs/kernel/af-xdp.md, "Several queues").
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use testbed::{Daemon, Endpoint, Namespace, Testbed, conservation, eventually, idle, lost_by_kernels, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Bpf, Stops, bpf_object, group_config, loop_thread, port_config, run, sluice,
-    switch_config,
+    AMPLE_HEADROOM_CELLS, Bpf, PeriodicStops, bpf_object, group_config, loop_thread, port_config, run,
+    sluice, switch_config,
 };
 
 const QUEUES: u64 = 4;
@@ -22,7 +22,7 @@ fn bed_of_four() -> Result<(Testbed, Namespace, [Endpoint; 2])> {
     let bed = Testbed::new()?;
     bed.set_queues(QUEUES as u32);
     let switch = bed.switch("switch")?;
-    let hosts = [bed.plain_host(&switch, "sender")?, bed.plain_host(&switch, "receiver")?];
+    let hosts = [bed.linux_host(&switch, "sender")?, bed.linux_host(&switch, "receiver")?];
     Ok((bed, switch, hosts))
 }
 
@@ -117,7 +117,7 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
         if again {
             switch.ip("link del sender")?;
             daemon.until("the port is down", |now| (!port(now, "sender").ok()?.up).then_some(()))?;
-            bed.plug_again(sender, &switch)?;
+            bed.reconnect(sender, &switch)?;
             daemon.until("the port is up", |now| port(now, "sender").ok()?.up.then_some(()))?;
         }
         eventually("the sender reaches the receiver", || {
@@ -160,7 +160,7 @@ fn one_full_queue_of_four_pauses_the_peer() -> Result<()> {
     let bed = Testbed::new()?;
     bed.set_queues(QUEUES as u32);
     let switch = bed.switch("switch")?;
-    let hosts = [bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?];
+    let hosts = [bed.sluice_host(&switch, "sender")?, bed.sluice_host(&switch, "receiver")?];
     let groups = hosts.each_ref().map(|host| group_config(&host.name, AMPLE_HEADROOM_CELLS)).concat();
     let mut daemon = bed.daemon(&switch, &(config_of(&hosts) + &groups))?;
     let thread = loop_thread(&mut daemon)?;
@@ -171,7 +171,7 @@ fn one_full_queue_of_four_pauses_the_peer() -> Result<()> {
     let receiving = vec![bed.host(&hosts[1], &[], &["--speed", "1G", "--no-drop", "3"])?];
     daemon.until_announced(2)?;
     let (stop, period) = (Duration::from_millis(50), Duration::from_millis(400));
-    let stops = Stops::new(thread, stop, period, Duration::from_secs(SECONDS - 2));
+    let stops = PeriodicStops::new(thread, stop, period, Duration::from_secs(SECONDS - 2));
     let run = run(&[&daemon], sending, receiving, Duration::from_secs(SECONDS))?;
     let (total, stops) = (run.total(3), stops.end()?);
     let came = frames_by_queue(&switch, "sender")?;

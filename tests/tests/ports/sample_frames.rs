@@ -23,7 +23,7 @@ impl Lab {
     fn new() -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let (veth, other) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+        let (veth, other) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
         let macvlan = bed.macvlan_host(&switch, "m")?;
         let (tap, cable) = bed.tap_host(&switch, "t").context("is there a /dev/net/tun?")?;
         let hosts = vec![veth, other, tap, macvlan];

@@ -63,7 +63,7 @@ fn hosts_talk_inside_their_vlans_and_not_beyond() -> Result<()> {
     let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
     let host = |switch, name, address: &str| -> Result<Endpoint> {
-        let host = bed.bare_host(switch, name)?;
+        let host = bed.linux_host_without_addresses(switch, name)?;
         host.namespace.ip(&format!("addr add {address}/24 brd + dev {}", Endpoint::INTERFACE))?;
         Ok(host)
     };
@@ -72,7 +72,7 @@ fn hosts_talk_inside_their_vlans_and_not_beyond() -> Result<()> {
     let c = host(&second_at, "c", "10.0.10.3")?;
     let d = host(&first_at, "d", "10.0.20.4")?;
     let e = host(&second_at, "e", "10.0.20.5")?;
-    let t = bed.bare_host(&first_at, "t")?;
+    let t = bed.linux_host_without_addresses(&first_at, "t")?;
     bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
     let first = bed.daemon(&first_at, FIRST)?;
     let second = bed.daemon(&second_at, SECOND)?;

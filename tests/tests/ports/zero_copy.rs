@@ -1,4 +1,4 @@
-//! Zero-copy ports (docs/kernel-behavior.md, "Zero-copy"), on the emulated NICs of QEMU, for
+//! Zero-copy ports (docs/kernel/af-xdp.md, "Zero-copy"), on the emulated NICs of QEMU, for
 //! machines without suitable ones: `cargo xtask vm --cables 3 --test zero_copy` for virtio's, with
 //! `--nic igb` for Intel's 82576.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use testbed::{Daemon, Endpoint, Host, Testbed, conservation, drops, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Run, Stops, flow, group_config, loop_thread, mbps, port_config, run,
+    AMPLE_HEADROOM_CELLS, PeriodicStops, Run, flow, group_config, loop_thread, mbps, port_config, run,
     slow_port_config, sluice, switch_config,
 };
 
@@ -36,7 +36,7 @@ const ON_NICS: Setup =
 const COPIES: &str = "[dataplane]\nzero_copy = \"off\"\npfc_test = \"off\"\n";
 
 fn host(bed: &Testbed, switch: &testbed::Namespace, name: &str, on_nic: bool) -> Result<Endpoint> {
-    if on_nic { bed.nic_host(switch, name) } else { bed.quiet_host(switch, name) }
+    if on_nic { bed.nic_host(switch, name) } else { bed.sluice_host(switch, name) }
 }
 
 /// Starts two waiting hosts of 100 Mbit/s that the switch knows: one that sends these flows for
@@ -109,8 +109,8 @@ fn incast(Setup { senders, receiver, queues, dataplane, stop }: Setup) -> Result
         *is = is_zero_copy(&daemon, name)?;
     }
     println!("{}", sluice(&daemon, &["show", "ports", "--verbose"])?);
-    let stops =
-        (stop > Duration::ZERO).then(|| Stops::new(thread, stop, 4 * stop, Duration::from_secs(SECONDS - 2)));
+    let stops = (stop > Duration::ZERO)
+        .then(|| PeriodicStops::new(thread, stop, 4 * stop, Duration::from_secs(SECONDS - 2)));
     let run = run(&[&daemon], sending, vec![receiving], Duration::from_secs(SECONDS))?;
     if let Some(stops) = stops {
         ensure!(stops.end()? > 1, "the loop was stopped several times");
@@ -302,7 +302,7 @@ fn what_the_driver_cannot_take_is_counted() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let receiver = bed.nic_host(&switch, "receiver")?;
-    let sender = bed.quiet_host(&switch, "sender")?;
+    let sender = bed.sluice_host(&switch, "sender")?;
     for (at, interface) in [(&sender.namespace, Endpoint::INTERFACE), (&switch, "sender")] {
         at.ip(&format!("link set dev {interface} mtu 9000"))?;
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::top;
+use crate::run::repo_root;
 use rules::Finding;
 
 /// Endings of the files that are read.
@@ -27,13 +27,13 @@ pub fn run() -> Result<()> {
 
 /// The paths of all tracked files. A file that was removed but not yet committed is left out.
 fn tracked_files() -> Result<Vec<String>> {
-    let output = Command::new("git").args(["ls-files", "-z"]).current_dir(top()).output();
+    let output = Command::new("git").args(["ls-files", "-z"]).current_dir(repo_root()).output();
     let output = output.context("cannot run git")?;
     if !output.status.success() {
         bail!("git ls-files failed: {}", String::from_utf8_lossy(&output.stderr));
     }
     let listed = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
-    let paths = listed.split_terminator('\0').filter(|path| top().join(path).is_file());
+    let paths = listed.split_terminator('\0').filter(|path| repo_root().join(path).is_file());
     Ok(paths.map(str::to_owned).collect())
 }
 
@@ -42,7 +42,7 @@ fn find_all() -> Result<Vec<Finding>> {
     let paths = tracked_files()?;
     let mut findings = rules::check_folders(&paths);
     for path in paths.iter().filter(|path| ENDINGS.iter().any(|ending| path.ends_with(ending))) {
-        let text = fs::read_to_string(top().join(path)).with_context(|| path.clone())?;
+        let text = fs::read_to_string(repo_root().join(path)).with_context(|| path.clone())?;
         rules::check_file(path, &text, &mut findings);
     }
     findings.sort();

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::kernel::Kernel;
 use super::{Nic, Vm};
-use crate::run::say;
+use crate::run::log;
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -77,7 +77,7 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     let calm = "no_timer_check tsc=reliable nowatchdog";
     let line = format!("console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr {calm}{}", clock(vm));
     command.args(["-append", &line]);
-    say(&format!("QEMU with {} CPUs, {} MiB, {time}", vm.cpus, vm.memory));
+    log(&format!("QEMU with {} CPUs, {} MiB, {time}", vm.cpus, vm.memory));
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut qemu = Qemu(child.with_context(|| format!("cannot run {QEMU}"))?);
     let console = qemu.0.stdout.take().expect("is piped");
@@ -88,7 +88,7 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     if verdict.status != 0 {
         bail!("the tests failed in there (status {})", verdict.status);
     }
-    say("all is well in there");
+    log("all is well in there");
     Ok(())
 }
 

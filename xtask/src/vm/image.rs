@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::kernel::Kernel;
-use crate::run::{cargo, check, say};
+use crate::run::{cargo, check, log};
 
 /// Tools that the tests of `nic` and the shell call.
 const TOOLS: [&str; 16] = [
@@ -81,7 +81,7 @@ pub struct Programs {
 /// Builds `sluiced`, `sluice` and test programs, all at once and for the whole workspace: so
 /// dependencies are built once, with the features that `cargo test --workspace` gives them.
 pub fn build_programs(tests: &[String]) -> Result<Programs> {
-    say("building");
+    log("building");
     let mut command = cargo();
     command.args(["build", "--workspace", "--bins", "--message-format", "json"]);
     command.args(tests.iter().flat_map(|test| ["--test", test]));
@@ -186,16 +186,16 @@ poweroff -f
 /// Copies a program and records its libraries.
 fn copy_program(from: &Path, to: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
     std::fs::copy(from, to).with_context(|| format!("{}", from.display()))?;
-    note_libraries(from, libraries)
+    add_libraries(from, libraries)
 }
 
 /// Copies a program without debug information, which is most of its size.
 fn copy_stripped(from: &Path, to: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
     check(Command::new("llvm-strip").arg("-o").arg(to).arg(from))?;
-    note_libraries(from, libraries)
+    add_libraries(from, libraries)
 }
 
-fn note_libraries(program: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
+fn add_libraries(program: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
     let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let path = line.split_whitespace().find(|word| word.starts_with('/'));
@@ -219,7 +219,7 @@ fn copy_data(path: &Path, root: &Path, libraries: &mut BTreeSet<PathBuf>) -> Res
         std::fs::create_dir_all(to.parent().context("a file lies in a directory")?)?;
         std::fs::copy(path, &to)?;
         if path.to_string_lossy().contains(".so") {
-            note_libraries(path, libraries)?;
+            add_libraries(path, libraries)?;
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::place;
-use crate::run::{check, say};
+use crate::run::{check, log};
 
 /// An unpacked kernel.
 pub struct Kernel {
@@ -50,7 +50,7 @@ pub fn fetch(suite: &str) -> Result<Kernel> {
     if root.exists() {
         std::fs::remove_dir_all(&root)?; // what an earlier call began, and did not end
     }
-    say(&format!("the newest kernel of Debian {suite} (delete {} to fetch a newer one)", place.display()));
+    log(&format!("the newest kernel of Debian {suite} (delete {} to fetch a newer one)", place.display()));
     let apt = Apt::new(&place.join("apt"), suite)?;
     let names = apt.parts()?;
     let debs = place.join("debs");

@@ -18,7 +18,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use crate::packages;
-use crate::run::{require_root, say, top};
+use crate::run::{log, repo_root, require_root};
 
 /// What to run, and where.
 #[derive(Args)]
@@ -87,7 +87,7 @@ impl Nic {
 
 /// Returns the folder of kernels and images.
 fn place() -> PathBuf {
-    top().join("target/vm")
+    repo_root().join("target/vm")
 }
 
 /// Boots, tests, and returns the verdict.
@@ -100,7 +100,7 @@ pub fn run(vm: &Vm) -> Result<()> {
     boot::check_version(vm.nic)?;
     require_root("the rig (the initramfs has device nodes)")?;
     let kernel = kernel::fetch(&vm.suite)?;
-    say(&format!("Linux {}", kernel.release));
+    log(&format!("Linux {}", kernel.release));
     let programs = image::build_programs(&vm.test)?;
     let image = image::pack(&kernel, &programs, &command(vm))?;
     boot::boot(vm, &kernel, &image)

@@ -24,7 +24,7 @@ use crate::tables::ports::Port;
 /// Longest frame without FCS on a link without an `mtu`.
 pub const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Maximum number of ports that are listed by name; further ones are counted.
-const MOST_NAMES: usize = 4;
+const MAX_NAMES: usize = 4;
 /// Priorities of best effort and of network control: docs/references.md, "H3C reference"
 /// (Configuring PFC).
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
@@ -124,7 +124,7 @@ impl Lints {
     /// Warns of queues that mark all frames only when a group that uses them has been paused
     /// already.
     fn ecn_before_pfc(&mut self, ports: &[Port], settings: &SwitchSettings) {
-        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
+        let limits: Vec<EgressLimits> = EgressLimits::from_settings(settings).collect();
         let pools = settings.buffer.ingress_pools();
         for (number, port) in ports.iter().enumerate() {
             for queue in 0..PRIORITIES {
@@ -143,7 +143,7 @@ impl Lints {
                 let xoff_cells = groups.map(|group| match group.xoff {
                     Threshold::Static(cells) => cells,
                     // The most that a group can reach alone.
-                    Threshold::Dynamic(alpha) => alpha.settles_at(pools[usize::from(group.pool)], 1),
+                    Threshold::Dynamic(alpha) => alpha.steady_state_cells(pools[usize::from(group.pool)], 1),
                 });
                 match xoff_cells.min() {
                     Some(xoff_cells) if wred.ecn && high_cells >= xoff_cells => {
@@ -181,7 +181,7 @@ impl Lints {
             "the no-drop groups may take {cells} headroom cells together, the pool has {pool_cells}: they cannot \
              all use theirs at once"
         );
-        let raise = buffer.raise(buffer.headroom_cells.as_ref(), "headroom_cells", cells);
+        let raise = buffer.how_to_raise(buffer.headroom_cells.as_ref(), "headroom_cells", cells);
         let cure = format!("{raise}, or lower the groups'");
         groups().for_each(|(port, p)| self.warn(location, what.clone(), cure.clone(), port, 1 << p));
     }
@@ -435,7 +435,7 @@ fn priorities(bits: u8) -> String {
 fn names(ports: &[String]) -> String {
     match ports {
         [port] => format!("port {port}"),
-        _ if ports.len() > MOST_NAMES => format!("{} ports", ports.len()),
+        _ if ports.len() > MAX_NAMES => format!("{} ports", ports.len()),
         _ => format!("ports {}", ports.join(", ")),
     }
 }

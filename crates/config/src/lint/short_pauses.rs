@@ -26,13 +26,13 @@ struct ShortPause {
 /// are sent.
 fn short_pause(port: &PortSettings) -> Option<ShortPause> {
     let sends = port.flow_control.sends() || port.pfc.tx && port.pfc.no_drop != 0;
-    let refresh_ns = PfcTiming::of(port).refresh_ns();
+    let refresh_ns = PfcTiming::from_settings(port).refresh_ns();
     if !sends || refresh_ns >= GUARD_REFRESH_NS {
         return None;
     }
     let mut longest = port.clone();
     longest.pfc.pause_quanta = u16::MAX;
-    let longest_ns = PfcTiming::of(&longest).refresh_ns();
+    let longest_ns = PfcTiming::from_settings(&longest).refresh_ns();
     // Rounded up, so that the number that is named is accepted.
     let enough = (u64::from(u16::MAX) * (GUARD_REFRESH_NS + 1)).div_ceil(longest_ns.max(1));
     let fastest_bps = port.pause_speed_bps().max(port.link_speed_bps.unwrap_or(0));

@@ -19,7 +19,7 @@ use crate::tables::ports::Port;
 
 /// Returns the worst queue for each limit of the file that the worst-case fill may exceed.
 pub(crate) fn excesses<'p>(ports: &'p [Port], settings: &SwitchSettings) -> Vec<Excess<'p>> {
-    let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
+    let limits: Vec<EgressLimits> = EgressLimits::from_settings(settings).collect();
     let mut excesses: Vec<Excess> = Vec::new();
     for (number, port) in ports.iter().enumerate() {
         for (queue, queue_limits) in limits[number].queues.iter().enumerate() {
@@ -64,7 +64,7 @@ impl WorstCaseFill {
             let pool = usize::from(group.pool);
             match group.xoff {
                 Threshold::Static(cells) => cells,
-                Threshold::Dynamic(alpha) => alpha.settles_at(pools[pool], in_pool[pool]),
+                Threshold::Dynamic(alpha) => alpha.steady_state_cells(pools[pool], in_pool[pool]),
             }
         };
         let sum =
@@ -121,7 +121,7 @@ impl Limit {
         let pools = settings.buffer.egress_pools();
         let shared_cells = match limits.maximum? {
             Threshold::Static(cells) => cells,
-            Threshold::Dynamic(alpha) => alpha.settles_at(pools[usize::from(limits.pool)], 1),
+            Threshold::Dynamic(alpha) => alpha.steady_state_cells(pools[usize::from(limits.pool)], 1),
         };
         Some(Self {
             guaranteed_cells: u64::from(limits.guaranteed_cells),
@@ -196,7 +196,7 @@ pub(crate) fn pool_excesses<'p>(
     ports: &'p [Port],
     settings: &SwitchSettings,
 ) -> Vec<PoolExcess<'p>> {
-    let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
+    let limits: Vec<EgressLimits> = EgressLimits::from_settings(settings).collect();
     let sizes = settings.buffer.egress_pools();
     (0..POOLS)
         .filter_map(|pool| PoolExcess::of(pool, sizes[pool], buffer, ports, &limits, settings))

@@ -19,20 +19,20 @@ pub struct SettingSpan {
 
 /// Maximum number of errors of a file that are reported, the first in the file: users correct them
 /// and check again, and a hostile file may have one on each of its lines.
-pub(crate) const MOST: usize = 100;
+pub(crate) const MAX: usize = 100;
 
 /// The errors, or warnings, found so far while reading a file. Only the first ones in the file are
 /// kept, each once.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     /// In the order of the file; at most one more than are reported.
-    notes: BTreeSet<Note>,
+    notes: BTreeSet<Finding>,
     count: usize,
 }
 
 /// An error without its line. An error in `[port-defaults]` is noted once for each port.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Note {
+struct Finding {
     start: usize,
     setting: String,
     what: String,
@@ -60,7 +60,7 @@ impl Diagnostics {
     /// As [`add`](Self::add), for explanations that are expensive to format: `explain` is only
     /// called for errors that will be reported.
     pub fn add_lazily(&mut self, location: &SettingSpan, explain: impl FnOnce() -> (String, String)) {
-        self.note(location, || {
+        self.push(location, || {
             let (what, cure) = explain();
             (what, Some(cure))
         });
@@ -71,7 +71,7 @@ impl Diagnostics {
     pub(crate) fn add_syntax(&mut self, error: &toml::de::Error, text: &str) {
         let location = SettingSpan { setting: String::new(), span: error.span().unwrap_or(0..0) };
         let key = text.get(location.span.clone()).filter(|_| error.message() == "duplicate key");
-        self.note(&location, || match key {
+        self.push(&location, || match key {
             Some(key) => {
                 let what = format!("{} is here twice", quoted(key.trim_matches(['"', '\''])));
                 (what, Some("give each port and table its own name, and each setting one value".to_owned()))
@@ -80,23 +80,23 @@ impl Diagnostics {
         });
     }
 
-    fn note(&mut self, location: &SettingSpan, explain: impl FnOnce() -> (String, Option<String>)) {
+    fn push(&mut self, location: &SettingSpan, explain: impl FnOnce() -> (String, Option<String>)) {
         self.count += 1;
-        let is_full = self.notes.len() > MOST;
+        let is_full = self.notes.len() > MAX;
         if is_full && self.notes.last().is_some_and(|last| location.span.start > last.start) {
             return;
         }
         let (what, cure) = explain();
         let (start, end, setting) = (location.span.start, location.span.end, location.setting.clone());
-        self.notes.insert(Note { start, setting, what, end, cure });
-        if self.notes.len() > MOST + 1 {
+        self.notes.insert(Finding { start, setting, what, end, cure });
+        if self.notes.len() > MAX + 1 {
             self.notes.pop_last();
         }
     }
 }
 
 /// Longest line that is drawn, in bytes: it is drawn for each error on it.
-const MOST_LINE_BYTES: usize = 1000;
+const MAX_LINE_BYTES: usize = 1000;
 
 /// One error or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,16 +158,16 @@ impl ConfigErrors {
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines: Vec<usize> = std::iter::once(0).chain(breaks).collect();
         let mut list: Vec<ConfigError> =
-            report.notes.into_iter().map(|note| note.mistake(text, &lines)).collect();
-        if let Some(first_unreported) = list.get_mut(MOST) {
+            report.notes.into_iter().map(|note| note.into_error(text, &lines)).collect();
+        if let Some(first_unreported) = list.get_mut(MAX) {
             first_unreported.setting = String::new();
             first_unreported.what = "there are more from here on".to_owned();
-            first_unreported.cure = Some(format!("see to these {MOST} first"));
+            first_unreported.cure = Some(format!("see to these {MAX} first"));
         }
         let source = NamedSource::new(file_name, text.to_owned());
         let ends = lines[1..].iter().copied().chain([text.len()]);
         let is_long: Vec<bool> =
-            lines.iter().zip(ends).map(|(start, end)| end - start > MOST_LINE_BYTES).collect();
+            lines.iter().zip(ends).map(|(start, end)| end - start > MAX_LINE_BYTES).collect();
         let is_drawn = list.iter().all(|mistake| !is_long[mistake.line - 1]);
         Self { severity, source, list, is_drawn }
     }
@@ -178,9 +178,9 @@ impl ConfigErrors {
     }
 }
 
-impl Note {
+impl Finding {
     /// Converts a note to an error; `lines` has the start of each line of the text.
-    fn mistake(self, text: &str, lines: &[usize]) -> ConfigError {
+    fn into_error(self, text: &str, lines: &[usize]) -> ConfigError {
         let mut start = self.start.min(text.len());
         while !text.is_char_boundary(start) {
             start -= 1;
@@ -256,12 +256,12 @@ mod tests {
                     });
                 }
             }
-            assert_eq!((report.count(), report.notes.len()), (100_000, MOST + 1));
+            assert_eq!((report.count(), report.notes.len()), (100_000, MAX + 1));
             let starts = report.notes.iter().map(|note| note.start);
             let first = usize::from(backwards);
-            assert!(starts.eq(first..first + MOST + 1));
+            assert!(starts.eq(first..first + MAX + 1));
             // Each of the first ones once more, since the same error may be noted in other words.
-            assert!(backwards || explained == 2 * (MOST + 1), "{explained} were explained");
+            assert!(backwards || explained == 2 * (MAX + 1), "{explained} were explained");
         }
     }
 
@@ -276,9 +276,9 @@ mod tests {
             let mistakes = ConfigErrors::new("x.toml", &"a\n".repeat(lines), report);
             (mistakes.list().len(), mistakes.to_string().lines().last().unwrap().to_owned())
         };
-        assert_eq!(message(MOST), (100, "x.toml:100:1: a99: wrong; mend it".to_owned()));
+        assert_eq!(message(MAX), (100, "x.toml:100:1: a99: wrong; mend it".to_owned()));
         let more = "x.toml:101:1: there are more from here on; see to these 100 first".to_owned();
-        assert_eq!(message(MOST + 1), (101, more.clone()));
+        assert_eq!(message(MAX + 1), (101, more.clone()));
         assert_eq!(message(50_000), (101, more));
     }
 }

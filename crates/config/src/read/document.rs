@@ -1,9 +1,9 @@
 //! Reads a TOML file with the position of every item, so that each error can be shown where it is.
 //! The configuration and the simulator's scenarios are read by it.
 //!
-//! A reader takes each setting of a [`Section`] by its name, notes errors in [`Diagnostics`], and
-//! continues, so that one run finds all errors; [`Section::finish`] reports the settings that were
-//! not taken.
+//! A reader takes each setting of a [`TableReader`] by its name, notes errors in [`Diagnostics`],
+//! and continues, so that one run finds all errors; [`TableReader::finish`] reports the settings
+//! that were not taken.
 
 use toml::de::DeTable;
 
@@ -11,7 +11,7 @@ use crate::read::diagnostics::ConfigErrors;
 pub use crate::read::diagnostics::{Diagnostics, SettingSpan};
 pub use crate::read::parse::{NAME_CURE, is_name, parse_units, speed};
 pub use crate::read::suggest::{did_you_mean, quoted};
-pub use crate::read::table_reader::{Item, Section, Setting};
+pub use crate::read::table_reader::{Item, Setting, TableReader};
 
 /// Maximum size of a file in bytes; a real file is about a hundred times smaller.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -24,7 +24,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 pub fn read_file<T>(
     file_name: &str,
     text: &str,
-    read: impl FnOnce(Section, &mut Diagnostics) -> T,
+    read: impl FnOnce(TableReader, &mut Diagnostics) -> T,
 ) -> Result<T, ConfigErrors> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(too_long(file_name, Some(text.len() as u64)));
@@ -38,7 +38,7 @@ pub fn read_file<T>(
     if !report.is_empty() {
         return Err(ConfigErrors::new(file_name, text, report));
     }
-    let read = read(Section::new(document.get_ref(), file), &mut report);
+    let read = read(TableReader::new(document.get_ref(), file), &mut report);
     if report.is_empty() { Ok(read) } else { Err(ConfigErrors::new(file_name, text, report)) }
 }
 

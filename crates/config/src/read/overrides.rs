@@ -10,7 +10,7 @@ use crate::read::table_reader::Setting;
 /// A table of a port and the same table of `[port-defaults]`.
 #[derive(Debug)]
 pub(crate) struct Overrides<'t, T> {
-    own: &'t T,
+    port: &'t T,
     defaults: &'t T,
 }
 
@@ -25,17 +25,17 @@ impl<T> Copy for Overrides<'_, T> {}
 impl<'t, T> Overrides<'t, T> {
     /// Returns a port's table with that of the defaults as fallback.
     pub(crate) fn new(own: &'t T, defaults: &'t T) -> Self {
-        Self { own, defaults }
+        Self { port: own, defaults }
     }
 
     /// Returns a table without defaults.
     pub(crate) fn alone(table: &'t T) -> Self {
-        Self { own: table, defaults: table }
+        Self { port: table, defaults: table }
     }
 
     /// Returns what `find` finds in the port's own table, or else in the defaults.
     pub(crate) fn look_up<V>(self, find: impl Fn(&'t T) -> Option<V>) -> Option<V> {
-        find(self.own).or_else(|| find(self.defaults))
+        find(self.port).or_else(|| find(self.defaults))
     }
 
     /// Returns a setting, if one of the tables has it.
@@ -58,6 +58,6 @@ impl<'t, T> Overrides<'t, T> {
 
     /// Returns a table inside this one.
     pub(crate) fn part<P>(self, of: impl Fn(&'t T) -> &'t P) -> Overrides<'t, P> {
-        Overrides { own: of(self.own), defaults: of(self.defaults) }
+        Overrides { port: of(self.port), defaults: of(self.defaults) }
     }
 }

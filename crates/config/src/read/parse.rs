@@ -8,7 +8,7 @@ use wire::mac::MacAddr;
 
 use crate::read::diagnostics::Diagnostics;
 use crate::read::suggest::{did_you_mean, quoted};
-use crate::read::table_reader::{Item, Section, Setting};
+use crate::read::table_reader::{Item, Setting, TableReader};
 
 /// Maximum speed of a port: the fastest Ethernet of today.
 pub(crate) const MAX_SPEED_BPS: u64 = 800_000_000_000;
@@ -27,11 +27,11 @@ pub fn speed(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
         DeValue::Integer(digits) => {
             u64::from_str_radix(digits.as_str(), digits.radix()).ok().filter(is_speed)
         }
-        _ => return item.wrong(CURE, report),
+        _ => return item.wrong_type(CURE, report),
     };
     match bps {
         Some(value) => Some(Setting { value, location: item.location }),
-        None => item.wrong(CURE, report),
+        None => item.wrong_type(CURE, report),
     }
 }
 
@@ -117,7 +117,10 @@ pub const NAME_CURE: &str = "use up to 64 ASCII letters (a to z, A to Z), digits
 
 /// Takes all tables below `section`, in the order of the file, with their names; tables with an
 /// invalid name are left out.
-pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> Vec<(String, Section<'d>)> {
+pub(crate) fn named_tables<'d>(
+    section: &mut TableReader<'d>,
+    report: &mut Diagnostics,
+) -> Vec<(String, TableReader<'d>)> {
     let mut named = Vec::new();
     for (name, section) in section.sections(report) {
         if is_name(name) {
@@ -131,7 +134,7 @@ pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> 
 
 /// Returns the item of `known` that `binding` names. Each item is a `what` and written as
 /// `example`; `built_in` lists names that need not be written.
-pub(crate) fn bound<T: Clone>(
+pub(crate) fn resolve_name<T: Clone>(
     known: &BTreeMap<String, T>,
     binding: &Setting<&str>,
     what: &str,
@@ -162,25 +165,25 @@ pub(crate) fn bound<T: Clone>(
 
 /// A station: its address, and its VLAN if the file sets it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Station {
+pub(crate) struct StaticMac {
     pub(crate) mac: MacAddr,
     pub(crate) vlan: Option<u16>,
 }
 
 /// Reads a list of MAC addresses of stations, or of tables that set their VLANs, too.
-pub(crate) fn stations(item: Item, report: &mut Diagnostics) -> Vec<Setting<Station>> {
+pub(crate) fn static_macs(item: Item, report: &mut Diagnostics) -> Vec<Setting<StaticMac>> {
     const CURE: &str = "write a list of MAC addresses, as in [\"02:00:00:00:00:01\"]";
     let Some(items) = item.list() else {
-        item.wrong::<()>(CURE, report);
+        item.wrong_type::<()>(CURE, report);
         return Vec::new();
     };
     items.into_iter().filter_map(|item| station(item, CURE, report)).collect()
 }
 
-fn station(item: Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<Station>> {
+fn station(item: Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<StaticMac>> {
     if !matches!(item.value(), DeValue::Table(_)) {
         let mac = address(&item, cure, report)?;
-        return Some(Setting { value: Station { mac: mac.value, vlan: None }, location: mac.location });
+        return Some(Setting { value: StaticMac { mac: mac.value, vlan: None }, location: mac.location });
     }
     let location = item.location.clone();
     let mut section = item.section(location.clone(), cure, report)?;
@@ -190,12 +193,12 @@ fn station(item: Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<S
     if mac.is_none() {
         report.add(&location, "no address", "write { address = \"02:00:00:00:00:01\", vlan = 10 }");
     }
-    let value = Station { mac: mac??.value, vlan: vlan.map(|vlan| vlan.value) };
+    let value = StaticMac { mac: mac??.value, vlan: vlan.map(|vlan| vlan.value) };
     Some(Setting { value, location })
 }
 
 fn address(item: &Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<MacAddr>> {
-    let DeValue::String(text) = item.value() else { return item.wrong(cure, report) };
+    let DeValue::String(text) = item.value() else { return item.wrong_type(cure, report) };
     match text.parse::<MacAddr>() {
         Ok(value) if !value.is_group() && !value.is_zero() => {
             Some(Setting { value, location: item.location.clone() })
@@ -205,7 +208,7 @@ fn address(item: &Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<
             report.add(&item.location, what, "write one whose first byte is even");
             None
         }
-        Err(_) => item.wrong(cure, report),
+        Err(_) => item.wrong_type(cure, report),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use switch::settings::{Alpha, Threshold};
 
 use crate::read::diagnostics::Diagnostics;
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 
 /// Valid sizes of a cell.
 pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
@@ -27,20 +27,20 @@ pub(crate) enum Rounding {
 pub(crate) struct SizeSetting {
     pub(crate) cells: &'static str,
     pub(crate) bytes: &'static str,
-    pub(crate) least_cells: u32,
+    pub(crate) min_cells: u32,
     pub(crate) rounding: Rounding,
 }
 
 impl SizeSetting {
     /// Returns a setting of what a port or a profile needs: from 0, with bytes rounded up.
     pub(crate) const fn needed(cells: &'static str, bytes: &'static str) -> Self {
-        Self { cells, bytes, least_cells: 0, rounding: Rounding::Up }
+        Self { cells, bytes, min_cells: 0, rounding: Rounding::Up }
     }
 
     /// Reads the setting, in cells of `cell_bytes`.
     pub(crate) fn read(
         self,
-        section: &mut Section,
+        section: &mut TableReader,
         cell_bytes: u32,
         report: &mut Diagnostics,
     ) -> Option<Setting<u32>> {
@@ -50,16 +50,16 @@ impl SizeSetting {
 
     fn read_either(
         self,
-        section: &mut Section,
+        section: &mut TableReader,
         cell_bytes: u32,
         report: &mut Diagnostics,
     ) -> Option<Setting<u32>> {
         let cell = u64::from(cell_bytes);
         let least_bytes = match self.rounding {
-            Rounding::Up => u64::from(self.least_cells.min(1)),
-            Rounding::Down => u64::from(self.least_cells) * cell,
+            Rounding::Up => u64::from(self.min_cells.min(1)),
+            Rounding::Down => u64::from(self.min_cells) * cell,
         };
-        let cells = section.number(self.cells, self.least_cells..=MAX_CELLS, report);
+        let cells = section.number(self.cells, self.min_cells..=MAX_CELLS, report);
         let bytes = section.number(self.bytes, least_bytes..=u64::from(MAX_CELLS) * cell, report);
         cells.or_else(|| {
             let Setting { value, location } = bytes?;
@@ -75,11 +75,11 @@ impl SizeSetting {
 
 /// With 0 cells nothing would ever pass.
 const STATIC: SizeSetting =
-    SizeSetting { cells: "static_cells", bytes: "static_bytes", least_cells: 1, rounding: Rounding::Up };
+    SizeSetting { cells: "static_cells", bytes: "static_bytes", min_cells: 1, rounding: Rounding::Up };
 
 /// Reads a threshold: a table of one setting, whose name states its kind.
 pub(crate) fn threshold(
-    section: &mut Section,
+    section: &mut TableReader,
     name: &'static str,
     cell_bytes: u32,
     report: &mut Diagnostics,

@@ -33,8 +33,9 @@ pub struct Item<'d> {
     pub location: SettingSpan,
 }
 
-/// A table whose settings are read by name; [`Section::finish`] then reports the remaining ones.
-pub struct Section<'d> {
+/// A table whose settings are read by name; [`TableReader::finish`] then reports the remaining
+/// ones.
+pub struct TableReader<'d> {
     /// Start of the table.
     pub location: SettingSpan,
     entries: Vec<Entry<'d>>,
@@ -49,7 +50,7 @@ struct Entry<'d> {
     taken: bool,
 }
 
-impl<'d> Section<'d> {
+impl<'d> TableReader<'d> {
     /// Returns the table at `location`, whose `setting` is the table's full name, or empty for the
     /// whole file.
     pub(crate) fn new(table: &'d DeTable<'d>, location: SettingSpan) -> Self {
@@ -117,7 +118,7 @@ impl<'d> Section<'d> {
         let item = self.item(name)?;
         match item.value {
             DeValue::Boolean(value) => Some(Setting { value: *value, location: item.location }),
-            _ => item.wrong("write true or false", report),
+            _ => item.wrong_type("write true or false", report),
         }
     }
 
@@ -131,7 +132,7 @@ impl<'d> Section<'d> {
         let item = self.item(name)?;
         match item.value {
             DeValue::String(text) => Some(Setting { value: text.as_ref(), location: item.location }),
-            _ => item.wrong(&format!("write a string, as in \"{example}\""), report),
+            _ => item.wrong_type(&format!("write a string, as in \"{example}\""), report),
         }
     }
 
@@ -146,7 +147,7 @@ impl<'d> Section<'d> {
         let item = self.item(name)?;
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let cure = format!("write {}", quoted_list(&names, " or "));
-        let DeValue::String(text) = item.value else { return item.wrong(&cure, report) };
+        let DeValue::String(text) = item.value else { return item.wrong_type(&cure, report) };
         if let Some((_, value)) = words.iter().find(|(word, _)| word == text) {
             return Some(Setting { value: *value, location: item.location });
         }
@@ -173,7 +174,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes a list of eight whole numbers, one for each `index` from 0 to 7.
-    pub(crate) fn eight(
+    pub(crate) fn eight_numbers(
         &mut self,
         name: &'static str,
         range: RangeInclusive<u8>,
@@ -201,12 +202,12 @@ impl<'d> Section<'d> {
         name: &'static str,
         cure: &str,
         report: &mut Diagnostics,
-    ) -> Option<Setting<Vec<Section<'d>>>> {
+    ) -> Option<Setting<Vec<TableReader<'d>>>> {
         self.item(name)?.sections(cure, report)
     }
 
     /// Takes a table.
-    pub fn section(&mut self, name: &'static str, report: &mut Diagnostics) -> Option<Section<'d>> {
+    pub fn section(&mut self, name: &'static str, report: &mut Diagnostics) -> Option<TableReader<'d>> {
         // A table is shown by its name, since its body may be anywhere.
         let item = self.item(name)?;
         let location = self.location_of(name)?;
@@ -231,7 +232,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes all tables below this one, in the order of the file, with their names.
-    pub fn sections(&mut self, report: &mut Diagnostics) -> Vec<(&'d str, Section<'d>)> {
+    pub fn sections(&mut self, report: &mut Diagnostics) -> Vec<(&'d str, TableReader<'d>)> {
         let mut sections = Vec::new();
         for (name, location, item) in self.entries() {
             let cure = format!("write a table, as in [{}]", location.setting);
@@ -246,7 +247,7 @@ impl<'d> Section<'d> {
         name: &'static str,
         last: usize,
         report: &mut Diagnostics,
-    ) -> Vec<(usize, Section<'d>)> {
+    ) -> Vec<(usize, TableReader<'d>)> {
         let Some(mut table) = self.section(name, report) else { return Vec::new() };
         let mut numbered = Vec::new();
         for (text, section) in table.sections(report) {
@@ -304,7 +305,7 @@ impl<'d> Section<'d> {
 
 impl<'d> Item<'d> {
     /// Notes that the value is of the wrong type.
-    pub fn wrong<T>(&self, cure: &str, report: &mut Diagnostics) -> Option<T> {
+    pub fn wrong_type<T>(&self, cure: &str, report: &mut Diagnostics) -> Option<T> {
         report.add(&self.location, format!("found {}", describe(self.value)), cure);
         None
     }
@@ -325,8 +326,12 @@ impl<'d> Item<'d> {
     }
 
     /// Returns the elements as tables; `cure` says what to write instead of any other value.
-    pub(crate) fn sections(self, cure: &str, report: &mut Diagnostics) -> Option<Setting<Vec<Section<'d>>>> {
-        let Some(elements) = self.list() else { return self.wrong(cure, report) };
+    pub(crate) fn sections(
+        self,
+        cure: &str,
+        report: &mut Diagnostics,
+    ) -> Option<Setting<Vec<TableReader<'d>>>> {
+        let Some(elements) = self.list() else { return self.wrong_type(cure, report) };
         let mut sections = Vec::new();
         for element in elements {
             let location = element.location.clone();
@@ -341,7 +346,7 @@ impl<'d> Item<'d> {
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
         let cure = format!("write a whole number from {} to {}", range.start(), range.end());
-        let DeValue::Integer(digits) = self.value else { return self.wrong(&cure, report) };
+        let DeValue::Integer(digits) = self.value else { return self.wrong_type(&cure, report) };
         let number = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
         match number.and_then(|number| T::try_from(number).ok()).filter(|number| range.contains(number)) {
             Some(value) => Some(Setting { value, location: self.location }),
@@ -359,7 +364,7 @@ impl<'d> Item<'d> {
     {
         let Some(elements) = self.list() else {
             let cure = format!("write a list of whole numbers from {} to {}", range.start(), range.end());
-            return self.wrong(&cure, report);
+            return self.wrong_type(&cure, report);
         };
         let numbers: Vec<_> =
             elements.into_iter().map(|element| element.number(range.clone(), report)).collect();
@@ -373,10 +378,10 @@ impl<'d> Item<'d> {
         name_location: SettingSpan,
         cure: &str,
         report: &mut Diagnostics,
-    ) -> Option<Section<'d>> {
+    ) -> Option<TableReader<'d>> {
         match self.value {
-            DeValue::Table(table) => Some(Section::new(table, name_location)),
-            _ => self.wrong(cure, report),
+            DeValue::Table(table) => Some(TableReader::new(table, name_location)),
+            _ => self.wrong_type(cure, report),
         }
     }
 }

@@ -10,7 +10,7 @@ use switch::settings::{ALARM_INTERVAL_NS, AlarmKind, AlarmSettings, POOLS, PRIOR
 
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 
 const PERCENT: RangeInclusive<u8> = 1..=100;
 /// Seconds between two alarms of one queue, group or pool.
@@ -56,7 +56,7 @@ pub(crate) struct PortAlarmTable {
 
 impl AlarmTable {
     /// Reads `[alarm]`, if the file has it.
-    pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> Self {
         let mut table = Self::default();
         let Some(mut section) = file.section("alarm", report) else { return table };
         table.usage_percent = section.number("usage_percent", PERCENT, report);
@@ -75,7 +75,7 @@ impl AlarmTable {
         table
     }
 
-    fn read_thresholds(&mut self, kind: AlarmKind, section: &mut Section, report: &mut Diagnostics) {
+    fn read_thresholds(&mut self, kind: AlarmKind, section: &mut TableReader, report: &mut Diagnostics) {
         let (of_kind, pools): (_, &mut [u8]) = match kind {
             AlarmKind::Drop => return,
             AlarmKind::Ingress => (&mut self.ingress, &mut self.settings.ingress_pool_percent),
@@ -124,7 +124,7 @@ impl AlarmTable {
 
     /// Warns of thresholds without effect, since alarms of their kind are off and the file does not
     /// disable them explicitly. Crossings of headroom thresholds are counted even with alarms off.
-    pub(crate) fn warn_of_idle<'t>(
+    pub(crate) fn warn_unused<'t>(
         &'t self,
         ports: impl Iterator<Item = &'t PortAlarmTable>,
         report: &mut Diagnostics,
@@ -153,7 +153,7 @@ impl AlarmTable {
 
 impl PortAlarmTable {
     /// Reads `alarm` of a port.
-    pub(crate) fn read(mut section: Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
         let mut of_kind = |name, each| {
             let Some(mut section) = section.section(name, report) else { return Percents::default() };
             let percents = percents(&mut section, each, report);
@@ -180,7 +180,7 @@ const KINDS: [(AlarmKind, &str); 4] = [
 ];
 
 /// Reads `NAME.N.percent` for each N.
-fn percents(section: &mut Section, name: &'static str, report: &mut Diagnostics) -> Percents {
+fn percents(section: &mut TableReader, name: &'static str, report: &mut Diagnostics) -> Percents {
     let mut percents = Percents::default();
     for (number, mut each) in section.numbered(name, PRIORITIES - 1, report) {
         percents[number] = each.number("percent", PERCENT, report);

@@ -14,23 +14,19 @@ use std::collections::BTreeMap;
 use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
-use crate::read::parse::{bound, named};
+use crate::read::parse::{named_tables, resolve_name};
 use crate::read::size::{CELL_BYTES, Rounding, SizeSetting, threshold};
-use crate::read::table_reader::{Section, Setting, value_or};
+use crate::read::table_reader::{Setting, TableReader, value_or};
 use crate::tables::builtin_profiles;
 use crate::tables::port::thresholds::{GroupTable, QueueTable};
 use crate::tables::preset::{self, PRESETS, Preset};
 
 const TOTAL: SizeSetting =
-    SizeSetting { cells: "total_cells", bytes: "total_bytes", least_cells: 1, rounding: Rounding::Down };
+    SizeSetting { cells: "total_cells", bytes: "total_bytes", min_cells: 1, rounding: Rounding::Down };
 const FIXED: SizeSetting =
-    SizeSetting { cells: "fixed_cells", bytes: "fixed_bytes", least_cells: 0, rounding: Rounding::Down };
-const HEADROOM: SizeSetting = SizeSetting {
-    cells: "headroom_cells",
-    bytes: "headroom_bytes",
-    least_cells: 0,
-    rounding: Rounding::Down,
-};
+    SizeSetting { cells: "fixed_cells", bytes: "fixed_bytes", min_cells: 0, rounding: Rounding::Down };
+const HEADROOM: SizeSetting =
+    SizeSetting { cells: "headroom_cells", bytes: "headroom_bytes", min_cells: 0, rounding: Rounding::Down };
 
 const RESERVED: SizeSetting = SizeSetting::needed("reserved_cells", "reserved_bytes");
 const XOFF: SizeSetting = SizeSetting::needed("xoff_cells", "xoff_bytes");
@@ -38,11 +34,11 @@ const XON: SizeSetting = SizeSetting::needed("xon_cells", "xon_bytes");
 const XON_OFFSET: SizeSetting = SizeSetting::needed("xon_offset_cells", "xon_offset_bytes");
 
 const POOL_SIZE: SizeSetting =
-    SizeSetting { cells: "size_cells", bytes: "size_bytes", least_cells: 0, rounding: Rounding::Down };
+    SizeSetting { cells: "size_cells", bytes: "size_bytes", min_cells: 0, rounding: Rounding::Down };
 const PAUSE: SizeSetting = SizeSetting {
     cells: "pause_threshold_cells",
     bytes: "pause_threshold_bytes",
-    least_cells: 1,
+    min_cells: 1,
     rounding: Rounding::Down,
 };
 
@@ -86,7 +82,7 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     /// Reads `[buffer]`. If the file sets no fixed area, it has its default size here.
-    pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> Self {
         let mut buffer = Self::default();
         buffer.reserved_cells = preset::reserved_cells(buffer.settings.cell_bytes);
         let Some(mut section) = file.section("buffer", report) else { return buffer };
@@ -108,7 +104,7 @@ impl Buffer {
     }
 
     /// Applies the preset's numbers, which those of the file then override.
-    fn read_preset(&mut self, section: &mut Section, report: &mut Diagnostics) {
+    fn read_preset(&mut self, section: &mut TableReader, report: &mut Diagnostics) {
         let names = PRESETS.map(|preset| (preset.name, preset));
         self.preset = section.choice("preset", &names, &[], report).map(|preset| preset.value);
         if let Some(Preset { cell_bytes, total_cells, headroom_cells, .. }) = self.preset {
@@ -118,7 +114,7 @@ impl Buffer {
         }
     }
 
-    fn read_areas(&mut self, section: &mut Section, report: &mut Diagnostics) {
+    fn read_areas(&mut self, section: &mut TableReader, report: &mut Diagnostics) {
         let settings = &mut self.settings;
         self.total_cells = TOTAL.read(section, settings.cell_bytes, report);
         self.fixed_cells = FIXED.read(section, settings.cell_bytes, report);
@@ -132,7 +128,7 @@ impl Buffer {
         }
     }
 
-    fn read_ingress(&mut self, mut ingress: Section, report: &mut Diagnostics) {
+    fn read_ingress(&mut self, mut ingress: TableReader, report: &mut Diagnostics) {
         self.ingress_pools = read_pools(&mut ingress, self.settings.cell_bytes, true, report);
         self.settings.ingress_pool_percent = percentages(&self.ingress_pools, report);
         self.settings.ingress_pool_cells = sizes(&self.ingress_pools);
@@ -146,7 +142,7 @@ impl Buffer {
         ingress.finish(&[], report);
     }
 
-    fn read_egress(&mut self, mut egress: Section, report: &mut Diagnostics) {
+    fn read_egress(&mut self, mut egress: TableReader, report: &mut Diagnostics) {
         self.egress_pools = read_pools(&mut egress, self.settings.cell_bytes, false, report);
         self.settings.egress_pool_percent = percentages(&self.egress_pools, report);
         self.settings.egress_pool_cells = sizes(&self.egress_pools);
@@ -169,7 +165,7 @@ impl Buffer {
         match built_in.filter(|_| !of_file) {
             None => {
                 let example = ("[buffer.ingress.profile.NAME]", &builtin_profiles::INGRESS[..]);
-                bound(&self.ingress_profiles, binding, "ingress profile", example, report)
+                resolve_name(&self.ingress_profiles, binding, "ingress profile", example, report)
             }
             profile => profile,
         }
@@ -186,7 +182,7 @@ impl Buffer {
         match built_in.filter(|_| !of_file) {
             None => {
                 let example = ("[buffer.egress.profile.NAME]", &builtin_profiles::EGRESS[..]);
-                bound(&self.egress_profiles, binding, "egress profile", example, report)
+                resolve_name(&self.egress_profiles, binding, "egress profile", example, report)
             }
             profile => profile,
         }
@@ -194,7 +190,7 @@ impl Buffer {
 
     /// Returns how to get at least `cells` for an area: by its setting, or by the one called
     /// `buffer.{cells_name}` if the file has none.
-    pub(crate) fn raise(&self, area: Option<&Setting<u32>>, cells_name: &str, cells: u64) -> String {
+    pub(crate) fn how_to_raise(&self, area: Option<&Setting<u32>>, cells_name: &str, cells: u64) -> String {
         match area {
             Some(area) if area.location.setting.ends_with("_bytes") => {
                 let bytes = cells * u64::from(self.settings.cell_bytes);
@@ -206,7 +202,7 @@ impl Buffer {
 }
 
 fn read_pools(
-    direction: &mut Section,
+    direction: &mut TableReader,
     cell_bytes: u32,
     is_ingress: bool,
     report: &mut Diagnostics,
@@ -263,11 +259,16 @@ pub(crate) fn last_share(pools: &PoolTables) -> Option<&SettingSpan> {
     pools.iter().filter_map(PoolTable::location).max_by_key(|location| location.span.start)
 }
 
-fn read_profiles<'d>(direction: &mut Section<'d>, report: &mut Diagnostics) -> Vec<(String, Section<'d>)> {
-    direction.section("profile", report).map_or(Vec::new(), |mut profiles| named(&mut profiles, report))
+fn read_profiles<'d>(
+    direction: &mut TableReader<'d>,
+    report: &mut Diagnostics,
+) -> Vec<(String, TableReader<'d>)> {
+    direction
+        .section("profile", report)
+        .map_or(Vec::new(), |mut profiles| named_tables(&mut profiles, report))
 }
 
-fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> GroupTable {
+fn read_ingress_profile(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> GroupTable {
     let profile = section.location.clone();
     let mut read = |amount: SizeSetting| {
         let cells = amount.read(&mut section, cell_bytes, report);
@@ -288,7 +289,7 @@ fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Diag
     group
 }
 
-fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> QueueTable {
+fn read_egress_profile(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> QueueTable {
     let reserved = RESERVED.read(&mut section, cell_bytes, report);
     let guaranteed = match reserved {
         Some(cells) => Setting { value: Guaranteed::Cells(cells.value), location: cells.location },
@@ -299,7 +300,7 @@ fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Diagn
     QueueTable { guaranteed: Some(guaranteed), shared, ..QueueTable::default() }
 }
 
-fn finish_profile(section: Section, report: &mut Diagnostics) {
+fn finish_profile(section: TableReader, report: &mut Diagnostics) {
     if !section.has("shared") {
         let cure = "write shared = { … } with static_cells, static_bytes, dynamic_percent or dynamic_th";
         report.add(&section.location, "no shared threshold", cure);

@@ -16,10 +16,10 @@ use switch::settings::{EcnMarkPoint, PRIORITIES, QueueSettings, WredProfile, Wre
 
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
-use crate::read::parse::{bound, named};
+use crate::read::parse::{named_tables, resolve_name};
 use crate::read::size::SizeSetting;
 use crate::read::suggest::quoted;
-use crate::read::table_reader::{Section, Setting, value_or};
+use crate::read::table_reader::{Setting, TableReader, value_or};
 use crate::tables::builtin_profiles;
 
 /// Maximum number of WRED tables, and of queue profiles; the Inspur switch has 128.
@@ -57,18 +57,18 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     /// Reads all tables and profiles.
-    pub(crate) fn read(file: &mut Section, cell_bytes: u32, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(file: &mut TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Self {
         let mut congestion = Self::default();
         congestion
             .profiles
             .insert(builtin_profiles::QUEUE.to_owned(), Some(builtin_profiles::azure_lossless(cell_bytes)));
         if let Some(mut tables) = file.section("wred", report) {
-            for (name, table) in at_most(named(&mut tables, report), "WRED tables", report) {
+            for (name, table) in at_most(named_tables(&mut tables, report), "WRED tables", report) {
                 congestion.tables.insert(name, read_table(table, cell_bytes, report));
             }
         }
         if let Some(mut profiles) = file.section("queue-profile", report) {
-            for (name, profile) in at_most(named(&mut profiles, report), "queue profiles", report) {
+            for (name, profile) in at_most(named_tables(&mut profiles, report), "queue profiles", report) {
                 congestion.profiles.insert(name, read_profile(profile, cell_bytes, report));
             }
         }
@@ -78,10 +78,10 @@ impl Congestion {
 
 /// Reports an error if there are more than the maximum of `what`, and leaves out the rest.
 fn at_most<'d>(
-    mut named: Vec<(String, Section<'d>)>,
+    mut named: Vec<(String, TableReader<'d>)>,
     what: &str,
     report: &mut Diagnostics,
-) -> Vec<(String, Section<'d>)> {
+) -> Vec<(String, TableReader<'d>)> {
     if let Some((_, first)) = named.get(MAX_NAMED) {
         let too_many = format!("this is the first of {} {what} too many", named.len() - MAX_NAMED);
         report.add(&first.location, too_many, format!("a file has at most {MAX_NAMED}"));
@@ -90,7 +90,7 @@ fn at_most<'d>(
     named
 }
 
-fn read_table(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> WredTable {
+fn read_table(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> WredTable {
     let mut table = WredTable::default();
     for (number, queue) in section.numbered("queue", PRIORITIES - 1, report) {
         table[number] = Some(read_queue(queue, cell_bytes, report));
@@ -100,7 +100,7 @@ fn read_table(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
 }
 
 /// Reads `wred.NAME.queue.N`.
-fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Setting<WredSettings> {
+fn read_queue(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Setting<WredSettings> {
     let default = WredSettings::default();
     let exponent = section.number("weighting_exponent", EXPONENT, report);
     let ecn = section.boolean("ecn", report);
@@ -140,7 +140,7 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
 
 /// Reads `queue-profile.NAME`. The settings of a profile without action are checked too, since the
 /// action may be disabled only temporarily.
-fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Option<WredSettings> {
+fn read_profile(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Option<WredSettings> {
     const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
     /// The whole buffer of docs/references.md, "Inspur white paper" (5.2).
     const MAX_THRESHOLD_BYTES: u32 = 32_058_368;
@@ -167,7 +167,7 @@ fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics)
 }
 
 fn read_curves(
-    section: &mut Section,
+    section: &mut TableReader,
     levels: &Levels,
     cell_bytes: u32,
     report: &mut Diagnostics,
@@ -179,7 +179,7 @@ fn read_curves(
 }
 
 fn read_curve(
-    mut section: Section,
+    mut section: TableReader,
     levels: &Levels,
     cell_bytes: u32,
     report: &mut Diagnostics,
@@ -216,11 +216,12 @@ pub(crate) struct CongestionBinding {
 
 impl CongestionBinding {
     /// Reads a port's `wred` and `queue_profile`.
-    pub(crate) fn read(port: &mut Section, congestion: &Congestion, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(port: &mut TableReader, congestion: &Congestion, report: &mut Diagnostics) -> Self {
         let mut binding = Self::default();
         let table = port.string("wred", "table", report);
         if let Some(name) = &table {
-            let table = bound(&congestion.tables, name, "WRED table", ("[wred.NAME.queue.N]", &[]), report);
+            let table =
+                resolve_name(&congestion.tables, name, "WRED table", ("[wred.NAME.queue.N]", &[]), report);
             binding.table = table.map(|value| Setting { value, location: name.location.clone() });
         }
         if let Some(profiles) = port.section("queue_profile", report) {
@@ -237,12 +238,12 @@ impl CongestionBinding {
         binding
     }
 
-    fn read_profiles(&mut self, mut section: Section, congestion: &Congestion, report: &mut Diagnostics) {
+    fn read_profiles(&mut self, mut section: TableReader, congestion: &Congestion, report: &mut Diagnostics) {
         let mut name_of_queue = [None; PRIORITIES];
         for (name, location, item) in section.entries() {
             let binding = Setting { value: name, location };
             let example = ("[queue-profile.NAME]", &[builtin_profiles::QUEUE][..]);
-            let profile = bound(&congestion.profiles, &binding, "queue profile", example, report);
+            let profile = resolve_name(&congestion.profiles, &binding, "queue profile", example, report);
             let Some(queues) = item.numbers(0..=7, report) else { continue };
             for q in queues.value.into_iter().map(|q: u8| usize::from(q)) {
                 if let Some(other) = name_of_queue[q].replace(name) {

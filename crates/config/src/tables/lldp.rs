@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::suggest::{did_you_mean, quoted};
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 
 /// The most management addresses: what a frame holds beside everything else.
 const MAX_ADDRESSES: usize = 8;
@@ -75,7 +75,7 @@ pub(crate) struct LldpTable {
 }
 
 impl LldpTable {
-    pub(crate) fn read(section: &mut Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
         Self { mode: section.choice("lldp", &LldpMode::ALL, &[], report), tlvs: read_tlvs(section, report) }
     }
 }
@@ -110,13 +110,13 @@ const TLVS: [&str; 8] = [
     "link-aggregation",
 ];
 
-fn read_tlvs(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<TlvSelection>> {
+fn read_tlvs(section: &mut TableReader, report: &mut Diagnostics) -> Option<Setting<TlvSelection>> {
     let item = section.item("lldp_tlvs")?;
     let cure = format!("write a list of these: {}", TLVS.join(", "));
-    let Some(elements) = item.list() else { return item.wrong(&cure, report) };
+    let Some(elements) = item.list() else { return item.wrong_type(&cure, report) };
     let mut has = [false; TLVS.len()];
     for element in elements {
-        let DeValue::String(text) = element.value() else { return element.wrong(&cure, report) };
+        let DeValue::String(text) = element.value() else { return element.wrong_type(&cure, report) };
         match TLVS.iter().position(|name| name == text) {
             Some(at) => has[at] = true,
             None => {
@@ -150,7 +150,7 @@ fn read_tlvs(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<
 }
 
 /// Reads `[lldp]`: the timing of all ports, and the management addresses.
-pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> (LldpSettings, Vec<IpAddr>) {
+pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> (LldpSettings, Vec<IpAddr>) {
     let mut timing = LldpSettings::default();
     let mut management = Vec::new();
     let Some(mut section) = file.section("lldp", report) else { return (timing, management) };
@@ -166,7 +166,7 @@ pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> (LldpSetting
         let cure = format!("write a list of at most {MAX_ADDRESSES} IP addresses, as in [\"192.0.2.1\"]");
         for element in item.list().unwrap_or_default() {
             let DeValue::String(text) = element.value() else {
-                element.wrong::<()>(&cure, report);
+                element.wrong_type::<()>(&cure, report);
                 continue;
             };
             match text.parse() {
@@ -177,7 +177,7 @@ pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> (LldpSetting
             }
         }
         if item.list().is_none_or(|list| list.len() > MAX_ADDRESSES) {
-            item.wrong::<()>(&cure, report);
+            item.wrong_type::<()>(&cure, report);
         }
     }
     section.finish(&[], report);

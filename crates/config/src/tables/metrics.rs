@@ -3,13 +3,13 @@
 //!
 //! Rule: nothing is served unless enabled, and then on the loopback address by default. Every
 //! client that reaches the address can read the metrics, without a password. Source:
-//! docs/metrics.md.
+//! docs/monitoring/metrics.md.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::read::diagnostics::Diagnostics;
 use crate::read::suggest::quoted;
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 
 /// Default address: the port is the one that exporters of OpenTelemetry use, too.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
@@ -26,7 +26,7 @@ pub struct Metrics {
 /// Reads `[metrics]`; returns `None` if metrics are off. An address open to the network is noted in
 /// `open`.
 pub(crate) fn read(
-    file: &mut Section,
+    file: &mut TableReader,
     open: &mut Option<Setting<SocketAddr>>,
     report: &mut Diagnostics,
 ) -> Option<Metrics> {

@@ -12,7 +12,7 @@ use switch::{LONGEST_RECEIVED_BYTES, PortSettings};
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
 use crate::read::parse;
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 use crate::tables::alarm::PortAlarmTable;
 use crate::tables::buffer::Buffer;
 use crate::tables::congestion::{Congestion, CongestionBinding};
@@ -68,7 +68,7 @@ pub(crate) struct Port<'f> {
 pub(crate) struct PortTable {
     pub(crate) interface: Option<Setting<String>>,
     pub(crate) core: Option<Setting<usize>>,
-    pub(crate) static_addresses: Vec<Setting<parse::Station>>,
+    pub(crate) static_addresses: Vec<Setting<parse::StaticMac>>,
     pub(crate) vlan: VlanTable,
     pub(crate) speed_bps: Option<Setting<u64>>,
     pub(crate) burst_bytes: Option<Setting<u64>>,
@@ -112,7 +112,7 @@ pub(crate) struct PfcTable {
 impl PortTable {
     /// Reads the settings of a port, or the defaults of all ports.
     pub(crate) fn read(
-        mut section: Section,
+        mut section: TableReader,
         buffer: &Buffer,
         congestion: &Congestion,
         policies: &Policies,
@@ -126,7 +126,7 @@ impl PortTable {
             core: section.number("core", CORES, report),
             static_addresses: section
                 .item("static_addresses")
-                .map_or_else(Vec::new, |item| parse::stations(item, report)),
+                .map_or_else(Vec::new, |item| parse::static_macs(item, report)),
             speed_bps: section.item("speed").and_then(|item| parse::speed(item, report)),
             burst_bytes: burst(&mut section, report),
             wire_overhead: section.boolean("wire_overhead", report),
@@ -163,7 +163,7 @@ impl PortTable {
         table
     }
 
-    fn read_pfc(&mut self, mut section: Section, cell_bytes: u32, report: &mut Diagnostics) {
+    fn read_pfc(&mut self, mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) {
         self.pfc = PfcTable {
             mode: section.choice("mode", &PFC_MODES, &[], report),
             rx: section.boolean("rx", report),
@@ -185,7 +185,7 @@ impl PortTable {
 
     /// Reads `buffer`. Must follow `read_pfc`, since a profile excludes the thresholds that it
     /// read.
-    fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Diagnostics) {
+    fn read_buffer(&mut self, mut section: TableReader, buffer: &Buffer, report: &mut Diagnostics) {
         if let Some(mut ingress) = section.section("ingress", report) {
             for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, report) {
                 let group_table = &mut self.groups[priority];
@@ -221,7 +221,7 @@ impl<'f> Port<'f> {
         let mut settings = tables.settings(name, buffer, tables.pfc().no_drop());
         let dcbx = tables.port_dcbx(name, buffer);
         let pvid = settings.vlan.pvid().unwrap_or(0);
-        let entry = |address: &Setting<parse::Station>| StaticAddress {
+        let entry = |address: &Setting<parse::StaticMac>| StaticAddress {
             mac: address.value.mac,
             vid: address.value.vlan.unwrap_or(pvid),
         };

@@ -2,22 +2,22 @@
 //!
 //! Rule: a subscription binds sensor groups to destination groups. A group of periodic paths needs
 //! an interval, a group of event paths takes none; either error is refused, as nothing would be
-//! reported. Source: docs/telemetry.md; docs/references.md, "H3C reference" (configuring the device
-//! as a gRPC client).
+//! reported. Source: docs/monitoring/telemetry.md; docs/references.md, "H3C reference" (configuring
+//! the device as a gRPC client).
 
 use std::collections::BTreeMap;
 
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
-use crate::read::parse::{bound, is_host, named};
+use crate::read::parse::{is_host, named_tables, resolve_name};
 use crate::read::suggest::{did_you_mean, quoted};
-use crate::read::table_reader::{Item, Section, Setting};
+use crate::read::table_reader::{Item, Setting, TableReader};
 use crate::tables::sensor_path::SensorPath;
 use crate::tables::tls::{self, Tls};
 
 /// Default port of a collector: that of the example in the vendor specifications.
 const PORT: u16 = 50050;
 /// Maximum number of destination groups, of sensor groups and of subscriptions.
-const MOST: usize = 32;
+const MAX: usize = 32;
 /// HTTP/2 path of `Dialout` on most collectors.
 const SERVICE: &str = "/grpc_dialout.GRPCDialout/Dialout";
 /// How to write a collector.
@@ -108,7 +108,7 @@ pub(crate) type AlarmPath = Setting<SensorPath>;
 
 /// What may have no effect in `[telemetry]`.
 #[derive(Debug, Default)]
-pub(crate) struct Idle {
+pub(crate) struct UnusedItems {
     /// Paths that report alarms.
     alarms: Vec<AlarmPath>,
     /// Groups that no subscription binds: what they are.
@@ -117,13 +117,13 @@ pub(crate) struct Idle {
 
 impl Telemetry {
     /// Reads `[telemetry]`.
-    pub(crate) fn read(file: &mut Section, idle: &mut Idle, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(file: &mut TableReader, idle: &mut UnusedItems, report: &mut Diagnostics) -> Self {
         let Some(mut section) = file.section("telemetry", report) else { return Self::default() };
         let sensors = read_sensor_groups(&mut section, &mut idle.alarms, report);
         let mut telemetry = Self::default();
         let groups = telemetry.read_destination_groups(&mut section, report);
         if let Some(mut subscriptions) = section.section("subscription", report) {
-            let found = few(named(&mut subscriptions, report), "subscription", report);
+            let found = at_most(named_tables(&mut subscriptions, report), "subscription", report);
             for (name, subscription) in found {
                 telemetry.subscriptions.push(read_subscription(
                     name,
@@ -158,12 +158,12 @@ impl Telemetry {
 
     fn read_destination_groups(
         &mut self,
-        section: &mut Section,
+        section: &mut TableReader,
         report: &mut Diagnostics,
     ) -> BTreeMap<String, Group> {
         let Some(mut groups) = section.section("destination-group", report) else { return BTreeMap::new() };
         let mut known = BTreeMap::new();
-        for (name, group) in few(named(&mut groups, report), "destination group", report) {
+        for (name, group) in at_most(named_tables(&mut groups, report), "destination group", report) {
             let (first, location) = (self.destinations.len(), group.location.clone());
             self.destinations.extend(read_destination_group(&name, group, report));
             known.insert(name, Group { location, destinations: (first..self.destinations.len()).collect() });
@@ -173,21 +173,21 @@ impl Telemetry {
 }
 
 /// Returns the first ones up to the maximum; reports an error if there are more.
-fn few<'d>(
-    mut found: Vec<(String, Section<'d>)>,
+fn at_most<'d>(
+    mut found: Vec<(String, TableReader<'d>)>,
     what: &str,
     report: &mut Diagnostics,
-) -> Vec<(String, Section<'d>)> {
-    if let Some((_, first)) = found.get(MOST) {
-        report.add(&first.location, format!("one {what} too many"), format!("there can be {MOST}"));
+) -> Vec<(String, TableReader<'d>)> {
+    if let Some((_, first)) = found.get(MAX) {
+        report.add(&first.location, format!("one {what} too many"), format!("there can be {MAX}"));
     }
-    found.truncate(MOST);
+    found.truncate(MAX);
     found
 }
 
 /// Warns of groups that nothing is reported of or to, and of paths that report alarms which are all
 /// off.
-pub(crate) fn warn_of_idle(idle: &Idle, overrun: bool, drops: bool, warnings: &mut Diagnostics) {
+pub(crate) fn warn_unused(idle: &UnusedItems, overrun: bool, drops: bool, warnings: &mut Diagnostics) {
     for Setting { value, location } in &idle.groups {
         let cure = "name it in a subscription, or leave it out";
         warnings.add(location, format!("no subscription uses {value}"), cure);
@@ -211,13 +211,13 @@ pub(crate) fn warn_of_idle(idle: &Idle, overrun: bool, drops: bool, warnings: &m
 }
 
 fn read_sensor_groups(
-    section: &mut Section,
+    section: &mut TableReader,
     alarms: &mut Vec<AlarmPath>,
     report: &mut Diagnostics,
 ) -> BTreeMap<String, SensorGroup> {
     let Some(mut groups) = section.section("sensor-group", report) else { return BTreeMap::new() };
     let mut known = BTreeMap::new();
-    for (name, mut group) in few(named(&mut groups, report), "sensor group", report) {
+    for (name, mut group) in at_most(named_tables(&mut groups, report), "sensor group", report) {
         let cure = "write a list of sensor paths, as in paths = [\"buffermonitor/bufferusages\"]; `sluice telemetry paths` \
                     lists them";
         let mut paths = Vec::new();
@@ -229,7 +229,7 @@ fn read_sensor_groups(
             None if !group.has("paths") => report.add(&group.location, "no sensor path", cure),
             None => {}
         }
-        mixed(&group.location, &paths, report);
+        reject_mixed_group(&group.location, &paths, report);
         let location = group.location.clone();
         group.finish(&[], report);
         known.insert(name, SensorGroup { location, paths });
@@ -262,7 +262,7 @@ fn read_path(name: Setting<&str>, paths: &mut Paths, alarms: &mut Vec<AlarmPath>
 }
 
 /// Reports a group that mixes both kinds: an interval is for all of its paths, or for none.
-fn mixed(location: &SettingSpan, paths: &[SensorPath], report: &mut Diagnostics) {
+fn reject_mixed_group(location: &SettingSpan, paths: &[SensorPath], report: &mut Diagnostics) {
     let of = |event| paths.iter().find(|path| path.is_event() == event);
     if let (Some(event), Some(periodic)) = (of(true), of(false)) {
         let what = format!("{} is an event path and {} is periodic", event.name(), periodic.name());
@@ -274,7 +274,7 @@ fn mixed(location: &SettingSpan, paths: &[SensorPath], report: &mut Diagnostics)
     }
 }
 
-fn read_destination_group(name: &str, mut group: Section, report: &mut Diagnostics) -> Vec<Destination> {
+fn read_destination_group(name: &str, mut group: TableReader, report: &mut Diagnostics) -> Vec<Destination> {
     let location = group.location.clone();
     let collectors = strings(&mut group, "collectors", COLLECTOR_CURE, report);
     let vpn_instance = group.string("vpn_instance", "management", report).and_then(|name| {
@@ -311,12 +311,12 @@ fn read_destination_group(name: &str, mut group: Section, report: &mut Diagnosti
     if collectors.value.is_empty() {
         report.add(&collectors.location, "no collector", COLLECTOR_CURE);
     }
-    if let Some(first) = collectors.value.get(MOST) {
-        let cure = format!("a group can have {MOST}: put the others into another destination group");
+    if let Some(first) = collectors.value.get(MAX) {
+        let cure = format!("a group can have {MAX}: put the others into another destination group");
         report.add(&first.location, "one collector too many", cure);
     }
     let mut destinations: Vec<Destination> = Vec::new();
-    for collector in collectors.value.into_iter().take(MOST) {
+    for collector in collectors.value.into_iter().take(MAX) {
         let Some((host, port)) = host_and_port(collector.value) else {
             let what = format!("{} is no collector", quoted(collector.value));
             report.add(&collector.location, what, COLLECTOR_CURE);
@@ -374,7 +374,7 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
 
 fn read_subscription(
     name: String,
-    mut section: Section,
+    mut section: TableReader,
     groups: &BTreeMap<String, SensorGroup>,
     destinations: &BTreeMap<String, Group>,
     report: &mut Diagnostics,
@@ -399,7 +399,7 @@ fn read_subscription(
     let mut to = Vec::new();
     for group in listed.map_or(Vec::new(), |listed| listed.value) {
         let example = "[telemetry.destination-group.NAME]";
-        if let Some(found) = bound(destinations, &group, "destination group", (example, &[]), report) {
+        if let Some(found) = resolve_name(destinations, &group, "destination group", (example, &[]), report) {
             to.extend(found.destinations);
         }
     }
@@ -410,7 +410,7 @@ fn read_subscription(
 }
 
 fn read_sensor(
-    mut sensor: Section,
+    mut sensor: TableReader,
     groups: &BTreeMap<String, SensorGroup>,
     report: &mut Diagnostics,
 ) -> Option<Sensor> {
@@ -425,7 +425,7 @@ fn read_sensor(
     }
     sensor.finish(&[], report);
     let group = group?;
-    let found = bound(groups, &group, "sensor group", ("[telemetry.sensor-group.NAME]", &[]), report)?;
+    let found = resolve_name(groups, &group, "sensor group", ("[telemetry.sensor-group.NAME]", &[]), report)?;
     let paths = found.paths;
     let interval_ms =
         millis.map(|millis| millis.value).or_else(|| seconds.map(|seconds| seconds.value * 1000));
@@ -446,16 +446,16 @@ fn read_sensor(
 
 /// Reads a list of strings.
 fn strings<'d>(
-    section: &mut Section<'d>,
+    section: &mut TableReader<'d>,
     name: &'static str,
     cure: &str,
     report: &mut Diagnostics,
 ) -> Option<Setting<Vec<Setting<&'d str>>>> {
     let item = section.item(name)?;
-    let Some(elements) = item.list() else { return item.wrong(cure, report) };
+    let Some(elements) = item.list() else { return item.wrong_type(cure, report) };
     let of = |element: Item<'d>| match element.value() {
         toml::de::DeValue::String(text) => Some(Setting { value: text.as_ref(), location: element.location }),
-        _ => element.wrong(cure, report),
+        _ => element.wrong_type(cure, report),
     };
     let value = elements.into_iter().map(of).collect::<Option<Vec<_>>>()?;
     Some(Setting { value, location: item.location })

@@ -3,7 +3,7 @@
 //!
 //! Rule: paths are relative to the file that names them. A client certificate and its key must be
 //! set together.
-//! Source: docs/telemetry.md, "TLS".
+//! Source: docs/monitoring/telemetry.md, "TLS".
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::parse::is_host;
 use crate::read::suggest::quoted;
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 
 /// How collectors authenticate, and how the switch does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,7 +34,7 @@ pub struct TlsIdentity {
 }
 
 /// Reads `tls`; returns `None` if there is none.
-pub(crate) fn read(group: &mut Section, report: &mut Diagnostics) -> Option<Tls> {
+pub(crate) fn read(group: &mut TableReader, report: &mut Diagnostics) -> Option<Tls> {
     let mut section = group.section("tls", report)?;
     let ca = path(&mut section, "ca", "ca.pem", report);
     let certificate = path(&mut section, "certificate", "switch.pem", report);
@@ -71,7 +71,7 @@ pub(crate) fn read(group: &mut Section, report: &mut Diagnostics) -> Option<Tls>
 }
 
 fn path(
-    section: &mut Section,
+    section: &mut TableReader,
     name: &'static str,
     example: &str,
     report: &mut Diagnostics,

@@ -82,7 +82,7 @@ pub(crate) fn pause_times(ports: &[Port], report: &mut Diagnostics) {
         port.settings.flow_control.sends() || port.settings.pfc.tx && port.settings.pfc.no_drop != 0
     };
     for port in ports.iter().filter(notifies) {
-        if PfcTiming::of(&port.settings).refresh_ns() == 0 {
+        if PfcTiming::from_settings(&port.settings).refresh_ns() == 0 {
             let quanta = port.settings.pfc.pause_quanta;
             let time = port.tables().pfc().setting(|table| &table.pause_quanta);
             let location = time.map_or(&port.location, |time| &time.location);
@@ -192,7 +192,7 @@ fn needs_rate(table: &PortTable, effective: &[Overrides<PortTable>], report: &mu
         report.add(&burst.location, "has no effect without a speed", "write speed, or leave this out");
     }
     if let Some(overhead) = &table.wire_overhead
-        && !effective.iter().any(|port| has_speed(port) || port.schedule().counts_the_line())
+        && !effective.iter().any(|port| has_speed(port) || port.schedule().uses_wire_bytes())
     {
         let cure = "write speed, or a rate in the schedule, or leave this out";
         report.add(&overhead.location, "has no effect without a rate", cure);
@@ -308,7 +308,7 @@ pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report
             areas.map(|cells| &cells.location).next().or(largest_reservation(ports)).unwrap_or(file);
         let what =
             format!("{total} cells less {fixed} fixed and {headroom} headroom cells leave none to share");
-        let raise = buffer.raise(buffer.total_cells.as_ref(), "total_cells", parts + 1);
+        let raise = buffer.how_to_raise(buffer.total_cells.as_ref(), "total_cells", parts + 1);
         report.add(location, what, format!("{raise}, or lower the headroom, fixed or reserved cells"));
     } else {
         pool_sizes(buffer, report);
@@ -341,7 +341,7 @@ fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report:
         && cells > u64::from(fixed.value)
     {
         let what = format!("the {who} {cells} cells, more than the {} fixed ones", fixed.value);
-        let raise = buffer.raise(Some(fixed), "fixed_cells", cells);
+        let raise = buffer.how_to_raise(Some(fixed), "fixed_cells", cells);
         report.add(&fixed.location, what, format!("{raise}, or lower {lower}"));
     }
 }
@@ -466,7 +466,7 @@ fn headroom_fits(port: &Port, buffer: &Buffer, report: &mut Diagnostics) {
         let what = format!(
             "a group of priority {priority} may take {cells} headroom cells, the whole pool has {pool}"
         );
-        let raise = buffer.raise(of_pool, "headroom_cells", u64::from(cells));
+        let raise = buffer.how_to_raise(of_pool, "headroom_cells", u64::from(cells));
         report.add(location, what, format!("{raise}, or lower the group's"));
     }
 }

@@ -105,7 +105,7 @@ fn check_static_addresses(port: &Port, report: &mut Diagnostics) {
 }
 
 /// Warns of an access port whose VLAN no other port has: it can reach no other port.
-pub(crate) fn warn_of_lonely(ports: &[Port], warnings: &mut Diagnostics) {
+pub(crate) fn warn_isolated_vlan(ports: &[Port], warnings: &mut Diagnostics) {
     for (number, port) in ports.iter().enumerate() {
         let VlanSettings::Access { pvid } = port.settings.vlan else { continue };
         let mut others = ports.iter().enumerate().filter(|(other, _)| *other != number);

@@ -24,7 +24,7 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
         } else if effective.iter().all(|port| !port.pfc().value(|table| &table.rx, true)) {
             let cure = "write pfc.rx = true, or leave this out";
             report.add(&of.location, "has no effect while received PFC is not honored", cure);
-        } else if of.has_end() && effective.iter().all(|port| port.watchdog().is_by_hand()) {
+        } else if of.has_end() && effective.iter().all(|port| port.watchdog().is_manual_recovery()) {
             let cure = "leave restore_delay and pause_recover out, or write recovery = \"auto\"";
             report.add(&of.location, "when storms end has no effect: recovery is manual", cure);
         }
@@ -34,7 +34,7 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>],
     };
     let watches =
         |port: &Overrides<PortTable>| (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some());
-    if let Some(location) = watchdog.first_manner()
+    if let Some(location) = watchdog.first_style()
         && !effective.iter().any(watches)
     {
         let cure = "name one, as in priority.3 = { interval = 5 }, or leave this out";

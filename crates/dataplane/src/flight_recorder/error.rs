@@ -8,7 +8,7 @@ use crate::flight_recorder::recorder::VERSION;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// The bytes are no recording.
-    NoRecording,
+    NotARecording,
     /// The recording has another version, which is named here.
     Version(String),
     /// The recording ends in the middle of an entry, or contains what no recorder writes.
@@ -20,7 +20,7 @@ pub enum Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Error::NoRecording => write!(f, "this is no recording: make one with `sluice record FILE`"),
+            Error::NotARecording => write!(f, "this is no recording: make one with `sluice record FILE`"),
             Error::Version(recorded) => write!(
                 f,
                 "the recording has version {recorded}, and this sluice replays version {VERSION}: replay it \

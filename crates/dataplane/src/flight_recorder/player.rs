@@ -2,7 +2,7 @@
 //! the recorded one did.
 //!
 //! Rule: a frame's number in the replay differs from its recorded number. Frame bytes that are not
-//! recorded are zero, as the switch does not read them. Source: docs/recorder.md.
+//! recorded are zero, as the switch does not read them. Source: docs/monitoring/recorder.md.
 
 use bytes::{Buf, Bytes};
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, chunks_of};
@@ -21,7 +21,7 @@ pub(super) struct Player {
     pub(super) switch: Switch,
     pub(super) memory: PlayerMemory,
     /// The frame number of the replay, by the number in the recording.
-    names: Vec<u32>,
+    frame_map: Vec<u32>,
     pub(super) outgoing: Vec<TxDesc>,
 }
 
@@ -34,13 +34,13 @@ pub(super) struct PlayerMemory {
     /// Bytes of a chunk in the recording.
     chunk_bytes: usize,
     /// By frame: the chunks that it occupies beyond the first.
-    more: Vec<u8>,
+    extra_chunks: Vec<u8>,
 }
 
 impl PlayerMemory {
     /// Records how many chunks frame `frame` of `len` bytes occupies.
     fn set_len(&mut self, frame: &FrameId, len: usize) {
-        if let Some(more) = self.more.get_mut(frame.index()) {
+        if let Some(more) = self.extra_chunks.get_mut(frame.index()) {
             *more = (chunks_of(len, self.chunk_bytes) - 1) as u8;
         }
     }
@@ -59,16 +59,16 @@ impl FrameMemory for PlayerMemory {
     }
 
     fn make_room(&mut self, frame: &FrameId, len: usize) -> bool {
-        let Some(more) = self.more.get(frame.index()) else { return true };
+        let Some(more) = self.extra_chunks.get(frame.index()) else { return true };
         let needed = chunks_of(len, self.chunk_bytes).saturating_sub(1 + usize::from(*more));
         let Some(left) = self.free_frames.checked_sub(needed) else { return false };
         self.free_frames = left;
-        self.more[frame.index()] += needed as u8;
+        self.extra_chunks[frame.index()] += needed as u8;
         true
     }
 
     fn free(&mut self, frame: FrameId) {
-        let more = self.more.get_mut(frame.index()).map_or(0, std::mem::take);
+        let more = self.extra_chunks.get_mut(frame.index()).map_or(0, std::mem::take);
         self.free_frames += 1 + usize::from(more);
         self.heap.free(frame);
     }
@@ -97,26 +97,26 @@ impl FrameMemory for PlayerMemory {
 impl Player {
     pub(super) fn of(switch: Switch) -> Self {
         let frames = switch.memory_frames();
-        let heap = HeapMemory::with_taken(frames, FRAME_BYTES, |index| switch.has_frame(index));
-        let chunk_bytes = usize::from(switch.frame_room().chunk_bytes);
+        let heap = HeapMemory::with_allocated(frames, FRAME_BYTES, |index| switch.has_frame(index));
+        let chunk_bytes = usize::from(switch.max_frame().chunk_bytes);
         let more = |frame| chunks_of(switch.frame_len(frame).into(), chunk_bytes) - 1;
         let more = (0..frames).map(|frame| more(frame) as u8).collect();
-        let memory = PlayerMemory { free_frames: heap.free_frames(), heap, chunk_bytes, more };
-        Self { switch, memory, names: (0..frames as u32).collect(), outgoing: Vec::new() }
+        let memory = PlayerMemory { free_frames: heap.free_frames(), heap, chunk_bytes, extra_chunks: more };
+        Self { switch, memory, frame_map: (0..frames as u32).collect(), outgoing: Vec::new() }
     }
 
     /// Returns the frame that has this number in the recording; an error if the switch does not
     /// hold it.
     pub(super) fn frame(&self, recorded: u32) -> Result<FrameId, Error> {
-        let name = self.names.get(recorded as usize);
+        let name = self.frame_map.get(recorded as usize);
         let name = name.copied().filter(|&name| self.switch.has_frame(name as usize));
         name.map(FrameId::new)
             .ok_or_else(|| Error::Differs(format!("frame {recorded} left twice, or never came")))
     }
 
     /// Maps the recording's number to this frame.
-    fn name(&mut self, recorded: u32, frame: &FrameId) -> Result<(), Error> {
-        let name = self.names.get_mut(recorded as usize);
+    fn map_frame(&mut self, recorded: u32, frame: &FrameId) -> Result<(), Error> {
+        let name = self.frame_map.get_mut(recorded as usize);
         *name.ok_or_else(|| Error::Malformed(format!("frame number {recorded}")))? = frame.index() as u32;
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Player {
             let (recorded, len) = (rest.try_get_u32_le()?, rest.try_get_u16_le()?);
             let frame = self.memory.heap.alloc();
             let frame = frame.ok_or_else(|| Error::Differs("there is no memory for what came in".into()))?;
-            self.name(recorded, &frame)?;
+            self.map_frame(recorded, &frame)?;
             self.memory.set_len(&frame, len.into());
             let bytes = self.memory.heap.bytes_mut(&frame, len.into());
             bytes.fill(0);
@@ -187,7 +187,7 @@ impl Player {
                 let what = format!("a frame of {} bytes left port {port} where one of {len} did", sent.len);
                 return Err(Error::Differs(format!("at {} ns, {what}", now.0)));
             }
-            self.name(recorded, &sent.frame)?;
+            self.map_frame(recorded, &sent.frame)?;
         }
         Ok(outgoing.len() as u64)
     }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_long_frame_counts_as_its_pieces() {
         let heap = HeapMemory::new(8, FRAME_BYTES);
-        let mut memory = PlayerMemory { heap, free_frames: 8, chunk_bytes: 1792, more: vec![0; 8] };
+        let mut memory = PlayerMemory { heap, free_frames: 8, chunk_bytes: 1792, extra_chunks: vec![0; 8] };
         let short = memory.alloc_for(1792).unwrap();
         let long = memory.alloc_for(9018).unwrap();
         assert_eq!(memory.free_frames(), 1);

@@ -2,7 +2,7 @@
 //!
 //! Rule: a loop changes the state of its switch only through this type. It dereferences to the
 //! switch for reading, so a method of the switch that changes state, and that has no counterpart
-//! here, does not compile into the loop. Source: `docs/recorder.md`.
+//! here, does not compile into the loop. Source: `docs/monitoring/recorder.md`.
 
 use std::borrow::BorrowMut;
 use std::ops::Deref;
@@ -71,15 +71,15 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         self.recorder.as_ref().is_some_and(|recorder| recorder.is_copying())
     }
 
-    /// Records the start of an iteration, and with it [`RecordedSwitch::begin_turn`].
+    /// Records the start of an iteration, and with it [`RecordedSwitch::begin_iteration`].
     #[inline]
-    pub(crate) fn record_turn(&mut self, now: Instant, forwards: bool) {
-        self.recorded(|recorder, switch| recorder.turn(now, forwards, switch));
+    pub(crate) fn record_iteration(&mut self, now: Instant, forwards: bool) {
+        self.recorded(|recorder, switch| recorder.begin_iteration(now, forwards, switch));
     }
 
     #[inline]
-    pub(crate) fn begin_turn(&mut self, now: Instant) {
-        self.switch.borrow_mut().begin_turn(now);
+    pub(crate) fn begin_iteration(&mut self, now: Instant) {
+        self.switch.borrow_mut().begin_iteration(now);
     }
 
     #[inline]
@@ -197,7 +197,7 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
     }
 
     pub(crate) fn record_guard_pfc(&mut self, port: usize, frames: &PfcCount, at: Instant) {
-        self.recorded(|recorder, _| recorder.guard(port, frames, at)).record_guard_pfc(port, frames, at);
+        self.recorded(|recorder, _| recorder.guard_pfc(port, frames, at)).record_guard_pfc(port, frames, at);
     }
 
     pub(crate) fn next_deadline(&mut self, now: Instant) -> Instant {
@@ -208,8 +208,8 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         self.recorded(|recorder, _| recorder.snapshot(now)).snapshot(now, snapshot);
     }
 
-    pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
-        self.recorded(|recorder, _| recorder.watermarks(mark)).mark_watermarks(mark);
+    pub(crate) fn reset_watermarks(&mut self, mark: WatermarkReset) {
+        self.recorded(|recorder, _| recorder.watermarks(mark)).reset_watermarks(mark);
     }
 
     pub(crate) fn hold(&mut self, port: usize, on_hold: bool) {
@@ -247,14 +247,14 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         self.recorded(|recorder, _| recorder.port_down(port, now)).port_down(port, now, memory);
     }
 
-    pub(crate) fn unsent<M: FrameMemory>(
+    pub(crate) fn abort_tx<M: FrameMemory>(
         &mut self,
         port: usize,
         frame: FrameId,
         now: Instant,
         memory: &mut M,
     ) {
-        self.recorded(|recorder, _| recorder.unsent(port, &frame, now)).unsent(port, frame, now, memory);
+        self.recorded(|recorder, _| recorder.abort_tx(port, &frame, now)).abort_tx(port, frame, now, memory);
     }
 
     pub(crate) fn stop(&mut self) {

@@ -14,7 +14,7 @@
 //! has no empty chunk, the segment ends, and the next one starts when a chunk is available again.
 //! Nothing is recorded in the gap, and nothing else is affected. A new segment starts every second,
 //! once the state of the one before is complete, so that the oldest can be discarded.
-//! Source: `docs/recorder.md`.
+//! Source: `docs/monitoring/recorder.md`.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use wire::ethernet::MAC_CONTROL;
 use wire::mac::MacAddr;
 use wire::tunnel::LONGEST_VXLAN_HEADERS_BYTES;
 
-use crate::frame_batch::LOOK_AHEAD;
+use crate::batch_ops::LOOK_AHEAD;
 
 /// The version of recordings that the recorder writes and a replay reads. Raise it with each change
 /// of the entries or of the switch's state: a recording belongs to one version.
@@ -64,14 +64,14 @@ pub(crate) enum EntryKind {
     /// Of the state: length u32, switch without the slots of its tables.
     Checkpoint = 1,
     /// Time u64.
-    Turn,
+    Iteration,
     /// Port, count u16, frame numbers u32.
     Completed,
     /// Port, free frames of the memory u32, count u16; then the number u32, length u16 and header
     /// of each frame.
     Received,
     /// Port, frames u32 in its RX backlog.
-    Waiting,
+    RxBacklog,
     /// Port, frames u64 that the kernel dropped.
     KernelDropped,
     /// Expired timers were run, at the time of the iteration.
@@ -98,7 +98,7 @@ pub(crate) enum EntryKind {
     /// Port, time u64.
     PortDown,
     /// Port, time u64, frame number u32.
-    Unsent,
+    AbortTx,
     /// Forwarding stops: data is no longer accepted, and peers are paused until the end.
     Stop,
     /// Port, time u64.
@@ -128,10 +128,10 @@ pub(crate) enum EntryKind {
 impl EntryKind {
     const ALL: [EntryKind; 30] = [
         EntryKind::Checkpoint,
-        EntryKind::Turn,
+        EntryKind::Iteration,
         EntryKind::Completed,
         EntryKind::Received,
-        EntryKind::Waiting,
+        EntryKind::RxBacklog,
         EntryKind::KernelDropped,
         EntryKind::Tick,
         EntryKind::Pfc,
@@ -144,7 +144,7 @@ impl EntryKind {
         EntryKind::Hold,
         EntryKind::Apply,
         EntryKind::PortDown,
-        EntryKind::Unsent,
+        EntryKind::AbortTx,
         EntryKind::Stop,
         EntryKind::Flush,
         EntryKind::Event,
@@ -197,26 +197,26 @@ pub enum ChunkKind {
 impl ChunkPool {
     /// Creates a pool of `chunks` empty chunks, whose memory is already allocated.
     pub fn new(chunks: usize) -> Arc<Self> {
-        let reel = Self { full: ArrayQueue::new(chunks), empty: ArrayQueue::new(chunks) };
+        let chunk_pool = Self { full: ArrayQueue::new(chunks), empty: ArrayQueue::new(chunks) };
         for _ in 0..chunks {
             // Written once, so that the loop takes no page fault.
-            reel.give_back(vec![1; CHUNK_BYTES]);
+            chunk_pool.recycle(vec![1; CHUNK_BYTES]);
         }
-        Arc::new(reel)
+        Arc::new(chunk_pool)
     }
 
     /// Hands over a full chunk. Returns it if the queue of full chunks is full.
-    pub fn put(&self, chunk: Chunk) -> Result<(), Chunk> {
+    pub fn push_full(&self, chunk: Chunk) -> Result<(), Chunk> {
         self.full.push(chunk)
     }
 
     /// Takes the next full chunk.
-    pub fn take(&self) -> Option<Chunk> {
+    pub fn pop_full(&self) -> Option<Chunk> {
         self.full.pop()
     }
 
     /// Returns the memory of a chunk to the pool.
-    pub fn give_back(&self, mut bytes: Vec<u8>) {
+    pub fn recycle(&self, mut bytes: Vec<u8>) {
         bytes.clear();
         let _ = self.empty.push(bytes); // never more chunks than capacity
     }
@@ -225,7 +225,7 @@ impl ChunkPool {
 /// The recorder of one loop.
 #[derive(Debug)]
 pub struct Recorder {
-    reel: Arc<ChunkPool>,
+    pool: Arc<ChunkPool>,
     /// Number of the present segment.
     segment: u32,
     /// The chunk of entries that is being filled; `None` in a gap.
@@ -242,9 +242,9 @@ pub struct Recorder {
 
 impl Recorder {
     /// Creates a recorder for a loop with `ports` ports. Recording starts with the next iteration.
-    pub fn new(reel: Arc<ChunkPool>, ports: usize) -> Self {
+    pub fn new(chunk_pool: Arc<ChunkPool>, ports: usize) -> Self {
         Self {
-            reel,
+            pool: chunk_pool,
             segment: 0,
             chunk: None,
             state: None,
@@ -261,7 +261,7 @@ impl Recorder {
     }
 
     /// Records the start of an iteration, the only point where a segment starts.
-    pub fn turn(&mut self, now: Instant, forwards: bool, switch: &mut Switch) {
+    pub fn begin_iteration(&mut self, now: Instant, forwards: bool, switch: &mut Switch) {
         if self.is_copying() {
             self.copy_slice(switch);
         } else if self.chunk.is_none() || now >= self.segment_ends {
@@ -271,7 +271,7 @@ impl Recorder {
             }
             self.segment_ends = now + SEGMENT_NS;
         }
-        self.entry(EntryKind::Turn, |out| out.put_u64_le(now.0));
+        self.entry(EntryKind::Iteration, |out| out.put_u64_le(now.0));
     }
 
     /// True while the state of the present segment is being copied. The loop stays awake then, and
@@ -288,26 +288,26 @@ impl Recorder {
         if self.chunk.is_some() {
             self.begin_segment(now, forwards, switch);
         }
-        self.pass_on_state(ChunkKind::State);
-        self.pass_on();
+        self.flush_state(ChunkKind::State);
+        self.flush_entries();
         switch.end_checkpoint();
     }
 
     #[cold]
     fn begin_segment(&mut self, now: Instant, forwards: bool, switch: &Switch) {
         let continues = self.chunk.is_some();
-        self.pass_on();
-        self.pass_on_state(ChunkKind::State);
+        self.flush_entries();
+        self.flush_state(ChunkKind::State);
         self.segment = self.segment.wrapping_add(1);
         self.waiting.fill(u32::MAX);
-        if self.reel.empty.len() < 2 {
+        if self.pool.empty.len() < 2 {
             return; // one would be filled again and again, with nothing to follow
         }
-        self.state = self.reel.empty.pop();
+        self.state = self.pool.empty.pop();
         let Some(state) = &mut self.state else { return };
         let written = put_value(state, EntryKind::Checkpoint, switch);
         debug_assert!(written, "a state of the switch can be written down");
-        self.chunk = self.reel.empty.pop();
+        self.chunk = self.pool.empty.pop();
         self.entry(EntryKind::Segment, |out| {
             out.put_u64_le(now.0);
             out.put_u8(forwards.into());
@@ -320,8 +320,8 @@ impl Recorder {
     fn copy_slice(&mut self, switch: &mut Switch) {
         let goes_on = switch.copy_slots(self.slice_work, &mut self.slots);
         if self.state.as_ref().is_some_and(|state| !has_room(state)) {
-            self.pass_on_state(ChunkKind::State);
-            self.state = self.reel.empty.pop();
+            self.flush_state(ChunkKind::State);
+            self.state = self.pool.empty.pop();
         }
         let Some(state) = &mut self.state else {
             switch.end_checkpoint(); // without a chunk, no replay can start with this segment
@@ -333,27 +333,27 @@ impl Recorder {
         }
         if !goes_on {
             state.put_u8(EntryKind::StateEnd as u8);
-            self.pass_on_state(ChunkKind::LastState);
+            self.flush_state(ChunkKind::LastState);
         }
     }
 
     /// Hands over the chunk of entries, full or not.
-    fn pass_on(&mut self) {
+    fn flush_entries(&mut self) {
         if let Some(bytes) = self.chunk.take() {
             self.put(ChunkKind::Entries, bytes);
         }
     }
 
     /// Hands over the chunk of state, full or not.
-    fn pass_on_state(&mut self, kind: ChunkKind) {
+    fn flush_state(&mut self, kind: ChunkKind) {
         if let Some(bytes) = self.state.take() {
             self.put(kind, bytes);
         }
     }
 
     fn put(&mut self, kind: ChunkKind, bytes: Vec<u8>) {
-        if let Err(chunk) = self.reel.put(Chunk { segment: self.segment, kind, bytes }) {
-            self.reel.give_back(chunk.bytes);
+        if let Err(chunk) = self.pool.push_full(Chunk { segment: self.segment, kind, bytes }) {
+            self.pool.recycle(chunk.bytes);
         }
     }
 
@@ -369,8 +369,8 @@ impl Recorder {
 
     #[cold]
     fn next_chunk(&mut self) {
-        self.pass_on();
-        self.chunk = self.reel.empty.pop();
+        self.flush_entries();
+        self.chunk = self.pool.empty.pop();
     }
 
     #[inline]
@@ -406,7 +406,7 @@ impl Recorder {
         for frames in frames.chunks(MAX_ENTRY_BYTES / 8) {
             self.of_port(tag, port, |out| {
                 out.put_u16_le(frames.len() as u16);
-                let places = more(out, 4 * frames.len()).chunks_exact_mut(4);
+                let places = extend_by(out, 4 * frames.len()).chunks_exact_mut(4);
                 for (place, frame) in places.zip(frames) {
                     place.copy_from_slice(&(frame.index() as u32).to_le_bytes());
                 }
@@ -425,7 +425,7 @@ impl Recorder {
         self.of_port(EntryKind::Received, port, |out| {
             out.put_u32_le(memory.free_frames() as u32);
             out.put_u16_le(arrivals.len() as u16);
-            for (place, RxFrame { frame, charge, .. }) in arrivals.iter().enumerate() {
+            for (place, RxFrame { frame, meta: charge, .. }) in arrivals.iter().enumerate() {
                 if let Some(ahead) = arrivals.get(place + LOOK_AHEAD) {
                     memory.prefetch(&ahead.frame);
                 }
@@ -440,7 +440,7 @@ impl Recorder {
         // together with the use of the buffer.
         if self.waiting[port] != frames || frames > XON_FRAMES {
             self.waiting[port] = frames;
-            self.of_port(EntryKind::Waiting, port, |out| out.put_u32_le(frames));
+            self.of_port(EntryKind::RxBacklog, port, |out| out.put_u32_le(frames));
         }
     }
 
@@ -473,7 +473,7 @@ impl Recorder {
         });
     }
 
-    pub(crate) fn guard(&mut self, port: usize, frames: &PfcCount, at: Instant) {
+    pub(crate) fn guard_pfc(&mut self, port: usize, frames: &PfcCount, at: Instant) {
         self.of_port(EntryKind::Guard, port, |out| {
             out.put_u64_le(frames.frames);
             frames.xoff_frames.iter().for_each(|&of_priority| out.put_u64_le(of_priority));
@@ -531,8 +531,8 @@ impl Recorder {
         self.of_port(EntryKind::PortDown, port, |out| out.put_u64_le(now.0));
     }
 
-    pub(crate) fn unsent(&mut self, port: usize, frame: &FrameId, now: Instant) {
-        self.of_port(EntryKind::Unsent, port, |out| {
+    pub(crate) fn abort_tx(&mut self, port: usize, frame: &FrameId, now: Instant) {
+        self.of_port(EntryKind::AbortTx, port, |out| {
             out.put_u64_le(now.0);
             out.put_u32_le(frame.index() as u32);
         });
@@ -588,7 +588,7 @@ pub(crate) fn is_control(frame: &[u8]) -> bool {
 
 /// Appends `bytes` bytes to `out` and returns them to be written.
 #[inline]
-fn more(out: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+fn extend_by(out: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     let start = out.len();
     out.resize(start + bytes, 0);
     &mut out[start..]
@@ -608,7 +608,7 @@ fn put_header(out: &mut Vec<u8>, header_bytes: usize, frame: &FrameId, len: u16,
     } else {
         let kept = if is_control { header_bytes.max(CONTROL_BYTES) } else { header_bytes };
         let header = &bytes[..bytes.len().min(kept)];
-        let entry = more(out, 6 + header.len());
+        let entry = extend_by(out, 6 + header.len());
         entry[6..].copy_from_slice(header);
         put_name(entry, frame, len);
     }
@@ -623,7 +623,8 @@ fn put_name(entry: &mut [u8], frame: &FrameId, len: u16) {
 
 fn put_outgoing(out: &mut Vec<u8>, frames: &[TxDesc]) {
     out.put_u16_le(frames.len() as u16);
-    for (entry, TxDesc { frame, len, .. }) in more(out, 6 * frames.len()).chunks_exact_mut(6).zip(frames) {
+    for (entry, TxDesc { frame, len, .. }) in extend_by(out, 6 * frames.len()).chunks_exact_mut(6).zip(frames)
+    {
         put_name(entry, frame, *len);
     }
 }

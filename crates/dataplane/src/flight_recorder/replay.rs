@@ -7,7 +7,7 @@
 //! snapshot with the snapshot of the recorded switch. The first difference ends the replay: either
 //! this is another version of the switch, or the switch depended on an input that the recorder does
 //! not record. A recording is read chunk by chunk, so a replay needs no more memory than the switch
-//! and a chunk, whatever is in the recording. Source: `docs/recorder.md`.
+//! and a chunk, whatever is in the recording. Source: `docs/monitoring/recorder.md`.
 
 use std::io::{ErrorKind, Read};
 
@@ -51,12 +51,12 @@ pub struct Totals {
 pub struct Replay<R> {
     source: R,
     /// What is left of the present chunk of entries.
-    rest: Bytes,
+    remaining: Bytes,
     /// The state of the next segment, as far as it was read.
     loaded: Option<Loaded>,
     /// The state of the present segment is incomplete and there was none before: its entries are
     /// skipped.
-    skips: bool,
+    skips_segment: bool,
     /// The first state has been reached.
     has_begun: bool,
     now: Instant,
@@ -86,9 +86,9 @@ impl<R: Read> Replay<R> {
         read_title(&mut source)?;
         Ok(Self {
             source,
-            rest: Bytes::new(),
+            remaining: Bytes::new(),
             loaded: None,
-            skips: false,
+            skips_segment: false,
             has_begun: false,
             now: Instant::default(),
             forwards: true,
@@ -109,7 +109,7 @@ impl<R: Read> Replay<R> {
         until: Instant,
         reported: &mut impl FnMut(Instant, Event),
     ) -> Result<(), Error> {
-        while self.now < until && (!self.rest.is_empty() || self.next_chunk()?) {
+        while self.now < until && (!self.remaining.is_empty() || self.next_chunk()?) {
             self.step(reported)?;
         }
         Ok(())
@@ -131,7 +131,7 @@ impl<R: Read> Replay<R> {
 
     /// Returns the last snapshot that the daemon requested, which is what an operator was shown
     /// then, except for the values that the loop adds.
-    pub fn requested(&self) -> Option<&Snapshot> {
+    pub fn last_requested_snapshot(&self) -> Option<&Snapshot> {
         self.requested.as_ref()
     }
 
@@ -142,9 +142,9 @@ impl<R: Read> Replay<R> {
             let Some((kind, chunk)) = read_chunk(&mut self.source)? else { return Ok(false) };
             match kind {
                 STATE => self.load(chunk)?,
-                ENTRIES if self.skips && chunk.first() != Some(&(EntryKind::Segment as u8)) => {}
+                ENTRIES if self.skips_segment && chunk.first() != Some(&(EntryKind::Segment as u8)) => {}
                 ENTRIES => {
-                    self.rest = chunk;
+                    self.remaining = chunk;
                     return Ok(true);
                 }
                 other => return Err(Error::Malformed(format!("a chunk of kind {other}"))),
@@ -177,21 +177,21 @@ impl<R: Read> Replay<R> {
 
     /// Replays one entry.
     fn step(&mut self, reported: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
-        let tag = entry_kind(&mut self.rest)?;
+        let tag = entry_kind(&mut self.remaining)?;
         match tag {
             EntryKind::Segment => self.begin_segment(),
             EntryKind::Checkpoint | EntryKind::Slots | EntryKind::StateEnd => {
                 Err(Error::Malformed(format!("{tag:?} among entries")))
             }
             EntryKind::Event => {
-                let (at, event) = value(&mut self.rest)?;
+                let (at, event) = value(&mut self.remaining)?;
                 self.compare_event(at, event)?;
                 reported(at, event);
                 Ok(())
             }
-            EntryKind::Turn => self.turn(),
+            EntryKind::Iteration => self.turn(),
             EntryKind::Apply => {
-                let (now, settings): (Instant, SwitchSettings) = value(&mut self.rest)?;
+                let (now, settings): (Instant, SwitchSettings) = value(&mut self.remaining)?;
                 self.player()?.switch.apply(&settings, now);
                 Ok(())
             }
@@ -207,23 +207,26 @@ impl<R: Read> Replay<R> {
                 Ok(())
             }
             EntryKind::Watermarks => {
-                let mark =
-                    if self.rest.try_get_u8()? == 0 { WatermarkReset::Read } else { WatermarkReset::Clear };
-                self.player()?.switch.mark_watermarks(mark);
+                let mark = if self.remaining.try_get_u8()? == 0 {
+                    WatermarkReset::Read
+                } else {
+                    WatermarkReset::Clear
+                };
+                self.player()?.switch.reset_watermarks(mark);
                 Ok(())
             }
             EntryKind::Batch => {
-                let taken_at = Instant(self.rest.try_get_u64_le()?);
+                let taken_at = Instant(self.remaining.try_get_u64_le()?);
                 self.player()?.switch.begin_batch(taken_at);
                 Ok(())
             }
             EntryKind::Deadline => {
-                let now = Instant(self.rest.try_get_u64_le()?);
+                let now = Instant(self.remaining.try_get_u64_le()?);
                 self.player()?.switch.next_deadline(now);
                 Ok(())
             }
             EntryKind::Snapshot => {
-                let now = Instant(self.rest.try_get_u64_le()?);
+                let now = Instant(self.remaining.try_get_u64_le()?);
                 let mut snapshot = Snapshot::default();
                 self.player()?.switch.snapshot(now, &mut snapshot);
                 self.requested = Some(snapshot);
@@ -235,9 +238,9 @@ impl<R: Read> Replay<R> {
 
     /// Replays an entry of one port.
     fn of_port(&mut self, tag: EntryKind) -> Result<(), Error> {
-        let port = usize::from(self.rest.try_get_u8()?);
+        let port = usize::from(self.remaining.try_get_u8()?);
         let now = self.now;
-        let rest = &mut self.rest;
+        let rest = &mut self.remaining;
         let player = self.player.as_mut().ok_or_else(no_checkpoint)?;
         let Player { switch, memory, .. } = player;
         if port >= switch.settings().ports.len() {
@@ -250,7 +253,7 @@ impl<R: Read> Replay<R> {
                 self.totals.received_frames += frames;
                 Ok(())
             }
-            EntryKind::Waiting => {
+            EntryKind::RxBacklog => {
                 switch.observe_rx_backlog(port, rest.try_get_u32_le()?, now);
                 Ok(())
             }
@@ -311,10 +314,10 @@ impl<R: Read> Replay<R> {
                 }
                 Ok(())
             }
-            EntryKind::Unsent => {
+            EntryKind::AbortTx => {
                 let (now, frame) = (Instant(rest.try_get_u64_le()?), rest.try_get_u32_le()?);
                 let frame = player.frame(frame)?;
-                player.switch.unsent(port, frame, now, &mut player.memory);
+                player.switch.abort_tx(port, frame, now, &mut player.memory);
                 Ok(())
             }
             EntryKind::Flush => {
@@ -330,13 +333,13 @@ impl<R: Read> Replay<R> {
     }
 
     fn turn(&mut self) -> Result<(), Error> {
-        self.now = Instant(self.rest.try_get_u64_le()?);
+        self.now = Instant(self.remaining.try_get_u64_le()?);
         let switch = &mut self.player.as_mut().ok_or_else(no_checkpoint)?.switch;
         self.events.extend(switch.drain_events());
         if self.events.len() > MAX_EVENTS_AHEAD {
             return Err(Error::Differs(format!("{MAX_EVENTS_AHEAD} events are not in the recording")));
         }
-        switch.begin_turn(self.now);
+        switch.begin_iteration(self.now);
         self.totals.turns += 1;
         self.totals.to = self.now;
         Ok(())
@@ -345,9 +348,9 @@ impl<R: Read> Replay<R> {
     /// Compares the state with which a segment begins with the replayed one, if there is one, and
     /// continues with it.
     fn begin_segment(&mut self) -> Result<(), Error> {
-        let now = Instant(self.rest.try_get_u64_le()?);
-        let forwards = self.rest.try_get_u8()? != 0;
-        let continues = self.rest.try_get_u8()? != 0;
+        let now = Instant(self.remaining.try_get_u64_le()?);
+        let forwards = self.remaining.try_get_u8()? != 0;
+        let continues = self.remaining.try_get_u8()? != 0;
         let Loaded { mut switch, is_complete } = self.loaded.take().ok_or_else(no_checkpoint)?;
         if let (Some(player), true) = (&mut self.player, continues) {
             let (mut recorded, mut replayed) = (Snapshot::default(), Snapshot::default());
@@ -365,9 +368,9 @@ impl<R: Read> Replay<R> {
         if is_complete {
             self.player = Some(Player::of(switch));
         }
-        self.skips = self.player.is_none();
-        if self.skips {
-            self.rest.clear();
+        self.skips_segment = self.player.is_none();
+        if self.skips_segment {
+            self.remaining.clear();
             return Ok(());
         }
         if !std::mem::replace(&mut self.has_begun, true) {
@@ -410,25 +413,25 @@ fn read_chunk(source: &mut impl Read) -> Result<Option<(u8, Bytes)>, Error> {
     let Some(&kind) = kind.first() else { return Ok(None) };
     let mut len = Vec::new();
     read_up_to(source, 4, &mut len)?;
-    let len = (&len[..]).try_get_u32_le().map_err(|_| cut())?;
+    let len = (&len[..]).try_get_u32_le().map_err(|_| truncated())?;
     if len > MAX_CHUNK_BYTES {
         return Err(Error::Malformed(format!("a chunk of {len} bytes")));
     }
     let mut bytes = Vec::new();
     read_up_to(source, len, &mut bytes)?;
-    if bytes.len() < len as usize { Err(cut()) } else { Ok(Some((kind, bytes.into()))) }
+    if bytes.len() < len as usize { Err(truncated()) } else { Ok(Some((kind, bytes.into()))) }
 }
 
 /// Reads as many bytes, or what is left. Memory grows only with what is read.
 fn read_up_to(source: &mut impl Read, bytes: u32, out: &mut Vec<u8>) -> Result<(), Error> {
     match source.take(bytes.into()).read_to_end(out) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(cut()),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(truncated()),
         Err(error) => Err(Error::Malformed(error.to_string())),
     }
 }
 
-fn cut() -> Error {
+fn truncated() -> Error {
     Error::Malformed("it ends in the middle of a chunk".into())
 }
 
@@ -438,17 +441,17 @@ fn read_title(source: &mut impl Read) -> Result<(), Error> {
     while line.last() != Some(&b'\n') && line.len() < TITLE.len() + 11 {
         let before = line.len();
         // What cannot be read is no recording either: its beginning is not compressed.
-        read_up_to(source, 1, &mut line).map_err(|_| Error::NoRecording)?;
+        read_up_to(source, 1, &mut line).map_err(|_| Error::NotARecording)?;
         if line.len() == before {
-            return Err(Error::NoRecording);
+            return Err(Error::NotARecording);
         }
     }
-    let line = String::from_utf8(line).map_err(|_| Error::NoRecording)?;
+    let line = String::from_utf8(line).map_err(|_| Error::NotARecording)?;
     let version = line.strip_prefix(TITLE).and_then(|rest| rest.strip_suffix('\n'));
     match version {
         Some(version) if version == VERSION.to_string() => Ok(()),
         Some(version) if version.parse::<u32>().is_ok() => Err(Error::Version(version.to_owned())),
-        _ => Err(Error::NoRecording),
+        _ => Err(Error::NotARecording),
     }
 }
 

@@ -28,7 +28,7 @@ const ENDED: u64 = u64::MAX - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoopState {
     /// The loop is awake; its last iteration started at this time.
-    Turned(Instant),
+    Awake(Instant),
     /// The loop sleeps.
     Asleep {
         /// When the loop must refresh an XOFF that is in force; [`Instant::NEVER`] if none is.
@@ -43,14 +43,14 @@ pub enum LoopState {
 /// The memory that a loop and its guard share.
 #[derive(Debug)]
 pub struct Heartbeat {
-    pulse: AtomicU64,
+    state: AtomicU64,
     /// When a sleeping loop must refresh an XOFF.
     refresh_at: AtomicU64,
     pub(crate) times: LoopStats,
     /// Bit n is set if a frame has been received on port n lately.
-    received: AtomicU64,
+    active_ports: AtomicU64,
     /// The guard has left a report that the loop has not taken.
-    has_news: AtomicBool,
+    has_reports: AtomicBool,
     ports: [GuardReport; MAX_PORTS],
 }
 
@@ -70,11 +70,11 @@ impl Default for Heartbeat {
     /// A heartbeat of a loop that has not started, which needs no guard.
     fn default() -> Self {
         Self {
-            pulse: AtomicU64::new(ASLEEP),
+            state: AtomicU64::new(ASLEEP),
             refresh_at: AtomicU64::new(Instant::NEVER.0),
             times: LoopStats::default(),
-            received: AtomicU64::new(0),
-            has_news: AtomicBool::new(false),
+            active_ports: AtomicU64::new(0),
+            has_reports: AtomicBool::new(false),
             ports: std::array::from_fn(|_| GuardReport::default()),
         }
     }
@@ -84,47 +84,47 @@ impl Heartbeat {
     /// Publishes the start of an iteration.
     #[inline]
     pub fn beat(&self, now: Instant) {
-        self.pulse.store(now.0, Relaxed);
+        self.state.store(now.0, Relaxed);
     }
 
     /// Publishes the ports on which frames have been received lately.
     #[inline]
-    pub(crate) fn take_reports(&self, ports: Set64) {
-        self.received.store(ports.bits(), Relaxed);
+    pub(crate) fn set_active_ports(&self, ports: Set64) {
+        self.active_ports.store(ports.bits(), Relaxed);
     }
 
     /// Returns the ports on which frames have been received lately.
-    pub fn received(&self) -> Set64 {
-        Set64::from_bits(self.received.load(Relaxed))
+    pub fn active_ports(&self) -> Set64 {
+        Set64::from_bits(self.active_ports.load(Relaxed))
     }
 
     /// Publishes that the loop goes to sleep and must refresh an XOFF at `refresh_at`. If it
     /// oversleeps, the guard refreshes the XOFF.
     pub fn sleep(&self, refresh_at: Instant) {
         self.refresh_at.store(refresh_at.0, Relaxed);
-        self.pulse.store(ASLEEP, Release);
+        self.state.store(ASLEEP, Release);
     }
 
     /// Publishes that the loop has ended.
     pub fn end(&self) {
-        self.pulse.store(ENDED, Relaxed);
+        self.state.store(ENDED, Relaxed);
     }
 
     /// Returns the state that the loop last published.
-    pub fn pulse(&self) -> LoopState {
-        match self.pulse.load(Acquire) {
+    pub fn state(&self) -> LoopState {
+        match self.state.load(Acquire) {
             ASLEEP => LoopState::Asleep {
                 refresh_at: Instant(self.refresh_at.load(Relaxed)),
                 turns: self.times.turns(),
             },
             ENDED => LoopState::Ended,
-            nanos => LoopState::Turned(Instant(nanos)),
+            nanos => LoopState::Awake(Instant(nanos)),
         }
     }
 
     /// True if the loop has started an iteration within the last [`STALL_NS`].
-    pub(crate) fn turns(&self, now: Instant) -> bool {
-        matches!(self.pulse(), LoopState::Turned(at) if now.since(at) < STALL_NS)
+    pub(crate) fn is_iterating(&self, now: Instant) -> bool {
+        matches!(self.state(), LoopState::Awake(at) if now.since(at) < STALL_NS)
     }
 
     /// Returns the iteration times so far.
@@ -147,32 +147,33 @@ impl Heartbeat {
     }
 
     /// Records that the guard has sent an XOFF for these priorities on a port.
-    pub fn leave(&self, port: usize, priorities: Set8, at: Instant) {
+    pub fn record_sent(&self, port: usize, priorities: Set8, at: Instant) {
         let reported = &self.ports[port];
         reported.at_ns.store(at.0, Relaxed);
         reported.frames.fetch_add(1, Relaxed);
         priorities.into_iter().for_each(|p| _ = reported.xoff_frames[p].fetch_add(1, Relaxed));
-        self.has_news.store(true, Release);
+        self.has_reports.store(true, Release);
     }
 
     /// Takes what the guard has recorded; called once per iteration. Calls `reported` with a
     /// port's number, the frames that the guard sent on it, and the time of the last one.
     #[inline]
-    pub(crate) fn take(&self, reported: impl FnMut(usize, PfcCount, Instant)) {
-        if self.has_news.load(Relaxed) {
-            self.take_news(reported);
+    pub(crate) fn take_reports(&self, reported: impl FnMut(usize, PfcCount, Instant)) {
+        if self.has_reports.load(Relaxed) {
+            self.take_reports_slow(reported);
         }
     }
 
     #[cold]
-    fn take_news(&self, mut report: impl FnMut(usize, PfcCount, Instant)) {
-        self.has_news.swap(false, Acquire);
+    fn take_reports_slow(&self, mut report: impl FnMut(usize, PfcCount, Instant)) {
+        self.has_reports.swap(false, Acquire);
         for (number, reported) in self.ports.iter().enumerate() {
             reported.claimed_ns.store(0, Relaxed);
             let take = |count: &AtomicU64| if count.load(Relaxed) == 0 { 0 } else { count.swap(0, Relaxed) };
             let xoff_frames = std::array::from_fn(|p| take(&reported.xoff_frames[p]));
             let frames = PfcCount { frames: take(&reported.frames), xoff_frames, ..PfcCount::default() };
-            // The guard may be in the middle of recording one. It sets `has_news` again afterwards.
+            // The guard may be in the middle of recording one. It sets `has_reports` again
+            // afterwards.
             if frames != PfcCount::default() {
                 report(number, frames, Instant(reported.at_ns.load(Relaxed)));
             }

@@ -29,7 +29,7 @@ use crate::guard::heartbeat::{LoopState, STALL_NS};
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
 /// The check interval while the loop is awake or frames wait for it. It is shorter where a pause
 /// must be refreshed more often, but at least [`GUARD_REFRESH_NS`].
-const LOOK_NS: Nanos = 1_000_000;
+const CHECK_INTERVAL_NS: Nanos = 1_000_000;
 
 /// When the guard must check the loop again; the earlier, the less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub enum NextCheck {
     /// After this time.
     After(Nanos),
     /// When a frame is received: the loop sleeps, and no frame waits for it.
-    WithFrames,
+    OnFrame,
 }
 
 /// The guard's state for one loop.
@@ -61,7 +61,7 @@ impl StallDetector {
         now: Instant,
     ) -> bool {
         let still_since = match pulse {
-            LoopState::Turned(at) => Some(at),
+            LoopState::Awake(at) => Some(at),
             LoopState::Asleep { refresh_at, .. } if refresh_at <= now => Some(refresh_at),
             LoopState::Asleep { turns, .. } if frames_wait() => {
                 // Frames of an earlier sleep have been taken since.
@@ -85,8 +85,8 @@ impl StallDetector {
     /// Returns when to check again, after a check that saw this state.
     pub fn next_check(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
         match (pulse, self.waiting_since) {
-            (LoopState::Asleep { refresh_at: Instant::NEVER, .. }, None) => NextCheck::WithFrames,
-            _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(GUARD_REFRESH_NS)),
+            (LoopState::Asleep { refresh_at: Instant::NEVER, .. }, None) => NextCheck::OnFrame,
+            _ => NextCheck::After(CHECK_INTERVAL_NS.min(refresh_ns).max(GUARD_REFRESH_NS)),
         }
     }
 
@@ -113,7 +113,7 @@ mod tests {
     /// Runs the detector on the loop's state, and whether frames wait, at each half millisecond
     /// from 10 ms on. Returns when the peers are paused, in half milliseconds, of a port whose
     /// XOFF is refreshed after 2 ms.
-    fn reported(pulses: &[(LoopState, bool)]) -> Vec<usize> {
+    fn pauses_sent(pulses: &[(LoopState, bool)]) -> Vec<usize> {
         let (mut detector, heartbeat) = (StallDetector::default(), Heartbeat::default());
         let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
             let now = Instant(10 * MS + n as u64 * MS / 2);
@@ -122,31 +122,35 @@ mod tests {
         looks.map(|(n, _)| n).collect()
     }
 
-    fn turned(half_ms: u64) -> (LoopState, bool) {
-        (LoopState::Turned(Instant(10 * MS + half_ms * MS / 2)), true)
+    fn iterated(half_ms: u64) -> (LoopState, bool) {
+        (LoopState::Awake(Instant(10 * MS + half_ms * MS / 2)), true)
     }
 
     #[test]
-    fn a_loop_that_turns_is_left_alone() {
-        let busy: Vec<_> = (0..20).map(turned).collect();
-        assert_eq!(reported(&busy), []);
-        assert_eq!(reported(&[(ASLEEP, false); 20]), [], "a loop that sleeps while nothing comes in is not");
-        assert_eq!(reported(&[(LoopState::Ended, true); 20]), [], "a loop that has ended is not");
+    fn a_running_loop_is_not_paused_for() {
+        let busy: Vec<_> = (0..20).map(iterated).collect();
+        assert_eq!(pauses_sent(&busy), []);
+        assert_eq!(
+            pauses_sent(&[(ASLEEP, false); 20]),
+            [],
+            "a loop that sleeps while nothing comes in is not"
+        );
+        assert_eq!(pauses_sent(&[(LoopState::Ended, true); 20]), [], "a loop that has ended is not");
     }
 
     #[test]
-    fn a_loop_that_stalls_is_covered_until_it_turns() {
-        let mut pulses = vec![turned(0); 12]; // one iteration at 0, and none since
-        pulses.extend((12..20).map(turned));
-        assert_eq!(reported(&pulses), [2, 6, 10], "after 1 ms, and each 2 ms from then on");
+    fn a_loop_that_stalls_is_covered_until_it_iterates() {
+        let mut pulses = vec![iterated(0); 12]; // one iteration at 0, and none since
+        pulses.extend((12..20).map(iterated));
+        assert_eq!(pauses_sent(&pulses), [2, 6, 10], "after 1 ms, and each 2 ms from then on");
     }
 
     #[test]
-    fn a_sleeper_whom_frames_do_not_wake_is_covered() {
+    fn a_sleeping_loop_with_waiting_frames_counts_as_stalled() {
         let mut pulses = vec![(ASLEEP, false); 4];
         pulses.extend([(ASLEEP, true); 5]);
         pulses.extend([(ASLEEP, false), (ASLEEP, true), (ASLEEP, false)]);
-        assert_eq!(reported(&pulses), [6,], "1 ms after frames were first seen");
+        assert_eq!(pauses_sent(&pulses), [6,], "1 ms after frames were first seen");
     }
 
     /// A pause of 335 µs, received by a peer at 100 Gbit/s: the loop refreshes it after 112 µs, and
@@ -154,7 +158,7 @@ mod tests {
     #[test]
     fn a_short_pause_is_guarded_more_closely() {
         let (mut detector, heartbeat) = (StallDetector::default(), Heartbeat::default());
-        let turned = LoopState::Turned(Instant(10 * MS));
+        let turned = LoopState::Awake(Instant(10 * MS));
         let mut check = |us: u64| {
             let now = Instant(10 * MS + us * 1000);
             detector.check(turned, || true, 112_000, now) && heartbeat.claim(0, 112_000, now)
@@ -170,8 +174,8 @@ mod tests {
     fn the_xoff_of_a_loop_that_oversleeps_is_refreshed() {
         let asleep = LoopState::Asleep { refresh_at: Instant(12 * MS), turns: 7 };
         let mut pulses = vec![(asleep, false); 16];
-        pulses.extend([(LoopState::Turned(Instant(18 * MS)), false)]);
-        assert_eq!(reported(&pulses), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
+        pulses.extend([(LoopState::Awake(Instant(18 * MS)), false)]);
+        assert_eq!(pauses_sent(&pulses), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
         let detector = StallDetector::default();
         assert_eq!(
             detector.next_check(asleep, 2 * MS),
@@ -181,16 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_for_whom_nothing_waits_is_let_sleep() {
+    fn a_sleeping_loop_without_waiting_frames_is_not_stalled() {
         let mut detector = StallDetector::default();
         let mut next = |pulse, frames_wait| {
             detector.check(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
             detector.next_check(pulse, 2 * MS)
         };
-        assert_eq!(next(LoopState::Turned(Instant(10 * MS)), false), NextCheck::After(LOOK_NS));
-        assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
-        assert_eq!(next(ASLEEP, true), NextCheck::After(LOOK_NS), "it should be awake by then");
-        assert_eq!(next(ASLEEP, false), NextCheck::WithFrames);
+        assert_eq!(next(LoopState::Awake(Instant(10 * MS)), false), NextCheck::After(CHECK_INTERVAL_NS));
+        assert_eq!(next(ASLEEP, false), NextCheck::OnFrame);
+        assert_eq!(next(ASLEEP, true), NextCheck::After(CHECK_INTERVAL_NS), "it should be awake by then");
+        assert_eq!(next(ASLEEP, false), NextCheck::OnFrame);
     }
 
     /// Each frame wakes the loop, and a check happens to come between the frame and the loop's
@@ -198,7 +202,7 @@ mod tests {
     #[test]
     fn a_sleeper_that_runs_between_two_checks_does_not_stall() {
         let pulses: Vec<_> = (0..20).map(|n| (asleep_after(7 + n), true)).collect();
-        assert_eq!(reported(&pulses), []);
+        assert_eq!(pauses_sent(&pulses), []);
     }
 
     /// A loop was asleep when its thread was stopped: it wakes half a second after frames came, and
@@ -210,18 +214,18 @@ mod tests {
             detector.check(ASLEEP, || true, 2 * MS, Instant((10 + ms) * MS));
             heartbeat.record_stall(detector.stalled_ns());
         }
-        detector.check(LoopState::Turned(Instant(511 * MS)), || true, 2 * MS, Instant(511 * MS));
+        detector.check(LoopState::Awake(Instant(511 * MS)), || true, 2 * MS, Instant(511 * MS));
         assert_eq!((detector.stalled_ns(), heartbeat.times().worst_stall_ns), (0, 500 * MS));
     }
 
     #[test]
     fn a_dead_loop_is_given_up() {
         let mut detector = StallDetector::default();
-        let since = LoopState::Turned(Instant(0));
+        let since = LoopState::Awake(Instant(0));
         let last = (0..30_000).filter(|ms| detector.check(since, || true, 2 * MS, Instant(ms * MS))).last();
         assert_eq!(last, Some(9_999));
         assert!(
-            detector.check(LoopState::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
+            detector.check(LoopState::Awake(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
             "it lives"
         );
     }
@@ -242,8 +246,8 @@ mod tests {
         };
         assert_eq!(claims(0, 11 * MS), [0, 11]);
         assert_eq!(claims(1, 6 * MS), [0, 6, 12, 18]);
-        heartbeat.leave(0, Set8::of(3), at(11));
-        heartbeat.take(|_, _, _| {});
+        heartbeat.record_sent(0, Set8::of(3), at(11));
+        heartbeat.take_reports(|_, _, _| {});
         assert!(heartbeat.claim(0, 11 * MS, at(20)));
     }
 }

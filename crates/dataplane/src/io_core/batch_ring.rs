@@ -16,20 +16,20 @@ pub(crate) struct BatchRing<T> {
     empty: ArrayQueue<Vec<T>>,
     /// Items on the ring.
     items: AtomicUsize,
-    of_a_batch: usize,
+    batch_capacity: usize,
 }
 
 impl<T> BatchRing<T> {
-    /// Creates a ring of `batches` batches, each with room for `of_a_batch` items.
+    /// Creates a ring of `batches` batches, each with room for `batch_capacity` items.
     pub(crate) fn new(batches: usize, of_a_batch: usize) -> Self {
         let ring = Self {
             full: ArrayQueue::new(batches),
             empty: ArrayQueue::new(batches),
             items: AtomicUsize::new(0),
-            of_a_batch,
+            batch_capacity: of_a_batch,
         };
         for _ in 0..batches {
-            ring.give_back(Vec::with_capacity(of_a_batch));
+            ring.recycle(Vec::with_capacity(of_a_batch));
         }
         ring
     }
@@ -60,12 +60,12 @@ impl<T> BatchRing<T> {
     /// Pushes the first of `items`, at most one batch and possibly none, with a note. Returns
     /// false and changes nothing if no batch is empty.
     #[inline]
-    pub(crate) fn put(&self, note: u32, items: &mut Vec<T>) -> bool {
+    pub(crate) fn push(&self, note: u32, items: &mut Vec<T>) -> bool {
         let Some(mut batch) = self.empty.pop() else { return false };
-        if items.len() <= self.of_a_batch {
+        if items.len() <= self.batch_capacity {
             batch.append(items);
         } else {
-            batch.extend(items.drain(..self.of_a_batch));
+            batch.extend(items.drain(..self.batch_capacity));
         }
         // Counted before the consumer can pop them, so that the count never falls below zero.
         self.items.fetch_add(batch.len(), Relaxed);
@@ -76,15 +76,15 @@ impl<T> BatchRing<T> {
 
     /// Pops the next batch and appends its items to `out`. Returns the batch's note.
     #[inline]
-    pub(crate) fn take(&self, out: &mut Vec<T>) -> Option<u32> {
+    pub(crate) fn pop(&self, out: &mut Vec<T>) -> Option<u32> {
         let (note, mut batch) = self.full.pop()?;
         self.items.fetch_sub(batch.len(), Relaxed);
         out.append(&mut batch);
-        self.give_back(batch);
+        self.recycle(batch);
         Some(note)
     }
 
-    fn give_back(&self, batch: Vec<T>) {
+    fn recycle(&self, batch: Vec<T>) {
         let given = self.empty.push(batch);
         debug_assert!(given.is_ok(), "there is a place for each batch");
     }
@@ -98,13 +98,13 @@ mod tests {
     fn items_leave_in_order_and_a_full_ring_accepts_none() {
         let ring = BatchRing::new(2, 3);
         let mut items: Vec<u8> = (0..9).collect();
-        assert!(ring.put(7, &mut items) && ring.put(8, &mut items));
-        assert!(!ring.put(9, &mut items), "two batches are there");
+        assert!(ring.push(7, &mut items) && ring.push(8, &mut items));
+        assert!(!ring.push(9, &mut items), "two batches are there");
         assert_eq!((items.len(), ring.items(), ring.room()), (3, 6, 0));
         let mut out = vec![100];
-        assert_eq!(ring.take(&mut out), Some(7));
-        assert!(ring.put(9, &mut items));
-        assert_eq!([ring.take(&mut out), ring.take(&mut out), ring.take(&mut out)], [Some(8), Some(9), None]);
+        assert_eq!(ring.pop(&mut out), Some(7));
+        assert!(ring.push(9, &mut items));
+        assert_eq!([ring.pop(&mut out), ring.pop(&mut out), ring.pop(&mut out)], [Some(8), Some(9), None]);
         assert_eq!(out, [100, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!((ring.items(), ring.room(), ring.is_empty()), (0, 2, true));
     }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_batch_may_be_empty() {
         let ring = BatchRing::<u8>::new(1, 3);
-        assert!(ring.put(5, &mut Vec::new()) && !ring.is_empty());
-        assert_eq!((ring.take(&mut Vec::new()), ring.is_empty()), (Some(5), true));
+        assert!(ring.push(5, &mut Vec::new()) && !ring.is_empty());
+        assert_eq!((ring.pop(&mut Vec::new()), ring.is_empty()), (Some(5), true));
     }
 }

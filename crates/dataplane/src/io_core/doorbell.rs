@@ -13,39 +13,39 @@ use std::task::Waker;
 /// The doorbell of one loop.
 #[derive(Debug)]
 pub struct Doorbell {
-    lies: AtomicBool,
+    is_asleep: AtomicBool,
     waker: Waker,
 }
 
 impl Doorbell {
     /// Creates the doorbell of a loop that is awake. `waker` wakes it, now or when it next sleeps.
     pub fn new(waker: Waker) -> Self {
-        Self { lies: AtomicBool::new(false), waker }
+        Self { is_asleep: AtomicBool::new(false), waker }
     }
 
     /// Announces that the loop goes to sleep. It must check for work once more before it sleeps.
     pub fn prepare_sleep(&self) {
-        self.lies.store(true, Ordering::Relaxed);
+        self.is_asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Announces that the loop is awake.
     pub fn cancel_sleep(&self) {
-        self.lies.store(false, Ordering::Relaxed);
+        self.is_asleep.store(false, Ordering::Relaxed);
     }
 
     /// Announces work for the loop, and wakes it if it sleeps.
     #[inline]
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
-        if self.lies.load(Ordering::Relaxed) {
+        if self.is_asleep.load(Ordering::Relaxed) {
             self.wake();
         }
     }
 
     #[cold]
     fn wake(&self) {
-        if self.lies.compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if self.is_asleep.compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.waker.wake_by_ref();
         }
     }

@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use switch::{FrameId, FrameMemory, FrameParser, Instant, Nanos, RxDesc, RxFrame, TxDesc};
 use wire::bitset::Set64;
 
-use crate::frame_batch::make_edits;
-use crate::frame_batch::parse_batch;
+use crate::batch_ops::apply_edits;
+use crate::batch_ops::parse_batch;
 use crate::guard::heartbeat::Heartbeat;
 use crate::io_core::doorbell::Doorbell;
 use crate::io_core::port_channel::{
-    FEW_FREE, FREE_BATCH, LEFT, LOST, MANY_FREE, PortChannel, PortCommand, PortReply, PortStatus,
+    FREE_BATCH_FRAMES, HIGH_FREE, LOW_FREE, PortChannel, PortCommand, PortReply, PortStatus, TX_DONE, TX_LOST,
 };
 use crate::io_core::remote_port::RemotePort;
 use crate::poll_loop::idle_policy::IdlePolicy;
@@ -29,7 +29,7 @@ use crate::port::Port;
 use crate::sleeper::{Sleeper, overslept};
 
 /// A requested status is reported after at most this number of iterations, even while frames move.
-const REPORT_TURNS: u8 = 8;
+const STATUS_ITERATIONS: u8 = 8;
 /// The longest sleep: an interface that has disappeared is detected only in an iteration.
 const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 
@@ -39,10 +39,10 @@ pub struct IoLoop<P: Port> {
     ports: Vec<IoPort<P>>,
     bell: Arc<Doorbell>,
     heartbeat: Arc<Heartbeat>,
-    last_turn: Option<Instant>,
+    last_iteration: Option<Instant>,
     idle: IdlePolicy,
     /// The loop has few free frames and takes more.
-    is_short: bool,
+    needs_free_frames: bool,
     /// Free frames were exchanged in this iteration.
     exchanged: bool,
     // Empty between uses; kept so that nothing is allocated.
@@ -60,11 +60,11 @@ pub struct IoPort<P: Port> {
     /// The port's parser, and whether checksums are completed.
     parser: Option<Box<(FrameParser, bool)>>,
     /// The number of the rule set that `parser` implements.
-    rules: u32,
+    rule_set: u32,
     /// Frames taken off the channel and not yet transmitted.
     outgoing: Vec<TxDesc>,
     /// The part of `outgoing` that fits into the TX ring.
-    fitting: Vec<TxDesc>,
+    tx_batch: Vec<TxDesc>,
     /// Completed frames that are not yet on the channel.
     completed: Vec<FrameId>,
     /// Frames that the kernel lost and that are not yet on the channel.
@@ -95,9 +95,9 @@ pub fn remote<P: Port>(
         channel,
         is_open,
         parser: None,
-        rules: 0,
+        rule_set: 0,
         outgoing: Vec::with_capacity(TX_BATCH),
-        fitting: Vec::with_capacity(TX_BATCH),
+        tx_batch: Vec::with_capacity(TX_BATCH),
         completed: Vec::with_capacity(4096),
         lost: Vec::with_capacity(4096),
         unsent: Vec::with_capacity(4096),
@@ -115,13 +115,13 @@ impl<P: Port> IoLoop<P> {
             ports,
             bell,
             heartbeat,
-            last_turn: None,
+            last_iteration: None,
             idle: IdlePolicy::new(Instant::default()),
-            is_short: false,
+            needs_free_frames: false,
             exchanged: false,
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
-            frames: Vec::with_capacity(FREE_BATCH),
+            frames: Vec::with_capacity(FREE_BATCH_FRAMES),
         }
     }
 
@@ -149,18 +149,18 @@ impl<P: Port> IoLoop<P> {
                 extended = !extended;
                 waiter.set_weight(!extended);
             }
-            let moved = self.turn(memory, now);
+            let moved = self.iterate(memory, now);
             if self.idle.sample_due(now) {
-                self.idle.note_core(now, waiter.core_taken_ns());
+                self.idle.record_core_time(now, waiter.core_wait_ns());
             }
             if moved {
-                self.idle.note_move(now);
+                self.idle.on_frames(now);
             } else if self.may_sleep(now) {
                 self.bell.prepare_sleep();
                 if !self.has_work() && !ends.load(Relaxed) {
                     self.heartbeat.sleep(Instant::NEVER);
                     waiter.wait(LONGEST_SLEEP_NS)?;
-                    self.last_turn = overslept(clock(), now + LONGEST_SLEEP_NS, waiter.stopped_ns());
+                    self.last_iteration = overslept(clock(), now + LONGEST_SLEEP_NS, waiter.stopped_ns());
                 }
                 self.bell.cancel_sleep();
             }
@@ -170,12 +170,12 @@ impl<P: Port> IoLoop<P> {
     }
 
     /// Runs one iteration. True if anything moved.
-    pub fn turn(&mut self, memory: &mut P::Memory, now: Instant) -> bool {
+    pub fn iterate(&mut self, memory: &mut P::Memory, now: Instant) -> bool {
         self.heartbeat.beat(now);
-        let after = self.last_turn.replace(now).map(|last| now.since(last));
-        self.heartbeat.times.note_turn(after);
+        let after = self.last_iteration.replace(now).map(|last| now.since(last));
+        self.heartbeat.times.record_iteration(after);
         if let Some(nanos) = after {
-            self.idle.note_turn(nanos);
+            self.idle.record_iteration(nanos);
         }
         let mut moved = false;
         self.exchanged = false;
@@ -195,7 +195,7 @@ impl<P: Port> IoLoop<P> {
     fn serve(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
         let port = &mut self.ports[number];
         let mut moved = false;
-        while let Some(order) = port.channel.orders.pop() {
+        while let Some(order) = port.channel.commands.pop() {
             moved = true;
             port.execute(order, memory);
         }
@@ -203,41 +203,41 @@ impl<P: Port> IoLoop<P> {
             moved |= port.send(memory);
             port.complete();
         }
-        let mut has_news = moved | port.put_completed();
-        let has_few = memory.free_frames() <= MANY_FREE;
-        let has_reported = port.has_reported_all();
+        let mut has_news = moved | port.push_completed();
+        let has_few = memory.free_frames() <= HIGH_FREE;
+        let has_reported = port.all_completions_pushed();
         if let Some(unsent) = port.closing.take_if(|_| has_reported && has_few) {
-            port.answer_closed(unsent);
+            port.reply_closed(unsent);
             has_news = true;
         }
-        has_news |= self.exchange(number, memory);
+        has_news |= self.exchange_free_frames(number, memory);
         if self.ports[number].is_open {
             has_news |= self.receive(number, memory, now);
         }
         if has_news {
-            self.ports[number].channel.core.ring();
+            self.ports[number].channel.core_bell.ring();
         }
         has_news
     }
 
     /// Takes free frames from the switching core, or returns some. True if any were exchanged.
     #[inline]
-    fn exchange(&mut self, number: usize, memory: &mut P::Memory) -> bool {
+    fn exchange_free_frames(&mut self, number: usize, memory: &mut P::Memory) -> bool {
         let IoPort { channel, is_open, closing, .. } = &self.ports[number];
         let mut moved = false;
-        while memory.free_frames() < FEW_FREE && channel.fresh.take(&mut self.frames).is_some() {
+        while memory.free_frames() < LOW_FREE && channel.free_to_io.pop(&mut self.frames).is_some() {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
             moved = true;
         }
         // The switching core takes nothing off the channel of a closed port. While it closes a
         // port, it takes what the rings held.
         let is_taken = *is_open || closing.is_some();
-        while is_taken && memory.free_frames() > MANY_FREE && channel.spare.room() > 0 {
-            self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
-            channel.spare.put(0, &mut self.frames);
+        while is_taken && memory.free_frames() > HIGH_FREE && channel.free_to_core.room() > 0 {
+            self.frames.extend((0..FREE_BATCH_FRAMES).map_while(|_| memory.alloc()));
+            channel.free_to_core.push(0, &mut self.frames);
             moved = true;
         }
-        self.is_short = memory.free_frames() < FEW_FREE;
+        self.needs_free_frames = memory.free_frames() < LOW_FREE;
         self.exchanged |= moved;
         moved
     }
@@ -245,15 +245,15 @@ impl<P: Port> IoLoop<P> {
     /// Receives as many frames as the channel has room for. Reports the RX backlog and what the
     /// port has observed. True if there is anything new.
     fn receive(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
-        let IoPort { port, channel, parser, rules, .. } = &mut self.ports[number];
-        let max = if channel.arrivals.room() > 0 && parser.is_some() { RX_BATCH } else { 0 };
+        let IoPort { port, channel, parser, rule_set: rules, .. } = &mut self.ports[number];
+        let max = if channel.rx.room() > 0 && parser.is_some() { RX_BATCH } else { 0 };
         port.receive(memory, now, max, &mut self.received);
         let mut has_news = !self.received.is_empty();
         if let (true, Some(parser)) = (has_news, parser) {
-            let (parser, finish_checksums) = &**parser;
+            let (parser, complete_checksums) = &**parser;
             let parse = |received, bytes: &[u8]| parser.parse(received, bytes);
-            parse_batch(&mut self.received, memory, *finish_checksums, parse, &mut self.arrivals);
-            let put = channel.arrivals.put(*rules, &mut self.arrivals);
+            parse_batch(&mut self.received, memory, *complete_checksums, parse, &mut self.arrivals);
+            let put = channel.rx.push(*rules, &mut self.arrivals);
             debug_assert!(put, "there was room for a batch");
         }
         channel.waiting.store(port.rx_waiting(), Relaxed);
@@ -287,14 +287,18 @@ impl<P: Port> IoLoop<P> {
     fn may_sleep(&mut self, now: Instant) -> bool {
         let is_done = |port: &IoPort<P>| {
             let is_closing = port.closing.is_some();
-            port.outgoing.is_empty() && port.has_reported_all() && !is_closing && !port.port.needs_kick()
+            port.outgoing.is_empty()
+                && port.all_completions_pushed()
+                && !is_closing
+                && !port.port.needs_kick()
         };
-        self.idle.note_idle(now) && self.ports.iter().all(is_done)
+        self.idle.on_idle(now) && self.ports.iter().all(is_done)
     }
 
     fn has_work(&self) -> bool {
-        let has_work =
-            |port: &IoPort<P>| port.channel.has_work() || (self.is_short && !port.channel.fresh.is_empty());
+        let has_work = |port: &IoPort<P>| {
+            port.channel.has_work() || (self.needs_free_frames && !port.channel.free_to_io.is_empty())
+        };
         self.ports.iter().any(has_work)
     }
 }
@@ -312,8 +316,8 @@ impl<P: Port> IoPort<P> {
             if self.outgoing.len() <= room {
                 self.port.transmit(&mut self.outgoing);
             } else {
-                self.fitting.extend(self.outgoing.drain(..room));
-                self.port.transmit(&mut self.fitting);
+                self.tx_batch.extend(self.outgoing.drain(..room));
+                self.port.transmit(&mut self.tx_batch);
             }
         }
         if self.port.needs_kick() {
@@ -325,16 +329,16 @@ impl<P: Port> IoPort<P> {
     /// Takes the next batch from the switching core and makes its edits. Returns false if there is
     /// none.
     fn take_outgoing(&mut self, memory: &mut P::Memory) -> bool {
-        let is_there = self.channel.outgoing.take(&mut self.outgoing).is_some();
-        make_edits(&self.outgoing, memory);
+        let is_there = self.channel.outgoing.pop(&mut self.outgoing).is_some();
+        apply_edits(&self.outgoing, memory);
         is_there
     }
 
     /// Puts completed frames on the channel. True if there were any.
-    fn put_completed(&mut self) -> bool {
+    fn push_completed(&mut self) -> bool {
         let mut moved = false;
-        for (note, frames) in [(LEFT, &mut self.completed), (LOST, &mut self.lost)] {
-            while !frames.is_empty() && self.channel.completed.put(note, frames) {
+        for (note, frames) in [(TX_DONE, &mut self.completed), (TX_LOST, &mut self.lost)] {
+            while !frames.is_empty() && self.channel.completed.push(note, frames) {
                 moved = true;
             }
         }
@@ -342,7 +346,7 @@ impl<P: Port> IoPort<P> {
     }
 
     /// True if all frames that the kernel returned are on the channel.
-    fn has_reported_all(&self) -> bool {
+    fn all_completions_pushed(&self) -> bool {
         self.completed.is_empty() && self.lost.is_empty()
     }
 
@@ -354,9 +358,9 @@ impl<P: Port> IoPort<P> {
 
     fn execute(&mut self, order: PortCommand, memory: &mut P::Memory) {
         match order {
-            PortCommand::Rules(rules, parser) => (self.rules, self.parser) = (rules, Some(parser)),
+            PortCommand::Rules(rules, parser) => (self.rule_set, self.parser) = (rules, Some(parser)),
             PortCommand::MinPosted(frames) => self.port.set_min_posted(frames),
-            PortCommand::LetGo => {
+            PortCommand::Detach => {
                 self.stop();
                 if !self.port.detach() {
                     self.port.close(memory, &mut self.unsent);
@@ -374,10 +378,10 @@ impl<P: Port> IoPort<P> {
             PortCommand::Reopen => {
                 self.is_open = self.port.reopen(memory) == Some(true);
                 self.channel.is_down.store(!self.is_open, Relaxed);
-                self.channel.answer(PortReply::Reopened(self.is_open.then(|| self.port.transmit_room())));
+                self.channel.send_reply(PortReply::Reopened(self.is_open.then(|| self.port.transmit_room())));
             }
             PortCommand::ResetCounters => drop(self.port.reset_counters()),
-            PortCommand::Report => self.report_within = REPORT_TURNS,
+            PortCommand::Report => self.report_within = STATUS_ITERATIONS,
         }
     }
 
@@ -392,13 +396,13 @@ impl<P: Port> IoPort<P> {
 
     /// Replies that the port is closed. All frames that were sent are on the channel by now.
     #[cold]
-    fn answer_closed(&mut self, mut unsent: Vec<FrameId>) {
+    fn reply_closed(&mut self, mut unsent: Vec<FrameId>) {
         unsent.append(&mut self.unsent);
-        while !self.outgoing.is_empty() || self.channel.outgoing.take(&mut self.outgoing).is_some() {
+        while !self.outgoing.is_empty() || self.channel.outgoing.pop(&mut self.outgoing).is_some() {
             unsent.extend(self.outgoing.drain(..).map(|outgoing| outgoing.frame));
         }
         let report = self.report(0);
-        self.channel.answer(PortReply::Closed(unsent, report));
+        self.channel.send_reply(PortReply::Closed(unsent, report));
     }
 
     /// Reports the port's status once free frames have settled, or at the latest when
@@ -408,8 +412,8 @@ impl<P: Port> IoPort<P> {
         self.report_within -= 1;
         if !exchanged || self.report_within == 0 {
             self.report_within = 0;
-            self.channel.answer(PortReply::Report(self.report(free)));
-            self.channel.core.ring();
+            self.channel.send_reply(PortReply::Report(self.report(free)));
+            self.channel.core_bell.ring();
         }
     }
 

@@ -29,33 +29,37 @@ use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
 use crate::port::PortFault;
 
 /// Batches of received frames on a channel: together as many frames as a long RX ring holds.
-const ARRIVALS: usize = 16;
+const RX_BATCHES: usize = 16;
 /// Batches to transmit; the switching core pushes one or two per iteration.
-const OUTGOING: usize = 32;
+const TX_BATCHES: usize = 32;
 /// Batches of completed frames.
-const COMPLETED: usize = 16;
+const COMPLETION_BATCHES: usize = 16;
 /// Batches of free frames in each direction.
-const FREE: usize = 8;
+const FREE_BATCHES: usize = 8;
 /// Free frames in a batch.
-pub(crate) const FREE_BATCH: usize = 64;
+pub(crate) const FREE_BATCH_FRAMES: usize = 64;
 /// An I/O loop with fewer free frames takes more.
-pub(crate) const FEW_FREE: usize = 512;
+pub(crate) const LOW_FREE: usize = 512;
 /// An I/O loop with more free frames returns some.
-pub(crate) const MANY_FREE: usize = 2048;
+pub(crate) const HIGH_FREE: usize = 2048;
 /// Free frames that the switching core keeps for itself, for PFC.
-pub(crate) const KEPT_FREE: usize = 1024;
+pub(crate) const RESERVED_FREE: usize = 1024;
 /// Commands that may wait, settings not included.
-const ORDERS: usize = 16;
+const MAX_COMMANDS: usize = 16;
 
 /// Frames of memory that a channel may hold beyond those in the port's rings and in the switch,
 /// including the port's part of the free frames that its I/O loop keeps.
-pub const CHANNEL_FRAMES: usize =
-    ARRIVALS * RX_BATCH + RX_BATCH + 2 * FREE * FREE_BATCH + MANY_FREE + FREE_BATCH + KEPT_FREE;
+pub const CHANNEL_FRAMES: usize = RX_BATCHES * RX_BATCH
+    + RX_BATCH
+    + 2 * FREE_BATCHES * FREE_BATCH_FRAMES
+    + HIGH_FREE
+    + FREE_BATCH_FRAMES
+    + RESERVED_FREE;
 
 /// Note of a batch: its frames have been transmitted.
-pub(crate) const LEFT: u32 = 0;
+pub(crate) const TX_DONE: u32 = 0;
 /// Note of a batch: the kernel took and lost its frames.
-pub(crate) const LOST: u32 = 1;
+pub(crate) const TX_LOST: u32 = 1;
 
 /// A command of the switching core to an I/O loop.
 #[derive(Debug)]
@@ -65,7 +69,7 @@ pub(crate) enum PortCommand {
     /// Post at least this number of chunks.
     MinPosted(u32),
     /// Detach the port. Where no other thread can close it, close it.
-    LetGo,
+    Detach,
     /// The port has been closed elsewhere: report the frames that it never sent. Answered.
     Reclaim(Vec<FrameId>),
     /// Close the port and report the frames that it never sent. Answered.
@@ -104,14 +108,14 @@ pub(crate) struct PortStatus {
 #[derive(Debug)]
 pub(crate) struct PortChannel {
     /// Received frames. The note of a batch is the rule set by which it was parsed.
-    pub(crate) arrivals: BatchRing<RxFrame>,
+    pub(crate) rx: BatchRing<RxFrame>,
     pub(crate) outgoing: BatchRing<TxDesc>,
-    /// Completed frames. The note of a batch is [`LEFT`] or [`LOST`].
+    /// Completed frames. The note of a batch is [`TX_DONE`] or [`TX_LOST`].
     pub(crate) completed: BatchRing<FrameId>,
-    pub(crate) fresh: BatchRing<FrameId>,
-    pub(crate) spare: BatchRing<FrameId>,
-    pub(crate) orders: ArrayQueue<PortCommand>,
-    pub(crate) answers: ArrayQueue<PortReply>,
+    pub(crate) free_to_io: BatchRing<FrameId>,
+    pub(crate) free_to_core: BatchRing<FrameId>,
+    pub(crate) commands: ArrayQueue<PortCommand>,
+    pub(crate) replies: ArrayQueue<PortReply>,
     pub(crate) faults: ArrayQueue<PortFault>,
     /// Frames in the port's own RX rings.
     pub(crate) waiting: AtomicU32,
@@ -124,9 +128,9 @@ pub(crate) struct PortChannel {
     /// The port went down by itself.
     pub(crate) is_down: AtomicBool,
     /// The doorbell of the switching core.
-    pub(crate) core: Arc<Doorbell>,
+    pub(crate) core_bell: Arc<Doorbell>,
     /// The doorbell of the I/O loop.
-    pub(crate) line: Arc<Doorbell>,
+    pub(crate) io_bell: Arc<Doorbell>,
     /// Where the I/O loop publishes its iterations.
     pub(crate) heartbeat: Arc<Heartbeat>,
 }
@@ -138,56 +142,56 @@ pub struct ChannelMonitor(pub(crate) Arc<PortChannel>);
 
 impl ChannelMonitor {
     /// True if the channel holds something that the switching core has not taken.
-    pub fn is_there(&self) -> bool {
-        self.0.has_news()
+    pub fn has_input(&self) -> bool {
+        self.0.has_input_for_core()
     }
 }
 
 impl PortChannel {
     pub(crate) fn new(core: Arc<Doorbell>, line: Arc<Doorbell>, heartbeat: Arc<Heartbeat>) -> Arc<Self> {
         Arc::new(Self {
-            arrivals: BatchRing::new(ARRIVALS, RX_BATCH),
-            outgoing: BatchRing::new(OUTGOING, TX_BATCH),
-            completed: BatchRing::new(COMPLETED, TX_BATCH),
-            fresh: BatchRing::new(FREE, FREE_BATCH),
-            spare: BatchRing::new(FREE, FREE_BATCH),
-            orders: ArrayQueue::new(ORDERS),
-            answers: ArrayQueue::new(ORDERS),
+            rx: BatchRing::new(RX_BATCHES, RX_BATCH),
+            outgoing: BatchRing::new(TX_BATCHES, TX_BATCH),
+            completed: BatchRing::new(COMPLETION_BATCHES, TX_BATCH),
+            free_to_io: BatchRing::new(FREE_BATCHES, FREE_BATCH_FRAMES),
+            free_to_core: BatchRing::new(FREE_BATCHES, FREE_BATCH_FRAMES),
+            commands: ArrayQueue::new(MAX_COMMANDS),
+            replies: ArrayQueue::new(MAX_COMMANDS),
             faults: ArrayQueue::new(4),
             waiting: AtomicU32::new(0),
             has_polled: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             stray: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
-            core,
-            line,
+            core_bell: core,
+            io_bell: line,
             heartbeat,
         })
     }
 
     /// True if there is room for another command that can wait.
     pub(crate) fn has_room_for_settings(&self) -> bool {
-        self.orders.len() < ORDERS / 4
+        self.commands.len() < MAX_COMMANDS / 4
     }
 
     /// Sends a command to the I/O loop.
-    pub(crate) fn order(&self, order: PortCommand) {
-        let pushed = self.orders.push(order);
+    pub(crate) fn send_command(&self, order: PortCommand) {
+        let pushed = self.commands.push(order);
         debug_assert!(pushed.is_ok(), "settings leave room for all others");
-        self.line.ring();
+        self.io_bell.ring();
     }
 
     /// Replies to the switching core.
-    pub(crate) fn answer(&self, answer: PortReply) {
-        let pushed = self.answers.push(answer);
+    pub(crate) fn send_reply(&self, answer: PortReply) {
+        let pushed = self.replies.push(answer);
         debug_assert!(pushed.is_ok(), "no more answers than orders");
     }
 
     /// True if something waits for the switching core.
-    pub(crate) fn has_news(&self) -> bool {
-        !self.arrivals.is_empty()
+    pub(crate) fn has_input_for_core(&self) -> bool {
+        !self.rx.is_empty()
             || !self.completed.is_empty()
-            || !self.answers.is_empty()
+            || !self.replies.is_empty()
             || !self.faults.is_empty()
             || self.dropped.load(Relaxed) > 0
             || self.stray.load(Relaxed) > 0
@@ -195,6 +199,6 @@ impl PortChannel {
 
     /// True if something waits for the I/O loop.
     pub(crate) fn has_work(&self) -> bool {
-        !self.outgoing.is_empty() || !self.orders.is_empty()
+        !self.outgoing.is_empty() || !self.commands.is_empty()
     }
 }

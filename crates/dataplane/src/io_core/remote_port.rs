@@ -15,7 +15,8 @@ use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, Nanos, 
 use crate::guard::heartbeat::{LoopState, STALL_NS};
 use crate::guard::stall_detector::GIVE_UP_NS;
 use crate::io_core::port_channel::{
-    ChannelMonitor, FREE_BATCH, KEPT_FREE, LOST, PortChannel, PortCommand, PortReply, PortStatus,
+    ChannelMonitor, FREE_BATCH_FRAMES, PortChannel, PortCommand, PortReply, PortStatus, RESERVED_FREE,
+    TX_LOST,
 };
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
 use crate::port::{Port, PortFault};
@@ -29,8 +30,8 @@ const CURRENT_NS: Nanos = 100_000;
 enum PendingRequest<T> {
     #[default]
     None,
-    Asked,
-    Answered(T),
+    Sent,
+    Replied(T),
 }
 
 impl<T> PendingRequest<T> {
@@ -38,7 +39,7 @@ impl<T> PendingRequest<T> {
     fn begin(&mut self) -> bool {
         let is_new = matches!(self, PendingRequest::None);
         if is_new {
-            *self = PendingRequest::Asked;
+            *self = PendingRequest::Sent;
         }
         is_new
     }
@@ -46,7 +47,7 @@ impl<T> PendingRequest<T> {
     /// Takes the reply, if it has arrived. A new request is possible afterwards.
     fn take(&mut self) -> Option<T> {
         match std::mem::take(self) {
-            PendingRequest::Answered(answer) => Some(answer),
+            PendingRequest::Replied(answer) => Some(answer),
             open => {
                 *self = open;
                 None
@@ -65,25 +66,25 @@ pub struct RemotePort<M> {
     /// The number of the rule set that `parser` implements.
     rules: u32,
     /// The I/O loop has yet to be sent the rule set.
-    is_unreported: bool,
+    rules_pending: bool,
     /// The minimum number of posted chunks, if it has yet to be sent to the I/O loop.
     min_posted: Option<u32>,
     /// The batch of received frames that is being taken.
     arrivals: Vec<RxFrame>,
     /// The rule set by which that batch was parsed.
-    looked_at_by: u32,
+    parsed_by: u32,
     /// Frames that the port has room for when none is outstanding.
-    room: usize,
+    tx_capacity: usize,
     /// Frames passed to the I/O loop that have not returned.
     outstanding: usize,
     /// Batches passed to the I/O loop so far.
-    given: u64,
+    batches_given: u64,
     /// The number of batches that the I/O loop has taken, and since when it has taken no more while
     /// some wait.
-    waits: Option<(u64, Instant)>,
-    is_stuck: bool,
+    stalled_since: Option<(u64, Instant)>,
+    is_stalled: bool,
     /// What the I/O loop last published about its rings still holds.
-    is_current: bool,
+    backlog_is_fresh: bool,
     /// Frames that the kernel lost, not yet taken.
     lost: Vec<FrameId>,
     /// There were more free frames than the I/O loop had room for.
@@ -101,12 +102,12 @@ pub struct RemotePort<M> {
     unsent: Vec<FrameId>,
     // Empty between uses; kept so that nothing is allocated.
     frames: Vec<FrameId>,
-    again: Vec<RxFrame>,
+    reparse: Vec<RxFrame>,
     memory: PhantomData<fn(&mut M)>,
 }
 
 impl<M: FrameMemory> RemotePort<M> {
-    /// Creates this end of a channel for a port that is open with room for `room` frames to
+    /// Creates this end of a channel for a port that is open with room for `tx_capacity` frames to
     /// transmit, or closed.
     pub(crate) fn new(channel: Arc<PortChannel>, is_up: bool, room: usize) -> Self {
         Self {
@@ -114,16 +115,16 @@ impl<M: FrameMemory> RemotePort<M> {
             is_up,
             parser: None,
             rules: 0,
-            is_unreported: false,
+            rules_pending: false,
             min_posted: None,
             arrivals: Vec::with_capacity(RX_BATCH),
-            looked_at_by: 0,
-            room,
+            parsed_by: 0,
+            tx_capacity: room,
             outstanding: 0,
-            given: 0,
-            waits: None,
-            is_stuck: false,
-            is_current: false,
+            batches_given: 0,
+            stalled_since: None,
+            is_stalled: false,
+            backlog_is_fresh: false,
             lost: Vec::with_capacity(TX_BATCH),
             has_frames: false,
             report: PortStatus::default(),
@@ -134,49 +135,49 @@ impl<M: FrameMemory> RemotePort<M> {
             is_report_late: false,
             unsent: Vec::with_capacity(4096),
             frames: Vec::with_capacity(TX_BATCH),
-            again: Vec::with_capacity(RX_BATCH),
+            reparse: Vec::with_capacity(RX_BATCH),
             memory: PhantomData,
         }
     }
 
     /// Returns a view of the channel for the guard of the switching core.
-    pub fn news(&self) -> ChannelMonitor {
+    pub fn monitor(&self) -> ChannelMonitor {
         ChannelMonitor(Arc::clone(&self.channel))
     }
 
     /// Sends the I/O loop what can wait, if there is room.
     #[inline]
     fn send_settings(&mut self) {
-        if (self.is_unreported || self.min_posted.is_some()) && self.channel.has_room_for_settings() {
+        if (self.rules_pending || self.min_posted.is_some()) && self.channel.has_room_for_settings() {
             self.send_settings_now();
         }
     }
 
     #[cold]
     fn send_settings_now(&mut self) {
-        if let (true, Some(parser)) = (self.is_unreported, &self.parser) {
-            self.channel.order(PortCommand::Rules(self.rules, parser.clone()));
-            self.is_unreported = false;
+        if let (true, Some(parser)) = (self.rules_pending, &self.parser) {
+            self.channel.send_command(PortCommand::Rules(self.rules, parser.clone()));
+            self.rules_pending = false;
         }
         if let Some(frames) = self.min_posted.take() {
-            self.channel.order(PortCommand::MinPosted(frames));
+            self.channel.send_command(PortCommand::MinPosted(frames));
         }
     }
 
     /// Takes the replies of the I/O loop.
     fn take_replies(&mut self) {
-        while let Some(answer) = self.channel.answers.pop() {
+        while let Some(answer) = self.channel.replies.pop() {
             match answer {
                 PortReply::Closed(unsent, report) => {
                     self.report = PortStatus { free: self.report.free, ..report };
-                    self.closing = PendingRequest::Answered(unsent);
+                    self.closing = PendingRequest::Replied(unsent);
                 }
-                PortReply::Reopened(room) => self.opening = PendingRequest::Answered(room),
+                PortReply::Reopened(room) => self.opening = PendingRequest::Replied(room),
                 PortReply::Report(report) => {
                     self.report = report;
                     self.reporting = match std::mem::take(&mut self.is_report_late) {
                         true => PendingRequest::None,
-                        false => PendingRequest::Answered(()),
+                        false => PendingRequest::Replied(()),
                     };
                 }
             }
@@ -186,60 +187,61 @@ impl<M: FrameMemory> RemotePort<M> {
     /// Exchanges free frames. The I/O loop gets as many as the channel has room for.
     #[inline]
     fn exchange(&mut self, memory: &mut M) {
-        while self.channel.spare.take(&mut self.frames).is_some() {
+        while self.channel.free_to_core.pop(&mut self.frames).is_some() {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
         }
         let mut gives = false;
-        while self.channel.fresh.room() > 0 && memory.free_frames() >= KEPT_FREE + FREE_BATCH {
-            self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
-            self.channel.fresh.put(0, &mut self.frames);
+        while self.channel.free_to_io.room() > 0 && memory.free_frames() >= RESERVED_FREE + FREE_BATCH_FRAMES
+        {
+            self.frames.extend((0..FREE_BATCH_FRAMES).map_while(|_| memory.alloc()));
+            self.channel.free_to_io.push(0, &mut self.frames);
             gives = true;
         }
-        self.has_frames = memory.free_frames() >= KEPT_FREE + FREE_BATCH;
+        self.has_frames = memory.free_frames() >= RESERVED_FREE + FREE_BATCH_FRAMES;
         if gives {
-            self.channel.line.ring();
+            self.channel.io_bell.ring();
         }
     }
 
     /// Checks whether frames passed to the I/O loop are waiting because that loop stalls.
     #[inline]
-    fn watch_line(&mut self, now: Instant) {
+    fn check_io_loop(&mut self, now: Instant) {
         if self.channel.outgoing.is_empty() {
-            (self.waits, self.is_stuck) = (None, false);
+            (self.stalled_since, self.is_stalled) = (None, false);
             return;
         }
-        let taken = self.given - self.channel.outgoing.batches() as u64;
-        let since = match self.waits {
+        let taken = self.batches_given - self.channel.outgoing.batches() as u64;
+        let since = match self.stalled_since {
             Some((before, since)) if before == taken => since,
             _ => now,
         };
-        self.waits = Some((taken, since));
+        self.stalled_since = Some((taken, since));
         let is_long = (STALL_NS..GIVE_UP_NS).contains(&now.since(since));
-        self.is_stuck = is_long && !self.channel.heartbeat.turns(now);
+        self.is_stalled = is_long && !self.channel.heartbeat.is_iterating(now);
     }
 
     /// Parses the batch that is being taken again.
     #[cold]
     fn parse_again(&mut self, memory: &M) {
         let Some(parser) = &self.parser else { return };
-        for RxFrame { frame, charge, .. } in self.arrivals.drain(..) {
+        for RxFrame { frame, meta: charge, .. } in self.arrivals.drain(..) {
             let bytes = memory.bytes(&frame, charge.len.into());
-            self.again.push(parser.0.parse(RxDesc { frame, len: charge.len }, bytes));
+            self.reparse.push(parser.0.parse(RxDesc { frame, len: charge.len }, bytes));
         }
-        std::mem::swap(&mut self.arrivals, &mut self.again);
-        self.looked_at_by = self.rules;
+        std::mem::swap(&mut self.arrivals, &mut self.reparse);
+        self.parsed_by = self.rules;
     }
 
     /// Returns what is left on the channel, and, until the I/O loop confirms that the port is
     /// closed, what its rings held.
-    fn take_back(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
+    fn reclaim_batches(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.exchange(memory);
         self.take_replies();
         let Some(mut never_sent) = self.closing.take() else { return false };
         self.outstanding -= never_sent.len();
         unsent.append(&mut never_sent);
         self.unsent = never_sent;
-        while !self.arrivals.is_empty() || self.channel.arrivals.take(&mut self.arrivals).is_some() {
+        while !self.arrivals.is_empty() || self.channel.rx.pop(&mut self.arrivals).is_some() {
             self.closed_frames += self.arrivals.len() as u64;
             self.arrivals.drain(..).for_each(|arrival| memory.free(arrival.frame));
         }
@@ -252,9 +254,9 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     type Memory = M;
 
     fn receive(&mut self, memory: &mut M, now: Instant, _max: usize, _out: &mut Vec<RxDesc>) {
-        self.watch_line(now);
-        let pulse = self.channel.heartbeat.pulse();
-        self.is_current = matches!(pulse, LoopState::Turned(at) if now.since(at) < CURRENT_NS);
+        self.check_io_loop(now);
+        let pulse = self.channel.heartbeat.state();
+        self.backlog_is_fresh = matches!(pulse, LoopState::Awake(at) if now.since(at) < CURRENT_NS);
         self.send_settings();
         self.exchange(memory);
     }
@@ -263,12 +265,12 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     fn take_arrivals(&mut self, memory: &M, max: usize, out: &mut Vec<RxFrame>) {
         while out.len() < max {
             if self.arrivals.is_empty() {
-                match self.channel.arrivals.take(&mut self.arrivals) {
-                    Some(rules) => self.looked_at_by = rules,
+                match self.channel.rx.pop(&mut self.arrivals) {
+                    Some(rules) => self.parsed_by = rules,
                     None => break,
                 }
             }
-            if self.looked_at_by != self.rules {
+            if self.parsed_by != self.rules {
                 self.parse_again(memory);
             }
             let room = max - out.len();
@@ -280,10 +282,10 @@ impl<M: FrameMemory> Port for RemotePort<M> {
         }
     }
 
-    fn set_parser(&mut self, parser: FrameParser, finish_checksums: bool) {
-        self.parser = Some(Box::new((parser, finish_checksums)));
+    fn set_parser(&mut self, parser: FrameParser, complete_checksums: bool) {
+        self.parser = Some(Box::new((parser, complete_checksums)));
         self.rules = self.rules.wrapping_add(1);
-        self.is_unreported = true;
+        self.rules_pending = true;
         self.send_settings();
     }
 
@@ -294,10 +296,8 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn rx_waiting(&self) -> u32 {
         // A frame may wait where the I/O loop has not looked lately.
-        let unknown = u32::from(!self.is_current);
-        (self.arrivals.len() + self.channel.arrivals.items()) as u32
-            + self.channel.waiting.load(Relaxed)
-            + unknown
+        let unknown = u32::from(!self.backlog_is_fresh);
+        (self.arrivals.len() + self.channel.rx.items()) as u32 + self.channel.waiting.load(Relaxed) + unknown
     }
 
     fn take_kernel_drops(&mut self) -> Option<u64> {
@@ -309,7 +309,7 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     }
 
     fn transmit_room(&self) -> usize {
-        let frames = self.room.saturating_sub(self.outstanding);
+        let frames = self.tx_capacity.saturating_sub(self.outstanding);
         match self.channel.outgoing.room() {
             _ if !self.is_up => 0,
             // The last batch is reserved for PFC.
@@ -320,14 +320,14 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         self.outstanding += frames.len();
-        while !frames.is_empty() && self.channel.outgoing.put(0, frames) {
-            self.given += 1;
+        while !frames.is_empty() && self.channel.outgoing.push(0, frames) {
+            self.batches_given += 1;
         }
         debug_assert!(frames.is_empty(), "more frames than there is room for");
-        self.channel.line.ring();
+        self.channel.io_bell.ring();
     }
 
-    fn makes_edits(&self) -> bool {
+    fn applies_edits(&self) -> bool {
         true // the I/O loop does
     }
 
@@ -337,9 +337,9 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
         let mut before = out.len();
-        while let Some(note) = self.channel.completed.take(out) {
+        while let Some(note) = self.channel.completed.pop(out) {
             self.outstanding -= out.len() - before;
-            if note == LOST {
+            if note == TX_LOST {
                 self.lost.extend(out.drain(before..));
             }
             before = out.len();
@@ -359,16 +359,16 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     }
 
     fn has_pending(&self) -> bool {
-        let PortChannel { fresh, spare, .. } = &*self.channel;
+        let PortChannel { free_to_io: fresh, free_to_core: spare, .. } = &*self.channel;
         let wants_frames = (self.has_frames && fresh.room() > 0) || !spare.is_empty();
         !self.arrivals.is_empty()
             || self.is_up != self.is_up()
-            || ((self.is_up || matches!(self.closing, PendingRequest::Asked)) && wants_frames)
-            || self.channel.has_news()
+            || ((self.is_up || matches!(self.closing, PendingRequest::Sent)) && wants_frames)
+            || self.channel.has_input_for_core()
     }
 
     fn is_stalled(&self) -> bool {
-        self.is_stuck
+        self.is_stalled
     }
 
     fn take_stray(&mut self) -> u64 {
@@ -381,27 +381,27 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn detach(&mut self) -> bool {
         self.is_up = false;
-        self.channel.order(PortCommand::LetGo);
+        self.channel.send_command(PortCommand::Detach);
         true
     }
 
     fn reclaim(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         if self.closing.begin() {
-            self.channel.order(PortCommand::Reclaim(std::mem::take(&mut self.unsent)));
+            self.channel.send_command(PortCommand::Reclaim(std::mem::take(&mut self.unsent)));
         }
-        self.take_back(memory, unsent)
+        self.reclaim_batches(memory, unsent)
     }
 
     fn reopen(&mut self, memory: &mut M) -> Option<bool> {
         self.send_settings();
         self.exchange(memory);
         if self.opening.begin() {
-            self.channel.order(PortCommand::Reopen);
+            self.channel.send_command(PortCommand::Reopen);
         }
         self.take_replies();
         let room = self.opening.take()?;
         if let Some(room) = room {
-            (self.room, self.is_up) = (room, true);
+            (self.tx_capacity, self.is_up) = (room, true);
         }
         Some(room.is_some())
     }
@@ -409,28 +409,28 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     fn close(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.is_up = false;
         if self.closing.begin() {
-            self.channel.order(PortCommand::Close(std::mem::take(&mut self.unsent)));
+            self.channel.send_command(PortCommand::Close(std::mem::take(&mut self.unsent)));
         }
-        self.take_back(memory, unsent)
+        self.reclaim_batches(memory, unsent)
     }
 
     fn reset_counters(&mut self) -> KernelCounters {
         let counted = self.kernel_counters();
         (self.report.kernel, self.closed_frames) = (KernelCounters::default(), 0);
-        self.channel.order(PortCommand::ResetCounters);
+        self.channel.send_command(PortCommand::ResetCounters);
         counted
     }
 
     fn report(&mut self) -> bool {
         if self.reporting.begin() {
-            self.channel.order(PortCommand::Report);
+            self.channel.send_command(PortCommand::Report);
         }
         self.take_replies();
         self.reporting.take().is_some()
     }
 
     fn forget_report(&mut self) {
-        self.is_report_late = matches!(self.reporting, PendingRequest::Asked);
+        self.is_report_late = matches!(self.reporting, PendingRequest::Sent);
     }
 
     fn kernel_counters(&self) -> KernelCounters {
@@ -440,12 +440,12 @@ impl<M: FrameMemory> Port for RemotePort<M> {
     }
 
     fn frames_held(&self) -> usize {
-        let PortChannel { arrivals, outgoing, completed, .. } = &*self.channel;
+        let PortChannel { rx: arrivals, outgoing, completed, .. } = &*self.channel;
         let on_channel = arrivals.items() + outgoing.items() + completed.items();
         self.report.held + self.arrivals.len() + on_channel
     }
 
     fn free_frames(&self) -> usize {
-        self.report.free + self.channel.fresh.items() + self.channel.spare.items()
+        self.report.free + self.channel.free_to_io.items() + self.channel.free_to_core.items()
     }
 }

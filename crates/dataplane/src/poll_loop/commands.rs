@@ -71,51 +71,51 @@ impl<P: Port> PollLoop<P> {
                 return Some(command);
             }
             LoopCommand::Snapshot { mut snapshot, read_watermarks } => {
-                (self.reported, self.reports_asked) = (Set64::EMPTY, None);
+                (self.status_received, self.reports_asked) = (Set64::EMPTY, None);
                 self.snapshot(now, &mut snapshot);
                 if read_watermarks {
                     self.mark_watermarks(WatermarkReset::Read);
                 }
-                self.mailbox.answer(Reply::Snapshot(snapshot));
+                self.mailbox.reply(Reply::Snapshot(snapshot));
             }
             LoopCommand::ClearWatermarks => {
                 self.mark_watermarks(WatermarkReset::Clear);
-                self.mailbox.answer(Reply::Done);
+                self.mailbox.reply(Reply::Done);
             }
             LoopCommand::Hold { port, held } => {
                 self.hold(port, held);
-                self.mailbox.answer(Reply::Done);
+                self.mailbox.reply(Reply::Done);
             }
             LoopCommand::RecoverStorms(port) => {
                 self.switch.recover_storms(port, now, &mut self.memory);
-                self.mailbox.answer(Reply::Done);
+                self.mailbox.reply(Reply::Done);
             }
             LoopCommand::LiftStormLimit { port, priorities } => {
                 self.switch.lift_storm_limit(port, priorities, now, &mut self.memory);
-                self.mailbox.answer(Reply::Done);
+                self.mailbox.reply(Reply::Done);
             }
             LoopCommand::Apply(settings) => {
                 if let Some(port) = self.switch.pending_recovery(&settings.switch) {
-                    self.mailbox.answer(Reply::NotApplied(settings, port));
+                    self.mailbox.reply(Reply::NotApplied(settings, port));
                     return None;
                 }
-                let is_open = |port| self.let_go.contains(port) || self.closing.contains(port);
+                let is_open = |port| self.detached.contains(port) || self.closing.contains(port);
                 if self.switch.added_by(&settings.switch).into_iter().any(is_open) {
                     return Some(LoopCommand::Apply(settings));
                 }
-                self.make_slots(&settings.switch, now);
+                self.apply_slot_changes(&settings.switch, now);
                 self.switch.apply(&settings.switch, now);
-                self.push_parser(self.turn.open_ports());
+                self.push_parser(self.iteration.open_ports());
                 for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
                     port.set_min_posted(frames);
                 }
-                self.mailbox.answer(Reply::Applied(settings));
+                self.mailbox.reply(Reply::Applied(settings));
             }
             LoopCommand::Record(_) if self.switch.is_copying() => return Some(command),
             LoopCommand::Record(recorder) => {
                 self.end_recording(now);
                 let before = self.switch.set_recorder(recorder);
-                self.mailbox.answer(Reply::Recorded(before));
+                self.mailbox.reply(Reply::Recorded(before));
             }
             LoopCommand::PortDown(port) => self.close(port, now),
             LoopCommand::PortClosed(port) => {
@@ -123,9 +123,11 @@ impl<P: Port> PollLoop<P> {
                     return Some(command);
                 }
             }
-            LoopCommand::PortUp { port, mac, finish_checksums } => {
-                let Some(is_up) = self.reopen(port, mac, finish_checksums, now) else { return Some(command) };
-                self.mailbox.answer(Reply::PortUp(port, is_up));
+            LoopCommand::PortUp { port, mac, complete_checksums } => {
+                let Some(is_up) = self.reopen(port, mac, complete_checksums, now) else {
+                    return Some(command);
+                };
+                self.mailbox.reply(Reply::PortUp(port, is_up));
             }
             LoopCommand::PeerAddress { port, mac } => {
                 self.switch.peer_address(port, mac, now);
@@ -139,10 +141,10 @@ impl<P: Port> PollLoop<P> {
     /// missing.
     pub(super) fn collect_reports(&mut self) -> bool {
         for (number, port) in self.ports.iter_mut().enumerate() {
-            let has_reported = self.reported.contains(number) || port.report();
-            self.reported.set(number, has_reported);
+            let has_reported = self.status_received.contains(number) || port.report();
+            self.status_received.set(number, has_reported);
         }
-        self.reported == Set64::first_of(self.ports.len())
+        self.status_received == Set64::first_n(self.ports.len())
     }
 
     /// True if the pending snapshot has waited long enough. What was asked of I/O loops is then no
@@ -158,8 +160,8 @@ impl<P: Port> PollLoop<P> {
 
     /// Closes the ports that these settings remove, and resets the counters of ports whose slots
     /// are reused.
-    pub(super) fn make_slots(&mut self, settings: &SwitchSettings, now: Instant) {
-        for port in Set64::first_of(self.switch.places()) {
+    pub(super) fn apply_slot_changes(&mut self, settings: &SwitchSettings, now: Instant) {
+        for port in Set64::first_n(self.switch.slot_count()) {
             if settings.ports[port].is_vacant() {
                 self.close(port, now);
             }
@@ -170,7 +172,7 @@ impl<P: Port> PollLoop<P> {
     }
 
     pub(super) fn mark_watermarks(&mut self, mark: WatermarkReset) {
-        self.switch.mark_watermarks(mark);
+        self.switch.reset_watermarks(mark);
     }
 
     pub(super) fn hold(&mut self, port: usize, on_hold: bool) {
@@ -178,7 +180,7 @@ impl<P: Port> PollLoop<P> {
     }
 
     pub(super) fn end_recording(&mut self, now: Instant) {
-        self.switch.end_recording(now, self.turn.forwards());
+        self.switch.end_recording(now, self.iteration.forwards());
     }
 
     pub(super) fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
@@ -196,7 +198,7 @@ impl<P: Port> PollLoop<P> {
         snapshot.memory_free_frames = (self.memory.free_frames() + elsewhere) as u64;
         snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
         let mut times = self.heartbeat.times();
-        self.lines.iter().for_each(|line| times += line.times());
+        self.io_heartbeats.iter().for_each(|line| times += line.times());
         snapshot.loop_turns = times.turns;
         snapshot.loop_worst_stall_ns = times.worst_stall_ns;
         snapshot.loop_awake_ns = times.awake_ns;

@@ -23,16 +23,16 @@
 use switch::{Instant, Nanos};
 
 /// How long an idle loop polls before it sleeps.
-const LOOK_NS: Nanos = 20_000;
+const POLL_NS: Nanos = 20_000;
 /// How long an idle loop polls before it sleeps while extended polling is on.
-const LONG_LOOK_NS: Nanos = 1_000_000;
+const EXTENDED_POLL_NS: Nanos = 1_000_000;
 /// The minimum average time between iterations that move frames, for extended polling.
 const BUSY_NS: Nanos = 10_000;
 /// The limit of that average: at or above it, frames are too rare for extended polling.
 const RARE_NS: Nanos = 100_000;
 /// The minimum part of the time that pauses must take for extended polling, as a divisor:
 /// iterations full of frames are far apart, too.
-const PAUSED_PART: u64 = 4;
+const MIN_IDLE_DIVISOR: u64 = 4;
 /// The period over which moves and pauses are counted.
 const PERIOD_NS: Nanos = 10_000_000;
 /// An iteration that starts later than this after the previous one was delayed.
@@ -40,7 +40,7 @@ const LATE_NS: Nanos = 200_000;
 /// The window over which late iterations are summed.
 const WINDOW_NS: Nanos = 20_000_000;
 /// More lateness than this in a window is contention: other threads want the core.
-const MOST_LATE_NS: Nanos = WINDOW_NS / 4;
+const MAX_LATE_NS: Nanos = WINDOW_NS / 4;
 /// How long a loop must run without contention to count as alone on its core.
 const ALONE_NS: Nanos = 200_000_000;
 /// The longest such time, where the assumption was wrong repeatedly.
@@ -64,14 +64,14 @@ pub struct IdlePolicy {
     /// The start of the first idle iteration since a frame moved.
     idle_since: Option<Instant>,
     /// The duration of completed pauses since the period started.
-    paused_ns: Nanos,
-    /// Completed pauses of at most [`LOOK_NS`].
-    short_pauses: u64,
-    /// Completed pauses longer than [`LOOK_NS`].
-    long_pauses: u64,
+    idle_ns: Nanos,
+    /// Completed pauses of at most [`POLL_NS`].
+    short_idles: u64,
+    /// Completed pauses longer than [`POLL_NS`].
+    long_idles: u64,
     /// Whether the loop polls at all when idle.
     polls: bool,
-    /// Whether the loop polls for [`LONG_LOOK_NS`].
+    /// Whether the loop polls for [`EXTENDED_POLL_NS`].
     extended: bool,
     /// A loop without contention for this long counts as alone on its core.
     alone_ns: Nanos,
@@ -89,9 +89,9 @@ impl IdlePolicy {
             moves: 0,
             period_began: now,
             idle_since: None,
-            paused_ns: 0,
-            short_pauses: 0,
-            long_pauses: 0,
+            idle_ns: 0,
+            short_idles: 0,
+            long_idles: 0,
             polls: true,
             extended: false,
             alone_ns: ALONE_NS,
@@ -100,7 +100,7 @@ impl IdlePolicy {
 
     /// Records the time between this iteration and the previous one, without sleep.
     #[inline]
-    pub fn note_turn(&mut self, nanos: Nanos) {
+    pub fn record_iteration(&mut self, nanos: Nanos) {
         if nanos > LATE_NS {
             self.late_ns += nanos;
         }
@@ -114,10 +114,10 @@ impl IdlePolicy {
 
     /// Records that sample: how long others had the core since the previous one.
     #[cold]
-    pub fn note_core(&mut self, now: Instant, taken_ns: Nanos) {
+    pub fn record_core_time(&mut self, now: Instant, taken_ns: Nanos) {
         self.taken_ns = self.taken_ns.saturating_add(taken_ns);
         if now.since(self.window_began) >= WINDOW_NS {
-            if self.late_ns.min(self.taken_ns) > MOST_LATE_NS {
+            if self.late_ns.min(self.taken_ns) > MAX_LATE_NS {
                 self.on_contention(now);
             }
             (self.window_began, self.late_ns, self.taken_ns) = (now, 0, 0);
@@ -139,24 +139,24 @@ impl IdlePolicy {
         let period_ns = now.since(self.period_began);
         let apart = period_ns / self.moves.max(1);
         let is_alone = now.since(self.last_contention) > self.alone_ns;
-        let pauses = PAUSED_PART * self.paused_ns >= period_ns;
+        let pauses = MIN_IDLE_DIVISOR * self.idle_ns >= period_ns;
         self.extended = is_alone && pauses && (BUSY_NS..RARE_NS).contains(&apart);
-        if self.short_pauses != self.long_pauses {
-            self.polls = self.short_pauses > self.long_pauses;
+        if self.short_idles != self.long_idles {
+            self.polls = self.short_idles > self.long_idles;
         }
-        (self.period_began, self.moves, self.paused_ns) = (now, 0, 0);
-        (self.short_pauses, self.long_pauses) = (0, 0);
+        (self.period_began, self.moves, self.idle_ns) = (now, 0, 0);
+        (self.short_idles, self.long_idles) = (0, 0);
     }
 
     /// Records an iteration that moved a frame.
     #[inline]
-    pub fn note_move(&mut self, now: Instant) {
+    pub fn on_frames(&mut self, now: Instant) {
         self.moved_at = now;
         self.moves += 1;
         if let Some(since) = self.idle_since.take() {
             let nanos = now.since(since);
-            self.paused_ns += nanos;
-            *(if nanos > LOOK_NS { &mut self.long_pauses } else { &mut self.short_pauses }) += 1;
+            self.idle_ns += nanos;
+            *(if nanos > POLL_NS { &mut self.long_idles } else { &mut self.short_idles }) += 1;
         }
     }
 
@@ -169,11 +169,11 @@ impl IdlePolicy {
     /// Records an iteration that moved nothing. True if no frame has moved for long enough to
     /// sleep.
     #[inline]
-    pub fn note_idle(&mut self, now: Instant) -> bool {
+    pub fn on_idle(&mut self, now: Instant) -> bool {
         self.idle_since.get_or_insert(now);
         let look_ns = match (self.extended, self.polls) {
-            (true, _) => LONG_LOOK_NS,
-            (_, true) => LOOK_NS,
+            (true, _) => EXTENDED_POLL_NS,
+            (_, true) => POLL_NS,
             _ => 0,
         };
         now.since(self.moved_at) >= look_ns
@@ -189,9 +189,9 @@ mod tests {
 
     /// An iteration `nanos` after the previous one; others had the core meanwhile.
     fn turn(idle: &mut IdlePolicy, now: Instant, nanos: Nanos) {
-        idle.note_turn(nanos);
+        idle.record_iteration(nanos);
         if idle.sample_due(now) {
-            idle.note_core(now, nanos);
+            idle.record_core_time(now, nanos);
         }
     }
 
@@ -199,8 +199,8 @@ mod tests {
     fn move_on(idle: &mut IdlePolicy, now: &mut Instant, until: Instant, apart: Nanos) {
         while *now < until {
             *now = *now + apart;
-            idle.note_move(*now);
-            idle.note_idle(*now);
+            idle.on_frames(*now);
+            idle.on_idle(*now);
             turn(idle, *now, apart.min(LATE_NS)); // a longer time contains sleep
         }
     }
@@ -209,8 +209,8 @@ mod tests {
     /// ones are on time until the window is over.
     fn delay(idle: &mut IdlePolicy, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
         *now = *now + late_ns;
-        idle.note_turn(late_ns);
-        idle.note_core(*now, taken_ns);
+        idle.record_iteration(late_ns);
+        idle.record_core_time(*now, taken_ns);
         let next = *now + WINDOW_NS + PERIOD_NS;
         move_on(idle, now, next, APART_NS);
     }
@@ -222,37 +222,37 @@ mod tests {
         let mut idle = IdlePolicy::new(now);
         while now < Instant(5 * ALONE_NS) {
             now = now + 40_000;
-            idle.note_move(now);
+            idle.on_frames(now);
             turn(&mut idle, now, 40_000);
             assert!(!idle.extended_poll());
         }
     }
 
     /// Returns how long the loop polls once nothing moves any more.
-    fn look_ns(idle: &mut IdlePolicy, now: Instant) -> Nanos {
-        (0..).map(|step| step * 1_000).find(|&nanos| idle.note_idle(now + nanos)).expect("it sleeps at last")
+    fn poll_ns(idle: &mut IdlePolicy, now: Instant) -> Nanos {
+        (0..).map(|step| step * 1_000).find(|&nanos| idle.on_idle(now + nanos)).expect("it sleeps at last")
     }
 
     #[test]
-    fn a_loop_looks_for_long_where_it_is_alone_and_frames_neither_press_nor_are_rare() {
+    fn a_loop_polls_for_long_where_it_is_alone_and_frames_neither_press_nor_are_rare() {
         for (apart, polls) in [
-            (1_000, LOOK_NS),
-            (9_900, LOOK_NS),
-            (10_100, LONG_LOOK_NS),
-            (12_800, LONG_LOOK_NS), // 39,000 frames/s; each moves on receipt and on completion
-            (99_000, LONG_LOOK_NS),
+            (1_000, POLL_NS),
+            (9_900, POLL_NS),
+            (10_100, EXTENDED_POLL_NS),
+            (12_800, EXTENDED_POLL_NS), // 39,000 frames/s; each moves on receipt and on completion
+            (99_000, EXTENDED_POLL_NS),
             (110_000, 0),
             (10_000_000, 0),
         ] {
             let mut now = Instant(7);
             let mut idle = IdlePolicy::new(now);
             move_on(&mut idle, &mut now, Instant(ALONE_NS / 2), apart);
-            let before = if apart <= LOOK_NS { LOOK_NS } else { 0 };
-            assert_eq!(look_ns(&mut idle, now), before, "every {apart} ns: it does not know yet");
+            let before = if apart <= POLL_NS { POLL_NS } else { 0 };
+            assert_eq!(poll_ns(&mut idle, now), before, "every {apart} ns: it does not know yet");
             move_on(&mut idle, &mut now, Instant(ALONE_NS + 3 * PERIOD_NS), apart);
             assert_eq!(
-                (look_ns(&mut idle, now), idle.extended_poll()),
-                (polls, polls == LONG_LOOK_NS),
+                (poll_ns(&mut idle, now), idle.extended_poll()),
+                (polls, polls == EXTENDED_POLL_NS),
                 "every {apart} ns"
             );
         }
@@ -260,15 +260,15 @@ mod tests {
 
     /// Short and long pauses alternate: the majority of the last period decides.
     #[test]
-    fn a_loop_does_not_look_where_it_would_find_nothing() {
+    fn a_loop_does_not_poll_where_it_would_find_nothing() {
         for (short, long, polls) in [(2, 1, true), (1, 2, false), (1, 0, true), (0, 1, false)] {
             let mut now = Instant(0);
             let mut idle = IdlePolicy::new(now);
-            for (pauses, apart) in [(short, LOOK_NS), (long, LOOK_NS + 1)].repeat(1000) {
+            for (pauses, apart) in [(short, POLL_NS), (long, POLL_NS + 1)].repeat(1000) {
                 let until = now + pauses * apart;
                 move_on(&mut idle, &mut now, until, apart);
             }
-            assert_eq!(look_ns(&mut idle, now) > 0, polls, "{short} short ones for {long} long ones");
+            assert_eq!(poll_ns(&mut idle, now) > 0, polls, "{short} short ones for {long} long ones");
         }
     }
 
@@ -278,15 +278,15 @@ mod tests {
         let mut idle = IdlePolicy::new(now);
         move_on(&mut idle, &mut now, Instant(3 * ALONE_NS), APART_NS);
         for (late_ns, taken_ns, extended) in [
-            (MOST_LATE_NS, MOST_LATE_NS, true),
-            (10 * WINDOW_NS, MOST_LATE_NS / 2, true), // the machine stalled, without contention
-            (LATE_NS, WINDOW_NS, true),               // others had it while the loop was not late
-            (MOST_LATE_NS + 1, WINDOW_NS, false),
+            (MAX_LATE_NS, MAX_LATE_NS, true),
+            (10 * WINDOW_NS, MAX_LATE_NS / 2, true), // the machine stalled, without contention
+            (LATE_NS, WINDOW_NS, true),              // others had it while the loop was not late
+            (MAX_LATE_NS + 1, WINDOW_NS, false),
         ] {
             delay(&mut idle, &mut now, late_ns, taken_ns);
             assert_eq!(idle.extended_poll(), extended, "{late_ns} ns late, {taken_ns} ns taken");
         }
-        assert_eq!(look_ns(&mut idle, now), LOOK_NS);
+        assert_eq!(poll_ns(&mut idle, now), POLL_NS);
         let delayed_at = now;
         move_on(&mut idle, &mut now, delayed_at + ALONE_NS - 2 * WINDOW_NS, APART_NS);
         assert!(!idle.extended_poll());
@@ -306,9 +306,9 @@ mod tests {
             let next = now + 1_000_000;
             move_on(&mut idle, &mut now, next, APART_NS);
             now = now + 1_000_000;
-            idle.note_turn(1_000_000);
+            idle.record_iteration(1_000_000);
             if idle.sample_due(now) {
-                idle.note_core(now, PERIOD_NS / 2);
+                idle.record_core_time(now, PERIOD_NS / 2);
             }
         }
         assert!(now.since(began) <= 2 * WINDOW_NS, "{} ns", now.since(began));

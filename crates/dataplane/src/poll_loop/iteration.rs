@@ -16,13 +16,13 @@ use std::borrow::BorrowMut;
 use std::sync::Arc;
 
 use switch::egress::wred::Random;
-use switch::pfc::rx_backlog::{HOLD, XON_FRAMES};
+use switch::pfc::rx_backlog::{FORCE_XOFF, XON_FRAMES};
 use switch::{FrameId, Instant, Nanos, RxDesc, RxFrame, Switch, TxDesc};
 use wire::bitset::Set64;
 
+use crate::batch_ops::apply_edits;
+use crate::batch_ops::parse_batch;
 use crate::flight_recorder::recorded_switch::RecordedSwitch;
-use crate::frame_batch::make_edits;
-use crate::frame_batch::parse_batch;
 use crate::port::Port;
 use crate::punt_ring::PuntRings;
 
@@ -42,17 +42,17 @@ const COMPLETIONS: usize = 4096;
 #[derive(Debug)]
 pub struct Iteration {
     open: Set64,
-    order: Order,
+    order: PortOrder,
     /// For each port, whether transport checksums that a Linux host left to offload are completed.
-    finish_checksums: Vec<bool>,
+    complete_checksums: Vec<bool>,
     /// Ports on which frames have been received lately.
-    recent: RecentPorts,
+    active: ActivePorts,
     /// Data frames are forwarded. Once this is false, only control frames are accepted.
     forwards: bool,
     /// The RX backlog counts as ingress use.
-    watches_rings: bool,
+    uses_rx_backlog: bool,
     /// An I/O loop stalls, so frames that wait for its ports cannot be transmitted.
-    holds_back: bool,
+    pauses_all_peers: bool,
     /// Where frames for the daemon go.
     punts: Arc<PuntRings>,
     // The frames of one port. Empty between two ports; kept so that nothing is allocated.
@@ -66,15 +66,15 @@ pub struct Iteration {
 impl Iteration {
     /// Creates the state before the first iteration, with these ports open. For each port, the flag
     /// says whether transport checksums that a Linux host left to offload are completed.
-    pub fn new(finish_checksums: Vec<bool>) -> Self {
+    pub fn new(complete_checksums: Vec<bool>) -> Self {
         Self {
-            open: Set64::first_of(finish_checksums.len()),
-            order: Order::new(finish_checksums.len()),
-            finish_checksums,
-            recent: RecentPorts::default(),
+            open: Set64::first_n(complete_checksums.len()),
+            order: PortOrder::new(complete_checksums.len()),
+            complete_checksums,
+            active: ActivePorts::default(),
             forwards: true,
-            watches_rings: true,
-            holds_back: false,
+            uses_rx_backlog: true,
+            pauses_all_peers: false,
             punts: Arc::default(),
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
@@ -90,31 +90,31 @@ impl Iteration {
     }
 
     /// True if the transport checksums of this port are completed.
-    pub(crate) fn finishes_checksums(&self, port: usize) -> bool {
-        self.finish_checksums[port]
+    pub(crate) fn completes_checksums(&self, port: usize) -> bool {
+        self.complete_checksums[port]
     }
 
     /// Returns the ports on which frames have been received within the last one or two seconds. The
     /// peers of the others need not be paused while the loop is stalled.
-    pub fn recent_ports(&self) -> Set64 {
-        self.recent.this_period.with(self.recent.last_period)
+    pub fn active_ports(&self) -> Set64 {
+        self.active.this_period.with(self.active.last_period)
     }
 
     /// Sets whether the RX backlog counts as ingress use. It does by default; false is for
     /// comparisons.
-    pub fn watch_rings(&mut self, watches_rings: bool) {
-        self.watches_rings = watches_rings;
+    pub fn use_rx_backlog(&mut self, watches_rings: bool) {
+        self.uses_rx_backlog = watches_rings;
     }
 
     /// Sets whether all peers are paused as if their RX backlog were too long.
     #[inline]
-    pub(crate) fn hold_back(&mut self, holds_back: bool) {
-        self.holds_back = holds_back;
+    pub(crate) fn pause_all_peers(&mut self, holds_back: bool) {
+        self.pauses_all_peers = holds_back;
     }
 
     /// True if all peers are paused as if their RX backlog were too long.
-    pub(crate) fn holds_back(&self) -> bool {
-        self.holds_back
+    pub(crate) fn pauses_all_peers(&self) -> bool {
+        self.pauses_all_peers
     }
 
     /// Sets where frames for the daemon go; without it they are only counted.
@@ -131,19 +131,19 @@ impl Iteration {
     pub fn close(&mut self, port: usize) -> bool {
         let was_open = self.open.contains(port);
         self.open.set(port, false);
-        self.recent.remove(port); // a new peer is unknown until a frame arrives
+        self.active.remove(port); // a new peer is unknown until a frame arrives
         was_open
     }
 
     /// Opens a port, again or for the first time. The flag says whether its checksums are
     /// completed.
-    pub fn open(&mut self, port: usize, finish_checksums: bool) {
-        if self.finish_checksums.len() <= port {
-            self.finish_checksums.resize(port + 1, false);
+    pub fn open(&mut self, port: usize, complete_checksums: bool) {
+        if self.complete_checksums.len() <= port {
+            self.complete_checksums.resize(port + 1, false);
             self.order.ports = port + 1;
         }
         self.open.set(port, true);
-        self.finish_checksums[port] = finish_checksums;
+        self.complete_checksums[port] = complete_checksums;
     }
 
     /// Stops forwarding: queued frames may leave. Received data is dropped and counted, but control
@@ -163,8 +163,8 @@ impl Iteration {
         now: Instant,
         clock: &impl Fn() -> Instant,
     ) -> bool {
-        switch.begin_turn(now);
-        self.recent.begin_turn(now);
+        switch.begin_iteration(now);
+        self.active.begin_iteration(now);
         let mut moved = false;
         let places = self.order.ports;
         for place in 0..places {
@@ -223,20 +223,20 @@ impl Iteration {
     ) -> bool {
         port.receive(memory, now, RX_BATCH, &mut self.received);
         let parse = |received, bytes: &[u8]| switch.parse(number, received, bytes);
-        let finish_checksums = self.finish_checksums[number];
-        parse_batch(&mut self.received, memory, finish_checksums, parse, &mut self.arrivals);
+        let complete_checksums = self.complete_checksums[number];
+        parse_batch(&mut self.received, memory, complete_checksums, parse, &mut self.arrivals);
         port.take_arrivals(memory, RX_BATCH, &mut self.arrivals);
         let moved = !self.arrivals.is_empty();
         if moved {
-            self.recent.this_period.set(number, true);
+            self.active.this_period.set(number, true);
             switch.begin_batch(number, clock(), &self.arrivals, memory);
         }
         switch.receive_all(&mut self.arrivals, self.forwards, now, memory);
         if switch.has_punted() {
             switch.take_punted(memory, |port, frame| self.punts.push(port, frame));
         }
-        let waiting = match (self.watches_rings, self.holds_back) {
-            (true, true) => HOLD,
+        let waiting = match (self.uses_rx_backlog, self.pauses_all_peers) {
+            (true, true) => FORCE_XOFF,
             (true, false) => port.rx_waiting(),
             // Whether frames wait is of interest in any case.
             (false, _) => port.rx_waiting().min(XON_FRAMES),
@@ -291,8 +291,8 @@ impl Iteration {
         }
         let moved = !self.outgoing.is_empty();
         if moved {
-            if has_edits && !port.makes_edits() {
-                make_edits(&self.outgoing, memory);
+            if has_edits && !port.applies_edits() {
+                apply_edits(&self.outgoing, memory);
             }
             port.transmit(&mut self.outgoing);
         }
@@ -305,15 +305,15 @@ impl Iteration {
 
 /// Ports on which frames have been received in this period of time, or in the last.
 #[derive(Debug, Default)]
-struct RecentPorts {
+struct ActivePorts {
     this_period: Set64,
     last_period: Set64,
     ends: Instant,
 }
 
-impl RecentPorts {
+impl ActivePorts {
     #[inline]
-    fn begin_turn(&mut self, now: Instant) {
+    fn begin_iteration(&mut self, now: Instant) {
         if now >= self.ends {
             let is_next = now < self.ends + RECENT_NS;
             self.last_period = if is_next { self.this_period } else { Set64::EMPTY };
@@ -331,14 +331,14 @@ impl RecentPorts {
 /// two ports comes before the other in half of the iterations, whatever their numbers. A regular
 /// order would synchronize with the traffic.
 #[derive(Debug)]
-struct Order {
+struct PortOrder {
     first: usize,
     forwards: bool,
     ports: usize,
     random: Random,
 }
 
-impl Order {
+impl PortOrder {
     fn new(ports: usize) -> Self {
         Self { first: 0, forwards: true, ports, random: Random::new(0) }
     }
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn each_port_comes_before_each_other_equally_often() {
         const TURNS: u32 = 10_000;
-        let mut order = Order::new(4);
+        let mut order = PortOrder::new(4);
         let mut before = [[0_u32; 4]; 4];
         for _ in 0..TURNS {
             let places: Vec<usize> = (0..4).map(|place| order.at(place)).collect();

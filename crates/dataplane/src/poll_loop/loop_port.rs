@@ -11,7 +11,7 @@ use crate::port::{Port, PortFault};
 #[derive(Debug)]
 pub enum LoopPort<P: Port> {
     /// A port that the switching core serves.
-    Own(P),
+    Local(P),
     /// A port that an I/O loop serves.
     Remote(Box<RemotePort<P::Memory>>),
 }
@@ -20,7 +20,7 @@ impl<M: FrameMemory, P: Port<Memory = M>> LoopPort<P> {
     #[inline]
     fn port(&self) -> &dyn Port<Memory = M> {
         match self {
-            LoopPort::Own(port) => port,
+            LoopPort::Local(port) => port,
             LoopPort::Remote(port) => &**port,
         }
     }
@@ -28,7 +28,7 @@ impl<M: FrameMemory, P: Port<Memory = M>> LoopPort<P> {
     #[inline]
     fn port_mut(&mut self) -> &mut dyn Port<Memory = M> {
         match self {
-            LoopPort::Own(port) => port,
+            LoopPort::Local(port) => port,
             LoopPort::Remote(port) => &mut **port,
         }
     }
@@ -47,8 +47,8 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
         self.port_mut().take_arrivals(memory, max, out);
     }
 
-    fn set_parser(&mut self, parser: FrameParser, finish_checksums: bool) {
-        self.port_mut().set_parser(parser, finish_checksums);
+    fn set_parser(&mut self, parser: FrameParser, complete_checksums: bool) {
+        self.port_mut().set_parser(parser, complete_checksums);
     }
 
     fn set_min_posted(&mut self, frames: u32) {
@@ -76,8 +76,8 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
     }
 
     #[inline]
-    fn makes_edits(&self) -> bool {
-        self.port().makes_edits()
+    fn applies_edits(&self) -> bool {
+        self.port().applies_edits()
     }
 
     #[inline]

@@ -41,12 +41,12 @@ pub struct PollLoopSettings {
     /// The doorbell by which I/O loops wake this loop.
     pub bell: Arc<Doorbell>,
     /// Where the I/O loops publish their iterations.
-    pub lines: Vec<Arc<Heartbeat>>,
+    pub io_heartbeats: Vec<Arc<Heartbeat>>,
     /// Counts the RX backlog as ingress use, so that a loop that falls behind pauses its peers.
     pub watches_rings: bool,
     /// For each port, whether transport checksums that a Linux host left to offload are completed
     /// (virtual interfaces).
-    pub finish_checksums: Vec<bool>,
+    pub complete_checksums: Vec<bool>,
     /// Where LLDP frames go; without it they are only counted.
     pub punts: Arc<PuntRings>,
 }
@@ -56,29 +56,29 @@ pub struct PollLoopSettings {
 pub struct PollLoop<P: Port> {
     switch: RecordedSwitch,
     ports: Vec<P>,
-    turn: Iteration,
+    iteration: Iteration,
     memory: P::Memory,
     memory_frames: usize,
     mailbox: Mailbox,
     heartbeat: Arc<Heartbeat>,
     bell: Arc<Doorbell>,
-    lines: Vec<Arc<Heartbeat>>,
+    io_heartbeats: Vec<Arc<Heartbeat>>,
     /// Commands that wait for the replies of I/O loops, or for one of these, in their order.
     waiting: Vec<LoopCommand>,
     stop: Option<Box<Snapshot>>,
     /// Ports whose rings are being closed by another thread.
-    let_go: Set64,
+    detached: Set64,
     /// Ports that are being closed by their I/O loops.
     closing: Set64,
     /// Ports that have reported their status for the pending snapshot.
-    reported: Set64,
+    status_received: Set64,
     /// When the pending snapshot began to wait for the reports.
     reports_asked: Option<Instant>,
     /// The kernel's counters of removed ports whose slots are reused.
     removed: KernelCounters,
     /// Frames of a port that closes; empty otherwise.
     unsent: Vec<FrameId>,
-    last_turn: Option<Instant>,
+    last_iteration: Option<Instant>,
     idle: IdlePolicy,
 }
 
@@ -93,42 +93,42 @@ impl<P: Port> PollLoop<P> {
         mailbox: Mailbox,
         settings: PollLoopSettings,
     ) -> Self {
-        assert_eq!(switch.places(), settings.finish_checksums.len(), "one setting a port");
-        assert!(ports.len() >= switch.places(), "all ports of the switch");
-        switch.set_frame_room(MaxFrame::of(&memory));
+        assert_eq!(switch.slot_count(), settings.complete_checksums.len(), "one setting a port");
+        assert!(ports.len() >= switch.slot_count(), "all ports of the switch");
+        switch.set_max_frame(MaxFrame::of(&memory));
         switch.reserve_checkpoint();
-        let mut turn = Iteration::new(settings.finish_checksums);
-        turn.watch_rings(settings.watches_rings);
+        let mut turn = Iteration::new(settings.complete_checksums);
+        turn.use_rx_backlog(settings.watches_rings);
         turn.set_punts(settings.punts);
         let mut core = Self {
             switch: RecordedSwitch::new(switch),
             ports,
-            turn,
+            iteration: turn,
             memory,
             memory_frames,
             mailbox,
             heartbeat: settings.heartbeat,
             bell: settings.bell,
-            lines: settings.lines,
+            io_heartbeats: settings.io_heartbeats,
             waiting: Vec::with_capacity(MAX_WAITING),
             stop: None,
-            let_go: Set64::EMPTY,
+            detached: Set64::EMPTY,
             closing: Set64::EMPTY,
-            reported: Set64::EMPTY,
+            status_received: Set64::EMPTY,
             reports_asked: None,
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
-            last_turn: None,
+            last_iteration: None,
             idle: IdlePolicy::new(Instant::default()),
         };
-        core.push_parser(Set64::first_of(core.switch.places()));
+        core.push_parser(Set64::first_n(core.switch.slot_count()));
         core
     }
 
     /// Passes the parsers of these ports to the I/O loops that use them.
     fn push_parser(&mut self, ports: Set64) {
         for port in ports {
-            let finishes = self.turn.finishes_checksums(port);
+            let finishes = self.iteration.completes_checksums(port);
             self.ports[port].set_parser(self.switch.parser(port), finishes);
         }
     }
@@ -148,26 +148,26 @@ impl<P: Port> PollLoop<P> {
         let (mut watched, mut extended) = (Set64::EMPTY, false);
         while self.stop.is_none() {
             let now = clock();
-            if watched != self.turn.open_ports() {
-                watched = self.turn.open_ports();
+            if watched != self.iteration.open_ports() {
+                watched = self.iteration.open_ports();
                 waiter.watch(watched.into_iter().map(|number| &self.ports[number]));
             }
             if extended != self.idle.extended_poll() {
                 extended = !extended;
                 waiter.set_weight(!extended);
             }
-            let moved = self.turn_by(now, &clock);
+            let moved = self.iterate_with_clock(now, &clock);
             if self.idle.sample_due(now) {
-                self.idle.note_core(now, waiter.core_taken_ns());
+                self.idle.record_core_time(now, waiter.core_wait_ns());
             }
             if moved {
-                self.idle.note_move(now);
+                self.idle.on_frames(now);
             } else if let Some(nanos) = self.may_sleep(now) {
                 self.bell.prepare_sleep();
                 if !self.ports.iter().any(Port::has_pending) {
                     self.heartbeat.sleep(self.switch.next_pfc_deadline());
                     waiter.wait(nanos)?;
-                    self.last_turn = overslept(clock(), now + nanos, waiter.stopped_ns());
+                    self.last_iteration = overslept(clock(), now + nanos, waiter.stopped_ns());
                 }
                 self.bell.cancel_sleep();
             }
@@ -177,35 +177,35 @@ impl<P: Port> PollLoop<P> {
         Ok(())
     }
 
-    /// Runs one iteration that takes no time; see [`PollLoop::turn_by`].
-    pub fn turn(&mut self, now: Instant) -> bool {
-        self.turn_by(now, &|| now)
+    /// Runs one iteration that takes no time; see [`PollLoop::iterate_with_clock`].
+    pub fn iterate(&mut self, now: Instant) -> bool {
+        self.iterate_with_clock(now, &|| now)
     }
 
     /// Runs one iteration, which starts at `now`, and executes commands of the daemon. True if
     /// anything moved.
-    pub fn turn_by(&mut self, now: Instant, clock: &impl Fn() -> Instant) -> bool {
-        self.note_turn(now);
-        self.switch.record_turn(now, self.turn.forwards());
+    pub fn iterate_with_clock(&mut self, now: Instant, clock: &impl Fn() -> Instant) -> bool {
+        self.record_iteration(now);
+        self.switch.record_iteration(now, self.iteration.forwards());
         self.merge_guard_pfc();
-        if !self.lines.is_empty() {
+        if !self.io_heartbeats.is_empty() {
             let is_stuck = |port: usize| self.ports[port].is_stalled();
-            self.turn.hold_back(self.turn.open_ports().into_iter().any(is_stuck));
+            self.iteration.pause_all_peers(self.iteration.open_ports().into_iter().any(is_stuck));
         }
-        let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now, clock);
-        self.heartbeat.take_reports(self.turn.recent_ports());
-        self.answer(now) || moved
+        let moved = self.iteration.run(&mut self.switch, &mut self.ports, &mut self.memory, now, clock);
+        self.heartbeat.set_active_ports(self.iteration.active_ports());
+        self.handle_commands(now) || moved
     }
 
     /// Passes the PFC that the guard sent on behalf of the loop to the switch.
     #[inline]
     fn merge_guard_pfc(&mut self) {
         let Self { heartbeat, switch, .. } = self;
-        heartbeat.take(|port, frames, at| switch.record_guard_pfc(port, &frames, at));
+        heartbeat.take_reports(|port, frames, at| switch.record_guard_pfc(port, &frames, at));
     }
 
     /// Executes commands, reports events, and closes ports that went down by themselves.
-    fn answer(&mut self, now: Instant) -> bool {
+    fn handle_commands(&mut self, now: Instant) -> bool {
         let mut moved = self.execute_commands(now);
         for port in self.closing {
             self.close_rings(port, now);
@@ -214,12 +214,12 @@ impl<P: Port> PollLoop<P> {
         for (at, event) in self.switch.drain_events() {
             self.mailbox.report(at, event);
         }
-        for port in self.turn.open_ports() {
+        for port in self.iteration.open_ports() {
             if !self.ports[port].is_up() {
                 self.close(port, now);
                 moved = true;
             } else if let Some(fault) = self.ports[port].pop_fault() {
-                self.mailbox.reply(Reply::Fault(port, fault));
+                self.mailbox.notify(Reply::Fault(port, fault));
             }
         }
         moved
@@ -228,10 +228,11 @@ impl<P: Port> PollLoop<P> {
     /// Returns how long the loop may sleep now. `None` if a frame moved recently or the kernel
     /// still holds frames of the loop.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
-        let of_switch = &self.ports[..self.switch.places()];
-        let is_needed =
-            of_switch.iter().any(Port::needs_kick) || self.turn.holds_back() || self.switch.is_copying();
-        if !self.idle.note_idle(now) || is_needed {
+        let of_switch = &self.ports[..self.switch.slot_count()];
+        let is_needed = of_switch.iter().any(Port::needs_kick)
+            || self.iteration.pauses_all_peers()
+            || self.switch.is_copying();
+        if !self.idle.on_idle(now) || is_needed {
             return None;
         }
         let nanos = self.switch.next_deadline(now).since(now).min(LONGEST_SLEEP_NS);
@@ -242,40 +243,40 @@ impl<P: Port> PollLoop<P> {
     /// pauses are refreshed. Held ports are released and the queues drain. Frames that cannot leave
     /// are dropped and counted, and ports are closed.
     fn drain(&mut self, clock: impl Fn() -> Instant) {
-        self.turn.stop_forwarding();
+        self.iteration.stop_forwarding();
         self.switch.stop();
-        (0..self.switch.places()).for_each(|port| self.hold(port, false));
-        self.turn_until(&clock, |core| core.switch.frames_held() == 0 && core.let_go.is_empty());
-        for port in 0..self.switch.places() {
+        (0..self.switch.slot_count()).for_each(|port| self.hold(port, false));
+        self.iterate_until(&clock, |core| core.switch.frames_held() == 0 && core.detached.is_empty());
+        for port in 0..self.switch.slot_count() {
             let now = clock();
             self.switch.flush(port, now, &mut self.memory);
         }
-        self.turn_until(&clock, |core| core.switch.frames_held() == 0);
+        self.iterate_until(&clock, |core| core.switch.frames_held() == 0);
         for port in 0..self.ports.len() {
             // A port that goes down now is no event.
-            if self.turn.close(port) {
+            if self.iteration.close(port) {
                 self.close_rings(port, clock());
             }
         }
         if !self.closing.is_empty() {
-            self.turn_until(&clock, |core| core.closing.is_empty());
+            self.iterate_until(&clock, |core| core.closing.is_empty());
         }
-        self.reported = Set64::EMPTY;
+        self.status_received = Set64::EMPTY;
         if !self.collect_reports() {
-            self.turn_until(&clock, Self::collect_reports);
+            self.iterate_until(&clock, Self::collect_reports);
         }
         let now = clock();
         let mut snapshot = self.stop.take().unwrap_or_default();
         self.snapshot(now, &mut snapshot);
         self.end_recording(now);
-        self.mailbox.answer(Reply::Stopped(snapshot));
+        self.mailbox.reply(Reply::Stopped(snapshot));
     }
 
-    fn turn_until(&mut self, clock: &impl Fn() -> Instant, mut done: impl FnMut(&mut Self) -> bool) {
+    fn iterate_until(&mut self, clock: &impl Fn() -> Instant, mut done: impl FnMut(&mut Self) -> bool) {
         let end = clock() + DRAIN_NS;
         loop {
             let now = clock();
-            let moved = self.turn_by(now, clock);
+            let moved = self.iterate_with_clock(now, clock);
             // A PFC frame may have been due in the iteration that emptied the switch, so one more
             // iteration without one is required.
             if now >= end || (!moved && done(self)) {
@@ -285,12 +286,12 @@ impl<P: Port> PollLoop<P> {
     }
 
     #[inline]
-    fn note_turn(&mut self, now: Instant) {
+    fn record_iteration(&mut self, now: Instant) {
         self.heartbeat.beat(now);
-        let after = self.last_turn.replace(now).map(|last| now.since(last));
-        self.heartbeat.times.note_turn(after);
+        let after = self.last_iteration.replace(now).map(|last| now.since(last));
+        self.heartbeat.times.record_iteration(after);
         if let Some(nanos) = after {
-            self.idle.note_turn(nanos);
+            self.idle.record_iteration(nanos);
         }
     }
 }

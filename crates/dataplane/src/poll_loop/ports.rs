@@ -16,13 +16,13 @@ impl<P: Port> PollLoop<P> {
     /// Closes a port. Its frames are dropped and counted. Another thread closes its rings, where
     /// there is one for that.
     pub(super) fn close(&mut self, port: usize, now: Instant) {
-        if port >= self.ports.len() || !self.turn.close(port) {
+        if port >= self.ports.len() || !self.iteration.close(port) {
             return;
         }
-        self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
+        self.iteration.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
         self.switch.port_down(port, now, &mut self.memory);
         if self.ports[port].detach() {
-            self.let_go.set(port, true);
+            self.detached.set(port, true);
             self.report_faults(port);
         } else {
             self.close_rings(port, now);
@@ -33,19 +33,19 @@ impl<P: Port> PollLoop<P> {
     pub(super) fn close_rings(&mut self, port: usize, now: Instant) {
         let is_closed = self.ports[port].close(&mut self.memory, &mut self.unsent);
         self.closing.set(port, !is_closed);
-        self.take_back(port, now);
+        self.count_returned(port, now);
         self.report_faults(port);
     }
 
     /// Reclaims the frames of a port whose rings were closed elsewhere. Returns false if its I/O
     /// loop has not reported the unsent frames yet.
     pub(super) fn reclaim(&mut self, port: usize, now: Instant) -> bool {
-        if port >= self.ports.len() || !self.let_go.contains(port) {
+        if port >= self.ports.len() || !self.detached.contains(port) {
             return true;
         }
         let is_done = self.ports[port].reclaim(&mut self.memory, &mut self.unsent);
-        self.let_go.set(port, !is_done);
-        self.take_back(port, now);
+        self.detached.set(port, !is_done);
+        self.count_returned(port, now);
         is_done
     }
 
@@ -55,33 +55,33 @@ impl<P: Port> PollLoop<P> {
         &mut self,
         port: usize,
         mac: MacAddr,
-        finish_checksums: bool,
+        complete_checksums: bool,
         now: Instant,
     ) -> Option<bool> {
-        let is_closed = !self.switch.is_vacant(port) && !self.turn.open_ports().contains(port);
-        if !is_closed || self.let_go.contains(port) || self.closing.contains(port) {
+        let is_closed = !self.switch.is_vacant(port) && !self.iteration.open_ports().contains(port);
+        if !is_closed || self.detached.contains(port) || self.closing.contains(port) {
             return Some(false);
         }
         if !self.ports[port].reopen(&mut self.memory)? {
             return Some(false);
         }
-        self.turn.open(port, finish_checksums);
+        self.iteration.open(port, complete_checksums);
         self.push_parser(Set64::of(port));
         self.switch.port_up(port, mac, now);
         Some(true)
     }
 
     /// Counts the frames that a closed port had sent, and drops and counts the unsent ones.
-    pub(super) fn take_back(&mut self, port: usize, now: Instant) {
-        self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
+    pub(super) fn count_returned(&mut self, port: usize, now: Instant) {
+        self.iteration.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
         for frame in self.unsent.drain(..) {
-            self.switch.unsent(port, frame, now, &mut self.memory);
+            self.switch.abort_tx(port, frame, now, &mut self.memory);
         }
     }
 
     pub(super) fn report_faults(&mut self, port: usize) {
         while let Some(fault) = self.ports[port].pop_fault() {
-            self.mailbox.reply(Reply::Fault(port, fault));
+            self.mailbox.notify(Reply::Fault(port, fault));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use switch::Nanos;
-use switch::monitor::counters::{TURN_TIMES, turn_time};
+use switch::monitor::counters::{ITERATION_TIME_CLASSES, iteration_time_class};
 
 /// Iteration times as the loop publishes them.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct LoopStats {
     turns: AtomicU64,
     worst_stall_ns: AtomicU64,
     awake_ns: AtomicU64,
-    turns_by_time: [AtomicU64; TURN_TIMES],
+    turns_by_time: [AtomicU64; ITERATION_TIME_CLASSES],
 }
 
 /// The iteration times of one loop, or the sum over several.
@@ -29,19 +29,20 @@ pub struct LoopTimes {
     pub worst_stall_ns: Nanos,
     /// The total time between iterations, without sleep, in nanoseconds.
     pub awake_ns: Nanos,
-    /// Iterations by the time since the previous one, without sleep; bounds are in [`turn_time`].
-    pub turns_by_time: [u64; TURN_TIMES],
+    /// Iterations by the time since the previous one, without sleep; bounds are in
+    /// [`iteration_time_class`].
+    pub turns_by_time: [u64; ITERATION_TIME_CLASSES],
 }
 
 impl LoopStats {
     /// Records an iteration, and the time since the previous one unless the loop slept in between.
     #[inline]
-    pub(crate) fn note_turn(&self, after: Option<Nanos>) {
+    pub(crate) fn record_iteration(&self, after: Option<Nanos>) {
         add(&self.turns, 1);
         if let Some(nanos) = after {
             self.record_stall(nanos);
             add(&self.awake_ns, nanos);
-            add(&self.turns_by_time[turn_time(nanos)], 1);
+            add(&self.turns_by_time[iteration_time_class(nanos)], 1);
         }
     }
 
@@ -90,16 +91,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_of_all_loops_and_the_longest_stall() {
+    fn iterations_of_all_loops_and_the_longest_stall() {
         let [a, b] = [LoopStats::default(), LoopStats::default()];
-        [None, Some(500), Some(7_000), Some(900)].into_iter().for_each(|after| a.note_turn(after));
-        [None, Some(3_000_000), None, Some(500)].into_iter().for_each(|after| b.note_turn(after));
+        [None, Some(500), Some(7_000), Some(900)].into_iter().for_each(|after| a.record_iteration(after));
+        [None, Some(3_000_000), None, Some(500)].into_iter().for_each(|after| b.record_iteration(after));
         let mut both = a.read();
         assert_eq!((both.turns, both.worst_stall_ns, both.awake_ns), (4, 7_000, 8_400));
         both += b.read();
         assert_eq!((both.turns, both.worst_stall_ns, both.awake_ns), (8, 3_000_000, 3_008_900));
         let turns: Vec<u64> =
-            [500, 7_000, 3_000_000].map(|nanos| both.turns_by_time[turn_time(nanos)]).into();
+            [500, 7_000, 3_000_000].map(|nanos| both.turns_by_time[iteration_time_class(nanos)]).into();
         assert_eq!((turns, both.turns_by_time.iter().sum()), (vec![3, 1, 1], 5_u64));
     }
 }

@@ -110,10 +110,10 @@ impl Loops {
         let mut of_lines: Vec<_> = (0..count).map(|_| Vec::new()).collect();
         for &at in served_by {
             let (port, wire) = LoopbackPort::new();
-            wire.keep();
+            wire.close_externally();
             wires.push(wire);
             ports.push(if at == 0 {
-                LoopPort::Own(port)
+                LoopPort::Local(port)
             } else {
                 let (port, of_line) = remote(port, &bell, &bells[at - 1], &heartbeats[at - 1]);
                 of_lines[at - 1].push(of_line);
@@ -126,9 +126,9 @@ impl Loops {
         let lines = lines.collect();
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let of_core = PollLoopSettings {
-            finish_checksums: vec![true; served_by.len()],
+            complete_checksums: vec![true; served_by.len()],
             watches_rings: true,
-            lines: heartbeats,
+            io_heartbeats: heartbeats,
             bell,
             ..PollLoopSettings::default()
         };
@@ -148,10 +148,10 @@ impl Loops {
     /// Runs an iteration of loop number `at`; 0 is the switching core.
     pub fn turn(&mut self, at: usize) -> bool {
         match at.checked_sub(1) {
-            None => self.core.turn(self.now),
+            None => self.core.iterate(self.now),
             Some(line) => {
                 self.core.memory().turn_of = at;
-                let moved = self.lines[line].turn(self.core.memory(), self.now);
+                let moved = self.lines[line].iterate(self.core.memory(), self.now);
                 self.core.memory().turn_of = 0;
                 moved
             }

@@ -66,7 +66,7 @@ impl Lab {
         let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| LoopbackPort::new()).unzip();
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let settings = PollLoopSettings {
-            finish_checksums: vec![true; PORTS],
+            complete_checksums: vec![true; PORTS],
             watches_rings: true,
             heartbeat: Arc::clone(&heartbeat),
             ..PollLoopSettings::default()
@@ -85,7 +85,7 @@ impl Lab {
     pub fn turns(&mut self, turns: usize) {
         for _ in 0..turns {
             self.now = self.now + 1000;
-            self.core.turn(self.now);
+            self.core.iterate(self.now);
         }
     }
 

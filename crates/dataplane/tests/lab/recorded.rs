@@ -62,7 +62,7 @@ pub fn watchdog(port: usize) -> WatchdogSettings {
     WatchdogSettings {
         detection_ns: 20_000,
         action: [PfcWdAction::Drop, PfcWdAction::Forward, PfcWdAction::Drop][port],
-        restore: [Restoration::After(100_000), Restoration::Quiet(50_000), Restoration::ByHand][port],
+        restore: [Restoration::After(100_000), Restoration::Quiet(50_000), Restoration::Manual][port],
         limit: (port == 1).then_some(StormLimit { period_ns: 1_000_000_000, count: 2 }),
     }
 }
@@ -191,7 +191,7 @@ pub struct Lab {
     pub wires: Vec<Wire>,
     pub handle: Handle,
     pub heartbeat: Arc<Heartbeat>,
-    pub reel: Arc<ChunkPool>,
+    pub chunk_pool: Arc<ChunkPool>,
     pub segments: Segments,
     pub now: Instant,
     pub events: Vec<(Instant, Event)>,
@@ -221,36 +221,36 @@ impl Lab {
                 lines.push(IoLoop::new(vec![of_line], bell, heartbeat));
                 LoopPort::Remote(port)
             } else {
-                LoopPort::Own(port)
+                LoopPort::Local(port)
             });
         }
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let settings = PollLoopSettings {
-            finish_checksums: vec![true; PORTS],
+            complete_checksums: vec![true; PORTS],
             watches_rings: true,
             heartbeat: Arc::clone(&heartbeat),
             ..PollLoopSettings::default()
         };
         let core = PollLoop::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, settings);
-        let reel = ChunkPool::new(chunks);
+        let chunk_pool = ChunkPool::new(chunks);
         let mut lab = Self {
             core,
             lines,
             wires,
             handle,
             heartbeat,
-            reel,
+            chunk_pool,
             segments: Segments::default(),
             now: Instant(5_000_000),
             events: Vec::new(),
             settings: self::settings(6),
             removed: false,
         };
-        lab.wires[0].keep();
+        lab.wires[0].close_externally();
         // Addresses are known and frames are in flight before the recording starts.
         (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
         lab.turns(2, 1000);
-        let recorder = Recorder::new(Arc::clone(&lab.reel), PORTS).with_slice_work(slice_work);
+        let recorder = Recorder::new(Arc::clone(&lab.chunk_pool), PORTS).with_slice_work(slice_work);
         assert!(matches!(
             lab.send_command(LoopCommand::Record(Some(Box::new(recorder)))),
             Reply::Recorded(None)
@@ -263,11 +263,11 @@ impl Lab {
         for _ in 0..turns {
             self.now = self.now + pace_ns;
             for line in &mut self.lines {
-                line.turn(self.core.memory(), self.now);
+                line.iterate(self.core.memory(), self.now);
             }
             // An iteration reads its frames later than it begins.
             let taken_at = self.now + pace_ns / 3;
-            self.core.turn_by(self.now, &|| taken_at);
+            self.core.iterate_with_clock(self.now, &|| taken_at);
         }
     }
 
@@ -339,18 +339,18 @@ impl Lab {
             Step::Clear => drop(self.send_command(LoopCommand::ClearWatermarks)),
             Step::Block { port, blocked } => self.wires[port].block(blocked),
             Step::Lose { port, frames } => self.wires[port].lose(frames),
-            Step::KernelDrop { port, frames } => self.wires[port].drop_for_want_of_frames(frames),
-            Step::Guard { port } => self.heartbeat.leave(port, Set8::of(3), self.now),
+            Step::KernelDrop { port, frames } => self.wires[port].drop_for_lack_of_chunks(frames),
+            Step::Guard { port } => self.heartbeat.record_sent(port, Set8::of(3), self.now),
             Step::Down { port } => self.wires[port].go_down(),
             Step::Closed { port } => {
                 self.handle.send(LoopCommand::PortClosed(port)).expect("room for a command")
             }
             Step::Up { port, address } => {
-                if self.wires[port].is_let_go() {
+                if self.wires[port].is_detached() {
                     self.take(&Step::Closed { port });
                     self.wires[port].open_again();
                 }
-                self.send_command(LoopCommand::PortUp { port, mac: mac(address), finish_checksums: true });
+                self.send_command(LoopCommand::PortUp { port, mac: mac(address), complete_checksums: true });
             }
         }
     }
@@ -364,9 +364,9 @@ impl Lab {
 
     /// Takes the chunks that are full.
     pub fn collect(&mut self) {
-        while let Some(chunk) = self.reel.take() {
+        while let Some(chunk) = self.chunk_pool.pop_full() {
             self.segments.push(&chunk);
-            self.reel.give_back(chunk.bytes);
+            self.chunk_pool.recycle(chunk.bytes);
         }
     }
 
@@ -383,7 +383,7 @@ impl Lab {
 pub fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
     snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
     snapshot.removed_ports.kernel_dropped_frames = 0;
-    Snapshot { memory_frames: 0, ..snapshot.without_loop() }
+    Snapshot { memory_frames: 0, ..snapshot.without_loop_counters() }
 }
 
 /// Events with their times.
@@ -399,7 +399,7 @@ pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
     let mut replay = Replay::new(recording)?;
     let mut events = Vec::new();
     replay.run_until(Instant::NEVER, &mut |at, event| events.push((at, event)))?;
-    let snapshot = replay.requested().expect("a snapshot").clone();
+    let snapshot = replay.last_requested_snapshot().expect("a snapshot").clone();
     Ok((replay.totals().clone(), snapshot, events))
 }
 

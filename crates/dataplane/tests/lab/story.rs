@@ -159,7 +159,7 @@ fn disturb(loops: &mut Loops, port: usize, random: &mut Random, leaving: &mut Ve
         4..=30 => leaving.push((port, Leaving::Blocked(false))),
         31 => loops.wires[port].hold_completions(true),
         32..=60 => loops.wires[port].hold_completions(false),
-        61 => loops.wires[port].drop_for_want_of_frames(3),
+        61 => loops.wires[port].drop_for_lack_of_chunks(3),
         62 => loops.wires[port].complete_twice(1),
         _ => {}
     }
@@ -209,5 +209,5 @@ fn tagged(random: &mut Random, (to, from): (usize, usize), priority: u8, number:
 /// Removes the values that belong to a loop, not to the switch, and the number of system calls.
 fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
     snapshot.ports.iter_mut().for_each(|port| (port.kernel.tx_kicks, port.kernel.tx_again) = (0, 0));
-    Snapshot { at_ns: 0, ..snapshot.without_loop() }
+    Snapshot { at_ns: 0, ..snapshot.without_loop_counters() }
 }

@@ -6,7 +6,7 @@ pub mod neighbors;
 pub mod rx;
 pub mod transmitter;
 pub mod tx;
-pub mod tx_timer;
+pub mod tx_timer_machine;
 
 pub use neighbors::{Neighbor, NeighborId};
 pub use rx::Receiver;

@@ -6,7 +6,7 @@
 //! The credit that ticks have earned meanwhile is added when the machine runs.
 
 use super::tx::{TxConditions, TxState};
-use super::tx_timer::{TxTimerConditions, TxTimerState};
+use super::tx_timer_machine::{TxTimerConditions, TxTimerState};
 use crate::settings::LldpSettings;
 use core::time::Duration;
 
@@ -49,12 +49,12 @@ impl Transmitter {
     }
 
     /// Reports that what the port advertises has changed.
-    pub fn note_local_change(&mut self) {
+    pub fn on_local_change(&mut self) {
         self.local_change = true;
     }
 
     /// Reports a new neighbor.
-    pub fn note_new_neighbor(&mut self) {
+    pub fn on_new_neighbor(&mut self) {
         self.new_neighbor = true;
     }
 

@@ -20,7 +20,7 @@
 
 use super::convert::{from_table, to_table};
 use crate::settings::{DcbxSettings, Ets, PfcMode, Precedence};
-use crate::status::{Feature, FeatureState, Reason, Status, is_pfc_willing, own_no_drop};
+use crate::status::{Feature, FeatureState, Reason, Status, is_pfc_willing, local_no_drop};
 use wire::MacAddr;
 use wire::dcbx::Ieee;
 use wire::dcbx::ieee::{Application, EtsConfiguration, PfcConfiguration};
@@ -99,7 +99,7 @@ fn applications(settings: &DcbxSettings, peer: Option<&Vec<Application>>) -> Fea
 }
 
 fn pfc(settings: &DcbxSettings, peer: Option<&PfcConfiguration>, has_precedence: bool) -> Feature<u8> {
-    let (own, willing) = (own_no_drop(settings), is_pfc_willing(settings));
+    let (own, willing) = (local_no_drop(settings), is_pfc_willing(settings));
     let mut feature = Feature::local(own, willing, Reason::NotSent);
     let Some(peer) = peer else { return feature };
     (feature.peer, feature.peer_willing) = (Some(peer.enabled), Some(peer.willing));

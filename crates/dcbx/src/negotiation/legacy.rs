@@ -13,7 +13,7 @@ use super::convert::{
 };
 use super::feature::{LegacyConditions, LegacyState};
 use crate::settings::{DcbxSettings, Ets, PfcMode, Version};
-use crate::status::{Feature, FeatureState, Reason, Status, is_pfc_willing, own_no_drop};
+use crate::status::{Feature, FeatureState, Reason, Status, is_pfc_willing, local_no_drop};
 use wire::dcbx::sub_tlv::{Control, FeatureHeader};
 use wire::dcbx::{Cee, Cin, cee, cin};
 use wire::lldp::OrgTlv;
@@ -57,7 +57,7 @@ impl Features {
             subtype: 0,
         };
         let is_pfc_enabled = settings.pfc.mode != PfcMode::Off;
-        let pfc = (header(is_pfc_enabled, is_pfc_willing(settings), errors.pfc), own_no_drop(settings));
+        let pfc = (header(is_pfc_enabled, is_pfc_willing(settings), errors.pfc), local_no_drop(settings));
         let list = match version {
             Version::Cin => fcoe_from_cin(fcoe_to_cin(&settings.applications.entries)),
             _ => applications_from_cee(&applications_to_cee(&settings.applications.entries)),

@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::lldp::neighbors::{Neighbor, NeighborId, Neighbors};
 use crate::settings::{DcbxSettings, EtsSettings, Version};
 use crate::status::{
-    Feature, FeatureName, FeatureState, PeerState, Reason, Status, is_pfc_willing, own_no_drop,
+    Feature, FeatureName, FeatureState, PeerState, Reason, Status, is_pfc_willing, local_no_drop,
     priorities_text,
 };
 use wire::MacAddr;
@@ -77,7 +77,7 @@ impl Dcbx {
         self.status.peer = state;
         match peer {
             Some(peer) => self.negotiate(settings, own_mac, peer),
-            None => self.run_alone(settings, state),
+            None => self.without_peer(settings, state),
         }
         self.status.control = (version != Version::Ieee).then(|| self.legacy.control());
         self.status.settle(settings);
@@ -93,7 +93,7 @@ impl Dcbx {
     /// decide about it.
     fn refresh_local(&mut self, settings: &DcbxSettings) {
         let status = &mut self.status;
-        (status.pfc.local, status.pfc.local_willing) = (own_no_drop(settings), is_pfc_willing(settings));
+        (status.pfc.local, status.pfc.local_willing) = (local_no_drop(settings), is_pfc_willing(settings));
         let applications = &settings.applications;
         status.applications.local = applications.entries.clone();
         status.applications.local_willing = applications.willing;
@@ -104,7 +104,7 @@ impl Dcbx {
         status.ets = settings.ets.map(|own| feature(own, status.ets.take()));
     }
 
-    fn run_alone(&mut self, settings: &DcbxSettings, state: PeerState) {
+    fn without_peer(&mut self, settings: &DcbxSettings, state: PeerState) {
         self.status = Status::new(settings, self.status.version);
         self.status.peer = state;
         if state == PeerState::Several {
@@ -131,7 +131,7 @@ impl Dcbx {
                 self.legacy.negotiate(&mut self.status, settings, &control, &features);
             }
             _ => {
-                self.run_alone(settings, PeerState::One);
+                self.without_peer(settings, PeerState::One);
                 let newest = offered(dcbx).newest().unwrap_or(version);
                 let reason = error.map_or(Reason::OtherVersion(newest), Reason::Malformed);
                 self.status.set_all(FeatureState::Error, reason);

@@ -8,7 +8,7 @@ use super::{Host, Stage};
 use crate::args::FlowArgs;
 use crate::egress::Departure;
 use crate::frame::{self, Content, Kind, MIN_BYTES, MIN_IP_BYTES};
-use crate::in_flight::{Load, LoadKind};
+use crate::in_flight::{FrameContent, LoadKind};
 use dataplane::Port;
 use switch::settings::PRIORITIES;
 use switch::{FrameMemory, Instant, Nanos, TxDesc};
@@ -34,7 +34,7 @@ impl<P: Port> Host<P> {
         let was_paused: [bool; PRIORITIES] = std::array::from_fn(|priority| self.egress.is_paused(priority));
         self.egress.advance(now);
         for (priority, was_paused) in was_paused.into_iter().enumerate() {
-            self.note_late_frames(priority, was_paused);
+            self.record_late_frames(priority, was_paused);
         }
         self.announce(now);
         self.send_cnps(now);
@@ -68,7 +68,7 @@ impl<P: Port> Host<P> {
             let bytes = self.memory.bytes_mut(&frame, FRAME_BYTES).first_chunk_mut();
             pfc.encode(self.settings.mac, bytes.expect("60 bytes were asked for"));
             let len = FRAME_BYTES as u16;
-            self.in_flight.add(&frame, Load { kind: LoadKind::Storm, priority: 0, len });
+            self.in_flight.add(&frame, FrameContent { kind: LoadKind::Storm, priority: 0, len });
             self.outgoing.push(TxDesc::new(frame, len));
         }
     }
@@ -94,8 +94,8 @@ impl<P: Port> Host<P> {
                 sent_at: now,
             };
             let tag = vid.map(|vid| Tag { vid, ..Tag::priority(priority) });
-            let load = Load { kind: LoadKind::Flow(flow as u16), priority, len: size_bytes };
-            self.put_out(to, tag, ecn, &content, load);
+            let load = FrameContent { kind: LoadKind::Flow(flow as u16), priority, len: size_bytes };
+            self.write_frame(to, tag, ecn, &content, load);
         }
     }
 
@@ -108,8 +108,8 @@ impl<P: Port> Host<P> {
         {
             let Some((to, flow, run)) = self.cnps.pop() else { return };
             let content = Content { kind: Kind::Cnp, flow, run, sequence: 0, sent_at: now };
-            let load = Load { kind: LoadKind::Cnp, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
-            self.put_out(to, Some(Tag::priority(CNP_PRIORITY)), Some(CNP_ECN), &content, load);
+            let load = FrameContent { kind: LoadKind::Cnp, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
+            self.write_frame(to, Some(Tag::priority(CNP_PRIORITY)), Some(CNP_ECN), &content, load);
         }
     }
 
@@ -129,12 +129,19 @@ impl<P: Port> Host<P> {
         self.announce_at = now + if often { FIRST_ANNOUNCEMENTS_NS } else { ANNOUNCEMENTS_NS };
         let content =
             Content { kind: Kind::Announce, flow: 0, run: self.settings.run, sequence: 0, sent_at: now };
-        let load = Load { kind: LoadKind::Announcement, priority: 0, len: MIN_BYTES };
-        self.put_out(MacAddr::BROADCAST, None, None, &content, load);
+        let load = FrameContent { kind: LoadKind::Announcement, priority: 0, len: MIN_BYTES };
+        self.write_frame(MacAddr::BROADCAST, None, None, &content, load);
     }
 
     /// Writes a frame; the caller ensures that one is free.
-    fn put_out(&mut self, to: MacAddr, tag: Option<Tag>, ecn: Option<u8>, content: &Content, load: Load) {
+    fn write_frame(
+        &mut self,
+        to: MacAddr,
+        tag: Option<Tag>,
+        ecn: Option<u8>,
+        content: &Content,
+        load: FrameContent,
+    ) {
         let len = usize::from(load.len);
         let Some(frame) = self.memory.alloc_for(len) else { return };
         self.memory.whole(&frame, len, |bytes| {

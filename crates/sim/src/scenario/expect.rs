@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use config::read::document::{Diagnostics, Item, Section, Setting, SettingSpan, quoted};
+use config::read::document::{Diagnostics, Item, Setting, SettingSpan, TableReader, quoted};
 use toml::de::DeValue;
 
 use super::network::Network;
@@ -83,7 +83,7 @@ impl Metric {
 
 /// Reads all expectations, in the order of the file. `line_of` returns the line of a span.
 pub(super) fn read(
-    file: &mut Section,
+    file: &mut TableReader,
     traffics: &[TrafficTable],
     network: Network,
     line_of: &dyn Fn(&SettingSpan) -> usize,
@@ -117,7 +117,7 @@ pub(super) fn read(
 }
 
 fn read_scope(
-    section: &mut Section,
+    section: &mut TableReader,
     traffics: &[TrafficTable],
     numbers: &HashMap<&str, usize>,
     network: Network,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use config::read::document::{Diagnostics, Section, Setting};
+use config::read::document::{Diagnostics, Setting, TableReader};
 use switch::Nanos;
 
 use super::links::Links;
@@ -18,7 +18,7 @@ const MAX_ROUTES: usize = 16_384;
 const MAX_FAULTS: usize = 4096;
 
 /// Reads the static entries.
-pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Diagnostics) -> Vec<Route> {
+pub(super) fn read_routes(file: &mut TableReader, network: Network, report: &mut Diagnostics) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     let mut known = HashSet::new();
     for section in entries(file, "route", MAX_ROUTES, report) {
@@ -33,7 +33,7 @@ pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Dia
     routes
 }
 
-fn read_route(mut section: Section, network: Network, report: &mut Diagnostics) -> Option<Route> {
+fn read_route(mut section: TableReader, network: Network, report: &mut Diagnostics) -> Option<Route> {
     let Network { nodes, links, devices } = network;
     let location = section.location.clone();
     let switch = section.string("switch", "leaf1", report);
@@ -65,7 +65,7 @@ fn read_route(mut section: Section, network: Network, report: &mut Diagnostics) 
 
 /// Reads the faults, in the order of time.
 pub(super) fn read_faults(
-    file: &mut Section,
+    file: &mut TableReader,
     duration_ns: Nanos,
     network: Network,
     report: &mut Diagnostics,
@@ -85,7 +85,7 @@ pub(super) fn read_faults(
 const KINDS: [&str; 4] = ["link-down", "link-up", "storm", "route"];
 
 fn read_fault(
-    mut section: Section,
+    mut section: TableReader,
     duration_ns: Nanos,
     network: Network,
     report: &mut Diagnostics,
@@ -113,7 +113,7 @@ fn read_fault(
     Some(Fault { at_ns: at?.value, kind })
 }
 
-fn read_storm(section: &mut Section, nodes: &Nodes, report: &mut Diagnostics) -> Option<FaultKind> {
+fn read_storm(section: &mut TableReader, nodes: &Nodes, report: &mut Diagnostics) -> Option<FaultKind> {
     let host = section.string("storm", "h3", report);
     let priorities = section.numbers("priorities", 0..=7, report);
     let duration = section.item("for").and_then(|item| time(item, 1..=MAX_TIME_NS, report));

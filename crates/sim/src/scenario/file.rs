@@ -133,7 +133,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use config::ConfigErrors;
-use config::read::document::{Diagnostics, Section, Setting, SettingSpan, read_file};
+use config::read::document::{Diagnostics, Setting, SettingSpan, TableReader, read_file};
 use switch::Nanos;
 
 use super::faults::{read_faults, read_routes};
@@ -181,7 +181,7 @@ pub fn parse(
 fn read(
     file_name: &str,
     lines: &Lines,
-    mut file: Section,
+    mut file: TableReader,
     devices: &mut Devices,
     load: Load,
     report: &mut Diagnostics,
@@ -214,7 +214,7 @@ fn read(
     let nodes = nodes.build(devices);
     let mut table = Routes::shortest(&nodes, &links.list);
     routes.iter().for_each(|route| table.set(*route));
-    let ways = validate::ways(&traffics, &nodes, &links.list, &table, report);
+    let ways = validate::path_limits(&traffics, &nodes, &links.list, &table, report);
     if !is_right(report) {
         return None;
     }
@@ -243,7 +243,7 @@ fn read(
     })
 }
 
-fn read_title(file_name: &str, file: &mut Section, report: &mut Diagnostics) -> String {
+fn read_title(file_name: &str, file: &mut TableReader, report: &mut Diagnostics) -> String {
     let Some(title) = file.string("title", "incast", report) else {
         let name = file_name.rsplit('/').next().unwrap_or(file_name);
         return name.strip_suffix(".toml").unwrap_or(name).to_owned();
@@ -257,7 +257,7 @@ fn read_title(file_name: &str, file: &mut Section, report: &mut Diagnostics) -> 
 }
 
 /// Reads the duration and the time between two points of a series.
-fn read_times(file: &mut Section, report: &mut Diagnostics) -> (Nanos, Nanos) {
+fn read_times(file: &mut TableReader, report: &mut Diagnostics) -> (Nanos, Nanos) {
     let duration = file.item("duration").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
     let duration = required(duration, file, "duration", "duration = \"20ms\"", report);
     let sample = file.item("sample").and_then(|item| time(item, 1..=MAX_TIME_NS, report));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use config::read::document::{Diagnostics, Section, Setting, SettingSpan, speed};
+use config::read::document::{Diagnostics, Setting, SettingSpan, TableReader, speed};
 use config::{CABLE_M, MTU_BYTES, spell_speed};
 use switch::Nanos;
 use switch::buffer::headroom::RESPONSE_BYTES;
@@ -48,7 +48,7 @@ struct LinkTable {
 impl Links {
     /// Reads all links.
     pub(super) fn read(
-        file: &mut Section,
+        file: &mut TableReader,
         nodes: &Nodes,
         devices: &Devices,
         report: &mut Diagnostics,
@@ -62,7 +62,7 @@ impl Links {
 
     fn read_entry(
         &mut self,
-        mut section: Section,
+        mut section: TableReader,
         nodes: &Nodes,
         devices: &Devices,
         report: &mut Diagnostics,
@@ -137,11 +137,11 @@ impl Links {
     }
 }
 
-fn read_ends(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<[Setting<Names>; 2]>> {
+fn read_ends(section: &mut TableReader, report: &mut Diagnostics) -> Option<Setting<[Setting<Names>; 2]>> {
     const CURE: &str = "write two ends, each HOST or SWITCH.PORT, as in [\"h1\", \"leaf1.p1\"]";
     let item = section.item("ends");
     let item = required(item, section, "ends", "ends = [\"h1\", \"leaf1.p1\"]", report)?;
-    let Some(items) = item.list() else { return item.wrong(CURE, report) };
+    let Some(items) = item.list() else { return item.wrong_type(CURE, report) };
     if items.len() != 2 {
         report.add(&item.location, format!("found a list of {}", items.len()), CURE);
         return None;
@@ -161,7 +161,7 @@ fn read_ends(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<
 }
 
 impl LinkTable {
-    fn read(section: &mut Section, report: &mut Diagnostics) -> Self {
+    fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
         let mistakes = report.count();
         let speed_bps = section.item("speed").and_then(|item| speed(item, report));
         let cable_m = section.number("cable_m", CABLE_M, report);

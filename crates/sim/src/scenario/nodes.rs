@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use config::read::document::{Diagnostics, Section, Setting, SettingSpan, did_you_mean, quoted};
+use config::read::document::{Diagnostics, Setting, SettingSpan, TableReader, did_you_mean, quoted};
 use config::{Config, ConfigErrors};
 use switch::Nanos;
 use switch::settings::VlanSettings;
@@ -113,7 +113,7 @@ impl Devices {
 impl Nodes {
     /// Reads the tables of all nodes: switches first, then hosts, each in the order of the file.
     pub(super) fn read(
-        file: &mut Section,
+        file: &mut TableReader,
         devices: &mut Devices,
         load: Load,
         report: &mut Diagnostics,
@@ -372,7 +372,7 @@ fn table_names(name: &str, most: usize) -> Result<Names, (String, String)> {
 }
 
 fn read_switch(
-    mut section: Section,
+    mut section: TableReader,
     devices: &mut Devices,
     load: Load,
     report: &mut Diagnostics,
@@ -389,7 +389,7 @@ fn read_switch(
     TableKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value) }
 }
 
-fn read_host(mut section: Section, report: &mut Diagnostics) -> TableKind {
+fn read_host(mut section: TableReader, report: &mut Diagnostics) -> TableKind {
     let no_drop = section.numbers("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
     let honors_pause = section.boolean("obeys_pause", report).is_none_or(|honors| honors.value);
     let ports = section.number("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);

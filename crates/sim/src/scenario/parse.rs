@@ -27,7 +27,7 @@ pub(super) fn time(
 ) -> Option<Setting<Nanos>> {
     let (least, most) = (spell_time(*range.start()), spell_time(*range.end()));
     let cure = format!("write a time from {least} to {most}, as in \"20ms\" or \"1.5us\"");
-    let DeValue::String(text) = item.value() else { return item.wrong(&cure, report) };
+    let DeValue::String(text) = item.value() else { return item.wrong_type(&cure, report) };
     in_range(parse_units(text, TIMES), range, item, &cure, report)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn bytes(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>
     let bytes = match item.value() {
         DeValue::String(text) => parse_units(text, BYTES),
         DeValue::Integer(digits) => u64::from_str_radix(digits.as_str(), digits.radix()).ok(),
-        _ => return item.wrong(CURE, report),
+        _ => return item.wrong_type(CURE, report),
     };
     in_range(bytes, 1..=MAX_BYTES, item, CURE, report)
 }
@@ -48,7 +48,7 @@ pub(super) fn throughput(item: Item, report: &mut Diagnostics) -> Option<Setting
     let bps = match item.value() {
         DeValue::String(text) => parse_units(text, THROUGHPUTS),
         DeValue::Integer(digits) => u64::from_str_radix(digits.as_str(), digits.radix()).ok(),
-        _ => return item.wrong(CURE, report),
+        _ => return item.wrong_type(CURE, report),
     };
     in_range(bps, 0..=MAX_THROUGHPUT_BPS, item, CURE, report)
 }
@@ -77,7 +77,7 @@ fn in_range<T: PartialOrd>(
 ) -> Option<Setting<T>> {
     match value.filter(|value| range.contains(value)) {
         Some(value) => Some(Setting { value, location: item.location }),
-        None => item.wrong(cure, report),
+        None => item.wrong_type(cure, report),
     }
 }
 
@@ -85,7 +85,7 @@ fn in_range<T: PartialOrd>(
 pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Diagnostics) -> Option<Setting<&'d str>> {
     match item.value() {
         DeValue::String(text) => Some(Setting { value: text.as_ref(), location: item.location }),
-        _ => item.wrong(cure, report),
+        _ => item.wrong_type(cure, report),
     }
 }
 

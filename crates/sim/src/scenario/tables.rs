@@ -1,12 +1,12 @@
 //! Lists of tables in the file, and required settings.
 
-use config::read::document::{Diagnostics, Section};
+use config::read::document::{Diagnostics, TableReader};
 
 /// Returns the value of a required setting, or reports that it is missing; `example` shows its
 /// form.
 pub(super) fn required<T>(
     value: Option<T>,
-    section: &Section,
+    section: &TableReader,
     name: &str,
     example: &str,
     report: &mut Diagnostics,
@@ -19,11 +19,11 @@ pub(super) fn required<T>(
 
 /// Reads a list of tables, which may have at most `most` entries.
 pub(super) fn entries<'d>(
-    file: &mut Section<'d>,
+    file: &mut TableReader<'d>,
     name: &'static str,
     most: usize,
     report: &mut Diagnostics,
-) -> Vec<Section<'d>> {
+) -> Vec<TableReader<'d>> {
     let cure = format!("write a table, as in [[{name}]]");
     let Some(list) = file.list_of_sections(name, &cure, report) else { return Vec::new() };
     let mut sections = list.value;

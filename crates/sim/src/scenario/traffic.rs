@@ -6,7 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use config::read::document::{Diagnostics, NAME_CURE, Section, Setting, SettingSpan, is_name, quoted, speed};
+use config::read::document::{
+    Diagnostics, NAME_CURE, Setting, SettingSpan, TableReader, is_name, quoted, speed,
+};
 use endpoint::dcqcn::FastRecovery;
 use switch::Nanos;
 
@@ -27,7 +29,7 @@ const FRAME_BYTES: u16 = 1514;
 
 /// The paths of all flows of a traffic together.
 #[derive(Clone, Copy)]
-pub(super) struct Way {
+pub(super) struct PathLimits {
     /// The least MTU.
     pub(super) mtu_bytes: u16,
     /// The speed of the fastest sender's link.
@@ -81,7 +83,7 @@ struct PatternTable {
 
 /// Reads all traffic.
 pub(super) fn read(
-    file: &mut Section,
+    file: &mut TableReader,
     duration_ns: Nanos,
     nodes: &Nodes,
     report: &mut Diagnostics,
@@ -102,13 +104,13 @@ pub(super) fn read(
         }
         traffics.push(traffic);
     }
-    afters(&traffics, report);
+    resolve_after(&traffics, report);
     traffics
 }
 
 impl TrafficTable {
     fn read(
-        mut section: Section,
+        mut section: TableReader,
         duration_ns: Nanos,
         nodes: &Nodes,
         most_flows: usize,
@@ -156,7 +158,7 @@ impl TrafficTable {
     /// Builds the traffic.
     pub(super) fn traffic(
         self,
-        way: Way,
+        way: PathLimits,
         numbers: &HashMap<String, usize>,
         report: &mut Diagnostics,
     ) -> Traffic {
@@ -193,9 +195,9 @@ impl TrafficTable {
 }
 
 impl PatternTable {
-    fn read(section: &mut Section, report: &mut Diagnostics) -> Self {
+    fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
         let pattern = section.choice("pattern", &KINDS, &[], report);
-        let duration = |section: &mut Section, name, report: &mut Diagnostics| {
+        let duration = |section: &mut TableReader, name, report: &mut Diagnostics| {
             time(section.item(name)?, 1..=MAX_TIME_NS, report)
         };
         let on = duration(section, "on", report);
@@ -235,7 +237,7 @@ impl PatternTable {
 }
 
 /// Checks that the settings which the pattern requires are present, and no others.
-fn check_settings(kind: Kind, section: &Section, report: &mut Diagnostics) {
+fn check_settings(kind: Kind, section: &TableReader, report: &mut Diagnostics) {
     const SETTINGS: [(&str, &str, &[Kind]); 4] = [
         ("on", "\"10us\"", &[Kind::OnOff]),
         ("off", "\"30us\"", &[Kind::OnOff]),
@@ -271,7 +273,7 @@ fn check_settings(kind: Kind, section: &Section, report: &mut Diagnostics) {
 
 /// Builds a flow for each sender and receiver.
 fn read_flows(
-    section: &mut Section,
+    section: &mut TableReader,
     nodes: &Nodes,
     most: usize,
     report: &mut Diagnostics,
@@ -295,7 +297,7 @@ fn read_flows(
 
 /// Reads a host name or a list of them; `None` if some are invalid.
 fn read_hosts(
-    section: &mut Section,
+    section: &mut TableReader,
     setting: &'static str,
     nodes: &Nodes,
     report: &mut Diagnostics,
@@ -333,7 +335,7 @@ fn read_hosts(
 }
 
 /// Reads start and stop.
-fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Diagnostics) -> (Nanos, Nanos) {
+fn read_times(section: &mut TableReader, duration_ns: Nanos, report: &mut Diagnostics) -> (Nanos, Nanos) {
     section.at_most_one(&["start", "after"], report);
     let start = section.item("start").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
     let stop = section.item("stop").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
@@ -353,7 +355,7 @@ fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Diagnostic
 }
 
 /// Reads ECN, and DCQCN, which requires it.
-fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bool, FastRecovery) {
+fn read_congestion(section: &mut TableReader, report: &mut Diagnostics) -> (bool, bool, FastRecovery) {
     let ecn = section.boolean("ecn", report);
     let dcqcn = section.boolean("dcqcn", report).is_some_and(|dcqcn| dcqcn.value);
     if let Some(Setting { value: false, location }) = &ecn
@@ -374,7 +376,7 @@ fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bo
 
 /// Checks that the traffic which another waits for exists and is finite, and that no traffic waits
 /// for itself.
-fn afters(traffics: &[TrafficTable], report: &mut Diagnostics) {
+fn resolve_after(traffics: &[TrafficTable], report: &mut Diagnostics) {
     let numbers: HashMap<&str, usize> =
         traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
     let names: Vec<&str> = traffics.iter().map(|traffic| traffic.name.as_str()).collect();
@@ -397,11 +399,11 @@ fn afters(traffics: &[TrafficTable], report: &mut Diagnostics) {
             }
         }
     }
-    circles(traffics, &next, report);
+    find_cycles(traffics, &next, report);
 }
 
 /// Reports each circle of `next`, at its first member.
-fn circles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Diagnostics) {
+fn find_cycles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Diagnostics) {
     // By traffic: the traffic from which it was first reached.
     let mut reached_from = vec![None; next.len()];
     for start in 0..next.len() {

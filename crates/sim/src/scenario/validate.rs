@@ -3,7 +3,7 @@
 use config::read::document::{Diagnostics, SettingSpan};
 
 use super::network::Network;
-use super::traffic::{TrafficTable, Way};
+use super::traffic::{PathLimits, TrafficTable};
 use super::types::{Link, Node};
 use crate::routes::Routes;
 
@@ -40,7 +40,7 @@ pub(super) fn no_loop(links: &[Link], nodes: usize, location: &SettingSpan, repo
     // By node: another node of the same part, or the node itself if it is the representative.
     let mut another: Vec<usize> = (0..nodes).collect();
     for link in links {
-        let [a, b] = link.ends.map(|end| part(&mut another, end.node));
+        let [a, b] = link.ends.map(|end| component(&mut another, end.node));
         if a == b {
             let what = format!("{} closes a loop, in which flooded frames circle indefinitely", link.name);
             report.add(location, what, "write forwarding = \"shortest-path\", or leave the link out");
@@ -51,7 +51,7 @@ pub(super) fn no_loop(links: &[Link], nodes: usize, location: &SettingSpan, repo
 }
 
 /// Returns the representative of a node's part. The chain is halved on the way.
-fn part(another: &mut [usize], mut node: usize) -> usize {
+fn component(another: &mut [usize], mut node: usize) -> usize {
     while another[node] != node {
         another[node] = another[another[node]];
         node = another[node];
@@ -60,24 +60,24 @@ fn part(another: &mut [usize], mut node: usize) -> usize {
 }
 
 /// Checks that each flow has a path on which its frames fit. Returns the combined paths by traffic.
-pub(super) fn ways(
+pub(super) fn path_limits(
     traffics: &[TrafficTable],
     nodes: &[Node],
     links: &[Link],
     routes: &Routes,
     report: &mut Diagnostics,
-) -> Vec<Way> {
-    traffics.iter().map(|traffic| way(traffic, nodes, links, routes, report)).collect()
+) -> Vec<PathLimits> {
+    traffics.iter().map(|traffic| path_limit(traffic, nodes, links, routes, report)).collect()
 }
 
-fn way(
+fn path_limit(
     traffic: &TrafficTable,
     nodes: &[Node],
     links: &[Link],
     routes: &Routes,
     report: &mut Diagnostics,
-) -> Way {
-    let mut all = Way { mtu_bytes: u16::MAX, line_bps: 0 };
+) -> PathLimits {
+    let mut all = PathLimits { mtu_bytes: u16::MAX, line_bps: 0 };
     let mut narrowest = None;
     for (from, to) in &traffic.flows {
         let Some(path) = routes.path(*from, *to) else {

@@ -90,7 +90,7 @@ impl Daemon {
         wires.iter().for_each(|wire| wire.set_transmit_room(usize::MAX));
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let settings =
-            PollLoopSettings { finish_checksums: vec![false; PORTS], ..PollLoopSettings::default() };
+            PollLoopSettings { complete_checksums: vec![false; PORTS], ..PollLoopSettings::default() };
         Self { core: PollLoop::new(switch, ports, memory, memory_frames, mailbox, settings), wires, handle }
     }
 
@@ -98,13 +98,13 @@ impl Daemon {
     fn turn(&mut self, now: Instant) -> Snapshot {
         let ask = LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false };
         self.handle.send(ask).expect("room for a command");
-        self.core.turn(now);
+        self.core.iterate(now);
         self.wires.iter().for_each(|wire| drop(wire.take_sent()));
         let mut replies = std::iter::from_fn(|| self.handle.receive());
         let found =
             replies.find_map(|reply| if let Reply::Snapshot(found) = reply { Some(found) } else { None });
         // Excludes counters of a loop on a real kernel.
-        let mut snapshot = found.expect("an answer").without_loop();
+        let mut snapshot = found.expect("an answer").without_loop_counters();
         (snapshot.memory_frames, snapshot.events_lost) = (0, 0);
         snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
         snapshot
@@ -114,7 +114,7 @@ impl Daemon {
 /// The simulated switch, the frames that its link directions were given in earlier iterations, and
 /// the frames that they have sent.
 struct Simulated {
-    device: Device,
+    device: SimSwitch,
     wires: Links,
     given: [[usize; 2]; PORTS],
     sent: [usize; PORTS],
@@ -128,7 +128,7 @@ impl Simulated {
         for port in 0..PORTS {
             let line = self.device.ports[port].line.expect("each port has a line");
             for _ in self.sent[port]..self.given[port][0] {
-                self.wires.lines[line].busy = false;
+                self.wires.directions[line].busy = false;
                 self.device.line_free(port, &mut self.wires);
             }
             self.sent[port] = self.given[port][0];
@@ -149,7 +149,7 @@ fn both() -> (Simulated, Daemon) {
     let scenario = scenario();
     let wires = Links::new(&scenario.links);
     let NodeKind::Switch(node) = &scenario.nodes[0].kind else { panic!("a switch") };
-    let device = Device::new(0, 0, node, &scenario, &wires);
+    let device = SimSwitch::new(0, 0, node, &scenario, &wires);
     let settings = switch_settings(0, node, &scenario, &wires);
     let macs: Vec<_> = (0..PORTS).map(|port| port_mac(0, port)).collect();
     let daemon = Daemon::new(&settings, &macs, device.memory_frames);

@@ -38,8 +38,8 @@ pub struct Attach {
     #[arg(long, value_name = "DSCP=PRIORITY", value_delimiter = ',', value_parser = dscp_to_dot1p)]
     dscp: Vec<(u8, u8)>,
     /// Which queue is served next.
-    #[arg(long, value_enum, default_value_t = Order::Drr)]
-    order: Order,
+    #[arg(long, value_enum, default_value_t = QueueOrder::Drr)]
+    order: QueueOrder,
     /// Kernel memory that the frames of one priority may hold; more of them are dropped. To be more
     /// than the send buffers (SO_SNDBUF) of all sockets of that priority together.
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
@@ -97,7 +97,7 @@ pub enum Trust {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Order {
+pub enum QueueOrder {
     /// Deficit round robin, all priorities alike.
     Drr,
     /// The highest priority first.
@@ -114,11 +114,11 @@ impl Trust {
     }
 }
 
-impl Order {
+impl QueueOrder {
     pub(super) fn of(order: nic::QdiscDiscipline) -> Self {
         match order {
-            nic::QdiscDiscipline::Drr => Order::Drr,
-            nic::QdiscDiscipline::Strict => Order::Strict,
+            nic::QdiscDiscipline::Drr => QueueOrder::Drr,
+            nic::QdiscDiscipline::Strict => QueueOrder::Strict,
         }
     }
 }
@@ -131,7 +131,7 @@ pub(super) fn word(value: impl ValueEnum) -> String {
 impl Attach {
     pub(super) fn run(&self) -> Result<()> {
         let device = self.namespace.enter(|| {
-            let interface = nic::Links::connect()?.find(&self.device)?;
+            let interface = nic::RtNetlink::connect()?.find(&self.device)?;
             Ok(Device { interface, namespace: nic::netns::current()? })
         })?;
         let facts = self.switch.as_deref().map(|switch| self.query(switch, &device)).transpose()?;
@@ -312,8 +312,8 @@ impl Attach {
         }
         self.classify(&mut settings, facts)?;
         settings.order = match self.order {
-            Order::Drr => nic::QdiscDiscipline::Drr,
-            Order::Strict => nic::QdiscDiscipline::Strict,
+            QueueOrder::Drr => nic::QdiscDiscipline::Drr,
+            QueueOrder::Strict => nic::QdiscDiscipline::Strict,
         };
         settings.limit_bytes = self.limit;
         Ok(settings)

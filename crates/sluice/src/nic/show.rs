@@ -9,7 +9,7 @@ use clap::Args;
 use nic::Status;
 use serde_json::{Value, json};
 
-use super::attach::{Order, Trust, word};
+use super::attach::{QueueOrder, Trust, word};
 use super::namespace::{Namespace, priorities};
 use crate::output;
 use crate::output::grouped;
@@ -104,7 +104,7 @@ fn json(status: &Status) -> Value {
         "no_drop": (0..8).filter(|p| settings.no_drop & (1 << p) != 0).collect::<Vec<u8>>(),
         "trust": word(Trust::of(settings.trust)),
         "port_priority": settings.port_priority,
-        "order": word(Order::of(settings.order)),
+        "order": word(QueueOrder::of(settings.order)),
         "limit_bytes": settings.limit_bytes,
         "heard": {
             "pfc_frames": status.received.pfc_frames,
@@ -124,7 +124,7 @@ fn table(status: &Status) -> String {
         config::spell_speed(settings.speed_bps),
         priorities(settings.no_drop),
         word(Trust::of(settings.trust)),
-        word(Order::of(settings.order)),
+        word(QueueOrder::of(settings.order)),
         grouped(status.received.pfc_frames),
         grouped(status.received.pause_frames),
         grouped(status.received.malformed_frames),

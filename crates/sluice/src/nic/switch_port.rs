@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use control::v1::{Classification, Port, Snapshot};
-use nic::{Interface, Links};
+use nic::{Interface, RtNetlink};
 
 /// The properties of the port that a host needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub fn port_facts(socket: &Path, name: Option<&str>, device: &Device) -> Result<
             // of the cable.
             let daemon = nic::netns::listener(socket)?;
             let (there, id) = nic::netns::enter(Some(&daemon), || {
-                let links = Links::connect()?;
+                let links = RtNetlink::connect()?;
                 let is_here = is_same(&nic::netns::current()?, &device.namespace);
                 let id =
                     if is_here { None } else { Some(links.namespace_id(&device.namespace)?.unwrap_or(-1)) };

@@ -101,7 +101,7 @@ fn collect(of: &str, name: &str, value: &Value, found: &mut Vec<((String, String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
     use control::field_docs::Numbers;
 
     /// Checks the numbers of a row: in its JSON, in this view, and by name in the help.

@@ -173,7 +173,7 @@ pub fn table(snapshot: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     /// Rows 74, 189 and 192 of the table of vendor specifications.
     #[test]

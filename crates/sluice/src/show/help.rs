@@ -132,7 +132,7 @@ mod tests {
     use super::super::json::Document;
     use super::super::view::View;
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     /// The names in JSON are an interface, so a removed or changed name must be noticed.
     #[test]

@@ -14,7 +14,7 @@ pub fn text(now: &Snapshot) -> String {
 }
 
 /// Returns the settings that harm frames, with their ports.
-pub fn cautions(now: &Snapshot) -> impl Iterator<Item = (&str, &Caution)> {
+pub fn warnings(now: &Snapshot) -> impl Iterator<Item = (&str, &Caution)> {
     now.ports.iter().flat_map(|port| {
         let cautions = port.link.iter().flat_map(|link| &link.cautions);
         cautions.map(|caution| (port.name.as_str(), caution))
@@ -80,7 +80,7 @@ fn mtu(bytes: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     #[test]
     fn each_port_has_a_paragraph() {

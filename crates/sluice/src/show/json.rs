@@ -180,7 +180,7 @@ pub fn pools(snapshot: &Snapshot) -> Vec<(String, &Pool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
     use serde_json::{Value, json, to_value};
 
     fn document(view: View, now: &Snapshot, before: Option<&Snapshot>) -> Value {

@@ -46,7 +46,7 @@ fn turns(now: &Snapshot, before: Option<&Snapshot>) -> Vec<u64> {
 }
 
 /// Returns the time range of index `place` out of `places`, according to
-/// `switch::monitor::counters::turn_time`.
+/// `switch::monitor::counters::iteration_time_class`.
 fn range(place: usize, places: usize) -> String {
     let from = |place: usize| if place == 0 { 0.0 } else { (1_u64 << (place - 1)) as f64 };
     match place {
@@ -68,7 +68,7 @@ fn time(micros: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     #[test]
     fn table_of_totals() {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn with_two_looks_the_turns_between_them() {
+    fn two_snapshots_show_the_difference() {
         insta::assert_snapshot!(table(&sample::later(), Some(&sample::snapshot())));
     }
 
@@ -99,7 +99,7 @@ mod tests {
     /// The headings match the counters of the loop.
     #[test]
     fn ranges_are_those_of_the_loop() {
-        use switch::monitor::counters::{TURN_TIMES, turn_time};
+        use switch::monitor::counters::{ITERATION_TIME_CLASSES, iteration_time_class};
         let ranges: Vec<(u64, &str)> = vec![
             (0, "less than 1 µs"),
             (999, "less than 1 µs"),
@@ -114,7 +114,7 @@ mod tests {
             (u64::MAX, "4.2 s and more"),
         ];
         for (nanos, expected) in ranges {
-            assert_eq!(range(turn_time(nanos), TURN_TIMES), expected, "{nanos} ns");
+            assert_eq!(range(iteration_time_class(nanos), ITERATION_TIME_CLASSES), expected, "{nanos} ns");
         }
     }
 }

@@ -118,7 +118,7 @@ fn bridge(now: &Snapshot) -> String {
     {
         text += &format!("\nWarning: {warning}.");
     }
-    for (port, caution) in interfaces::cautions(now) {
+    for (port, caution) in interfaces::warnings(now) {
         text += &format!("\nWarning: on port {port} {}: {}.", caution.harm, caution.cure);
     }
     if now.recordings_kept > 0 {
@@ -211,7 +211,7 @@ fn losses(snapshot: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show_sample as sample;
+    use crate::show_fixture as sample;
 
     #[test]
     fn table_of_totals() {

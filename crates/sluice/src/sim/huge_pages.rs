@@ -14,7 +14,7 @@ const TUNABLE: &str = "glibc.malloc.hugetlb";
 
 /// Restarts this program with huge pages, unless the program or its user has already set that. A
 /// failure is ignored: the program is then slower, and still correct.
-pub fn start_again() {
+pub fn reexec_with_huge_pages() {
     let before = env::var("GLIBC_TUNABLES").unwrap_or_default();
     let (Some(tunables), Ok(program)) = (with_huge_pages(before), env::current_exe()) else { return };
     let mut arguments = env::args_os();

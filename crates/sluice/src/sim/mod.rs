@@ -110,7 +110,7 @@ fn time_ns(text: &str) -> Result<u64, String> {
 
 /// Runs the scenario and prints the results.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    huge_pages::start_again();
+    huge_pages::reexec_with_huge_pages();
     match simulate(arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_MISSED),

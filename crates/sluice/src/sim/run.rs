@@ -60,12 +60,12 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
 
 /// The capture files.
 struct Captures {
-    open: Vec<Open>,
+    open: Vec<OpenCapture>,
     /// The first error of a capture.
     failed: Option<anyhow::Error>,
 }
 
-struct Open {
+struct OpenCapture {
     link: usize,
     file: PathBuf,
     capture: Capture<BufWriter<File>>,
@@ -73,13 +73,13 @@ struct Open {
 
 impl Captures {
     fn new(scenario: &Scenario, pcap: &[(String, PathBuf)]) -> Result<Self> {
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<OpenCapture> = Vec::new();
         for (end, file) in pcap {
             let link = link_of(scenario, end)?;
             if open.iter().any(|other| other.file == *file) {
                 bail!("--pcap: {} is to hold two links: give each a file of its own", file.display());
             }
-            open.push(Open { link, file: file.clone(), capture: create(scenario, link, file)? });
+            open.push(OpenCapture { link, file: file.clone(), capture: create(scenario, link, file)? });
         }
         Ok(Self { open, failed: None })
     }
@@ -98,7 +98,7 @@ impl Captures {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let written = self.open.into_iter().map(|Open { file, capture, .. }| {
+        let written = self.open.into_iter().map(|OpenCapture { file, capture, .. }| {
             let flushed = capture.into_inner().flush();
             flushed.with_context(|| format!("cannot write {}", file.display())).map(|()| file)
         });

@@ -14,7 +14,7 @@ const FILE: &str = "sluiced::file";
 
 /// What the poll loop has to do for a command of a client.
 #[derive(Debug)]
-pub struct Step {
+pub struct LoopStep {
     /// The command to the poll loop.
     pub command: LoopCommand,
     /// The changed settings, where they are worth a log line.
@@ -24,28 +24,28 @@ pub struct Step {
 }
 
 /// Returns what a command requires of a switch that runs with `live`; `None` if nothing.
-pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<Step>, CommandError> {
-    let apply = |next: RunningConfig, changes| Step {
+pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<LoopStep>, CommandError> {
+    let apply = |next: RunningConfig, changes| LoopStep {
         command: LoopCommand::Apply(Box::new(next.settings())),
         changes,
         live: Some(next),
     };
     let step = match order {
         Command::ClearWatermarks => {
-            Step { command: LoopCommand::ClearWatermarks, changes: Vec::new(), live: None }
+            LoopStep { command: LoopCommand::ClearWatermarks, changes: Vec::new(), live: None }
         }
         Command::HoldPort { port, held } => {
-            let command = LoopCommand::Hold { port: number(port, live)?, held: *held };
-            Step { command, changes: Vec::new(), live: None }
+            let command = LoopCommand::Hold { port: slot_of(port, live)?, held: *held };
+            LoopStep { command, changes: Vec::new(), live: None }
         }
         Command::RecoverStorms { port } => {
-            let command = LoopCommand::RecoverStorms(number(port, live)?);
-            Step { command, changes: Vec::new(), live: None }
+            let command = LoopCommand::RecoverStorms(slot_of(port, live)?);
+            LoopStep { command, changes: Vec::new(), live: None }
         }
         Command::LiftStormLimit { port, priority } => {
             let priorities = priority.map_or(Set8::ALL, |priority| Set8::of(priority.into()));
-            let command = LoopCommand::LiftStormLimit { port: number(port, live)?, priorities };
-            Step { command, changes: Vec::new(), live: None }
+            let command = LoopCommand::LiftStormLimit { port: slot_of(port, live)?, priorities };
+            LoopStep { command, changes: Vec::new(), live: None }
         }
         Command::SetPfc { enabled } if *enabled == live.config().pfc_enabled => return Ok(None),
         Command::SetPfc { enabled } => apply(live.with_pfc(*enabled), Vec::new()),
@@ -61,7 +61,7 @@ pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<Step>, Comma
 }
 
 /// Returns the slot of the port with this name.
-fn number(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
+fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
     let ports = &live.config().switch.ports;
     live.slots().of_name(name).ok_or_else(|| {
         let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_order_becomes_its_command() {
+    fn each_request_becomes_its_command() {
         let live = live();
         let step = plan(&Command::ClearWatermarks, &live).unwrap().unwrap();
         assert!(matches!(step.command, LoopCommand::ClearWatermarks) && step.live.is_none());

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use config::Scheduling;
 use control::server::{MAX_REQUESTS, Request, WatermarkReader};
-use control::{Command, CommandError, DaemonFacts, ErrorKind, Outcome, convert, v1};
+use control::{Command, CommandError, DaemonState, ErrorKind, Outcome, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
 use switch::settings::{ClassifySettings, MAX_PORTS, Trust};
 use switch::{Event, EventKind, EventRecord, LONGEST_RECEIVED_BYTES, Snapshot};
@@ -20,11 +20,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
-use crate::control_loop::commands::Step;
+use crate::control_loop::commands::LoopStep;
 use crate::control_loop::running_config::RunningConfig;
 use crate::control_loop::watermark_readers::Watermarks;
 use crate::event_log::Events;
-use crate::flight_recorder::Recording;
+use crate::flight_recorder::FlightRecorder;
 use crate::lldp::Lldp;
 use crate::log::Log;
 use crate::loop_threads::LoopThreads;
@@ -102,7 +102,7 @@ struct SnapshotRequest {
 
 /// A command, and the client that waits for its outcome. A command given by a signal has no client.
 struct PendingCommand {
-    order: Command,
+    command: Command,
     answer: Option<oneshot::Sender<Outcome>>,
 }
 
@@ -120,30 +120,30 @@ enum Stage {
     /// The ports that the command adds are being opened. The poll loop gets its command after that.
     Opening(LoopCommand),
     /// The command has been sent to the poll loop.
-    Reported,
+    SentToLoop,
     /// The poll loop has executed the command; the ports in these slots are still being opened or
     /// closed.
-    Settling(Vec<usize>),
+    WaitingForPorts(Vec<usize>),
 }
 
 /// Both directions of the mailbox to the poll loop, and the clients that wait for replies.
 pub struct ControlLoop {
     handle: Handle,
     /// The ports and their interfaces.
-    lives: PortSupervisor,
+    ports: PortSupervisor,
     /// Reports of the kernel about interfaces; `None` once the kernel has stopped reporting.
-    links: Option<LinkMonitor>,
+    link_monitor: Option<LinkMonitor>,
     log: Log,
     events: Events,
-    recording: Recording,
+    flight_recorder: FlightRecorder,
     /// The configuration that the poll loop runs with, according to all its replies so far.
-    live: RunningConfig,
+    running: RunningConfig,
     /// The longest stalls of the loops.
-    stalls: Stalls,
+    stall_check: Stalls,
     /// Checks that the NICs pass PFC frames in both directions.
-    pfc_test: pfc_probe::Test,
+    pfc_probe: pfc_probe::PfcProbe,
     /// Telemetry and metrics.
-    reports: Reporting,
+    telemetry: Reporting,
     /// LLDP of the ports.
     lldp: Lldp,
     /// Commands that found the ring full.
@@ -153,11 +153,11 @@ pub struct ControlLoop {
     /// The peaks that each reader has not seen yet.
     watermarks: Watermarks,
     /// The clients that get the snapshot which the poll loop is filling.
-    requested: Vec<SnapshotRequest>,
+    snapshot_in_flight: Vec<SnapshotRequest>,
     /// Clients that asked after that snapshot was requested, and need a later one.
-    waiting: Vec<SnapshotRequest>,
+    snapshot_waiters: Vec<SnapshotRequest>,
     /// Commands that are queued: one is executed at a time.
-    orders: VecDeque<PendingCommand>,
+    command_queue: VecDeque<PendingCommand>,
     active: Option<ActiveCommand>,
     /// The last MTU warnings: kind of event, slot of the port, message.
     mtu_warnings: Vec<(EventKind, Option<usize>, String)>,
@@ -165,33 +165,33 @@ pub struct ControlLoop {
 }
 
 impl ControlLoop {
-    /// Creates the control loop of a poll loop that runs with `live`.
+    /// Creates the control loop of a poll loop that runs with `running`.
     pub fn new(
         handle: Handle,
         live: RunningConfig,
         (lives, links): (PortSupervisor, LinkMonitor),
         log: Log,
-        (stalls, pfc_test, reports, lldp): (Stalls, pfc_probe::Test, Reporting, Lldp),
+        (stalls, pfc_test, reports, lldp): (Stalls, pfc_probe::PfcProbe, Reporting, Lldp),
         events: Events,
     ) -> Self {
         Self {
             handle,
-            lives,
-            links: Some(links),
+            ports: lives,
+            link_monitor: Some(links),
             log,
             events,
-            recording: Recording::new(live.config().recorder, MAX_PORTS),
-            live,
-            stalls,
-            pfc_test,
-            reports,
+            flight_recorder: FlightRecorder::new(live.config().recorder, MAX_PORTS),
+            running: live,
+            stall_check: stalls,
+            pfc_probe: pfc_test,
+            telemetry: reports,
             lldp,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
             watermarks: Watermarks::default(),
-            requested: Vec::new(),
-            waiting: Vec::new(),
-            orders: VecDeque::new(),
+            snapshot_in_flight: Vec::new(),
+            snapshot_waiters: Vec::new(),
+            command_queue: VecDeque::new(),
             active: None,
             mtu_warnings: Vec::new(),
             stopped: None,
@@ -208,29 +208,29 @@ impl ControlLoop {
         machine: &LoopThreads,
         signals: &mut Signals,
     ) -> Result<End> {
-        if self.live.config().dataplane.scheduling != Scheduling::Normal {
+        if self.running.config().dataplane.scheduling != Scheduling::Normal {
             // Beside a loop on its core, or other work, an ordinary thread would wait for seconds.
             // A loop to which the kernel refuses its own scheduling reports that.
-            let _ = xdp::set_scheduling(xdp::Scheduling::Prompt);
+            let _ = xdp::set_scheduling(xdp::Scheduling::LowLatency);
         }
         loop {
             self.exchange().await;
             if machine.has_ended() {
                 bail!("the poll loop ended by itself");
             }
-            let (has_room, pace) = (self.has_room(), self.pace());
+            let (has_room, pace) = (self.has_room(), self.poll_interval());
             tokio::select! {
                 Some(request) = requests.recv(), if has_room => self.accept(request),
-                notice = next_notice(&mut self.links) => match notice {
-                    Ok(notice) => self.lives.link_changed(notice),
+                notice = next_link_event(&mut self.link_monitor) => match notice {
+                    Ok(notice) => self.ports.link_changed(notice),
                     Err(error) => {
                         error!("changes of interfaces go unnoticed from now on: {error:#}");
-                        self.links = None;
+                        self.link_monitor = None;
                     }
                 },
                 reported = signals.next() => match reported {
                     SignalAction::Reload if has_room => {
-                        self.orders.push_back(PendingCommand { order: Command::Reload, answer: None });
+                        self.command_queue.push_back(PendingCommand { command: Command::Reload, answer: None });
                     }
                     SignalAction::Reload => warn!("SIGHUP: too much to do; send it again"),
                     SignalAction::Stop(name) => {
@@ -246,9 +246,9 @@ impl ControlLoop {
     }
 
     async fn stop(mut self, machine: &LoopThreads, signals: &mut Signals) -> Result<End> {
-        self.waiting.clear();
-        self.orders.clear();
-        self.lives.wind_up();
+        self.snapshot_waiters.clear();
+        self.command_queue.clear();
+        self.ports.stop_reopening();
         self.lldp.stop();
         self.commands.push_back(LoopCommand::Stop(Box::default()));
         let stop_sent_at = Instant::now();
@@ -274,35 +274,35 @@ impl ControlLoop {
     }
 
     fn has_room(&self) -> bool {
-        self.waiting.len() + self.orders.len() < MAX_REQUESTS
+        self.snapshot_waiters.len() + self.command_queue.len() < MAX_REQUESTS
     }
 
     fn accept(&mut self, request: Request) {
         match request {
             Request::Snapshot { reader, read_watermarks, answer } => {
-                self.waiting.push(SnapshotRequest { reader, read_watermarks, answer });
+                self.snapshot_waiters.push(SnapshotRequest { reader, read_watermarks, answer });
             }
-            Request::Lldp { answer } => drop(answer.send(self.lldp.describe(&self.live))),
+            Request::Lldp { answer } => drop(answer.send(self.lldp.describe(&self.running))),
             Request::RecordingBound { answer } => {
-                let _ = answer.send(self.live.config().recorder.memory_bytes as u64); // a client may be gone
+                let _ = answer.send(self.running.config().recorder.memory_bytes as u64); // a client may be gone
             }
             Request::Recording { duration, answer } => {
-                self.recording.enable(duration, answer, Instant::now())
+                self.flight_recorder.request(duration, answer, Instant::now())
             }
-            Request::Acknowledge { recording, answer } => self.recording.acknowledge(recording, answer),
+            Request::Acknowledge { recording, answer } => self.flight_recorder.acknowledge(recording, answer),
             Request::Order { order, answer } => {
-                self.orders.push_back(PendingCommand { order, answer: Some(answer) });
+                self.command_queue.push_back(PendingCommand { command: order, answer: Some(answer) });
             }
         }
     }
 
-    fn pace(&self) -> Duration {
-        let idle = self.requested.is_empty()
-            && self.waiting.is_empty()
-            && self.orders.is_empty()
+    fn poll_interval(&self) -> Duration {
+        let idle = self.snapshot_in_flight.is_empty()
+            && self.snapshot_waiters.is_empty()
+            && self.command_queue.is_empty()
             && self.active.is_none()
             && self.commands.is_empty()
-            && !self.lives.is_busy();
+            && !self.ports.is_busy();
         if idle { IDLE_PACE } else { BUSY_PACE }
     }
 
@@ -310,51 +310,51 @@ impl ControlLoop {
     async fn exchange(&mut self) {
         while let Some(reply) = self.handle.receive() {
             match reply {
-                Reply::Snapshot(snapshot) => self.hand_out(snapshot),
-                Reply::Done => self.finish_order(),
-                Reply::Recorded(_) => self.recording.changed(Instant::now()),
+                Reply::Snapshot(snapshot) => self.answer_snapshots(snapshot),
+                Reply::Done => self.finish_command(),
+                Reply::Recorded(_) => self.flight_recorder.on_loop_reply(Instant::now()),
                 Reply::Applied(settings) => {
-                    self.lives.apply(&settings.switch);
-                    self.finish_order();
+                    self.ports.apply(&settings.switch);
+                    self.finish_command();
                 }
-                Reply::NotApplied(_, port) => self.refuse_order(port),
-                Reply::Event(at, event) => self.note_event(at, event),
-                Reply::PortUp(port, is_up) => self.lives.note_posted(port, is_up),
-                Reply::Fault(port, fault) => self.note_trouble(port, fault),
+                Reply::NotApplied(_, port) => self.refuse_command(port),
+                Reply::Event(at, event) => self.on_loop_event(at, event),
+                Reply::PortUp(port, is_up) => self.ports.on_posted(port, is_up),
+                Reply::Fault(port, fault) => self.on_port_fault(port, fault),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
         }
-        self.lives.poll(|| self.live.settings().switch);
-        self.lldp.poll(&self.live, &self.lives);
-        self.go_on();
-        self.commands.extend(self.lives.commands());
+        self.ports.poll(|| self.running.settings().switch);
+        self.lldp.poll(&self.running, &self.ports);
+        self.resume();
+        self.commands.extend(self.ports.commands());
         let now = Instant::now();
-        for event in self.lives.events().chain(self.reports.events(now)).chain(self.lldp.events()) {
-            self.events.note_now(event);
+        for event in self.ports.events().chain(self.telemetry.events(now)).chain(self.lldp.events()) {
+            self.events.record_now(event);
         }
-        let checks = self.snapshot.is_some() && (self.stalls.is_due(now) || self.pfc_test.is_due(now));
-        if (checks || !self.waiting.is_empty())
+        let checks = self.snapshot.is_some() && (self.stall_check.is_due(now) || self.pfc_probe.is_due(now));
+        if (checks || !self.snapshot_waiters.is_empty())
             && let Some(snapshot) = self.snapshot.take()
         {
-            self.requested.append(&mut self.waiting);
-            let read_watermarks = self.requested.iter().any(|request| request.read_watermarks);
+            self.snapshot_in_flight.append(&mut self.snapshot_waiters);
+            let read_watermarks = self.snapshot_in_flight.iter().any(|request| request.read_watermarks);
             self.commands.push_back(LoopCommand::Snapshot { snapshot, read_watermarks });
         }
-        if self.active.is_none() && self.lives.take_changed() {
-            self.take_on_interfaces();
+        if self.active.is_none() && self.ports.take_changed() {
+            self.apply_interface_changes();
         }
         if self.active.is_none() {
             self.take_on_agreements();
         }
         while self.active.is_none()
-            && !self.lives.has_leaving()
-            && let Some(pending) = self.orders.pop_front()
+            && !self.ports.has_leaving()
+            && let Some(pending) = self.command_queue.pop_front()
         {
-            self.begin_order(pending).await;
+            self.begin_command(pending).await;
         }
-        self.commands.extend(self.recording.proceed(Instant::now()));
-        for event in self.recording.take_events() {
-            self.events.note_now(event);
+        self.commands.extend(self.flight_recorder.poll(Instant::now()));
+        for event in self.flight_recorder.take_events() {
+            self.events.record_now(event);
         }
         while let Some(command) = self.commands.pop_front() {
             if let Err(command) = self.handle.send(command) {
@@ -364,20 +364,20 @@ impl ControlLoop {
         }
     }
 
-    fn hand_out(&mut self, snapshot: Box<Snapshot>) {
-        self.events.note_lost(snapshot.events_lost);
-        self.stalls.check(|| self.live.settings().switch);
-        if let Some(event) = self.pfc_test.see(&snapshot, Instant::now()) {
-            self.events.note_now(event);
+    fn answer_snapshots(&mut self, snapshot: Box<Snapshot>) {
+        self.events.set_lost(snapshot.events_lost);
+        self.stall_check.check(|| self.running.settings().switch);
+        if let Some(event) = self.pfc_probe.poll(&snapshot, Instant::now()) {
+            self.events.record_now(event);
         }
-        let mut message = convert::snapshot(&snapshot, &self.facts());
+        let mut message = convert::snapshot(&snapshot, &self.port_details());
         let readers: Vec<WatermarkReader> = self
-            .requested
+            .snapshot_in_flight
             .iter()
             .filter(|request| request.read_watermarks)
             .map(|request| request.reader)
             .collect();
-        for request in std::mem::take(&mut self.requested) {
+        for request in std::mem::take(&mut self.snapshot_in_flight) {
             let mut reported = message.clone();
             self.watermarks.read(request.reader, &mut reported);
             self.list_ports(&mut reported);
@@ -391,17 +391,17 @@ impl ControlLoop {
 
     /// Returns the message for clients about a snapshot that the poll loop has just filled.
     fn message(&self, snapshot: &Snapshot) -> v1::Snapshot {
-        let mut message = convert::snapshot(snapshot, &self.facts());
+        let mut message = convert::snapshot(snapshot, &self.port_details());
         self.list_ports(&mut message);
         message
     }
 
-    fn facts(&self) -> DaemonFacts {
-        DaemonFacts {
-            pfc_enabled: self.live.config().pfc_enabled,
+    fn port_details(&self) -> DaemonState {
+        DaemonState {
+            pfc_enabled: self.running.config().pfc_enabled,
             log: self.log.counts(),
-            recordings: self.recording.counts(),
-            loops: self.stalls.loops(),
+            recordings: self.flight_recorder.counts(),
+            loops: self.stall_check.loops(),
         }
     }
 
@@ -409,72 +409,73 @@ impl ControlLoop {
     /// does not have yet is not listed.
     fn list_ports(&self, message: &mut v1::Snapshot) {
         let known = message.ports.len();
-        let slots = self.live.slots().in_config_order().iter().filter(|&&slot| slot < known);
-        let facts: Vec<_> = slots.filter_map(|&slot| Some((slot, self.lives.facts(slot)?))).collect();
+        let slots = self.running.slots().in_config_order().iter().filter(|&&slot| slot < known);
+        let facts: Vec<_> = slots.filter_map(|&slot| Some((slot, self.ports.details(slot)?))).collect();
         convert::list_ports(message, facts.iter().map(|(slot, facts)| (*slot, facts)));
-        let settings = &self.live.config().switch.ports;
+        let settings = &self.running.config().switch.ports;
         for port in &mut message.ports {
-            let slot = self.live.slots().of_name(&port.name);
+            let slot = self.running.slots().of_name(&port.name);
             port.lldp = slot.and_then(|slot| self.lldp.state(slot));
             port.dcbx = slot.and_then(|slot| self.lldp.dcbx(slot));
-            port.pfc_mode = self.live.config().pfc_mode(&port.name).to_owned();
+            port.pfc_mode = self.running.config().pfc_mode(&port.name).to_owned();
             let settings = settings.iter().find(|settings| settings.name == port.name);
             port.classification = settings.map(|settings| classification(&settings.classify));
         }
     }
 
-    async fn begin_order(&mut self, pending: PendingCommand) {
+    async fn begin_command(&mut self, pending: PendingCommand) {
         if pending.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return; // it waited so long that its client has got an error
         }
-        match commands::plan(&pending.order, &self.live) {
-            Ok(Some(Step { command, changes, live })) => {
+        match commands::plan(&pending.command, &self.running) {
+            Ok(Some(LoopStep { command, changes, live })) => {
                 let mut begun =
-                    ActiveCommand { pending: Some(pending), changes, live, stage: Stage::Reported };
+                    ActiveCommand { pending: Some(pending), changes, live, stage: Stage::SentToLoop };
                 match self.open_added(&mut begun).await {
                     Ok(true) => self.active = Some(begun),
                     Ok(false) => {
                         self.commands.push_back(command);
                         self.active = Some(begun);
                     }
-                    Err(error) => conclude(begun.pending, Err(unusable(&error.to_string()))),
+                    Err(error) => answer_command(begun.pending, Err(unusable(&error.to_string()))),
                 }
             }
-            Ok(None) => conclude(pending, Ok(Vec::new())),
-            Err(refusal) => conclude(pending, Err(refusal)),
+            Ok(None) => answer_command(pending, Ok(Vec::new())),
+            Err(refusal) => answer_command(pending, Err(refusal)),
         }
     }
 
     /// Completes the command that the poll loop has executed.
-    fn finish_order(&mut self) {
+    fn finish_command(&mut self) {
         let Some(ActiveCommand { pending, changes, live, .. }) = self.active.take() else { return };
-        let moved = live.map(|live| self.take_on(live)).unwrap_or_default();
+        let moved = live.map(|live| self.adopt(live)).unwrap_or_default();
         if let Some(pending) = &pending {
-            self.events.keep_order(&pending.order, &changes);
+            self.events.journal_command(&pending.command, &changes);
         }
         if moved.is_empty() {
-            conclude(pending, Ok(changes));
+            answer_command(pending, Ok(changes));
         } else {
-            self.active = Some(ActiveCommand { pending, changes, live: None, stage: Stage::Settling(moved) });
+            self.active =
+                Some(ActiveCommand { pending, changes, live: None, stage: Stage::WaitingForPorts(moved) });
         }
     }
 
     /// Fails the command that the poll loop has rejected, since the watchdog of this port cannot be
     /// changed at present.
-    fn refuse_order(&mut self, port: usize) {
+    fn refuse_command(&mut self, port: usize) {
         let Some(ActiveCommand { pending, .. }) = self.active.take() else { return };
-        self.lives.abort();
+        self.ports.abort();
         self.lldp.postpone();
-        let name = self.live.slots().name(port).unwrap_or_default();
+        let name = self.running.slots().name(port).unwrap_or_default();
         let message = format!(
             "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
              a storm on {name} waits for manual recovery: `sluice pfc recover {name}`, and then the settings of its watchdog \
              can be changed"
         );
-        conclude(pending, Err(CommandError { reason: ErrorKind::Precondition, message }));
+        answer_command(pending, Err(CommandError { reason: ErrorKind::Precondition, message }));
     }
 
-    fn note_trouble(&self, port: usize, fault: PortFault) {
+    fn on_port_fault(&self, port: usize, fault: PortFault) {
         let error = io::Error::from_raw_os_error;
         let (kind, what) = match fault {
             PortFault::Down(errno) => {
@@ -488,17 +489,17 @@ impl ControlLoop {
                 (EventKind::FramesTooLong, too_long(frames, longest_bytes))
             }
         };
-        let interface = self.live.slots().interface(port).unwrap_or("a removed port");
+        let interface = self.running.slots().interface(port).unwrap_or("a removed port");
         let message = format!("{interface}: {what}");
-        self.events.note_now(EventRecord::new(kind, message).of_port(port));
+        self.events.record_now(EventRecord::new(kind, message).of_port(port));
     }
 
-    fn note_event(&mut self, at: switch::Instant, event: Event) {
+    fn on_loop_event(&mut self, at: switch::Instant, event: Event) {
         let record = event.describe();
         if event.is_no_drop_loss() {
-            self.recording.note_loss(record.kind, Instant::now());
+            self.flight_recorder.on_loss(record.kind, Instant::now());
         }
-        self.events.note(at, record);
+        self.events.record(at, record);
     }
 }
 
@@ -535,7 +536,7 @@ fn unusable(why: &str) -> CommandError {
 }
 
 /// Returns the next change of an interface. Never completes if the kernel does not report changes.
-async fn next_notice(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
+async fn next_link_event(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
     match links {
         Some(links) => links.next().await,
         None => std::future::pending().await,
@@ -543,8 +544,8 @@ async fn next_notice(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
 }
 
 /// Logs the outcome of a command and sends it to the waiting client, if any.
-fn conclude(pending: impl Into<Option<PendingCommand>>, outcome: Outcome) {
-    let Some(PendingCommand { order, answer }) = pending.into() else { return };
+fn answer_command(pending: impl Into<Option<PendingCommand>>, outcome: Outcome) {
+    let Some(PendingCommand { command: order, answer }) = pending.into() else { return };
     commands::log(&order, &outcome);
     if let Some(answer) = answer {
         let _ = answer.send(outcome); // a client that has disconnected needs none

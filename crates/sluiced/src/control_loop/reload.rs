@@ -11,23 +11,23 @@ use switch::{EventKind, EventRecord, PortSettings};
 use telemetry::Settings;
 use tracing::{error, info};
 
-use super::{ActiveCommand, ControlLoop, Stage, conclude, unusable};
+use super::{ActiveCommand, ControlLoop, Stage, answer_command, unusable};
 use crate::control_loop::running_config::RunningConfig;
 use crate::ports::link_monitor::look_up;
 
 impl ControlLoop {
     /// Applies the current MTUs and speeds of the interfaces to the poll loop, and warns of MTUs
     /// that differ.
-    pub(super) fn take_on_interfaces(&mut self) {
-        let mut live = self.live.clone();
+    pub(super) fn apply_interface_changes(&mut self) {
+        let mut live = self.running.clone();
         let mut mtus = Vec::new();
         let mut warnings = Vec::new();
-        let config = self.live.config();
+        let config = self.running.config();
         let links = config.switch.ports.iter().zip(&config.links);
-        for (&slot, (port, link)) in self.live.slots().in_config_order().iter().zip(links) {
-            if let Some(interface) = self.lives.interface(slot) {
+        for (&slot, (port, link)) in self.running.slots().in_config_order().iter().zip(links) {
+            if let Some(interface) = self.ports.interface(slot) {
                 live.set_interface(slot, interface);
-                mtus.push((self.live.slots().name(slot).unwrap_or_default(), interface.mtu));
+                mtus.push((self.running.slots().name(slot).unwrap_or_default(), interface.mtu));
                 let warning =
                     config::headroom_mtu_warning(port, link, interface.mtu).filter(|_| config.pfc_enabled);
                 warnings.extend(warning.map(|text| (EventKind::MtuBeyondHeadroom, Some(slot), text)));
@@ -39,17 +39,17 @@ impl ControlLoop {
         warnings.extend(config::mtu_warning(mtus).map(|text| (EventKind::MtusDiffer, None, text)));
         for (kind, port, text) in warnings.iter().filter(|warning| !self.mtu_warnings.contains(warning)) {
             let event = EventRecord { port: *port, ..EventRecord::new(*kind, text.clone()) };
-            self.events.note_now(event);
+            self.events.record_now(event);
         }
         self.mtu_warnings = warnings;
-        if live.slots() != self.live.slots() {
+        if live.slots() != self.running.slots() {
             self.apply(live);
         }
     }
 
     /// Applies what the peers of the ports agree to now, if that has changed.
     pub(super) fn take_on_agreements(&mut self) {
-        if let Some(live) = self.lldp.agreed(&self.live) {
+        if let Some(live) = self.lldp.agreed(&self.running) {
             self.apply(live);
         }
     }
@@ -58,20 +58,20 @@ impl ControlLoop {
     fn apply(&mut self, live: RunningConfig) {
         self.commands.push_back(LoopCommand::Apply(Box::new(live.settings())));
         let (pending, changes) = (None, Vec::new());
-        self.active = Some(ActiveCommand { pending, changes, live: Some(live), stage: Stage::Reported });
+        self.active = Some(ActiveCommand { pending, changes, live: Some(live), stage: Stage::SentToLoop });
     }
 
     /// Starts to open the ports that a command adds. True if there are any: the poll loop then gets
     /// its command once they are open.
     pub(super) async fn open_added(&mut self, order: &mut ActiveCommand) -> Result<bool> {
         let Some(live) = &mut order.live else { return Ok(false) };
-        let added = live.slots().added_to(self.live.slots());
+        let added = live.slots().added_to(self.running.slots());
         if added.is_empty() {
             return Ok(false);
         }
         let names: Vec<String> =
             added.iter().filter_map(|&slot| live.slots().interface(slot).map(str::to_owned)).collect();
-        let mut free = self.lives.free_queues();
+        let mut free = self.ports.free_queues();
         let mut prepared = Vec::with_capacity(added.len());
         for ((&slot, interface), name) in added.iter().zip(look_up(&names).await?).zip(&names) {
             let queues = xdp::queues_of(name)?;
@@ -87,54 +87,54 @@ impl ControlLoop {
         }
         let settings = live.settings();
         for (slot, interface, queues) in prepared {
-            self.lives.prepare(slot, interface, (queues, settings.min_posted[slot]));
+            self.ports.prepare(slot, interface, (queues, settings.min_posted[slot]));
         }
         order.stage = Stage::Opening(LoopCommand::Apply(Box::new(settings)));
         Ok(true)
     }
 
     /// Continues a command that waits for ports.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn resume(&mut self) {
         let Some(mut order) = self.active.take() else { return };
-        match (order.stage, self.lives.prepared()) {
+        match (order.stage, self.ports.prepared()) {
             (Stage::Opening(command), Some(Ok(()))) => {
                 self.commands.push_back(command);
-                order.stage = Stage::Reported;
+                order.stage = Stage::SentToLoop;
             }
             (Stage::Opening(_), Some(Err((slot, why)))) => {
-                self.lives.abort();
+                self.ports.abort();
                 let name = order.live.as_ref().and_then(|live| live.slots().name(slot)).unwrap_or_default();
-                return conclude(order.pending, Err(unusable(&format!("port.{name}: {why}"))));
+                return answer_command(order.pending, Err(unusable(&format!("port.{name}: {why}"))));
             }
-            (Stage::Settling(slots), _) if self.lives.are_settled(&slots) => {
-                return conclude(order.pending, Ok(order.changes));
+            (Stage::WaitingForPorts(slots), _) if self.ports.are_settled(&slots) => {
+                return answer_command(order.pending, Ok(order.changes));
             }
             (stage, _) => order.stage = stage,
         }
         self.active = Some(order);
     }
 
-    /// Makes `live` the running configuration. Returns the slots of the ports that were added or
+    /// Makes `running` the running configuration. Returns the slots of the ports that were added or
     /// removed.
-    pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
-        let before = std::mem::replace(&mut self.live, live);
-        self.stalls.forget();
+    pub(super) fn adopt(&mut self, live: RunningConfig) -> Vec<usize> {
+        let before = std::mem::replace(&mut self.running, live);
+        self.stall_check.reset();
         self.lldp.reconfigure();
-        self.recording.apply(self.live.config().recorder);
-        if let Err(error) = self.reports.apply(&Settings::of(self.live.config(), self.live.file())) {
+        self.flight_recorder.apply(self.running.config().recorder);
+        if let Err(error) = self.telemetry.apply(&Settings::of(self.running.config(), self.running.file())) {
             error!("the new settings of telemetry and metrics are not in force: {error:#}");
         }
-        let now = self.live.slots().clone();
+        let now = self.running.slots().clone();
         let (added, removed) = (now.added_to(before.slots()), before.slots().added_to(&now));
         for &slot in &removed {
             self.lldp.remove(slot);
-            self.live = self.live.clone().with_negotiated(slot, None);
+            self.running = self.running.clone().with_negotiated(slot, None);
             let name = before.slots().name(slot).unwrap_or_default();
             let message =
                 "the port was removed: its counters are kept in the sum of removed ports".to_owned();
-            self.events.note_now(EventRecord::new(EventKind::PortRemoved, message).of_port(slot));
+            self.events.record_now(EventRecord::new(EventKind::PortRemoved, message).of_port(slot));
             info!(port = name, "removed");
-            if let Some(links) = &mut self.links {
+            if let Some(links) = &mut self.link_monitor {
                 links.forget(slot);
             }
         }
@@ -143,14 +143,14 @@ impl ControlLoop {
             self.watermarks.forget_slot(slot);
             let interface = now.interface(slot).unwrap_or_default();
             let message = format!("the port was added, on interface {interface}");
-            self.events.note_now(EventRecord::new(EventKind::PortAdded, message).of_port(slot));
+            self.events.record_now(EventRecord::new(EventKind::PortAdded, message).of_port(slot));
         }
-        for (slot, interface) in self.lives.pending() {
-            if let Some(links) = &mut self.links {
+        for (slot, interface) in self.ports.pending() {
+            if let Some(links) = &mut self.link_monitor {
                 links.add(slot, &interface.name, Some(interface));
             }
         }
-        self.lives.settle(&removed);
+        self.ports.on_applied(&removed);
         [added, removed].concat()
     }
 }

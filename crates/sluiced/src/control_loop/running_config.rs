@@ -28,7 +28,7 @@ pub struct RunningConfig {
     /// The slots of the ports.
     slots: PortSlots,
     /// The core of each slot.
-    servers: CoreAssignment,
+    core_assignment: CoreAssignment,
     /// What was agreed with the peers, by slot: a layer between the file and the switch.
     negotiated: Vec<Option<Negotiated>>,
 }
@@ -40,17 +40,17 @@ impl RunningConfig {
         let slots = PortSlots::new(&config);
         let servers = CoreAssignment::new(&config, &[]);
         let frames = open_ports::switch_frames(&config);
-        Self { frames, file, config, slots, servers, negotiated: Vec::new() }
+        Self { frames, file, config, slots, core_assignment: servers, negotiated: Vec::new() }
     }
 
     /// Returns the same where the ports have these numbers of RX queues.
     pub fn with_queues(self, queues: &[u32]) -> Self {
-        Self { servers: CoreAssignment::new(&self.config, queues), ..self }
+        Self { core_assignment: CoreAssignment::new(&self.config, queues), ..self }
     }
 
     /// The core of each slot.
-    pub fn servers(&self) -> &CoreAssignment {
-        &self.servers
+    pub fn core_assignment(&self) -> &CoreAssignment {
+        &self.core_assignment
     }
 
     /// The slots of the ports.
@@ -81,8 +81,8 @@ impl RunningConfig {
         let settings = if *pfc_enabled { agreed } else { agreed.without_pfc() };
         Settings {
             // Also while PFC is off, so that it can be turned on at any time.
-            min_posted: self.slots.settle(&switch.ports).iter().map(open_ports::min_posted).collect(),
-            switch: SwitchSettings { ports: self.slots.settle(&settings.ports), ..settings },
+            min_posted: self.slots.arrange(&switch.ports).iter().map(open_ports::min_posted).collect(),
+            switch: SwitchSettings { ports: self.slots.arrange(&settings.ports), ..settings },
         }
     }
 
@@ -142,9 +142,9 @@ impl RunningConfig {
 
     fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), CommandError> {
         let Changes { live, mut restart } = config::changes(&self.config, &config);
-        self.other_cores(&config, &mut restart);
-        let slots = self.slots.of(&config, &self.servers)?;
-        let needed = frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES);
+        self.moved_cores(&config, &mut restart);
+        let slots = self.slots.of(&config, &self.core_assignment)?;
+        let needed = frames_needed(&config.switch, xdp::MIN_CHUNK_BYTES);
         if needed > self.frames {
             restart.push(format!(
                 "buffer: memory for {needed} frames (a frame a cell), as {} were set aside at the start; \
@@ -165,12 +165,16 @@ impl RunningConfig {
 
     /// Adds the ports that exist and that the file moves to another core to the settings which need
     /// a restart.
-    fn other_cores(&self, config: &Config, restart: &mut Vec<String>) {
+    fn moved_cores(&self, config: &Config, restart: &mut Vec<String>) {
         for (port, core) in config.switch.ports.iter().zip(&config.port_cores) {
             if let (Some(slot), Some(core)) = (self.slots.of_name(&port.name), core)
-                && self.servers.core(slot) != *core
+                && self.core_assignment.core(slot) != *core
             {
-                restart.push(format!("port.{}: core {} → {core}", port.name, self.servers.core(slot)));
+                restart.push(format!(
+                    "port.{}: core {} → {core}",
+                    port.name,
+                    self.core_assignment.core(slot)
+                ));
             }
         }
     }

@@ -19,7 +19,7 @@ const LEVELS_OF_A_PORT: usize = 4 * PRIORITIES;
 /// number of readers is bounded by the file.
 #[derive(Debug)]
 pub struct Watermarks {
-    unseen: BTreeMap<WatermarkReader, Vec<u32>>,
+    pending_peaks: BTreeMap<WatermarkReader, Vec<u32>>,
 }
 
 impl Default for Watermarks {
@@ -27,7 +27,7 @@ impl Default for Watermarks {
     /// Sensors are added at the start.
     fn default() -> Self {
         Self {
-            unseen: [WatermarkReader::Api, WatermarkReader::Metrics]
+            pending_peaks: [WatermarkReader::Api, WatermarkReader::Metrics]
                 .map(|reader| (reader, Vec::new()))
                 .into(),
         }
@@ -37,7 +37,7 @@ impl Default for Watermarks {
 impl Watermarks {
     /// Clears the peaks of a slot that another port has taken.
     pub fn forget_slot(&mut self, slot: usize) {
-        for unseen in self.unseen.values_mut() {
+        for unseen in self.pending_peaks.values_mut() {
             unseen
                 .iter_mut()
                 .skip(LEVELS_OF_POOLS + slot * LEVELS_OF_A_PORT)
@@ -49,7 +49,7 @@ impl Watermarks {
     /// Puts the peaks since `reader`'s own last read into `snapshot`, which is as the switch
     /// returned it: with all slots of ports.
     pub fn read(&mut self, reader: WatermarkReader, snapshot: &mut Snapshot) {
-        let unseen = self.unseen.entry(reader).or_default();
+        let unseen = self.pending_peaks.entry(reader).or_default();
         for (level, peak) in levels(snapshot).zip(unseen.iter()) {
             level.peak_read_cells = level.peak_read_cells.max(*peak);
         }
@@ -58,7 +58,7 @@ impl Watermarks {
     /// Records that the switch restarted the watermark right after `snapshot`, as returned by the
     /// switch, and that `readers` have read it.
     pub fn reset(&mut self, snapshot: &mut Snapshot, readers: &[WatermarkReader]) {
-        for (reader, unseen) in &mut self.unseen {
+        for (reader, unseen) in &mut self.pending_peaks {
             if readers.contains(reader) {
                 unseen.clear();
                 continue;

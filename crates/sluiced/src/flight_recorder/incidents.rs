@@ -3,7 +3,7 @@
 //! Rule: a kept recording is discarded only when a client acknowledges that it has stored it. The
 //! number and the bytes of kept recordings are bounded: each takes at most half of the remaining
 //! room, so that there is room for the next, and loses its oldest seconds to fit. Beyond the bounds
-//! a new recording is not kept, which is counted. Source: docs/recorder.md, "What
+//! a new recording is not kept, which is counted. Source: docs/monitoring/recorder.md, "What
 //! freezes a recording".
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use dataplane::Segments;
 /// The most recordings that are kept.
 pub const MAX_INCIDENTS: usize = 8;
 /// The last segments of a recording: the end of it, and the second with the loss.
-const LEAST_SEGMENTS: usize = 3;
+const MIN_SEGMENTS: usize = 3;
 
 /// A recording that is kept.
 #[derive(Debug)]
@@ -29,26 +29,26 @@ pub struct Incident {
 #[derive(Debug)]
 pub struct Incidents {
     kept: VecDeque<Incident>,
-    most_bytes: usize,
+    max_bytes: usize,
     frozen: u64,
     not_kept: u64,
 }
 
 impl Incidents {
-    /// Creates room for recordings of `most_bytes` together.
+    /// Creates room for recordings of `max_bytes` together.
     pub fn new(most_bytes: usize) -> Self {
-        Self { kept: VecDeque::new(), most_bytes, frozen: 0, not_kept: 0 }
+        Self { kept: VecDeque::new(), max_bytes: most_bytes, frozen: 0, not_kept: 0 }
     }
 
     /// Changes the room. What is kept already stays.
     pub fn set_most_bytes(&mut self, most_bytes: usize) {
-        self.most_bytes = most_bytes;
+        self.max_bytes = most_bytes;
     }
 
     /// Keeps a recording. Returns it with its number, or `None` if there is no room.
     pub fn keep(&mut self, mut segments: Segments) -> Option<&Incident> {
-        let room = self.most_bytes.saturating_sub(self.bytes());
-        segments.discard_beyond(room / 2, LEAST_SEGMENTS);
+        let room = self.max_bytes.saturating_sub(self.bytes());
+        segments.discard_beyond(room / 2, MIN_SEGMENTS);
         if self.kept.len() >= MAX_INCIDENTS || segments.bytes() > room {
             self.not_kept += 1;
             return None;

@@ -4,7 +4,7 @@
 //! A recording is made in two cases: a client requests the next seconds, or `[recorder]` in the
 //! file records the loop all the time and keeps the most recent part. A loss then freezes that part
 //! a moment later: it is kept ([`incidents`]) while the loop records on. Beyond the bound, the
-//! oldest seconds are discarded. Source: `docs/recorder.md`.
+//! oldest seconds are discarded. Source: `docs/monitoring/recorder.md`.
 
 mod incidents;
 
@@ -62,14 +62,14 @@ enum State {
 
 /// The daemon's recording.
 #[derive(Debug)]
-pub struct Recording {
+pub struct FlightRecorder {
     settings: RecorderSettings,
     ports: usize,
     state: State,
     /// Commands that the poll loop has not answered.
     unanswered: usize,
     /// The most recent part of the present recording.
-    live: Segments,
+    current: Segments,
     incidents: Incidents,
     request: Option<RecordRequest>,
     /// The loss that is to be kept.
@@ -84,7 +84,7 @@ impl RecordRequest {
     }
 }
 
-impl Recording {
+impl FlightRecorder {
     /// Creates the recording of a loop with `ports` ports.
     pub fn new(settings: RecorderSettings, ports: usize) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Recording {
             ports,
             state: State::Off,
             unanswered: 0,
-            live: Segments::default(),
+            current: Segments::default(),
             incidents: Incidents::new(2 * settings.memory_bytes),
             request: None,
             loss: None,
@@ -109,7 +109,7 @@ impl Recording {
 
     /// Handles the request for a recording of the next `duration`, or of what is kept if `duration`
     /// is 0: the oldest recording of a loss, or else what has been recorded so far.
-    pub fn enable(&mut self, duration: Duration, answer: Answer, now: Instant) {
+    pub fn request(&mut self, duration: Duration, answer: Answer, now: Instant) {
         let is_kept = duration.is_zero();
         let outcome = match self.incidents.oldest() {
             Some(oldest) if is_kept => Ok(self.kept(oldest)),
@@ -159,7 +159,7 @@ impl Recording {
 
     /// Keeps the recording of what led to a loss, if that is configured. `kind` is the loss's kind
     /// of event.
-    pub fn note_loss(&mut self, kind: EventKind, now: Instant) {
+    pub fn on_loss(&mut self, kind: EventKind, now: Instant) {
         if !self.settings.always || !self.settings.freeze_on_loss {
             return;
         }
@@ -171,7 +171,7 @@ impl Recording {
     }
 
     /// Takes what the poll loop has recorded. Returns the command to send to it, if any.
-    pub fn proceed(&mut self, now: Instant) -> Option<LoopCommand> {
+    pub fn poll(&mut self, now: Instant) -> Option<LoopCommand> {
         self.collect();
         if self.request.as_ref().is_some_and(|request| request.answer.is_closed()) {
             self.request = None;
@@ -205,7 +205,7 @@ impl Recording {
 
     /// Handles the answer of the poll loop: it records from now on, or not any more, and all of a
     /// recording that ended is in the chunk pool.
-    pub fn changed(&mut self, now: Instant) {
+    pub fn on_loop_reply(&mut self, now: Instant) {
         self.collect();
         self.unanswered = self.unanswered.saturating_sub(1);
         if self.unanswered > 0 {
@@ -213,29 +213,29 @@ impl Recording {
         }
         if let State::Ending { next, .. } = &mut self.state {
             self.state = next.take().map_or(State::Off, State::On);
-            self.end(now);
+            self.on_recording_end(now);
         }
         self.begin_request(now);
     }
 
     /// Keeps, or hands out, the recording that ended.
-    fn end(&mut self, now: Instant) {
-        self.live.end();
+    fn on_recording_end(&mut self, now: Instant) {
+        self.current.end();
         if let Some(loss) = self.loss.take_if(|loss| loss.freeze_at <= now) {
             self.freeze(&loss);
         }
         if let Some(request) = self.request.take_if(|request| request.is_over(now)) {
-            self.hand_out(request);
+            self.deliver(request);
         }
         // Who records on has all of it, and a recording that ended is of no further use.
         if self.request.is_none() {
-            self.live.clear();
+            self.current.clear();
         }
     }
 
     /// Keeps a copy of what was recorded.
     fn freeze(&mut self, loss: &Loss) {
-        let kept = self.incidents.keep(self.live.clone());
+        let kept = self.incidents.keep(self.current.clone());
         let event = if let Some(Incident { number, segments }) = kept {
             let (bytes, mib) = (segments.bytes() as u64, segments.bytes().div_ceil(1 << 20));
             let message = format!(
@@ -258,14 +258,14 @@ impl Recording {
     }
 
     /// Returns what was recorded to a client.
-    fn hand_out(&mut self, request: RecordRequest) {
+    fn deliver(&mut self, request: RecordRequest) {
         let recorded = match self.incidents.oldest() {
             Some(oldest) if request.is_kept => self.kept(oldest), // a loss came first
-            None if request.is_kept && self.live.bytes() > 0 => {
-                let _ = self.incidents.keep(self.live.clone()); // it is the only one
+            None if request.is_kept && self.current.bytes() > 0 => {
+                let _ = self.incidents.keep(self.current.clone()); // it is the only one
                 self.incidents.oldest().map(|kept| self.kept(kept)).unwrap_or_default()
             }
-            _ => Recorded { pieces: self.live.recording(), ..Recorded::default() },
+            _ => Recorded { pieces: self.current.recording(), ..Recorded::default() },
         };
         let _ = request.answer.send(Ok(recorded)); // a client that has disconnected needs none
     }
@@ -289,11 +289,11 @@ impl Recording {
     /// the bound.
     fn collect(&mut self) {
         let (State::On(pool) | State::Ending { ended: pool, .. }) = &self.state else { return };
-        while let Some(chunk) = pool.take() {
-            self.live.push(&chunk);
-            self.live.discard_beyond(self.settings.memory_bytes, 0);
+        while let Some(chunk) = pool.pop_full() {
+            self.current.push(&chunk);
+            self.current.discard_beyond(self.settings.memory_bytes, 0);
             let Chunk { bytes, .. } = chunk;
-            pool.give_back(bytes);
+            pool.recycle(bytes);
         }
     }
 }

@@ -8,7 +8,7 @@ const ALWAYS: RecorderSettings = RecorderSettings { always: true, ..SETTINGS };
 
 /// The daemon's side of a poll loop that answers at once, and writes a chunk between two commands.
 struct Lab {
-    recording: Recording,
+    recording: FlightRecorder,
     start: Instant,
     recorder: bool,
     chunks: u8,
@@ -16,7 +16,12 @@ struct Lab {
 
 impl Lab {
     fn new(settings: RecorderSettings) -> Self {
-        Self { recording: Recording::new(settings, 2), start: Instant::now(), recorder: false, chunks: 0 }
+        Self {
+            recording: FlightRecorder::new(settings, 2),
+            start: Instant::now(),
+            recorder: false,
+            chunks: 0,
+        }
     }
 
     fn ms(&self, at_ms: u64) -> Instant {
@@ -25,7 +30,7 @@ impl Lab {
 
     fn enable(&mut self, at_ms: u64, duration_ms: u64) -> oneshot::Receiver<Result<Recorded, CommandError>> {
         let (answer, answered) = oneshot::channel();
-        self.recording.enable(Duration::from_millis(duration_ms), answer, self.ms(at_ms));
+        self.recording.request(Duration::from_millis(duration_ms), answer, self.ms(at_ms));
         answered
     }
 
@@ -37,21 +42,21 @@ impl Lab {
 
     /// Returns the command that the poll loop gets at that time: record, or not.
     fn at(&mut self, at_ms: u64) -> Option<bool> {
-        let command = self.recording.proceed(self.ms(at_ms))?;
+        let command = self.recording.poll(self.ms(at_ms))?;
         let LoopCommand::Record(recorder) = command else { panic!("{command:?}") };
         let had_one = std::mem::replace(&mut self.recorder, recorder.is_some());
         assert!(had_one || self.recorder, "a loop that does not record is not ended");
         if let State::On(pool) | State::Ending { ended: pool, .. } = &self.recording.state {
             self.chunks += 1;
             let (segment, bytes) = (self.chunks.into(), vec![self.chunks; 10]);
-            pool.put(Chunk { segment, kind: ChunkKind::LastState, bytes }).unwrap();
+            pool.push_full(Chunk { segment, kind: ChunkKind::LastState, bytes }).unwrap();
         }
-        self.recording.changed(self.ms(at_ms));
+        self.recording.on_loop_reply(self.ms(at_ms));
         Some(self.recorder)
     }
 
     fn lose(&mut self, at_ms: u64) {
-        self.recording.note_loss(EventKind::NoDropLost, self.ms(at_ms));
+        self.recording.on_loss(EventKind::NoDropLost, self.ms(at_ms));
     }
 
     fn events(&mut self) -> Vec<&'static str> {
@@ -197,20 +202,20 @@ fn without_always_or_freeze_on_loss_nothing_is_kept() {
 fn a_request_lasts_its_time_from_when_the_loop_records() {
     let mut lab = Lab::new(SETTINGS);
     let mut answered = lab.enable(0, 100);
-    assert!(lab.recording.proceed(lab.ms(1)).is_some());
-    assert!(lab.recording.proceed(lab.ms(200)).is_none(), "it may not record yet");
-    lab.recording.changed(lab.ms(300));
-    assert!(lab.recording.proceed(lab.ms(399)).is_none());
-    assert!(lab.recording.proceed(lab.ms(400)).is_some());
-    lab.recording.changed(lab.ms(401));
+    assert!(lab.recording.poll(lab.ms(1)).is_some());
+    assert!(lab.recording.poll(lab.ms(200)).is_none(), "it may not record yet");
+    lab.recording.on_loop_reply(lab.ms(300));
+    assert!(lab.recording.poll(lab.ms(399)).is_none());
+    assert!(lab.recording.poll(lab.ms(400)).is_some());
+    lab.recording.on_loop_reply(lab.ms(401));
     assert!(answered.try_recv().unwrap().is_ok());
 
     let other = lab.enable(501, 100);
-    assert!(lab.recording.proceed(lab.ms(502)).is_some());
+    assert!(lab.recording.poll(lab.ms(502)).is_some());
     drop(other);
-    assert!(lab.recording.proceed(lab.ms(503)).is_some(), "nobody wants it any more");
-    lab.recording.changed(lab.ms(504)); // it records
+    assert!(lab.recording.poll(lab.ms(503)).is_some(), "nobody wants it any more");
+    lab.recording.on_loop_reply(lab.ms(504)); // it records
     assert!(matches!(lab.recording.state, State::Ending { .. }));
-    lab.recording.changed(lab.ms(505));
+    lab.recording.on_loop_reply(lab.ms(505));
     assert!(matches!(lab.recording.state, State::Off));
 }

@@ -57,11 +57,11 @@ impl Bucket {
 
 /// A statement that logs.
 #[derive(Debug)]
-struct Site {
+struct CallSite {
     bucket: Bucket,
     level: Level,
     /// Lines suppressed and not yet reported.
-    left_out: u64,
+    suppressed: u64,
     /// The first suppressed message.
     message: String,
     since: Instant,
@@ -78,7 +78,7 @@ struct Reminder {
 /// The statements that have logged; their number is bounded by the source.
 #[derive(Debug, Default)]
 pub struct Limits {
-    sites: Mutex<HashMap<Identifier, Site>>,
+    sites: Mutex<HashMap<Identifier, CallSite>>,
     left_out: AtomicU64,
 }
 
@@ -95,19 +95,19 @@ impl Limits {
             return true;
         }
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        let site = sites.entry(place.callsite()).or_insert_with(|| Site {
+        let site = sites.entry(place.callsite()).or_insert_with(|| CallSite {
             bucket: Bucket::new(now),
             level: *place.level(),
-            left_out: 0,
+            suppressed: 0,
             message: String::new(),
             since: now,
         });
         let admitted = site.bucket.take(now);
         if !admitted {
-            if site.left_out == 0 {
+            if site.suppressed == 0 {
                 (site.since, site.message) = (now, message());
             }
-            site.left_out += 1;
+            site.suppressed += 1;
             self.left_out.fetch_add(1, Relaxed);
         }
         admitted
@@ -116,11 +116,11 @@ impl Limits {
     /// Returns the suppressed lines that are due to be reported, or all of them.
     fn due(&self, now: Instant, all: bool) -> Vec<Reminder> {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = |site: &&mut Site| site.left_out > 0 && (all || now >= site.since + REMINDER);
+        let is_due = |site: &&mut CallSite| site.suppressed > 0 && (all || now >= site.since + REMINDER);
         let due = sites.values_mut().filter(is_due);
         let reported = due.map(|site| Reminder {
             level: site.level,
-            left_out: std::mem::take(&mut site.left_out),
+            left_out: std::mem::take(&mut site.suppressed),
             message: std::mem::take(&mut site.message),
         });
         reported.collect()

@@ -55,8 +55,7 @@ impl Writer {
     pub fn start(out: impl Write + Send + 'static, limits: Arc<Limits>) -> io::Result<Self> {
         let (queue, queued) = bounded(MAX_LINES);
         let lost = Arc::new(AtomicU64::new(0));
-        let work =
-            Work { out, queued, lost: lost.clone(), reported: 0, next_telling: Instant::now(), limits };
+        let work = Work { out, queued, lost: lost.clone(), reported: 0, next_report: Instant::now(), limits };
         thread::Builder::new().name("log".to_owned()).spawn(|| work.run())?;
         Ok(Self { queue, lost })
     }
@@ -119,7 +118,7 @@ struct Work<W> {
     lost: Arc<AtomicU64>,
     /// The part of the lost lines that the log has reported.
     reported: u64,
-    next_telling: Instant,
+    next_report: Instant,
     limits: Arc<Limits>,
 }
 
@@ -133,7 +132,7 @@ impl<W: Write> Work<W> {
                     self.write_queued();
                     let _ = done.send(()); // the thread that asked may have stopped waiting
                 }
-                Ok(Message::LeaveCore(core)) => drop(xdp::leave_core(core)),
+                Ok(Message::LeaveCore(core)) => drop(xdp::exclude_core(core)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -148,11 +147,11 @@ impl<W: Write> Work<W> {
         let lost = self.lost.load(Relaxed);
         // The report itself must not be lost.
         let has_room = self.queued.len() < MAX_LINES / 2;
-        if lost > self.reported && has_room && (all || self.queued.is_empty() || now >= self.next_telling) {
+        if lost > self.reported && has_room && (all || self.queued.is_empty() || now >= self.next_report) {
             warn!(target: TARGET, "lines lost because standard error did not take them: {}",
                 lost - self.reported);
             self.reported = lost;
-            self.next_telling = now + PACE;
+            self.next_report = now + PACE;
         }
         self.limits.remind(now, all);
     }
@@ -162,7 +161,7 @@ impl<W: Write> Work<W> {
             match self.queued.try_recv() {
                 Ok(Message::Line(line)) => self.write(&line),
                 Ok(Message::Flush(done)) => drop(done.send(())),
-                Ok(Message::LeaveCore(core)) => drop(xdp::leave_core(core)),
+                Ok(Message::LeaveCore(core)) => drop(xdp::exclude_core(core)),
                 Err(_) => return,
             }
         }

@@ -17,7 +17,7 @@ use switch::settings::MAX_PORTS;
 use wire::bitset::Set64;
 use xdp::{Umem, Waiter, XdpPort};
 
-use crate::stall_guard::Watched;
+use crate::stall_guard::GuardedLoop;
 
 /// The core that serves the port in each slot of the switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct CoreAssignment {
     /// CPUs; the first is the switching core.
     cores: Vec<usize>,
     /// For each slot, the index of its core in `cores`.
-    of_places: Vec<usize>,
+    core_of_slot: Vec<usize>,
 }
 
 impl CoreAssignment {
@@ -48,22 +48,22 @@ impl CoreAssignment {
             least
         };
         let of_places = (0..MAX_PORTS).map(|slot| requested(slot).unwrap_or_else(|| hand_out(slot)));
-        Self { cores: cores.clone(), of_places: of_places.collect() }
+        Self { cores: cores.clone(), core_of_slot: of_places.collect() }
     }
 
     /// The core that serves this slot.
     pub fn core(&self, slot: usize) -> usize {
-        self.cores[self.of_places[slot]]
+        self.cores[self.core_of_slot[slot]]
     }
 
     /// The slots that a core serves, by its index.
-    fn places_of(&self, server: usize) -> Set64 {
-        (0..MAX_PORTS).filter(|&slot| self.of_places[slot] == server).collect()
+    fn slots_of(&self, server: usize) -> Set64 {
+        (0..MAX_PORTS).filter(|&slot| self.core_of_slot[slot] == server).collect()
     }
 }
 
 /// An I/O loop that has not started yet, with all that it owns.
-pub struct NewLine {
+pub struct NewIoLoop {
     /// The core that the loop runs on.
     pub core: usize,
     /// The I/O loop.
@@ -79,7 +79,7 @@ pub struct AssignedPorts {
     /// The ports by slot.
     pub ports: Vec<LoopPort<XdpPort>>,
     /// One I/O loop for each core except the first.
-    pub lines: Vec<NewLine>,
+    pub io_loops: Vec<NewIoLoop>,
     /// Wakes the switching core on behalf of the I/O loops.
     pub bell: Arc<Doorbell>,
 }
@@ -90,16 +90,16 @@ pub fn watched(
     servers: &CoreAssignment,
     heartbeats: &[Arc<Heartbeat>],
     ports: &[LoopPort<XdpPort>],
-) -> Vec<Watched> {
+) -> Vec<GuardedLoop> {
     let channels: Vec<_> = ports
         .iter()
-        .filter_map(|port| if let LoopPort::Remote(port) = port { Some(port.news()) } else { None })
+        .filter_map(|port| if let LoopPort::Remote(port) = port { Some(port.monitor()) } else { None })
         .collect();
     let of_core = |(number, heartbeat): (usize, &Arc<Heartbeat>)| {
-        let serves = servers.places_of(number);
+        let serves = servers.slots_of(number);
         let (pauses, channels) =
-            if number == 0 { (Set64::first_of(MAX_PORTS), channels.clone()) } else { (serves, Vec::new()) };
-        Watched { heartbeat: Arc::clone(heartbeat), serves, pauses, channels }
+            if number == 0 { (Set64::first_n(MAX_PORTS), channels.clone()) } else { (serves, Vec::new()) };
+        GuardedLoop { heartbeat: Arc::clone(heartbeat), serves, pauses, channels }
     };
     heartbeats.iter().enumerate().map(of_core).collect()
 }
@@ -108,14 +108,14 @@ pub fn watched(
 ///
 /// # Errors
 /// No file descriptor is available for the sleep of an I/O loop.
-pub fn share_out(
+pub fn assign(
     ports: Vec<XdpPort>,
     memory: &Umem,
     servers: &CoreAssignment,
     heartbeats: &[Arc<Heartbeat>],
     waker: Waker,
 ) -> Result<AssignedPorts> {
-    let CoreAssignment { cores, of_places } = servers;
+    let CoreAssignment { cores, core_of_slot: of_places } = servers;
     let bell = Arc::new(Doorbell::new(waker));
     let mut waiters = Vec::new();
     for _ in 1..cores.len() {
@@ -124,7 +124,7 @@ pub fn share_out(
     }
     let mut of_lines: Vec<Vec<IoPort<XdpPort>>> = waiters.iter().map(|_| Vec::new()).collect();
     let slot = |(port, server): (XdpPort, &usize)| match server.checked_sub(1) {
-        None => LoopPort::Own(port),
+        None => LoopPort::Local(port),
         Some(line) => {
             let (port, of_line) = remote(port, &bell, &waiters[line].0, &heartbeats[line + 1]);
             of_lines[line].push(of_line);
@@ -133,13 +133,13 @@ pub fn share_out(
     };
     let ports = ports.into_iter().zip(of_places).map(slot).collect();
     let lines = of_lines.into_iter().zip(waiters).enumerate();
-    let lines = lines.map(|(number, (ports, (bell, waiter)))| NewLine {
+    let lines = lines.map(|(number, (ports, (bell, waiter)))| NewIoLoop {
         core: cores[number + 1],
         line: IoLoop::new(ports, bell, Arc::clone(&heartbeats[number + 1])),
         memory: memory.share(),
         waiter,
     });
-    Ok(AssignedPorts { ports, lines: lines.collect(), bell })
+    Ok(AssignedPorts { ports, io_loops: lines.collect(), bell })
 }
 
 #[cfg(test)]
@@ -181,12 +181,12 @@ mod tests {
 
     /// Every slot has one core, and each of the cores serves some slots.
     #[test]
-    fn all_places_are_watched() {
+    fn all_slots_are_watched() {
         let heartbeats: Vec<_> = (0..3).map(|_| Arc::new(Heartbeat::default())).collect();
         let loops = watched(&servers("cores = [0, 1, 2]", &[(9, 1)]), &heartbeats, &[]);
         let served: Vec<usize> = loops.iter().map(|watched| watched.serves.into_iter().count()).collect();
         assert_eq!((served.iter().sum::<usize>(), served.iter().min()), (MAX_PORTS, Some(&21)));
         assert!(loops[1].serves.contains(4) && loops[1].pauses == loops[1].serves);
-        assert_eq!(loops[0].pauses, Set64::first_of(MAX_PORTS), "while the switching core stalls");
+        assert_eq!(loops[0].pauses, Set64::first_n(MAX_PORTS), "while the switching core stalls");
     }
 }

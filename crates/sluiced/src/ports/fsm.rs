@@ -102,18 +102,18 @@ pub enum PortAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortNotice {
     /// The interface has its first carrier, or that for which the port waited.
-    CarrierCame,
+    CarrierUp,
     /// The interface has lost its carrier, and the port waits for it.
     CarrierAwaited,
     /// The port goes down, for this reason.
-    Lost(LinkState),
+    WentDown(LinkState),
     /// The interface, or another of its name, has a carrier again.
-    Back,
+    Recovered,
 }
 
 /// What follows from an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct FsmStep {
     /// What must be done.
     pub action: Option<PortAction>,
     /// What is reported.
@@ -155,9 +155,9 @@ pub struct PortFsm {
     /// True if the interface is a NIC.
     is_nic: bool,
     /// True if the interface has had a carrier since the port exists.
-    has_carried: bool,
+    had_carrier: bool,
     /// True if the port was removed, and leaves its slot once it is closed.
-    leaves: bool,
+    is_removed: bool,
     /// The port is not opened before this time.
     open_after: Instant,
     /// End of the time in which an attached NIC settles.
@@ -168,7 +168,7 @@ impl PortFsm {
     fn new(state: PortState, link: LinkState, is_nic: bool, now: Instant) -> Self {
         let has_carried = link == LinkState::Carrier;
         let settled_at = now + SETTLING;
-        Self { state, link, is_nic, has_carried, leaves: false, open_after: now, settled_at }
+        Self { state, link, is_nic, had_carrier: has_carried, is_removed: false, open_after: now, settled_at }
     }
 
     /// Creates a port that was opened before the poll loop started.
@@ -179,7 +179,7 @@ impl PortFsm {
 
     /// Creates a port whose interface was missing or down at the start.
     pub fn closed(link: LinkState, is_nic: bool, now: Instant) -> Self {
-        Self { has_carried: false, ..Self::new(Closed, link, is_nic, now) }
+        Self { had_carrier: false, ..Self::new(Closed, link, is_nic, now) }
     }
 
     /// Creates a port that a reload is about to add, and that is being opened.
@@ -214,12 +214,12 @@ impl PortFsm {
 
     /// True if the port was removed, and still is in its slot.
     pub fn is_leaving(&self) -> bool {
-        self.leaves
+        self.is_removed
     }
 
     /// True if an operation is in progress that will complete soon.
     pub fn is_busy(&self) -> bool {
-        self.leaves || !matches!(self.state, Open | Waiting | Closed)
+        self.is_removed || !matches!(self.state, Open | Waiting | Closed)
     }
 
     /// Prevents the port from being opened again, since the daemon ends.
@@ -228,13 +228,13 @@ impl PortFsm {
     }
 
     /// Handles an event at `now`.
-    pub fn handle(&mut self, event: PortEvent, now: Instant) -> Step {
+    pub fn handle(&mut self, event: PortEvent, now: Instant) -> FsmStep {
         let notice = match event {
-            PortEvent::Link(link) => self.take_link(link, now),
+            PortEvent::Link(link) => self.update_link(link, now),
             _ => None,
         };
-        self.leaves |= event == PortEvent::Removed;
-        Step { action: self.next(event, now), notice }
+        self.is_removed |= event == PortEvent::Removed;
+        FsmStep { action: self.next(event, now), notice }
     }
 
     fn next(&mut self, event: PortEvent, now: Instant) -> Option<PortAction> {
@@ -242,13 +242,13 @@ impl PortFsm {
             Added, Attached, Detached, Failed, Link, Opened, Posted, QueuesChanged, Removed, Time,
         };
         match (self.state, event) {
-            (Preparing, Opened) => self.go(Prepared, None),
-            (Preparing, Failed) => self.go(Closed, Some(PortAction::Vacate)),
-            (Preparing | Prepared, Removed) => self.go(Closing, Some(PortAction::Close)),
-            (Prepared, Added) => self.go(Joining, Some(PortAction::Join)),
-            (Opening, Opened) => self.go(Joining, Some(PortAction::Join)),
+            (Preparing, Opened) => self.enter(Prepared, None),
+            (Preparing, Failed) => self.enter(Closed, Some(PortAction::Vacate)),
+            (Preparing | Prepared, Removed) => self.enter(Closing, Some(PortAction::Close)),
+            (Prepared, Added) => self.enter(Joining, Some(PortAction::Join)),
+            (Opening, Opened) => self.enter(Joining, Some(PortAction::Join)),
             (Opening, Failed) => self.retry_later(Closed, None, now),
-            (Joining, Posted(true)) => self.go(Attaching, Some(PortAction::Attach)),
+            (Joining, Posted(true)) => self.enter(Attaching, Some(PortAction::Attach)),
             (Joining, Posted(false)) => self.retry_later(Closing, Some(PortAction::Close), now),
             (Attaching, Attached) => {
                 self.settled_at = now + SETTLING;
@@ -256,29 +256,31 @@ impl PortFsm {
             }
             (Attaching, Failed) => self.retry_later(Detaching, Some(PortAction::TakeDown), now),
             (Open | Waiting, Link(_)) | (Waiting, Time) => self.stay_open(now),
-            (Open | Waiting, QueuesChanged) => self.go(Detaching, Some(PortAction::TakeDown)),
+            (Open | Waiting, QueuesChanged) => self.enter(Detaching, Some(PortAction::TakeDown)),
             (Joining | Attaching | Open | Waiting | Detaching | Opening, Detached) => {
-                self.go(Closing, Some(PortAction::Close))
+                self.enter(Closing, Some(PortAction::Close))
             }
-            (Closing, PortEvent::Closed) => self.go(Closed, Some(PortAction::Reclaim)),
+            (Closing, PortEvent::Closed) => self.enter(Closed, Some(PortAction::Reclaim)),
             (Closed, Time | Link(_) | Removed) => self.leave_or_open(now),
             _ => None,
         }
     }
 
     /// Takes a state of the interface. Returns what is reported of it.
-    fn take_link(&mut self, link: LinkState, now: Instant) -> Option<PortNotice> {
+    fn update_link(&mut self, link: LinkState, now: Instant) -> Option<PortNotice> {
         let before = std::mem::replace(&mut self.link, link);
         let waited = self.state == Waiting || self.awaits_carrier(now);
-        let had_carried = self.has_carried;
-        self.has_carried |= link == LinkState::Carrier;
+        let had_carried = self.had_carrier;
+        self.had_carrier |= link == LinkState::Carrier;
         match (before, link) {
             (LinkState::Carrier, LinkState::Carrier) => None,
-            (_, LinkState::Carrier) if waited || !had_carried => Some(PortNotice::CarrierCame),
-            (_, LinkState::Carrier) => Some(PortNotice::Back),
+            (_, LinkState::Carrier) if waited || !had_carried => Some(PortNotice::CarrierUp),
+            (_, LinkState::Carrier) => Some(PortNotice::Recovered),
             (LinkState::Carrier, LinkState::NoCarrier) if waited => Some(PortNotice::CarrierAwaited),
-            (LinkState::Carrier, _) => Some(PortNotice::Lost(link)),
-            (_, LinkState::Down | LinkState::Gone) if self.state == Waiting => Some(PortNotice::Lost(link)),
+            (LinkState::Carrier, _) => Some(PortNotice::WentDown(link)),
+            (_, LinkState::Down | LinkState::Gone) if self.state == Waiting => {
+                Some(PortNotice::WentDown(link))
+            }
             _ => None,
         }
     }
@@ -286,8 +288,8 @@ impl PortFsm {
     /// True if the port does not go down for the lack of a carrier at `now`.
     fn awaits_carrier(&self, now: Instant) -> bool {
         match self.state {
-            Open | Waiting => !self.has_carried || (self.is_nic && now < self.settled_at),
-            Joining | Attaching | Opening | Preparing | Prepared => !self.has_carried || self.is_nic,
+            Open | Waiting => !self.had_carrier || (self.is_nic && now < self.settled_at),
+            Joining | Attaching | Opening | Preparing | Prepared => !self.had_carrier || self.is_nic,
             Closed | Closing | Detaching => false,
         }
     }
@@ -297,24 +299,24 @@ impl PortFsm {
         self.state = Open;
         match self.link {
             LinkState::Carrier => None,
-            LinkState::NoCarrier if self.awaits_carrier(now) => self.go(Waiting, None),
-            _ => self.go(Detaching, Some(PortAction::TakeDown)),
+            LinkState::NoCarrier if self.awaits_carrier(now) => self.enter(Waiting, None),
+            _ => self.enter(Detaching, Some(PortAction::TakeDown)),
         }
     }
 
     /// Vacates the slot of a closed port that was removed, or opens it if its interface allows it.
     fn leave_or_open(&mut self, now: Instant) -> Option<PortAction> {
-        if self.leaves {
+        if self.is_removed {
             return Some(PortAction::Vacate);
         }
         if self.link != LinkState::Carrier || now < self.open_after {
             return None;
         }
         self.open_after = now + PACE;
-        self.go(Opening, Some(PortAction::Open))
+        self.enter(Opening, Some(PortAction::Open))
     }
 
-    fn go(&mut self, state: PortState, action: Option<PortAction>) -> Option<PortAction> {
+    fn enter(&mut self, state: PortState, action: Option<PortAction>) -> Option<PortAction> {
         self.state = state;
         action
     }
@@ -326,7 +328,7 @@ impl PortFsm {
         now: Instant,
     ) -> Option<PortAction> {
         self.open_after = now + RETRY;
-        self.go(state, action)
+        self.enter(state, action)
     }
 }
 
@@ -358,13 +360,13 @@ mod tests {
     /// Returns a port in this state, whose interface had its carrier.
     fn port_in(state: PortState, is_nic: bool, now: Instant) -> PortFsm {
         let link = if state == Waiting { LinkState::NoCarrier } else { LinkState::Carrier };
-        PortFsm { has_carried: true, ..PortFsm::new(state, link, is_nic, now) }
+        PortFsm { had_carrier: true, ..PortFsm::new(state, link, is_nic, now) }
     }
 
     /// Returns the outcome of an event as a line of the table.
     fn outcome(mut port: PortFsm, event: PortEvent, now: Instant) -> String {
         let before = port.state;
-        let Step { action, notice } = port.handle(event, now);
+        let FsmStep { action, notice } = port.handle(event, now);
         let mut line = if port.state == before { "–".to_owned() } else { format!("{:?}", port.state) };
         let _ = action.map(|action| write!(line, ", {action:?}"));
         let _ = notice.map(|notice| write!(line, " ({notice:?})"));
@@ -433,7 +435,7 @@ mod tests {
     /// The carrier is back before all is closed, and lost again before all is open. Attempts to
     /// open are paced.
     #[test]
-    fn changes_in_the_midst_of_it_are_not_forgotten() {
+    fn changes_during_a_transition_are_not_forgotten() {
         walk_open(
             false,
             &[
@@ -541,18 +543,18 @@ mod tests {
         let start = Instant::now();
         let mut missing = PortFsm::closed(LinkState::Gone, false, start);
         let mut next = |event| missing.handle(event, start);
-        assert_eq!(next(Time), Step::default());
-        assert_eq!(next(NO_CARRIER), Step::default());
-        let came = Step { action: Some(PortAction::Open), notice: Some(PortNotice::CarrierCame) };
+        assert_eq!(next(Time), FsmStep::default());
+        assert_eq!(next(NO_CARRIER), FsmStep::default());
+        let came = FsmStep { action: Some(PortAction::Open), notice: Some(PortNotice::CarrierUp) };
         assert_eq!(next(CARRIER), came);
 
         let mut waiting = PortFsm::open(LinkState::NoCarrier, false, start);
         let later = start + 2 * SETTLING;
-        assert_eq!(waiting.handle(Time, later), Step::default());
-        let came = Step { action: None, notice: Some(PortNotice::CarrierCame) };
+        assert_eq!(waiting.handle(Time, later), FsmStep::default());
+        let came = FsmStep { action: None, notice: Some(PortNotice::CarrierUp) };
         assert_eq!(waiting.handle(CARRIER, later), came);
-        let lost = PortNotice::Lost(LinkState::NoCarrier);
-        assert_eq!(waiting.handle(NO_CARRIER, later), Step { action: Some(TakeDown), notice: Some(lost) });
+        let lost = PortNotice::WentDown(LinkState::NoCarrier);
+        assert_eq!(waiting.handle(NO_CARRIER, later), FsmStep { action: Some(TakeDown), notice: Some(lost) });
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Interface {
     /// Speed of the link in bit/s, if the driver reports it.
     pub speed_bps: Option<u64>,
     /// State of the interface and its carrier.
-    pub seen: LinkState,
+    pub state: LinkState,
 }
 
 /// Kind of an interface.
@@ -82,7 +82,7 @@ pub struct LinkEvent {
 impl LinkEvent {
     /// State of the interface and its carrier.
     pub fn link(&self) -> LinkState {
-        self.interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen)
+        self.interface.as_ref().map_or(LinkState::Gone, |interface| interface.state)
     }
 }
 
@@ -93,13 +93,13 @@ pub struct LinkMonitor {
     handle: rtnetlink::Handle,
     messages: Messages,
     /// The ports by slot; some slots are vacant.
-    ports: Vec<Option<Port>>,
+    ports: Vec<Option<MonitoredPort>>,
     notices: VecDeque<LinkEvent>,
     /// The first slot whose interface must be queried again; those of the later slots follow.
     query_from: Option<usize>,
 }
 
-struct Port {
+struct MonitoredPort {
     interface: String,
     index: u32,
     /// MTU in bytes, and speed in bit/s.
@@ -136,11 +136,11 @@ impl LinkMonitor {
         if self.ports.len() <= slot {
             self.ports.resize_with(slot + 1, || None);
         }
-        self.ports[slot] = Some(Port {
+        self.ports[slot] = Some(MonitoredPort {
             interface: name.to_owned(),
             index: interface.map_or(0, |interface| interface.index),
             link: interface.map_or((0, None), |interface| (interface.mtu, interface.speed_bps)),
-            seen: interface.map_or(LinkState::Gone, |interface| interface.seen),
+            seen: interface.map_or(LinkState::Gone, |interface| interface.state),
         });
         self.query_from = Some(self.query_from.map_or(slot, |from| from.min(slot)));
     }
@@ -169,8 +169,12 @@ impl LinkMonitor {
             }
             let message = self.messages.next().await.context("netlink reports nothing any more")?;
             match message.0.payload {
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => self.note(&link, false),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => self.note(&link, true),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                    self.on_link_message(&link, false)
+                }
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => {
+                    self.on_link_message(&link, true)
+                }
                 // The socket's buffer overflowed, so reports are lost.
                 NetlinkPayload::Overrun(_) => self.query_from = Some(0),
                 _ => {}
@@ -180,46 +184,48 @@ impl LinkMonitor {
 
     /// Queries an interface again.
     async fn query(&mut self, slot: usize) -> Result<()> {
-        let Some(Some(Port { interface, index: before, .. })) = self.ports.get(slot) else { return Ok(()) };
+        let Some(Some(MonitoredPort { interface, index: before, .. })) = self.ports.get(slot) else {
+            return Ok(());
+        };
         let (before, interface) = (*before, by_name(&self.handle, interface).await?);
         // A different index: our interface was deleted, and this is a new one of the same name.
         if interface.as_ref().is_none_or(|interface| interface.index != before) {
             self.observe(slot, None);
         }
         if let Some(interface) = interface {
-            self.note_index(slot, interface.index);
+            self.record_index(slot, interface.index);
             self.observe(slot, Some(interface));
         }
         Ok(())
     }
 
-    fn note_index(&mut self, slot: usize, index: u32) {
+    fn record_index(&mut self, slot: usize, index: u32) {
         if let Some(port) = &mut self.ports[slot] {
             port.index = index;
         }
     }
 
-    fn note(&mut self, link: &LinkMessage, deleted: bool) {
+    fn on_link_message(&mut self, link: &LinkMessage, deleted: bool) {
         // A bridge also reports its ports, as links of its own address family.
         if link.header.interface_family != AddressFamily::Unspec {
             return;
         }
         let index = link.header.index;
-        let slot = |is_it: &dyn Fn(&Port) -> bool| {
+        let slot = |is_it: &dyn Fn(&MonitoredPort) -> bool| {
             self.ports.iter().position(|port| port.as_ref().is_some_and(is_it))
         };
         if let Some(port) = slot(&|port| port.index == index) {
             self.observe(port, (!deleted).then(|| describe(link)));
         } else if !deleted && let Some(port) = slot(&|port| Some(port.interface.as_str()) == name(link)) {
             // A new interface that replaces a deleted one.
-            self.note_index(port, index);
+            self.record_index(port, index);
             self.observe(port, Some(describe(link)));
         }
     }
 
     /// Compares the current state of a port's interface with the previous one.
     fn observe(&mut self, port: usize, interface: Option<Interface>) {
-        let seen = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
+        let seen = interface.as_ref().map_or(LinkState::Gone, |interface| interface.state);
         let Some(watched) = &mut self.ports[port] else { return };
         let link = interface.as_ref().map_or(watched.link, |interface| (interface.mtu, interface.speed_bps));
         if (watched.link, watched.seen) != (link, seen) {
@@ -261,7 +267,7 @@ fn describe(link: &LinkMessage) -> Interface {
         mtu: 0,
         kind: Kind::Hardware,
         speed_bps: None,
-        seen: seen(link),
+        state: seen(link),
     };
     for attribute in &link.attributes {
         match attribute {

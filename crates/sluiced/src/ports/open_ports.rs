@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use config::Config;
-use control::PortFacts;
+use control::PortDetails;
 use control::v1::Caution;
 use switch::PortSettings;
 use switch::settings::MAX_PORTS;
@@ -58,23 +58,23 @@ impl OpenPorts {
         {
             // Also of one that is down: the host's stack would send when it comes up.
             changed.change(name);
-            let is_there = interface.as_ref().is_some_and(|interface| interface.seen != LinkState::Down);
+            let is_there = interface.as_ref().is_some_and(|interface| interface.state != LinkState::Down);
             if !is_there && !strict {
-                ports.push(XdpPort::vacant(&mut memory, &spare));
+                ports.push(XdpPort::unassigned(&mut memory, &spare));
                 continue;
             }
             let setup = PortConfig { min_posted: min_posted(settings), ..port_setup(config) };
             let port = match XdpPort::open(&mut memory, name, &setup) {
                 // It was there a moment ago.
                 Err(xdp::Error::NoInterface { .. } | xdp::Error::Down { .. }) if !strict => {
-                    XdpPort::vacant(&mut memory, &spare)
+                    XdpPort::unassigned(&mut memory, &spare)
                 }
                 opened => opened.with_context(|| format!("port {}", settings.name))?,
             };
             ports.push(port);
         }
         while ports.len() < MAX_PORTS {
-            ports.push(XdpPort::vacant(&mut memory, &spare));
+            ports.push(XdpPort::unassigned(&mut memory, &spare));
         }
         Ok(Self { ports, memory })
     }
@@ -83,10 +83,10 @@ impl OpenPorts {
     pub fn started(&self, config: &Config, interfaces: Vec<Option<Interface>>) -> Vec<StartedPort> {
         let ports = self.ports.iter().zip(&config.switch.ports).zip(&config.interfaces).zip(interfaces);
         let started = |(((port, settings), name), interface): (((&XdpPort, _), &String), _)| {
-            let (facts, peer) = (port.queues() > 0).then(|| facts(port)).unzip();
+            let (facts, peer) = (port.queues() > 0).then(|| details(port)).unzip();
             StartedPort {
                 interface,
-                facts,
+                details: facts,
                 peer: peer.flatten(),
                 queues: port.queues().max(1) as u32,
                 assignment: Assignment { interface: name.clone(), min_posted: min_posted(settings) },
@@ -98,9 +98,9 @@ impl OpenPorts {
 
 /// The facts about the interface of an open port, as reported to clients, and the address of its
 /// peer's interface.
-fn facts(port: &XdpPort) -> (PortFacts, Option<MacAddr>) {
-    let (link, peer) = look(port.interface(), port.xdp_mode(), port.binding());
-    let facts = PortFacts {
+fn details(port: &XdpPort) -> (PortDetails, Option<MacAddr>) {
+    let (link, peer) = look(port.interface(), port.xdp_mode(), port.port_mode());
+    let facts = PortDetails {
         interface: port.interface().to_owned(),
         xdp_mode: mode_name(port.xdp_mode()).to_owned(),
         vlan_tags_restored: port.vlan_tags_restored(),
@@ -140,7 +140,7 @@ const SPARE_PORT_FRAMES: usize = 256 + switch::FRAMES_PER_PORT;
 /// Returns the frames of memory for what the switch may hold, including ports that may be added. If
 /// a cell is longer than a frame of memory, the smaller frames are assumed.
 pub fn switch_frames(config: &Config) -> usize {
-    switch::frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES)
+    switch::frames_needed(&config.switch, xdp::MIN_CHUNK_BYTES)
         + config.dataplane.spare_ports * SPARE_PORT_FRAMES
 }
 
@@ -157,7 +157,7 @@ pub fn queues_set_aside(config: &Config, interfaces: &[Option<Interface>]) -> u3
 fn memory_for(config: &Config, interfaces: &[Option<Interface>]) -> Result<Umem> {
     let on_channel = if config.dataplane.cores.len() > 1 { dataplane::CHANNEL_FRAMES } else { 0 };
     let queues = queues_set_aside(config, interfaces) as usize;
-    let frames = switch_frames(config) + queues * (xdp::FRAMES_OF_A_QUEUE + on_channel);
+    let frames = switch_frames(config) + queues * (xdp::FRAMES_PER_QUEUE + on_channel);
     let names = interfaces.iter().flatten().map(|interface| interface.name.as_str());
     let frame_bytes = xdp::frame_bytes_for(names)?;
     let memory = Umem::new(frames, frame_bytes).context("buffer")?;
@@ -168,7 +168,7 @@ fn memory_for(config: &Config, interfaces: &[Option<Interface>]) -> Result<Umem>
 /// Logs the properties of each open port.
 pub fn log(config: &Config, servers: &CoreAssignment, ports: &[StartedPort]) {
     for (slot, (settings, port)) in config.switch.ports.iter().zip(ports).enumerate() {
-        let StartedPort { interface: Some(interface), facts: Some(facts), .. } = port else { continue };
+        let StartedPort { interface: Some(interface), details: Some(facts), .. } = port else { continue };
         let no_drop: Vec<String> =
             (0..8).filter(|p| settings.pfc.no_drop & (1 << p) != 0).map(|p| p.to_string()).collect();
         info!(
@@ -187,14 +187,14 @@ pub fn log(config: &Config, servers: &CoreAssignment, ports: &[StartedPort]) {
             no_drop = if no_drop.is_empty() { "none".to_owned() } else { no_drop.join(",") },
             "port {}", settings.name
         );
-        cautions(&settings.name, interface, facts);
+        warnings(&settings.name, interface, facts);
     }
 }
 
 /// Warns of the properties of a port that is not a plain veth with a carrier.
-fn cautions(port: &str, interface: &Interface, facts: &PortFacts) {
+fn warnings(port: &str, interface: &Interface, facts: &PortDetails) {
     let name = &interface.name;
-    if interface.seen == LinkState::NoCarrier {
+    if interface.state == LinkState::NoCarrier {
         warn!(port, interface = name, "no carrier yet: frames for this port are lost until its peer is up");
     }
     if facts.xdp_mode == "generic" {

@@ -36,7 +36,7 @@ pub struct Link {
 pub struct PortSlots {
     slots: Vec<Option<PortSlot>>,
     /// The slot of each port of the file, in its order.
-    of_file: Vec<usize>,
+    in_config_order_slots: Vec<usize>,
 }
 
 impl PortSlots {
@@ -44,7 +44,7 @@ impl PortSlots {
     pub fn new(config: &Config) -> Self {
         let slots = config.switch.ports.iter().zip(&config.interfaces);
         let slots = slots.map(|(port, interface)| Some(PortSlot::new(port, interface))).collect();
-        Self { slots, of_file: (0..config.switch.ports.len()).collect() }
+        Self { slots, in_config_order_slots: (0..config.switch.ports.len()).collect() }
     }
 
     /// Returns the slots of the ports of another file, where slots have these cores.
@@ -52,7 +52,7 @@ impl PortSlots {
     /// # Errors
     /// There is no slot for all of them, or an interface is still in use.
     pub fn of(&self, config: &Config, servers: &CoreAssignment) -> Result<Self, CommandError> {
-        let mut next = Self { slots: vec![None; self.slots.len()], of_file: Vec::new() };
+        let mut next = Self { slots: vec![None; self.slots.len()], in_config_order_slots: Vec::new() };
         let ports = config.switch.ports.iter().zip(&config.interfaces).zip(&config.port_cores);
         for ((port, interface), &core) in ports {
             let before = self.of_name(&port.name);
@@ -61,19 +61,19 @@ impl PortSlots {
                 None => {
                     self.must_be_free(&port.name, interface)?;
                     let serves = |slot: usize| core.is_none_or(|core| servers.core(slot) == core);
-                    next.vacant_in(self, serves).ok_or_else(|| too_many(&port.name, core))?
+                    next.vacant_slot(self, serves).ok_or_else(|| too_many(&port.name, core))?
                 }
             };
             next.slots.resize(next.slots.len().max(slot + 1), None);
             next.slots[slot] =
                 before.map_or_else(|| Some(PortSlot::new(port, interface)), |slot| self.slots[slot].clone());
-            next.of_file.push(slot);
+            next.in_config_order_slots.push(slot);
         }
         Ok(next)
     }
 
     /// Returns the first slot that is vacant here and in `before`, and that satisfies `will_do`.
-    fn vacant_in(&self, before: &Self, will_do: impl Fn(usize) -> bool) -> Option<usize> {
+    fn vacant_slot(&self, before: &Self, will_do: impl Fn(usize) -> bool) -> Option<usize> {
         let is_taken = |slots: &Self, slot: usize| matches!(slots.slots.get(slot), Some(Some(_)));
         (0..MAX_PORTS).find(|&slot| !is_taken(self, slot) && !is_taken(before, slot) && will_do(slot))
     }
@@ -98,7 +98,7 @@ impl PortSlots {
 
     /// The slots of the ports, in the order of the file.
     pub fn in_config_order(&self) -> &[usize] {
-        &self.of_file
+        &self.in_config_order_slots
     }
 
     /// The slot of the port with this name.
@@ -131,9 +131,9 @@ impl PortSlots {
     }
 
     /// Arranges the ports of the file by slot.
-    pub fn settle(&self, ports: &[PortSettings]) -> Vec<PortSettings> {
+    pub fn arrange(&self, ports: &[PortSettings]) -> Vec<PortSettings> {
         let mut settled = vec![PortSettings::vacant(); self.count()];
-        for (port, &slot) in ports.iter().zip(&self.of_file) {
+        for (port, &slot) in ports.iter().zip(&self.in_config_order_slots) {
             let Link { speed_bps, mtu_bytes } =
                 self.slots[slot].as_ref().map_or(Link::default(), |port_slot| port_slot.link);
             settled[slot] = PortSettings { link_speed_bps: speed_bps, mtu_bytes, ..port.clone() };
@@ -194,7 +194,7 @@ mod tests {
         let after = next(&slots, &[("c", "v2"), ("f", "v4")]).unwrap();
         assert_eq!((names(&after).as_str(), after.in_config_order()), ("––c–f", &[2, 4][..]));
         assert_eq!(after.added_to(&slots), [4]);
-        let ports = after.settle(&config(&[("c", "v2"), ("f", "v4")]).switch.ports);
+        let ports = after.arrange(&config(&[("c", "v2"), ("f", "v4")]).switch.ports);
         let settled: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.link_speed_bps)).collect();
         assert_eq!(settled, [("", None), ("", None), ("c", Some(7)), ("", None), ("f", None)]);
     }

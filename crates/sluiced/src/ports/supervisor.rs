@@ -11,7 +11,7 @@
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-use control::{PortFacts, v1};
+use control::{PortDetails, v1};
 use dataplane::LoopCommand;
 use switch::{EventKind, EventRecord, SwitchSettings};
 use tracing::warn;
@@ -19,9 +19,9 @@ use wire::mac::MacAddr;
 use xdp::PacketSocket;
 
 use crate::ports::core_assignment::CoreAssignment;
-use crate::ports::fsm::{LinkState, PortAction, PortEvent, PortFsm, PortNotice, Step};
+use crate::ports::fsm::{FsmStep, LinkState, PortAction, PortEvent, PortFsm, PortNotice};
 use crate::ports::link_monitor::{Interface, Kind, LinkEvent};
-use crate::ports::worker::{Answer, Assignment, PortWorker};
+use crate::ports::worker::{Assignment, PortWorker, TaskResult};
 use crate::stall_guard::{Guard, PortTap};
 
 /// Interval of the queries of all interfaces.
@@ -38,13 +38,13 @@ pub struct PortSupervisor {
     /// RX queues for which memory was reserved.
     queues_set_aside: u32,
     /// Why a port that a reload was to add could not be opened, and its slot.
-    refusal: Option<(usize, String)>,
+    open_error: Option<(usize, String)>,
     /// True if an interface has changed.
     has_changed: bool,
     /// Sends PFC on behalf of stalled loops; `None` if that is not configured.
     guard: Option<Guard>,
     /// The core of each slot.
-    servers: CoreAssignment,
+    core_assignment: CoreAssignment,
     /// Time of the next query of the interfaces.
     next_check: Instant,
     /// After this time the poll loop gets the address of a peer again, so that it does not age out.
@@ -59,7 +59,7 @@ struct Port {
     fsm: PortFsm,
     /// The interface as the kernel last described it. `None` if there has been none yet.
     interface: Option<Interface>,
-    facts: PortFacts,
+    details: PortDetails,
     /// RX queues for which the port holds memory.
     queues: u32,
     /// Further RX queues whose memory is reserved for it while it is being opened.
@@ -77,7 +77,7 @@ pub struct StartedPort {
     /// The interface, if it exists.
     pub interface: Option<Interface>,
     /// Facts about the interface, if the port is open.
-    pub facts: Option<PortFacts>,
+    pub details: Option<PortDetails>,
     /// The address of the peer's interface, if it is known.
     pub peer: Option<MacAddr>,
     /// RX queues, or those reserved for a port that is not open.
@@ -89,19 +89,28 @@ pub struct StartedPort {
 impl StartedPort {
     /// The interface of an open port.
     pub fn open_interface(&self) -> Option<&Interface> {
-        self.interface.as_ref().filter(|_| self.facts.is_some())
+        self.interface.as_ref().filter(|_| self.details.is_some())
     }
 }
 
 impl Port {
-    fn new(fsm: PortFsm, interface: Option<Interface>, facts: PortFacts, queues: u32) -> Self {
-        Self { fsm, interface, facts, queues, extra_queues: 0, open_queues: 0, failure: None, peer: None }
+    fn new(fsm: PortFsm, interface: Option<Interface>, facts: PortDetails, queues: u32) -> Self {
+        Self {
+            fsm,
+            interface,
+            details: facts,
+            queues,
+            extra_queues: 0,
+            open_queues: 0,
+            failure: None,
+            peer: None,
+        }
     }
 }
 
 /// Returns the facts about a port that is not open yet.
-fn no_facts(interface: String) -> PortFacts {
-    PortFacts {
+fn default_details(interface: String) -> PortDetails {
+    PortDetails {
         interface,
         xdp_mode: "native".to_owned(),
         vlan_tags_restored: false,
@@ -115,7 +124,7 @@ fn is_nic(interface: &Option<Interface>) -> bool {
 }
 
 impl PortSupervisor {
-    /// Creates the supervisor of ports at the start. `servers` are the cores, and
+    /// Creates the supervisor of ports at the start. `core_assignment` are the cores, and
     /// `queues_set_aside` the RX queues for which memory was reserved.
     pub fn new(
         (worker, guard): (PortWorker, Option<Guard>),
@@ -129,18 +138,18 @@ impl PortSupervisor {
             ports: Vec::new(),
             worker,
             queues_set_aside,
-            refusal: None,
+            open_error: None,
             has_changed: true,
             guard,
-            servers: servers.clone(),
+            core_assignment: servers.clone(),
             next_check: now + CHECK_INTERVAL,
             peer_interval: peer_interval(settings),
             commands: Vec::new(),
             events: Vec::new(),
         };
         for (slot, started) in ports.into_iter().enumerate() {
-            let StartedPort { interface, facts, peer, queues, assignment } = started;
-            let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
+            let StartedPort { interface, details: facts, peer, queues, assignment } = started;
+            let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.state);
             let is_open = facts.is_some();
             let name = assignment.interface.clone();
             let fsm = if is_open {
@@ -150,7 +159,7 @@ impl PortSupervisor {
                 supervisor.report(slot, EventKind::InterfaceLost, &name, missing(link));
                 PortFsm::closed(link, is_nic(&interface), now)
             };
-            let mut port = Port::new(fsm, interface, facts.unwrap_or_else(|| no_facts(name)), queues);
+            let mut port = Port::new(fsm, interface, facts.unwrap_or_else(|| default_details(name)), queues);
             port.open_queues = if is_open { queues } else { 0 };
             supervisor.ports.push(Some(port));
             supervisor.take_peer(slot, peer);
@@ -159,14 +168,14 @@ impl PortSupervisor {
     }
 
     /// The facts about the interface of the port in this slot, as reported to clients.
-    pub fn facts(&self, slot: usize) -> Option<PortFacts> {
-        let Port { facts, interface, .. } = self.ports.get(slot)?.as_ref()?;
+    pub fn details(&self, slot: usize) -> Option<PortDetails> {
+        let Port { details: facts, interface, .. } = self.ports.get(slot)?.as_ref()?;
         let mut facts = facts.clone();
         if let Some(interface) = interface {
             facts.mtu_bytes = interface.mtu;
             facts.link.link_speed_bps = interface.speed_bps.unwrap_or(0);
         }
-        facts.link.core = self.servers.core(slot) as u32;
+        facts.link.core = self.core_assignment.core(slot) as u32;
         Some(facts)
     }
 
@@ -215,17 +224,17 @@ impl PortSupervisor {
         self.worker.assign(slot, Assignment { interface: name.clone(), min_posted });
         self.worker.prepare(slot, queues);
         let interface = Some(interface);
-        let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
+        let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.state);
         let fsm = PortFsm::preparing(link, is_nic(&interface), Instant::now());
         self.ports.resize_with(self.ports.len().max(slot + 1), || None);
-        self.ports[slot] = Some(Port::new(fsm, interface, no_facts(name), queues));
+        self.ports[slot] = Some(Port::new(fsm, interface, default_details(name), queues));
     }
 
     /// True if all prepared ports are open; otherwise the slot of a port that failed, and the
     /// reason. `None` if the result is not known yet.
     pub fn prepared(&mut self) -> Option<Result<(), (usize, String)>> {
         let is_known = !self.ports.iter().flatten().any(|port| port.fsm.is_preparing());
-        self.refusal.take().map(Err).or(is_known.then_some(Ok(())))
+        self.open_error.take().map(Err).or(is_known.then_some(Ok(())))
     }
 
     /// The slots of the prepared ports, and their interfaces.
@@ -244,7 +253,7 @@ impl PortSupervisor {
 
     /// Handles new settings that the poll loop has applied: the prepared ports exist from now on,
     /// and the ports in the `removed` slots do not.
-    pub fn settle(&mut self, removed: &[usize]) {
+    pub fn on_applied(&mut self, removed: &[usize]) {
         removed.iter().for_each(|&slot| self.handle(slot, PortEvent::Removed));
         let has_added = self.pending().next().is_some();
         self.has_changed |= has_added;
@@ -279,13 +288,13 @@ impl PortSupervisor {
     }
 
     /// Handles the report that the poll loop has opened a port again, or found no sockets for it.
-    pub fn note_posted(&mut self, slot: usize, is_up: bool) {
+    pub fn on_posted(&mut self, slot: usize, is_up: bool) {
         self.handle(slot, PortEvent::Posted(is_up));
     }
 
     /// Queries all interfaces periodically, since changes made with `ethtool`, also to the device
     /// below a macvlan, are not reported.
-    fn look(&mut self) {
+    fn query_interfaces(&mut self) {
         let now = Instant::now();
         if now < self.next_check {
             return;
@@ -299,8 +308,8 @@ impl PortSupervisor {
     }
 
     /// Takes the state of a link, and reports new settings that harm frames.
-    fn take_link(&mut self, slot: usize, link: v1::Link) {
-        let Some(Some(Port { facts, .. })) = self.ports.get_mut(slot) else { return };
+    fn update_link(&mut self, slot: usize, link: v1::Link) {
+        let Some(Some(Port { details: facts, .. })) = self.ports.get_mut(slot) else { return };
         let before = std::mem::replace(&mut facts.link, link);
         for caution in facts.link.cautions.iter().filter(|caution| !before.cautions.contains(caution)) {
             let v1::Caution { setting, harm, cure } = caution;
@@ -326,11 +335,11 @@ impl PortSupervisor {
     /// it with as many: frames of a queue without a socket are lost.
     fn check_queues(&mut self, slot: usize) {
         let Some(Some(port)) = self.ports.get(slot) else { return };
-        let (sockets, queues) = (port.open_queues, port.facts.link.rx_queues);
+        let (sockets, queues) = (port.open_queues, port.details.link.rx_queues);
         if !port.fsm.is_open() || queues == 0 || queues == sockets {
             return;
         }
-        let name = port.facts.interface.clone();
+        let name = port.details.interface.clone();
         let what = format!("has {queues} RX queues instead of {sockets}: the port is opened again");
         self.report(slot, EventKind::RxQueuesChanged, &name, &what);
         self.handle(slot, PortEvent::QueuesChanged);
@@ -338,14 +347,14 @@ impl PortSupervisor {
 
     /// Handles sockets that the poll loop has detached, answers of the port worker, and timers.
     pub fn poll(&mut self, settings: impl Fn() -> SwitchSettings) {
-        self.look();
+        self.query_interfaces();
         for slot in 0..self.ports.len() {
             if self.worker.has_detached(slot) {
                 self.handle(slot, PortEvent::Detached);
             }
         }
-        while let Some((slot, answer)) = self.worker.answer() {
-            self.take(slot, answer, &settings);
+        while let Some((slot, answer)) = self.worker.poll_result() {
+            self.on_worker_result(slot, answer, &settings);
         }
         (0..self.ports.len()).for_each(|slot| self.handle(slot, PortEvent::Time));
     }
@@ -361,44 +370,44 @@ impl PortSupervisor {
     }
 
     /// Prevents ports from being opened again, since the switch is about to end.
-    pub fn wind_up(&mut self) {
+    pub fn stop_reopening(&mut self) {
         self.ports.iter_mut().flatten().for_each(|port| port.fsm.end());
     }
 
     /// Handles an answer of the port worker.
-    fn take(&mut self, slot: usize, answer: Answer, settings: &impl Fn() -> SwitchSettings) {
+    fn on_worker_result(&mut self, slot: usize, answer: TaskResult, settings: &impl Fn() -> SwitchSettings) {
         let Some(Some(port)) = self.ports.get_mut(slot) else { return };
         match answer {
-            Answer::Assigned => {}
-            Answer::Looked(link, peer) => {
-                self.take_link(slot, link);
+            TaskResult::Assigned => {}
+            TaskResult::Queried(link, peer) => {
+                self.update_link(slot, link);
                 self.take_peer(slot, peer);
                 self.check_queues(slot);
             }
-            Answer::Closed => self.handle(slot, PortEvent::Closed),
-            Answer::Opened(queues) => {
+            TaskResult::Closed => self.handle(slot, PortEvent::Closed),
+            TaskResult::Opened(queues) => {
                 (port.queues, port.extra_queues) = (port.queues.max(queues), 0);
                 port.open_queues = queues;
                 self.handle(slot, PortEvent::Opened);
             }
             // The poll loop has detached the port meanwhile. Its sockets are about to be closed,
             // and the guard must not get them.
-            Answer::Attached { .. } if !port.fsm.is_attaching() => {}
-            Answer::Attached { facts, peer, fds, packets } => {
+            TaskResult::Attached { .. } if !port.fsm.is_attaching() => {}
+            TaskResult::Attached { facts, peer, fds, packets } => {
                 let link = facts.link.clone();
-                port.facts = PortFacts { link: std::mem::take(&mut port.facts.link), ..facts };
+                port.details = PortDetails { link: std::mem::take(&mut port.details.link), ..facts };
                 (port.failure, port.peer) = (None, None);
-                self.take_link(slot, link);
-                self.guard_port(slot, fds, packets, settings);
+                self.update_link(slot, link);
+                self.add_to_guard(slot, fds, packets, settings);
                 self.handle(slot, PortEvent::Attached);
                 self.take_peer(slot, peer);
             }
-            Answer::Failed(_) if port.fsm.is_leaving() => self.handle(slot, PortEvent::Failed),
-            Answer::Failed(why) if port.fsm.is_preparing() => {
-                self.refusal.get_or_insert((slot, why));
+            TaskResult::Failed(_) if port.fsm.is_leaving() => self.handle(slot, PortEvent::Failed),
+            TaskResult::Failed(why) if port.fsm.is_preparing() => {
+                self.open_error.get_or_insert((slot, why));
                 self.handle(slot, PortEvent::Failed);
             }
-            Answer::Failed(why) => {
+            TaskResult::Failed(why) => {
                 port.extra_queues = 0;
                 if port.failure.as_ref() != Some(&why) {
                     let message = format!("the port cannot be opened, and that is tried again: {why}");
@@ -412,7 +421,7 @@ impl PortSupervisor {
     }
 
     /// Passes the sockets of a port that has been opened to the guard.
-    fn guard_port(
+    fn add_to_guard(
         &self,
         slot: usize,
         fds: Vec<RawFd>,
@@ -422,18 +431,18 @@ impl PortSupervisor {
         let (Some(guard), Some(Some(port))) = (&self.guard, self.ports.get(slot)) else { return };
         let mac = port.interface.as_ref().map(|interface| interface.mac);
         match packets.zip(mac) {
-            Some((packets, mac)) => guard.remember(slot, PortTap { mac, fds, packets }, &settings()),
-            None => warn!(interface = port.facts.interface, "the guard cannot send PFC for this port"),
+            Some((packets, mac)) => guard.add_port(slot, PortTap { mac, fds, packets }, &settings()),
+            None => warn!(interface = port.details.interface, "the guard cannot send PFC for this port"),
         }
     }
 
     /// Lets the state machine of a port handle an event, and does what it requires.
     fn handle(&mut self, slot: usize, event: PortEvent) {
         let Some(Some(port)) = self.ports.get_mut(slot) else { return };
-        let Step { action, notice } = port.fsm.handle(event, Instant::now());
+        let FsmStep { action, notice } = port.fsm.handle(event, Instant::now());
         if let Some(notice) = notice {
             let (kind, what) = describe(notice);
-            let name = port.facts.interface.clone();
+            let name = port.details.interface.clone();
             self.report(slot, kind, &name, what);
         }
         if let Some(action) = action {
@@ -448,7 +457,7 @@ impl PortSupervisor {
             PortAction::TakeDown => self.commands.push(LoopCommand::PortDown(slot)),
             PortAction::Close => {
                 if let Some(guard) = &self.guard {
-                    guard.forget(slot);
+                    guard.remove_port(slot);
                 }
                 self.worker.close(slot);
             }
@@ -460,7 +469,7 @@ impl PortSupervisor {
             PortAction::Join => self.commands.push(LoopCommand::PortUp {
                 port: slot,
                 mac: port.interface.as_ref().map(|interface| interface.mac).unwrap_or_default(),
-                finish_checksums: port
+                complete_checksums: port
                     .interface
                     .as_ref()
                     .is_some_and(|interface| interface.kind.is_virtual()),
@@ -496,13 +505,13 @@ fn missing(link: LinkState) -> &'static str {
 /// Returns the event of a change of an interface: its kind and text.
 fn describe(notice: PortNotice) -> (EventKind, &'static str) {
     match notice {
-        PortNotice::CarrierCame => (EventKind::CarrierCame, "has its carrier: the port forwards"),
+        PortNotice::CarrierUp => (EventKind::CarrierCame, "has its carrier: the port forwards"),
         PortNotice::CarrierAwaited => (
             EventKind::CarrierAwaited,
             "is resetting, as NICs do when a program is attached: the port waits for its carrier",
         ),
-        PortNotice::Back => (EventKind::InterfaceBack, "is back: the port is opened again"),
-        PortNotice::Lost(link) => {
+        PortNotice::Recovered => (EventKind::InterfaceBack, "is back: the port is opened again"),
+        PortNotice::WentDown(link) => {
             let what = match link {
                 LinkState::Gone => "is gone: the port goes down; other ports are unaffected",
                 LinkState::Down => "is down: the port goes down; other ports are unaffected",

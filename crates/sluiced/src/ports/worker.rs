@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
-use control::{PortFacts, v1};
+use control::{PortDetails, v1};
 use wire::mac::MacAddr;
 use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPort};
 
@@ -22,7 +22,7 @@ enum Task {
     Open(u32),
     Prepare(u32),
     Attach,
-    Look,
+    Query,
     Release,
 }
 
@@ -35,9 +35,9 @@ pub struct Assignment {
     pub min_posted: u32,
 }
 
-/// The result of a task.
+/// What the worker reports of a task.
 #[derive(Debug)]
-pub enum Answer {
+pub enum TaskResult {
     /// The slot has a new interface, which the next task opens.
     Assigned,
     /// The sockets are closed.
@@ -47,7 +47,7 @@ pub enum Answer {
     /// The program lets frames in.
     Attached {
         /// Facts about the interface, as reported to clients.
-        facts: PortFacts,
+        facts: PortDetails,
         /// The address of the peer's interface, if it is known.
         peer: Option<MacAddr>,
         /// Descriptors that become readable when a frame arrives, until the port is closed.
@@ -59,15 +59,15 @@ pub enum Answer {
     Failed(String),
     /// The current state of the link of the interface, and the address of the peer's interface if
     /// it is known.
-    Looked(v1::Link, Option<MacAddr>),
+    Queried(v1::Link, Option<MacAddr>),
 }
 
 /// The thread, and the channels to and from it.
 #[derive(Debug)]
 pub struct PortWorker {
-    openers: Vec<Arc<SocketHandoff>>,
+    handoffs: Vec<Arc<SocketHandoff>>,
     tasks: Option<Sender<(usize, Task)>>,
-    answers: Receiver<(usize, Answer)>,
+    answers: Receiver<(usize, TaskResult)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -78,72 +78,72 @@ impl PortWorker {
     /// # Errors
     /// No thread could be started.
     pub fn start(ports: &mut [XdpPort], mut changed: ChangedSettings) -> Result<Self> {
-        let mut keepers: Vec<_> = ports.iter_mut().map(XdpPort::keeper).collect();
-        let openers = keepers.iter().map(xdp::PortOpener::handoff).collect();
+        let mut port_openers: Vec<_> = ports.iter_mut().map(XdpPort::opener).collect();
+        let handoffs = port_openers.iter().map(xdp::PortOpener::handoff).collect();
         let (tasks, reported) = mpsc::channel::<(usize, Task)>();
         let (answer, answers) = mpsc::channel();
         let work = move || {
             for (port, task) in reported {
-                let Some(done) = perform(&mut keepers[port], &mut changed, task) else { continue };
+                let Some(done) = perform(&mut port_openers[port], &mut changed, task) else { continue };
                 if answer.send((port, done)).is_err() {
                     break;
                 }
             }
-            drop(keepers); // before the settings of their interfaces are restored
+            drop(port_openers); // before the settings of their interfaces are restored
         };
         let thread =
-            Builder::new().name("keeper".to_owned()).spawn(work).context("starting the port worker")?;
-        Ok(Self { openers, tasks: Some(tasks), answers, thread: Some(thread) })
+            Builder::new().name("port-worker".to_owned()).spawn(work).context("starting the port worker")?;
+        Ok(Self { handoffs, tasks: Some(tasks), answers, thread: Some(thread) })
     }
 
     /// True if the poll loop has detached this port's sockets, and they are not closed yet.
     pub fn has_detached(&self, port: usize) -> bool {
-        self.openers[port].has_left()
+        self.handoffs[port].has_detached()
     }
 
     /// Assigns another interface to the closed port in this slot.
     pub fn assign(&self, port: usize, assignment: Assignment) {
-        self.send_order(port, Task::Assign(assignment));
+        self.send_task(port, Task::Assign(assignment));
     }
 
     /// Closes sockets that the poll loop has detached, or has not taken.
     pub fn close(&self, port: usize) {
-        self.send_order(port, Task::Close);
+        self.send_task(port, Task::Close);
     }
 
     /// Opens sockets on the current interface, for at most this number of RX queues.
     pub fn open(&self, port: usize, most_queues: u32) {
-        self.send_order(port, Task::Open(most_queues));
+        self.send_task(port, Task::Open(most_queues));
     }
 
     /// Does the same, and attaches the program, which lets no frame in yet.
     pub fn prepare(&self, port: usize, most_queues: u32) {
-        self.send_order(port, Task::Prepare(most_queues));
+        self.send_task(port, Task::Prepare(most_queues));
     }
 
     /// Attaches the program, which lets frames in.
     pub fn attach(&self, port: usize) {
-        self.send_order(port, Task::Attach);
+        self.send_task(port, Task::Attach);
     }
 
     /// Queries the interface again.
     pub fn poll(&self, port: usize) {
-        self.send_order(port, Task::Look);
+        self.send_task(port, Task::Query);
     }
 
     /// Restores the settings of the interface: the port was removed.
     pub fn release(&self, port: usize) {
-        self.send_order(port, Task::Release);
+        self.send_task(port, Task::Release);
     }
 
-    fn send_order(&self, port: usize, task: Task) {
+    fn send_task(&self, port: usize, task: Task) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send((port, task)); // the thread lives as long as `self`
         }
     }
 
     /// Returns the result of the oldest completed task that was not returned yet, and its port.
-    pub fn answer(&self) -> Option<(usize, Answer)> {
+    pub fn poll_result(&self) -> Option<(usize, TaskResult)> {
         self.answers.try_recv().ok()
     }
 }
@@ -159,45 +159,45 @@ impl Drop for PortWorker {
 }
 
 /// Performs a task, and returns its result unless there is none.
-fn perform(keeper: &mut xdp::PortOpener, changed: &mut ChangedSettings, task: Task) -> Option<Answer> {
-    if matches!(task, Task::Open(_) | Task::Prepare(_) | Task::Look) {
-        changed.change(keeper.interface());
+fn perform(opener: &mut xdp::PortOpener, changed: &mut ChangedSettings, task: Task) -> Option<TaskResult> {
+    if matches!(task, Task::Open(_) | Task::Prepare(_) | Task::Query) {
+        changed.change(opener.interface());
     }
     let done = match task {
         Task::Assign(Assignment { interface, min_posted }) => {
-            keeper.assign(interface, min_posted);
-            return Some(Answer::Assigned);
+            opener.assign(interface, min_posted);
+            return Some(TaskResult::Assigned);
         }
         Task::Close => {
-            keeper.close();
-            return Some(Answer::Closed);
+            opener.close();
+            return Some(TaskResult::Closed);
         }
         Task::Release => {
-            changed.restore(keeper.interface());
+            changed.restore(opener.interface());
             return None;
         }
-        Task::Look => {
-            keeper.poll();
-            let (link, peer) = look(keeper.interface(), keeper.xdp_mode(), keeper.binding());
-            Ok(Answer::Looked(link, peer))
+        Task::Query => {
+            opener.poll();
+            let (link, peer) = look(opener.interface(), opener.xdp_mode(), opener.port_mode());
+            Ok(TaskResult::Queried(link, peer))
         }
-        Task::Open(most_queues) => keeper.open(most_queues).map(Answer::Opened),
-        Task::Prepare(most_queues) => keeper.prepare(most_queues).map(Answer::Opened),
-        Task::Attach => keeper.attach().map(|fds| {
-            let (facts, peer) = facts(keeper);
-            let packets = PacketSocket::open(keeper.interface()).ok();
-            Answer::Attached { facts, peer, fds, packets }
+        Task::Open(most_queues) => opener.open(most_queues).map(TaskResult::Opened),
+        Task::Prepare(most_queues) => opener.prepare(most_queues).map(TaskResult::Opened),
+        Task::Attach => opener.attach().map(|fds| {
+            let (facts, peer) = details(opener);
+            let packets = PacketSocket::open(opener.interface()).ok();
+            TaskResult::Attached { facts, peer, fds, packets }
         }),
     };
-    Some(done.unwrap_or_else(|error| Answer::Failed(error.to_string())))
+    Some(done.unwrap_or_else(|error| TaskResult::Failed(error.to_string())))
 }
 
-fn facts(keeper: &xdp::PortOpener) -> (PortFacts, Option<MacAddr>) {
-    let (link, peer) = look(keeper.interface(), keeper.xdp_mode(), keeper.binding());
-    let facts = PortFacts {
-        interface: keeper.interface().to_owned(),
-        xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
-        vlan_tags_restored: keeper.vlan_tags_restored(),
+fn details(opener: &xdp::PortOpener) -> (PortDetails, Option<MacAddr>) {
+    let (link, peer) = look(opener.interface(), opener.xdp_mode(), opener.port_mode());
+    let facts = PortDetails {
+        interface: opener.interface().to_owned(),
+        xdp_mode: mode_name(opener.xdp_mode()).to_owned(),
+        vlan_tags_restored: opener.vlan_tags_restored(),
         mtu_bytes: 0, // the kernel reports it whenever it changes
         link,
     };
@@ -208,8 +208,8 @@ fn facts(keeper: &xdp::PortOpener) -> (PortFacts, Option<MacAddr>) {
 /// this mode, and the address of its peer's interface if it is known. Empty for a deleted
 /// interface.
 pub fn look(interface: &str, mode: XdpMode, binding: PortMode) -> (v1::Link, Option<MacAddr>) {
-    let facts = xdp::facts(interface).unwrap_or_default();
-    let cautions = xdp::cautions(interface, &facts, Some(mode));
+    let facts = xdp::query(interface).unwrap_or_default();
+    let cautions = xdp::warnings(interface, &facts, Some(mode));
     let caution = |OffloadWarning { setting, harm, cure }| v1::Caution { setting, harm, cure };
     let link = v1::Link {
         kind: facts.kind,

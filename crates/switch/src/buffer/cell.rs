@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_in_the_seeds() {
+    fn sizes_of_the_vendor_specifications() {
         let cell = CellSize::new(208);
         assert_eq!((cell.of(128), cell.of(300)), (1, 2));
     }

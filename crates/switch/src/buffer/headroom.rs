@@ -186,7 +186,7 @@ mod tests {
     /// The example of docs/references.md, "H3C reference" (Configuring PFC thresholds), figure by
     /// figure.
     #[test]
-    fn the_examples_of_the_seeds() {
+    fn the_examples_of_the_vendor_specifications() {
         let cell = CellSize::new(256);
         for (gbps, cable_m, cable_bytes, bytes, cells) in
             [(25, 10, 325, 14_917, 234), (100, 100, 13_000, 27_592, 432)]

@@ -55,9 +55,9 @@ impl Pools {
     }
 
     /// Resets one watermark of every pool.
-    pub(crate) fn mark(&mut self, mark: WatermarkReset) {
+    pub(crate) fn reset_watermarks(&mut self, mark: WatermarkReset) {
         let pools = self.ingress.iter_mut().chain(&mut self.egress).chain([&mut self.headroom]);
-        pools.for_each(|pool| pool.watermarks.mark(mark, pool.used_cells, &mut pool.peak));
+        pools.for_each(|pool| pool.watermarks.reset(mark, pool.used_cells, &mut pool.peak));
     }
 }
 
@@ -67,7 +67,7 @@ pub struct Pool {
     size_cells: u32,
     used_cells: u32,
     /// Use above which an alarm must be updated.
-    unnoted_cells: u32,
+    alarm_floor: u32,
     /// Pause threshold: use at which its no-drop groups are in XOFF; `u32::MAX` for none.
     pause_cells: u32,
     peak: Peak,
@@ -84,7 +84,7 @@ impl Pool {
         Self {
             size_cells,
             used_cells: 0,
-            unnoted_cells: u32::MAX,
+            alarm_floor: u32::MAX,
             pause_cells: u32::MAX,
             peak: Peak::default(),
             excess_frames: 0,
@@ -107,7 +107,7 @@ impl Pool {
 
     fn resize(&mut self, cells: u32) {
         self.size_cells = cells;
-        self.unnoted_cells = self.alarm.alarm_floor(cells);
+        self.alarm_floor = self.alarm.alarm_floor(cells);
     }
 
     /// Returns the number of cells, free or not.
@@ -128,23 +128,23 @@ impl Pool {
 
     /// True if use has reached the pause threshold: groups with shared cells here are in XOFF.
     #[inline]
-    pub fn wants_pause(&self) -> bool {
+    pub fn above_pause_threshold(&self) -> bool {
         self.used_cells >= self.pause_cells
     }
 
     /// True if use is at least `cells` below the pause threshold.
     #[inline]
-    pub fn has_come_down_by(&self, cells: u32) -> bool {
+    pub fn below_pause_threshold_by(&self, cells: u32) -> bool {
         self.used_cells.saturating_add(cells) <= self.pause_cells
     }
 
     /// Charges cells; the caller has checked `free_cells` where that matters.
     #[inline]
-    pub fn take(&mut self, cells: u32) {
+    pub fn charge(&mut self, cells: u32) {
         self.used_cells += cells;
-        self.peak.lift(self.used_cells);
-        if self.used_cells > self.unnoted_cells {
-            self.note_use();
+        self.peak.raise(self.used_cells);
+        if self.used_cells > self.alarm_floor {
+            self.update_usage();
         }
     }
 
@@ -153,7 +153,7 @@ impl Pool {
     #[inline]
     pub fn charge_unchecked(&mut self, cells: u32) {
         let excess = cells.saturating_sub(self.free_cells());
-        self.take(cells);
+        self.charge(cells);
         if excess > 0 {
             self.excess_frames += 1;
             self.excess_cells += u64::from(excess);
@@ -162,24 +162,24 @@ impl Pool {
 
     /// Releases cells.
     #[inline]
-    pub fn give(&mut self, cells: u32) {
+    pub fn release(&mut self, cells: u32) {
         debug_assert!(cells <= self.used_cells, "gave back {cells} of {} cells", self.used_cells);
         self.used_cells -= cells;
         if self.alarm.is_above() {
-            self.note_use();
+            self.update_usage();
         }
     }
 
     #[cold]
-    fn note_use(&mut self) {
+    fn update_usage(&mut self) {
         self.alarm.update(self.used_cells, self.size_cells);
-        self.unnoted_cells = self.alarm.alarm_floor(self.size_cells);
+        self.alarm_floor = self.alarm.alarm_floor(self.size_cells);
     }
 
     /// Sets another alarm threshold in percent of the pool; 0 disables the alarm.
     pub(crate) fn set_alarm(&mut self, percent: u8) {
         self.alarm.set_percent(percent);
-        self.unnoted_cells = self.alarm.alarm_floor(self.size_cells);
+        self.alarm_floor = self.alarm.alarm_floor(self.size_cells);
     }
 
     /// Returns the alarm of the pool's use.

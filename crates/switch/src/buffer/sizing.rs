@@ -57,7 +57,7 @@ mod tests {
     /// with frames of one length, as many as its cells allow, each with a pushed tag: all fit the
     /// memory.
     #[test]
-    fn memory_holds_whatever_cells_hold() {
+    fn cells_run_out_before_memory() {
         for chunk_bytes in [1792, 3840, usize::MAX] {
             for cell_bytes in [64, 208, 256, 1788, 1789, 1792, 2000, 3836, 3837, 3840, 4096, 9216] {
                 let buffer = BufferSettings { cell_bytes, ..BufferSettings::default() };

@@ -19,7 +19,7 @@ impl CompiledThreshold {
     pub(crate) const NONE: CompiledThreshold = CompiledThreshold { base_cells: u32::MAX, ratio_of_128: 0 };
 
     /// Compiles a threshold.
-    pub(crate) fn of(threshold: Threshold) -> Self {
+    pub(crate) fn compile(threshold: Threshold) -> Self {
         match threshold {
             Threshold::Static(cells) => Self { base_cells: cells, ratio_of_128: 0 },
             Threshold::Dynamic(alpha) => Self { base_cells: 0, ratio_of_128: alpha.of(128) },
@@ -48,7 +48,7 @@ mod tests {
         for threshold in dynamic.chain(fixed) {
             for free in (0..2000).chain([131_071, 1 << 24, u32::MAX / 8, u32::MAX / 8 + 1, u32::MAX]) {
                 assert_eq!(
-                    CompiledThreshold::of(threshold).cells(free),
+                    CompiledThreshold::compile(threshold).cells(free),
                     threshold.cells(free),
                     "{threshold:?} of {free}"
                 );

@@ -17,14 +17,14 @@ use crate::frame::header_edit::TxDesc;
 use crate::frame::header_edit::{HeaderEdit, VlanAction};
 use crate::frame::meta::EcnMarking;
 use crate::frame::meta::FrameMeta;
-use crate::frame::remark::rewrite;
+use crate::frame::remark::remark;
 use crate::time::Instant;
 
 impl Egress {
     /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`.
     /// Returns true if some of them must be edited.
     #[inline]
-    pub fn send(
+    pub fn dequeue(
         &mut self,
         room: usize,
         now: Instant,
@@ -40,7 +40,7 @@ impl Egress {
         let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
         let can_cut_short = is_shaped || !blocked.is_empty();
         if can_cut_short {
-            self.cut_short(backlogged, blocked, room, in_flight_bytes);
+            self.end_blocked_turns(backlogged, blocked, room, in_flight_bytes);
         }
         while room > 0 && in_flight_bytes < self.in_flight_limit_bytes {
             let ready = backlogged.without(blocked);
@@ -48,9 +48,9 @@ impl Egress {
             let Some((q, flooded)) = self.pick(ready, is_mixed, store) else { break };
             let run = if self.queues[q & 7].has_no_wred() && !flooded && !has_copies {
                 let most = if is_shaped || is_mixed { 1 } else { room };
-                self.take_run(q, most, in_flight_bytes, store, out)
+                self.dequeue_run(q, most, in_flight_bytes, store, out)
             } else {
-                self.take_one((q, flooded), (store, out), now)
+                self.dequeue_one((q, flooded), (store, out), now)
             };
             room -= run.frames;
             in_flight_bytes += run.bytes;
@@ -60,14 +60,14 @@ impl Egress {
             self.scheduler.sent(q, run.frames, run.bytes, backlogged.queues().bits());
             if can_cut_short {
                 if is_shaped {
-                    self.take_rates(q, run.bytes as u16, now);
+                    self.consume_tokens(q, run.bytes as u16, now);
                     blocked = self.blocked(now);
                 }
-                self.cut_short(backlogged, blocked, room, in_flight_bytes);
+                self.end_blocked_turns(backlogged, blocked, room, in_flight_bytes);
             }
         }
-        self.note_sent(backlogged, in_flight_bytes);
-        let has_edits = self.rewrites || self.edits > 0;
+        self.commit(backlogged, in_flight_bytes);
+        let has_edits = self.remarks || self.edits > 0;
         if has_edits {
             self.add_edits(&mut out[before..], store);
         }
@@ -77,16 +77,16 @@ impl Egress {
     /// Ends the DRR turns of blocked queues if other queues are picked now. While nothing is sent,
     /// no turn ends.
     #[inline(never)] // out of the way of ports without pauses and rates
-    fn cut_short(&mut self, backlogged: FifoSet, blocked: FifoSet, room: u32, in_flight_bytes: u32) {
+    fn end_blocked_turns(&mut self, backlogged: FifoSet, blocked: FifoSet, room: u32, in_flight_bytes: u32) {
         let ready = backlogged.without(blocked);
         let picks = room > 0 && in_flight_bytes < self.in_flight_limit_bytes && !ready.is_empty();
         if picks && ready != backlogged {
-            self.scheduler.cut_short(ready.queues().bits());
+            self.scheduler.end_blocked_turns(ready.queues().bits());
         }
     }
 
     /// Picks the queue whose DRR turn it is, and one of its FIFOs.
-    #[inline(always)] // once in `send`
+    #[inline(always)] // once in `dequeue`
     fn pick(&mut self, ready: FifoSet, is_mixed: bool, store: &FrameQueues) -> Option<(usize, bool)> {
         if is_mixed {
             return self.pick_fifo(ready, store);
@@ -111,7 +111,7 @@ impl Egress {
 
     /// Commits what is backlogged, and what is with the kernel, after frames were taken.
     #[inline]
-    fn note_sent(&mut self, backlogged: FifoSet, in_flight_bytes: u32) {
+    fn commit(&mut self, backlogged: FifoSet, in_flight_bytes: u32) {
         (self.backlogged, self.in_flight_bytes) = (backlogged, in_flight_bytes);
         if self.pause_map.is_lingering() {
             self.pause_map.settle(backlogged);
@@ -120,8 +120,8 @@ impl Egress {
     }
 
     /// Takes frames of a queue without WRED, at least one, until another queue's turn comes.
-    #[inline(always)] // once in `send`
-    fn take_run(
+    #[inline(always)] // once in `dequeue`
+    fn dequeue_run(
         &mut self,
         q: usize,
         room: u32,
@@ -134,13 +134,13 @@ impl Egress {
         let queue = &mut self.queues[q & 7];
         let most = DequeueLimit { frames: frames.min(room), bytes, bytes_before_last };
         let run = store.pop_run(&mut queue.waiting, &most, out);
-        queue.hand_out_run(run.cells);
+        queue.dequeue_run(run.cells);
         run
     }
 
     /// Takes the first frame of a FIFO, and ECN-marks it if required.
-    #[inline(always)] // once in `send`
-    fn take_one(
+    #[inline(always)] // once in `dequeue`
+    fn dequeue_one(
         &mut self,
         (q, flooded): (usize, bool),
         (store, out): (&mut FrameQueues, &mut Vec<TxDesc>),
@@ -162,8 +162,8 @@ impl Egress {
     #[inline(never)] // few ports mark or rewrite
     fn add_edits(&mut self, out: &mut [TxDesc], store: &mut FrameQueues) {
         for TxDesc { frame, edit, .. } in out {
-            let charge = *store.charge(frame);
-            let (tag, is_marked) = self.take_edits(frame, &charge, store);
+            let charge = *store.meta(frame);
+            let (tag, is_marked) = self.pop_edits(frame, &charge, store);
             *edit = HeaderEdit {
                 tag,
                 pcp: matches!(tag, VlanAction::Push(_)).then_some(charge.class.priority),
@@ -171,28 +171,28 @@ impl Egress {
                 sets_ce: is_marked,
                 ds_field: charge.ds_field.filter(|_| is_marked),
             };
-            rewrite(&self.rewrite, &charge, edit);
+            remark(&self.remark_maps, &charge, edit);
         }
     }
 
     /// Returns the tag edit and ECN mark of a frame that left its queue. The edit no longer counts
     /// as pending.
     #[inline]
-    pub(super) fn take_edits(
+    pub(super) fn pop_edits(
         &mut self,
         frame: &FrameId,
         charge: &FrameMeta,
         store: &mut FrameQueues,
     ) -> (VlanAction, bool) {
-        let (tag, is_marked) = (store.take_tag(frame), charge.marking == EcnMarking::Due);
+        let (tag, is_marked) = (store.take_tag(frame), charge.marking == EcnMarking::Marked);
         self.edits -= u32::from(tag != VlanAction::Keep) + u32::from(is_marked);
         (tag, is_marked)
     }
 
     /// Charges a frame of `len` bytes to the rate of the port, and to the rates of its queue and
     /// group.
-    #[inline(always)] // once in `send`
-    fn take_rates(&mut self, q: usize, len: u16, now: Instant) {
+    #[inline(always)] // once in `dequeue`
+    fn consume_tokens(&mut self, q: usize, len: u16, now: Instant) {
         self.shaper.take(len, now);
         for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
             shaped.shaper.take(len, now);

@@ -7,7 +7,7 @@
 //! docs/behavior.md, "Flooded frames".
 
 use crate::cow_table;
-use crate::egress::frame_queue::{EMPTY, FrameList, FrameQueues, NONE, Original, Slot, slot_of};
+use crate::egress::frame_queue::{EMPTY, FrameList, FrameQueues, NONE, OriginalSlot, Slot, slot_of};
 use crate::frame::FrameId;
 use crate::frame::meta::FrameMeta;
 
@@ -15,7 +15,7 @@ use crate::frame::meta::FrameMeta;
 #[derive(Debug)]
 pub(crate) struct CompletedCopy {
     /// Metadata, as charged at egress.
-    pub(crate) charge: FrameMeta,
+    pub(crate) meta: FrameMeta,
     /// True if the copy had memory: it was handed out.
     pub(crate) had_memory: bool,
     /// The original and what it is charged at ingress, if this was its last copy.
@@ -26,7 +26,7 @@ impl FrameQueues {
     /// Sets the maximum number of queued copies. Unless the memory grows, allocates their slots.
     pub(crate) fn reserve_copies(&mut self, limit: usize) {
         let first = slot_of(self.memory_frames());
-        self.copies.limit = (limit as u32).min(cow_table::MOST_SLOTS.saturating_sub(first as u32));
+        self.copies.limit = (limit as u32).min(cow_table::MAX_SLOTS.saturating_sub(first as u32));
         if self.slots.len() >= first {
             let limit = self.copies.limit as usize;
             self.slots.reserve(first + limit);
@@ -36,12 +36,12 @@ impl FrameQueues {
 
     /// Stores a flooded frame, of which copies are to be queued.
     pub(crate) fn store_original(&mut self, frame: &FrameId, charge: &FrameMeta) {
-        *self.empty_slot(slot_of(frame.index())) = Slot { charge: *charge, next: 0 };
+        *self.empty_slot(slot_of(frame.index())) = Slot { meta: *charge, next: 0 };
     }
 
     /// Removes an original of which no copy was queued.
     pub(crate) fn remove_original(&mut self, frame: &FrameId) {
-        self.slots.write(slot_of(frame.index())).charge.in_port = FrameMeta::ABSENT;
+        self.slots.write(slot_of(frame.index())).meta.in_port = FrameMeta::NO_FRAME;
     }
 
     /// Returns a copy of a stored original, which must be queued; `None` if too many copies are
@@ -59,7 +59,7 @@ impl FrameQueues {
             }
         };
         let of = slot_of(original.index());
-        *self.copies.originals.write(number - first) = Original(of as u32);
+        *self.copies.originals.write(number - first) = OriginalSlot(of as u32);
         self.copies.queued += 1;
         self.slots.write(of).next += 1; // an original is in no queue, so it counts its copies here
         Some(FrameId::new(number as u32 - 1))
@@ -79,51 +79,51 @@ impl FrameQueues {
     /// original remains stored.
     #[inline]
     pub(crate) fn original_of(&self, copy: &FrameId) -> Option<(FrameId, u16)> {
-        let Original(of) = self.copies.originals[self.copies.index_of(copy)?];
-        Some((FrameId::new(of - 1), self.slots[of as usize].charge.len))
+        let OriginalSlot(of) = self.copies.originals[self.copies.index_of(copy)?];
+        Some((FrameId::new(of - 1), self.slots[of as usize].meta.len))
     }
 
     /// Gives memory to a copy that left its queue: `frame` is handed out instead of it.
-    pub(crate) fn give_memory(&mut self, copy: &FrameId, frame: &FrameId) {
-        let charge = *self.charge(copy);
-        let Some(Original(of)) = self.free_copy_slot(copy) else { return };
+    pub(crate) fn attach_memory(&mut self, copy: &FrameId, frame: &FrameId) {
+        let charge = *self.meta(copy);
+        let Some(OriginalSlot(of)) = self.free_copy_slot(copy) else { return };
         // A frame that is handed out is in no queue, so its slot has room for the original.
-        *self.empty_slot(slot_of(frame.index())) = Slot { charge, next: of };
+        *self.empty_slot(slot_of(frame.index())) = Slot { meta: charge, next: of };
     }
 
     /// Frees the slot of a queued copy. Returns its original.
-    fn free_copy_slot(&mut self, copy: &FrameId) -> Option<Original> {
+    fn free_copy_slot(&mut self, copy: &FrameId) -> Option<OriginalSlot> {
         let place = self.copies.index_of(copy)?;
         let number = slot_of(copy.index());
         *self.slots.write(number) = Slot { next: self.copies.unused, ..EMPTY };
         self.copies.unused = number as u32;
         self.copies.queued -= 1;
-        Some(std::mem::replace(self.copies.originals.write(place), Original(NONE)))
+        Some(std::mem::replace(self.copies.originals.write(place), OriginalSlot(NONE)))
     }
 
     /// Completes a copy of a flooded frame, queued or handed out. Returns `None` for a frame that
     /// the switch made, which it completes as well.
     #[cold]
-    pub(crate) fn complete_other(&mut self, frame: &FrameId) -> Option<CompletedCopy> {
+    pub(crate) fn complete_copy_or_control(&mut self, frame: &FrameId) -> Option<CompletedCopy> {
         let slot = self.slots.write(slot_of(frame.index()));
-        let mut charge = slot.charge;
-        slot.charge.in_port = FrameMeta::ABSENT;
+        let mut charge = slot.meta;
+        slot.meta.in_port = FrameMeta::NO_FRAME;
         if charge.in_port != FrameMeta::COPY {
             return None;
         }
         let handed_out = slot.next;
         let queued = self.free_copy_slot(frame);
-        let of = queued.map_or(handed_out, |Original(of)| of);
+        let of = queued.map_or(handed_out, |OriginalSlot(of)| of);
         let original = self.slots.write(of as usize);
-        charge.in_port = original.charge.in_port;
+        charge.in_port = original.meta.in_port;
         original.next -= 1;
         let is_last = original.next == 0;
         let original = is_last.then(|| {
-            let charge = original.charge;
-            original.charge.in_port = FrameMeta::ABSENT;
+            let charge = original.meta;
+            original.meta.in_port = FrameMeta::NO_FRAME;
             (FrameId::new(of - 1), charge)
         });
-        Some(CompletedCopy { charge, had_memory: queued.is_none(), original })
+        Some(CompletedCopy { meta: charge, had_memory: queued.is_none(), original })
     }
 
     /// Visits the frames of a queue, of copies the originals. For checks only.
@@ -141,17 +141,17 @@ impl FrameQueues {
     /// visits every slot.
     pub(crate) fn cells(&self) -> [u32; 2] {
         let queued = self.slots.iter().skip(slot_of(self.memory_frames()));
-        let is_copy = |slot: &&Slot| slot.charge.in_port == FrameMeta::COPY;
-        let cells = |slot: &Slot| slot.charge.cells();
+        let is_copy = |slot: &&Slot| slot.meta.in_port == FrameMeta::COPY;
+        let cells = |slot: &Slot| slot.meta.cells();
         let handed_out = self.memory_slots().iter().filter(is_copy);
         let copies: u32 = queued.filter(is_copy).chain(handed_out.clone()).map(cells).sum();
-        let mut originals: Vec<u32> = self.copies.originals.iter().map(|&Original(of)| of).collect();
+        let mut originals: Vec<u32> = self.copies.originals.iter().map(|&OriginalSlot(of)| of).collect();
         originals.extend(handed_out.map(|slot| slot.next));
         originals.sort_unstable();
         originals.dedup();
         let stored_once: u32 =
             originals.into_iter().filter(|&of| of != NONE).map(|of| cells(&self.slots[of as usize])).sum();
-        let is_data = |slot: &&Slot| slot.charge.in_port < FrameMeta::COPY;
+        let is_data = |slot: &&Slot| slot.meta.in_port < FrameMeta::COPY;
         let ingress: u32 = self.memory_slots().iter().filter(is_data).map(cells).sum();
         [ingress, ingress - stored_once + copies]
     }
@@ -177,18 +177,18 @@ mod tests {
             assert_eq!((store.count(), store.cells()), (1, [1, 2]));
 
             let (copy, _) = store.pop(&mut queues[0]).expect("a copy");
-            let flushed = store.complete_other(&copy).expect("a copy");
-            assert_eq!((flushed.charge, flushed.had_memory), (charge, false));
+            let flushed = store.complete_copy_or_control(&copy).expect("a copy");
+            assert_eq!((flushed.meta, flushed.had_memory), (charge, false));
             assert!(flushed.original.is_none());
 
             let (copy, _) = store.pop(&mut queues[1]).expect("a copy");
             assert_eq!(store.original_of(&copy), Some((FrameId::new(5), 100)));
             let memory = FrameId::new(2);
-            store.give_memory(&copy, &memory);
+            store.attach_memory(&copy, &memory);
             assert_eq!((store.count(), store.cells(), store.len_of(2)), (2, [1, 1], 100));
             assert!(store.complete(&memory).is_none());
-            let sent = store.complete_other(&memory).expect("a copy");
-            assert_eq!((sent.charge, sent.had_memory), (charge, true));
+            let sent = store.complete_copy_or_control(&memory).expect("a copy");
+            assert_eq!((sent.meta, sent.had_memory), (charge, true));
             assert_eq!(sent.original, Some((original, charge)));
             assert_eq!((store.count(), store.cells(), store.slots.len()), (0, [0, 0], 11));
         }

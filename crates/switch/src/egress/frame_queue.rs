@@ -20,18 +20,18 @@ use std::hint::select_unpredictable;
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[repr(C, align(16))]
 pub(crate) struct Slot {
-    pub(super) charge: FrameMeta,
+    pub(super) meta: FrameMeta,
     /// Slot of the next frame of its queue.
     pub(super) next: u32,
 }
 
-pub(super) const EMPTY: Slot = Slot { charge: FrameMeta::NONE, next: NONE };
+pub(super) const EMPTY: Slot = Slot { meta: FrameMeta::NONE, next: NONE };
 
 impl cow_table::Slot for Slot {
     const EMPTY: Self = EMPTY;
 
     fn is_empty(&self) -> bool {
-        self.charge.in_port == FrameMeta::ABSENT
+        self.meta.in_port == FrameMeta::NO_FRAME
     }
 }
 
@@ -101,9 +101,9 @@ pub struct DequeuedRun {
 
 /// Slot of the original of a queued copy; 0 if the copy is not in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Original(pub(super) u32);
+pub(crate) struct OriginalSlot(pub(super) u32);
 
-impl cow_table::Slot for Original {
+impl cow_table::Slot for OriginalSlot {
     const EMPTY: Self = Self(NONE);
 
     fn is_empty(&self) -> bool {
@@ -120,7 +120,7 @@ pub(super) struct FloodCopies {
     pub(super) limit: u32,
     pub(super) queued: u32,
     /// Originals of the copies, by slot. As long as the most copies that were ever queued.
-    pub(super) originals: CowTable<Original>,
+    pub(super) originals: CowTable<OriginalSlot>,
     /// First of the unused slots below that length. A checkpoint does not contain them: they only
     /// save memory.
     #[serde(skip)]
@@ -137,7 +137,7 @@ impl FloodCopies {
         self.frames as usize
     }
 
-    pub(super) fn originals(&mut self) -> &mut CowTable<Original> {
+    pub(super) fn originals(&mut self) -> &mut CowTable<OriginalSlot> {
         &mut self.originals
     }
 
@@ -197,15 +197,15 @@ impl FrameQueues {
 
     /// Returns the metadata of a stored frame.
     #[inline]
-    pub fn charge(&self, frame: &FrameId) -> &FrameMeta {
-        &self.slots[slot_of(frame.index())].charge
+    pub fn meta(&self, frame: &FrameId) -> &FrameMeta {
+        &self.slots[slot_of(frame.index())].meta
     }
 
     /// Appends a frame to a queue.
     #[inline]
     pub fn push(&mut self, list: &mut FrameList, frame: FrameId, charge: &FrameMeta) {
         let number = slot_of(frame.index());
-        *self.empty_slot(number) = Slot { charge: *charge, next: NONE };
+        *self.empty_slot(number) = Slot { meta: *charge, next: NONE };
         let number = number as u32;
         self.slots.write(list.tail as usize).next = number;
         list.head = select_unpredictable(list.head == NONE, number, list.head);
@@ -216,7 +216,7 @@ impl FrameQueues {
     /// Returns the length of the first frame of a queue in bytes; 0 if the queue is empty.
     #[inline]
     pub fn front_len(&self, list: &FrameList) -> u16 {
-        self.slots[list.head as usize].charge.len
+        self.slots[list.head as usize].meta.len
     }
 
     /// Takes the first frame of a queue to be sent. It stays charged until `complete`.
@@ -230,7 +230,7 @@ impl FrameQueues {
         list.head = slot.next;
         list.tail = select_unpredictable(slot.next == NONE, NONE, list.tail);
         list.frames -= 1;
-        Some((FrameId::new(number - 1), &mut slot.charge))
+        Some((FrameId::new(number - 1), &mut slot.meta))
     }
 
     /// Takes frames from the head of a queue that holds some: at least one, and more within the
@@ -241,13 +241,13 @@ impl FrameQueues {
         let mut run = DequeuedRun::default();
         let mut number = list.head;
         loop {
-            let Slot { charge: FrameMeta { len, cells, .. }, next } = self.slots[number as usize];
+            let Slot { meta: FrameMeta { len, cells, .. }, next } = self.slots[number as usize];
             out.push(TxDesc::new(FrameId::new(number - 1), len));
             run.frames += 1;
             run.bytes += u32::from(len);
             run.cells += u32::from(cells);
             number = next;
-            let next_len = u32::from(self.slots[number as usize].charge.len);
+            let next_len = u32::from(self.slots[number as usize].meta.len);
             let goes_on = run.frames < most.frames
                 && run.bytes < most.bytes_before_last
                 && run.bytes + next_len <= most.bytes;
@@ -263,7 +263,7 @@ impl FrameQueues {
 
     /// Records a frame that the switch made itself and hands out to be sent.
     pub fn push_control(&mut self, frame: &FrameId) {
-        self.empty_slot(slot_of(frame.index())).charge.in_port = FrameMeta::OWN;
+        self.empty_slot(slot_of(frame.index())).meta.in_port = FrameMeta::CONTROL;
     }
 
     /// Returns the slot of a frame that is not stored yet.
@@ -274,8 +274,8 @@ impl FrameQueues {
         }
         let slot = self.slots.write(number);
         debug_assert_eq!(
-            slot.charge.in_port,
-            FrameMeta::ABSENT,
+            slot.meta.in_port,
+            FrameMeta::NO_FRAME,
             "the frame of slot {number} is stored twice"
         );
         slot
@@ -288,31 +288,31 @@ impl FrameQueues {
     }
 
     /// Completes a frame that was handed out and has left. Returns its metadata, or `None` for a
-    /// copy of a flooded frame and for a frame that the switch made: `complete_other` completes
-    /// these.
+    /// copy of a flooded frame and for a frame that the switch made:
+    /// `complete_copy_or_control_slow` completes these.
     #[inline]
     pub fn complete(&mut self, frame: &FrameId) -> Option<FrameMeta> {
         let slot = self.slots.write(slot_of(frame.index()));
-        let charge = slot.charge;
-        debug_assert_ne!(charge.in_port, FrameMeta::ABSENT, "frame {} was not handed out", frame.index());
+        let charge = slot.meta;
+        debug_assert_ne!(charge.in_port, FrameMeta::NO_FRAME, "frame {} was not handed out", frame.index());
         if charge.in_port >= FrameMeta::COPY {
             return None;
         }
-        slot.charge.in_port = FrameMeta::ABSENT;
+        slot.meta.in_port = FrameMeta::NO_FRAME;
         Some(charge)
     }
 
     /// True if frame number `index` is stored: queued or handed out.
     pub fn has(&self, index: usize) -> bool {
-        self.slots.get(slot_of(index)).is_some_and(|slot| slot.charge.in_port != FrameMeta::ABSENT)
+        self.slots.get(slot_of(index)).is_some_and(|slot| slot.meta.in_port != FrameMeta::NO_FRAME)
     }
 
     /// Returns the bytes of frame number `index`, without FCS; 0 if it is not stored.
     pub fn len_of(&self, index: usize) -> u16 {
         self.slots
             .get(slot_of(index))
-            .filter(|slot| slot.charge.in_port < FrameMeta::OWN)
-            .map_or(0, |slot| slot.charge.len)
+            .filter(|slot| slot.meta.in_port < FrameMeta::CONTROL)
+            .map_or(0, |slot| slot.meta.len)
     }
 
     /// Returns the number of frames of the memory.
@@ -328,14 +328,14 @@ impl FrameQueues {
     /// Returns the tables, for a copy of them.
     pub(crate) fn tables(
         &mut self,
-    ) -> (&mut CowTable<Slot>, &mut CowTable<VlanAction>, &mut CowTable<Original>) {
+    ) -> (&mut CowTable<Slot>, &mut CowTable<VlanAction>, &mut CowTable<OriginalSlot>) {
         (&mut self.slots, &mut self.tags, self.copies.originals())
     }
 
     /// Returns the number of frames stored, queued or handed out. For checks only, as it visits
     /// every slot.
     pub fn count(&self) -> usize {
-        self.memory_slots().iter().filter(|slot| slot.charge.in_port != FrameMeta::ABSENT).count()
+        self.memory_slots().iter().filter(|slot| slot.meta.in_port != FrameMeta::NO_FRAME).count()
     }
 }
 
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn two_queues_through_the_same_slots_keep_their_orders() {
         let mut store = FrameQueues::new(8, 0);
-        let charge = |len| FrameMeta { len, cells: 1, in_port: 0, ..EMPTY.charge };
+        let charge = |len| FrameMeta { len, cells: 1, in_port: 0, ..EMPTY.meta };
         let (mut a, mut b) = (FrameList::default(), FrameList::default());
         for index in [3, 1, 7] {
             store.push(&mut a, FrameId::new(index), &charge(index as u16));

@@ -5,7 +5,7 @@
 //! queues that hold frames and are not paused, and the bytes with the kernel are below their bound,
 //! as a pause cannot recall what the kernel has. It is charged until its transmission is complete.
 //! Source: docs/architecture.md, "Frame path"; the bound works the way BQL bounds a driver
-//! (docs/kernel-behavior.md).
+//! (docs/kernel/af-xdp.md).
 
 mod dequeue;
 pub(crate) mod flood_copies;
@@ -40,8 +40,8 @@ use crate::monitor::event_list::Events;
 use crate::monitor::kernel_tx_loss::KernelTxLoss;
 use crate::monitor::throttle::{EVENT_NS, Throttle};
 use crate::pfc::link_pause::LinkPause;
+use crate::pfc::port_watchdog::PortWatchdog;
 use crate::pfc::rx::{ArrivalTimes, PfcRxState};
-use crate::pfc::storm_history::PortWatchdog;
 use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
 use crate::time::Instant;
 use crate::token_bucket::TokenBucket;
@@ -76,7 +76,7 @@ pub struct Egress {
     backlogged: FifoSet,
     /// True if only PFC leaves.
     tx_held: bool,
-    rewrites: bool,
+    remarks: bool,
     /// Longest frame that may leave here.
     longest_bytes: u16,
     in_flight_bytes: u32,
@@ -94,7 +94,7 @@ pub struct Egress {
     /// Pause of the whole link, where 802.3x PAUSE is honored.
     link_pause: Option<Box<LinkPause>>,
     /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
-    ignored: Set8,
+    pauses_ignored: Set8,
     /// Priorities that the peer has paused.
     pauses: PfcRxState,
     /// FIFOs of which the watchdog drops every frame.
@@ -106,10 +106,10 @@ pub struct Egress {
     random: Random,
     /// FIFOs that a pause of each priority stops.
     pause_map: PauseMap,
-    rewrite: RewriteSettings,
+    remark_maps: RewriteSettings,
     schedule: ScheduleSettings,
     drops: [FrameCount; DropReason::ALL.len()],
-    too_long: MtuDrops,
+    mtu_drops: MtuDrops,
     kernel_losses: KernelTxLoss,
     pfc_malformed: u64,
     pause_received: u64,
@@ -129,29 +129,29 @@ impl Egress {
             queues: limits.queues.map(|queue| Queue::new(queue, limits.usage_percent)),
             backlogged: FifoSet::EMPTY,
             tx_held: false,
-            rewrites: settings.rewrite != RewriteSettings::default(),
+            remarks: settings.rewrite != RewriteSettings::default(),
             longest_bytes: settings.longest_frame_bytes(),
-            too_long: MtuDrops::default(),
+            mtu_drops: MtuDrops::default(),
             in_flight_bytes: 0,
             in_flight_limit_bytes: settings.in_flight_bytes,
             in_flight_peak_bytes: 0,
             edits: 0,
             copies: 0,
-            shaper: TokenBucket::new(line(settings), settings.overhead_bytes),
+            shaper: TokenBucket::new(port_shaper(settings), settings.overhead_bytes),
             scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
             shaped: shaped(settings),
             pauses: PfcRxState::new(honored(settings), settings.pause_speed_bps()),
             link_pause: honors_pause(settings),
             random: Random::new(seed),
             pause_map: PauseMap::new(stopped_by_pauses(settings, limits)),
-            rewrite: settings.rewrite,
+            remark_maps: settings.rewrite,
             schedule: settings.schedule.clone(),
             drops: Default::default(),
             kernel_losses: KernelTxLoss::default(),
             pfc_malformed: 0,
             pause_received: 0,
             flooded_out: [0; 3],
-            ignored: Set8::EMPTY,
+            pauses_ignored: Set8::EMPTY,
             dropping: FifoSet::EMPTY,
             flooded: Box::default(),
             flood_turn: Set8::EMPTY,
@@ -184,17 +184,17 @@ impl Egress {
     #[inline]
     pub fn wred_decide(&mut self, charge: &FrameMeta, ecn: Ecn, now: Instant) -> WredAction {
         let queue = &mut self.queues[charge.queue()];
-        queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now)
+        queue.wred_decide(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now)
     }
 
     /// Counts a frame that its queue, or WRED, dropped.
     #[cold]
-    pub fn refuse(&mut self, reason: DropReason, charge: &FrameMeta, now: Instant) {
+    pub fn count_drop_at_queue(&mut self, reason: DropReason, charge: &FrameMeta, now: Instant) {
         self.count_drop(reason, charge.len);
         let queue = &mut self.queues[charge.queue()];
         match reason {
             DropReason::Watchdog => queue.count_storm_drop(charge.len),
-            DropReason::MtuExceeded => self.too_long.frames += 1,
+            DropReason::MtuExceeded => self.mtu_drops.frames += 1,
             DropReason::Wred => queue.count_wred_drop(charge.len, charge.class.drop_level),
             _ => queue.count_drop(charge.len, charge.cells(), now),
         }
@@ -204,8 +204,8 @@ impl Egress {
     /// once a second while there are any.
     #[cold]
     pub(crate) fn take_mtu_drops(&mut self, now: Instant) -> Option<u64> {
-        let is_due = self.too_long.frames > 0 && self.too_long.throttle.pass(EVENT_NS, now);
-        is_due.then(|| std::mem::take(&mut self.too_long.frames))
+        let is_due = self.mtu_drops.frames > 0 && self.mtu_drops.throttle.pass(EVENT_NS, now);
+        is_due.then(|| std::mem::take(&mut self.mtu_drops.frames))
     }
 
     /// Counts a frame that was to leave here and was dropped.
@@ -217,8 +217,8 @@ impl Egress {
     /// the frame may be marked.
     #[cold]
     pub fn mark(&mut self, charge: &mut FrameMeta) {
-        if charge.marking == EcnMarking::Possible {
-            charge.marking = EcnMarking::Due;
+        if charge.marking == EcnMarking::Ect {
+            charge.marking = EcnMarking::Marked;
             self.edits += 1;
             self.queues[charge.queue()].count_mark(charge.len);
         }
@@ -233,7 +233,7 @@ impl Egress {
     /// True if the link takes the frame, it fits the guaranteed cells of its queue, WRED does not
     /// apply, and it is not flooded.
     #[inline]
-    pub fn has_own(&self, charge: &FrameMeta) -> bool {
+    pub fn fits_guaranteed(&self, charge: &FrameMeta) -> bool {
         let queue = &self.queues[charge.queue()];
         queue.fits_reserved(charge.cells())
             && queue.has_no_wred()
@@ -243,7 +243,7 @@ impl Egress {
 
     /// Charges a frame that fits the guaranteed cells and appends it to its FIFO.
     #[inline]
-    pub fn enqueue_own(&mut self, frame: FrameId, charge: &FrameMeta, store: &mut FrameQueues) {
+    pub fn enqueue_guaranteed(&mut self, frame: FrameId, charge: &FrameMeta, store: &mut FrameQueues) {
         let queue = &mut self.queues[charge.queue()];
         queue.charge_reserved(charge.cells());
         store.push(&mut queue.waiting, frame, charge);
@@ -300,20 +300,20 @@ impl Egress {
         let queue = &mut self.queues[charge.queue()];
         queue.count_transmitted(charge.len);
         queue.release(charge.cells(), pools);
-        if charge.cast != FloodType::Known {
-            self.count_flooded(charge.cast);
+        if charge.flood_type != FloodType::Known {
+            self.count_flooded(charge.flood_type);
         }
     }
 
     #[cold]
     fn count_flooded(&mut self, cast: FloodType) {
-        if let Some(place) = cast.place() {
+        if let Some(place) = cast.index() {
             self.flooded_out[place] += 1;
         }
     }
 
     /// Releases a frame that `send` returned and that will never leave.
-    pub fn unsent(&mut self, charge: &FrameMeta, pools: &mut Pools) {
+    pub fn abort_tx(&mut self, charge: &FrameMeta, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
         self.drop_queued(DropReason::PortDown, charge, pools);
     }
@@ -330,18 +330,18 @@ impl Egress {
     }
 
     /// Records that a copy that was taken from its queue got memory.
-    pub(crate) fn copy_handed_out(&mut self) {
+    pub(crate) fn copy_sent(&mut self) {
         self.copies_in_flight += 1;
     }
 
     /// Records that a copy that was handed out no longer has memory.
-    pub(crate) fn copy_left(&mut self) {
+    pub(crate) fn copy_completed(&mut self) {
         self.copies_in_flight -= 1;
     }
 
     /// Releases a copy that `send` returned and that got no memory. It is counted as dropped at its
     /// input port.
-    pub(crate) fn copy_refused(&mut self, charge: &FrameMeta, pools: &mut Pools) {
+    pub(crate) fn copy_dropped(&mut self, charge: &FrameMeta, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
         self.queues[charge.queue()].release(charge.cells(), pools);
     }
@@ -372,7 +372,7 @@ impl Egress {
             self.scheduler.emptied(q, backlogged.bits());
         }
         if self.edits > 0 {
-            self.take_edits(&frame, &charge, store);
+            self.pop_edits(&frame, &charge, store);
         }
         self.drop_queued(reason, &charge, pools);
         Some((frame, charge))
@@ -390,7 +390,7 @@ impl Egress {
     /// Releases a frame that the kernel took and lost.
     pub(crate) fn kernel_lost(&mut self, charge: &FrameMeta, is_no_drop: bool, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
-        self.kernel_losses.note(is_no_drop);
+        self.kernel_losses.count(is_no_drop);
         let queue = &mut self.queues[charge.queue()];
         queue.count_kernel_lost(charge.len);
         queue.release(charge.cells(), pools);
@@ -398,7 +398,7 @@ impl Egress {
 
     /// Records a PFC or PAUSE frame that the kernel took and lost.
     pub(crate) fn kernel_lost_pfc(&mut self) {
-        self.kernel_losses.note_pfc();
+        self.kernel_losses.count_pfc();
     }
 
     /// Reports frames that the kernel lost. Returns true if more remain to be reported.
@@ -408,7 +408,7 @@ impl Egress {
 
     /// Honors a MAC control frame, or counts it as malformed. One for another destination is
     /// neither honored nor bridged. Returns true if queued frames may leave again.
-    pub fn honor(&mut self, frame: &[u8], arrived: ArrivalTimes) -> bool {
+    pub fn receive_mac_control(&mut self, frame: &[u8], arrived: ArrivalTimes) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {
                 self.pauses.apply_late(&pfc, arrived);
@@ -451,7 +451,7 @@ impl Egress {
         {
             return FifoSet::ALL;
         }
-        let priorities = self.pauses.paused(now).without(self.ignored);
+        let priorities = self.pauses.paused(now).without(self.pauses_ignored);
         self.pause_map.of_all(priorities)
     }
 
@@ -490,8 +490,8 @@ impl Egress {
 }
 
 /// Returns the rate of the whole port.
-fn line(settings: &PortSettings) -> Option<Rate> {
-    let speed_bps = settings.speed_bps.filter(|_| settings.keeps_rate);
+fn port_shaper(settings: &PortSettings) -> Option<Rate> {
+    let speed_bps = settings.speed_bps.filter(|_| settings.rate_limited);
     speed_bps.map(|bps| Rate { bps, burst_bytes: settings.burst_bytes })
 }
 

@@ -50,7 +50,7 @@ pub struct Queue {
     used_cells: u32,
     /// Use up to which all cells are guaranteed and the usage threshold is not near, so that no
     /// pool has to be checked.
-    own_cells: u32,
+    fast_path_cells: u32,
     /// Cells of queued frames. The other cells in use are with the kernel.
     waiting_cells: u32,
     peak: Peak,
@@ -88,13 +88,13 @@ impl Queue {
             waiting: FrameList::default(),
             wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
             used_cells: 0,
-            own_cells: usage.alarm_floor(limits.guaranteed_cells),
+            fast_path_cells: usage.alarm_floor(limits.guaranteed_cells),
             waiting_cells: 0,
             peak: Peak::default(),
             transmitted: FrameCount::default(),
             cold: Box::new(ColdState {
                 guaranteed_cells: limits.guaranteed_cells,
-                maximum: limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::of),
+                maximum: limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::compile),
                 pool: limits.pool & 3,
                 limits,
                 usage,
@@ -137,7 +137,7 @@ impl Queue {
     /// consulted.
     #[inline]
     pub fn fits_reserved(&self, cells: u32) -> bool {
-        self.used_cells + cells <= self.own_cells
+        self.used_cells + cells <= self.fast_path_cells
     }
 
     /// Charges a frame that fits the guaranteed cells.
@@ -145,7 +145,7 @@ impl Queue {
     pub fn charge_reserved(&mut self, cells: u32) {
         self.waiting_cells += cells;
         self.used_cells += cells;
-        self.peak.lift(self.used_cells);
+        self.peak.raise(self.used_cells);
     }
 
     fn admit_to_pool(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
@@ -159,7 +159,7 @@ impl Queue {
     #[inline]
     pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
         self.charge_reserved(cells);
-        if self.used_cells > self.own_cells {
+        if self.used_cells > self.fast_path_cells {
             self.charge_to_pool(cells, pools);
         }
     }
@@ -168,12 +168,12 @@ impl Queue {
     fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).charge_unchecked(shared);
-        self.note_usage(self.used_cells, pools);
+        self.update_usage(self.used_cells, pools);
     }
 
     /// Applies WRED to a frame that fits.
     #[inline]
-    pub fn judge(
+    pub fn wred_decide(
         &mut self,
         cells: u32,
         drop_level: DropLevel,
@@ -195,7 +195,7 @@ impl Queue {
 
     /// Records that frames of `cells` in all were handed out from a queue without WRED.
     #[inline]
-    pub fn hand_out_run(&mut self, cells: u32) {
+    pub fn dequeue_run(&mut self, cells: u32) {
         self.waiting_cells -= cells;
     }
 
@@ -212,7 +212,7 @@ impl Queue {
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
-        if self.used_cells > self.own_cells {
+        if self.used_cells > self.fast_path_cells {
             self.release_to_pool(cells, pools);
         }
         self.used_cells -= cells;
@@ -221,9 +221,9 @@ impl Queue {
     /// Releases the shared part of `cells`, which are still in use, from the pool.
     fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
-        self.pool_mut(pools).give(shared);
+        self.pool_mut(pools).release(shared);
         if self.cold.usage.is_above() || self.cold.alarm.is_above() {
-            self.note_usage(self.used_cells - cells, pools);
+            self.update_usage(self.used_cells - cells, pools);
         }
     }
 
@@ -240,25 +240,25 @@ impl Queue {
     }
 
     /// Checks whether `used_cells` in use are a violation.
-    fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
+    fn update_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.allowed_cells(pools);
-        self.cold.usage.note(used_cells, allowed);
+        self.cold.usage.update(used_cells, allowed);
         self.cold.alarm.update(used_cells, allowed);
-        self.set_own_cells();
+        self.update_fast_path_cells();
     }
 
-    /// Computes `own_cells` after an input of it has changed. While the watchdog drops, it is 0, so
-    /// that every frame is checked.
-    fn set_own_cells(&mut self) {
+    /// Computes `fast_path_cells` after an input of it has changed. While the watchdog drops, it is
+    /// 0, so that every frame is checked.
+    fn update_fast_path_cells(&mut self) {
         let ColdState { usage, alarm, guaranteed_cells, dropping, .. } = &*self.cold;
         let unnoted = usage.alarm_floor(*guaranteed_cells).min(alarm.alarm_floor(*guaranteed_cells));
-        self.own_cells = if dropping.contains(&true) { 0 } else { unnoted };
+        self.fast_path_cells = if dropping.contains(&true) { 0 } else { unnoted };
     }
 
     /// Starts or stops the watchdog's dropping of every frame, to known addresses and flooded.
     pub fn set_dropping(&mut self, dropping: [bool; 2]) {
         self.cold.dropping = dropping;
-        self.set_own_cells();
+        self.update_fast_path_cells();
     }
 
     /// True while the watchdog drops every such frame.
@@ -281,7 +281,7 @@ impl Queue {
         self.cold.alarm.set_percent(percent);
         let dropped = self.all_dropped();
         self.cold.drop_alarm.reset(dropped);
-        self.set_own_cells();
+        self.update_fast_path_cells();
     }
 
     /// Returns the alarms of the queue's use and of its drops, and the drop count.
@@ -298,14 +298,14 @@ impl Queue {
 
     /// Releases the shared cells before a change of limits; `reconfigure` charges them again.
     pub(crate) fn release_shared(&self, pools: &mut Pools) {
-        self.pool_mut(pools).give(self.shared_cells());
+        self.pool_mut(pools).release(self.shared_cells());
     }
 
     /// Applies other limits. Cells of queued frames stay charged, even above the new limits.
     pub(crate) fn reconfigure(&mut self, limits: QueueLimits, usage_percent: u8, pools: &mut Pools) {
         self.cold.limits = limits;
         self.cold.guaranteed_cells = limits.guaranteed_cells;
-        self.cold.maximum = limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::of);
+        self.cold.maximum = limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::compile);
         self.cold.pool = limits.pool & 3;
         self.wred = match (self.wred.take(), limits.wred) {
             (_, None) => None,
@@ -315,8 +315,8 @@ impl Queue {
             }
         };
         self.cold.usage.set_percent(usage_percent);
-        self.set_own_cells();
-        pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
+        self.update_fast_path_cells();
+        pools.egress[usize::from(limits.pool & 3)].charge(self.shared_cells());
     }
 
     /// Counts a frame that left the port.
@@ -357,8 +357,8 @@ impl Queue {
     }
 
     /// Resets one watermark.
-    pub(crate) fn mark_watermark(&mut self, mark: WatermarkReset) {
-        self.cold.watermarks.mark(mark, self.used_cells, &mut self.peak);
+    pub(crate) fn reset_watermark(&mut self, mark: WatermarkReset) {
+        self.cold.watermarks.reset(mark, self.used_cells, &mut self.peak);
     }
 
     /// Returns the levels and counters of the queue, without the pauses, which the port records.
@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_way_of_a_frame_touches_is_a_cache_line() {
+    fn hot_fields_fit_one_cache_line() {
         assert_eq!(size_of::<Queue>(), 64);
     }
     use crate::settings::{Alpha, BufferSettings};

@@ -36,7 +36,7 @@ pub struct EgressLimits {
 
 impl EgressLimits {
     /// Returns the limits of every port, in order.
-    pub fn of(settings: &SwitchSettings) -> impl Iterator<Item = EgressLimits> + '_ {
+    pub fn from_settings(settings: &SwitchSettings) -> impl Iterator<Item = EgressLimits> + '_ {
         let no_drop = no_drop_queues(settings);
         let fifos_of_priorities = fifos_of_all(settings);
         settings.ports.iter().map(move |port| EgressLimits {

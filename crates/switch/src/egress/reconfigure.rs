@@ -3,7 +3,7 @@
 //! Rule: queued frames stay queued. The scheduler begins a new round only if its own settings
 //! change, and so does a rate limit. Source: docs/behavior.md, "Reload".
 
-use super::{Egress, ShapedQueues, honored, honors_pause, line, shaped, stopped_by_pauses};
+use super::{Egress, ShapedQueues, honored, honors_pause, port_shaper, shaped, stopped_by_pauses};
 use crate::buffer::pool::Pools;
 use crate::egress::queue_limits::EgressLimits;
 use crate::egress::scheduler::Scheduler;
@@ -13,7 +13,7 @@ use crate::time::Instant;
 impl Egress {
     /// Releases the queues' shared cells before a change of settings; `reconfigure` charges them
     /// again.
-    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+    pub(crate) fn release_shared(&self, pools: &mut Pools) {
         self.queues.iter().for_each(|queue| queue.release_shared(pools));
     }
 
@@ -39,8 +39,8 @@ impl Egress {
         };
         self.watchdog.reconfigure(settings);
         self.pause_map.reconfigure(stopped_by_pauses(settings, limits), self.backlogged);
-        self.rewrites = settings.rewrite != RewriteSettings::default();
-        self.rewrite = settings.rewrite;
+        self.remarks = settings.rewrite != RewriteSettings::default();
+        self.remark_maps = settings.rewrite;
         self.longest_bytes = settings.longest_frame_bytes();
         self.in_flight_limit_bytes = settings.in_flight_bytes;
         let overhead_changes = self.shaper.overhead_bytes() != settings.overhead_bytes;
@@ -54,6 +54,6 @@ impl Egress {
         if overhead_changes || self.shaped.len() != new.len() || !self.shaped.iter().zip(&new).all(same) {
             self.shaped = new;
         }
-        self.shaper.set_rate(line(settings), settings.overhead_bytes);
+        self.shaper.set_rate(port_shaper(settings), settings.overhead_bytes);
     }
 }

@@ -133,7 +133,8 @@ impl Scheduler {
 
     /// Picks the queue to send from, out of `ready` (not empty, not paused, within its rate);
     /// `head_len` returns the length of a queue's first frame. The caller sends that frame and
-    /// calls `sent`. Where queues with frames are not in `ready`, it has called `cut_short` first.
+    /// calls `sent`. Where queues with frames are not in `ready`, it has called `end_blocked_turns`
+    /// first.
     #[inline]
     pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<usize> {
         if self.group_count == 1 {
@@ -263,7 +264,7 @@ impl Scheduler {
     /// add to what is left. Turns of a group or rank in which nothing is ready continue later.
     #[cold] // few ports have pauses, or rates of queues
     #[inline(never)]
-    pub fn cut_short(&mut self, ready: u8) {
+    pub fn end_blocked_turns(&mut self, ready: u8) {
         for group in &self.groups {
             if group.queues & ready == 0 {
                 continue;
@@ -279,12 +280,12 @@ impl Scheduler {
             }
         }
         if self.rank_count < self.group_count {
-            self.cut_groups_short(ready);
+            self.end_blocked_group_turns(ready);
         }
     }
 
     /// Ends the turns of groups that share a rank with a ready group and are not ready themselves.
-    fn cut_groups_short(&mut self, ready: u8) {
+    fn end_blocked_group_turns(&mut self, ready: u8) {
         let kept = LARGEST_FRAME_BYTES as i32 + self.overhead_bytes - 1;
         for rank in 0..usize::from(self.rank_count) {
             let with_ready = self.ready_groups(rank, ready);

@@ -21,8 +21,8 @@ impl Egress {
     }
 
     /// Resets one watermark of every queue.
-    pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
-        self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
+    pub(crate) fn reset_watermarks(&mut self, mark: WatermarkReset) {
+        self.queues.iter_mut().for_each(|queue| queue.reset_watermark(mark));
     }
 
     /// Sets other alarm thresholds.

@@ -24,7 +24,7 @@ pub struct TxStall {
     completed_frames: u64,
     checked_at: Instant,
     /// Since when none has left although the kernel has some.
-    since: Option<Instant>,
+    stalled_since: Option<Instant>,
     is_reported: bool,
     stalls: u64,
 }
@@ -45,10 +45,10 @@ impl TxStall {
         let since = std::mem::replace(&mut self.checked_at, now);
         let has_moved = std::mem::replace(&mut self.completed_frames, completed_frames) != completed_frames;
         if has_moved || !is_sending {
-            self.since = None;
+            self.stalled_since = None;
             return std::mem::take(&mut self.is_reported).then_some(TxStallChange::Resumed);
         }
-        let since = *self.since.get_or_insert(since);
+        let since = *self.stalled_since.get_or_insert(since);
         if self.is_reported || now.since(since) < REPORT_NS {
             return None;
         }
@@ -59,8 +59,8 @@ impl TxStall {
 
     /// Returns since when nothing has left, if the port is stalled.
     #[inline]
-    pub fn since(&self) -> Option<Instant> {
-        self.since
+    pub fn stalled_since(&self) -> Option<Instant> {
+        self.stalled_since
     }
 
     /// Returns the time of the last check.

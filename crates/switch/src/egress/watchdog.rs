@@ -1,12 +1,12 @@
 //! Interface between the watchdogs of a port and its egress half: what they observe, which FIFOs
 //! they drop, and whose pauses they ignore. When a priority is stormed is the rule of
-//! [`crate::pfc::watchdog`]; what follows from it is the rule of [`crate::pfc::storm_history`].
+//! [`crate::pfc::watchdog`]; what follows from it is the rule of [`crate::pfc::port_watchdog`].
 
 use super::Egress;
 use crate::egress::queue::Queue;
 use crate::egress::tx_stall::TxStallChange;
 use crate::fifo_set::FifoSet;
-use crate::pfc::storm_history::PortWatchdog;
+use crate::pfc::port_watchdog::PortWatchdog;
 use crate::pfc::watchdog::{self, PauseObservation};
 use crate::settings::PRIORITIES;
 use crate::time::Instant;
@@ -27,21 +27,21 @@ impl Egress {
     /// it were paused again with each check.
     fn received_at(&self, priority: usize) -> Instant {
         let received_at = self.pauses.last_xoff_at(priority);
-        self.tx_stall.since().map_or(received_at, |_| received_at.max(self.tx_stall.checked_at()))
+        self.tx_stall.stalled_since().map_or(received_at, |_| received_at.max(self.tx_stall.checked_at()))
     }
 
     /// Checks whether transmissions complete. Returns a change, and whether the port is stalled.
     pub(crate) fn check_tx(&mut self, now: Instant) -> (Option<TxStallChange>, bool) {
         let completed_frames = self.queues.iter().map(Queue::completed_frames).sum();
         let change = self.tx_stall.poll(completed_frames, self.in_flight_bytes > 0, now);
-        (change, self.tx_stall.since().is_some())
+        (change, self.tx_stall.stalled_since().is_some())
     }
 
     /// Returns the observation of a priority.
-    pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> PauseObservation {
+    pub(crate) fn observation(&mut self, priority: usize, now: Instant) -> PauseObservation {
         PauseObservation {
-            paused_since: self.pauses.paused_since(priority, now).or(self.tx_stall.since()),
-            waits: !self.backlogged.and(self.pause_map.of(priority)).is_empty(),
+            paused_since: self.pauses.paused_since(priority, now).or(self.tx_stall.stalled_since()),
+            has_queued_frames: !self.backlogged.and(self.pause_map.of(priority)).is_empty(),
             received_at: self.received_at(priority),
         }
     }
@@ -55,18 +55,18 @@ impl Egress {
     }
 
     /// Polls the watchdog of a priority.
-    pub(crate) fn poll(&mut self, priority: usize, now: Instant) -> Option<watchdog::Change> {
-        let seen = self.seen(priority, now);
+    pub(crate) fn poll(&mut self, priority: usize, now: Instant) -> Option<watchdog::StormChange> {
+        let seen = self.observation(priority, now);
         self.watchdog.of(priority).poll(seen, now)
     }
 
     /// True if the watchdog of some priority must be polled each iteration, as the priority is
     /// paused and has no queued frames.
-    pub(crate) fn awaits(&mut self, now: Instant) -> bool {
+    pub(crate) fn needs_poll(&mut self, now: Instant) -> bool {
         self.watchdog.is_on()
             && (0..PRIORITIES).any(|p| {
-                let seen = self.seen(p, now);
-                self.watchdog.of(p).awaits(seen)
+                let seen = self.observation(p, now);
+                self.watchdog.of(p).needs_poll(seen)
             })
     }
 
@@ -86,8 +86,8 @@ impl Egress {
     pub(crate) fn apply_watchdog(&mut self) -> ((Set8, Set8), bool) {
         let (forwarding, dropping, off) = self.watchdog.in_force();
         let (ignored, fifos) = (forwarding.with(off), self.pause_map.mapped(dropping));
-        let different = (ignored, fifos) != (self.ignored, self.dropping);
-        self.ignored = ignored;
+        let different = (ignored, fifos) != (self.pauses_ignored, self.dropping);
+        self.pauses_ignored = ignored;
         if fifos != self.dropping {
             for (q, queue) in self.queues.iter_mut().enumerate() {
                 queue.set_dropping([fifos.known().contains(q), fifos.flooded().contains(q)]);

@@ -90,14 +90,14 @@ pub struct Fdb {
     factor: u64,
     max_entries: usize,
     max_entries_per_port: u32,
-    shares: Vec<PortQuota>,
+    quotas: Vec<PortQuota>,
     /// Ports that reached their limit and are not reported yet.
     unreported: Set64,
     aging_ticks: u32,
     entries: usize,
     /// Addresses not learned because the table, or their part of it, was full.
-    full: u64,
-    /// Number of addresses in `full` that an event has reported.
+    full_misses: u64,
+    /// Number of addresses in `full_misses` that an event has reported.
     reported_full: u64,
     throttle: Throttle,
     /// Addresses seen on another port than before.
@@ -116,11 +116,11 @@ impl Fdb {
             factor: factor_of(settings.key),
             max_entries: settings.max_entries,
             max_entries_per_port: u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX),
-            shares: vec![PortQuota::default(); MAX_PORTS],
+            quotas: vec![PortQuota::default(); MAX_PORTS],
             unreported: Set64::EMPTY,
             aging_ticks: tick_of(settings.aging_ns).max(1),
             entries: 0,
-            full: 0,
+            full_misses: 0,
             reported_full: 0,
             throttle: Throttle::default(),
             moves: 0,
@@ -142,7 +142,7 @@ impl Fdb {
         let home = self.slot_of(address);
         // Nearly every frame comes from the port of its sender's last one, less than a tick ago.
         if self.slots[home] != (Entry { address, seen_tick, port }) {
-            self.note(address, seen_tick, port, home);
+            self.insert_or_refresh(address, seen_tick, port, home);
         }
     }
 
@@ -151,18 +151,18 @@ impl Fdb {
         let home = self.slot_of(address);
         let is_elsewhere = self.lookup(address, now).is_some_and(|at| at != port);
         let has_room = self.entries < self.max_entries
-            && self.shares[port].entries < self.max_entries_per_port
+            && self.quotas[port].entries < self.max_entries_per_port
             && self.chain(home).len() < MAX_PROBES;
         if is_elsewhere || !(has_room || self.find(address, home).is_some()) {
             return;
         }
         let at_least = tick_of(PEER_NS).saturating_sub(self.aging_ticks);
-        self.note(address, tick_of(now.0) + at_least, port as u32, home);
+        self.insert_or_refresh(address, tick_of(now.0) + at_least, port as u32, home);
     }
 
     /// Makes an entry, or renews it; `home` is its first slot.
     #[inline(never)]
-    fn note(&mut self, address: FdbKey, seen_tick: u32, port: u32, home: usize) {
+    fn insert_or_refresh(&mut self, address: FdbKey, seen_tick: u32, port: u32, home: usize) {
         let entry = Entry { address, seen_tick, port };
         let mut index = home;
         for _ in 0..MAX_PROBES {
@@ -177,7 +177,7 @@ impl Fdb {
                 if self.entries >= self.max_entries {
                     break;
                 }
-                if entry.seen_tick == STATIC || self.takes(entry.port as usize) {
+                if entry.seen_tick == STATIC || self.add_to_quota(entry.port as usize) {
                     *self.slots.write(index) = entry;
                     self.entries += 1;
                 }
@@ -185,18 +185,18 @@ impl Fdb {
             }
             index = (index + 1) & (self.slots.len() - 1);
         }
-        self.full += 1;
+        self.full_misses += 1;
     }
 
     /// Renews an entry that was seen again, perhaps on another port.
     fn renew(&mut self, mut entry: Entry, index: usize) {
         let before = self.slots[index];
         if before.port != entry.port {
-            if !self.takes(entry.port as usize) {
+            if !self.add_to_quota(entry.port as usize) {
                 return self.remove(index);
             }
             self.moves += 1;
-            self.give_back(before.port as usize);
+            self.remove_from_quota(before.port as usize);
         } else {
             entry.seen_tick = entry.seen_tick.max(before.seen_tick); // later, if it is the peer's
         }
@@ -204,8 +204,8 @@ impl Fdb {
     }
 
     /// Counts one more learned address for a port. Returns false if its limit is reached.
-    fn takes(&mut self, port: usize) -> bool {
-        let share = &mut self.shares[port];
+    fn add_to_quota(&mut self, port: usize) -> bool {
+        let share = &mut self.quotas[port];
         let has_room = share.entries < self.max_entries_per_port;
         if has_room {
             share.entries += 1;
@@ -218,22 +218,22 @@ impl Fdb {
     }
 
     /// Counts one learned address less for a port.
-    fn give_back(&mut self, port: usize) {
-        let share = &mut self.shares[port];
+    fn remove_from_quota(&mut self, port: usize) {
+        let share = &mut self.quotas[port];
         share.entries -= 1;
         share.is_reported &= share.entries > self.max_entries_per_port - self.max_entries_per_port / 8;
     }
 
     /// Takes the ports that have reached their limit since the last call.
     #[inline]
-    pub(crate) fn take_limited(&mut self) -> Set64 {
+    pub(crate) fn take_at_limit(&mut self) -> Set64 {
         std::mem::replace(&mut self.unreported, Set64::EMPTY)
     }
 
     /// Returns the learned addresses of a port, and the frames whose source was not learned because
     /// the port has reached its limit.
     pub fn port_counts(&self, port: usize) -> (u64, u64) {
-        (self.shares[port].entries.into(), self.shares[port].refused)
+        (self.quotas[port].entries.into(), self.quotas[port].refused)
     }
 
     /// Makes a static entry, or moves one. It replaces a learned entry where there is no room, as
@@ -249,7 +249,7 @@ impl Fdb {
         if let Some(index) = replaced {
             let before = self.slots[index];
             if before.seen_tick != STATIC {
-                self.give_back(before.port as usize);
+                self.remove_from_quota(before.port as usize);
             }
             *self.slots.write(index) = entry;
             return;
@@ -259,7 +259,7 @@ impl Fdb {
         if is_full && let Some(index) = self.slots.iter().position(is_learned) {
             self.remove(index);
         }
-        self.note(address, STATIC, port as u32, home);
+        self.insert_or_refresh(address, STATIC, port as u32, home);
     }
 
     /// Returns the used slots from `home` on that a lookup reads. It stops at the first empty one,
@@ -323,8 +323,8 @@ impl Fdb {
 
     /// Resets a slot of ports that another port takes.
     pub(crate) fn reset_port(&mut self, port: usize) {
-        debug_assert_eq!(self.shares[port].entries, 0, "the one before was forgotten when it went down");
-        self.shares[port].refused = 0;
+        debug_assert_eq!(self.quotas[port].entries, 0, "the one before was forgotten when it went down");
+        self.quotas[port].refused = 0;
     }
 
     /// Forgets every address learned on a port.
@@ -358,15 +358,15 @@ impl Fdb {
     /// them now: at once, and then at most once a second while it lasts.
     #[inline]
     pub fn unreported_full(&mut self, now: Instant) -> Option<u64> {
-        if self.full == self.reported_full || !self.throttle.pass(EVENT_NS, now) {
+        if self.full_misses == self.reported_full || !self.throttle.pass(EVENT_NS, now) {
             return None;
         }
-        Some(self.full - std::mem::replace(&mut self.reported_full, self.full))
+        Some(self.full_misses - std::mem::replace(&mut self.reported_full, self.full_misses))
     }
 
     /// Returns the addresses known, the addresses not learned for want of room, and the moves.
     pub fn counts(&self) -> (u64, u64, u64) {
-        (self.entries as u64, self.full, self.moves)
+        (self.entries as u64, self.full_misses, self.moves)
     }
 
     /// Returns the table, for a copy of it.
@@ -391,7 +391,7 @@ impl Fdb {
         let mask = self.slots.len() - 1;
         let Entry { port, seen_tick, .. } = self.slots[hole];
         if seen_tick != STATIC {
-            self.give_back(port as usize);
+            self.remove_from_quota(port as usize);
         }
         let mut index = hole;
         loop {

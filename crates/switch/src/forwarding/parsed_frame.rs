@@ -25,9 +25,9 @@ pub struct RxFrame {
     /// The frame's token.
     pub frame: FrameId,
     /// Metadata of the frame: its class and what is charged for it.
-    pub charge: FrameMeta,
+    pub meta: FrameMeta,
     /// Action on the frame.
-    pub kind: Disposition,
+    pub disposition: Disposition,
     /// ECN codepoint; Not-ECT if it is not an IP packet.
     pub ecn: Ecn,
     /// Tag that it arrived with, for VLANs.
@@ -54,7 +54,7 @@ pub enum Disposition {
     /// Consume it for the owner: LLDP ([`crate::Switch::take_punted`]).
     Punted,
     /// Drop it: no bridge forwards it.
-    Refused(DropReason),
+    Invalid(DropReason),
 }
 
 impl RxFrame {
@@ -70,12 +70,12 @@ impl RxFrame {
     ) -> Self {
         let RxDesc { frame, len } = received;
         let (fields, kind) = match Fields::read(bytes) {
-            Ok(fields) => (fields, kind_of(&fields, classifier.lldp())),
-            Err(_) => (NO_FIELDS, Disposition::Refused(DropReason::Malformed)),
+            Ok(fields) => (fields, disposition_of(&fields, classifier.lldp())),
+            Err(_) => (NO_FIELDS, Disposition::Invalid(DropReason::Malformed)),
         };
         let Fields { ethertype, pcp_and_dei, payload_offset, first_tag, .. } = fields;
         let mut class = classifier.by_tag(pcp_and_dei);
-        let (mut ds_field, mut ecn, mut marking) = (None, Ecn::NotEct, EcnMarking::No);
+        let (mut ds_field, mut ecn, mut marking) = (None, Ecn::NotEct, EcnMarking::NotMarkable);
         if (ethertype == IPV4 || ethertype == IPV6)
             && let Some(field) = DsField::find_at(bytes, ethertype, payload_offset)
         {
@@ -86,9 +86,9 @@ impl RxFrame {
         }
         let cells = cell.of(len) as u16;
         let (in_port, cast) = (port as u8, FloodType::Known);
-        let charge = FrameMeta { class, len, cells, ds_field, marking, in_port, cast };
+        let charge = FrameMeta { class, len, cells, ds_field, marking, in_port, flood_type: cast };
         let (dst, src) = (FdbKey::of_number(fields.dst), FdbKey::of_number(fields.src));
-        Self { frame, charge, kind, ecn, first_tag, dst, src }
+        Self { frame, meta: charge, disposition: kind, ecn, first_tag, dst, src }
     }
 
     /// Takes the frame's token, which can be done once.
@@ -100,7 +100,7 @@ impl RxFrame {
     /// Returns the frame's class.
     #[inline]
     pub fn class(&self) -> QosClass {
-        self.charge.class
+        self.meta.class
     }
 }
 
@@ -138,12 +138,12 @@ const LINK_LOCAL: u64 = 0x0180_c200_0000 >> 4;
 const NEAREST_BRIDGE: u64 = MacAddr::NEAREST_BRIDGE.number();
 
 #[inline]
-fn kind_of(fields: &Fields, lldp: LldpFrames) -> Disposition {
+fn disposition_of(fields: &Fields, lldp: LldpFrames) -> Disposition {
     let bad_source = fields.src & GROUP != 0 || fields.src == 0;
     if fields.ethertype == MAC_CONTROL {
         Disposition::Control
     } else if bad_source {
-        Disposition::Refused(DropReason::BadSource)
+        Disposition::Invalid(DropReason::BadSource)
     } else if fields.dst >> 4 == LINK_LOCAL {
         link_local(fields, lldp)
     } else {
@@ -158,7 +158,7 @@ fn link_local(fields: &Fields, lldp: LldpFrames) -> Disposition {
     match lldp {
         LldpFrames::Punt if is_lldp => Disposition::Punted,
         LldpFrames::Forward if is_lldp => Disposition::Data,
-        _ => Disposition::Refused(DropReason::Reserved),
+        _ => Disposition::Invalid(DropReason::Reserved),
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     /// The constants above agree with `MacAddr` for each address.
     #[test]
-    fn kinds_of_address() {
+    fn dispositions_by_address() {
         let fields = |dst: MacAddr, src: MacAddr| {
             let mut frame = [0; 60];
             wire::ethernet::write_header(&mut frame, dst, src, None, 0x88b5);
@@ -177,14 +177,14 @@ mod tests {
         let host = MacAddr([2, 0, 0, 0, 0, 1]);
         for last in [0x00, 0x01, 0x0e, 0x0f, 0x10, 0xff] {
             let dst = MacAddr([0x01, 0x80, 0xc2, 0, 0, last]);
-            let refused =
-                kind_of(&fields(dst, host), LldpFrames::Punt) == Disposition::Refused(DropReason::Reserved);
+            let refused = disposition_of(&fields(dst, host), LldpFrames::Punt)
+                == Disposition::Invalid(DropReason::Reserved);
             assert_eq!(refused, dst.is_link_local(), "{dst}");
         }
         for first in 0..=u8::MAX {
             let src = MacAddr([first, 0, 0, 0, 0, 0]);
-            let refused =
-                kind_of(&fields(host, src), LldpFrames::Punt) == Disposition::Refused(DropReason::BadSource);
+            let refused = disposition_of(&fields(host, src), LldpFrames::Punt)
+                == Disposition::Invalid(DropReason::BadSource);
             assert_eq!(refused, src.is_group() || src.is_zero(), "{src}");
         }
     }

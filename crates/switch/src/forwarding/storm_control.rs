@@ -31,12 +31,12 @@ pub const MAX_LIMIT_PPS: u32 = 1_000_000_000;
 /// Flood limits of a port, and counters of its received flooded frames.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StormControl {
-    kinds: [Kind; 3],
+    counters: [FloodCounter; 3],
 }
 
 /// Limit and counter of one type of flooded frames.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kind {
+struct FloodCounter {
     received_frames: u64,
     limit: Option<TokenBucket>,
     unreported: UnreportedDrops,
@@ -53,18 +53,18 @@ struct UnreportedDrops {
 impl StormControl {
     /// Makes the state of a port without received frames.
     pub fn new(limits: &FloodLimits) -> Self {
-        let kind = |limit: Option<u32>| Kind {
+        let kind = |limit: Option<u32>| FloodCounter {
             received_frames: 0,
             limit: limit.map(|pps| TokenBucket::new(Some(rate(pps)), 0)),
             unreported: UnreportedDrops::default(),
             throttle: Throttle::default(),
         };
-        Self { kinds: limits.map(kind) }
+        Self { counters: limits.map(kind) }
     }
 
     /// Sets other limits, from the next frame on.
     pub(crate) fn reconfigure(&mut self, limits: &FloodLimits) {
-        for (kind, limit) in self.kinds.iter_mut().zip(limits) {
+        for (kind, limit) in self.counters.iter_mut().zip(limits) {
             match (&mut kind.limit, limit) {
                 (Some(shaper), Some(pps)) => shaper.set_rate(Some(rate(*pps)), 0),
                 (shaper, limit) => *shaper = limit.map(|pps| TokenBucket::new(Some(rate(pps)), 0)),
@@ -73,13 +73,8 @@ impl StormControl {
     }
 
     /// Counts a received frame to be flooded. Returns the drop reason if it exceeds its limit.
-    pub(crate) fn receive(
-        &mut self,
-        charge: &FrameMeta,
-        is_no_drop: bool,
-        now: Instant,
-    ) -> Option<DropReason> {
-        let kind = &mut self.kinds[charge.cast.place()?];
+    pub(crate) fn admit(&mut self, charge: &FrameMeta, is_no_drop: bool, now: Instant) -> Option<DropReason> {
+        let kind = &mut self.counters[charge.flood_type.index()?];
         kind.received_frames += 1;
         let shaper = kind.limit.as_mut()?;
         if shaper.is_free(now) {
@@ -88,14 +83,14 @@ impl StormControl {
         }
         kind.unreported.frames += 1;
         kind.unreported.no_drop_frames += u64::from(is_no_drop);
-        Some(drop_reason(charge.cast))
+        Some(drop_reason(charge.flood_type))
     }
 
     /// Returns an event about drops that `port` must report now, one type at a time; `Err` if drops
     /// must be reported later.
     pub(crate) fn take_event(&mut self, port: usize, now: Instant) -> Result<Option<Event>, ()> {
         let mut later = false;
-        for (kind, cast) in self.kinds.iter_mut().zip(FloodType::FLOODED) {
+        for (kind, cast) in self.counters.iter_mut().zip(FloodType::FLOODED) {
             if kind.unreported.frames == 0 {
                 continue;
             }
@@ -110,7 +105,7 @@ impl StormControl {
 
     /// Fills in the received frames.
     pub(crate) fn snapshot(&self, out: &mut PortSnapshot) {
-        let [broadcast, multicast, unknown] = self.kinds.each_ref().map(|kind| kind.received_frames);
+        let [broadcast, multicast, unknown] = self.counters.each_ref().map(|kind| kind.received_frames);
         out.received_broadcast_frames = broadcast;
         out.received_multicast_frames = multicast;
         out.received_unknown_unicast_frames = unknown;
@@ -141,12 +136,12 @@ mod tests {
     const MS: Nanos = 1_000_000;
 
     fn charge(cast: FloodType) -> FrameMeta {
-        FrameMeta { cast, ..FrameMeta::default() }
+        FrameMeta { flood_type: cast, ..FrameMeta::default() }
     }
 
     /// Returns how many of `frames` simultaneous frames pass.
     fn passed(meter: &mut StormControl, cast: FloodType, frames: usize, now: Instant) -> usize {
-        (0..frames).filter(|_| meter.receive(&charge(cast), false, now).is_none()).count()
+        (0..frames).filter(|_| meter.admit(&charge(cast), false, now).is_none()).count()
     }
 
     /// At first, and after any quiet time, a tenth of a second's frames pass; then the exact rate.
@@ -178,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_apart() {
+    fn flood_types_are_counted_separately() {
         let mut meter = StormControl::new(&[Some(10), None, Some(20)]);
         let at_once = FloodType::FLOODED.map(|cast| passed(&mut meter, cast, 50, Instant(0)));
         assert_eq!(at_once, [1, 50, 2]);
@@ -190,7 +185,7 @@ mod tests {
             seen.received_unknown_unicast_frames,
         ];
         assert_eq!(received, [50; 3], "also those that were dropped");
-        assert_eq!(meter.receive(&charge(FloodType::Known), false, Instant(0)), None);
+        assert_eq!(meter.admit(&charge(FloodType::Known), false, Instant(0)), None);
     }
 
     #[test]
@@ -205,7 +200,7 @@ mod tests {
         assert_eq!(meter.take_event(4, Instant(0)), reported(FloodType::Broadcast, 3, 0));
         assert_eq!(meter.take_event(4, Instant(0)), reported(FloodType::Multicast, 2, 0));
         assert_eq!(meter.take_event(4, Instant(0)), Ok(None));
-        meter.receive(&charge(FloodType::Broadcast), true, Instant(1));
+        meter.admit(&charge(FloodType::Broadcast), true, Instant(1));
         assert_eq!(meter.take_event(4, Instant(EVENT_NS - 1)), Err(()), "there is something to tell");
         assert_eq!(meter.take_event(4, Instant(EVENT_NS)), reported(FloodType::Broadcast, 1, 1));
         assert_eq!(meter.take_event(4, Instant(9 * EVENT_NS)), Ok(None));

@@ -43,7 +43,7 @@ pub struct VlanTable {
 
 impl VlanTable {
     /// Returns the VLANs of these ports; `None` if no port has any.
-    pub fn of(ports: &[PortSettings]) -> Option<Box<Self>> {
+    pub fn from_settings(ports: &[PortSettings]) -> Option<Box<Self>> {
         if ports.iter().all(|port| port.vlan == VlanSettings::Transparent) {
             return None;
         }
@@ -67,7 +67,7 @@ impl VlanTable {
     /// Returns the VLAN of a frame received on `port` with a C-tag of this VID; `None` if the frame
     /// is not accepted.
     #[inline]
-    pub fn of_frame(&self, port: usize, customer_vid: Option<u16>) -> Option<u16> {
+    pub fn vid_of_frame(&self, port: usize, customer_vid: Option<u16>) -> Option<u16> {
         let vid = match customer_vid {
             None | Some(0) => self.pvids[port],
             Some(_) if self.access.contains(port) => return None,
@@ -80,12 +80,12 @@ impl VlanTable {
     /// them.
     #[inline(never)] // nothing of it in the way of a switch without VLANs
     pub fn classify_ingress(&self, arrivals: &mut [RxFrame]) {
-        for arrival in arrivals.iter_mut().filter(|arrival| arrival.kind == Disposition::Data) {
-            match self.of_frame(arrival.charge.port(), arrival.first_tag.customer_vid()) {
+        for arrival in arrivals.iter_mut().filter(|arrival| arrival.disposition == Disposition::Data) {
+            match self.vid_of_frame(arrival.meta.port(), arrival.first_tag.customer_vid()) {
                 Some(vid) => {
                     (arrival.dst, arrival.src) = (arrival.dst.in_vlan(vid), arrival.src.in_vlan(vid));
                 }
-                None => arrival.kind = Disposition::Refused(DropReason::VlanFiltered),
+                None => arrival.disposition = Disposition::Invalid(DropReason::VlanFiltered),
             }
         }
     }
@@ -95,12 +95,12 @@ impl VlanTable {
     #[inline(never)]
     pub fn filter_egress(&self, arrivals: &mut [RxFrame]) {
         for arrival in arrivals {
-            if let Disposition::To(out) = arrival.kind {
+            if let Disposition::To(out) = arrival.disposition {
                 let has_vlan = self.members(arrival.dst.vid()).contains(out.into());
-                arrival.kind = if has_vlan {
+                arrival.disposition = if has_vlan {
                     Disposition::InVlan(out)
                 } else {
-                    Disposition::Filtered(arrival.charge.in_port)
+                    Disposition::Filtered(arrival.meta.in_port)
                 };
             }
         }
@@ -116,15 +116,15 @@ impl VlanTable {
         arrival: &RxFrame,
         longest: u16,
     ) -> Option<(VlanAction, FrameMeta)> {
-        let mut charge = arrival.charge;
-        let change = self.change(out, arrival.dst.vid(), arrival.first_tag.customer_vid());
+        let mut charge = arrival.meta;
+        let change = self.action_at(out, arrival.dst.vid(), arrival.first_tag.customer_vid());
         let len = change.len_after(charge.len);
         if len > longest {
             return None;
         }
         if change != VlanAction::Keep {
             let moved = len.wrapping_sub(charge.len) as i8;
-            charge.ds_field = charge.ds_field.map(|field| field.moved(moved));
+            charge.ds_field = charge.ds_field.map(|field| field.shifted(moved));
             charge.len = len;
         }
         Some((change, charge))
@@ -133,7 +133,7 @@ impl VlanTable {
     /// Returns the tag action of a frame of this VLAN that arrived with a C-tag of VID
     /// `customer_vid` and leaves by `port`.
     #[inline]
-    pub fn change(&self, port: usize, vid: u16, customer_vid: Option<u16>) -> VlanAction {
+    pub fn action_at(&self, port: usize, vid: u16, customer_vid: Option<u16>) -> VlanAction {
         let leaves_tagged = self.pvids[port] != vid;
         match (customer_vid, leaves_tagged) {
             (None, false) => VlanAction::Keep,

@@ -64,11 +64,11 @@ impl HeaderEdit {
     }
 
     /// Applies the edit to a frame, which is of `len` bytes afterwards.
-    pub fn make<M: FrameMemory>(self, memory: &mut M, frame: &FrameId, len: u16) {
+    pub fn apply<M: FrameMemory>(self, memory: &mut M, frame: &FrameId, len: u16) {
         if self.tag != VlanAction::Keep {
             let longer = len.max(self.tag.len_before(len));
             memory.whole(frame, longer.into(), |bytes| {
-                self.tag.make(self.pcp.unwrap_or(0), bytes);
+                self.tag.apply(self.pcp.unwrap_or(0), bytes);
                 true
             });
         }
@@ -111,7 +111,7 @@ impl VlanAction {
 
     /// Applies the action to a frame; a pushed tag has this PCP, and DEI 0. `frame` is the whole
     /// frame: as many bytes as it has before or after, whichever is more.
-    fn make(self, pcp: u8, frame: &mut [u8]) {
+    fn apply(self, pcp: u8, frame: &mut [u8]) {
         match self {
             VlanAction::Keep => {}
             VlanAction::SetVid(vid) => ethernet::set_outer_vid(frame, vid),
@@ -171,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn outgoing_frames_are_small() {
+    fn tx_descriptors_are_small() {
         assert_eq!(size_of::<crate::TxDesc>(), 16);
     }
 
     #[test]
-    fn each_part_of_an_edit_is_made_and_nothing_else() {
+    fn each_part_of_an_edit_is_applied_and_nothing_else() {
         let named = Tag { vid: 9, ..TAG };
         let pushed = |pcp| Tag { tpid: VLAN, pcp, dei: false, vid: 9 };
         let came = |tag: Option<Tag>| (tag, Some(10), Some(2), 7);
@@ -212,7 +212,7 @@ mod tests {
             let ds_field = DsField::find_at(&at, IPV4, packet_at).filter(|_| changes_packet);
             let edit = HeaderEdit { ds_field, ..edit };
             let len = edit.tag.len_after(64);
-            edit.make(&mut memory, &frame, len);
+            edit.apply(&mut memory, &frame, len);
             assert_eq!(words(&memory, &frame, len), left, "{edit:?}");
             assert_eq!(edit.is_none(), edit == HeaderEdit::NONE);
             assert_eq!(edit.tag.len_before(len), 64);

@@ -25,7 +25,7 @@ pub struct MaxFrame {
 
 impl MaxFrame {
     /// The largest possible limits.
-    pub const MOST: Self = Self { longest_bytes: u16::MAX, chunk_bytes: u16::MAX };
+    pub const MAX: Self = Self { longest_bytes: u16::MAX, chunk_bytes: u16::MAX };
 
     /// Returns the limits of a memory.
     pub fn of(memory: &impl FrameMemory) -> Self {
@@ -81,7 +81,7 @@ pub trait FrameMemory {
 }
 
 /// Minimum bytes by which memory on the heap grows.
-const LEAST_GROWTH_BYTES: usize = 1 << 16;
+const MIN_GROWTH_BYTES: usize = 1 << 16;
 
 /// Frame memory on the heap, allocated as frames are used: a buffer of millions of cells costs only
 /// its peak use.
@@ -105,7 +105,7 @@ impl HeapMemory {
 
     /// Makes such a memory without the frames for which `is_taken` is true: they are in use
     /// already.
-    pub fn with_taken(frames: usize, frame_bytes: usize, is_taken: impl Fn(usize) -> bool) -> Self {
+    pub fn with_allocated(frames: usize, frame_bytes: usize, is_taken: impl Fn(usize) -> bool) -> Self {
         let mut memory = Self::new(frames, frame_bytes);
         memory.bytes.resize(frames * frame_bytes, 0);
         memory.fresh = memory.frames;
@@ -119,7 +119,7 @@ impl HeapMemory {
     }
 
     /// Returns the frames in use. For checks only, as it is slow.
-    pub fn taken(&self) -> Vec<usize> {
+    pub fn allocated(&self) -> Vec<usize> {
         let mut is_taken = vec![true; self.fresh as usize];
         self.free.iter().for_each(|&frame| is_taken[frame as usize] = false);
         (0..is_taken.len()).filter(|&frame| is_taken[frame]).collect()
@@ -146,7 +146,7 @@ impl HeapMemory {
         let len = self.bytes.len();
         if needed > len {
             let all = self.frame_bytes.saturating_mul(self.frames as usize);
-            let wanted = needed.max(2 * len).max(LEAST_GROWTH_BYTES).min(all);
+            let wanted = needed.max(2 * len).max(MIN_GROWTH_BYTES).min(all);
             if self.bytes.try_reserve_exact(wanted - len).is_err() {
                 return false;
             }
@@ -203,14 +203,14 @@ mod tests {
     /// The maximum number of frames: bytes are allocated for frames in use, in the order of their
     /// numbers.
     #[test]
-    fn memory_is_taken_as_it_is_used() {
+    fn memory_is_allocated_as_it_is_used() {
         let mut memory = HeapMemory::new(u32::MAX as usize, 64);
         let frames: Vec<FrameId> = (0..1500).filter_map(|_| memory.alloc()).collect();
         assert!(frames.iter().map(FrameId::index).eq(0..1500));
         assert_eq!((memory.bytes.len(), memory.free_frames()), (1 << 17, u32::MAX as usize - 1500));
         frames.into_iter().for_each(|frame| memory.free(frame));
         assert_eq!(memory.alloc().map(|frame| frame.index()), Some(1499), "the one freed last first");
-        assert_eq!(memory.taken(), [1499]);
+        assert_eq!(memory.allocated(), [1499]);
         assert_eq!((memory.bytes.len(), memory.free_frames()), (1 << 17, u32::MAX as usize - 1));
     }
 
@@ -225,7 +225,7 @@ mod tests {
     /// No machine has this much memory. The frame is refused, and the refusal is distinguished from
     /// memory that is used up.
     #[test]
-    fn memory_that_cannot_be_had_is_refused() {
+    fn unavailable_memory_is_refused() {
         let mut memory = HeapMemory::new(4, 1 << 62);
         assert!(memory.alloc().is_none() && memory.is_refused());
     }

@@ -93,7 +93,7 @@ pub enum FloodType {
 }
 
 impl FloodType {
-    /// Flooded types, in the order of arrays by [`FloodType::place`].
+    /// Flooded types, in the order of arrays by [`FloodType::index`].
     pub const FLOODED: [FloodType; 3] =
         [FloodType::Broadcast, FloodType::Multicast, FloodType::UnknownUnicast];
 
@@ -107,12 +107,12 @@ impl FloodType {
     }
 
     /// Returns the index in arrays of flooded types; `None` for [`FloodType::Known`].
-    pub fn place(self) -> Option<usize> {
+    pub fn index(self) -> Option<usize> {
         (self as usize).checked_sub(1)
     }
 
     /// Returns the type in words.
-    pub fn words(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             FloodType::Known => "known unicast",
             FloodType::Broadcast => "broadcast",
@@ -122,7 +122,7 @@ impl FloodType {
     }
 
     /// Returns the setting that limits this type, in a port's table.
-    pub fn setting(self) -> &'static str {
+    pub fn limit_setting_name(self) -> &'static str {
         match self {
             FloodType::Known => "",
             FloodType::Broadcast => "broadcast_limit_pps",
@@ -139,11 +139,11 @@ pub enum EcnMarking {
     /// The frame cannot be marked: its sender does not support ECN, it arrived with the mark, or
     /// its header is truncated.
     #[default]
-    No,
+    NotMarkable,
     /// The frame may be marked.
-    Possible,
+    Ect,
     /// The frame is marked when it leaves.
-    Due,
+    Marked,
 }
 
 impl EcnMarking {
@@ -151,7 +151,7 @@ impl EcnMarking {
     /// truncated header.
     #[inline]
     pub fn of(ecn: Ecn, is_complete: bool) -> Self {
-        if ecn.is_markable() && is_complete { EcnMarking::Possible } else { EcnMarking::No }
+        if ecn.is_markable() && is_complete { EcnMarking::Ect } else { EcnMarking::NotMarkable }
     }
 }
 
@@ -172,7 +172,7 @@ pub struct FrameMeta {
     /// Input port.
     pub in_port: u8,
     /// Type by its destination; of a received frame, valid once it is resolved.
-    pub cast: FloodType,
+    pub flood_type: FloodType,
 }
 
 impl Default for FrameMeta {
@@ -184,9 +184,9 @@ impl Default for FrameMeta {
 
 impl FrameMeta {
     /// Value of `in_port` for a frame that the switch does not have.
-    pub(crate) const ABSENT: u8 = 255;
+    pub(crate) const NO_FRAME: u8 = 255;
     /// Value of `in_port` for a frame that the switch made itself (PFC), which has no cells.
-    pub(crate) const OWN: u8 = 254;
+    pub(crate) const CONTROL: u8 = 254;
     /// Value of `in_port` for a copy of a flooded frame, which is charged at egress only.
     pub(crate) const COPY: u8 = 253;
 
@@ -196,9 +196,9 @@ impl FrameMeta {
         len: 0,
         cells: 0,
         ds_field: None,
-        marking: EcnMarking::No,
-        in_port: Self::ABSENT,
-        cast: FloodType::Known,
+        marking: EcnMarking::NotMarkable,
+        in_port: Self::NO_FRAME,
+        flood_type: FloodType::Known,
     };
 
     /// Returns the number of its queue.

@@ -15,7 +15,7 @@ use crate::settings::{PRIORITIES, RewriteSettings};
 use wire::bitset::Set8;
 
 /// Adds the remarking of a frame that leaves to its edit.
-pub fn rewrite(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut HeaderEdit) {
+pub fn remark(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut HeaderEdit) {
     if let Some(dot1p) = settings.dot1p {
         edit.pcp = Some(dot1p[charge.queue()]);
     }
@@ -55,13 +55,13 @@ mod tests {
             let ds_field = DsField::find_at(came, IPV4, at as u8);
             let class = QosClass { queue: 5, ..FrameMeta::default().class };
             let mut edit = HeaderEdit::NONE;
-            rewrite(
+            remark(
                 &RewriteSettings { dot1p, dscp },
                 &FrameMeta { class, ds_field, ..FrameMeta::default() },
                 &mut edit,
             );
             assert_eq!(edit.is_none(), dot1p.is_none() && dscp.is_none());
-            edit.make(&mut memory, &frame, 64);
+            edit.apply(&mut memory, &frame, 64);
             let left = memory.bytes(&frame, 64);
             let header = Header::parse(left).expect("a whole header");
             assert_eq!(header.outer, Some(Tag { pcp: pcp_left, ..tag }));

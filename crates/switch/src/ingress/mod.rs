@@ -20,7 +20,7 @@ use crate::monitor::event_list::Events;
 use crate::monitor::watermark::WatermarkReset;
 use crate::pfc::link_pause::{FlowControlMode, LINK};
 use crate::pfc::rx::ArrivalTimes;
-use crate::pfc::rx_backlog::{RxBacklog, Taken};
+use crate::pfc::rx_backlog::{RxBacklog, TakenFrames};
 use crate::pfc::tx::{PauseFrame, PfcSender, PfcTiming};
 use crate::settings::{
     AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
@@ -38,7 +38,7 @@ pub struct Ingress {
     groups: [PriorityGroup; PRIORITIES],
     classifier: Classifier,
     /// Groups that must be examined each iteration, as other groups move their threshold.
-    watched: Set8,
+    rechecked: Set8,
     /// True if PFC, or PAUSE, frames are sent.
     sends_pfc: bool,
     /// Priorities that are not advertised to the peer: the watchdog drops them, or PFC is off for
@@ -53,9 +53,9 @@ pub struct Ingress {
     /// Received frames of drop level 1 and 2.
     colored: [u64; 2],
     /// Frames that no bridge forwards. All other frames are counted by their group.
-    refused: FrameCount,
+    invalid: FrameCount,
     drops: [FrameCount; DropReason::ALL.len()],
-    flooded: StormControl,
+    storm_control: StormControl,
     /// LLDP frames that were consumed for the owner.
     lldp_frames: u64,
 }
@@ -66,21 +66,21 @@ impl Ingress {
     pub fn new(settings: &PortSettings, usage_percent: u8, mac: MacAddr) -> Self {
         Self {
             groups: std::array::from_fn(|p| {
-                let (protection, of_group) = protection(settings, Set8::EMPTY, p);
+                let (protection, of_group) = flow_control_of(settings, Set8::EMPTY, p);
                 PriorityGroup::new(of_group, protection, usage_percent)
             }),
             classifier: Classifier::of_port(settings),
-            watched: Set8::EMPTY,
+            rechecked: Set8::EMPTY,
             sends_pfc: settings.pfc.tx || settings.flow_control.sends(),
             pfc_suppressed: Set8::EMPTY,
             pfc_disabled: Set8::EMPTY,
             rx_rings: RxBacklog::default(),
-            pfc: PfcSender::new(PfcTiming::of(settings)),
+            pfc: PfcSender::new(PfcTiming::from_settings(settings)),
             mac,
             colored: [0; 2],
-            refused: FrameCount::default(),
+            invalid: FrameCount::default(),
             drops: Default::default(),
-            flooded: StormControl::new(&settings.flood_limits_pps),
+            storm_control: StormControl::new(&settings.flood_limits_pps),
             lldp_frames: 0,
         }
     }
@@ -94,11 +94,11 @@ impl Ingress {
     /// Counts a received data frame. Returns true if it came in spite of XOFF.
     #[inline]
     pub fn receive(&mut self, arrival: &RxFrame) -> bool {
-        let priority = arrival.charge.priority();
+        let priority = arrival.meta.priority();
         let group = &mut self.groups[priority];
-        group.count_received(arrival.charge.len);
+        group.count_received(arrival.meta.len);
         let is_xoff = group.is_xoff();
-        match arrival.charge.class.drop_level {
+        match arrival.meta.class.drop_level {
             DropLevel::Green => {}
             DropLevel::Yellow => self.colored[0] += 1,
             DropLevel::Red => self.colored[1] += 1,
@@ -108,16 +108,16 @@ impl Ingress {
 
     /// Records a frame that came in spite of XOFF. Returns true if XOFF must be sent to the peer
     /// earlier for it.
-    pub fn frame_in_spite(&mut self, priority: usize, arrived: ArrivalTimes) -> bool {
-        let priority = if self.pfc.is_of_link() { LINK } else { priority };
-        let after = self.rx_rings.empty_at(arrived.iterated);
-        self.pfc.frame_in_spite(priority, after, arrived.taken_at)
+    pub fn frame_during_xoff(&mut self, priority: usize, arrived: ArrivalTimes) -> bool {
+        let priority = if self.pfc.is_link_pause() { LINK } else { priority };
+        let after = self.rx_rings.empty_at(arrived.last_served);
+        self.pfc.frame_during_xoff(priority, after, arrived.taken_at)
     }
 
     /// Counts a received frame that no bridge forwards.
     #[cold]
     pub fn count_invalid(&mut self, reason: DropReason, len: u16) {
-        self.refused.add(len);
+        self.invalid.add(len);
         self.count_drop(reason, len);
     }
 
@@ -132,7 +132,7 @@ impl Ingress {
     #[cold]
     pub fn check_storm_control(&mut self, charge: &FrameMeta, now: Instant) -> bool {
         let group = &mut self.groups[charge.priority()];
-        let Some(reason) = self.flooded.receive(charge, group.is_no_drop(), now) else { return true };
+        let Some(reason) = self.storm_control.admit(charge, group.is_no_drop(), now) else { return true };
         group.count_flood_limited(charge.len);
         self.count_drop(reason, charge.len);
         false
@@ -141,7 +141,7 @@ impl Ingress {
     /// Reports frames that flood limits dropped. Returns true if more remain to be reported.
     pub(crate) fn report_storm_control(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
         loop {
-            match self.flooded.take_event(port, now) {
+            match self.storm_control.take_event(port, now) {
                 Ok(Some(event)) => events.push(now, event),
                 Ok(None) => return false,
                 Err(()) => return true,
@@ -198,7 +198,7 @@ impl Ingress {
 
     /// True if a frame fits the reserved cells of its group, so that no pool or threshold matters.
     #[inline]
-    pub fn has_own(&self, charge: &FrameMeta) -> bool {
+    pub fn fits_reserved(&self, charge: &FrameMeta) -> bool {
         self.groups[charge.priority()].fits_reserved(charge.cells())
     }
 
@@ -208,7 +208,7 @@ impl Ingress {
         let group = &mut self.groups[charge.priority()];
         group.charge_reserved(charge.cells());
         // Branch-free: which group comes next is unpredictable.
-        group.is_protected() & self.watched.contains(charge.priority())
+        group.has_flow_control() & self.rechecked.contains(charge.priority())
     }
 
     /// Charges a frame to the region that `admit` chose. Returns true if the group must be
@@ -218,7 +218,7 @@ impl Ingress {
         let group = &mut self.groups[charge.priority()];
         // A group that holds only reserved cells is in XON, unless it is watched.
         let is_beyond_own = group.charge(charge.cells(), area, pools);
-        group.is_protected() && (is_beyond_own || self.watched.contains(charge.priority()))
+        group.has_flow_control() && (is_beyond_own || self.rechecked.contains(charge.priority()))
     }
 
     /// Releases a frame that has left the switch. Returns true if the group must be examined, since
@@ -232,10 +232,10 @@ impl Ingress {
 
     /// Compares a group with its threshold, and makes PFC pending if its state changed.
     #[inline]
-    pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<XoffTransition> {
+    pub fn update_xoff(&mut self, priority: usize, pools: &Pools) -> Option<XoffTransition> {
         let group = &mut self.groups[priority & 7];
-        let change = group.examine(self.rx_rings.holds(), pools);
-        self.watched.set(priority, group.depends_on_others());
+        let change = group.update_xoff(self.rx_rings.forces_xoff(), pools);
+        self.rechecked.set(priority, group.needs_recheck());
         if let Some(change) = change
             && self.advertises(priority)
         {
@@ -246,10 +246,10 @@ impl Ingress {
 
     /// Handles a frame that found no room, and makes PFC pending if the group's state changed.
     #[cold]
-    pub fn starve(&mut self, charge: &FrameMeta, pools: &Pools) -> Option<XoffTransition> {
+    pub fn enter_starvation(&mut self, charge: &FrameMeta, pools: &Pools) -> Option<XoffTransition> {
         let priority = charge.priority();
-        let change = self.groups[priority].starve(charge.cells(), pools)?;
-        self.watched.set(priority, true);
+        let change = self.groups[priority].enter_starvation(charge.cells(), pools)?;
+        self.rechecked.set(priority, true);
         if self.advertises(priority) {
             self.queue_pfc(priority, true);
         }
@@ -259,7 +259,7 @@ impl Ingress {
     /// Records that a group has entered or left XOFF. The link is paused while any of its groups is
     /// in XOFF.
     fn queue_pfc(&mut self, priority: usize, xoff: bool) {
-        if self.pfc.is_of_link() {
+        if self.pfc.is_link_pause() {
             self.pfc.set(LINK, self.groups.iter().any(PriorityGroup::is_xoff));
         } else {
             self.pfc.set(priority, xoff);
@@ -289,7 +289,7 @@ impl Ingress {
             group.set_dropping(dropping.contains(p));
             if off.contains(p) != self.pfc_disabled.contains(p) {
                 group.release_shared(pools);
-                let (protection, of_group) = protection(settings, off, p);
+                let (protection, of_group) = flow_control_of(settings, off, p);
                 group.reconfigure(of_group, protection, usage_percent, pools);
             }
         }
@@ -298,16 +298,16 @@ impl Ingress {
     }
 
     /// Updates the RX backlog after a batch was taken: `waiting` frames remain in the RX rings. The
-    /// loop served the port at `iterated` before. Returns true if all groups must be examined.
+    /// loop served the port at `last_served` before. Returns true if all groups must be examined.
     #[inline]
-    pub fn observe_rx_rings(&mut self, waiting: u32, iterated: Instant) -> bool {
-        let Self { groups, refused, rx_rings, .. } = self;
-        rx_rings.note_empty(waiting, iterated);
+    pub fn observe_rx_backlog(&mut self, waiting: u32, iterated: Instant) -> bool {
+        let Self { groups, invalid: refused, rx_rings, .. } = self;
+        rx_rings.record_empty(waiting, iterated);
         rx_rings.observe(waiting, || {
-            let mut taken = Taken { frames: refused.frames, no_drop_frames: 0 };
+            let mut taken = TakenFrames { frames: refused.frames, no_drop_frames: 0 };
             for group in &*groups {
                 taken.frames += group.received_frames();
-                taken.no_drop_frames += if group.is_protected() { group.received_frames() } else { 0 };
+                taken.no_drop_frames += if group.has_flow_control() { group.received_frames() } else { 0 };
             }
             taken
         })
@@ -315,14 +315,14 @@ impl Ingress {
 
     /// Returns the RX backlog of this port, with what the kernel dropped there.
     #[inline]
-    pub fn rx_rings(&mut self) -> &mut RxBacklog {
+    pub fn rx_backlog(&mut self) -> &mut RxBacklog {
         &mut self.rx_rings
     }
 
     /// Returns the groups that must be examined each iteration.
     #[inline]
-    pub fn watched(&self) -> Set8 {
-        self.watched
+    pub fn needs_recheck(&self) -> Set8 {
+        self.rechecked
     }
 
     /// Returns when the next PFC frame must leave; [`Instant::NEVER`] if none is pending.
@@ -334,7 +334,7 @@ impl Ingress {
     /// Puts no-drop groups, or a link that uses PAUSE, in XOFF permanently, as frames are no longer
     /// forwarded.
     pub fn stop(&mut self) {
-        if self.sends_pfc && self.pfc.is_of_link() {
+        if self.sends_pfc && self.pfc.is_link_pause() {
             self.pfc.set(LINK, true);
         } else if self.sends_pfc {
             let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop());
@@ -381,8 +381,8 @@ impl Ingress {
     }
 
     /// Returns when the RX rings must be looked at, to judge what arrives later.
-    pub fn pfc_look_at(&self, now: Instant) -> Instant {
-        self.pfc.look_at(now)
+    pub fn rx_ring_check_at(&self, now: Instant) -> Instant {
+        self.pfc.rx_ring_check_at(now)
     }
 
     /// Writes the PFC, or PAUSE, frame that is due.
@@ -396,12 +396,12 @@ impl Ingress {
     /// Inherits the cells of the previous port of this slot, some frames of which may still wait
     /// elsewhere.
     pub(crate) fn inherit_usage(&mut self, earlier: &Ingress) {
-        self.groups.iter_mut().zip(&earlier.groups).for_each(|(group, earlier)| group.succeed(earlier));
+        self.groups.iter_mut().zip(&earlier.groups).for_each(|(group, earlier)| group.inherit_usage(earlier));
     }
 
     /// Releases the groups' shared cells before a change of settings; `reconfigure` charges them
     /// again.
-    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+    pub(crate) fn release_shared(&self, pools: &mut Pools) {
         self.groups.iter().for_each(|group| group.release_shared(pools));
     }
 
@@ -409,10 +409,10 @@ impl Ingress {
     pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
         self.classifier = Classifier::of_port(settings);
         self.sends_pfc = settings.pfc.tx || settings.flow_control.sends();
-        self.pfc.reconfigure(PfcTiming::of(settings));
-        self.flooded.reconfigure(&settings.flood_limits_pps);
+        self.pfc.reconfigure(PfcTiming::from_settings(settings));
+        self.storm_control.reconfigure(&settings.flood_limits_pps);
         for (p, group) in self.groups.iter_mut().enumerate() {
-            let (protection, of_group) = protection(settings, self.pfc_disabled, p);
+            let (protection, of_group) = flow_control_of(settings, self.pfc_disabled, p);
             group.reconfigure(of_group, protection, usage_percent, pools);
         }
     }
@@ -422,7 +422,7 @@ impl Ingress {
     pub(crate) fn readvertise(&mut self) {
         let is_xoff: [bool; PRIORITIES] =
             std::array::from_fn(|p| self.advertises(p) && self.groups[p].is_xoff());
-        let of_link = self.pfc.is_of_link();
+        let of_link = self.pfc.is_link_pause();
         let any = is_xoff.contains(&true);
         for (p, is_xoff) in is_xoff.into_iter().enumerate() {
             self.pfc.set(p, if of_link { p == LINK && any } else { is_xoff });
@@ -465,8 +465,8 @@ impl Ingress {
     }
 
     /// Resets one watermark of every group.
-    pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
-        self.groups.iter_mut().for_each(|group| group.mark(mark));
+    pub(crate) fn reset_watermarks(&mut self, mark: WatermarkReset) {
+        self.groups.iter_mut().for_each(|group| group.reset_watermark(mark));
     }
 
     /// Returns the levels and counters of a group.
@@ -485,8 +485,8 @@ impl Ingress {
     }
 
     /// Resets a group's watermarks since the last read.
-    pub(crate) fn mark_group(&mut self, priority: usize) {
-        self.groups[priority].mark(WatermarkReset::Read);
+    pub(crate) fn reset_group_watermarks(&mut self, priority: usize) {
+        self.groups[priority].reset_watermark(WatermarkReset::Read);
     }
 
     /// Fills in the counters of this half.
@@ -494,13 +494,13 @@ impl Ingress {
         for (group, out) in self.groups.iter().zip(&mut out.groups) {
             *out = group.snapshot(pools);
         }
-        out.received = out.groups.iter().fold(self.refused, |sum, group| sum + group.received);
+        out.received = out.groups.iter().fold(self.invalid, |sum, group| sum + group.received);
         [out.received_yellow_frames, out.received_red_frames] = self.colored;
         for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
             *out = *out + *drops;
         }
         out.input_dropped = FrameCount::sum(&self.drops);
-        self.flooded.snapshot(out);
+        self.storm_control.snapshot(out);
         out.pfc_sent = self.pfc.count();
         let reasons = self.pfc.reasons();
         out.pfc_change_frames = reasons.change_frames;
@@ -515,7 +515,7 @@ impl Ingress {
 
 /// Returns how a priority is paused at the peer, and the thresholds of its group: the lossy ones,
 /// where PFC is off for it.
-fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (FlowControlMode, GroupSettings) {
+fn flow_control_of(settings: &PortSettings, off: Set8, priority: usize) -> (FlowControlMode, GroupSettings) {
     let group = settings.groups[priority];
     if off.contains(priority) {
         return (

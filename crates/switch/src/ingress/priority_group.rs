@@ -71,7 +71,7 @@ pub struct PriorityGroup {
     fast_path_cells: u32,
     headroom_cells: u32,
     peaks: Peaks,
-    protection: FlowControlMode,
+    flow_control: FlowControlMode,
     xoff: bool,
     /// True while a frame such as one that was rejected has no room: XOFF lasts.
     starved: bool,
@@ -126,12 +126,12 @@ impl PriorityGroup {
             fast_path_cells: 0,
             headroom_cells: 0,
             peaks: Peaks::default(),
-            protection,
+            flow_control: protection,
             xoff: false,
             starved: false,
             pool: settings.pool & 3,
             reserved_cells: settings.reserved_cells,
-            xoff_limit: CompiledThreshold::of(settings.xoff),
+            xoff_limit: CompiledThreshold::compile(settings.xoff),
             cold: Box::new(ColdState {
                 usage: UsageViolations::new(usage_percent),
                 alarm: UsageAlarm::default(),
@@ -149,14 +149,14 @@ impl PriorityGroup {
                 watermarks: Default::default(),
             }),
         };
-        group.set_own_cells();
+        group.update_fast_path_cells();
         group
     }
 
     /// Computes `fast_path_cells` after an input of it has changed. It is 0 while headroom is in
     /// use, since every frame is charged there, and while the watchdog drops, since no frame is
     /// charged.
-    fn set_own_cells(&mut self) {
+    fn update_fast_path_cells(&mut self) {
         let none = self.headroom_cells > 0 || self.cold.dropping;
         let ColdState { usage, alarm, .. } = &*self.cold;
         let unnoted = usage.alarm_floor(self.reserved_cells).min(alarm.alarm_floor(self.reserved_cells));
@@ -166,7 +166,7 @@ impl PriorityGroup {
     /// Starts or stops the watchdog's dropping of every frame of the group.
     pub fn set_dropping(&mut self, dropping: bool) {
         self.cold.dropping = dropping;
-        self.set_own_cells();
+        self.update_fast_path_cells();
     }
 
     /// True while the watchdog drops every frame of the group.
@@ -196,13 +196,13 @@ impl PriorityGroup {
 
     /// True if PFC protects this group.
     pub fn is_no_drop(&self) -> bool {
-        self.protection == FlowControlMode::Pfc
+        self.flow_control == FlowControlMode::Pfc
     }
 
     /// True if the peer is paused, by PFC or by PAUSE, when the group fills.
     #[inline]
-    pub fn is_protected(&self) -> bool {
-        self.protection != FlowControlMode::None
+    pub fn has_flow_control(&self) -> bool {
+        self.flow_control != FlowControlMode::None
     }
 
     /// True if the group is in XOFF.
@@ -268,7 +268,7 @@ impl PriorityGroup {
     #[inline]
     pub fn charge_reserved(&mut self, cells: u32) {
         self.used_cells += cells;
-        self.peaks.total.lift(self.used_cells); // headroom is empty
+        self.peaks.total.raise(self.used_cells); // headroom is empty
     }
 
     fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
@@ -286,7 +286,7 @@ impl PriorityGroup {
                 return Some(BufferRegion::ReservedAndShared);
             }
         }
-        let fits = self.is_protected()
+        let fits = self.has_flow_control()
             && self.headroom_cells + cells <= self.cold.settings.headroom_cells
             && cells <= pools.headroom.free_cells();
         fits.then_some(BufferRegion::Headroom)
@@ -311,20 +311,20 @@ impl PriorityGroup {
         let before = self.shared_cells();
         self.used_cells += cells;
         let after = self.shared_cells();
-        self.pool_mut(pools).take(after - before);
-        self.peaks.shared.lift(after);
-        self.peaks.total.lift(self.cells());
-        self.note_usage(pools);
+        self.pool_mut(pools).charge(after - before);
+        self.peaks.shared.raise(after);
+        self.peaks.total.raise(self.cells());
+        self.update_usage(pools);
     }
 
     #[cold]
     fn charge_to_headroom(&mut self, cells: u32, pools: &mut Pools) {
         self.headroom_cells += cells;
-        pools.headroom.take(cells);
-        self.peaks.headroom.lift(self.headroom_cells);
-        self.peaks.total.lift(self.cells());
+        pools.headroom.charge(cells);
+        self.peaks.headroom.raise(self.headroom_cells);
+        self.peaks.total.raise(self.cells());
         self.cold.headroom_alarm.update(self.headroom_cells, self.cold.settings.headroom_cells);
-        self.set_own_cells();
+        self.update_fast_path_cells();
     }
 
     /// Releases a frame of `cells` that has left the switch: headroom first, then shared, then
@@ -347,9 +347,9 @@ impl PriorityGroup {
         let before = self.shared_cells();
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
         self.used_cells -= cells;
-        self.pool_mut(pools).give(before - self.shared_cells());
+        self.pool_mut(pools).release(before - self.shared_cells());
         if self.cold.usage.is_above() || self.cold.alarm.is_above() {
-            self.note_usage(pools);
+            self.update_usage(pools);
         }
     }
 
@@ -358,18 +358,18 @@ impl PriorityGroup {
     fn release_from_headroom(&mut self, cells: u32, pools: &mut Pools) -> u32 {
         let from_headroom = cells.min(self.headroom_cells);
         self.headroom_cells -= from_headroom;
-        pools.headroom.give(from_headroom);
+        pools.headroom.release(from_headroom);
         self.cold.loss_reported &= self.headroom_cells > 0;
         self.cold.headroom_alarm.update(self.headroom_cells, self.cold.settings.headroom_cells);
-        self.set_own_cells();
+        self.update_fast_path_cells();
         from_headroom
     }
 
-    fn note_usage(&mut self, pools: &Pools) {
+    fn update_usage(&mut self, pools: &Pools) {
         let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
-        self.cold.usage.note(self.used_cells, allowed);
+        self.cold.usage.update(self.used_cells, allowed);
         self.cold.alarm.update(self.used_cells, allowed);
-        self.set_own_cells();
+        self.update_fast_path_cells();
     }
 
     /// Counts a frame that found no room. Returns true if an event must report it: an episode of
@@ -394,20 +394,20 @@ impl PriorityGroup {
     fn can_ever_fit(&self, cells: u32, pools: &Pools) -> bool {
         let size_cells = self.pool(pools).size_cells();
         let shared = self.xoff_limit.cells(size_cells).min(size_cells);
-        let headroom = self.full_headroom_cells(pools);
-        cells <= self.reserved_cells.saturating_add(shared) || (self.is_protected() && cells <= headroom)
+        let headroom = self.available_headroom_cells(pools);
+        cells <= self.reserved_cells.saturating_add(shared) || (self.has_flow_control() && cells <= headroom)
     }
 
     /// Returns the headroom that the group may use if no other group uses any.
-    fn full_headroom_cells(&self, pools: &Pools) -> u32 {
+    fn available_headroom_cells(&self, pools: &Pools) -> u32 {
         self.cold.settings.headroom_cells.min(pools.headroom.size_cells())
     }
 
     /// Handles a frame of `cells` that found no room: its sender must stop, even if the group holds
     /// nothing. Returns the change to advertise to the peer, if any.
     #[cold]
-    pub fn starve(&mut self, cells: u32, pools: &Pools) -> Option<XoffTransition> {
-        if !self.is_protected() || !self.can_ever_fit(cells, pools) {
+    pub fn enter_starvation(&mut self, cells: u32, pools: &Pools) -> Option<XoffTransition> {
+        if !self.has_flow_control() || !self.can_ever_fit(cells, pools) {
             return None;
         }
         self.starved = true;
@@ -426,9 +426,9 @@ impl PriorityGroup {
     fn is_still_starved(&mut self, pools: &Pools) -> bool {
         let cells = self.cold.refused_cells;
         let has_room = self.room_for(cells, pools).is_some()
-            && pools.headroom.free_cells() >= self.full_headroom_cells(pools);
+            && pools.headroom.free_cells() >= self.available_headroom_cells(pools);
         // New settings may have removed the room that the group waits for.
-        self.starved = self.is_protected() && !has_room && self.can_ever_fit(cells, pools);
+        self.starved = self.has_flow_control() && !has_room && self.can_ever_fit(cells, pools);
         if !self.starved {
             (self.cold.refused_cells, self.cold.loss_reported) = (0, false);
         }
@@ -438,12 +438,13 @@ impl PriorityGroup {
     /// Compares use with the thresholds, and returns the change to advertise to the peer, if any.
     /// With a long RX backlog, a protected group is in XOFF whatever it holds.
     #[inline]
-    pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<XoffTransition> {
+    pub fn update_xoff(&mut self, rings_are_long: bool, pools: &Pools) -> Option<XoffTransition> {
         let pool = self.pool(pools);
         let threshold = self.xoff_limit.cells(pool.free_cells());
         let shared = self.shared_cells();
-        let full = self.headroom_cells > 0 || (shared > 0 && (shared >= threshold || pool.wants_pause()));
-        let over = self.is_protected() && (full || rings_are_long);
+        let full =
+            self.headroom_cells > 0 || (shared > 0 && (shared >= threshold || pool.above_pause_threshold()));
+        let over = self.has_flow_control() && (full || rings_are_long);
         if over != self.xoff {
             if over {
                 self.xoff = true;
@@ -452,8 +453,8 @@ impl PriorityGroup {
             }
             let offset = self.cold.settings.xon_offset_cells;
             let low = shared <= self.cold.settings.resume_cells.max(threshold.saturating_sub(offset));
-            let pool_is_low = shared == 0 || pool.has_come_down_by(offset);
-            let is_low = (low && pool_is_low) || !self.is_protected();
+            let pool_is_low = shared == 0 || pool.below_pause_threshold_by(offset);
+            let is_low = (low && pool_is_low) || !self.has_flow_control();
             if is_low && !(self.starved && self.is_still_starved(pools)) {
                 self.xoff = false;
                 return Some(XoffTransition::Xon);
@@ -462,24 +463,24 @@ impl PriorityGroup {
         None
     }
 
-    /// True if `examine` may find a change without this group's own use changing: other groups move
-    /// a dynamic T.
+    /// True if `update_xoff` may find a change without this group's own use changing: other groups
+    /// move a dynamic T.
     #[inline]
-    pub fn depends_on_others(&self) -> bool {
-        self.is_protected() && (self.xoff || self.shared_cells() > 0)
+    pub fn needs_recheck(&self) -> bool {
+        self.has_flow_control() && (self.xoff || self.shared_cells() > 0)
     }
 
     /// Takes over the cells that the previous group of this slot still holds; `reconfigure` charges
     /// them to the pool.
-    pub(crate) fn succeed(&mut self, earlier: &PriorityGroup) {
+    pub(crate) fn inherit_usage(&mut self, earlier: &PriorityGroup) {
         (self.used_cells, self.headroom_cells) = (earlier.used_cells, earlier.headroom_cells);
-        self.peaks.total.lift(self.cells());
-        self.peaks.headroom.lift(self.headroom_cells);
+        self.peaks.total.raise(self.cells());
+        self.peaks.headroom.raise(self.headroom_cells);
     }
 
     /// Releases the shared cells before a change of settings; `reconfigure` charges them again.
     pub(crate) fn release_shared(&self, pools: &mut Pools) {
-        self.pool_mut(pools).give(self.shared_cells());
+        self.pool_mut(pools).release(self.shared_cells());
     }
 
     /// Applies other settings. The group's cells stay charged, even above the new limits, and so do
@@ -491,14 +492,14 @@ impl PriorityGroup {
         usage_percent: u8,
         pools: &mut Pools,
     ) {
-        (self.cold.settings, self.protection) = (settings, protection);
+        (self.cold.settings, self.flow_control) = (settings, protection);
         (self.pool, self.reserved_cells) = (settings.pool & 3, settings.reserved_cells);
-        self.xoff_limit = CompiledThreshold::of(settings.xoff);
+        self.xoff_limit = CompiledThreshold::compile(settings.xoff);
         self.cold.loss_reported &= self.is_no_drop();
         self.cold.usage.set_percent(usage_percent);
-        self.set_own_cells();
-        self.pool_mut(pools).take(self.shared_cells());
-        self.peaks.shared.lift(self.shared_cells());
+        self.update_fast_path_cells();
+        self.pool_mut(pools).charge(self.shared_cells());
+        self.peaks.shared.raise(self.shared_cells());
     }
 
     /// Sets alarm thresholds in percent. A `percent` of 0 disables the alarm of use outside
@@ -508,7 +509,7 @@ impl PriorityGroup {
         self.cold.headroom_alarm.set_percent(headroom_percent);
         self.cold.headroom_alarm.reset();
         self.cold.drop_alarm.reset(self.cold.dropped);
-        self.set_own_cells();
+        self.update_fast_path_cells();
     }
 
     /// Returns the alarms of the group's use, of its headroom and of its drops, and the drop count.
@@ -518,13 +519,13 @@ impl PriorityGroup {
     }
 
     /// Resets one watermark.
-    pub(crate) fn mark(&mut self, mark: WatermarkReset) {
+    pub(crate) fn reset_watermark(&mut self, mark: WatermarkReset) {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
         let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;
         for (watermarks, (cells, peak)) in
             self.cold.watermarks.iter_mut().zip([(shared, p0), (headroom, p1), (total, p2)])
         {
-            watermarks.mark(mark, cells, peak);
+            watermarks.reset(mark, cells, peak);
         }
     }
 
@@ -540,7 +541,7 @@ impl PriorityGroup {
             reserved_size_cells: self.cold.settings.reserved_cells,
             shared: shared.level(self.shared_cells(), self.peaks.shared),
             headroom: headroom.level(self.headroom_cells, self.peaks.headroom),
-            headroom_size_cells: if self.is_protected() { self.cold.settings.headroom_cells } else { 0 },
+            headroom_size_cells: if self.has_flow_control() { self.cold.settings.headroom_cells } else { 0 },
             total: total.level(self.cells(), self.peaks.total),
             threshold_cells: self.threshold_cells(pools),
             is_dynamic: matches!(self.cold.settings.xoff, Threshold::Dynamic(_)),

@@ -39,7 +39,7 @@ pub struct UsageAlarm {
     /// Crossings since the start.
     all_crossings: u64,
     /// Peak in cells since the last alarm, and the limit at that time.
-    most: (u32, u32),
+    peak: (u32, u32),
     throttle: Throttle,
 }
 
@@ -84,8 +84,8 @@ impl UsageAlarm {
         self.above = above;
         self.crossings += crossed;
         self.all_crossings += u64::from(crossed);
-        if above && used > self.most.0 {
-            self.most = (used, allowed);
+        if above && used > self.peak.0 {
+            self.peak = (used, allowed);
         }
     }
 
@@ -102,17 +102,17 @@ impl UsageAlarm {
         }
         let telling = AlarmReport {
             raised: self.crossings > 0,
-            most: self.most,
+            peak: self.peak,
             crossings: self.crossings,
             percent: self.percent,
         };
-        (self.raised, self.crossings, self.most) = (telling.raised, 0, (0, 0));
+        (self.raised, self.crossings, self.peak) = (telling.raised, 0, (0, 0));
         Some(telling)
     }
 
     /// Discards crossings until now, as the alarm was off.
     pub fn reset(&mut self) {
-        (self.raised, self.crossings, self.most) = (false, 0, (0, 0));
+        (self.raised, self.crossings, self.peak) = (false, 0, (0, 0));
     }
 }
 
@@ -151,8 +151,8 @@ mod tests {
     fn the_transition_table() {
         let mut watch = UsageAlarm::new(70);
         let raised =
-            |most, crossings| Some(AlarmReport { raised: true, most: (most, 10), crossings, percent: 70 });
-        let cleared = Some(AlarmReport { raised: false, most: (0, 0), crossings: 0, percent: 70 });
+            |most, crossings| Some(AlarmReport { raised: true, peak: (most, 10), crossings, percent: 70 });
+        let cleared = Some(AlarmReport { raised: false, peak: (0, 0), crossings: 0, percent: 70 });
         for (step, (at_s, uses, expected)) in [
             (0, &[0, 6][..], None),          // quiet: below
             (1, &[7], raised(7, 1)),         // crossed: at once
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_need_not_be_noted_is_just_below_the_threshold() {
+    fn the_alarm_floor_is_just_below_the_threshold() {
         for (percent, allowed, unnoted) in [
             (70, 10, 6),
             (100, 17, 16),

@@ -4,7 +4,7 @@
 //! counts as neither transmitted nor dropped by the switch. PFC and PAUSE frames are counted
 //! separately, and their contents are sent again ([`crate::pfc::tx`]). Both kinds of loss are
 //! events, which report how many frames were of no-drop priorities: at once, then at most once a
-//! second while the losses last. Source: docs/behavior.md, "Drops"; docs/kernel-behavior.md,
+//! second while the losses last. Source: docs/behavior.md, "Drops"; docs/kernel/af-xdp.md,
 //! "Errors of sendto".
 
 use crate::monitor::event::Event;
@@ -36,14 +36,14 @@ struct UnreportedLoss {
 
 impl KernelTxLoss {
     /// Counts a data frame.
-    pub(crate) fn note(&mut self, is_no_drop: bool) {
+    pub(crate) fn count(&mut self, is_no_drop: bool) {
         self.no_drop_frames += u64::from(is_no_drop);
         self.unreported.frames += 1;
         self.unreported.no_drop_frames += u64::from(is_no_drop);
     }
 
     /// Counts a PFC or PAUSE frame.
-    pub(crate) fn note_pfc(&mut self) {
+    pub(crate) fn count_pfc(&mut self) {
         self.pfc_frames += 1;
         self.unreported.pfc_frames += 1;
     }

@@ -6,7 +6,7 @@
 //! the kernel loses ([`crate::monitor::kernel_tx_loss`]), and one that a flood limit drops
 //! ([`crate::forwarding::storm_control`]). Frames that no bridge forwards, and frames whose
 //! destination is on their own port, are no losses. Source: docs/behavior.md, "Drops";
-//! docs/events.md, `no_drop_dropped`.
+//! docs/monitoring/events.md, `no_drop_dropped`.
 
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
@@ -22,7 +22,7 @@ type LossKey = (u8, u8, DropReason);
 /// Recent losses. Empty without losses.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct NoDropLosses {
-    places: BTreeMap<LossKey, Loss>,
+    losses: BTreeMap<LossKey, Loss>,
     /// Time at which a loss must be reported, or forgotten.
     due_at: Instant,
 }
@@ -35,8 +35,8 @@ struct Loss {
 }
 
 impl NoDropLosses {
-    pub(crate) fn note(&mut self, place: LossKey) {
-        let loss = self.places.entry(place).or_default();
+    pub(crate) fn record(&mut self, place: LossKey) {
+        let loss = self.losses.entry(place).or_default();
         loss.frames += 1;
         self.due_at = self.due_at.min(loss.throttle.opens_at());
     }
@@ -44,7 +44,7 @@ impl NoDropLosses {
     /// True if a loss must be reported, or forgotten.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        !self.places.is_empty() && now >= self.due_at
+        !self.losses.is_empty() && now >= self.due_at
     }
 
     /// Reports losses that are due, and forgets episodes that are over.
@@ -52,7 +52,7 @@ impl NoDropLosses {
     pub(crate) fn report(&mut self, now: Instant, events: &mut Events) {
         self.due_at = Instant::NEVER;
         let due_at = &mut self.due_at;
-        self.places.retain(|&(port, priority, reason), loss| {
+        self.losses.retain(|&(port, priority, reason), loss| {
             if loss.throttle.is_open(now) {
                 let frames = std::mem::take(&mut loss.frames);
                 if frames == 0 {

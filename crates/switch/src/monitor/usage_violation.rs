@@ -42,7 +42,7 @@ impl UsageViolations {
     }
 
     /// Records that `used` of `allowed` cells are in use now.
-    pub fn note(&mut self, used: u32, allowed: u32) {
+    pub fn update(&mut self, used: u32, allowed: u32) {
         let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);
         self.violations += u32::from(above && !self.above);
         self.above = above;
@@ -69,18 +69,18 @@ mod tests {
         let mut usage = UsageViolations::new(70);
         for (used, violations) in [(0, 0), (140, 0), (141, 1), (200, 1), (141, 1), (140, 1), (141, 2), (0, 2)]
         {
-            usage.note(used, 200);
+            usage.update(used, 200);
             assert_eq!(usage.violations(), violations, "{used} cells");
         }
         // A threshold that shrinks makes the same use a violation; none is possible without limit.
-        usage.note(50, 60);
+        usage.update(50, 60);
         assert_eq!(usage.violations(), 3);
         assert_eq!(UsageViolations::new(70).alarm_floor(17), 11, "70 % of 17, rounded down");
         let mut above = UsageViolations::new(70);
-        above.note(8, 10);
+        above.update(8, 10);
         assert_eq!(above.alarm_floor(17), 0);
         let mut all = UsageViolations::new(100);
-        all.note(u32::MAX, u32::MAX);
+        all.update(u32::MAX, u32::MAX);
         assert_eq!(all.violations(), 0);
     }
 }

@@ -19,7 +19,7 @@ pub struct Peak(u32);
 impl Peak {
     /// Raises the peak to the present level of `cells`.
     #[inline]
-    pub fn lift(&mut self, cells: u32) {
+    pub fn raise(&mut self, cells: u32) {
         self.0 = self.0.max(cells);
     }
 }
@@ -66,7 +66,7 @@ impl Watermarks {
     }
 
     /// Restarts one watermark at the level `cells`.
-    pub fn mark(&mut self, mark: WatermarkReset, cells: u32, peak: &mut Peak) {
+    pub fn reset(&mut self, mark: WatermarkReset, cells: u32, peak: &mut Peak) {
         let level = self.level(cells, *peak);
         *peak = Peak(cells);
         let Occupancy { peak_read_cells, peak_clear_cells, peak_cells, .. } = level;
@@ -92,7 +92,7 @@ mod tests {
 
     /// An action, then the level and the three watermarks (read, clear, start) after it.
     #[test]
-    fn each_watermark_begins_at_its_own_mark() {
+    fn each_watermark_begins_at_its_own_reset() {
         use Step::{Reset, To};
         let (mut marks, mut peak, mut cells) = (Watermarks::default(), Peak::default(), 0);
         for (n, (step, expected)) in [
@@ -117,9 +117,9 @@ mod tests {
             match step {
                 To(level) => {
                     cells = level;
-                    peak.lift(level);
+                    peak.raise(level);
                 }
-                Reset(mark) => marks.mark(mark, cells, &mut peak),
+                Reset(mark) => marks.reset(mark, cells, &mut peak),
             }
             let level = marks.level(cells, peak);
             let seen = (level.cells, level.peak_read_cells, level.peak_clear_cells, level.peak_cells);

@@ -5,10 +5,10 @@
 //! paused.
 
 pub mod link_pause;
+pub mod peer_response;
+pub(crate) mod port_watchdog;
 pub(crate) mod rate_monitor;
 pub mod rx;
 pub mod rx_backlog;
-pub(crate) mod storm_history;
 pub mod tx;
 pub(crate) mod watchdog;
-pub mod xoff_response;

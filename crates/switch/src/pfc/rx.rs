@@ -32,7 +32,7 @@ pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
 #[derive(Debug, Clone, Copy)]
 pub struct ArrivalTimes {
     /// When the loop last served the port before.
-    pub iterated: Instant,
+    pub last_served: Instant,
     /// Start of the iteration that reads the frame.
     pub now: Instant,
     /// Time at which its batch had been taken: the latest at which it can have arrived.
@@ -42,7 +42,7 @@ pub struct ArrivalTimes {
 impl ArrivalTimes {
     /// Returns the times of a frame that is read as soon as it arrives.
     pub fn exact(now: Instant) -> Self {
-        Self { iterated: now, now, taken_at: now }
+        Self { last_served: now, now, taken_at: now }
     }
 }
 
@@ -60,7 +60,7 @@ pub struct PfcRxState {
     until: [Instant; PRIORITIES],
     since: [Instant; PRIORITIES],
     /// Time at which the last pause ended by itself.
-    ran_out: [Instant; PRIORITIES],
+    expired_at: [Instant; PRIORITIES],
     /// Time at which the last XOFF arrived, honored or not.
     last_xoff_at: [Instant; PRIORITIES],
     episodes: [u64; PRIORITIES],
@@ -79,7 +79,7 @@ impl PfcRxState {
             until: [Instant::NEVER; PRIORITIES],
             next_end: Instant::NEVER,
             since: [Instant::default(); PRIORITIES],
-            ran_out: [Instant::default(); PRIORITIES],
+            expired_at: [Instant::default(); PRIORITIES],
             last_xoff_at: [Instant::default(); PRIORITIES],
             episodes: [0; PRIORITIES],
             paused_ns: [0; PRIORITIES],
@@ -96,7 +96,7 @@ impl PfcRxState {
     /// the port, a new time continues it, however late it is read: no frame left in between. The
     /// new time counts from the latest instant at which the frame can have arrived.
     pub fn apply_late(&mut self, pfc: &Pfc, arrived: ArrivalTimes) {
-        let ArrivalTimes { iterated, now, taken_at } = arrived;
+        let ArrivalTimes { last_served: iterated, now, taken_at } = arrived;
         self.expire(now);
         self.count.frames += 1;
         for p in Set8::from_bits(pfc.enable) {
@@ -111,12 +111,12 @@ impl PfcRxState {
             }
             if quanta == 0 {
                 self.end(p, now);
-                self.ran_out[p] = Instant::default();
+                self.expired_at[p] = Instant::default();
             } else {
                 if !self.paused.contains(p) {
                     self.paused.set(p, true);
-                    if self.ran_out[p] > iterated {
-                        self.paused_ns[p] -= self.ran_out[p].since(self.since[p]);
+                    if self.expired_at[p] > iterated {
+                        self.paused_ns[p] -= self.expired_at[p].since(self.since[p]);
                     } else {
                         self.since[p] = now;
                         self.episodes[p] += 1;
@@ -167,7 +167,7 @@ impl PfcRxState {
     pub fn release(&mut self, priority: usize, now: Instant) {
         self.expire(now);
         self.end(priority, now);
-        self.ran_out[priority] = Instant::default();
+        self.expired_at[priority] = Instant::default();
         self.find_next_end();
     }
 
@@ -177,7 +177,7 @@ impl PfcRxState {
         for p in 0..PRIORITIES {
             self.end(p, now);
         }
-        self.ran_out = [Instant::default(); PRIORITIES];
+        self.expired_at = [Instant::default(); PRIORITIES];
         self.find_next_end();
     }
 
@@ -199,7 +199,7 @@ impl PfcRxState {
     fn expire(&mut self, now: Instant) {
         for p in 0..PRIORITIES {
             if self.until[p] <= now {
-                self.ran_out[p] = self.until[p];
+                self.expired_at[p] = self.until[p];
                 self.end(p, self.until[p]);
             }
         }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn late(iterated: u64, now: u64) -> ArrivalTimes {
-        ArrivalTimes { iterated: Instant(iterated), ..ArrivalTimes::exact(Instant(now)) }
+        ArrivalTimes { last_served: Instant(iterated), ..ArrivalTimes::exact(Instant(now)) }
     }
 
     /// The table of docs/behavior.md, "PFC received".

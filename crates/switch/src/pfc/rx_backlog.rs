@@ -31,7 +31,7 @@ pub const XOFF_FRAMES: u32 = 1024;
 /// Backlog that arrives between two iterations.
 pub const XON_FRAMES: u32 = 256;
 /// Replaces the number of waiting frames: peers must be held, whatever the backlog.
-pub const HOLD: u32 = u32::MAX;
+pub const FORCE_XOFF: u32 = u32::MAX;
 /// Minimum interval between events about frames that the kernel dropped.
 const EVENT_NS: Nanos = 1_000_000_000;
 
@@ -40,11 +40,11 @@ const EVENT_NS: Nanos = 1_000_000_000;
 pub struct RxBacklog {
     is_long: bool,
     /// True if the backlog keeps the no-drop groups of the port in XOFF.
-    holds: bool,
+    forces_xoff: bool,
     /// Number of times that it began to hold them.
     episodes: u64,
     /// Frames taken when this sample began, and how many more complete it.
-    since: Taken,
+    since: TakenFrames,
     sample_frames: u32,
     /// Frames that the kernel dropped and that no event has reported.
     unreported_frames: u64,
@@ -57,7 +57,7 @@ pub struct RxBacklog {
 
 /// Frames that were taken from the rings of a port since the start.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
-pub struct Taken {
+pub struct TakenFrames {
     /// Frames of all groups.
     pub frames: u64,
     /// Frames of groups whose peer is paused when they fill.
@@ -66,9 +66,9 @@ pub struct Taken {
 
 impl RxBacklog {
     /// Updates the backlog after a batch was taken: `waiting` frames remain, and `taken` returns
-    /// the frames taken so far. Returns true if `holds` has changed.
+    /// the frames taken so far. Returns true if `forces_xoff` has changed.
     #[inline]
-    pub fn observe(&mut self, waiting: u32, taken: impl FnOnce() -> Taken) -> bool {
+    pub fn observe(&mut self, waiting: u32, taken: impl FnOnce() -> TakenFrames) -> bool {
         let is_short = !self.is_long && waiting < XOFF_FRAMES;
         !is_short && self.observe_long(waiting, taken())
     }
@@ -76,7 +76,7 @@ impl RxBacklog {
     /// Updates when the rings were last empty, given the frames that remain after a batch was taken
     /// and when the loop served the port before.
     #[inline]
-    pub fn note_empty(&mut self, waiting: u32, iterated: Instant) {
+    pub fn record_empty(&mut self, waiting: u32, iterated: Instant) {
         let has_frames = waiting > 0;
         if has_frames && !self.has_frames {
             self.empty_at = iterated;
@@ -92,35 +92,35 @@ impl RxBacklog {
     }
 
     #[cold]
-    fn observe_long(&mut self, waiting: u32, taken: Taken) -> bool {
-        let held = self.holds;
+    fn observe_long(&mut self, waiting: u32, taken: TakenFrames) -> bool {
+        let held = self.forces_xoff;
         if waiting <= XON_FRAMES {
-            (self.is_long, self.holds) = (false, false);
+            (self.is_long, self.forces_xoff) = (false, false);
             return held;
         }
         let frames = taken.frames - self.since.frames;
-        if !self.is_long || waiting == HOLD {
-            (self.is_long, self.holds) = (true, true);
+        if !self.is_long || waiting == FORCE_XOFF {
+            (self.is_long, self.forces_xoff) = (true, true);
         } else if frames < self.sample_frames.into() {
             return false;
         } else {
             // A priority may have become no-drop meanwhile, or lossy.
             let no_drop_frames = taken.no_drop_frames.saturating_sub(self.since.no_drop_frames).min(frames);
             let waiting_no_drop = u64::from(waiting) * no_drop_frames / frames;
-            let most = if self.holds { XON_FRAMES } else { XOFF_FRAMES - 1 };
-            self.holds = waiting_no_drop > most.into();
+            let most = if self.forces_xoff { XON_FRAMES } else { XOFF_FRAMES - 1 };
+            self.forces_xoff = waiting_no_drop > most.into();
         }
         self.since = taken;
-        self.sample_frames = if waiting == HOLD { XOFF_FRAMES } else { waiting };
-        let changed = held != self.holds;
-        self.episodes += u64::from(changed && self.holds);
+        self.sample_frames = if waiting == FORCE_XOFF { XOFF_FRAMES } else { waiting };
+        let changed = held != self.forces_xoff;
+        self.episodes += u64::from(changed && self.forces_xoff);
         changed
     }
 
     /// True if the no-drop groups of the port must be in XOFF.
     #[inline]
-    pub fn holds(&self) -> bool {
-        self.holds
+    pub fn forces_xoff(&self) -> bool {
+        self.forces_xoff
     }
 
     /// Returns how often the backlog became long.
@@ -157,10 +157,10 @@ mod tests {
             (true, 0, false),
         ] {
             let mut rings =
-                RxBacklog { is_long: before, holds: before, sample_frames: 1, ..RxBacklog::default() };
-            let changed = rings.observe(waiting, Taken::default);
+                RxBacklog { is_long: before, forces_xoff: before, sample_frames: 1, ..RxBacklog::default() };
+            let changed = rings.observe(waiting, TakenFrames::default);
             assert_eq!(changed, before != after, "{waiting} frames, long before: {before}");
-            assert_eq!((rings.holds(), rings.episodes()), (after, u64::from(after && !before)));
+            assert_eq!((rings.forces_xoff(), rings.episodes()), (after, u64::from(after && !before)));
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
         ] {
             let mut rings = RxBacklog::default();
             for (number, &waiting) in left.iter().enumerate() {
-                rings.note_empty(waiting, Instant((number as u64 * 10).saturating_sub(10)));
+                rings.record_empty(waiting, Instant((number as u64 * 10).saturating_sub(10)));
             }
             let last = Instant((left.len() as u64 - 1) * 10);
             assert_eq!(rings.empty_at(last), Instant(after), "{left:?}");

@@ -8,7 +8,7 @@
 //!   speed at which the peer may interpret our quanta: that of the link, or of the port, whichever
 //!   is higher.
 //! - XOFF is repeated where a peer goes on in spite of it, a bounded number of times, and refreshed
-//!   earlier where a peer counts quanta faster ([`crate::pfc::xoff_response`]).
+//!   earlier where a peer counts quanta faster ([`crate::pfc::peer_response`]).
 //! - XON is repeated once, should the first have been lost.
 //! - What the kernel is known to have lost ([`crate::monitor::kernel_tx_loss`]) is repeated 50 µs
 //!   after it was sent, as the peer has not received it.
@@ -22,8 +22,8 @@
 
 use crate::monitor::counters::{PfcCount, PfcReasons};
 use crate::pfc::link_pause::LINK;
+use crate::pfc::peer_response::{ExpectedResponse, SHORTEST_REFRESH_NS, XoffResponse};
 use crate::pfc::rx::quanta_ns;
-use crate::pfc::xoff_response::{ExpectedResponse, SHORTEST_REFRESH_NS, XoffResponse};
 use crate::settings::MAX_IN_FLIGHT;
 use crate::settings::{PRIORITIES, PortSettings};
 use crate::time::{Instant, Nanos};
@@ -32,14 +32,14 @@ use wire::bitset::Set8;
 use wire::pause::{Pause, Pfc};
 
 /// Delay after which XON is repeated.
-const XON_AGAIN_NS: Nanos = 1_000_000;
+const XON_REPEAT_NS: Nanos = 1_000_000;
 
 /// Settings of a port that determine its PFC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcTiming {
     pause_quanta: u16,
     /// True for PAUSE, false for PFC.
-    of_link: bool,
+    uses_link_pause: bool,
     expected: ExpectedResponse,
 }
 
@@ -49,11 +49,11 @@ pub const GUARD_REFRESH_NS: Nanos = 100_000;
 
 impl PfcTiming {
     /// Returns the timing of a port with these settings.
-    pub fn of(settings: &PortSettings) -> Self {
+    pub fn from_settings(settings: &PortSettings) -> Self {
         let fastest_bps = settings.pause_speed_bps().max(settings.link_speed_bps.unwrap_or(0));
         Self {
             pause_quanta: settings.pfc.pause_quanta,
-            of_link: settings.flow_control.sends(),
+            uses_link_pause: settings.flow_control.sends(),
             expected: ExpectedResponse {
                 response_ns: settings.response_ns,
                 refresh_ns: quanta_ns(settings.pfc.pause_quanta, fastest_bps) / 3,
@@ -94,11 +94,11 @@ pub struct PfcSender {
     /// Priorities that are in XOFF.
     xoff: Set8,
     /// Priorities whose XOFF the peer was last sent.
-    announced: Set8,
+    advertised: Set8,
     /// True if XOFF was advertised by PAUSE, not PFC.
-    announced_of_link: bool,
+    advertised_on_link: bool,
     /// Priorities whose XON must be repeated.
-    xon_again: Set8,
+    xon_repeat_pending: Set8,
     /// Frames handed out that have not left the port yet.
     in_flight: u8,
     sent_at: Instant,
@@ -118,9 +118,9 @@ impl PfcSender {
         Self {
             timing,
             xoff: Set8::EMPTY,
-            announced: Set8::EMPTY,
-            announced_of_link: timing.of_link,
-            xon_again: Set8::EMPTY,
+            advertised: Set8::EMPTY,
+            advertised_on_link: timing.uses_link_pause,
+            xon_repeat_pending: Set8::EMPTY,
             in_flight: 0,
             sent_at: Instant::default(),
             repeat_at: Instant::NEVER,
@@ -133,7 +133,7 @@ impl PfcSender {
 
     /// Applies another pause time, or speed. A peer that is paused is sent it at once.
     pub fn reconfigure(&mut self, timing: PfcTiming) {
-        if timing != self.timing && !self.announced.is_empty() {
+        if timing != self.timing && !self.advertised.is_empty() {
             self.repeat_at = Instant::default();
         }
         if timing.expected != self.timing.expected {
@@ -141,22 +141,22 @@ impl PfcSender {
         }
         self.timing = timing;
         if !self.has_transition() {
-            self.announced_of_link = timing.of_link;
+            self.advertised_on_link = timing.uses_link_pause;
         }
     }
 
     /// Forgets the peer. Nothing has been advertised to the next one, so a lasting XOFF is sent at
     /// once.
     pub fn reset_peer(&mut self) {
-        (self.announced, self.xon_again) = (Set8::EMPTY, Set8::EMPTY);
-        self.announced_of_link = self.timing.of_link;
+        (self.advertised, self.xon_repeat_pending) = (Set8::EMPTY, Set8::EMPTY);
+        self.advertised_on_link = self.timing.uses_link_pause;
         (self.repeat_at, self.response) = (Instant::NEVER, XoffResponse::new(self.timing.expected));
     }
 
     /// True if whole links are paused.
     #[inline]
-    pub fn is_of_link(&self) -> bool {
-        self.timing.of_link
+    pub fn is_link_pause(&self) -> bool {
+        self.timing.uses_link_pause
     }
 
     /// Sets whether a priority is in XOFF.
@@ -167,11 +167,11 @@ impl PfcSender {
 
     /// Records a frame of a priority in XOFF, which arrived between `after`, when the RX rings were
     /// empty, and `by`. Returns true if XOFF must be sent to the peer earlier for it.
-    pub fn frame_in_spite(&mut self, priority: usize, after: Instant, by: Instant) -> bool {
-        if !self.announced.contains(priority) {
+    pub fn frame_during_xoff(&mut self, priority: usize, after: Instant, by: Instant) -> bool {
+        if !self.advertised.contains(priority) {
             return false;
         }
-        if self.response.frame(after, by) {
+        if self.response.on_frame(after, by) {
             self.repeat_at = Instant::default();
         }
         let earlier = self.repeat_at.min(self.sent_at + self.response.refresh_ns());
@@ -179,8 +179,8 @@ impl PfcSender {
     }
 
     /// Returns when the RX rings must be looked at, to judge what arrives later.
-    pub fn look_at(&self, now: Instant) -> Instant {
-        if self.announced.is_empty() { Instant::NEVER } else { self.response.look_at(now) }
+    pub fn rx_ring_check_at(&self, now: Instant) -> Instant {
+        if self.advertised.is_empty() { Instant::NEVER } else { self.response.rx_ring_check_at(now) }
     }
 
     /// Records PFC frames that a guard sent for this port, the last one at `at`. The guard may have
@@ -188,16 +188,16 @@ impl PfcSender {
     pub fn record_guard_pfc(&mut self, frames: &PfcCount, at: Instant) {
         self.count.add(frames);
         self.reasons.guard_frames += frames.frames;
-        if self.announced_of_link && self.has_transition() {
+        if self.advertised_on_link && self.has_transition() {
             return; // both kinds cannot be withdrawn at once: this pause runs out
         }
-        self.announced_of_link = false;
+        self.advertised_on_link = false;
         let paused = (0..PRIORITIES).filter(|&p| frames.xoff_frames[p] > 0).collect();
         // The guard has refreshed what it paused, so the loop need not when it runs again. Other
         // settings, and XON, are still sent in time.
-        let is_refreshed = self.announced.without(paused).is_empty() && self.xon_again.is_empty();
+        let is_refreshed = self.advertised.without(paused).is_empty() && self.xon_repeat_pending.is_empty();
         let needs_sending = !is_refreshed || self.repeat_at == Instant::default();
-        self.announced = self.announced.with(paused);
+        self.advertised = self.advertised.with(paused);
         self.sent_at = self.sent_at.max(at);
         self.response.sent(at);
         self.response.left(at);
@@ -207,14 +207,14 @@ impl PfcSender {
 
     /// True if the peer is paused, or XON must be repeated.
     fn has_transition(&self) -> bool {
-        !self.announced.is_empty() || !self.xon_again.is_empty()
+        !self.advertised.is_empty() || !self.xon_repeat_pending.is_empty()
     }
 
     /// Returns when the next frame must leave: at once if something has changed, else when XOFF or
     /// XON is repeated. [`Instant::NEVER`] if nothing has to be sent.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
-        if self.xoff != self.announced { Instant::default() } else { self.repeat_at }
+        if self.xoff != self.advertised { Instant::default() } else { self.repeat_at }
     }
 
     /// True if the frame must leave now.
@@ -227,13 +227,13 @@ impl PfcSender {
     /// repetition may not.
     #[inline]
     pub fn is_waiting(&self) -> bool {
-        self.in_flight >= if self.xoff != self.announced { MAX_IN_FLIGHT } else { 1 }
+        self.in_flight >= if self.xoff != self.advertised { MAX_IN_FLIGHT } else { 1 }
     }
 
     /// Returns the frame that is due. The caller sends it now, and calls `sent` when it has left.
     pub fn send(&mut self, now: Instant) -> PauseFrame {
-        if self.announced_of_link != self.timing.of_link {
-            return self.take_back(now);
+        if self.advertised_on_link != self.timing.uses_link_pause {
+            return self.withdraw(now);
         }
         let reason = self.reason(now);
         let pfc = self.next(now);
@@ -243,18 +243,18 @@ impl PfcSender {
     /// Withdraws what was advertised by the other kind of frame, which is no longer sent from now
     /// on.
     #[cold]
-    fn take_back(&mut self, now: Instant) -> PauseFrame {
+    fn withdraw(&mut self, now: Instant) -> PauseFrame {
         let xoff = std::mem::take(&mut self.xoff);
         let pfc = self.next(now);
         let reported = self.pause_frame(pfc, Reason::Change);
-        (self.xoff, self.xon_again) = (xoff, Set8::EMPTY);
-        (self.announced_of_link, self.repeat_at) = (self.timing.of_link, Instant::NEVER);
+        (self.xoff, self.xon_repeat_pending) = (xoff, Set8::EMPTY);
+        (self.advertised_on_link, self.repeat_at) = (self.timing.uses_link_pause, Instant::NEVER);
         reported
     }
 
     /// Returns why the next frame is sent.
     fn reason(&self, now: Instant) -> Reason {
-        if self.xoff != self.announced {
+        if self.xoff != self.advertised {
             Reason::Change
         } else if !self.xoff.is_empty() && now.since(self.sent_at) >= self.response.refresh_ns() {
             Reason::Refresh
@@ -265,7 +265,7 @@ impl PfcSender {
 
     /// Counts a frame, and returns it as the kind of frame in use.
     fn pause_frame(&mut self, pfc: Pfc, reason: Reason) -> PauseFrame {
-        if self.announced_of_link {
+        if self.advertised_on_link {
             self.pause_frames += 1;
             return PauseFrame::Pause(Pause { quanta: pfc.quanta[LINK] });
         }
@@ -284,12 +284,12 @@ impl PfcSender {
     }
 
     fn next(&mut self, now: Instant) -> Pfc {
-        let released = self.announced.without(self.xoff);
-        let xon = released.with(self.xon_again).without(self.xoff);
+        let released = self.advertised.without(self.xoff);
+        let xon = released.with(self.xon_repeat_pending).without(self.xoff);
         let enable = self.xoff.with(xon);
         let quanta =
             std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
-        (self.announced, self.xon_again) = (self.xoff, released);
+        (self.advertised, self.xon_repeat_pending) = (self.xoff, released);
         (self.sent_at, self.in_flight) = (now, self.in_flight + 1);
         let refresh_at = if self.xoff.is_empty() {
             self.response.released(now);
@@ -298,7 +298,7 @@ impl PfcSender {
             self.response.sent(now);
             now + self.response.refresh_ns()
         };
-        let xon_at = if released.is_empty() { Instant::NEVER } else { now + XON_AGAIN_NS };
+        let xon_at = if released.is_empty() { Instant::NEVER } else { now + XON_REPEAT_NS };
         self.repeat_at = refresh_at.min(xon_at);
         Pfc { enable: enable.bits(), quanta }
     }
@@ -307,7 +307,7 @@ impl PfcSender {
     pub fn sent(&mut self, at: Instant) {
         debug_assert!(self.in_flight > 0, "a PFC frame left that was not sent");
         self.in_flight = self.in_flight.saturating_sub(1);
-        if self.in_flight == 0 && !self.announced.is_empty() {
+        if self.in_flight == 0 && !self.advertised.is_empty() {
             self.response.left(at);
         }
     }

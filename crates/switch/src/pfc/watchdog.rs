@@ -41,14 +41,14 @@ pub struct PauseObservation {
     /// Time since which the peer has had it paused without a break; `None` if it is not paused.
     pub paused_since: Option<Instant>,
     /// True if frames wait for it.
-    pub waits: bool,
+    pub has_queued_frames: bool,
     /// Time at which its last XOFF arrived.
     pub received_at: Instant,
 }
 
 /// Change that a poll found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum StormChange {
     /// A storm began.
     Began {
         /// Time stuck, more than the detection time.
@@ -134,7 +134,7 @@ impl PriorityWatchdog {
 
     /// True if the priority is stormed until it is restored by hand.
     pub fn needs_manual_recovery(&self) -> bool {
-        self.is_stormed() && self.settings.is_some_and(|settings| settings.restore == Restoration::ByHand)
+        self.is_stormed() && self.settings.is_some_and(|settings| settings.restore == Restoration::Manual)
     }
 
     /// True if PFC is off, since there were too many storms.
@@ -144,7 +144,7 @@ impl PriorityWatchdog {
 
     /// True if the owner must poll each iteration: a paused priority is stuck as soon as a frame
     /// waits.
-    pub fn awaits(&self, seen: PauseObservation) -> bool {
+    pub fn needs_poll(&self, seen: PauseObservation) -> bool {
         self.settings.is_some() && self.state == State::Calm && seen.paused_since.is_some()
     }
 
@@ -155,28 +155,28 @@ impl PriorityWatchdog {
         };
         match self.state {
             State::Calm | State::Off => Instant::NEVER,
-            State::Stuck { since, .. } => past(since, settings.detection_ns),
+            State::Stuck { since, .. } => first_instant_after(since, settings.detection_ns),
             State::Storm { began, interval } => match settings.restore {
-                Restoration::After(nanos) => past(began, nanos),
-                Restoration::QuietInterval => past(interval, settings.detection_ns),
-                Restoration::Quiet(nanos) => past(began.max(received_at), nanos),
-                Restoration::ByHand => Instant::NEVER,
+                Restoration::After(nanos) => first_instant_after(began, nanos),
+                Restoration::QuietInterval => first_instant_after(interval, settings.detection_ns),
+                Restoration::Quiet(nanos) => first_instant_after(began.max(received_at), nanos),
+                Restoration::Manual => Instant::NEVER,
             },
         }
     }
 
     /// Polls the watchdog with the observation at `now`.
-    pub fn poll(&mut self, seen: PauseObservation, now: Instant) -> Option<Change> {
+    pub fn poll(&mut self, seen: PauseObservation, now: Instant) -> Option<StormChange> {
         let Some(settings) = self.settings else {
             let was_stormed = self.is_stormed();
             self.state = State::Calm;
-            return was_stormed.then_some(Change::Ended);
+            return was_stormed.then_some(StormChange::Ended);
         };
         match self.state {
-            State::Calm => self.state = Self::unstormed(seen, now),
+            State::Calm => self.state = Self::calm_or_stuck(seen, now),
             State::Stuck { pause, since } => {
-                if seen.paused_since != Some(pause) || !seen.waits {
-                    self.state = Self::unstormed(seen, now);
+                if seen.paused_since != Some(pause) || !seen.has_queued_frames {
+                    self.state = Self::calm_or_stuck(seen, now);
                 } else if now >= self.deadline(seen.received_at) {
                     return Some(self.storm(now.since(since), settings, now));
                 }
@@ -185,8 +185,8 @@ impl PriorityWatchdog {
                 let interval = self.running_interval(settings.detection_ns, seen.received_at, now);
                 self.state = State::Storm { began, interval };
                 if now >= self.deadline(seen.received_at) {
-                    self.state = Self::unstormed(seen, now);
-                    return Some(Change::Ended);
+                    self.state = Self::calm_or_stuck(seen, now);
+                    return Some(StormChange::Ended);
                 }
             }
             State::Off => {}
@@ -195,55 +195,55 @@ impl PriorityWatchdog {
     }
 
     /// Restores the priority by hand, if it waits for that.
-    pub fn recover(&mut self, seen: PauseObservation, now: Instant) -> Option<Change> {
+    pub fn recover(&mut self, seen: PauseObservation, now: Instant) -> Option<StormChange> {
         let waited = self.needs_manual_recovery();
         if waited {
-            self.state = Self::unstormed(seen, now);
+            self.state = Self::calm_or_stuck(seen, now);
         }
-        waited.then_some(Change::Ended)
+        waited.then_some(StormChange::Ended)
     }
 
     /// Turns PFC on again and restarts the count of storms. Returns false if PFC was not off.
     pub fn lift(&mut self, seen: PauseObservation, now: Instant) -> bool {
         let was_off = self.is_off();
         if was_off {
-            self.state = Self::unstormed(seen, now);
+            self.state = Self::calm_or_stuck(seen, now);
             self.begins.clear();
         }
         was_off
     }
 
     /// Returns the state without a storm: calm, or stuck from now on.
-    fn unstormed(seen: PauseObservation, now: Instant) -> State {
+    fn calm_or_stuck(seen: PauseObservation, now: Instant) -> State {
         match seen {
-            PauseObservation { paused_since: Some(pause), waits: true, .. } => {
+            PauseObservation { paused_since: Some(pause), has_queued_frames: true, .. } => {
                 State::Stuck { pause, since: now }
             }
             _ => State::Calm,
         }
     }
 
-    fn storm(&mut self, stuck_ns: Nanos, settings: WatchdogSettings, now: Instant) -> Change {
+    fn storm(&mut self, stuck_ns: Nanos, settings: WatchdogSettings, now: Instant) -> StormChange {
         self.state = State::Storm { began: now, interval: now };
-        let Some(limit) = settings.limit else { return Change::Began { stuck_ns } };
+        let Some(limit) = settings.limit else { return StormChange::Began { stuck_ns } };
         while self.begins.front().is_some_and(|&begin| now.since(begin) > limit.period_ns) {
             self.begins.pop_front();
         }
         self.begins.push_back(now);
         if self.begins.len() < usize::from(limit.count) {
-            return Change::Began { stuck_ns };
+            return StormChange::Began { stuck_ns };
         }
         let times = self.begins.len() as u32;
         self.begins.clear();
         self.state = State::Off;
-        Change::LimitReached { stuck_ns, times }
+        StormChange::LimitReached { stuck_ns, times }
     }
 
     /// Returns the start of the present interval, or of the one that has just ended without XOFF.
     /// Earlier intervals had some.
     fn running_interval(&self, every: Nanos, received_at: Instant, now: Instant) -> Instant {
         let State::Storm { mut interval, .. } = self.state else { return now };
-        while now >= past(interval, every) && received_at > interval {
+        while now >= first_instant_after(interval, every) && received_at > interval {
             interval = interval + every;
         }
         interval
@@ -251,7 +251,7 @@ impl PriorityWatchdog {
 }
 
 /// Returns the first instant that is more than `nanos` after `from`.
-fn past(from: Instant, nanos: Nanos) -> Instant {
+fn first_instant_after(from: Instant, nanos: Nanos) -> Instant {
     from + nanos + 1
 }
 

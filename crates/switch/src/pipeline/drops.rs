@@ -29,12 +29,12 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        let (port, priority, len) = (arrival.charge.port(), arrival.charge.priority(), arrival.charge.len);
+        let (port, priority, len) = (arrival.meta.port(), arrival.meta.priority(), arrival.meta.len);
         if out == port {
             self.ingress[port].count_drop(DropReason::Filtered, len);
             return memory.free(arrival.take_frame());
         }
-        let reason = if self.bridge.is_static(arrival.dst) {
+        let reason = if self.fdb.is_static(arrival.dst) {
             DropReason::PortDown
         } else if self.ingress[port].is_no_drop(priority) {
             DropReason::DestinationDown
@@ -42,29 +42,29 @@ impl Switch {
             return self.flood(arrival, now, memory);
         };
         self.egress[out].count_drop(reason, len);
-        self.note_loss(out, reason, &arrival.charge);
+        self.record_loss(out, reason, &arrival.meta);
         memory.free(arrival.take_frame());
     }
 
     /// Drops a frame that is not forwarded whatever the FDB contains.
     #[cold]
-    pub(crate) fn refuse_invalid<M: FrameMemory>(
+    pub(crate) fn drop_invalid<M: FrameMemory>(
         &mut self,
         arrival: &mut RxFrame,
         reason: DropReason,
         memory: &mut M,
     ) {
-        let port = arrival.charge.port();
-        self.ingress[port].count_invalid(reason, arrival.charge.len);
+        let port = arrival.meta.port();
+        self.ingress[port].count_invalid(reason, arrival.meta.len);
         if matches!(reason, DropReason::VlanFiltered | DropReason::PortDown) {
-            self.note_loss(port, reason, &arrival.charge);
+            self.record_loss(port, reason, &arrival.meta);
         }
         memory.free(arrival.take_frame());
     }
 
     /// Drops a frame that was not admitted.
     #[cold]
-    pub(crate) fn refuse<M: FrameMemory>(
+    pub(crate) fn drop_rejected<M: FrameMemory>(
         &mut self,
         (frame, charge): (FrameId, &FrameMeta),
         out: usize,
@@ -72,12 +72,18 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        self.count_refusal(charge, out, reason, now);
+        self.count_rejected(charge, out, reason, now);
         memory.free(frame);
     }
 
     /// Counts a frame that was not admitted: at the queue that was full, or else at the group.
-    pub(crate) fn count_refusal(&mut self, charge: &FrameMeta, out: usize, reason: DropReason, now: Instant) {
+    pub(crate) fn count_rejected(
+        &mut self,
+        charge: &FrameMeta,
+        out: usize,
+        reason: DropReason,
+        now: Instant,
+    ) {
         let (port, priority) = (charge.port(), charge.priority());
         let at_egress = match reason {
             DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => true,
@@ -85,8 +91,8 @@ impl Switch {
             _ => false,
         };
         if at_egress {
-            self.egress[out].refuse(reason, charge, now);
-            self.note_loss(out, reason, charge);
+            self.egress[out].count_drop_at_queue(reason, charge, now);
+            self.record_loss(out, reason, charge);
             if reason == DropReason::MtuExceeded
                 && let Some(frames) = self.egress[out].take_mtu_drops(now)
             {
@@ -98,8 +104,8 @@ impl Switch {
             self.events.push(now, Event::NoDropLost { port, priority });
         }
         match reason {
-            DropReason::Watchdog => self.note_loss(port, reason, charge),
-            _ => self.starve(charge, now),
+            DropReason::Watchdog => self.record_loss(port, reason, charge),
+            _ => self.enter_starvation(charge, now),
         }
     }
 
@@ -121,15 +127,15 @@ impl Switch {
     #[cold]
     pub(crate) fn count_no_copy(&mut self, charge: &FrameMeta) {
         self.ingress[charge.port()].count_drop(DropReason::NoCopy, charge.len);
-        self.note_loss(charge.port(), DropReason::NoCopy, charge);
+        self.record_loss(charge.port(), DropReason::NoCopy, charge);
     }
 
     /// Records a drop that counts at `port`, if the priority is no-drop, so that it is reported.
     #[cold]
-    pub(crate) fn note_loss(&mut self, port: usize, reason: DropReason, charge: &FrameMeta) {
+    pub(crate) fn record_loss(&mut self, port: usize, reason: DropReason, charge: &FrameMeta) {
         let priority = charge.priority();
         if self.ingress[charge.port()].is_no_drop(priority) {
-            self.losses.note((port as u8, priority as u8, reason));
+            self.losses.record((port as u8, priority as u8, reason));
         }
     }
 }

@@ -25,18 +25,18 @@ impl Switch {
     /// Floods a frame to every other port that is up, unless it exceeds a flood limit.
     #[cold]
     pub(crate) fn flood<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
-        let port = arrival.charge.port();
-        arrival.charge.cast = FloodType::of_flooded(arrival.dst);
-        if !self.ingress[port].check_storm_control(&arrival.charge, now) {
+        let port = arrival.meta.port();
+        arrival.meta.flood_type = FloodType::of_flooded(arrival.dst);
+        if !self.ingress[port].check_storm_control(&arrival.meta, now) {
             self.sets.unreported_drops.set(port, true);
             return memory.free(arrival.take_frame());
         }
-        let map = match arrival.charge.cast {
+        let map = match arrival.meta.flood_type {
             FloodType::UnknownUnicast => &self.unknown_unicast_to_queue,
             _ => &self.multicast_to_queue,
         };
         if let Some(map) = map {
-            let class = &mut arrival.charge.class;
+            let class = &mut arrival.meta.class;
             (class.queue, class.flooded) = (map[usize::from(class.priority & 7)] & 7, true);
         }
         let mut targets = self.sets.up.without(Set64::of(port));
@@ -45,7 +45,7 @@ impl Switch {
         }
         match targets.last() {
             None => {
-                self.note_loss(port, DropReason::Filtered, &arrival.charge); // no other port is up
+                self.record_loss(port, DropReason::Filtered, &arrival.meta); // no other port is up
                 self.filter(arrival, port, now, memory);
             }
             Some(only) if targets == Set64::of(only) => self.forward_one(arrival, only, now, memory),
@@ -61,13 +61,15 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        let charge = arrival.charge;
+        let charge = arrival.meta;
         let (port, priority) = (charge.port(), charge.priority());
         let area = match self.ingress[port].admit(&charge, &self.pools) {
             Ok(area) => area,
-            Err(reason) => return self.refuse((arrival.take_frame(), &charge), port, reason, now, memory),
+            Err(reason) => {
+                return self.drop_rejected((arrival.take_frame(), &charge), port, reason, now, memory);
+            }
         };
-        self.store.store_original(&arrival.frame, &charge);
+        self.frame_queues.store_original(&arrival.frame, &charge);
         let mut copies = 0;
         for out in targets {
             copies += u64::from(self.queue_copy(arrival, out, now));
@@ -75,7 +77,7 @@ impl Switch {
         self.flood_copies += targets.into_iter().count() as u64 - 1;
         let frame = arrival.take_frame();
         if copies == 0 {
-            self.store.remove_original(&frame);
+            self.frame_queues.remove_original(&frame);
             return memory.free(frame);
         }
         if self.ingress[port].charge(&charge, area, &mut self.pools) {
@@ -87,10 +89,10 @@ impl Switch {
     fn queue_copy(&mut self, arrival: &RxFrame, out: usize, now: Instant) -> bool {
         let tagged = match &self.vlans {
             Some(vlans) => vlans.egress_action(out, arrival, self.max_frame.longest_bytes),
-            None => Some((VlanAction::Keep, arrival.charge)),
+            None => Some((VlanAction::Keep, arrival.meta)),
         };
         let Some((tag, mut charge)) = tagged else {
-            self.count_refusal(&arrival.charge, out, DropReason::MtuExceeded, now);
+            self.count_rejected(&arrival.meta, out, DropReason::MtuExceeded, now);
             return false;
         };
         let egress = &mut self.egress[out];
@@ -109,18 +111,18 @@ impl Switch {
             }
         };
         if let Some(reason) = refusal {
-            self.count_refusal(&charge, out, reason, now);
+            self.count_rejected(&charge, out, reason, now);
             return false;
         }
-        let Some(copy) = self.store.copy_of(&arrival.frame) else {
+        let Some(copy) = self.frame_queues.copy_of(&arrival.frame) else {
             self.count_no_copy(&charge);
             return false;
         };
         let number = copy.index();
         charge.in_port = FrameMeta::COPY;
-        self.egress[out].enqueue(copy, &charge, &mut self.store, &mut self.pools);
+        self.egress[out].enqueue(copy, &charge, &mut self.frame_queues, &mut self.pools);
         if tag != VlanAction::Keep {
-            self.egress[out].change_tag(number, tag, &mut self.store);
+            self.egress[out].change_tag(number, tag, &mut self.frame_queues);
         }
         self.mark_data_pending(out);
         true
@@ -137,24 +139,24 @@ impl Switch {
     ) {
         let tagged = match &self.vlans {
             Some(vlans) => vlans.egress_action(out, arrival, self.max_frame.longest_bytes),
-            None => Some((VlanAction::Keep, arrival.charge)),
+            None => Some((VlanAction::Keep, arrival.meta)),
         };
         let tag = match tagged {
             Some((tag, charge))
                 if tag == VlanAction::Keep || memory.make_room(&arrival.frame, charge.len.into()) =>
             {
-                arrival.charge = charge;
+                arrival.meta = charge;
                 tag
             }
             _ => {
                 let frame = arrival.take_frame();
-                return self.refuse((frame, &arrival.charge), out, DropReason::MtuExceeded, now, memory);
+                return self.drop_rejected((frame, &arrival.meta), out, DropReason::MtuExceeded, now, memory);
             }
         };
         let number = arrival.frame.index();
         let waits = self.forward_by_pools(arrival, out, now, memory);
         if waits && tag != VlanAction::Keep {
-            self.egress[out].change_tag(number, tag, &mut self.store);
+            self.egress[out].change_tag(number, tag, &mut self.frame_queues);
         }
     }
 
@@ -179,21 +181,21 @@ impl Switch {
         let mut at = before;
         while at < out.len() {
             let TxDesc { frame: copy, len, .. } = &mut out[at];
-            let Some((original, original_len)) = self.store.original_of(copy) else {
+            let Some((original, original_len)) = self.frame_queues.original_of(copy) else {
                 at += 1;
                 continue;
             };
             match memory.alloc_for(original_len.max(*len).into()) {
                 Some(frame) => {
                     memory.copy(&original, &frame, original_len.into());
-                    self.store.give_memory(copy, &frame);
-                    self.egress[port].copy_handed_out();
+                    self.frame_queues.attach_memory(copy, &frame);
+                    self.egress[port].copy_sent();
                     *copy = frame;
                     at += 1;
                 }
                 None => {
                     let TxDesc { frame: copy, .. } = out.remove(at);
-                    self.refuse_dequeued(port, copy, now, memory);
+                    self.drop_dequeued(port, copy, now, memory);
                 }
             }
         }
@@ -201,9 +203,9 @@ impl Switch {
 
     /// Drops a copy that was taken from a queue of `port` and that memory has no room for. The
     /// memory reserved by [`crate::buffer::sizing`] rules this out.
-    fn refuse_dequeued<M: FrameMemory>(&mut self, port: usize, copy: FrameId, now: Instant, memory: &mut M) {
-        if let Some(charge) = self.complete_other(port, copy, now, memory) {
-            self.egress[port].copy_refused(&charge, &mut self.pools);
+    fn drop_dequeued<M: FrameMemory>(&mut self, port: usize, copy: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.complete_copy_or_control_slow(port, copy, now, memory) {
+            self.egress[port].copy_dropped(&charge, &mut self.pools);
             self.count_no_copy(&charge);
         }
     }
@@ -212,25 +214,25 @@ impl Switch {
     /// this was its last copy. Returns the metadata of the copy, which is still charged at egress.
     /// For a frame that the switch made it returns `None`.
     #[cold]
-    pub(crate) fn complete_other<M: FrameMemory>(
+    pub(crate) fn complete_copy_or_control_slow<M: FrameMemory>(
         &mut self,
         port: usize,
         frame: FrameId,
         now: Instant,
         memory: &mut M,
     ) -> Option<FrameMeta> {
-        let Some(copy) = self.store.complete_other(&frame) else {
+        let Some(copy) = self.frame_queues.complete_copy_or_control(&frame) else {
             memory.free(frame);
             return None;
         };
         if copy.had_memory {
             memory.free(frame);
-            self.egress[port].copy_left();
+            self.egress[port].copy_completed();
         }
         if let Some((original, charge)) = copy.original {
             memory.free(original);
             self.release(&charge, now);
         }
-        Some(copy.charge)
+        Some(copy.meta)
     }
 }

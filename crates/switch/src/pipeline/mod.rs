@@ -56,9 +56,9 @@ pub struct Switch {
     pub(crate) ingress: Vec<Ingress>,
     pub(crate) egress: Vec<Egress>,
     pub(crate) pools: Pools,
-    pub(crate) store: FrameQueues,
-    pub(crate) cell: CellSize,
-    pub(crate) bridge: Fdb,
+    pub(crate) frame_queues: FrameQueues,
+    pub(crate) cell_size: CellSize,
+    pub(crate) fdb: Fdb,
     /// VLANs of the ports; `None` if no port has any.
     pub(crate) vlans: Option<Box<VlanTable>>,
     /// Longest frame that fits the memory.
@@ -123,12 +123,12 @@ impl Switch {
     /// Parses a frame received on `port`. Its headers are read only here.
     #[inline]
     pub fn parse(&self, port: usize, received: RxDesc, bytes: &[u8]) -> RxFrame {
-        RxFrame::parse(received, bytes, port, self.ingress[port].classifier(), self.cell)
+        RxFrame::parse(received, bytes, port, self.ingress[port].classifier(), self.cell_size)
     }
 
     /// Returns the parser for frames of `port`. It is valid until the settings change.
     pub fn parser(&self, port: usize) -> FrameParser {
-        FrameParser { port, classifier: self.ingress[port].classifier().clone(), cell: self.cell }
+        FrameParser { port, classifier: self.ingress[port].classifier().clone(), cell: self.cell_size }
     }
 
     /// Parses and processes one frame received on `port`.
@@ -137,7 +137,7 @@ impl Switch {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
         let mut arrival = self.parse(port, received, bytes);
         self.resolve_batch(std::slice::from_mut(&mut arrival), now);
-        self.take(&mut arrival, now, memory);
+        self.dispatch(&mut arrival, now, memory);
     }
 
     /// Processes received frames in order. Each is queued, flooded, honored (PFC) or dropped; none
@@ -149,7 +149,7 @@ impl Switch {
         // Updated in place: a frame that is moved would be assembled and read back before it is
         // stored.
         for arrival in &mut *arrivals {
-            self.take(arrival, now, memory);
+            self.dispatch(arrival, now, memory);
         }
         arrivals.clear();
     }
@@ -170,25 +170,26 @@ impl Switch {
     /// Counts a data frame, learns its source address, and looks up its destination.
     #[inline]
     fn resolve(&mut self, arrival: &mut RxFrame, now: Instant) {
-        if arrival.kind != Disposition::Data {
+        if arrival.disposition != Disposition::Data {
             return;
         }
-        let port = arrival.charge.port();
+        let port = arrival.meta.port();
         if self.ingress[port].receive(arrival) {
-            self.resend_xoff(port, arrival.charge.priority(), now);
+            self.resend_xoff(port, arrival.meta.priority(), now);
         }
-        self.bridge.learn(arrival.src, port, now);
+        self.fdb.learn(arrival.src, port, now);
         if !arrival.dst.is_group()
-            && let Some(out) = self.bridge.lookup(arrival.dst, now)
+            && let Some(out) = self.fdb.lookup(arrival.dst, now)
         {
             let goes = out != port && self.sets.up.contains(out);
-            arrival.kind = if goes { Disposition::To(out as u8) } else { Disposition::Filtered(out as u8) };
+            arrival.disposition =
+                if goes { Disposition::To(out as u8) } else { Disposition::Filtered(out as u8) };
         }
     }
 
     #[inline]
-    fn take<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
-        match arrival.kind {
+    fn dispatch<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
+        match arrival.disposition {
             Disposition::To(out) => self.forward(arrival, out.into(), now, memory),
             _ => self.dispatch_slow(arrival, now, memory),
         }
@@ -196,16 +197,16 @@ impl Switch {
 
     #[inline(never)]
     fn dispatch_slow<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
-        match arrival.kind {
+        match arrival.disposition {
             Disposition::To(out) | Disposition::InVlan(out) => {
                 self.forward_one(arrival, out.into(), now, memory)
             }
             Disposition::Filtered(out) => self.filter(arrival, out.into(), now, memory),
             Disposition::Data => self.flood(arrival, now, memory),
-            Disposition::Control => self.honor(arrival, now, memory),
+            Disposition::Control => self.receive_mac_control(arrival, now, memory),
             Disposition::Punted => self.punt(arrival),
-            Disposition::Refused(reason) => {
-                self.refuse_invalid(arrival, reason, memory);
+            Disposition::Invalid(reason) => {
+                self.drop_invalid(arrival, reason, memory);
             }
         }
     }
@@ -214,17 +215,21 @@ impl Switch {
     /// has no WRED, there is nothing left to decide.
     #[inline(always)] // the common end of the path
     fn forward<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, now: Instant, memory: &mut M) {
-        let charge = &arrival.charge;
+        let charge = &arrival.meta;
         let (ingress, egress) = (&mut self.ingress[charge.port()], &mut self.egress[out]);
-        if !ingress.has_own(charge) || !egress.has_own(charge) {
+        if !ingress.fits_reserved(charge) || !egress.fits_guaranteed(charge) {
             self.forward_by_pools(arrival, out, now, memory);
             return;
         }
-        let must_examine = ingress.charge_reserved(charge);
-        egress.enqueue_own(std::mem::replace(&mut arrival.frame, FrameId::TAKEN), charge, &mut self.store);
+        let needs_update = ingress.charge_reserved(charge);
+        egress.enqueue_guaranteed(
+            std::mem::replace(&mut arrival.frame, FrameId::TAKEN),
+            charge,
+            &mut self.frame_queues,
+        );
         self.mark_data_pending(out);
-        if must_examine {
-            self.update_xoff(arrival.charge.port(), arrival.charge.priority(), now);
+        if needs_update {
+            self.update_xoff(arrival.meta.port(), arrival.meta.priority(), now);
         }
     }
 
@@ -239,7 +244,7 @@ impl Switch {
         memory: &mut M,
     ) -> bool {
         let frame = arrival.take_frame();
-        let charge = &mut arrival.charge;
+        let charge = &mut arrival.meta;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both halves decide before either is charged: a rejected frame leaves no trace in a
@@ -247,7 +252,7 @@ impl Switch {
         let area = match admit(ingress, egress, charge, &self.pools) {
             Ok(area) => area,
             Err(reason) => {
-                self.refuse((frame, charge), out, reason, now, memory);
+                self.drop_rejected((frame, charge), out, reason, now, memory);
                 return false;
             }
         };
@@ -255,14 +260,14 @@ impl Switch {
             WredAction::Pass => {}
             WredAction::Mark => egress.mark(charge),
             WredAction::Drop => {
-                self.refuse((frame, charge), out, DropReason::Wred, now, memory);
+                self.drop_rejected((frame, charge), out, DropReason::Wred, now, memory);
                 return false;
             }
         }
-        let must_examine = ingress.charge(charge, area, &mut self.pools);
-        egress.enqueue(frame, charge, &mut self.store, &mut self.pools);
+        let needs_update = ingress.charge(charge, area, &mut self.pools);
+        egress.enqueue(frame, charge, &mut self.frame_queues, &mut self.pools);
         self.mark_data_pending(out);
-        if must_examine {
+        if needs_update {
             self.update_xoff(port, priority, now);
         }
         true
@@ -291,7 +296,7 @@ impl Switch {
             room = self.room_for_copies(port, room);
         }
         let egress = &mut self.egress[port];
-        let has_edits = egress.send(room, now, &mut self.store, out);
+        let has_edits = egress.dequeue(room, now, &mut self.frame_queues, out);
         if egress.copies() != copies {
             self.copy_dequeued(port, before, now, memory, out);
         }
@@ -323,21 +328,21 @@ impl Switch {
         while let Some(stopped) = self.complete_some(port, &mut frames, memory) {
             match stopped {
                 Ok(charge) => self.update_xoff(charge.port(), charge.priority(), now),
-                Err(other) => self.complete_copy_or_pfc(port, other, now, memory),
+                Err(other) => self.complete_copy_or_control(port, other, now, memory),
             }
         }
     }
 
     /// Completes a copy of a flooded frame, or a PFC frame.
     #[cold]
-    fn complete_copy_or_pfc<M: FrameMemory>(
+    fn complete_copy_or_control<M: FrameMemory>(
         &mut self,
         port: usize,
         frame: FrameId,
         now: Instant,
         memory: &mut M,
     ) {
-        match self.complete_other(port, frame, now, memory) {
+        match self.complete_copy_or_control_slow(port, frame, now, memory) {
             Some(charge) => self.egress[port].complete(&charge, &mut self.pools),
             None => self.ingress[port].pfc_sent(now),
         }
@@ -354,7 +359,7 @@ impl Switch {
     ) -> Option<Result<FrameMeta, FrameId>> {
         let egress = &mut self.egress[port];
         for frame in frames {
-            let Some(charge) = self.store.complete(&frame) else { return Some(Err(frame)) };
+            let Some(charge) = self.frame_queues.complete(&frame) else { return Some(Err(frame)) };
             memory.free(frame);
             egress.complete(&charge, &mut self.pools);
             if self.ingress[charge.port()].release(&charge, &mut self.pools) {

@@ -25,8 +25,8 @@ impl Switch {
     #[inline]
     pub(crate) fn update_xoff(&mut self, port: usize, priority: usize, now: Instant) {
         let ingress = &mut self.ingress[port];
-        let change = ingress.examine(priority, &self.pools);
-        self.sets.pfc_recheck.set(port, !ingress.watched().is_empty());
+        let change = ingress.update_xoff(priority, &self.pools);
+        self.sets.pfc_recheck.set(port, !ingress.needs_recheck().is_empty());
         if let Some(change) = change {
             self.record_transition(port, priority, change, now);
         }
@@ -35,9 +35,9 @@ impl Switch {
     /// Handles a frame that ingress had no room for: its sender must stop, however much its group
     /// holds.
     #[cold]
-    pub(crate) fn starve(&mut self, charge: &FrameMeta, now: Instant) {
+    pub(crate) fn enter_starvation(&mut self, charge: &FrameMeta, now: Instant) {
         let port = charge.port();
-        if let Some(change) = self.ingress[port].starve(charge, &self.pools) {
+        if let Some(change) = self.ingress[port].enter_starvation(charge, &self.pools) {
             self.sets.pfc_recheck.set(port, true);
             self.record_transition(port, charge.priority(), change, now);
         }
@@ -57,8 +57,8 @@ impl Switch {
     /// rings, which is ingress use, too.
     #[inline]
     pub fn observe_rx_backlog(&mut self, port: usize, waiting: u32, now: Instant) {
-        let iterated = self.timers.arrival_times(now).iterated;
-        if self.ingress[port].observe_rx_rings(waiting, iterated) {
+        let iterated = self.timers.arrival_times(now).last_served;
+        if self.ingress[port].observe_rx_backlog(waiting, iterated) {
             (0..PRIORITIES).for_each(|priority| self.update_xoff(port, priority, now));
         }
     }
@@ -89,7 +89,7 @@ impl Switch {
         let Some(frame) = memory.alloc() else { return };
         let bytes = memory.bytes_mut(&frame, pause::FRAME_BYTES).first_chunk_mut();
         self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
-        self.store.push_control(&frame);
+        self.frame_queues.push_control(&frame);
         out.push(TxDesc::new(frame, pause::FRAME_BYTES as u16));
     }
 
@@ -97,7 +97,7 @@ impl Switch {
     #[cold]
     pub(crate) fn resend_xoff(&mut self, port: usize, priority: usize, now: Instant) {
         let arrived = self.timers.arrival_times(now);
-        if self.ingress[port].frame_in_spite(priority, arrived) {
+        if self.ingress[port].frame_during_xoff(priority, arrived) {
             self.mark_pfc_pending(Set64::of(port));
         }
     }
@@ -113,11 +113,16 @@ impl Switch {
     /// Processes a MAC control frame (PFC, PAUSE). Such a frame is never bridged or counted as
     /// data.
     #[cold]
-    pub(crate) fn honor<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
-        let port = arrival.charge.port();
-        let bytes = memory.bytes(&arrival.frame, usize::from(arrival.charge.len));
+    pub(crate) fn receive_mac_control<M: FrameMemory>(
+        &mut self,
+        arrival: &mut RxFrame,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let port = arrival.meta.port();
+        let bytes = memory.bytes(&arrival.frame, usize::from(arrival.meta.len));
         let arrived = self.timers.arrival_times(now);
-        if self.egress[port].honor(bytes, arrived) {
+        if self.egress[port].receive_mac_control(bytes, arrived) {
             self.mark_pfc_pending(Set64::of(port));
         }
         memory.free(arrival.take_frame());

@@ -2,15 +2,15 @@
 //! to both halves of the port, and the PFC rates that are measured with it.
 //!
 //! The state machine of one priority is in [`crate::pfc::watchdog`], the storms it found in
-//! [`crate::pfc::storm_history`].
+//! [`crate::pfc::port_watchdog`].
 
 use crate::egress::tx_stall::{CHECK_NS, TxStallChange};
 use crate::frame::memory::FrameMemory;
 use crate::monitor::counters::{DropReason, PortSnapshot, StormSnapshot, StormTraffic};
 use crate::monitor::event::Event;
+use crate::pfc::port_watchdog::Priority;
 use crate::pfc::rate_monitor::{SECOND, WarningTransition, frames, threshold};
-use crate::pfc::storm_history::Priority;
-use crate::pfc::watchdog::Change;
+use crate::pfc::watchdog::StormChange;
 use crate::pipeline::Switch;
 use crate::settings::{PRIORITIES, PfcWdAction, SwitchSettings};
 use crate::time::Instant;
@@ -22,15 +22,15 @@ impl Switch {
     #[cold]
     pub(crate) fn poll_watchdogs<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
         for port in self.sets.watchdog_pending {
-            self.watch(port, now, memory);
+            self.poll_watchdog(port, now, memory);
         }
         if now < self.timers.next_timer {
             return;
         }
-        self.count_pfc(now);
+        self.update_pfc_rates(now);
         self.timers.next_timer = self.pfc_rates.due_at();
         for port in 0..self.egress.len() {
-            self.watch(port, now, memory);
+            self.poll_watchdog(port, now, memory);
         }
     }
 
@@ -55,7 +55,7 @@ impl Switch {
     }
 
     /// Polls the watchdog of a port and acts on the result.
-    pub(crate) fn watch<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+    pub(crate) fn poll_watchdog<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         if !self.egress[port].watchdog().is_on() {
             return;
         }
@@ -83,13 +83,13 @@ impl Switch {
         if different || changed {
             self.mark_pfc_pending(self.sets.up.and(Set64::of(port)));
         }
-        self.egress[port].watchdog().note_whether_on();
-        self.sets.watchdog_pending.set(port, self.egress[port].awaits(now));
+        self.egress[port].watchdog().update_is_on();
+        self.sets.watchdog_pending.set(port, self.egress[port].needs_poll(now));
         self.timers.next_timer = self.timers.next_timer.min(self.egress[port].watchdog_deadline());
     }
 
     /// Counts a change that the watchdog found, and reports it as an event.
-    fn record_storm(&mut self, port: usize, priority: usize, change: Change, now: Instant) {
+    fn record_storm(&mut self, port: usize, priority: usize, change: StormChange, now: Instant) {
         let passed = self.storm_traffic(port, priority);
         let action = self.settings.ports[port].watchdog_of(priority).map(|settings| settings.action);
         let storm = |stuck_ns, limit_reached: bool| StormSnapshot {
@@ -103,7 +103,7 @@ impl Switch {
         let local_precedence = self.settings.ports[port].classify.dot1p_to_queue[priority];
         let watchdog = self.egress[port].watchdog();
         match change {
-            Change::Began { stuck_ns } => {
+            StormChange::Began { stuck_ns } => {
                 watchdog.begin(priority, storm(stuck_ns, false), passed);
                 let pending = watchdog.of(priority).needs_manual_recovery();
                 self.events.push(now, Event::StormBegan { port, priority });
@@ -111,11 +111,11 @@ impl Switch {
                     self.events.push(now, Event::RecoveryPending { port, priority });
                 }
             }
-            Change::Ended => {
+            StormChange::Ended => {
                 watchdog.end(priority, passed, now);
                 self.events.push(now, Event::StormEnded { port, priority });
             }
-            Change::LimitReached { stuck_ns, times } => {
+            StormChange::LimitReached { stuck_ns, times } => {
                 watchdog.begin(priority, storm(stuck_ns, true), passed);
                 watchdog.end(priority, passed, now);
                 self.events.push(now, Event::StormBegan { port, priority });
@@ -138,7 +138,7 @@ impl Switch {
         let mut recovered = 0;
         for priority in 0..PRIORITIES {
             self.egress[port].end_storm_pause(priority, now);
-            let seen = self.egress[port].seen(priority, now);
+            let seen = self.egress[port].observation(priority, now);
             if let Some(change) = self.egress[port].watchdog().of(priority).recover(seen, now) {
                 self.record_storm(port, priority, change, now);
                 recovered += 1;
@@ -159,7 +159,7 @@ impl Switch {
     ) -> usize {
         let mut lifted = 0;
         for priority in priorities {
-            let seen = self.egress[port].seen(priority, now);
+            let seen = self.egress[port].observation(priority, now);
             lifted += usize::from(self.egress[port].watchdog().of(priority).lift(seen, now));
         }
         self.apply_watchdog(port, now, memory);
@@ -182,7 +182,8 @@ impl Switch {
     pub(crate) fn snapshot_storms(&mut self, port: usize, out: &mut PortSnapshot) {
         for (priority, out) in out.priorities.iter_mut().enumerate() {
             let now = self.storm_traffic(port, priority);
-            let Priority { before, total, last, .. } = &self.egress[port].watchdog().priorities[priority];
+            let Priority { traffic_at_start: before, total, last_storm_traffic: last, .. } =
+                &self.egress[port].watchdog().priorities[priority];
             let running = if out.stormed { now.since(*before) } else { StormTraffic::default() };
             out.storm_traffic = *total + running;
             out.last_storm_traffic = if out.stormed { running } else { *last };
@@ -196,7 +197,7 @@ impl Switch {
     }
 
     /// Measures the PFC rates once a second is over.
-    pub(crate) fn count_pfc(&mut self, now: Instant) {
+    pub(crate) fn update_pfc_rates(&mut self, now: Instant) {
         let nanos = now.since(self.pfc_rates.counted_at);
         if nanos < SECOND {
             return;

@@ -27,7 +27,7 @@ use wire::mac::MacAddr;
 
 impl Switch {
     /// Returns the number of port slots, vacant or not.
-    pub fn places(&self) -> usize {
+    pub fn slot_count(&self) -> usize {
         self.ingress.len()
     }
 
@@ -44,7 +44,7 @@ impl Switch {
 
     /// Returns ports that the switch has and `settings` does not.
     pub fn removed_by<'s>(&'s self, settings: &'s SwitchSettings) -> impl Iterator<Item = usize> + 's {
-        (0..self.places()).filter(|&port| !self.is_vacant(port) && settings.ports[port].is_vacant())
+        (0..self.slot_count()).filter(|&port| !self.is_vacant(port) && settings.ports[port].is_vacant())
     }
 
     /// Assigns slots to the ports that `settings` adds. The shared cells of groups and queues have
@@ -52,14 +52,14 @@ impl Switch {
     pub(crate) fn assign_slots(&mut self, settings: &SwitchSettings, now: Instant) {
         let removed = self.removed_by(settings).find(|&port| self.sets.up.contains(port));
         assert!(removed.is_none(), "a port goes down before it is removed: {removed:?}");
-        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
+        let limits: Vec<EgressLimits> = EgressLimits::from_settings(settings).collect();
         for (port, of_port) in settings.ports.iter().enumerate() {
-            if port < self.places() && (of_port.is_vacant() || !self.is_vacant(port)) {
+            if port < self.slot_count() && (of_port.is_vacant() || !self.is_vacant(port)) {
                 continue;
             }
             let mut ingress = Ingress::new(of_port, settings.usage_percent, MacAddr::default());
             let egress = Egress::new(of_port, &limits[port], settings.seed.wrapping_add(port as u64));
-            if port < self.places() {
+            if port < self.slot_count() {
                 self.archive_counters(port, now);
                 ingress.inherit_usage(&self.ingress[port]);
                 (self.ingress[port], self.egress[port]) = (ingress, egress);
@@ -67,7 +67,7 @@ impl Switch {
                 self.ingress.push(ingress);
                 self.egress.push(egress);
             }
-            self.bridge.reset_port(port);
+            self.fdb.reset_port(port);
             self.pfc_rates.reset_port(port);
         }
     }

@@ -6,7 +6,7 @@
 //! and so are frames that were handed to it and not sent. Cells are released as if the frames had
 //! left. When the port comes up, the XOFF state is advertised to the new peer, and the address of
 //! the peer's interface is entered where the owner knows it. Source: docs/behavior.md, "Bridging",
-//! "Invariants", 5; docs/kernel-behavior.md.
+//! "Invariants", 5; docs/kernel/af-xdp.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
@@ -30,12 +30,12 @@ impl Switch {
         self.sets.up.set(port, false);
         self.sets.tx_pending.set(port, false);
         self.sets.pfc_pending.set(port, false);
-        self.forget_unless_held_back(port);
+        self.forget_addresses_if_flooding(port);
         self.egress[port].clear_pauses(now);
         self.ingress[port].reset_peer();
         self.observe_rx_backlog(port, 0, now);
         self.flush(port, now, memory);
-        self.watch(port, now, memory);
+        self.poll_watchdog(port, now, memory);
         self.events.push(now, Event::PortDown { port });
     }
 
@@ -45,7 +45,7 @@ impl Switch {
             return;
         }
         self.sets.up.set(port, true);
-        self.bridge.forget_port(port);
+        self.fdb.forget_port(port);
         if let Some(mac) = mac {
             self.ingress[port].set_mac(mac);
         }
@@ -62,19 +62,19 @@ impl Switch {
         }
         let address = match &self.vlans {
             None => Some(address),
-            Some(vlans) => vlans.of_frame(port, None).map(|vid| address.in_vlan(vid)),
+            Some(vlans) => vlans.vid_of_frame(port, None).map(|vid| address.in_vlan(vid)),
         };
         if let Some(address) = address {
-            self.bridge.learn_peer(address, port, now);
+            self.fdb.learn_peer(address, port, now);
         }
     }
 
     /// Forgets the addresses learned on a port that is down, unless no-drop frames to them are
     /// dropped while it is down.
-    pub(crate) fn forget_unless_held_back(&mut self, port: usize) {
+    pub(crate) fn forget_addresses_if_flooding(&mut self, port: usize) {
         let action = self.settings.bridge.no_drop_to_down_port;
         if action == DownPortAction::Flood || self.is_vacant(port) {
-            self.bridge.forget_port(port);
+            self.fdb.forget_port(port);
         }
     }
 
@@ -92,10 +92,10 @@ impl Switch {
         memory: &mut M,
     ) {
         loop {
-            let flushed = self.egress[port].flush_head(what, &mut self.store, &mut self.pools, now);
+            let flushed = self.egress[port].flush_head(what, &mut self.frame_queues, &mut self.pools, now);
             let Some((frame, _)) = flushed else { return };
             if let Some(charge) = self.complete_data(port, frame, now, memory) {
-                self.note_loss(port, what.1, &charge);
+                self.record_loss(port, what.1, &charge);
             }
         }
     }
@@ -109,17 +109,17 @@ impl Switch {
     /// Counts `frames` more received frames on `port` that the kernel or the NIC dropped for want
     /// of a buffer. A call with 0 now and then makes an event of drops not reported yet.
     pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
-        if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
+        if let Some(frames) = self.ingress[port].rx_backlog().kernel_dropped(frames, now) {
             self.events.push(now, Event::KernelDropped { port, frames });
         }
     }
 
     /// Drops a frame that `transmit` returned for `port` and that will never leave, as the port was
     /// closed.
-    pub fn unsent<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+    pub fn abort_tx<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         if let Some(charge) = self.complete_data(port, frame, now, memory) {
-            self.egress[port].unsent(&charge, &mut self.pools);
-            self.note_loss(port, DropReason::PortDown, &charge);
+            self.egress[port].abort_tx(&charge, &mut self.pools);
+            self.record_loss(port, DropReason::PortDown, &charge);
         } else {
             self.ingress[port].pfc_sent(now);
         }
@@ -134,8 +134,8 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) -> Option<FrameMeta> {
-        let Some(charge) = self.store.complete(&frame) else {
-            return self.complete_other(port, frame, now, memory);
+        let Some(charge) = self.frame_queues.complete(&frame) else {
+            return self.complete_copy_or_control_slow(port, frame, now, memory);
         };
         memory.free(frame);
         self.release(&charge, now);
@@ -160,10 +160,10 @@ impl Switch {
         memory: &mut M,
     ) {
         for mut arrival in arrivals.drain(..) {
-            match arrival.kind {
-                Disposition::Control => self.honor(&mut arrival, now, memory),
+            match arrival.disposition {
+                Disposition::Control => self.receive_mac_control(&mut arrival, now, memory),
                 Disposition::Punted => self.punt(&mut arrival),
-                _ => self.refuse_invalid(&mut arrival, DropReason::PortDown, memory),
+                _ => self.drop_invalid(&mut arrival, DropReason::PortDown, memory),
             }
         }
     }

@@ -13,7 +13,7 @@ impl Switch {
     /// Consumes a frame for the owner.
     #[cold]
     pub(crate) fn punt(&mut self, arrival: &mut RxFrame) {
-        let (port, len) = (arrival.charge.port(), arrival.charge.len);
+        let (port, len) = (arrival.meta.port(), arrival.meta.len);
         self.ingress[port].count_lldp();
         self.punted.push(PuntedFrame { frame: arrival.take_frame(), port, len });
     }

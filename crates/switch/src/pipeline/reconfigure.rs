@@ -56,7 +56,7 @@ impl Switch {
         let count = settings.ports.len();
         assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
         let ingress = settings.ports.iter().zip(macs);
-        let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
+        let egress = settings.ports.iter().zip(EgressLimits::from_settings(settings)).zip(0_u64..);
         let present = (0..count).filter(|&port| !settings.ports[port].is_vacant());
         let mut switch = Self {
             ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
@@ -64,11 +64,11 @@ impl Switch {
                 .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
                 .collect(),
             pools: Pools::new(&settings.buffer),
-            store,
-            cell: CellSize::new(settings.buffer.cell_bytes),
-            bridge: Fdb::new(&settings.bridge),
-            vlans: VlanTable::of(&settings.ports),
-            max_frame: MaxFrame::MOST,
+            frame_queues: store,
+            cell_size: CellSize::new(settings.buffer.cell_bytes),
+            fdb: Fdb::new(&settings.bridge),
+            vlans: VlanTable::from_settings(&settings.ports),
+            max_frame: MaxFrame::MAX,
             unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
             multicast_to_queue: settings.bridge.multicast_to_queue,
             sets: PortSets { up: present.collect(), ..PortSets::default() },
@@ -94,12 +94,12 @@ impl Switch {
     }
 
     /// Sets the longest frame that fits the memory. A frame must fit with the tag that it gets.
-    pub fn set_frame_room(&mut self, room: MaxFrame) {
+    pub fn set_max_frame(&mut self, room: MaxFrame) {
         self.max_frame = room;
     }
 
     /// Returns the longest frame that fits the memory.
-    pub fn frame_room(&self) -> MaxFrame {
+    pub fn max_frame(&self) -> MaxFrame {
         self.max_frame
     }
 
@@ -112,21 +112,21 @@ impl Switch {
     pub fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
         let places = settings.ports.len();
         assert!((self.ingress.len()..=MAX_PORTS).contains(&places), "a switch keeps its places of ports");
-        assert_eq!(settings.buffer.cell_bytes, self.cell.bytes(), "cells keep their size");
+        assert_eq!(settings.buffer.cell_bytes, self.cell_size.bytes(), "cells keep their size");
         let adds_ports = self.added_by(settings).next().is_some();
-        self.ingress.iter().for_each(|ingress| ingress.withdraw(&mut self.pools));
-        self.egress.iter().for_each(|egress| egress.withdraw(&mut self.pools));
+        self.ingress.iter().for_each(|ingress| ingress.release_shared(&mut self.pools));
+        self.egress.iter().for_each(|egress| egress.release_shared(&mut self.pools));
         self.assign_slots(settings, now);
-        self.store.reserve_copies(copies_needed(settings));
+        self.frame_queues.reserve_copies(copies_needed(settings));
         self.pools.resize(&settings.buffer);
         for (ingress, port) in self.ingress.iter_mut().zip(&settings.ports) {
             ingress.reconfigure(port, settings.usage_percent, &mut self.pools);
         }
-        let limits = EgressLimits::of(settings);
+        let limits = EgressLimits::from_settings(settings);
         for ((egress, port), limits) in self.egress.iter_mut().zip(&settings.ports).zip(limits) {
             egress.reconfigure(port, &limits, &mut self.pools, now);
         }
-        self.bridge.apply(&settings.bridge);
+        self.fdb.apply(&settings.bridge);
         self.apply_vlans(&settings.ports);
         self.unknown_unicast_to_queue = settings.bridge.unknown_unicast_to_queue;
         self.multicast_to_queue = settings.bridge.multicast_to_queue;
@@ -141,7 +141,7 @@ impl Switch {
         self.settings.clone_from(settings);
         for port in (0..settings.ports.len()).filter(|&port| !self.sets.up.contains(port)).collect::<Set64>()
         {
-            self.forget_unless_held_back(port);
+            self.forget_addresses_if_flooding(port);
         }
         self.timers.next_timer = Instant::default(); // watchdogs read their new settings now
         if other_alarms {
@@ -155,19 +155,19 @@ impl Switch {
     /// Forgets what was learned where the VLANs of a port change, since it belonged to the old
     /// VLANs.
     fn apply_vlans(&mut self, ports: &[PortSettings]) {
-        self.vlans = VlanTable::of(ports);
+        self.vlans = VlanTable::from_settings(ports);
         self.make_room_for_tags();
         let stays = |(old, new): &(&PortSettings, &PortSettings)| !old.is_vacant() && !new.is_vacant();
         let mut staying = self.settings.ports.iter().zip(ports).filter(stays);
         if staying.any(|(old, new)| old.vlan != new.vlan) {
-            self.bridge.forget_learned();
+            self.fdb.forget_learned();
         }
     }
 
     /// Makes room for the tag edits of queued frames, where ports have VLANs.
     fn make_room_for_tags(&mut self) {
         if self.vlans.is_some() {
-            self.store.make_room_for_tags();
+            self.frame_queues.make_room_for_tags();
         }
     }
 }

@@ -36,14 +36,14 @@ impl Switch {
 
     /// Adds a static entry to the FDB. Learning does not change it and it does not age out.
     pub fn set_static(&mut self, address: impl Into<StaticAddress>, port: usize) {
-        self.bridge.set_static(entry_of(&address.into()), port);
+        self.fdb.set_static(fdb_key_of(&address.into()), port);
     }
 
     /// Sets the static entries that the settings of `ports` require, and removes entries that only
     /// the previous settings required.
     pub(crate) fn set_static_addresses(&mut self, ports: &[PortSettings]) {
         for address in self.settings.ports.iter().flat_map(|port| &port.static_addresses) {
-            self.bridge.forget_static(entry_of(address));
+            self.fdb.forget_static(fdb_key_of(address));
         }
         for (number, port) in ports.iter().enumerate() {
             port.static_addresses.iter().for_each(|address| self.set_static(*address, number));
@@ -52,7 +52,7 @@ impl Switch {
 
     /// Adds an entry to the FDB as if a frame from `mac` had been received on `port` at `now`.
     pub fn set_learned(&mut self, mac: MacAddr, port: usize, now: Instant) {
-        self.bridge.learn(FdbKey::of(mac), port, now);
+        self.fdb.learn(FdbKey::of(mac), port, now);
     }
 
     /// Returns the settings in force.
@@ -73,37 +73,37 @@ impl Switch {
     /// Returns the number of frames that the switch holds: queued, or handed out and not completed.
     /// For checks only, as it is slow.
     pub fn frames_held(&self) -> usize {
-        self.store.count()
+        self.frame_queues.count()
     }
 
     /// Visits the queued frames of every port; of a copy of a flooded frame it visits the original,
     /// so one frame may be visited for several ports. For checks only, as it is slow.
     pub fn for_each_queued(&self, mut look: impl FnMut(usize, &FrameId)) {
         for (port, egress) in self.egress.iter().enumerate() {
-            egress.for_each_queued(&self.store, &mut |frame| look(port, frame));
+            egress.for_each_queued(&self.frame_queues, &mut |frame| look(port, frame));
         }
     }
 
     /// Returns the cells of all frames that the switch holds, at ingress and at egress: what its
     /// groups and its queues must be charged. For checks only, as it is slow.
     pub fn cells_held(&self) -> [u32; 2] {
-        self.store.cells()
+        self.frame_queues.cells()
     }
 
     /// Returns the number of frames of the memory, free or not.
     pub fn memory_frames(&self) -> usize {
-        self.store.memory_frames()
+        self.frame_queues.memory_frames()
     }
 
     /// True if the switch holds frame number `index`: queued, or handed out and not completed.
     pub fn has_frame(&self, index: usize) -> bool {
-        self.store.has(index)
+        self.frame_queues.has(index)
     }
 
     /// Returns the bytes of data frame number `index`, without FCS; 0 if the switch does not hold
     /// it.
     pub fn frame_len(&self, index: usize) -> u16 {
-        self.store.len_of(index)
+        self.frame_queues.len_of(index)
     }
 
     /// Takes the events since the last call, oldest first.
@@ -112,17 +112,17 @@ impl Switch {
     }
 
     /// Resets one watermark of every group, queue and pool.
-    pub fn mark_watermarks(&mut self, mark: WatermarkReset) {
-        self.ingress.iter_mut().for_each(|ingress| ingress.mark_watermarks(mark));
-        self.egress.iter_mut().for_each(|egress| egress.mark_watermarks(mark));
-        self.pools.mark(mark);
+    pub fn reset_watermarks(&mut self, mark: WatermarkReset) {
+        self.ingress.iter_mut().for_each(|ingress| ingress.reset_watermarks(mark));
+        self.egress.iter_mut().for_each(|egress| egress.reset_watermarks(mark));
+        self.pools.reset_watermarks(mark);
     }
 
     /// Returns the levels and counters of a priority group, and resets its peaks since the last
     /// read.
     pub fn read_group(&mut self, port: usize, priority: usize) -> GroupSnapshot {
         let snapshot = self.ingress[port].group(priority, &self.pools);
-        self.ingress[port].mark_group(priority);
+        self.ingress[port].reset_group_watermarks(priority);
         snapshot
     }
 
@@ -139,8 +139,8 @@ impl Switch {
         snapshot.ingress_pools = self.pools.ingress.each_ref().map(Pool::snapshot);
         snapshot.egress_pools = self.pools.egress.each_ref().map(Pool::snapshot);
         snapshot.headroom = self.pools.headroom.snapshot();
-        snapshot.cell_bytes = self.cell.bytes();
-        (snapshot.bridge_entries, snapshot.bridge_full_frames, snapshot.bridge_moves) = self.bridge.counts();
+        snapshot.cell_bytes = self.cell_size.bytes();
+        (snapshot.bridge_entries, snapshot.bridge_full_frames, snapshot.bridge_moves) = self.fdb.counts();
         snapshot.flood_copies = self.flood_copies;
         snapshot.events_lost = self.events.lost();
         snapshot.removed_ports = self.removed;
@@ -153,7 +153,7 @@ impl Switch {
             out.speed_bps = settings.speed_bps.unwrap_or(0);
             out.overhead_bytes = settings.overhead_bytes;
             snapshot_vlans(&settings.vlan, out);
-            (out.bridge_entries, out.bridge_limit_frames) = self.bridge.port_counts(port);
+            (out.bridge_entries, out.bridge_limit_frames) = self.fdb.port_counts(port);
             out.drops = Default::default();
             self.ingress[port].snapshot(&self.pools, out);
             self.egress[port].snapshot(now, &self.pools, out);
@@ -177,6 +177,6 @@ fn snapshot_vlans(vlan: &VlanSettings, out: &mut PortSnapshot) {
 }
 
 /// Returns the FDB key of a static address.
-fn entry_of(address: &StaticAddress) -> FdbKey {
+fn fdb_key_of(address: &StaticAddress) -> FdbKey {
     FdbKey::of(address.mac).in_vlan(address.vid)
 }

@@ -16,7 +16,7 @@ impl Timers {
     /// Returns between which times the frames of the present batch arrived.
     pub(crate) fn arrival_times(&self, now: Instant) -> ArrivalTimes {
         ArrivalTimes {
-            iterated: self.iteration_starts[1].unwrap_or(now),
+            last_served: self.iteration_starts[1].unwrap_or(now),
             now,
             taken_at: self.taken_at.map_or(now, |at| at.max(now)),
         }
@@ -41,7 +41,7 @@ impl Switch {
 
     /// Begins an iteration, in which all received frames are taken.
     #[inline]
-    pub fn begin_turn(&mut self, now: Instant) {
+    pub fn begin_iteration(&mut self, now: Instant) {
         self.timers.iteration_starts = [Some(now), self.timers.iteration_starts[0]];
         self.timers.taken_at = None;
     }
@@ -63,12 +63,12 @@ impl Switch {
             self.poll_watchdogs(now, memory);
         }
         for port in self.sets.pfc_recheck {
-            for priority in self.ingress[port].watched() {
+            for priority in self.ingress[port].needs_recheck() {
                 self.update_xoff(port, priority, now);
             }
         }
-        self.bridge.age(now);
-        for port in self.bridge.take_limited() {
+        self.fdb.age(now);
+        for port in self.fdb.take_at_limit() {
             self.events.push(now, Event::AddressLimit { port });
         }
         for port in self.sets.unreported_drops {
@@ -82,7 +82,7 @@ impl Switch {
         if now >= self.timers.next_alarms {
             self.poll_alarms(now);
         }
-        if let Some(frames) = self.bridge.unreported_full(now) {
+        if let Some(frames) = self.fdb.unreported_full(now) {
             self.events.push(now, Event::BridgeFull { frames });
         }
     }
@@ -97,7 +97,7 @@ impl Switch {
     /// if never.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
         let of_ports = self.sets.tx_pending.into_iter().map(|port| self.deadline_of(port, now)).min();
-        of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
+        of_ports.unwrap_or(Instant::NEVER).min(self.next_tick())
     }
 
     /// Returns when PFC must next leave some port if nothing happens before: an XOFF that lasts is
@@ -114,14 +114,14 @@ impl Switch {
             return Instant::NEVER;
         }
         let looks_at = match self.timers.iteration_starts[0] {
-            Some(_) => self.ingress[port].pfc_look_at(now),
+            Some(_) => self.ingress[port].rx_ring_check_at(now),
             None => Instant::NEVER, // each frame is received as it arrives
         };
         self.ingress[port].pfc_wake_at().min(looks_at).min(self.egress[port].next_deadline(now))
     }
 
     /// Returns when [`Switch::tick`] has work without a frame moving; [`Instant::NEVER`] if never.
-    pub fn due_at(&self) -> Instant {
-        if self.settings.wants_waking() { self.timers.next_timer } else { Instant::NEVER }
+    pub fn next_tick(&self) -> Instant {
+        if self.settings.needs_timer() { self.timers.next_timer } else { Instant::NEVER }
     }
 }

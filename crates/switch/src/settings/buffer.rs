@@ -181,7 +181,7 @@ impl Alpha {
     /// Returns the cells at which each of `groups` groups with this alpha settles when all compete
     /// for a pool of `total_cells`, rounded down: total · α / (1 + groups · α); docs/references.md,
     /// "H3C reference" (Back pressure frame triggering threshold).
-    pub fn settles_at(self, total_cells: u32, groups: u32) -> u32 {
+    pub fn steady_state_cells(self, total_cells: u32, groups: u32) -> u32 {
         // With α = a / 128 the share is a / (128 + groups · a).
         let a = 1_u64 << (self.exponent + 7);
         (u64::from(total_cells) * a / (128 + u64::from(groups) * a)) as u32

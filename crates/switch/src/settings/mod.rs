@@ -49,7 +49,7 @@ impl SwitchSettings {
 
     /// True if the switch may have to act on time alone: some priority has a watchdog, or an early
     /// warning.
-    pub fn wants_waking(&self) -> bool {
+    pub fn needs_timer(&self) -> bool {
         let none = EarlyWarningSettings::default();
         self.ports.iter().any(|port| {
             port.watchdog.iter().any(Option::is_some)
@@ -128,7 +128,7 @@ impl Default for BridgeSettings {
     fn default() -> Self {
         Self {
             max_entries: 16_384,
-            max_entries_per_port: Self::share_of_a_port(16_384),
+            max_entries_per_port: Self::default_port_quota(16_384),
             key: 0,
             aging_ns: 300 * 1_000_000_000,
             unknown_unicast_to_queue: None,
@@ -141,7 +141,7 @@ impl Default for BridgeSettings {
 impl BridgeSettings {
     /// Returns the default of `max_entries_per_port`: half, so that one port alone cannot fill the
     /// table, and a port behind which nearly all addresses are has enough.
-    pub fn share_of_a_port(max_entries: usize) -> usize {
+    pub fn default_port_quota(max_entries: usize) -> usize {
         max_entries.div_ceil(2)
     }
 }
@@ -160,7 +160,7 @@ pub struct PortSettings {
     /// Time after an XOFF has left in which frames of its priority may still arrive.
     pub response_ns: Nanos,
     /// True if the port itself limits the rate; false if its cable does, as in the simulator.
-    pub keeps_rate: bool,
+    pub rate_limited: bool,
     /// Alarm thresholds.
     pub alarms: PortAlarmSettings,
     /// Classification of received frames.
@@ -230,7 +230,7 @@ impl PortSettings {
             link_speed_bps: None,
             mtu_bytes: None,
             response_ns: RESPONSE_NS,
-            keeps_rate: true,
+            rate_limited: true,
             alarms: PortAlarmSettings::default(),
             classify: ClassifySettings::default(),
             rewrite: RewriteSettings::default(),

@@ -24,7 +24,7 @@ pub enum Restoration {
     /// After this time without XOFF.
     Quiet(Nanos),
     /// By hand.
-    ByHand,
+    Manual,
 }
 
 /// Limit on the number of storms.

@@ -388,12 +388,12 @@ fn watermarks() {
                 assert_eq!(seen.map(|level| level.peak_cells), split(peak), "peak, {frames} frames");
             }
         }
-        lab.switch.mark_watermarks(WatermarkReset::Read);
+        lab.switch.reset_watermarks(WatermarkReset::Read);
         (0..3).for_each(|_| lab.arrive(frame(0, 1, len)));
         let seen = levels(lab.snapshot());
         assert_eq!(seen.map(|level| level.peak_read_cells), split(3), "since read");
         assert_eq!(seen.map(|level| level.peak_clear_cells), split(11), "since clear");
-        lab.switch.mark_watermarks(WatermarkReset::Clear);
+        lab.switch.reset_watermarks(WatermarkReset::Clear);
         lab.arrive(frame(0, 1, len));
         let seen = levels(lab.snapshot());
         assert_eq!(seen.map(|level| level.peak_read_cells), split(4));

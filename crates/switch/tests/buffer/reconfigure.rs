@@ -109,7 +109,7 @@ fn smaller_buffers_under_a_full_switch() {
 
 /// Another pause time is advertised at once, and refreshed at its own interval.
 #[test]
-fn another_pause_time_is_reported_at_once() {
+fn another_pause_time_is_sent_at_once() {
     let mut settings = two_ports();
     let mut lab = Lab::new(&settings);
     lab.switch.hold(1, true);

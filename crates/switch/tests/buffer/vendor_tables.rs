@@ -65,7 +65,7 @@ fn dynamic_thresholds() {
         let _ = write!(table, "{range:>7}  {alpha:>8}  {seeds:>8}  {share:>21.2}");
         for groups in [1_u32, 2, 4, 8] {
             let reached = settled(last, groups as usize);
-            let formula = Alpha::from_percent(last).settles_at(TOTAL, groups);
+            let formula = Alpha::from_percent(last).steady_state_cells(TOTAL, groups);
             let furthest = reached.iter().map(|&cells| cells.abs_diff(formula)).max().unwrap_or(0);
             // Whole cells, and thresholds rounded down: each group is within two cells of the
             // formula.

@@ -101,7 +101,7 @@ fn the_last_copy_releases_the_frame() {
     lab.transmit(4, 8);
     lab.switch.port_down(4, lab.now, &mut lab.memory);
     let unsent = lab.with_kernel[4].pop().expect("a copy");
-    lab.switch.unsent(4, unsent.frame, lab.now, &mut lab.memory);
+    lab.switch.abort_tx(4, unsent.frame, lab.now, &mut lab.memory);
     assert_eq!(lab.snapshot().ports[0].groups[3].total.cells, 0);
     assert_eq!(drops(&mut lab), [(DropReason::PortDown, 2)]);
     lab.switch.port_up(3, None, lab.now);
@@ -128,7 +128,7 @@ fn copies_are_sent_within_the_memory_that_is_reserved() {
     settings.buffer.total_cells = 600;
     settings.ports.iter_mut().for_each(|port| port.groups[3].xoff = Threshold::Static(0));
     let mut lab = held(&settings);
-    lab.switch.set_frame_room(MaxFrame { longest_bytes: 256, chunk_bytes: 128 });
+    lab.switch.set_max_frame(MaxFrame { longest_bytes: 256, chunk_bytes: 128 });
     (0..600).for_each(|_| lab.arrive(FRAME));
     // Only the memory that `frames_needed` reserves is left.
     let kept: Vec<_> = (0..64).map(|_| lab.memory.alloc().expect("a spare frame")).collect();

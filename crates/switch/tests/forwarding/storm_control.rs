@@ -14,7 +14,7 @@ use lab::{Lab, mac, settings};
 const PORTS: usize = 3;
 const NO_DROP: u8 = 3;
 const GROUP: MacAddr = MacAddr([0x01, 0, 0x5e, 0, 0, 1]);
-const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 7, 7]);
+const UNKNOWN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 7, 7]);
 
 /// Port 0 accepts 10 broadcasts, 20 multicasts and 30 unknown unicasts a second, in bursts of 1, 2
 /// and 3.
@@ -44,7 +44,7 @@ fn dropped(lab: &mut Lab) -> [u64; 3] {
 #[test]
 fn each_kind_has_its_limit_and_known_unicast_none() {
     let mut lab = Lab::new(&limited());
-    for dst in [MacAddr::BROADCAST, GROUP, NOBODY, mac(1)] {
+    for dst in [MacAddr::BROADCAST, GROUP, UNKNOWN_MAC, mac(1)] {
         arrive(&mut lab, 0, dst, 0, 10);
     }
     lab.turn();

@@ -329,7 +329,7 @@ fn marks_find_the_packet_behind_another_header() {
 #[test]
 fn a_frame_that_has_no_room_for_its_tag_is_dropped_and_counted() {
     let mut lab = lab_of(&[access(10), trunk(None, &[10]), access(10)]);
-    lab.switch.set_frame_room(MaxFrame { longest_bytes: 100, ..MaxFrame::MOST });
+    lab.switch.set_max_frame(MaxFrame { longest_bytes: 100, ..MaxFrame::MAX });
     for (len, too_long) in [(96, 0), (97, 1), (100, 2)] {
         let came = frame(MacAddr::BROADCAST, mac(50), &[], 0x0806, &vec![1; len - HEADER_BYTES]);
         lab.arrive_bytes(0, &came);

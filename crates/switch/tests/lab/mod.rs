@@ -170,7 +170,7 @@ impl Lab {
         let has_edits = self.switch.transmit(port, room, self.now, &mut self.memory, &mut out);
         for outgoing in &out {
             assert!(has_edits || outgoing.edit.is_none(), "{outgoing:?}");
-            outgoing.edit.make(&mut self.memory, &outgoing.frame, outgoing.len);
+            outgoing.edit.apply(&mut self.memory, &outgoing.frame, outgoing.len);
             let bytes = self.memory.all(&outgoing.frame, usize::from(outgoing.len));
             let header = Header::parse(bytes).expect("a whole frame");
             if header.ethertype == MAC_CONTROL {

@@ -46,7 +46,7 @@ fn settings() -> SwitchSettings {
 fn take_down(lab: &mut Lab, port: usize) {
     lab.switch.port_down(port, lab.now, &mut lab.memory);
     for outgoing in lab.with_kernel[port].drain(..) {
-        lab.switch.unsent(port, outgoing.frame, lab.now, &mut lab.memory);
+        lab.switch.abort_tx(port, outgoing.frame, lab.now, &mut lab.memory);
     }
 }
 

@@ -81,7 +81,7 @@ impl Random {
                 Restoration::After(500_000),
                 Restoration::Quiet(2_000_000),
                 Restoration::QuietInterval,
-                Restoration::ByHand,
+                Restoration::Manual,
             ]),
             limit: None,
         };
@@ -237,7 +237,7 @@ impl Pair {
                 with_kernel.filter_map(|outgoing| sequence(&self.lab, outgoing)).collect();
             self.lab.switch.port_down(port, now, &mut self.lab.memory);
             for outgoing in self.lab.with_kernel[port].drain(..) {
-                self.lab.switch.unsent(port, outgoing.frame, now, &mut self.lab.memory);
+                self.lab.switch.abort_tx(port, outgoing.frame, now, &mut self.lab.memory);
             }
             self.model.take_down(port, &with_kernel);
             self.model.examine();

@@ -140,7 +140,7 @@ fn cause(reason: DropReason) -> Option<Cause> {
             settings.ports[1].watchdog[3] = Some(WatchdogSettings {
                 detection_ns: 1_000,
                 action: PfcWdAction::Drop,
-                restore: Restoration::ByHand,
+                restore: Restoration::Manual,
                 limit: None,
             });
             let storm = |lab: &mut Lab| {

@@ -4,7 +4,7 @@
 mod lab;
 
 use lab::{Frame, Lab, mac};
-use switch::pfc::rx_backlog::{HOLD, XOFF_FRAMES, XON_FRAMES};
+use switch::pfc::rx_backlog::{FORCE_XOFF, XOFF_FRAMES, XON_FRAMES};
 
 const LOSSY: Frame = Frame { port: 0, dst: mac_of(1), priority: 1, len: 64 };
 const NO_DROP: Frame = Frame { priority: 3, ..LOSSY };
@@ -77,6 +77,6 @@ fn what_waits_and_is_not_taken_counts_as_no_drop() {
 #[test]
 fn an_owner_may_hold_senders_back() {
     let mut rings = Rings::new();
-    assert!((0..100).all(|_| rings.take(&[(LOSSY, 64)], HOLD)));
+    assert!((0..100).all(|_| rings.take(&[(LOSSY, 64)], FORCE_XOFF)));
     assert!(!rings.take(&[(LOSSY, 64)], 0));
 }

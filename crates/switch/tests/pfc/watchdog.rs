@@ -32,7 +32,7 @@ fn watched(watchdog: WatchdogSettings) -> SwitchSettings {
 /// The host of the stormed port pauses priorities for the longest time of one frame: 3.36 ms. The
 /// iteration that receives the frame polls the watchdog.
 fn pause(lab: &mut Lab, priorities: u8) {
-    lab.switch.begin_turn(lab.now);
+    lab.switch.begin_iteration(lab.now);
     lab.send_pfc(STORMED, Pfc { enable: priorities, quanta: [u16::MAX; 8] });
     lab.switch.tick(lab.now, &mut lab.memory);
 }
@@ -201,7 +201,7 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
 /// recover`.
 #[test]
 fn manual_recovery_waits_for_a_command_and_settings_stay() {
-    let by_hand = watch(PfcWdAction::Forward, Restoration::ByHand);
+    let by_hand = watch(PfcWdAction::Forward, Restoration::Manual);
     let mut lab = Lab::new(&watched(by_hand));
     pause(&mut lab, 1 << P);
     send(&mut lab, 0, STORMED, P as u8);
@@ -221,14 +221,14 @@ fn manual_recovery_waits_for_a_command_and_settings_stay() {
     assert_eq!(lab.switch.recover_storms(0, lab.now, &mut lab.memory), 0);
     assert_eq!(lab.switch.recover_storms(STORMED, lab.now, &mut lab.memory), 1);
     assert_eq!(events(&mut lab), [(lab.now.0, ended())]);
-    assert_eq!(lab.switch.pending_recovery(&watched(watch(PfcWdAction::Drop, Restoration::ByHand))), None);
+    assert_eq!(lab.switch.pending_recovery(&watched(watch(PfcWdAction::Drop, Restoration::Manual))), None);
 }
 
 /// One pause at 100 Mbit/s lasts 335 ms, and the operator recovers the storm 60 ms after it began:
 /// what is left of it does not make the next storm.
 #[test]
 fn recovery_by_hand_holds_although_the_last_pause_is_not_over() {
-    let mut settings = watched(watch(PfcWdAction::Forward, Restoration::ByHand));
+    let mut settings = watched(watch(PfcWdAction::Forward, Restoration::Manual));
     settings.ports[STORMED].speed_bps = Some(100_000_000);
     let mut lab = Lab::new(&settings);
     pause(&mut lab, 1 << P);
@@ -432,7 +432,7 @@ fn the_queue_works_again_whatever_happened_meanwhile() {
 #[test]
 fn what_does_not_stop_frames_is_no_storm() {
     for enable in [0, 1 << 5, 1 << 6, !(1 << P)] {
-        let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::ByHand)));
+        let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::Manual)));
         for _ in 0..200 {
             lab.send_pfc(STORMED, Pfc { enable, quanta: [u16::MAX; 8] });
             send(&mut lab, 0, STORMED, P as u8);
@@ -445,7 +445,7 @@ fn what_does_not_stop_frames_is_no_storm() {
             "{enable:08b}"
         );
     }
-    let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::ByHand)));
+    let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::Manual)));
     storm(&mut lab, 1000 * MS);
     assert_eq!(events(&mut lab), [], "nothing waits");
     // From the first frame on it is a storm, and that frame's pause counts.
@@ -458,7 +458,7 @@ fn what_does_not_stop_frames_is_no_storm() {
 
 #[test]
 fn early_warnings_of_pfc_in_both_directions() {
-    let mut settings = watched(watch(PfcWdAction::Forward, Restoration::ByHand));
+    let mut settings = watched(watch(PfcWdAction::Forward, Restoration::Manual));
     settings.ports[STORMED].early_warning[P] = EarlyWarningSettings { in_pps: Some(500), out_pps: Some(1) };
     settings.ports[STORMED].groups[P].xoff = switch::settings::Threshold::Static(1);
     let mut lab = Lab::new(&settings);

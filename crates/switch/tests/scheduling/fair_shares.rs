@@ -120,7 +120,7 @@ impl Domain {
 
     /// Records which queues can send when the scheduler is called. While none of them can, no
     /// window advances.
-    fn note_eligible(&mut self, ready: u8) {
+    fn record_eligible(&mut self, ready: u8) {
         let can_send = |queues: u8| queues & ready != 0;
         let mask = self.members.iter().enumerate().fold(0, |mask, (i, &q)| mask | u8::from(can_send(q)) << i);
         if mask == 0 {
@@ -138,7 +138,7 @@ impl Domain {
 
     /// Records which queues still hold frames: a queue that runs empty forfeits the rest of its
     /// turn.
-    fn note_backlogged(&mut self, backlogged: u8) {
+    fn record_backlogged(&mut self, backlogged: u8) {
         for i in (0..self.members.len()).filter(|&i| self.members[i] & backlogged == 0) {
             self.windows.iter_mut().for_each(|window| window.always &= !(1 << i));
             self.least[i] = [None; 8];
@@ -150,7 +150,7 @@ impl Domain {
         self.sent[i] as f64 / self.quanta[i] - self.sent[j] as f64 / self.quanta[j]
     }
 
-    fn note_sent(&mut self, queue: usize, len: u16) {
+    fn record_sent(&mut self, queue: usize, len: u16) {
         let Some(i) = self.members.iter().position(|queues| queues & 1 << queue != 0) else { return };
         self.sent[i] += self.overhead.map_or(1, |overhead| u64::from(len) + overhead);
         for j in 0..self.members.len() {
@@ -261,7 +261,7 @@ impl Driver {
         let mut settings = settings(2, 0xff, 2_000_000, 0);
         settings.ports.iter_mut().for_each(|port| port.classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]);
         let out = &mut settings.ports[1];
-        (out.speed_bps, out.keeps_rate) = (Some(LINE_BPS), false);
+        (out.speed_bps, out.rate_limited) = (Some(LINE_BPS), false);
         out.overhead_bytes = if random.below(2) == 0 { WIRE_OVERHEAD_BYTES } else { 0 };
         out.queues = [queue_of(Threshold::Static(100_000)); 8];
         // The memory has no more frames than the test keeps waiting.
@@ -367,11 +367,11 @@ impl Driver {
             assert!(ready & 1 << q != 0, "queue {q} cannot send");
             assert_eq!(self.waiting[q].pop_front(), Some(len));
             for domain in &mut self.domains {
-                domain.note_eligible(ready);
-                domain.note_sent(q, len);
+                domain.record_eligible(ready);
+                domain.record_sent(q, len);
             }
             let backlogged = self.backlogged();
-            self.domains.iter_mut().for_each(|domain| domain.note_backlogged(backlogged));
+            self.domains.iter_mut().for_each(|domain| domain.record_backlogged(backlogged));
             let bytes = u64::from(len) + overhead;
             self.lab.now = self.lab.now + bytes;
             self.buckets.iter_mut().filter(|b| b.queues & 1 << q != 0).for_each(|b| b.take(bytes, now));

@@ -3,7 +3,8 @@
 //! Rule: a stream carries messages for a second, or 256 of them, and is then ended; the collector's
 //! reply to its end confirms them, since gRPC has no other confirmation. Without that reply they
 //! are sent again. Whatever a collector does (refuse, hang, be slow, send invalid replies) costs at
-//! most its own backlog, and affects no other collector. Source: docs/telemetry.md, "Delivery".
+//! most its own backlog, and affects no other collector. Source: docs/monitoring/telemetry.md,
+//! "Delivery".
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use tonic_prost::ProstCodec;
 use crate::dial_out::backlog::{Backlog, Dropped, Next};
 use crate::dial_out::backoff;
 use crate::dial_out::connect;
-use crate::dial_out::message::{Device, Label, Payload, member, unix_ms};
+use crate::dial_out::message::{Device, Payload, SequenceLabel, member, unix_ms};
 use crate::dial_out::tls;
 use crate::dialout::{DialoutMsg, DialoutResponse};
 use crate::printable::printable;
@@ -33,7 +34,7 @@ pub const DROPPED_PATH: &str = "sluice/dropped";
 /// Maximum number of messages of a stream.
 const STREAM_MESSAGES: usize = 256;
 /// Maximum number of messages queued for the transport.
-const IN_HAND: usize = 4;
+const TRANSPORT_QUEUE: usize = 4;
 /// Maximum bytes of a reply, which is not used.
 const MOST_ANSWER_BYTES: usize = 64 << 10;
 /// Most characters of a reason that is shown.
@@ -196,7 +197,7 @@ impl Destination {
             None => {
                 self.set(State::Connecting);
                 let connect = timeout(timing.patience, self.connect(timing));
-                let connected = connect.await.map_err(|_| no_answer("connect", timing))??;
+                let connected = connect.await.map_err(|_| timeout_error("connect", timing))??;
                 self.inner().connections += 1;
                 connected
             }
@@ -242,10 +243,11 @@ impl Destination {
         let path =
             PathAndQuery::try_from(self.settings.service.as_str()).map_err(|error| error.to_string())?;
         let mut grpc = tonic::client::Grpc::new(channel).max_decoding_message_size(MOST_ANSWER_BYTES);
-        let ready =
-            timeout(timing.patience, grpc.ready()).await.map_err(|_| no_answer("take a stream", timing))?;
+        let ready = timeout(timing.patience, grpc.ready())
+            .await
+            .map_err(|_| timeout_error("take a stream", timing))?;
         ready.map_err(|error| root(&error))?;
-        let (sender, receiver) = mpsc::channel::<DialoutMsg>(IN_HAND);
+        let (sender, receiver) = mpsc::channel::<DialoutMsg>(TRANSPORT_QUEUE);
         let messages = futures::stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.map(|message| (message, receiver))
         });
@@ -261,7 +263,7 @@ impl Destination {
         match answer {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(status)) => Err(refusal(&status)),
-            Err(_) => Err(no_answer("answer", timing)),
+            Err(_) => Err(timeout_error("answer", timing)),
         }
     }
 
@@ -301,7 +303,7 @@ impl Destination {
                 () = self.more.notified(), if waits => {}
                 _ = stop.changed(), if waits => {}
                 () = sleep_until(moved + timing.patience), if !waits => {
-                    return Err(no_answer("take a message", timing));
+                    return Err(timeout_error("take a message", timing));
                 }
             }
         }
@@ -313,7 +315,7 @@ impl Destination {
             Next::Message(number, payload) => (Some(number), payload),
             Next::Dropped(dropped) => (None, report(dropped)),
         };
-        let label = Label { session: &self.session, number };
+        let label = SequenceLabel { session: &self.session, number };
         payload.messages(device, label, self.settings.message_bytes)
     }
 
@@ -382,7 +384,7 @@ fn after_handshake(why: String) -> String {
     )
 }
 
-fn no_answer(what: &str, timing: Timing) -> String {
+fn timeout_error(what: &str, timing: Timing) -> String {
     format!("the collector did not {what} within {} s", timing.patience.as_secs_f64())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Rule: `jsonData` is one object, `Notification`, with a time in ms, the message's number in its
 //! destination's session, and the report of the path. A message longer than the collector accepts
-//! is sent in chunks: the same path, `nodeId` from 0 on. Source: docs/telemetry.md, "Messages".
+//! is sent in chunks: the same path, `nodeId` from 0 on. Source: docs/monitoring/telemetry.md,
+//! "Messages".
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,7 +40,7 @@ impl Device {
 
 /// Position of a message in a collector's session.
 #[derive(Debug, Clone, Copy)]
-pub struct Label<'s> {
+pub struct SequenceLabel<'s> {
     /// Name of the numbering: a new one for each collector, and whenever the daemon starts.
     pub session: &'s str,
     /// Number from 1; `None` for a report about numbers, which has none.
@@ -68,7 +69,7 @@ impl Payload {
     }
 
     /// Returns the payload as `jsonData`.
-    fn json(&self, Label { session, number }: Label) -> String {
+    fn json(&self, SequenceLabel { session, number }: SequenceLabel) -> String {
         let number = number.map_or(String::new(), |number| format!("\"Number\":\"{number}\","));
         let Self { unix_ms, member, .. } = self;
         format!(
@@ -77,7 +78,7 @@ impl Payload {
     }
 
     /// Returns the payload as a message, in chunks of at most `message_bytes`.
-    pub fn messages(&self, device: &Device, label: Label, message_bytes: usize) -> Vec<DialoutMsg> {
+    pub fn messages(&self, device: &Device, label: SequenceLabel, message_bytes: usize) -> Vec<DialoutMsg> {
         let json = self.json(label);
         let message = |json_data: String, chunk_msg| DialoutMsg {
             device_msg: device.info(),
@@ -136,8 +137,8 @@ mod tests {
         Payload { path: "sluice/events", unix_ms: 12, member: member.into(), is_event: true }
     }
 
-    fn label(number: u64) -> Label<'static> {
-        Label { session: "5.0", number: Some(number) }
+    fn label(number: u64) -> SequenceLabel<'static> {
+        SequenceLabel { session: "5.0", number: Some(number) }
     }
 
     fn device() -> Device {

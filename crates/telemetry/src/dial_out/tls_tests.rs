@@ -86,7 +86,7 @@ fn refused(port: u16, tls: &str) -> String {
 }
 
 #[test]
-fn who_shows_the_right_certificate_is_reported() {
+fn a_collector_with_a_valid_certificate_receives_reports() {
     let authority = Authority::new();
     authority.sign("collector", "127.0.0.1", 2200);
     authority.sign("elsewhere", "collector.example", 2200);
@@ -106,7 +106,7 @@ fn who_shows_the_right_certificate_is_reported() {
 }
 
 #[test]
-fn who_shows_another_certificate_is_reported_nothing() {
+fn a_collector_with_another_certificate_receives_nothing() {
     let (authority, other) = (Authority::new(), Authority::new()); // of the same name
     let stranger = Authority::named("a stranger");
     let no_authority = "the collector's certificate is of no authority that is trusted here: name the authority's certificate with tls.ca";
@@ -170,7 +170,7 @@ fn a_listener_without_tls_sees_nothing_that_it_understands() {
 }
 
 #[test]
-fn who_wants_tls_is_reported_nothing_without_it() {
+fn tls_never_falls_back_to_plain_text() {
     let authority = Authority::new();
     authority.sign("collector", "127.0.0.1", 2200);
     let (collector, received) = authority.collector("collector", None);

@@ -9,7 +9,7 @@ use control::v1::{Group, Pool, Queue, Snapshot};
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::{self, Metric, Row, counter, counters, gauge, gauges};
-use super::fields::{EIGHT, used_priorities, used_queues};
+use super::fields::{INDEX_LABELS, used_priorities, used_queues};
 
 pub(super) const GROUP: &[Metric<Group>] = &[
     gauge("sluice_group_no_drop", "1: PFC protects it.", "no_drop"),
@@ -153,13 +153,11 @@ pub fn encode(encoder: &mut DescriptorEncoder, snapshot: &Snapshot) -> fmt::Resu
     for port in &snapshot.ports {
         let name = ("port", port.name.as_str());
         groups.extend(used_priorities(port).filter_map(|place| {
-            Some(Row::new(&[name, ("priority", EIGHT[place])], port.groups.get(place)?))
+            Some(Row::new(&[name, ("priority", INDEX_LABELS[place])], port.groups.get(place)?))
         }));
-        queues.extend(
-            used_queues(port).filter_map(|place| {
-                Some(Row::new(&[name, ("queue", EIGHT[place])], port.queues.get(place)?))
-            }),
-        );
+        queues.extend(used_queues(port).filter_map(|place| {
+            Some(Row::new(&[name, ("queue", INDEX_LABELS[place])], port.queues.get(place)?))
+        }));
     }
     family::encode_all(encoder, GROUP, &groups)?;
     family::encode_all(encoder, QUEUE, &queues)?;
@@ -167,7 +165,7 @@ pub fn encode(encoder: &mut DescriptorEncoder, snapshot: &Snapshot) -> fmt::Resu
     let pools: Vec<_> = pools
         .into_iter()
         .flat_map(|(side, pools)| {
-            let numbered = EIGHT.iter().zip(pools).filter(|(_, pool)| pool.size_cells > 0);
+            let numbered = INDEX_LABELS.iter().zip(pools).filter(|(_, pool)| pool.size_cells > 0);
             numbered.map(move |(number, pool)| Row::new(&[("side", side), ("pool", *number)], pool))
         })
         .collect();

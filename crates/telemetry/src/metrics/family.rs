@@ -35,7 +35,7 @@ impl Value {
 }
 
 /// Values distinguished by one label.
-pub type Several<'t> = Vec<((&'static str, &'t str), Value)>;
+pub type LabeledValues<'t> = Vec<((&'static str, &'t str), Value)>;
 
 /// How values are read from a row.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ enum Read<T> {
     /// Numbers, distinguished by the values of a label.
     Labeled(fn(&T, &str) -> Option<u64>, &'static str, &'static [(&'static str, &'static str)]),
     /// Values computed from these numbers, or from a list.
-    Computed(&'static [&'static str], fn(&T) -> Several<'_>),
+    Computed(&'static [&'static str], fn(&T) -> LabeledValues<'_>),
 }
 
 /// A metric of rows of type `T`.
@@ -118,7 +118,7 @@ pub const fn computed<T>(
     name: &'static str,
     help: &'static str,
     of: &'static [&'static str],
-    read: fn(&T) -> Several<'_>,
+    read: fn(&T) -> LabeledValues<'_>,
 ) -> Metric<T> {
     Metric { name, help, kind: MetricType::Counter, read: Read::Computed(of, read) }
 }
@@ -128,7 +128,7 @@ pub const fn computed_gauge<T>(
     name: &'static str,
     help: &'static str,
     of: &'static [&'static str],
-    read: fn(&T) -> Several<'_>,
+    read: fn(&T) -> LabeledValues<'_>,
 ) -> Metric<T> {
     Metric { name, help, kind: MetricType::Gauge, read: Read::Computed(of, read) }
 }
@@ -178,7 +178,7 @@ fn encode_one<T>(encoder: &mut DescriptorEncoder, metric: &Metric<T>, rows: &[Ro
     let (name, unit) = split_unit(metric.name);
     let mut values = Vec::new();
     for row in rows {
-        let of_row: Several<'_> = match metric.read {
+        let of_row: LabeledValues<'_> = match metric.read {
             Read::One(read, path) => {
                 read(row.of, path).map(|number| (("", ""), Value::of(path, number))).into_iter().collect()
             }

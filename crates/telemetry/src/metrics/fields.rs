@@ -3,7 +3,7 @@
 use control::v1;
 
 /// The priorities or queues, as labels.
-pub(super) const EIGHT: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+pub(super) const INDEX_LABELS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
 /// Returns the indices of a port's priorities that have anything to report.
 pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
@@ -25,7 +25,7 @@ pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
             || named(&port.pfc_sent, *place)
             || named(&port.pfc_received, *place)
     };
-    (0..EIGHT.len()).filter(is_used)
+    (0..INDEX_LABELS.len()).filter(is_used)
 }
 
 /// Returns the indices of a port's queues that have anything to report.
@@ -46,7 +46,7 @@ pub(super) fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
                 counted || queue.pauses > 0 || queue.level.is_some_and(|level| level.peak_cells > 0)
             })
     };
-    (0..EIGHT.len()).filter(is_used)
+    (0..INDEX_LABELS.len()).filter(is_used)
 }
 
 fn frames(count: &Option<v1::Count>) -> u64 {

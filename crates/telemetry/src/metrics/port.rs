@@ -4,7 +4,7 @@ use control::v1::{Count, Dcbx, Port};
 use switch::KernelCounters;
 use switch::monitor::counters::kernel::RX_LOSSES;
 
-use super::family::{Metric, Several, computed, computed_gauge, counter, counters, gauge};
+use super::family::{LabeledValues, Metric, computed, computed_gauge, counter, counters, gauge};
 
 /// The metrics of a port.
 pub const METRICS: &[Metric<Port>] = &[
@@ -193,7 +193,7 @@ pub const METRICS: &[Metric<Port>] = &[
 ];
 
 /// Returns the frames lost on receipt by reason, the unknown reason last.
-fn rx_losses(port: &Port) -> Several<'static> {
+fn rx_losses(port: &Port) -> LabeledValues<'static> {
     let Some(kernel) = port.kernel.as_ref().map(KernelCounters::from) else { return Vec::new() };
     let mut losses = RX_LOSSES;
     losses.sort_by_key(|loss| loss.label == "other");
@@ -201,12 +201,12 @@ fn rx_losses(port: &Port) -> Several<'static> {
 }
 
 /// Returns the number of features of DCBX in a state, if the port negotiates.
-fn features<'p>(port: &'p Port, state: &str) -> Several<'p> {
+fn features<'p>(port: &'p Port, state: &str) -> LabeledValues<'p> {
     let of = |dcbx: &Dcbx| dcbx.features.iter().filter(|feature| feature.state == state).count() as u64;
     port.dcbx.iter().map(|dcbx| (("", ""), of(dcbx).into())).collect()
 }
 
 /// Returns the drops by reason.
-fn drops(port: &Port, read: fn(&Count) -> u64) -> Several<'_> {
+fn drops(port: &Port, read: fn(&Count) -> u64) -> LabeledValues<'_> {
     port.drops.iter().map(|(reason, count)| (("reason", reason.as_str()), read(count).into())).collect()
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use control::v1::{PfcCount, Port, Priority};
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::family::{self, Metric, Row, Several, computed, counter, counters, gauge, gauges};
-use super::fields::{EIGHT, used_priorities};
+use super::family::{self, LabeledValues, Metric, Row, computed, counter, counters, gauge, gauges};
+use super::fields::{INDEX_LABELS, used_priorities};
 
 /// PFC frames of a port that named a priority: XOFF and XON, sent and received.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ pub(super) const METRICS: &[Metric<Priority>] = &[
     ),
 ];
 
-fn by_kind([xoff, xon]: [u64; 2]) -> Several<'static> {
+fn by_kind([xoff, xon]: [u64; 2]) -> LabeledValues<'static> {
     vec![(("kind", "xoff"), xoff.into()), (("kind", "xon"), xon.into())]
 }
 
@@ -72,7 +72,7 @@ fn by_kind([xoff, xon]: [u64; 2]) -> Several<'static> {
 pub fn encode(encoder: &mut DescriptorEncoder, ports: &[Port]) -> fmt::Result {
     let used = |port| used_priorities(port).map(move |place| (port, place));
     let used: Vec<(&Port, usize)> = ports.iter().flat_map(used).collect();
-    let labels = |port, place: usize| [("port", port), ("priority", EIGHT[place])];
+    let labels = |port, place: usize| [("port", port), ("priority", INDEX_LABELS[place])];
     let frames: Vec<_> = used.iter().map(|&(port, place)| pfc_frames(port, place)).collect();
     let pfc: Vec<_> = used
         .iter()

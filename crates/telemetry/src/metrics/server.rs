@@ -7,7 +7,8 @@
 //! further connection ends the one that has asked for nothing for longest, so clients that only
 //! hold connections keep nobody out. The page is served only to requests for an address or for this
 //! machine's name: a foreign name that was made to resolve here (DNS rebinding) reads nothing. An
-//! address that cannot be listened on is tried again each second. Source: docs/metrics.md.
+//! address that cannot be listened on is tried again each second. Source:
+//! docs/monitoring/metrics.md.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -36,13 +37,13 @@ use crate::web_page;
 /// Maximum number of concurrent connections.
 const MOST_CONNECTIONS: usize = 16;
 /// Maximum duration of a connection, however busy.
-const CONNECTION: Duration = Duration::from_secs(60);
+const MAX_CONNECTION_TIME: Duration = Duration::from_secs(60);
 /// How long a client may take to send the head of a request.
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum bytes of a head, and of the read buffer.
 const MOST_HEAD_BYTES: usize = 16 << 10;
 /// Maximum age of a response.
-const FRESH: Duration = Duration::from_millis(100);
+const CACHE_TIME: Duration = Duration::from_millis(100);
 /// How long after a failure the address is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long the switch may take to reply.
@@ -160,13 +161,13 @@ pub(super) async fn serve(listener: TcpListener, source: Source) {
             connections.remove(longest.unwrap_or(0)).task.abort();
         }
         let idle_since = Arc::new(std::sync::Mutex::new(Some(Instant::now())));
-        let task = tasks.spawn(converse(stream, Arc::clone(&site), Arc::clone(&idle_since)));
+        let task = tasks.spawn(serve_connection(stream, Arc::clone(&site), Arc::clone(&idle_since)));
         connections.push(Connection { task, idle_since });
     }
 }
 
 /// Answers the requests of a connection.
-async fn converse(
+async fn serve_connection(
     stream: tokio::net::TcpStream,
     site: Arc<Site>,
     idle_since: Arc<std::sync::Mutex<Option<Instant>>>,
@@ -183,10 +184,10 @@ async fn converse(
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MOST_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), answer);
-    let _ = timeout(CONNECTION, connection).await; // whatever a client does, it is its own affair
+    let _ = timeout(MAX_CONNECTION_TIME, connection).await; // whatever a client does, it is its own affair
 }
 
 /// True if the request is for an address, or for this machine by its name.
@@ -245,7 +246,7 @@ impl Site {
     async fn openmetrics(&self) -> Option<Arc<str>> {
         let mut last = self.last.lock().await;
         if let Some((made, text)) = &*last
-            && made.elapsed() < FRESH
+            && made.elapsed() < CACHE_TIME
         {
             return Some(Arc::clone(text));
         }
@@ -275,7 +276,7 @@ impl Site {
     async fn live_snapshot(&self) -> Option<Arc<v1::Snapshot>> {
         let mut last = self.live.lock().await;
         if let Some((taken, snapshot)) = &*last
-            && taken.elapsed() < FRESH
+            && taken.elapsed() < CACHE_TIME
         {
             return Some(Arc::clone(snapshot));
         }

@@ -115,7 +115,7 @@ fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
 }
 
 /// Writes the iterations of the loop by duration: below 1 µs, below 2 µs and so on, as
-/// `switch::monitor::counters::turn_time` has them.
+/// `switch::monitor::counters::iteration_time_class` has them.
 fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let (name, unit) = split_unit("sluice_loop_turn_seconds");
     let help = "Time from each iteration of the poll loop to the next, excluding sleep.";

@@ -8,8 +8,8 @@ use wire::MacAddr;
 use crate::error::Error;
 use crate::interface::addresses::{Address, addresses, has_ipv6};
 use crate::interface::ethtool::{self, Pause};
+use crate::interface::link_error;
 use crate::interface::netlink::{Link, RouteSocket, features, has_vlan_metadata};
-use crate::interface::no_link;
 
 /// The properties of an interface that matter to a port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct InterfaceInfo {
     /// Which PAUSE frames the interface handles by itself.
     pub pause: Pause,
     /// The process at the other end of this tap attaches segmentation headers to its frames.
-    pub takes_segments: bool,
+    pub accepts_gso: bool,
     /// The address of the other end of a veth.
     pub peer_mac: Option<MacAddr>,
     /// The IP addresses that somebody gave the interface: all but IPv6 link-local ones.
@@ -58,9 +58,9 @@ pub struct LowerDevice {
 ///
 /// # Errors
 /// There is no such interface, or the kernel does not answer.
-pub fn facts(interface: &str) -> Result<InterfaceInfo, Error> {
+pub fn query(interface: &str) -> Result<InterfaceInfo, Error> {
     let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-    let link = route.link(interface).map_err(|error| no_link(interface, error))?;
+    let link = route.link(interface).map_err(|error| link_error(interface, error))?;
     let queues = ethtool::queues(interface).unwrap_or_default();
     Ok(InterfaceInfo {
         driver: ethtool::driver(interface).unwrap_or_default(),
@@ -71,7 +71,7 @@ pub fn facts(interface: &str) -> Result<InterfaceInfo, Error> {
         features: features(link.index).unwrap_or_default(),
         has_vlan_metadata: has_vlan_metadata(link.index).unwrap_or(false),
         pause: ethtool::pause(interface).unwrap_or_default(),
-        takes_segments: link.takes_segments,
+        accepts_gso: link.accepts_gso,
         peer_mac: route.peer_mac(&link),
         addresses: own_addresses(&route, link.index).unwrap_or_default(),
         has_ipv6: has_ipv6(interface),

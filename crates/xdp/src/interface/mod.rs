@@ -13,7 +13,7 @@ use std::io;
 use crate::error::Error;
 use crate::interface::ethtool::rx_queues;
 use crate::interface::netlink::{Link, RouteSocket};
-use crate::umem::area::Frames;
+use crate::umem::area::UmemFrames;
 
 /// Returns the RX queues of an interface, each of which needs a socket of the port.
 ///
@@ -30,8 +30,8 @@ pub fn queues_of(interface: &str) -> Result<u32, Error> {
 const NO_MULTI_BUFFER: &str = ", as frames in several pieces need Linux 6.6";
 
 /// Looks up the interface and rejects one that cannot be a port.
-pub(crate) fn usable_link(route: &RouteSocket, interface: &str, frames: &Frames) -> Result<Link, Error> {
-    let link = route.link(interface).map_err(|error| no_link(interface, error))?;
+pub(crate) fn usable_link(route: &RouteSocket, interface: &str, frames: &UmemFrames) -> Result<Link, Error> {
+    let link = route.link(interface).map_err(|error| link_error(interface, error))?;
     let interface = || interface.to_owned();
     if let Some(program_id) = link.xdp_program {
         return Err(Error::HasProgram { interface: interface(), program_id });
@@ -48,7 +48,7 @@ pub(crate) fn usable_link(route: &RouteSocket, interface: &str, frames: &Frames)
 }
 
 /// Returns the error of a failed lookup by name.
-pub(crate) fn no_link(interface: &str, error: io::Error) -> Error {
+pub(crate) fn link_error(interface: &str, error: io::Error) -> Error {
     match error.raw_os_error() {
         // ERANGE, EINVAL: longer than the longest possible name.
         Some(libc::ENODEV | libc::ERANGE | libc::EINVAL) => {
@@ -59,7 +59,7 @@ pub(crate) fn no_link(interface: &str, error: io::Error) -> Error {
 }
 
 /// Returns the error that names the XDP program of another process, which was attached first.
-pub(crate) fn has_program(interface: &str) -> Error {
+pub(crate) fn program_error(interface: &str) -> Error {
     let link = RouteSocket::open().and_then(|route| route.link(interface));
     let program_id = link.ok().and_then(|link| link.xdp_program).unwrap_or(0);
     Error::HasProgram { interface: interface.into(), program_id }

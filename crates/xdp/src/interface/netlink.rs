@@ -79,7 +79,7 @@ pub(crate) struct Link {
     /// The interface of this network namespace below this one, for example below a macvlan.
     pub(crate) lower: Option<i32>,
     /// The process at the other end of this tap attaches segmentation headers to its frames.
-    pub(crate) takes_segments: bool,
+    pub(crate) accepts_gso: bool,
     /// Frames that the device dropped for lack of a buffer ([`crate::port::rx_missed`]) since it
     /// was created.
     pub(crate) missed_frames: u64,
@@ -306,7 +306,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
                 let inside = |wanted| attributes(value).find(|(kind, _)| *kind == wanted);
                 link.kind = inside(IFLA_INFO_KIND).map(|(_, kind)| text(kind)).unwrap_or_default();
                 let data = inside(IFLA_INFO_DATA).filter(|_| link.kind == "tun");
-                link.takes_segments = attributes(data.map_or(&[][..], |(_, data)| data))
+                link.accepts_gso = attributes(data.map_or(&[][..], |(_, data)| data))
                     .any(|(kind, value)| kind == IFLA_TUN_VNET_HDR && value.first() == Some(&1));
             }
             libc::IFLA_STATS64 => {

@@ -36,7 +36,7 @@ impl OffloadWarning {
 
 /// Returns the properties of this interface that harm frames of the port. `mode` is the mode of its
 /// XDP program, `None` before the program runs.
-pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> Vec<OffloadWarning> {
+pub fn warnings(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> Vec<OffloadWarning> {
     let mut found = Vec::new();
     for (feature, name) in MERGING {
         if facts.features.contains(feature) && is_harmful_here(feature, facts, mode) {
@@ -77,7 +77,7 @@ pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -
             format!("{below} itself as the port's interface, or a veth"),
         ));
     }
-    if facts.takes_segments {
+    if facts.accepts_gso {
         found.push(OffloadWarning::new(
             "vnet_hdr",
             "a guest may leave segmentation (TSO, USO, UFO) to this tap, and such frames of up to 64 KB are lost".to_owned(),
@@ -143,11 +143,11 @@ mod tests {
     /// Returns the reported settings and remedies.
     fn message(facts: &InterfaceInfo) -> Vec<String> {
         let text = |caution: OffloadWarning| format!("{}: {}", caution.setting, caution.cure);
-        cautions("eth0", facts, Some(XdpMode::Generic)).into_iter().map(text).collect()
+        warnings("eth0", facts, Some(XdpMode::Generic)).into_iter().map(text).collect()
     }
 
     #[test]
-    fn what_harms_frames_is_named_with_the_cure() {
+    fn harmful_offloads_are_named_with_the_cure() {
         let quiet = [
             nic(&["rx-gro", "rx-checksum", "tx-tcp-segmentation"]),
             InterfaceInfo { has_vlan_metadata: true, ..nic(&["rx-vlan-hw-parse"]) },
@@ -186,10 +186,10 @@ mod tests {
         let virtio = InterfaceInfo { driver: VIRTIO.to_owned(), ..nic(&["rx-gro-hw"]) };
         assert_eq!(message(&virtio), ["rx-gro-hw: QEMU's `guest_tso4=off,guest_tso6=off,guest_ufo=off`"]);
         for mode in [None, Some(XdpMode::Native)] {
-            assert_eq!(cautions("eth0", &virtio, mode), []);
+            assert_eq!(warnings("eth0", &virtio, mode), []);
         }
-        let tap = InterfaceInfo { kind: "tun".to_owned(), takes_segments: true, ..InterfaceInfo::default() };
-        let found = cautions("tap0", &tap, None);
+        let tap = InterfaceInfo { kind: "tun".to_owned(), accepts_gso: true, ..InterfaceInfo::default() };
+        let found = warnings("tap0", &tap, None);
         assert_eq!((found.len(), found[0].setting.as_str()), (1, "vnet_hdr"));
         assert!(found[0].cure.contains("host_ufo=off"), "{found:?}");
     }
@@ -199,7 +199,7 @@ mod tests {
         let addresses = ["10.0.0.1/24", "2001:db8::1/64"].map(|text| text.parse().unwrap()).to_vec();
         let facts = InterfaceInfo { addresses, has_ipv6: true, ..InterfaceInfo::default() };
         for mode in [None, Some(XdpMode::Native)] {
-            let found = cautions("eth0", &facts, mode);
+            let found = warnings("eth0", &facts, mode);
             let OffloadWarning { setting, harm, cure } = &found[0];
             assert_eq!(
                 (found.len(), setting.as_str(), cure.as_str()),
@@ -208,7 +208,7 @@ mod tests {
             assert!(harm.ends_with("(10.0.0.1/24, 2001:db8::1/64)"), "{harm}");
         }
         let facts = InterfaceInfo { has_ipv6: true, ..InterfaceInfo::default() };
-        assert_eq!(cautions("eth0", &facts, None), [], "a port turns it off");
+        assert_eq!(warnings("eth0", &facts, None), [], "a port turns it off");
         assert_eq!(message(&facts), ["ipv6: `sysctl -w net/ipv6/conf/eth0/disable_ipv6=1`"]);
     }
 }

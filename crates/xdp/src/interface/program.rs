@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, PrintLevel, libbpf_sys};
 
 use crate::error::Error;
-use crate::interface::has_program;
 use crate::interface::netlink::has_vlan_metadata;
+use crate::interface::program_error;
 
 /// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`): a
 /// page without the headroom, the kernel's trailer and the Ethernet header.
@@ -44,23 +44,23 @@ pub(crate) struct Attached {
 }
 
 /// The reason why a mode failed.
-enum Refused {
+enum AttachError {
     Load(libbpf_rs::Error),
     Attach(io::Error),
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for AttachError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Refused::Load(error) => write!(f, "loading the XDP program: {error}"),
-            Refused::Attach(error) => write!(f, "attaching the XDP program: {error}"),
+            AttachError::Load(error) => write!(f, "loading the XDP program: {error}"),
+            AttachError::Attach(error) => write!(f, "attaching the XDP program: {error}"),
         }
     }
 }
 
 impl Attached {
     /// Passes the frames of RX queue i to `sockets[i]` from now on.
-    pub(crate) fn let_in(&self, sockets: &[RawFd]) -> libbpf_rs::Result<()> {
+    pub(crate) fn enable_rx(&self, sockets: &[RawFd]) -> libbpf_rs::Result<()> {
         fill(&self.sockets, sockets)
     }
 }
@@ -81,10 +81,10 @@ pub(crate) fn attach(
     for (program, mode) in ways.into_iter().skip(usize::from(!with_vlan)) {
         match try_attach((program, mode), index, sockets, multi_buffer) {
             Ok(attached) => {
-                warn_of_shortcomings(interface, &attached, reason.as_ref());
+                warn_of_limitations(interface, &attached, reason.as_ref());
                 return Ok(attached);
             }
-            Err(refused) => match hopeless(interface, &refused) {
+            Err(refused) => match fatal_in_every_mode(interface, &refused) {
                 Some(error) => return Err(error),
                 None => reason = Some(refused),
             },
@@ -93,8 +93,8 @@ pub(crate) fn attach(
     Err(last_error(interface, &reason.expect("a way was tried")))
 }
 
-fn warn_of_shortcomings(interface: &str, attached: &Attached, reason: Option<&Refused>) {
-    let reason = reason.map(Refused::to_string).unwrap_or_default();
+fn warn_of_limitations(interface: &str, attached: &Attached, reason: Option<&AttachError>) {
+    let reason = reason.map(AttachError::to_string).unwrap_or_default();
     if attached.mode == XdpMode::Generic {
         tracing::warn!(interface, reason, "no native XDP: the port works in generic mode, which is slower");
     }
@@ -103,10 +103,10 @@ fn warn_of_shortcomings(interface: &str, attached: &Attached, reason: Option<&Re
     }
 }
 
-fn last_error(interface: &str, refused: &Refused) -> Error {
+fn last_error(interface: &str, refused: &AttachError) -> Error {
     let action = format!("interface {interface}: {refused}");
     match refused {
-        Refused::Load(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+        AttachError::Load(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
             Error::NotPermitted { action }
         }
         _ => Error::Kernel {
@@ -118,14 +118,14 @@ fn last_error(interface: &str, refused: &Refused) -> Error {
 
 /// Returns the error of an attachment that would fail in every mode; `None` if another mode may
 /// work.
-fn hopeless(interface: &str, refused: &Refused) -> Option<Error> {
-    let Refused::Attach(error) = refused else { return None };
+fn fatal_in_every_mode(interface: &str, refused: &AttachError) -> Option<Error> {
+    let AttachError::Attach(error) = refused else { return None };
     let interface = interface.to_owned();
     match error.raw_os_error()? {
         libc::EPERM | libc::EACCES => {
             Some(Error::NotPermitted { action: format!("interface {interface}: {refused}") })
         }
-        libc::EBUSY | libc::EEXIST => Some(has_program(&interface)),
+        libc::EBUSY | libc::EEXIST => Some(program_error(&interface)),
         libc::ERANGE => Some(Error::PeerMtuTooLarge { interface, max_mtu: VETH_MAX_MTU }),
         libc::ENOSPC => Some(Error::TooFewQueues { interface }),
         libc::ENODEV => Some(Error::NoInterface { interface }),
@@ -138,9 +138,9 @@ fn try_attach(
     index: i32,
     (queues, sockets): (usize, &[RawFd]),
     multi_buffer: bool,
-) -> Result<Attached, Refused> {
+) -> Result<Attached, AttachError> {
     let restores_vlan_tags = name == WITH_VLAN;
-    let mut object = ObjectBuilder::default().open_memory(OBJECT).map_err(Refused::Load)?;
+    let mut object = ObjectBuilder::default().open_memory(OBJECT).map_err(AttachError::Load)?;
     for mut program in object.progs_mut() {
         let chosen = program.name() == name;
         program.set_autoload(chosen);
@@ -152,14 +152,14 @@ fn try_attach(
         program.set_flags(flags);
     }
     for mut map in object.maps_mut() {
-        map.set_max_entries(queues as u32).map_err(Refused::Load)?;
+        map.set_max_entries(queues as u32).map_err(AttachError::Load)?;
     }
-    let object = object.load().map_err(Refused::Load)?;
+    let object = object.load().map_err(AttachError::Load)?;
     let map = object.maps().next().expect("the sockets are in the object");
-    let map = MapHandle::try_from(&map).map_err(Refused::Load)?;
-    fill(&map, sockets).map_err(Refused::Load)?;
+    let map = MapHandle::try_from(&map).map_err(AttachError::Load)?;
+    fill(&map, sockets).map_err(AttachError::Load)?;
     let program = object.progs().find(|program| program.name() == name).expect("it is in the object");
-    let link = create_link(program.as_fd(), index, mode).map_err(Refused::Attach)?;
+    let link = create_link(program.as_fd(), index, mode).map_err(AttachError::Attach)?;
     Ok(Attached { _link: link, sockets: map, mode, restores_vlan_tags })
 }
 

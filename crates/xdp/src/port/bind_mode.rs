@@ -4,7 +4,7 @@
 //! Rule: zero-copy if it is requested, the driver supports it, and all frames that the interface
 //! may receive fit. Otherwise, and if the driver rejects it, copy. A zero-copy driver is requested
 //! to report when it needs a wakeup (`XDP_USE_NEED_WAKEUP`). In copy mode each call sends, so the
-//! flag is not used there. Source: docs/kernel-behavior.md, "Zero-copy".
+//! flag is not used there. Source: docs/kernel/af-xdp.md, "Zero-copy".
 
 use xsk_rs::config::BindFlags;
 
@@ -36,7 +36,7 @@ pub(crate) struct Mode {
     /// The driver accesses the UMEM. If false, the kernel copies.
     pub(crate) zero_copy: bool,
     /// The largest number of chunks of a frame.
-    pub(crate) most_chunks: usize,
+    pub(crate) max_chunks: usize,
 }
 
 impl Mode {
@@ -47,7 +47,7 @@ impl Mode {
         } else {
             BindFlags::XDP_COPY
         };
-        if self.most_chunks > 1 { copies | BindFlags::XDP_USE_SG } else { copies }
+        if self.max_chunks > 1 { copies | BindFlags::XDP_USE_SG } else { copies }
     }
 }
 
@@ -55,11 +55,11 @@ impl Mode {
 /// `segments` chunks (0: no zero-copy). The interface may receive frames of up to `needed` chunks,
 /// and the memory supports up to `most`.
 pub(crate) fn modes(wanted: ZeroCopy, segments: usize, needed: usize, most: usize) -> Vec<Mode> {
-    let zero_copy = |most_chunks| Mode { zero_copy: true, most_chunks };
+    let zero_copy = |most_chunks| Mode { zero_copy: true, max_chunks: most_chunks };
     let mut modes = vec![zero_copy(segments.min(most)), zero_copy(1)];
-    modes.retain(|mode| wanted == ZeroCopy::Auto && (needed..=segments).contains(&mode.most_chunks));
+    modes.retain(|mode| wanted == ZeroCopy::Auto && (needed..=segments).contains(&mode.max_chunks));
     modes.dedup();
-    modes.push(Mode { zero_copy: false, most_chunks: most });
+    modes.push(Mode { zero_copy: false, max_chunks: most });
     modes
 }
 
@@ -77,7 +77,7 @@ mod tests {
     fn tried(wanted: ZeroCopy, segments: usize, needed: usize, most: usize) -> Vec<(bool, usize)> {
         modes(wanted, segments, needed, most)
             .into_iter()
-            .map(|mode| (mode.zero_copy, mode.most_chunks))
+            .map(|mode| (mode.zero_copy, mode.max_chunks))
             .collect()
     }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn flags_are_as_the_kernel_wants_them() {
-        let flags = |zero_copy, most_chunks| Mode { zero_copy, most_chunks }.bind_flags().bits();
+        let flags = |zero_copy, most_chunks| Mode { zero_copy, max_chunks: most_chunks }.bind_flags().bits();
         let (copy, zero_copy) = (1 << 1, 1 << 2 | 1 << 3); // with need-wakeup
         assert_eq!([flags(false, 1), flags(false, 3)], [copy, copy | 1 << 4]);
         assert_eq!([flags(true, 1), flags(true, 3)], [zero_copy, zero_copy | 1 << 4]);

@@ -45,7 +45,7 @@ impl Default for PortConfig {
 
 impl PortConfig {
     /// Returns what is invalid, if anything.
-    pub(crate) fn mistake(&self) -> Option<&'static str> {
+    pub(crate) fn validate(&self) -> Option<&'static str> {
         if !self.tx_ring.is_power_of_two() || self.tx_ring > COMPLETION_RING {
             Some("the TX ring must be a power of two, at most 2048")
         } else if self.tx_budget == 0 || self.tx_budget > self.tx_ring {

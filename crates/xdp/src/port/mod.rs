@@ -8,7 +8,7 @@
 //! A veth loses no frames for two reasons. The send buffer bounds the frames in flight to fewer
 //! than the peer's ring holds. If the ring is full anyway, a veth with a qdisc (hence the pfifo)
 //! keeps the frame and returns EAGAIN (kernel 6.16 and later), while one without loses it. Source:
-//! docs/kernel-behavior.md, "Where frames vanish".
+//! docs/kernel/af-xdp.md, "Where frames vanish".
 
 pub(crate) mod attachment;
 pub(crate) mod bind_mode;
@@ -47,7 +47,7 @@ use crate::port::tx::Sender;
 use crate::umem::Umem;
 
 /// How often a port checks whether its interface still exists.
-const LIFE_CHECK_NS: Nanos = 10_000_000;
+const LINK_CHECK_NS: Nanos = 10_000_000;
 
 /// A port on an interface.
 pub struct XdpPort {
@@ -59,13 +59,13 @@ pub struct XdpPort {
     /// Where sockets are exchanged with the [`PortOpener`], if one closes and opens them.
     handoff: Option<Arc<SocketHandoff>>,
     /// Frames in the rings of detached sockets.
-    away: usize,
+    detached_frames: usize,
     /// The queue that `receive` starts with.
-    first: usize,
+    first_queue: usize,
     up: bool,
     /// Faults that have not been taken yet.
     faults: VecDeque<PortFault>,
-    next_life_check: Instant,
+    next_link_check: Instant,
     /// Frames that the kernel dropped for lack of a buffer, in total at the last check.
     kernel_drops: u64,
     /// Of these, the unreported ones, if there was a check since the last report.
@@ -81,7 +81,7 @@ pub struct XdpPort {
     /// The port's own counters, and those of closed sockets.
     counters: KernelCounters,
     /// The counters of detached sockets at the time of detaching.
-    let_go: KernelCounters,
+    detached_counters: KernelCounters,
 }
 
 impl XdpPort {
@@ -91,8 +91,8 @@ impl XdpPort {
     /// # Errors
     /// See [`Error`]; the interface is then unchanged.
     pub fn open(umem: &mut Umem, interface: &str, setup: &PortConfig) -> Result<XdpPort, Error> {
-        if let Some(reason) = setup.mistake() {
-            return Err(Error::BadSetup { interface: interface.into(), reason });
+        if let Some(reason) = setup.validate() {
+            return Err(Error::InvalidPortConfig { interface: interface.into(), reason });
         }
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
         let frames = umem.shared();
@@ -102,16 +102,16 @@ impl XdpPort {
 
         let owned = umem.add_port();
         let slot =
-            PortContext { interface: interface.into(), owned, frames, setup: *setup, must_copy: false };
+            PortContext { interface: interface.into(), owned, frames, config: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(slot);
-        let mut opened = port.bring_up(umem, &link, queues);
-        if opened.is_ok() && port.needs_to_copy() {
-            opened = port.bring_up_to_copy(umem, &link, queues);
+        let mut opened = port.open_sockets(umem, &link, queues);
+        if opened.is_ok() && port.needs_copy_mode() {
+            opened = port.reopen_in_copy_mode(umem, &link, queues);
         }
         match opened {
             Ok(()) => Ok(port),
             Err(error) => {
-                port.shut();
+                port.close_sockets();
                 umem.remove_port(&port.slot.owned, &mut Vec::new()); // nothing was sent yet
                 Err(error)
             }
@@ -119,9 +119,9 @@ impl XdpPort {
     }
 
     /// Creates a closed port without an interface; its [`PortOpener`] assigns one.
-    pub fn vacant(umem: &mut Umem, setup: &PortConfig) -> XdpPort {
+    pub fn unassigned(umem: &mut Umem, setup: &PortConfig) -> XdpPort {
         let (frames, owned) = (umem.shared(), umem.add_port());
-        let slot = PortContext { interface: String::new(), owned, frames, setup: *setup, must_copy: false };
+        let slot = PortContext { interface: String::new(), owned, frames, config: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(slot);
         port.up = false;
         port
@@ -129,10 +129,10 @@ impl XdpPort {
 
     /// Returns the [`PortOpener`] that closes and opens the port from now on. The port detaches its
     /// sockets instead of closing them.
-    pub fn keeper(&mut self) -> PortOpener {
+    pub fn opener(&mut self) -> PortOpener {
         let handoff = SocketHandoff::new();
         self.handoff = Some(Arc::clone(&handoff));
-        let binding = self.binding();
+        let binding = self.port_mode();
         PortOpener::new(self.slot.clone(), handoff, (self.attachment.take(), binding))
     }
 
@@ -142,8 +142,8 @@ impl XdpPort {
     }
 
     /// Returns how frames reach the switch's memory and leave it.
-    pub fn binding(&self) -> PortMode {
-        self.sockets.as_ref().map(PortSockets::binding).unwrap_or_default()
+    pub fn port_mode(&self) -> PortMode {
+        self.sockets.as_ref().map(PortSockets::port_mode).unwrap_or_default()
     }
 
     /// True if VLAN tags that the sender's stack keeps out of band are restored in the frames.
@@ -167,11 +167,11 @@ impl XdpPort {
             sockets: None,
             attachment: None,
             handoff: None,
-            away: 0,
-            first: 0,
+            detached_frames: 0,
+            first_queue: 0,
             up: true,
             faults: VecDeque::with_capacity(4),
-            next_life_check: Instant(0),
+            next_link_check: Instant(0),
             kernel_drops: 0,
             unreported_drops: None,
             kernel_stray: 0,
@@ -179,35 +179,35 @@ impl XdpPort {
             reported_too_long: 0,
             too_long_throttle: Throttle::default(),
             counters: KernelCounters::default(),
-            let_go: KernelCounters::default(),
+            detached_counters: KernelCounters::default(),
         }
     }
 
     /// Opens the sockets first, posts chunks, and attaches the program last, so that the first
     /// received frame finds a chunk.
-    fn bring_up(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
+    fn open_sockets(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
         let sockets = self.sockets.insert(self.slot.open(link, queues)?);
-        sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
+        sockets.receivers.iter_mut().for_each(|receiver| receiver.post_initial(umem));
         let fds = sockets.fds();
-        self.attachment = Some(Attachment::put_on(link, (fds.len(), &fds), &self.slot)?);
+        self.attachment = Some(Attachment::install(link, (fds.len(), &fds), &self.slot)?);
         Ok(())
     }
 
     /// True if the sockets must be opened in copy mode: only native XDP feeds zero-copy sockets.
-    fn needs_to_copy(&self) -> bool {
-        self.binding().zero_copy && self.xdp_mode() == XdpMode::Generic
+    fn needs_copy_mode(&self) -> bool {
+        self.port_mode().zero_copy && self.xdp_mode() == XdpMode::Generic
     }
 
     /// Opens the port again in copy mode, as the driver has accepted zero-copy sockets but no
     /// program.
-    fn bring_up_to_copy(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
+    fn reopen_in_copy_mode(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
         tracing::warn!(
             interface = self.slot.interface,
             "no zero-copy without native XDP: the kernel copies each frame"
         );
-        self.shut();
+        self.close_sockets();
         (self.slot.must_copy, self.up) = (true, true);
-        self.bring_up(umem, link, queues)
+        self.open_sockets(umem, link, queues)
     }
 
     fn receivers(&self) -> &[Receiver] {
@@ -223,10 +223,10 @@ impl XdpPort {
     }
 
     fn check_alive(&mut self, now: Instant) {
-        if now < self.next_life_check || !self.up {
+        if now < self.next_link_check || !self.up {
             return;
         }
-        self.next_life_check = now + LIFE_CHECK_NS;
+        self.next_link_check = now + LINK_CHECK_NS;
         let mut errors = self.receivers().iter().map(|receiver| socket::take_error(receiver.fd()));
         if let Some(errno) = errors.find(|&errno| errno != 0) {
             self.go_down(errno);
@@ -250,7 +250,7 @@ impl XdpPort {
 
     /// Records, at most once per second, frames that are too long for any port: `frames` in total.
     fn report_mtu_drops(&mut self, frames: u64) {
-        if frames == self.reported_too_long || !self.too_long_throttle.pass(EVENT_NS, self.next_life_check) {
+        if frames == self.reported_too_long || !self.too_long_throttle.pass(EVENT_NS, self.next_link_check) {
             return;
         }
         let longest_bytes = self.receivers_mut().iter_mut().map(Receiver::take_longest).max().unwrap_or(0);
@@ -265,10 +265,10 @@ impl XdpPort {
 
     /// Detaches the program, closes the sockets, removes the qdisc. Returns false if that was done
     /// before.
-    fn shut(&mut self) -> bool {
+    fn close_sockets(&mut self) -> bool {
         let was_open = self.sockets.is_some() || self.attachment.is_some();
         if let Some(mut attachment) = self.attachment.take()
-            && let Err(error) = attachment.take_off()
+            && let Err(error) = attachment.remove()
         {
             self.faults.push_back(PortFault::QdiscStays(error.raw_os_error().unwrap_or(0)));
         }
@@ -285,7 +285,7 @@ impl Port for XdpPort {
 
     fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         self.check_alive(now);
-        let first = self.first;
+        let first = self.first_queue;
         let receivers = self.receivers_mut();
         let queues = receivers.len();
         let mut left = max;
@@ -294,11 +294,11 @@ impl Port for XdpPort {
             left -= receivers[at].receive(umem, now, left, out);
         }
         // Another queue comes first next time, so that a busy one does not use the whole budget.
-        self.first = (first + 1) % queues.max(1);
+        self.first_queue = (first + 1) % queues.max(1);
     }
 
     fn set_min_posted(&mut self, frames: u32) {
-        let setup = &mut self.slot.setup;
+        let setup = &mut self.slot.config;
         setup.min_posted = frames.min(setup.max_posted);
         let bounds = Receiver::bounds(self.slot.frames.count(), setup);
         self.receivers_mut().iter_mut().for_each(|receiver| receiver.set_bounds(bounds));
@@ -360,18 +360,20 @@ impl Port for XdpPort {
     }
 
     fn detach(&mut self) -> bool {
-        let Some(handoff) = self.handoff.as_ref().filter(|handoff| !handoff.has_left()) else { return false };
+        let Some(handoff) = self.handoff.as_ref().filter(|handoff| !handoff.has_detached()) else {
+            return false;
+        };
         let Some(sockets) = self.sockets.take() else { return false };
-        sockets.add_counters(&mut self.let_go);
-        self.away = sockets.frames_held();
+        sockets.add_counters(&mut self.detached_counters);
+        self.detached_frames = sockets.frames_held();
         self.up = false;
-        handoff.leave(sockets);
+        handoff.detach(sockets);
         true
     }
 
     fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
         self.counters += self.handoff.as_ref().and_then(|handoff| handoff.take_counted()).unwrap_or_default();
-        (self.let_go, self.away) = (KernelCounters::default(), 0);
+        (self.detached_counters, self.detached_frames) = (KernelCounters::default(), 0);
         umem.reclaim(&self.slot.owned, unsent);
         true
     }
@@ -381,10 +383,10 @@ impl Port for XdpPort {
         let is_ready = ready.is_some();
         if let Some((interface, mut sockets)) = ready {
             self.slot.interface = interface;
-            let bounds = Receiver::bounds(self.slot.frames.count(), &self.slot.setup);
+            let bounds = Receiver::bounds(self.slot.frames.count(), &self.slot.config);
             for receiver in &mut sockets.receivers {
                 receiver.set_bounds(bounds);
-                receiver.post_first(umem);
+                receiver.post_initial(umem);
             }
             self.sockets = Some(sockets);
             self.up = true;
@@ -394,14 +396,14 @@ impl Port for XdpPort {
 
     fn reset_counters(&mut self) -> KernelCounters {
         let counted = self.kernel_counters();
-        (self.counters, self.let_go) = (KernelCounters::default(), KernelCounters::default());
+        (self.counters, self.detached_counters) = (KernelCounters::default(), KernelCounters::default());
         (self.kernel_drops, self.kernel_stray, self.reported_too_long) = (0, 0, 0);
         (self.unreported_drops, self.unreported_stray) = (None, 0);
         counted
     }
 
     fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
-        if self.shut() {
+        if self.close_sockets() {
             umem.remove_port(&self.slot.owned, unsent);
         }
         true
@@ -409,7 +411,7 @@ impl Port for XdpPort {
 
     fn kernel_counters(&self) -> KernelCounters {
         let mut counters = self.counters;
-        counters += self.let_go;
+        counters += self.detached_counters;
         if let Some(sockets) = &self.sockets {
             sockets.add_counters(&mut counters);
         }
@@ -417,7 +419,7 @@ impl Port for XdpPort {
     }
 
     fn frames_held(&self) -> usize {
-        self.away + self.sockets.as_ref().map_or(0, PortSockets::frames_held)
+        self.detached_frames + self.sockets.as_ref().map_or(0, PortSockets::frames_held)
     }
 
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
@@ -436,7 +438,7 @@ impl Drop for XdpPort {
     // The loop has already read the counters of sockets that it closed. This is for ports that
     // never reached a loop, or that do not belong to a daemon.
     fn drop(&mut self) {
-        if self.shut() {
+        if self.close_sockets() {
             self.slot.frames.abandon(Arc::clone(&self.slot.owned));
         }
         for fault in self.faults.drain(..) {

@@ -29,9 +29,9 @@ use crate::port::sockets::{PortContext, PortSockets};
 
 /// The exchange of a port's sockets between its loop and the thread that closes and opens them.
 pub struct SocketHandoff {
-    left: ArrayQueue<PortSockets>,
-    counted: ArrayQueue<KernelCounters>,
-    ready: ArrayQueue<(String, PortSockets)>,
+    detached: ArrayQueue<PortSockets>,
+    closed: ArrayQueue<KernelCounters>,
+    opened: ArrayQueue<(String, PortSockets)>,
     /// Frames that the NIC missed and that the loop has not taken into account.
     missed: AtomicU64,
 }
@@ -39,27 +39,27 @@ pub struct SocketHandoff {
 impl SocketHandoff {
     pub(crate) fn new() -> Arc<SocketHandoff> {
         let (left, counted, ready) = (ArrayQueue::new(1), ArrayQueue::new(1), ArrayQueue::new(1));
-        Arc::new(SocketHandoff { left, counted, ready, missed: AtomicU64::new(0) })
+        Arc::new(SocketHandoff { detached: left, closed: counted, opened: ready, missed: AtomicU64::new(0) })
     }
 
     /// True if the loop has detached the port's sockets and they are not closed yet.
-    pub fn has_left(&self) -> bool {
-        !self.left.is_empty()
+    pub fn has_detached(&self) -> bool {
+        !self.detached.is_empty()
     }
 
     /// Detaches the loop's sockets, unless others still wait to be closed.
-    pub(crate) fn leave(&self, sockets: PortSockets) {
-        let room = self.left.push(sockets).is_ok();
+    pub(crate) fn detach(&self, sockets: PortSockets) {
+        let room = self.detached.push(sockets).is_ok();
         debug_assert!(room, "a port lets go once between being opened twice");
     }
 
     /// Takes the opened sockets and the name of their interface.
     pub(crate) fn take_ready(&self) -> Option<(String, PortSockets)> {
-        self.ready.pop()
+        self.opened.pop()
     }
 
     /// Adds `frames` frames that the NIC missed.
-    pub fn note_missed(&self, frames: u64) {
+    pub fn add_missed(&self, frames: u64) {
         if frames > 0 {
             self.missed.fetch_add(frames, Relaxed);
         }
@@ -71,13 +71,13 @@ impl SocketHandoff {
     }
 
     pub(crate) fn take_counted(&self) -> Option<KernelCounters> {
-        self.counted.pop()
+        self.closed.pop()
     }
 }
 
 impl fmt::Debug for SocketHandoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SocketHandoff, left: {}, ready: {}", self.left.len(), self.ready.len())
+        write!(f, "SocketHandoff, left: {}, ready: {}", self.detached.len(), self.opened.len())
     }
 }
 
@@ -90,7 +90,7 @@ pub struct PortOpener {
     /// The link and descriptors of the last opened sockets, until the program is attached.
     opened: Option<(Link, Vec<RawFd>)>,
     /// How the sockets are bound.
-    binding: PortMode,
+    port_mode: PortMode,
     missed: RxMissed,
 }
 
@@ -101,9 +101,9 @@ impl PortOpener {
         (attachment, binding): (Option<Attachment>, PortMode),
     ) -> PortOpener {
         let missed = RxMissed::default();
-        let mut keeper = PortOpener { slot, handoff, attachment, opened: None, binding, missed };
-        keeper.poll();
-        keeper
+        let mut opener = PortOpener { slot, handoff, attachment, opened: None, port_mode: binding, missed };
+        opener.poll();
+        opener
     }
 
     /// Reads how many frames the NIC has missed, and reports them to the loop.
@@ -113,7 +113,7 @@ impl PortOpener {
         }
         let link = RouteSocket::open().and_then(|route| route.link(&self.slot.interface));
         if let Ok(Link { index, missed_frames, .. }) = link {
-            self.handoff.note_missed(self.missed.rise(index, missed_frames));
+            self.handoff.add_missed(self.missed.rise(index, missed_frames));
         }
     }
 
@@ -131,7 +131,7 @@ impl PortOpener {
     pub fn assign(&mut self, interface: String, min_posted: u32) {
         self.close();
         (self.slot.interface, self.slot.must_copy) = (interface, false);
-        self.slot.setup.min_posted = min_posted.min(self.slot.setup.max_posted);
+        self.slot.config.min_posted = min_posted.min(self.slot.config.max_posted);
     }
 
     /// Closes detached sockets, and opened ones that the loop never took. The loop can reclaim
@@ -141,12 +141,12 @@ impl PortOpener {
         self.missed.forget();
         self.attachment = None; // before the sockets: reception ends here
         self.opened = None;
-        if let Some((_, unused)) = self.handoff.ready.pop() {
+        if let Some((_, unused)) = self.handoff.opened.pop() {
             unused.close();
         }
-        if let Some(sockets) = self.handoff.left.pop() {
+        if let Some(sockets) = self.handoff.detached.pop() {
             // There is one port, and its loop takes the counters before it detaches again.
-            let _ = self.handoff.counted.push(sockets.close());
+            let _ = self.handoff.closed.push(sockets.close());
         }
     }
 
@@ -165,13 +165,13 @@ impl PortOpener {
         if queues > most {
             return Err(Error::MoreQueues { interface: interface.clone(), queues, most });
         }
-        if let Some((_, unused)) = self.handoff.ready.pop() {
+        if let Some((_, unused)) = self.handoff.opened.pop() {
             unused.close();
         }
         let sockets = self.slot.open(&link, queues)?;
-        self.binding = sockets.binding();
+        self.port_mode = sockets.port_mode();
         self.opened = Some((link, sockets.fds()));
-        let _ = self.handoff.ready.push((interface.clone(), sockets)); // there is room: it was just emptied
+        let _ = self.handoff.opened.push((interface.clone(), sockets)); // there is room: it was just emptied
         Ok(queues)
     }
 
@@ -183,10 +183,10 @@ impl PortOpener {
     pub fn prepare(&mut self, most: u32) -> Result<u32, Error> {
         let mut prepare = || {
             let queues = self.open(most)?;
-            match self.put_on(&[]) {
+            match self.install(&[]) {
                 Err(Error::NoNativeXdp { .. }) => {
                     let queues = self.open(most)?; // in copy mode
-                    self.put_on(&[]).map(|()| queues)
+                    self.install(&[]).map(|()| queues)
                 }
                 done => done.map(|()| queues),
             }
@@ -208,8 +208,8 @@ impl PortOpener {
         let Some((_, fds)) = &self.opened else { return Ok(Vec::new()) };
         let fds = fds.clone();
         match &self.attachment {
-            Some(prepared) => prepared.let_in(&fds)?,
-            None => self.put_on(&fds)?,
+            Some(prepared) => prepared.enable_rx(&fds)?,
+            None => self.install(&fds)?,
         }
         self.opened = None;
         self.poll();
@@ -217,10 +217,10 @@ impl PortOpener {
     }
 
     /// Attaches the program, which passes the frames of RX queue i to `sockets[i]`.
-    fn put_on(&mut self, sockets: &[RawFd]) -> Result<(), Error> {
+    fn install(&mut self, sockets: &[RawFd]) -> Result<(), Error> {
         let Some((link, fds)) = &self.opened else { return Ok(()) };
-        let attachment = Attachment::put_on(link, (fds.len(), sockets), &self.slot)?;
-        if self.binding.zero_copy && attachment.xdp_mode() == XdpMode::Generic {
+        let attachment = Attachment::install(link, (fds.len(), sockets), &self.slot)?;
+        if self.port_mode.zero_copy && attachment.xdp_mode() == XdpMode::Generic {
             self.slot.must_copy = true; // for the next opening
             return Err(Error::NoNativeXdp { interface: self.slot.interface.clone() });
         }
@@ -234,8 +234,8 @@ impl PortOpener {
     }
 
     /// Returns how frames reach the switch's memory and leave it.
-    pub fn binding(&self) -> PortMode {
-        self.binding
+    pub fn port_mode(&self) -> PortMode {
+        self.port_mode
     }
 
     /// True if VLAN tags that the sender's stack keeps out of band are restored in the frames.

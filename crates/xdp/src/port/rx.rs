@@ -27,10 +27,10 @@ pub(crate) const BATCH: usize = 256;
 
 /// Frames taken at a time even if memory has no chunk to replace them. Otherwise the port could
 /// wait indefinitely: the XON that would free memory may be among these very frames.
-const TRICKLE: usize = 32;
+const MIN_RX_WITHOUT_MEMORY: usize = 32;
 /// One queue posts at most this part of the memory (as a divisor), which leaves memory to other
 /// queues and to the user.
-const MEMORY_PART: usize = 8;
+const MAX_POSTED_DIVISOR: usize = 8;
 
 /// The chunks received so far of a multi-buffer frame.
 struct Partial {
@@ -55,12 +55,12 @@ pub(crate) struct Receiver {
     fill: FillQueue,
     mode: Mode,
     /// The chunks to post, unless they belong to the switch's memory.
-    own: Option<BounceBuffers>,
-    owned: Arc<RingOwnership>,
+    bounce: Option<BounceBuffers>,
+    ownership: Arc<RingOwnership>,
     policy: FillPolicy,
     /// Chunks in the fill ring, in the RX ring and between the two, and chunks of a partially
     /// received frame.
-    held: usize,
+    in_rings: usize,
     /// Frames that the last call left in the RX ring.
     waiting: u32,
     /// Received chunks that were not posted.
@@ -79,14 +79,14 @@ impl Receiver {
     /// Returns the minimum and maximum number of posted chunks of one queue, for a memory of
     /// `frames` frames and the settings `setup`.
     pub(crate) fn bounds(frames: usize, setup: &PortConfig) -> (u32, u32) {
-        let part = ((frames / MEMORY_PART) as u32).max(1);
+        let part = ((frames / MAX_POSTED_DIVISOR) as u32).max(1);
         let most =
             if setup.min_posted > FLOOR_FRAMES { setup.max_posted } else { setup.max_posted.min(part) };
         (setup.min_posted, most)
     }
 
     /// Creates the receiving half of a socket, which holds no chunk yet and keeps between `least`
-    /// and `most` posted. `owned` records their ownership.
+    /// and `most` posted. `ownership` records their ownership.
     pub(crate) fn new(
         (rx, fill): (RxQueue, FillQueue),
         own: Option<BounceBuffers>,
@@ -98,10 +98,10 @@ impl Receiver {
             rx,
             fill,
             mode,
-            own,
-            owned,
+            bounce: own,
+            ownership: owned,
             policy: FillPolicy::new(least, most),
-            held: 0,
+            in_rings: 0,
             waiting: 0,
             stray: 0,
             partial: Partial::new(),
@@ -126,14 +126,14 @@ impl Receiver {
 
     /// Returns the chunks of the switch's memory in the fill ring, in the RX ring, and between the
     /// two.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn in_rings(&self) -> usize {
         // With a UMEM of its own, only the chunks of the switch's memory into which the first
         // chunks of a partial frame were copied.
-        if self.own.is_some() { self.partial.count.min(MAX_CHUNKS) } else { self.held }
+        if self.bounce.is_some() { self.partial.count.min(MAX_CHUNKS) } else { self.in_rings }
     }
 
     /// Posts the chunks that the policy requires initially.
-    pub(crate) fn post_first(&mut self, umem: &mut Umem) {
+    pub(crate) fn post_initial(&mut self, umem: &mut Umem) {
         self.post(umem, 0);
     }
 
@@ -148,9 +148,9 @@ impl Receiver {
     ) -> usize {
         let waiting = self.rx.nb_avail_exact();
         let (posted, memory_short) = self.post(umem, waiting as usize);
-        let may_take = match &self.own {
+        let may_take = match &self.bounce {
             Some(_) => max.min(umem.free_frames()), // the rest waits in the RX ring
-            None if memory_short => max.min(posted.max(TRICKLE)),
+            None if memory_short => max.min(posted.max(MIN_RX_WITHOUT_MEMORY)),
             None => max,
         };
         let taken = self.take(umem, may_take.min(waiting as usize), out);
@@ -198,16 +198,17 @@ impl Receiver {
     /// `waiting` of the held ones are full. Returns how many it posted, and whether memory was
     /// short.
     fn post(&mut self, umem: &mut Umem, waiting: usize) -> (usize, bool) {
-        let empty = self.held - waiting;
-        let want = (self.policy.target() as usize).saturating_sub(empty).min(RX_RING as usize - self.held);
+        let empty = self.in_rings - waiting;
+        let want =
+            (self.policy.target() as usize).saturating_sub(empty).min(RX_RING as usize - self.in_rings);
         // The kernel publishes received frames a moment before it releases their fill ring entries.
         let want = want.min(self.fill.nb_free(want as u32) as usize);
         let mut posted = 0;
         while posted < want {
             let room = BATCH.min(want - posted);
-            let taken = match &mut self.own {
+            let taken = match &mut self.bounce {
                 Some(own) => own.take_for_fill(&mut self.batch[..room]),
-                None => umem.take_for_fill(&self.owned, &mut self.batch[..room]),
+                None => umem.take_for_fill(&self.ownership, &mut self.batch[..room]),
             };
             // SAFETY: the descriptors belong to the socket's UMEM, their chunks were free until
             // now, and there is room for them.
@@ -218,8 +219,8 @@ impl Receiver {
                 break;
             }
         }
-        self.held += posted;
-        if self.mode.zero_copy && self.held > waiting && self.fill.needs_wakeup() {
+        self.in_rings += posted;
+        if self.mode.zero_copy && self.in_rings > waiting && self.fill.needs_wakeup() {
             wake_receiver(self.fd()); // with an empty fill ring, it does not check again by itself
         }
         (posted, posted < want)
@@ -235,8 +236,8 @@ impl Receiver {
             for at in 0..consumed {
                 let mut desc = self.batch[at];
                 let mut is_part = desc.has_more_frames() || self.partial.count > 0;
-                if let Some(own) = &mut self.own {
-                    let Some(brought) = own.bring_in(&desc, umem, &self.owned) else {
+                if let Some(own) = &mut self.bounce {
+                    let Some(brought) = own.copy_in(&desc, umem, &self.ownership) else {
                         self.stray += 1;
                         self.partial.has_gap |= is_part;
                         continue;
@@ -245,9 +246,9 @@ impl Receiver {
                     is_part |= self.partial.has_gap;
                 }
                 if is_part {
-                    self.take_part(umem, desc, out);
-                } else if let Some(received) = umem.take_received(&desc, &self.owned) {
-                    self.held -= 1;
+                    self.add_chunk(umem, desc, out);
+                } else if let Some(received) = umem.take_received(&desc, &self.ownership) {
+                    self.in_rings -= 1;
                     out.push(received);
                 } else {
                     self.stray += 1;
@@ -263,36 +264,36 @@ impl Receiver {
 
     /// Adds a chunk to a multi-buffer frame. The last chunk completes the frame.
     #[cold]
-    fn take_part(&mut self, umem: &mut Umem, desc: FrameDesc, out: &mut Vec<RxDesc>) {
+    fn add_chunk(&mut self, umem: &mut Umem, desc: FrameDesc, out: &mut Vec<RxDesc>) {
         let is_last = !desc.has_more_frames();
         let partial = &mut self.partial;
         partial.bytes += desc.lengths().data();
         partial.has_gap |= !is_last && desc.lengths().data() != umem.chunk_bytes();
         if let Some(slot) = partial.chunks.get_mut(partial.count) {
             *slot = desc;
-        } else if umem.drop_received(&desc, &self.owned) {
-            self.held -= 1;
+        } else if umem.drop_received(&desc, &self.ownership) {
+            self.in_rings -= 1;
         }
         partial.count += 1;
         if is_last {
             let partial = std::mem::replace(&mut self.partial, Partial::new());
-            self.take_whole(umem, partial, out);
+            self.take_multi_buffer(umem, partial, out);
         }
     }
 
     /// Takes a multi-buffer frame of which all chunks have been received.
-    fn take_whole(&mut self, umem: &mut Umem, partial: Partial, out: &mut Vec<RxDesc>) {
+    fn take_multi_buffer(&mut self, umem: &mut Umem, partial: Partial, out: &mut Vec<RxDesc>) {
         let Partial { chunks, count, bytes, has_gap } = partial;
         let chunks = &chunks[..count.min(MAX_CHUNKS)];
         let is_too_long = count > MAX_CHUNKS || bytes > LONGEST_RECEIVED_BYTES;
         if !is_too_long && !has_gap {
-            let (received, posted) = umem.take_chain(chunks, bytes, &self.owned);
-            self.held -= posted;
+            let (received, posted) = umem.take_chain(chunks, bytes, &self.ownership);
+            self.in_rings -= posted;
             self.stray += u64::from(received.is_none());
             out.extend(received);
             return;
         }
-        self.held -= chunks.iter().filter(|desc| umem.drop_received(desc, &self.owned)).count();
+        self.in_rings -= chunks.iter().filter(|desc| umem.drop_received(desc, &self.ownership)).count();
         if is_too_long {
             self.too_long += 1;
             self.longest_bytes = self.longest_bytes.max(bytes as u32);

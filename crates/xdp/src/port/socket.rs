@@ -120,7 +120,7 @@ pub(crate) fn add_statistics(fd: &Fd, mode: Mode, counters: &mut KernelCounters)
         // A driver that found the fill ring empty mostly has other buffers to receive into, so that
         // is no loss.
         counters.rx_dropped_frames += dropped;
-    } else if mode.most_chunks > 1 {
+    } else if mode.max_chunks > 1 {
         // No frame is too long for the socket, so all dropped frames found too few chunks, not
         // necessarily none.
         counters.rx_fill_ring_empty_frames += dropped.max(empty);

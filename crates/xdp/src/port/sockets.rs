@@ -19,7 +19,7 @@ use crate::port::config::PortConfig;
 use crate::port::rx::{RX_RING, Receiver};
 use crate::port::socket::{self, Rings, add_statistics};
 use crate::port::tx::Sender;
-use crate::umem::area::{Frames, LINK_BYTES};
+use crate::umem::area::{LINK_BYTES, UmemFrames};
 use crate::umem::bounce_buffer::BounceUmem;
 use crate::umem::ring_ownership::RingOwnership;
 
@@ -46,8 +46,8 @@ pub(crate) struct PortContext {
     pub(crate) interface: String,
     /// The ownership of the chunks in the port's rings.
     pub(crate) owned: Arc<RingOwnership>,
-    pub(crate) frames: Arc<Frames>,
-    pub(crate) setup: PortConfig,
+    pub(crate) frames: Arc<UmemFrames>,
+    pub(crate) config: PortConfig,
     /// Zero-copy sockets could be opened on this interface but not be fed: the kernel must copy.
     pub(crate) must_copy: bool,
 }
@@ -58,13 +58,13 @@ impl PortContext {
         let segments = zero_copy_segments(link.index).unwrap_or(0); // error: no such query
         let frames = &self.frames;
         let needed = chunks_of(link.mtu as usize + LINK_BYTES, frames.chunk_bytes());
-        let wanted = if self.must_copy { ZeroCopy::Off } else { self.setup.zero_copy };
-        let modes = modes(wanted, segments as usize, needed, frames.most_chunks());
+        let wanted = if self.must_copy { ZeroCopy::Off } else { self.config.zero_copy };
+        let modes = modes(wanted, segments as usize, needed, frames.max_chunks());
         let (&copy, others) = modes.split_last().expect("to copy is one");
         for &mode in others {
             match self.open_in(mode, true, link, queues) {
                 Err(error) if !matches!(error, Error::QueueBusy { .. }) => {
-                    let (interface, most_chunks) = (&self.interface, mode.most_chunks);
+                    let (interface, most_chunks) = (&self.interface, mode.max_chunks);
                     tracing::warn!(interface, most_chunks, %error, "no zero-copy here: the kernel copies each frame");
                 }
                 opened => return opened,
@@ -76,18 +76,18 @@ impl PortContext {
     /// Opens the sockets in this mode, on the switch's memory or on a UMEM of their own.
     fn open_in(&self, mode: Mode, own_memory: bool, link: &Link, queues: u32) -> Result<PortSockets, Error> {
         let (frames, queues) = (&self.frames, queues as usize);
-        let tx_ring = self.setup.tx_ring as usize;
+        let tx_ring = self.config.tx_ring as usize;
         let mut own =
-            own_memory.then(|| BounceUmem::new(queues * FRAMES_OF_A_QUEUE + tx_ring, frames)).transpose()?;
+            own_memory.then(|| BounceUmem::new(queues * FRAMES_PER_QUEUE + tx_ring, frames)).transpose()?;
         let umem = own.as_ref().map_or(frames.registered(), BounceUmem::registered).clone();
-        let bounds = Receiver::bounds(frames.count(), &self.setup);
+        let bounds = Receiver::bounds(frames.count(), &self.config);
         let mut receivers = Vec::with_capacity(queues);
         let mut sending = None;
         for queue in 0..queues {
-            let tx_ring = if queue == 0 { self.setup.tx_ring } else { IDLE_TX_RING };
+            let tx_ring = if queue == 0 { self.config.tx_ring } else { IDLE_TX_RING };
             let slot = (self.interface.as_str(), queue as u32);
             let Rings { rx, fill, tx, completion } = socket::open(&umem, mode, slot, (RX_RING, tx_ring))?;
-            let chunks = own.as_mut().map(|own| own.hand_out(FRAMES_OF_A_QUEUE));
+            let chunks = own.as_mut().map(|own| own.hand_out(FRAMES_PER_QUEUE));
             receivers.push(Receiver::new((rx, fill), chunks, (mode, Arc::clone(&self.owned)), bounds));
             sending.get_or_insert((tx, completion));
         }
@@ -101,7 +101,7 @@ impl PortContext {
 
     /// Bounds the frames in flight in the kernel. Returns how many frames one `sendto` processes.
     fn set_up_sending(&self, tx: &TxQueue, kind: &str, mode: Mode) -> Result<u32, Error> {
-        let mut budget = self.setup.tx_budget;
+        let mut budget = self.config.tx_budget;
         if mode.zero_copy {
             return Ok(budget); // neither applies there
         }
@@ -111,7 +111,7 @@ impl PortContext {
             tracing::warn!(interface = self.interface, %error, "one sendto sends {budget} frames at most");
         }
         let on_veth = (kind == "veth").then_some(VETH_SEND_BUFFER_BYTES);
-        if let Some(bytes) = self.setup.send_buffer_bytes.or(on_veth) {
+        if let Some(bytes) = self.config.send_buffer_bytes.or(on_veth) {
             let action = || format!("interface {}: setting the send buffer", self.interface);
             socket::set_send_buffer(fd, bytes).map_err(|error| Error::kernel(action(), error))?;
         }
@@ -138,11 +138,11 @@ impl PortSockets {
     /// Returns the frames of the switch's memory in all rings; a multi-buffer frame counts once per
     /// chunk.
     pub(crate) fn frames_held(&self) -> usize {
-        self.receivers.iter().map(Receiver::held).sum::<usize>() + self.sender.outstanding()
+        self.receivers.iter().map(Receiver::in_rings).sum::<usize>() + self.sender.outstanding()
     }
 
     /// Returns how frames reach the switch's memory and leave it.
-    pub(crate) fn binding(&self) -> PortMode {
+    pub(crate) fn port_mode(&self) -> PortMode {
         PortMode { zero_copy: self.mode.zero_copy, own_memory: self.own_memory }
     }
 
@@ -158,4 +158,4 @@ impl PortSockets {
 
 /// The maximum number of frames that the rings of one RX queue hold, beyond those that the user
 /// passes in. The memory has this number for each queue.
-pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;
+pub const FRAMES_PER_QUEUE: usize = RX_RING as usize;

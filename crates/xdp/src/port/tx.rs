@@ -2,7 +2,7 @@
 //! that makes the kernel send.
 //!
 //! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has
-//! requested that, and loses nothing. The errors in copy mode mean (docs/kernel-behavior.md,
+//! requested that, and loses nothing. The errors in copy mode mean (docs/kernel/af-xdp.md,
 //! "Errors of sendto"):
 //!
 //! ```text
@@ -23,7 +23,7 @@ use crate::port::bind_mode::{Mode, is_down};
 use crate::port::rx::BATCH;
 use crate::port::socket::send;
 use crate::port::tx_loss::TxLossTracker;
-use crate::umem::area::Frames;
+use crate::umem::area::UmemFrames;
 use crate::umem::bounce_buffer::BounceBuffers;
 use crate::umem::chains::MAX_CHUNKS;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
@@ -34,9 +34,9 @@ pub(crate) struct Sender {
     completion: CompQueue,
     mode: Mode,
     /// The chunks to send from, unless they belong to the switch's memory.
-    own: Option<BounceBuffers>,
-    frames: Arc<Frames>,
-    owned: Arc<RingOwnership>,
+    bounce: Option<BounceBuffers>,
+    frames: Arc<UmemFrames>,
+    ownership: Arc<RingOwnership>,
     /// Entries of the TX ring.
     ring: usize,
     /// The largest number of entries of a frame.
@@ -57,12 +57,12 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Creates the sending half of a socket, whose `sendto` processes `budget` descriptors. `owned`
-    /// records the ownership of the chunks.
+    /// Creates the sending half of a socket, whose `sendto` processes `budget` descriptors.
+    /// `ownership` records the ownership of the chunks.
     pub(crate) fn new(
         (tx, completion): (TxQueue, CompQueue),
         own: Option<BounceBuffers>,
-        frames: Arc<Frames>,
+        frames: Arc<UmemFrames>,
         (mode, owned): (Mode, Arc<RingOwnership>),
         (ring, budget): (usize, usize),
     ) -> Sender {
@@ -71,10 +71,10 @@ impl Sender {
             tx,
             completion,
             mode,
-            own,
-            entries_of_a_frame: mode.most_chunks,
+            bounce: own,
+            entries_of_a_frame: mode.max_chunks,
             frames,
-            owned,
+            ownership: owned,
             ring,
             budget,
             ring_free: ring,
@@ -117,16 +117,16 @@ impl Sender {
             }
             let (index, len) = (outgoing.frame.index(), usize::from(outgoing.len));
             if self.frames.is_chain(index) {
-                if len > self.mode.most_chunks * self.frames.chunk_bytes() {
-                    self.refuse(index, len);
+                if len > self.mode.max_chunks * self.frames.chunk_bytes() {
+                    self.drop_too_many_chunks(index, len);
                     continue;
                 }
-                let entries = self.frames.send_chain(index, len, &self.owned, &mut self.batch[filled..]);
-                self.losses.note_entries(index, entries);
+                let entries = self.frames.send_chain(index, len, &self.ownership, &mut self.batch[filled..]);
+                self.losses.record_entries(index, entries);
                 filled += entries;
             } else {
-                self.losses.note_entries(index, 1);
-                self.owned.lend(index, RingOwner::Transmit);
+                self.losses.record_entries(index, 1);
+                self.ownership.assign(index, RingOwner::Transmit);
                 self.batch[filled] = self.frames.desc_of_len(index, len);
                 filled += 1;
             }
@@ -136,8 +136,8 @@ impl Sender {
 
     /// Puts the first `count` descriptors of the batch into the TX ring.
     fn produce(&mut self, count: usize) {
-        if let Some(own) = &mut self.own {
-            self.batch[..count].iter_mut().for_each(|desc| *desc = own.take_out(desc, &self.frames));
+        if let Some(own) = &mut self.bounce {
+            self.batch[..count].iter_mut().for_each(|desc| *desc = own.copy_out(desc, &self.frames));
         }
         // SAFETY: the descriptors belong to the socket's UMEM, and the caller owned their frames,
         // or they were free until now.
@@ -149,13 +149,13 @@ impl Sender {
 
     /// Rejects a frame with more chunks than the driver accepts: it counts as lost, and completes.
     #[cold]
-    fn refuse(&mut self, index: usize, len: usize) {
+    fn drop_too_many_chunks(&mut self, index: usize, len: usize) {
         let mut chunks = [FrameDesc::default(); MAX_CHUNKS];
-        let count = self.frames.send_chain(index, len, &self.owned, &mut chunks);
+        let count = self.frames.send_chain(index, len, &self.ownership, &mut chunks);
         let frames = &self.frames;
         self.unsent.extend(chunks[..count].iter().map(|desc| frames.index_of(desc.addr()) as u32));
         self.outstanding += count;
-        self.losses.note_lost(index);
+        self.losses.record_lost(index);
     }
 
     /// Makes the kernel send what is in the TX ring. Returns the error if the interface is down or
@@ -195,8 +195,8 @@ impl Sender {
             counters.tx_kicks += 1;
             let result = send(self.fd());
             let before = std::mem::replace(&mut waiting, self.waiting());
-            let owned = &self.owned;
-            self.losses.called(waiting, result == Err(libc::EBUSY), |index| owned.is_sending(index));
+            let owned = &self.ownership;
+            self.losses.on_sendto(waiting, result == Err(libc::EBUSY), |index| owned.is_sending(index));
             match result {
                 Ok(()) => {}
                 Err(libc::EAGAIN) => {
@@ -224,7 +224,7 @@ impl Sender {
     pub(crate) fn complete(&mut self, out: &mut Vec<FrameId>) {
         let before = out.len();
         for index in self.unsent.drain(..) {
-            let was_there = self.frames.give_part_back(index as usize, &self.owned, out);
+            let was_there = self.frames.return_chunk(index as usize, &self.ownership, out);
             debug_assert!(was_there, "chunk {index} was refused");
             self.outstanding -= 1;
         }
@@ -233,7 +233,7 @@ impl Sender {
             let count = unsafe { self.completion.consume(&mut self.batch[..]) };
             let mut stray = 0;
             for desc in &self.batch[..count] {
-                let index = match &mut self.own {
+                let index = match &mut self.bounce {
                     Some(own) => own.complete(desc.addr()),
                     None => Some(self.frames.index_of(desc.addr())),
                 };
@@ -241,9 +241,9 @@ impl Sender {
                     stray += 1;
                     continue;
                 };
-                if self.owned.give_back(index, RingOwner::Transmit) {
+                if self.ownership.release(index, RingOwner::Transmit) {
                     out.push(FrameId::new(index as u32));
-                } else if !self.frames.give_part_back(index, &self.owned, out) {
+                } else if !self.frames.return_chunk(index, &self.ownership, out) {
                     stray += 1;
                 }
             }
@@ -254,7 +254,7 @@ impl Sender {
             }
         }
         self.waiting(); // a lost frame may complete before its TX ring entry is seen free
-        self.losses.part(before, out);
+        self.losses.split_lost(before, out);
     }
 
     /// Takes the frames that the kernel took, lost and completed.

@@ -5,7 +5,7 @@
 //! kernel's progress after the call, with 6.18. If it reports no progress, the lost frame is
 //! assumed to be the first one in the ring. With 6.12 and 6.1, which report late, that is a guess
 //! among the frames of the ring, though the number of lost frames is right. A lost frame completes
-//! like others, and is then separated from them. Source: docs/kernel-behavior.md, "Which frame was
+//! like others, and is then separated from them. Source: docs/kernel/af-xdp.md, "Which frame was
 //! lost".
 
 use switch::FrameId;
@@ -22,7 +22,7 @@ pub(crate) struct TxLossTracker {
     /// Frames lost and not yet completed.
     lost: Vec<u32>,
     /// Frames lost and completed.
-    done: Vec<FrameId>,
+    completed_lost: Vec<FrameId>,
 }
 
 /// An entry of a TX ring.
@@ -43,7 +43,7 @@ impl TxLossTracker {
             put: 0,
             taken: 0,
             lost: Vec::with_capacity(ring),
-            done: Vec::with_capacity(ring),
+            completed_lost: Vec::with_capacity(ring),
         }
     }
 
@@ -54,7 +54,7 @@ impl TxLossTracker {
 
     /// Records that the next `entries` entries put into the ring are frame `index`.
     #[inline]
-    pub(crate) fn note_entries(&mut self, index: usize, entries: usize) {
+    pub(crate) fn record_entries(&mut self, index: usize, entries: usize) {
         for entry in 1..=entries {
             let slot = self.slot(self.put);
             self.entries[slot] = Entry { index: index as u32, is_last: entry == entries };
@@ -66,11 +66,11 @@ impl TxLossTracker {
     /// entries that the ring still reports as waiting. Only a frame that is `sending` can be the
     /// lost one: others were lost before, by a call that was not ours.
     #[inline]
-    pub(crate) fn called(&mut self, waiting: usize, has_lost: bool, sending: impl Fn(usize) -> bool) {
+    pub(crate) fn on_sendto(&mut self, waiting: usize, has_lost: bool, sending: impl Fn(usize) -> bool) {
         let reported = self.put.wrapping_sub(waiting as u32);
         let is_further = reported.wrapping_sub(self.taken) as i32 > 0;
         if has_lost {
-            self.called_and_lost(is_further.then_some(reported), sending);
+            self.on_lost_frame(is_further.then_some(reported), sending);
         } else if is_further {
             self.taken = reported;
         }
@@ -78,7 +78,7 @@ impl TxLossTracker {
 
     /// Handles a lost frame. `reported` is the kernel's progress, if the ring reports it.
     #[cold]
-    fn called_and_lost(&mut self, reported: Option<u32>, sending: impl Fn(usize) -> bool) {
+    fn on_lost_frame(&mut self, reported: Option<u32>, sending: impl Fn(usize) -> bool) {
         let mut entry = reported.map_or(self.taken, |reported| reported.wrapping_sub(1));
         while entry != self.put && !sending(self.entry(entry).index as usize) {
             entry = entry.wrapping_add(1);
@@ -87,7 +87,7 @@ impl TxLossTracker {
             debug_assert!(false, "a frame was lost, and none was there");
             return;
         }
-        self.note_lost(self.entry(entry).index as usize);
+        self.record_lost(self.entry(entry).index as usize);
         while !self.entry(entry).is_last {
             entry = entry.wrapping_add(1);
         }
@@ -100,31 +100,31 @@ impl TxLossTracker {
 
     /// Records that frame `index` is lost; it completes eventually.
     #[cold]
-    pub(crate) fn note_lost(&mut self, index: usize) {
+    pub(crate) fn record_lost(&mut self, index: usize) {
         self.lost.push(index as u32);
     }
 
     /// Takes the lost frames out of the completed ones, which are `completed[from..]`.
     #[inline]
-    pub(crate) fn part(&mut self, from: usize, completed: &mut Vec<FrameId>) {
+    pub(crate) fn split_lost(&mut self, from: usize, completed: &mut Vec<FrameId>) {
         if !self.lost.is_empty() {
-            self.part_some(from, completed);
+            self.split_some_lost(from, completed);
         }
     }
 
     #[cold]
-    fn part_some(&mut self, from: usize, completed: &mut Vec<FrameId>) {
+    fn split_some_lost(&mut self, from: usize, completed: &mut Vec<FrameId>) {
         let is_lost = |frame: &mut FrameId| {
             let slot = self.lost.iter().position(|&lost| lost as usize == frame.index());
             slot.map(|slot| self.lost.remove(slot)).is_some() // one of the first: in order
         };
-        self.done.extend(completed.extract_if(from.., is_lost));
+        self.completed_lost.extend(completed.extract_if(from.., is_lost));
     }
 
     /// Takes lost frames that have completed, appended to `out`.
     #[inline]
     pub(crate) fn take(&mut self, out: &mut Vec<FrameId>) {
-        out.append(&mut self.done);
+        out.append(&mut self.completed_lost);
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         calls
             .iter()
             .map(|&(waiting, has_lost)| {
-                losses.called(waiting, has_lost, |_| true);
+                losses.on_sendto(waiting, has_lost, |_| true);
                 losses.lost.drain(..).map(|lost| lost as usize).collect()
             })
             .collect()
@@ -147,13 +147,13 @@ mod tests {
     #[test]
     fn the_last_frame_that_a_call_took_is_the_one_it_lost() {
         let mut losses = TxLossTracker::new(8);
-        (10..16).for_each(|index| losses.note_entries(index, 1));
+        (10..16).for_each(|index| losses.record_entries(index, 1));
         // Two sent; one sent and one lost; one lost at once, without reported progress; one sent,
         // whose progress includes the previous one.
         let calls = [(4, false), (2, true), (2, true), (0, false)];
         assert_eq!(walk(&mut losses, &calls), [vec![], vec![13], vec![14], vec![]]);
         // Round the ring: all are lost, each at once, and the reported progress is one entry late.
-        (20..28).for_each(|index| losses.note_entries(index, 1));
+        (20..28).for_each(|index| losses.record_entries(index, 1));
         let calls: Vec<_> = (0..8).map(|_| (8, true)).collect();
         let lost: Vec<_> = (20..28).map(|index| vec![index]).collect();
         assert_eq!(walk(&mut losses, &calls), lost);
@@ -170,7 +170,7 @@ mod tests {
         ] {
             let mut losses = TxLossTracker::new(8);
             for (index, entries) in [(7, 1), (second, 2), (9, 3)] {
-                losses.note_entries(index, entries);
+                losses.record_entries(index, entries);
             }
             assert_eq!(walk(&mut losses, &calls), lost);
         }
@@ -180,17 +180,17 @@ mod tests {
     #[test]
     fn what_was_lost_before_is_passed_over() {
         let mut losses = TxLossTracker::new(4);
-        (1..4).for_each(|index| losses.note_entries(index, 1));
-        losses.called(3, true, |index| index != 1);
+        (1..4).for_each(|index| losses.record_entries(index, 1));
+        losses.on_sendto(3, true, |index| index != 1);
         assert_eq!(losses.lost, [2]);
     }
 
     #[test]
     fn lost_frames_are_parted_from_others_as_they_complete() {
         let mut losses = TxLossTracker::new(4);
-        [5, 3].into_iter().for_each(|index| losses.note_lost(index));
+        [5, 3].into_iter().for_each(|index| losses.record_lost(index));
         let mut completed: Vec<_> = [5, 4, 3].map(FrameId::new).into();
-        losses.part(1, &mut completed); // the first was there before
+        losses.split_lost(1, &mut completed); // the first was there before
         let numbers = |frames: &[FrameId]| frames.iter().map(FrameId::index).collect::<Vec<_>>();
         assert_eq!(numbers(&completed), [5, 4]);
         let mut lost = Vec::new();

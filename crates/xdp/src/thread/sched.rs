@@ -14,10 +14,10 @@ pub enum Scheduling {
     /// The default of an ordinary thread.
     Normal,
     /// An ordinary thread with short slices: it runs soon after a wakeup.
-    Modest,
+    ShortSlice,
     /// An ordinary thread of a tenth of a loop's weight with short slices: it runs soon after a
     /// wakeup, beside a loop on its core as well. Threads that it starts are ordinary again.
-    Prompt,
+    LowLatency,
     /// An ordinary thread of the highest weight with short slices: it is seldom off its core for
     /// long, and does not starve others.
     ShortSlices,
@@ -32,7 +32,7 @@ const SLICE_NS: Nanos = 100_000;
 /// The highest weight of an ordinary thread.
 const NICE: i32 = -20;
 /// A tenth of that weight: each step is a factor of 1.25.
-const PROMPT_NICE: i32 = -10;
+const LOW_LATENCY_NICE: i32 = -10;
 
 /// `struct sched_attr` (linux/sched/types.h), its first version.
 #[repr(C)]
@@ -56,9 +56,9 @@ pub fn set_scheduling(scheduling: Scheduling) -> io::Result<()> {
     let mut attr = SchedAttr { size: size_of::<SchedAttr>() as u32, ..SchedAttr::default() };
     match scheduling {
         Scheduling::Normal => {}
-        Scheduling::Modest => attr.runtime = SLICE_NS,
-        Scheduling::Prompt => {
-            (attr.nice, attr.runtime) = (PROMPT_NICE, SLICE_NS);
+        Scheduling::ShortSlice => attr.runtime = SLICE_NS,
+        Scheduling::LowLatency => {
+            (attr.nice, attr.runtime) = (LOW_LATENCY_NICE, SLICE_NS);
             attr.flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
         }
         Scheduling::ShortSlices => (attr.nice, attr.runtime) = (NICE, SLICE_NS),
@@ -115,8 +115,8 @@ mod tests {
         let seen = std::thread::spawn(|| {
             let all = [
                 Scheduling::ShortSlices,
-                Scheduling::Prompt,
-                Scheduling::Modest,
+                Scheduling::LowLatency,
+                Scheduling::ShortSlice,
                 Scheduling::Fifo(5),
                 Scheduling::Normal,
             ];
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_thread_that_a_prompt_one_starts_is_ordinary() {
         let seen = std::thread::spawn(|| {
-            set_scheduling(Scheduling::Prompt).unwrap();
+            set_scheduling(Scheduling::LowLatency).unwrap();
             std::thread::spawn(policy).join().unwrap()
         });
         assert_eq!(seen.join().unwrap(), (0, 0, 0));

@@ -27,14 +27,14 @@ const SHORTEST_STOP_NS: Nanos = 100_000;
 /// Sleeps until a port has frames, another thread wakes it, or the time is up.
 #[derive(Debug)]
 pub struct Waiter {
-    call: Arc<Call>,
+    call: Arc<EventWaker>,
     /// The descriptor of the event, followed by those of the ports.
     fds: Vec<libc::pollfd>,
     /// The thread's scheduling with an ordinary weight, and with the highest.
     scheduling: Option<[Scheduling; 2]>,
     /// The kernel's count of how long the thread has waited for its core. That thread opens the
     /// file.
-    waits: Option<File>,
+    schedstat: Option<File>,
     /// The count at the last read.
     waited_ns: Nanos,
     /// How long the thread was stopped during the last sleep.
@@ -43,9 +43,9 @@ pub struct Waiter {
 
 /// The means by which other threads end a [`Waiter`]'s sleep.
 #[derive(Debug)]
-struct Call(EventFd);
+struct EventWaker(EventFd);
 
-impl Wake for Call {
+impl Wake for EventWaker {
     /// Wakes the loop, now or when it next sleeps.
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -66,10 +66,10 @@ impl Waiter {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
         Ok(Waiter {
-            call: Arc::new(Call(event)),
+            call: Arc::new(EventWaker(event)),
             fds,
             scheduling: None,
-            waits: None,
+            schedstat: None,
             waited_ns: 0,
             stopped_ns: 0,
         })
@@ -92,11 +92,11 @@ impl Waiter {
     /// schedstat (Documentation/scheduler/sched-stats.rst). `None` where the kernel does not count
     /// that.
     fn waited_ns(&mut self) -> Option<Nanos> {
-        if self.waits.is_none() {
-            self.waits = File::open("/proc/thread-self/schedstat").ok();
+        if self.schedstat.is_none() {
+            self.schedstat = File::open("/proc/thread-self/schedstat").ok();
         }
         let mut text = [0; 64];
-        let len = self.waits.as_ref()?.read_at(&mut text, 0).ok()?;
+        let len = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
         std::str::from_utf8(&text[..len]).ok()?.split_whitespace().nth(1)?.parse().ok()
     }
 }
@@ -117,7 +117,7 @@ impl Sleeper for Waiter {
         }
     }
 
-    fn core_taken_ns(&mut self) -> Nanos {
+    fn core_wait_ns(&mut self) -> Nanos {
         let Some(waited_ns) = self.waited_ns() else { return Nanos::MAX };
         waited_ns - std::mem::replace(&mut self.waited_ns, waited_ns)
     }
@@ -172,7 +172,7 @@ fn readable(fd: RawFd) -> libc::pollfd {
 /// its callback, under a lock.
 #[derive(Debug)]
 pub struct RxWatcher {
-    call: Arc<Call>,
+    call: Arc<EventWaker>,
     /// The descriptor of the event, followed by those of the ports.
     fds: Vec<libc::pollfd>,
     /// The port of each descriptor except the first.
@@ -187,7 +187,7 @@ impl RxWatcher {
     pub fn new() -> io::Result<Self> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
-        Ok(Self { call: Arc::new(Call(event)), fds, ports: Vec::new() })
+        Ok(Self { call: Arc::new(EventWaker(event)), fds, ports: Vec::new() })
     }
 
     /// Returns the waker that ends a wait from any thread, the current wait or the next one.
@@ -207,7 +207,7 @@ impl RxWatcher {
 
     /// Waits until frames are available, for at most `longest_ms`. Returns the ports that have
     /// some. In copy mode the kernel sends what is in a socket's TX ring each time it checks
-    /// whether the socket is readable (docs/kernel-behavior.md, "Errors of sendto"). In zero-copy
+    /// whether the socket is readable (docs/kernel/af-xdp.md, "Errors of sendto"). In zero-copy
     /// mode it wakes the driver then, which does no harm.
     pub fn wait(&mut self, longest_ms: u8) -> Set64 {
         // SAFETY: the list outlives the call. A descriptor that was closed meanwhile causes at
@@ -239,7 +239,7 @@ pub fn cores() -> io::Result<Vec<usize>> {
 ///
 /// # Errors
 /// None in practice.
-pub fn leave_core(core: usize) -> io::Result<()> {
+pub fn exclude_core(core: usize) -> io::Result<()> {
     if cores()? == [core] {
         return Ok(());
     }
@@ -299,7 +299,7 @@ mod tests {
         let sleeper = std::thread::spawn(|| {
             set_affinity(0).unwrap();
             let mut waiter = Waiter::new().unwrap();
-            while waiter.core_taken_ns() == 0 {}
+            while waiter.core_wait_ns() == 0 {}
         });
         sleeper.join().unwrap();
         is_known.store(true, Relaxed);

@@ -18,7 +18,7 @@ const XDP_PKT_CONTD: u32 = 1;
 pub(crate) const LINK_BYTES: usize = 14 + 2 * 4;
 
 /// The frames as ports see them. Nothing here changes for a frame of one chunk.
-pub(crate) struct Frames {
+pub(crate) struct UmemFrames {
     pub(crate) umem: xsk_rs::Umem,
     pub(crate) descs: Box<[FrameDesc]>,
     pub(crate) chains: Chains,
@@ -31,15 +31,15 @@ pub(crate) struct Frames {
     abandoned: Mutex<Vec<Arc<RingOwnership>>>,
 }
 
-impl Frames {
+impl UmemFrames {
     /// Creates the frames of a registered UMEM, all free.
     pub(crate) fn new(
         (umem, descs): (xsk_rs::Umem, Box<[FrameDesc]>),
         frame_bytes: usize,
         multi_buffer: bool,
-    ) -> Frames {
+    ) -> UmemFrames {
         let count = descs.len();
-        Frames {
+        UmemFrames {
             umem,
             descs,
             chains: Chains::new(if multi_buffer { count } else { 0 }),
@@ -80,7 +80,7 @@ impl Frames {
     }
 
     /// Returns the largest number of chunks of a frame.
-    pub(crate) fn most_chunks(&self) -> usize {
+    pub(crate) fn max_chunks(&self) -> usize {
         chunks_of(self.max_len(), self.chunk_bytes())
     }
 
@@ -109,7 +109,7 @@ impl Frames {
     /// In debug builds, records that a chunk moves to or from a free stack, and checks that it was
     /// not, or was, on one.
     #[inline]
-    pub(crate) fn note_free(&self, index: usize, is_free: bool) {
+    pub(crate) fn debug_set_free(&self, index: usize, is_free: bool) {
         if cfg!(debug_assertions) {
             let before = self.is_free[index].swap(is_free, Relaxed);
             assert_ne!(before, is_free, "chunk {index} was to become free, or not free, once more");
@@ -134,7 +134,7 @@ impl Frames {
         let chunk_bytes = self.chunk_bytes();
         let count = chunks_of(len, chunk_bytes);
         for (n, chunk) in self.chains.of(index as u32).take(count).enumerate() {
-            owned.lend(chunk as usize, RingOwner::TransmitPart);
+            owned.assign(chunk as usize, RingOwner::TransmitPart);
             out[n] = self.desc_of_len(chunk as usize, chunk_bytes.min(len - n * chunk_bytes));
             out[n].set_options(if n + 1 < count { XDP_PKT_CONTD } else { 0 });
         }
@@ -146,8 +146,8 @@ impl Frames {
     /// Returns false and changes nothing if the chunk was not with the kernel for transmission. The
     /// frame goes to `out` with its last chunk.
     #[cold]
-    pub(crate) fn give_part_back(&self, index: usize, owned: &RingOwnership, out: &mut Vec<FrameId>) -> bool {
-        let was_there = owned.give_back(index, RingOwner::TransmitPart);
+    pub(crate) fn return_chunk(&self, index: usize, owned: &RingOwnership, out: &mut Vec<FrameId>) -> bool {
+        let was_there = owned.release(index, RingOwner::TransmitPart);
         if was_there {
             let head = self.chains.head_of(index as u32);
             if self.chains.complete(head) {
@@ -167,7 +167,7 @@ impl Frames {
         self.descs.len()
     }
 
-    /// Takes what [`Frames::abandon`] recorded.
+    /// Takes what [`UmemFrames::abandon`] recorded.
     pub(crate) fn take_abandoned(&self) -> Vec<Arc<RingOwnership>> {
         std::mem::take(&mut *self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }

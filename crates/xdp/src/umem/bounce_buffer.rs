@@ -2,7 +2,7 @@
 //! use the switch's memory.
 //!
 //! Rule: a UMEM has one mode, which all sockets on it inherit, and the switch's UMEM is in copy
-//! mode (docs/kernel-behavior.md, "Zero-copy"). So a zero-copy port has a second UMEM with as many
+//! mode (docs/kernel/af-xdp.md, "Zero-copy"). So a zero-copy port has a second UMEM with as many
 //! chunks as its rings have entries, each as large as the switch's. The chunks correspond one to
 //! one. A received frame is copied into a free chunk of the switch's memory, which then counts as
 //! received. A frame to transmit is copied from the switch's chunk, which stays with the port until
@@ -18,12 +18,12 @@ use xsk_rs::FrameDesc;
 
 use crate::error::Error;
 use crate::umem::Umem;
-use crate::umem::area::Frames;
+use crate::umem::area::UmemFrames;
 use crate::umem::register::memory;
 use crate::umem::ring_ownership::RingOwnership;
 
 /// Replaces the switch's chunk in the table: this chunk is not with the kernel.
-const HERE: u32 = u32::MAX;
+const FREE: u32 = u32::MAX;
 /// Replaces the switch's chunk in the table: this chunk is posted for reception.
 const POSTED: u32 = u32::MAX - 1;
 
@@ -37,11 +37,11 @@ pub(crate) struct BounceUmem {
 
 impl BounceUmem {
     /// Registers a UMEM of `chunks` chunks of the same size as those of `frames`.
-    pub(crate) fn new(chunks: usize, frames: &Frames) -> Result<BounceUmem, Error> {
+    pub(crate) fn new(chunks: usize, frames: &UmemFrames) -> Result<BounceUmem, Error> {
         let frame_bytes = frames.frame_bytes();
         let reason = "there must be at least one frame, and less than 2^32";
         let count = u32::try_from(chunks).ok().and_then(NonZeroU32::new);
-        let count = count.ok_or(Error::BadShape { frames: chunks, frame_bytes, reason })?;
+        let count = count.ok_or(Error::InvalidUmemSize { frames: chunks, frame_bytes, reason })?;
         let (umem, descs) = memory(count, frame_bytes)?;
         Ok(BounceUmem { umem, descs, chunk_shift: frame_bytes.trailing_zeros(), handed_out: 0 })
     }
@@ -61,7 +61,7 @@ impl BounceUmem {
             first,
             chunk_shift: self.chunk_shift,
             free: (0..count as u32).rev().collect(),
-            stands_for: vec![HERE; count].into(),
+            switch_chunk: vec![FREE; count].into(),
         }
     }
 }
@@ -76,8 +76,8 @@ pub(crate) struct BounceBuffers {
     chunk_shift: u32,
     /// Chunks that are not with the kernel, the last returned one on top.
     free: Vec<u32>,
-    /// By chunk: the switch's chunk that it transmits, [`POSTED`] or [`HERE`].
-    stands_for: Box<[u32]>,
+    /// By chunk: the switch's chunk that it transmits, [`POSTED`] or [`FREE`].
+    switch_chunk: Box<[u32]>,
 }
 
 impl BounceBuffers {
@@ -86,7 +86,7 @@ impl BounceBuffers {
         let taken = descs.len().min(self.free.len());
         for desc in &mut descs[..taken] {
             let Some(index) = self.free.pop() else { break };
-            self.stands_for[index as usize] = POSTED;
+            self.switch_chunk[index as usize] = POSTED;
             *desc = self.descs[index as usize];
         }
         taken
@@ -95,7 +95,7 @@ impl BounceBuffers {
     /// Copies a received frame into a free chunk of the switch's memory, of which there must be
     /// one, as if that had been posted. Returns its descriptor; `None` if no such chunk was posted
     /// here.
-    pub(crate) fn bring_in(
+    pub(crate) fn copy_in(
         &mut self,
         desc: &FrameDesc,
         umem: &mut Umem,
@@ -119,9 +119,9 @@ impl BounceBuffers {
 
     /// Copies a frame to transmit from the switch's memory into a free chunk and returns its
     /// descriptor. There are as many chunks as the TX ring has entries.
-    pub(crate) fn take_out(&mut self, desc: &FrameDesc, frames: &Frames) -> FrameDesc {
+    pub(crate) fn copy_out(&mut self, desc: &FrameDesc, frames: &UmemFrames) -> FrameDesc {
         let index = self.free.pop().expect("as many chunks as the TX ring has entries") as usize;
-        self.stands_for[index] = frames.index_of(desc.addr()) as u32;
+        self.switch_chunk[index] = frames.index_of(desc.addr()) as u32;
         // SAFETY: the descriptor belongs to the switch's memory, and its chunk was passed to this
         // port for transmission, so it has no writer.
         let from = unsafe { frames.registered().data(desc) }.contents();
@@ -145,9 +145,9 @@ impl BounceBuffers {
     /// Returns `None` and changes nothing if the entry does not satisfy `is_such`.
     fn give_back(&mut self, addr: usize, is_such: impl Fn(u32) -> bool) -> Option<u32> {
         let index = (addr >> self.chunk_shift).checked_sub(self.first)?;
-        let stands_for = self.stands_for.get_mut(index).filter(|stands_for| is_such(**stands_for))?;
+        let stands_for = self.switch_chunk.get_mut(index).filter(|stands_for| is_such(**stands_for))?;
         self.free.push(index as u32);
-        Some(std::mem::replace(stands_for, HERE))
+        Some(std::mem::replace(stands_for, FREE))
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
         let frame = umem.alloc().unwrap();
         umem.bytes_mut(&frame, 5).copy_from_slice(b"frame");
         let index = frame.index();
-        let own = sender.take_out(&umem.frames.desc_of_len(index, 5), &umem.frames);
+        let own = sender.copy_out(&umem.frames.desc_of_len(index, 5), &umem.frames);
         assert_eq!((own.addr() >> 11, own.lengths().data()), (4, 5), "the first that the sender has");
         umem.bytes_mut(&frame, 5).copy_from_slice(b"other");
         // SAFETY: a chunk of this memory, which no kernel has.
@@ -194,11 +194,11 @@ mod tests {
         data.contents_mut()[..5].copy_from_slice(b"frame");
         data.cursor().set_pos(5);
         arrived.set_options(1);
-        assert!(sender.bring_in(&arrived, &mut umem, &owned).is_none(), "another's");
-        let brought = receiver.bring_in(&arrived, &mut umem, &owned).unwrap();
+        assert!(sender.copy_in(&arrived, &mut umem, &owned).is_none(), "another's");
+        let brought = receiver.copy_in(&arrived, &mut umem, &owned).unwrap();
         assert_eq!((brought.lengths().data(), brought.has_more_frames()), (5, true));
         assert_eq!((umem.free_frames(), umem.check().unwrap().fill, receiver.free.len()), (15, 1, 1));
-        assert!(receiver.bring_in(&arrived, &mut umem, &owned).is_none(), "once");
+        assert!(receiver.copy_in(&arrived, &mut umem, &owned).is_none(), "once");
         let received = umem.take_received(&brought, &owned).unwrap();
         assert_eq!((received.len, umem.bytes(&received.frame, 5)), (5, &b"frame"[..]));
         umem.free(received.frame);
@@ -216,7 +216,7 @@ mod tests {
         let mut longer = Umem::new(1, 4096).unwrap().frames.desc_of_len(0, 1793);
         longer.set_options(0);
         assert_eq!(longer.addr(), posted[0].addr());
-        assert!(receiver.bring_in(&longer, &mut umem, &owned).is_none());
+        assert!(receiver.copy_in(&longer, &mut umem, &owned).is_none());
         assert_eq!((receiver.free.len(), umem.free_frames()), (4, 16), "and no chunk is missing");
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Rule: a frame longer than a chunk spans a chain of chunks. The owner of the token of the first
 //! chunk owns them all. Each chunk is full except the last one with bytes of the frame; one more
-//! chunk may follow, which is empty. Source: docs/kernel-behavior.md, "Frames in several chunks".
+//! chunk may follow, which is empty. Source: docs/kernel/af-xdp.md, "Frames in several chunks".
 //!
 //! Only the owner of the frame reads and writes its chain. So the rings that pass frames between
 //! cores also order the changes of the chain. For a frame of one chunk, only that fact is read.
@@ -24,7 +24,7 @@ pub(crate) struct Chains {
     /// By chunk: the first of its frame.
     head: Box<[AtomicU32]>,
     /// By first chunk: how many chunks of the frame are being transmitted.
-    leaving: Box<[AtomicU8]>,
+    tx_chunks: Box<[AtomicU8]>,
 }
 
 impl Chains {
@@ -34,7 +34,7 @@ impl Chains {
             is_first: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
             next: (0..chunks).map(|_| AtomicU32::new(NONE)).collect(),
             head: (0..chunks).map(|_| AtomicU32::new(NONE)).collect(),
-            leaving: (0..chunks).map(|_| AtomicU8::new(0)).collect(),
+            tx_chunks: (0..chunks).map(|_| AtomicU8::new(0)).collect(),
         }
     }
 
@@ -58,7 +58,7 @@ impl Chains {
             self.next[chunk as usize].store(behind, Relaxed);
             self.head[chunk as usize].store(chunks[0], Relaxed);
         }
-        self.leaving[chunks[0] as usize].store(0, Relaxed);
+        self.tx_chunks[chunks[0] as usize].store(0, Relaxed);
     }
 
     /// Appends a chunk to the frame that starts with `head`.
@@ -83,12 +83,12 @@ impl Chains {
 
     /// Records that `chunks` chunks of the frame that starts with `head` are being transmitted.
     pub(crate) fn send(&self, head: u32, chunks: u8) {
-        self.leaving[head as usize].store(chunks, Relaxed);
+        self.tx_chunks[head as usize].store(chunks, Relaxed);
     }
 
     /// Records that one of these chunks has completed. True if it was the last.
     pub(crate) fn complete(&self, head: u32) -> bool {
-        let leaving = &self.leaving[head as usize];
+        let leaving = &self.tx_chunks[head as usize];
         let left = leaving.load(Relaxed).saturating_sub(1);
         leaving.store(left, Relaxed);
         left == 0

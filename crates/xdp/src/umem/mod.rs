@@ -27,7 +27,7 @@ use xsk_rs::FrameDesc;
 
 use crate::error::Error;
 use crate::interface::netlink::RouteSocket;
-use crate::umem::area::{Frames, LINK_BYTES, XDP_HEADROOM};
+use crate::umem::area::{LINK_BYTES, UmemFrames, XDP_HEADROOM};
 use crate::umem::prefetch::prefetch;
 use crate::umem::register::{FILL_RING, MultiBuffer, Registered, UmemSocket, register};
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
@@ -39,7 +39,7 @@ pub const MAX_POSTED: usize = FILL_RING as usize;
 /// The largest MTU of a port's interface, where the kernel supports multi-buffer frames.
 pub const MAX_MTU: u32 = (LONGEST_RECEIVED_BYTES - LINK_BYTES) as u32;
 /// The minimum of contiguous bytes of a frame: chunks have 2048 bytes or more.
-pub const LEAST_CHUNK_BYTES: usize = 2048 - XDP_HEADROOM;
+pub const MIN_CHUNK_BYTES: usize = 2048 - XDP_HEADROOM;
 
 /// The number of frames by owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct FrameAccounting {
 /// The memory for the frames of all ports, as one loop sees it: all loops share the frames, and
 /// each loop has its own free frames.
 pub struct Umem {
-    pub(crate) frames: Arc<Frames>,
+    pub(crate) frames: Arc<UmemFrames>,
     /// Indices of free frames, the last freed one on top.
     pub(crate) free: Vec<u32>,
     /// The buffer in which a multi-buffer frame is assembled.
@@ -65,7 +65,7 @@ pub struct Umem {
     /// The chunks in the rings of each port that was opened on this.
     ports: Vec<Arc<RingOwnership>>,
     /// Keeps the UMEM's first socket alive.
-    anchor: Arc<Mutex<UmemSocket>>,
+    first_socket: Arc<Mutex<UmemSocket>>,
 }
 
 impl fmt::Debug for Umem {
@@ -91,7 +91,7 @@ impl Umem {
     /// # Errors
     /// As those of [`Umem::new`].
     pub fn with(frames: usize, frame_bytes: usize, wanted: MultiBuffer) -> Result<Umem, Error> {
-        let bad_shape = |reason| Error::BadShape { frames, frame_bytes, reason };
+        let bad_shape = |reason| Error::InvalidUmemSize { frames, frame_bytes, reason };
         if !matches!(frame_bytes, 2048 | 4096) {
             return Err(bad_shape("a frame takes 2048 or 4096 bytes"));
         }
@@ -99,8 +99,9 @@ impl Umem {
             .ok()
             .and_then(NonZeroU32::new)
             .ok_or_else(|| bad_shape("there must be at least one frame, and less than 2^32"))?;
-        let Registered { umem, descs, multi_buffer, anchor } = register(count, frame_bytes, wanted)?;
-        let frames = Frames::new((umem, descs), frame_bytes, multi_buffer);
+        let Registered { umem, descs, multi_buffer, first_socket: anchor } =
+            register(count, frame_bytes, wanted)?;
+        let frames = UmemFrames::new((umem, descs), frame_bytes, multi_buffer);
         let free = (0..count.get()).rev().collect();
         let scratch = vec![0; frames.max_len()].into();
         Ok(Umem {
@@ -108,7 +109,7 @@ impl Umem {
             free,
             scratch,
             ports: Vec::new(),
-            anchor: Arc::new(Mutex::new(anchor)),
+            first_socket: Arc::new(Mutex::new(anchor)),
         })
     }
 
@@ -117,8 +118,14 @@ impl Umem {
     /// view.
     pub fn share(&self) -> Umem {
         let scratch = vec![0; self.frames.max_len()].into();
-        let (frames, anchor) = (Arc::clone(&self.frames), Arc::clone(&self.anchor));
-        Umem { frames, free: Vec::with_capacity(self.frames()), scratch, ports: Vec::new(), anchor }
+        let (frames, anchor) = (Arc::clone(&self.frames), Arc::clone(&self.first_socket));
+        Umem {
+            frames,
+            free: Vec::with_capacity(self.frames()),
+            scratch,
+            ports: Vec::new(),
+            first_socket: anchor,
+        }
     }
 
     /// True if frames may span several chunks, and so be as long as an MTU of [`MAX_MTU`] allows.
@@ -171,7 +178,7 @@ impl Umem {
     }
 
     /// Returns the frames as a port sees them.
-    pub(crate) fn shared(&self) -> Arc<Frames> {
+    pub(crate) fn shared(&self) -> Arc<UmemFrames> {
         Arc::clone(&self.frames)
     }
 
@@ -182,7 +189,7 @@ impl Umem {
         let taken = descs.len().min(self.free.len());
         for desc in &mut descs[..taken] {
             let Some(index) = self.pop_free() else { break };
-            owned.lend(index as usize, RingOwner::Fill);
+            owned.assign(index as usize, RingOwner::Fill);
             *desc = self.frames.descs[index as usize];
         }
         taken
@@ -193,11 +200,11 @@ impl Umem {
     #[inline]
     pub(crate) fn take_received(&mut self, desc: &FrameDesc, owned: &RingOwnership) -> Option<RxDesc> {
         let index = self.frames.index_of(desc.addr());
-        if !owned.give_back(index, RingOwner::Fill) {
+        if !owned.release(index, RingOwner::Fill) {
             return None;
         }
         if desc.addr() != self.frames.descs[index].addr() {
-            self.settle(desc);
+            self.normalize_offset(desc);
         }
         Some(RxDesc { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
     }
@@ -206,14 +213,14 @@ impl Umem {
     #[inline]
     pub(crate) fn pop_free(&mut self) -> Option<u32> {
         let chunk = self.free.pop()?;
-        self.frames.note_free(chunk as usize, false);
+        self.frames.debug_set_free(chunk as usize, false);
         Some(chunk)
     }
 
     /// Frees a chunk.
     #[inline]
     pub(crate) fn push_free(&mut self, chunk: u32) {
-        self.frames.note_free(chunk as usize, true);
+        self.frames.debug_set_free(chunk as usize, true);
         self.free.push(chunk);
     }
 
@@ -242,8 +249,8 @@ impl Umem {
         for index in 0..self.frames() {
             let Some(loan) = owned.of(index) else { continue };
             let was_there = match loan {
-                RingOwner::TransmitPart => self.frames.give_part_back(index, owned, unsent),
-                _ => owned.give_back(index, loan),
+                RingOwner::TransmitPart => self.frames.return_chunk(index, owned, unsent),
+                _ => owned.release(index, loan),
             };
             debug_assert!(was_there, "chunk {index} was just seen there");
             match loan {
@@ -257,7 +264,7 @@ impl Umem {
     /// Moves the bytes of a received frame to the regular offset in its chunk, if the driver has
     /// put them elsewhere. `received` is the descriptor that the driver returned.
     #[cold]
-    pub(crate) fn settle(&mut self, received: &FrameDesc) {
+    pub(crate) fn normalize_offset(&mut self, received: &FrameDesc) {
         let index = self.frames.index_of(received.addr());
         // SAFETY: the descriptor belongs to this UMEM, and its frame has no other owner.
         let from = unsafe { self.frames.umem.data(received) }.contents();
@@ -280,8 +287,8 @@ impl Umem {
     pub(crate) fn slice_mut(&mut self, index: usize, len: usize) -> &mut [u8] {
         let mut desc = self.frames.desc(index);
         // SAFETY: the descriptor belongs to this UMEM. The caller holds the frame's token (or is
-        // `settle`, on a frame without another owner), so no core writes it concurrently. `&mut
-        // self` excludes other slices of this loop.
+        // `normalize_offset`, on a frame without another owner), so no core writes it concurrently.
+        // `&mut self` excludes other slices of this loop.
         let mut data = unsafe { self.frames.umem.data_mut(&mut desc) };
         let contents = data.contents_mut();
         let (start, len) = (contents.as_mut_ptr(), len.min(contents.len()));
@@ -373,8 +380,8 @@ pub fn frame_bytes_for<'a>(interfaces: impl IntoIterator<Item = &'a str>) -> Res
     let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
     let mut frame_bytes = 2048;
     for interface in interfaces {
-        let link = route.link(interface).map_err(|error| crate::interface::no_link(interface, error))?;
-        if link.mtu as usize > LEAST_CHUNK_BYTES - LINK_BYTES {
+        let link = route.link(interface).map_err(|error| crate::interface::link_error(interface, error))?;
+        if link.mtu as usize > MIN_CHUNK_BYTES - LINK_BYTES {
             frame_bytes = 4096;
         }
     }

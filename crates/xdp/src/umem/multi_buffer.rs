@@ -3,7 +3,7 @@
 //!
 //! Rule: [`crate::umem::chains`]. Code that reads headers reads the first chunk. Code that needs
 //! all bytes of a frame receives a copy, which is written back if it was changed. Source:
-//! docs/kernel-behavior.md, "Frames in several chunks".
+//! docs/kernel/af-xdp.md, "Frames in several chunks".
 
 use switch::{FrameId, FrameMemory, RxDesc};
 use xsk_rs::FrameDesc;
@@ -27,9 +27,9 @@ impl Umem {
         let mut count = 0;
         for desc in descs {
             let index = self.frames.index_of(desc.addr());
-            if owned.give_back(index, RingOwner::Fill) {
+            if owned.release(index, RingOwner::Fill) {
                 if desc.addr() != self.frames.descs[index].addr() {
-                    self.settle(desc);
+                    self.normalize_offset(desc);
                 }
                 chunks[count] = index as u32;
                 count += 1;
@@ -49,7 +49,7 @@ impl Umem {
     #[cold]
     pub(crate) fn drop_received(&mut self, desc: &FrameDesc, owned: &RingOwnership) -> bool {
         let index = self.frames.index_of(desc.addr());
-        let was_there = owned.give_back(index, RingOwner::Fill);
+        let was_there = owned.release(index, RingOwner::Fill);
         if was_there {
             self.push_free(index as u32);
         }

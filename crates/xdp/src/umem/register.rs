@@ -6,7 +6,7 @@
 //! kernel removes the namespace with the socket.
 //!
 //! That socket decides for all sockets on the UMEM whether they support multi-buffer frames
-//! (`XDP_USE_SG`, kernel 6.6). Source: docs/kernel-behavior.md, "Frames in several chunks".
+//! (`XDP_USE_SG`, kernel 6.6). Source: docs/kernel/af-xdp.md, "Frames in several chunks".
 
 use std::num::NonZeroU32;
 
@@ -48,7 +48,7 @@ pub(crate) struct Registered {
     pub(crate) descs: Box<[FrameDesc]>,
     /// The sockets on it support multi-buffer frames.
     pub(crate) multi_buffer: bool,
-    pub(crate) anchor: UmemSocket,
+    pub(crate) first_socket: UmemSocket,
 }
 
 /// Registers a UMEM and binds its first socket, with multi-buffer frames if requested and
@@ -81,7 +81,7 @@ fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> 
         let (tx, rx, rings) = unsafe { Socket::new(socket_config(64, 64, flags), &umem, &loopback, 0) }
             .map_err(|error| Error::kernel("binding the UMEM's first socket", os_error(&error)))?;
         let anchor = UmemSocket { _tx: tx, _rx: rx, _rings: rings };
-        Ok(Registered { descs, umem, multi_buffer, anchor })
+        Ok(Registered { descs, umem, multi_buffer, first_socket: anchor })
     };
     std::thread::spawn(work).join().expect("it does not panic")
 }

@@ -48,7 +48,7 @@ impl RingOwnership {
 
     /// Passes chunk `index` to the kernel. The chunk was free, or its token was given up for this.
     #[inline]
-    pub(crate) fn lend(&self, index: usize, loan: RingOwner) {
+    pub(crate) fn assign(&self, index: usize, loan: RingOwner) {
         debug_assert_eq!(self.of(index), None, "chunk {index} already belongs to the kernel");
         self.0[index].store(loan as u8, Relaxed);
     }
@@ -57,7 +57,7 @@ impl RingOwnership {
     /// no such chunk or the kernel did not own it for that purpose.
     #[inline]
     #[must_use]
-    pub(crate) fn give_back(&self, index: usize, loan: RingOwner) -> bool {
+    pub(crate) fn release(&self, index: usize, loan: RingOwner) -> bool {
         let Some(tag) = self.0.get(index).filter(|tag| tag.load(Relaxed) == loan as u8) else { return false };
         tag.store(NONE, Relaxed);
         true
@@ -74,16 +74,16 @@ mod tests {
     fn what_the_kernel_gives_back_twice_stays_where_it_is() {
         let [owned, others] = [RingOwnership::new(2), RingOwnership::new(2)];
         for loan in [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart] {
-            owned.lend(1, loan);
-            assert!(!others.give_back(1, loan), "another port's");
+            owned.assign(1, loan);
+            assert!(!others.release(1, loan), "another port's");
             for other in [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart] {
-                assert!(other == loan || !owned.give_back(1, other), "{loan:?}, not {other:?}");
+                assert!(other == loan || !owned.release(1, other), "{loan:?}, not {other:?}");
             }
             assert_eq!((owned.of(1), owned.of(0)), (Some(loan), None));
-            assert!(owned.give_back(1, loan));
-            assert!(!owned.give_back(1, loan), "once");
+            assert!(owned.release(1, loan));
+            assert!(!owned.release(1, loan), "once");
             assert_eq!(owned.of(1), None);
         }
-        assert!(!owned.give_back(2, RingOwner::Transmit), "there is no such chunk");
+        assert!(!owned.release(2, RingOwner::Transmit), "there is no such chunk");
     }
 }

@@ -20,16 +20,16 @@ pub fn setup_of(zero_copy: ZeroCopy) -> PortConfig {
 }
 
 /// A network namespace of the test, removed with all its veths when dropped.
-pub struct Space {
+pub struct Netns {
     pub name: String,
 }
 
-impl Space {
+impl Netns {
     /// Creates a namespace whose kernel sends nothing by itself (no IPv6).
-    pub fn new() -> Space {
+    pub fn new() -> Netns {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let space = Space { name: format!("xdp-{}-{number}", std::process::id()) };
+        let space = Netns { name: format!("xdp-{}-{number}", std::process::id()) };
         ip(&format!("netns add {}", space.name));
         space.inside(|| {
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
@@ -39,8 +39,8 @@ impl Space {
     }
 
     /// Creates a namespace with veth pairs p0–h0, p1–h1, …, all up.
-    pub fn with_pairs(pairs: usize) -> Space {
-        let space = Space::new();
+    pub fn with_pairs(pairs: usize) -> Netns {
+        let space = Netns::new();
         (0..pairs).for_each(|i| space.add_pair(&format!("p{i}"), &format!("h{i}"), ""));
         space
     }
@@ -83,7 +83,7 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Drop for Netns {
     fn drop(&mut self) {
         let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
     }

@@ -4,11 +4,11 @@ use nix::unistd::Uid;
 use xdp::{Error, MAX_MTU, MultiBuffer, PortConfig, Umem, XdpPort, frame_bytes_for};
 use xsk_rs::config::{BindFlags, LibxdpFlags, SocketConfig, UmemConfig};
 
-use crate::common::Space;
+use crate::common::Netns;
 
 /// Opens p0 in the namespace, which must fail. Checks that no frame is missing afterwards, and that
 /// the interface has no program and no qdisc.
-fn refusal(space: &Space, interface: &str) -> Error {
+fn refusal(space: &Netns, interface: &str) -> Error {
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         let error =
@@ -19,14 +19,14 @@ fn refusal(space: &Space, interface: &str) -> Error {
 }
 
 /// Returns what `ip link` shows of p0, without the part that the test changes itself.
-fn program_and_qdisc(space: &Space) -> (bool, bool) {
+fn program_and_qdisc(space: &Netns) -> (bool, bool) {
     let link = space.ip_output("link show dev p0");
     (link.contains("xdp"), link.contains("qdisc noqueue"))
 }
 
 #[test]
 fn no_such_interface() {
-    let space = Space::new();
+    let space = Netns::new();
     for name in ["p0", "a-name-that-is-longer-than-any", ""] {
         let error = refusal(&space, name);
         assert!(matches!(&error, Error::NoInterface { interface } if interface == name), "{error:?}");
@@ -36,7 +36,7 @@ fn no_such_interface() {
 
 #[test]
 fn interface_down() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.ip("link set p0 down");
     let error = refusal(&space, "p0");
     assert!(matches!(error, Error::Down { .. }), "{error:?}");
@@ -46,7 +46,7 @@ fn interface_down() {
 
 #[test]
 fn interface_that_has_a_program() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         let _first = XdpPort::open(&mut umem, "p0", &PortConfig::default()).unwrap();
@@ -59,7 +59,7 @@ fn interface_that_has_a_program() {
 
 #[test]
 fn queue_with_a_socket() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let (umem, _) = xsk_rs::Umem::new(UmemConfig::default(), 64.try_into().unwrap(), false).unwrap();
         let config = SocketConfig::builder()
@@ -76,7 +76,7 @@ fn queue_with_a_socket() {
 
 #[test]
 fn mtu_too_large() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     let set_mtu = |port: u32, host: u32| {
         space.ip(&format!("link set p0 mtu {port}"));
         space.ip(&format!("link set h0 mtu {host}"));
@@ -129,7 +129,7 @@ fn mtu_too_large() {
 
 #[test]
 fn fewer_queues_than_the_peer() {
-    let space = Space::new();
+    let space = Netns::new();
     space.ip("link add p0 numrxqueues 1 numtxqueues 1 type veth peer name h0 numrxqueues 4 numtxqueues 4");
     space.ip("link set h0 up");
     space.ip("link set p0 up");
@@ -140,7 +140,7 @@ fn fewer_queues_than_the_peer() {
 
 #[test]
 fn bad_setup() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     let good = PortConfig::default();
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
@@ -154,7 +154,7 @@ fn bad_setup() {
             PortConfig { max_posted: 1000, min_posted: 1001, ..good },
         ] {
             let error = XdpPort::open(&mut umem, "p0", &setup).unwrap_err();
-            assert!(matches!(error, Error::BadSetup { .. }), "{setup:?}: {error:?}");
+            assert!(matches!(error, Error::InvalidPortConfig { .. }), "{setup:?}: {error:?}");
         }
     });
 }
@@ -166,7 +166,7 @@ fn not_enough_memory() {
     assert!(error.to_string().contains("(4194304 MiB)"), "{error}");
     for (frames, frame_bytes) in [(0, 2048), (1 << 32, 2048), (64, 1024), (64, 3000), (64, 8192)] {
         let error = Umem::new(frames, frame_bytes).unwrap_err();
-        assert!(matches!(error, Error::BadShape { .. }), "{frames} × {frame_bytes}: {error:?}");
+        assert!(matches!(error, Error::InvalidUmemSize { .. }), "{frames} × {frame_bytes}: {error:?}");
     }
 }
 
@@ -181,7 +181,7 @@ fn drop_privileges() {
 
 #[test]
 fn not_permitted() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     let error = space.inside(|| {
         drop_privileges();
         Umem::new(4096, 2048).unwrap_err()

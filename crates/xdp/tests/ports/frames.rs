@@ -1,13 +1,13 @@
 //! Frames through a port on a real veth, both ways.
 
-use crate::common::{Host, KINDS, Space, cross_both_ways, finish, frame, setup_of, until};
+use crate::common::{Host, KINDS, Netns, cross_both_ways, finish, frame, setup_of, until};
 use dataplane::Port;
 use switch::FrameMemory;
 use xdp::{Umem, XdpMode, XdpPort};
 
 #[test]
 fn frames_pass_unchanged_in_both_directions() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         for zero_copy in KINDS {
             let mut umem = Umem::new(16384, 2048).unwrap();

@@ -8,7 +8,7 @@ use switch::{FrameId, FrameMemory, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, TxDesc
 use xdp::{FrameAccounting, MultiBuffer, PortConfig, Umem, XdpPort};
 
 use crate::common::{
-    Host, KINDS, Space, bytes_of, cross_both_ways, finish, frame, frame_of, now, receive, setup_of, transmit,
+    Host, KINDS, Netns, bytes_of, cross_both_ways, finish, frame, frame_of, now, receive, setup_of, transmit,
     until,
 };
 
@@ -24,8 +24,8 @@ fn memory(frame_bytes: usize) -> Umem {
 
 /// Creates a namespace with a veth pair p0–h0 of this MTU. The host may send one tag more than its
 /// own stack would.
-fn space_of_mtu(mtu: u32) -> Space {
-    let space = Space::with_pairs(1);
+fn space_of_mtu(mtu: u32) -> Netns {
+    let space = Netns::with_pairs(1);
     space.ip(&format!("link set p0 mtu {mtu}"));
     space.ip(&format!("link set h0 mtu {}", mtu + 4));
     space

@@ -8,7 +8,7 @@ use dataplane::{Port, Sleeper};
 use switch::FrameMemory;
 use xdp::{PortConfig, Umem, Waiter, XdpMode, XdpPort};
 
-use crate::common::{Host, Space, finish, frame, now, receive, transmit, until};
+use crate::common::{Host, Netns, finish, frame, now, receive, transmit, until};
 
 const FRAMES: usize = 8192;
 
@@ -17,7 +17,7 @@ fn open(umem: &mut Umem, interface: &str) -> XdpPort {
 }
 
 /// Returns whether p0 has an XDP program, and its qdisc.
-fn state(space: &Space) -> (bool, &'static str) {
+fn state(space: &Netns) -> (bool, &'static str) {
     let link = space.ip_output("link show dev p0");
     let qdisc = ["noqueue", "pfifo"].into_iter().find(|qdisc| link.contains(&format!("qdisc {qdisc} ")));
     (link.contains("prog/xdp"), qdisc.unwrap_or("another"))
@@ -25,7 +25,7 @@ fn state(space: &Space) -> (bool, &'static str) {
 
 #[test]
 fn close_leaves_the_interface_as_it_was_and_it_opens_again() {
-    let space = Space::with_pairs(2);
+    let space = Netns::with_pairs(2);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         // The other port stays open, so the UMEM always has a socket.
@@ -53,7 +53,7 @@ fn close_leaves_the_interface_as_it_was_and_it_opens_again() {
 
 #[test]
 fn a_dropped_port_closes_too_and_its_frames_come_back() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let port = open(&mut umem, "p0");
@@ -70,7 +70,7 @@ fn a_dropped_port_closes_too_and_its_frames_come_back() {
 
 #[test]
 fn close_returns_what_was_not_sent() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut port = open(&mut umem, "p0");
@@ -86,7 +86,7 @@ fn close_returns_what_was_not_sent() {
 
 #[test]
 fn a_qdisc_of_the_user_stays() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.tc("qdisc add dev p0 root pfifo limit 77");
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
@@ -97,7 +97,7 @@ fn a_qdisc_of_the_user_stays() {
 
 #[test]
 fn a_port_whose_interface_is_deleted_goes_down_and_others_go_on() {
-    let space = Space::with_pairs(2);
+    let space = Netns::with_pairs(2);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let (mut gone, mut stays) = (open(&mut umem, "p0"), open(&mut umem, "p1"));
@@ -124,7 +124,7 @@ fn a_port_whose_interface_is_deleted_goes_down_and_others_go_on() {
 
 #[test]
 fn a_port_that_sends_on_a_deleted_interface_goes_down_at_once() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut port = open(&mut umem, "p0");
@@ -139,7 +139,7 @@ fn a_port_that_sends_on_a_deleted_interface_goes_down_at_once() {
 /// port does not.
 #[test]
 fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
-    let space = Space::with_pairs(2);
+    let space = Netns::with_pairs(2);
     let promiscuity = |name: &str| {
         let link = space.ip_output(&format!("-d link show {name}"));
         link.split("promiscuity ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned)
@@ -160,7 +160,7 @@ fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
 /// switch's port.
 #[test]
 fn a_macvlan_carries_what_is_for_others() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.ip("link add m0 link p0 type macvlan mode passthru nopromisc");
     space.ip("link set m0 up");
     space.inside(|| {
@@ -181,14 +181,14 @@ fn a_macvlan_carries_what_is_for_others() {
 /// detaches and takes sockets. The memory is recovered each time, and the other port carries frames
 /// throughout.
 #[test]
-fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
-    let space = Space::with_pairs(2);
+fn an_opener_closes_and_opens_a_port_while_another_goes_on() {
+    let space = Netns::with_pairs(2);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let (mut port, mut other) = (open(&mut umem, "p0"), open(&mut umem, "p1"));
         let other_host = Host::new("h1");
-        let mut keeper = port.keeper();
-        let handoff = keeper.handoff();
+        let mut opener = port.opener();
+        let handoff = opener.handoff();
         for round in 0..3 {
             let host = Host::new("h0");
             host.send(&frame(round, 100));
@@ -204,10 +204,10 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
                 !port.is_up()
             });
             let held = port.frames_held();
-            assert!(port.detach() && handoff.has_left());
+            assert!(port.detach() && handoff.has_detached());
             assert_eq!((port.outstanding(), port.frames_held()), (0, held), "until they are closed");
-            keeper.close();
-            assert!(!handoff.has_left());
+            opener.close();
+            assert!(!handoff.has_detached());
             let mut unsent = Vec::new();
             port.reclaim(&mut umem, &mut unsent);
             assert_eq!((unsent.len(), port.frames_held()), (1, 0));
@@ -216,19 +216,19 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
             assert_eq!(port.kernel_counters().rx_closed_frames, u64::from(round) + 1);
 
             assert_eq!(port.reopen(&mut umem), Some(false), "there is nothing to take");
-            let missing = keeper.open(1).unwrap_err().to_string();
+            let missing = opener.open(1).unwrap_err().to_string();
             assert!(missing.contains("there is no such interface"), "{missing}");
             space.add_pair("p0", "h0", "");
-            keeper.open(1).unwrap();
+            opener.open(1).unwrap();
             assert_eq!(port.reopen(&mut umem), Some(true));
             assert!(port.is_up() && port.frames_held() > 0);
             assert_eq!(state(&space), (false, "noqueue"), "nothing comes in yet");
-            assert_eq!(keeper.attach().unwrap().len(), port.queues());
-            assert_eq!((state(&space), keeper.vlan_tags_restored()), ((true, "pfifo"), true));
+            assert_eq!(opener.attach().unwrap().len(), port.queues());
+            assert_eq!((state(&space), opener.vlan_tags_restored()), ((true, "pfifo"), true));
             other_host.send(&frame(round, 400));
             assert_eq!(receive(&mut other, &mut umem, 1), [frame(round, 400)]);
         }
-        drop(keeper);
+        drop(opener);
         assert_eq!(state(&space), (false, "noqueue"));
         port.close(&mut umem, &mut Vec::new());
         other.close(&mut umem, &mut Vec::new());
@@ -242,7 +242,7 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
 #[ignore = "only as a child of the next test"]
 fn child_serves_a_port() {
     let Ok(name) = std::env::var("XDP_TEST_SPACE") else { return };
-    let space = std::mem::ManuallyDrop::new(Space { name });
+    let space = std::mem::ManuallyDrop::new(Netns { name });
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut port = open(&mut umem, "p0");
@@ -257,7 +257,7 @@ fn child_serves_a_port() {
 
 #[test]
 fn a_killed_process_leaves_no_program_and_its_interface_opens_again() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "life::child_serves_a_port", "--ignored", "--nocapture"])
         .env("XDP_TEST_SPACE", &space.name)
@@ -281,7 +281,7 @@ fn a_killed_process_leaves_no_program_and_its_interface_opens_again() {
 
 #[test]
 fn without_native_support_a_port_works_in_generic_mode() {
-    let space = Space::new();
+    let space = Netns::new();
     space.ip("link set lo mtu 1500");
     space.ip("link set lo up");
     space.inside(|| {
@@ -297,7 +297,7 @@ fn without_native_support_a_port_works_in_generic_mode() {
 
 #[test]
 fn a_tap_is_served_natively_but_has_no_tags_to_put_back() {
-    let space = Space::new();
+    let space = Netns::new();
     space.ip("tuntap add dev t0 mode tap");
     space.ip("link set t0 up");
     space.inside(|| {
@@ -317,7 +317,7 @@ const _: () = {
 
 #[test]
 fn a_frame_wakes_who_waits() {
-    let space = Space::with_pairs(2);
+    let space = Netns::with_pairs(2);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut ports = [open(&mut umem, "p0"), open(&mut umem, "p1")];

@@ -5,7 +5,7 @@ use dataplane::Port;
 use switch::{FrameMemory, KernelCounters, RxDesc, TxDesc};
 use xdp::{PortConfig, Umem, XdpPort};
 
-use crate::common::{Host, Space, all_leave, finish, frame, now, transmit, until};
+use crate::common::{Host, Netns, all_leave, finish, frame, now, transmit, until};
 
 fn open(umem: &mut Umem, interface: &str) -> XdpPort {
     XdpPort::open(umem, interface, &PortConfig::default()).unwrap_or_else(|error| panic!("{error}"))
@@ -27,7 +27,7 @@ fn forward(from: &mut XdpPort, to: &mut XdpPort, umem: &mut Umem) {
 #[test]
 fn a_forwarder_loses_nothing_and_keeps_the_order() {
     const FRAMES: u32 = 20_000;
-    let space = Space::with_pairs(2);
+    let space = Netns::with_pairs(2);
     space.inside(|| {
         let mut umem = Umem::new(16384, 2048).unwrap();
         let (mut a, mut b) = (open(&mut umem, "p0"), open(&mut umem, "p1"));
@@ -53,14 +53,14 @@ fn a_forwarder_loses_nothing_and_keeps_the_order() {
 /// No NIC here misses frames, so the test writes what the [`xdp::PortOpener`] would have read.
 #[test]
 fn what_a_nic_missed_is_counted_and_reported_once() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         let mut port = open(&mut umem, "p0");
-        let mut keeper = port.keeper();
+        let mut opener = port.opener();
         for missed in [5, 0, 2] {
-            keeper.poll(); // a veth misses none
-            keeper.handoff().note_missed(missed);
+            opener.poll(); // a veth misses none
+            opener.handoff().add_missed(missed);
             let mut reported = None;
             until("the port has looked", || {
                 port.receive(&mut umem, now(), 64, &mut Vec::new());
@@ -73,14 +73,14 @@ fn what_a_nic_missed_is_counted_and_reported_once() {
             port.kernel_counters(),
             KernelCounters { rx_missed_frames: 7, ..KernelCounters::default() }
         );
-        drop(keeper);
+        drop(opener);
         port.close(&mut umem, &mut Vec::new());
     });
 }
 
 #[test]
 fn frames_that_find_the_fill_ring_empty_are_counted() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         let mut port = open(&mut umem, "p0");
@@ -109,7 +109,7 @@ fn frames_that_find_the_fill_ring_empty_are_counted() {
 
 #[test]
 fn without_memory_frames_still_come_a_few_at_a_time() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(1024, 2048).unwrap();
         let mut port = open(&mut umem, "p0");
@@ -136,7 +136,7 @@ fn without_memory_frames_still_come_a_few_at_a_time() {
 #[test]
 fn frames_that_the_kernel_takes_and_loses_are_distinguished() {
     for (mtu, too_long) in [(1500, 600), (9000, 5000)] {
-        let space = Space::with_pairs(1);
+        let space = Netns::with_pairs(1);
         space.ip(&format!("link set p0 mtu {mtu}"));
         space.ip("link set h0 mtu 500");
         space.inside(|| {
@@ -169,7 +169,7 @@ fn frames_that_the_kernel_takes_and_loses_are_distinguished() {
 #[test]
 fn every_queue_of_an_interface_is_served() {
     const FRAMES: u16 = 256;
-    let space = Space::new();
+    let space = Netns::new();
     space.add_pair("p0", "h0", "numrxqueues 4 numtxqueues 4");
     space.inside(|| {
         let mut umem = Umem::new(16384, 2048).unwrap();

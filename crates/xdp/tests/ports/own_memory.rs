@@ -5,7 +5,7 @@ use dataplane::Port;
 use switch::{FrameId, FrameMemory, KernelCounters, RxDesc, TxDesc};
 use xdp::{PortConfig, PortMode, Umem, XdpPort, ZeroCopy};
 
-use crate::common::{Host, KINDS, Space, all_leave, finish, frame, now, receive, setup_of, transmit, until};
+use crate::common::{Host, KINDS, Netns, all_leave, finish, frame, now, receive, setup_of, transmit, until};
 
 const FRAMES: usize = 4096;
 
@@ -15,15 +15,15 @@ fn open(umem: &mut Umem, interface: &str, zero_copy: ZeroCopy) -> XdpPort {
 
 #[test]
 fn what_is_posted_is_none_of_the_switchs() {
-    let space = Space::with_pairs(2);
+    let space = Netns::with_pairs(2);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut port = open(&mut umem, "p0", ZeroCopy::Emulate);
         assert_eq!((port.frames_held(), umem.free_frames()), (0, FRAMES));
-        assert_eq!(port.binding(), PortMode { zero_copy: false, own_memory: true });
+        assert_eq!(port.port_mode(), PortMode { zero_copy: false, own_memory: true });
         let mut other = open(&mut umem, "p1", ZeroCopy::Auto);
         assert_eq!(
-            other.binding(),
+            other.port_mode(),
             PortMode { zero_copy: false, own_memory: false },
             "a veth has no zero-copy"
         );
@@ -44,7 +44,7 @@ fn what_is_posted_is_none_of_the_switchs() {
 /// and are not lost.
 #[test]
 fn without_memory_frames_wait_in_the_rx_ring() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut port = open(&mut umem, "p0", ZeroCopy::Emulate);
@@ -78,7 +78,7 @@ fn without_memory_frames_wait_in_the_rx_ring() {
 /// follows.
 #[test]
 fn a_frame_comes_in_as_memory_does() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     ["p0", "h0"].into_iter().for_each(|name| space.ip(&format!("link set {name} mtu 9000")));
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
@@ -110,7 +110,7 @@ fn a_frame_comes_in_as_memory_does() {
 #[test]
 fn frames_go_from_one_kind_of_port_to_the_other() {
     const SENT: u32 = 18_000;
-    let space = Space::with_pairs(2);
+    let space = Netns::with_pairs(2);
     space.inside(|| {
         for (of_a, of_b) in KINDS.into_iter().flat_map(|a| KINDS.map(|b| (a, b))) {
             let mut umem = Umem::new(FRAMES, 2048).unwrap();
@@ -150,7 +150,7 @@ fn frames_go_from_one_kind_of_port_to_the_other() {
 /// Each queue has chunks of its own.
 #[test]
 fn every_queue_is_served() {
-    let space = Space::new();
+    let space = Netns::new();
     space.add_pair("p0", "h0", "numrxqueues 4 numtxqueues 4");
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
@@ -177,11 +177,11 @@ fn every_queue_is_served() {
 /// memory is missing.
 #[test]
 fn a_port_with_a_memory_of_its_own_comes_and_goes() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut port = open(&mut umem, "p0", ZeroCopy::Emulate);
-        let mut keeper = port.keeper();
+        let mut opener = port.opener();
         for round in 0..3 {
             let host = Host::new("h0");
             host.send(&frame(round, 100));
@@ -195,7 +195,7 @@ fn a_port_with_a_memory_of_its_own_comes_and_goes() {
             });
             assert!(port.detach());
             assert_eq!(port.frames_held(), 1, "what was to leave");
-            keeper.close();
+            opener.close();
             let mut unsent = Vec::new();
             port.reclaim(&mut umem, &mut unsent);
             assert_eq!((unsent.len(), port.frames_held()), (1, 0));
@@ -204,12 +204,12 @@ fn a_port_with_a_memory_of_its_own_comes_and_goes() {
             assert_eq!(port.kernel_counters().rx_closed_frames, u64::from(round) + 1);
 
             space.add_pair("p0", "h0", "");
-            keeper.open(1).unwrap();
+            opener.open(1).unwrap();
             assert_eq!(port.reopen(&mut umem), Some(true));
-            assert_eq!(keeper.attach().unwrap().len(), 1);
-            assert!(keeper.binding().own_memory);
+            assert_eq!(opener.attach().unwrap().len(), 1);
+            assert!(opener.port_mode().own_memory);
         }
-        drop(keeper);
+        drop(opener);
         port.close(&mut umem, &mut Vec::new());
         assert_eq!(umem.check().unwrap().free, FRAMES);
     });

@@ -5,7 +5,7 @@ use nix::net::if_::if_nametoindex;
 use std::os::fd::AsFd;
 use xdp::{PortConfig, Umem, XdpPort};
 
-use crate::common::{Host, Space, frame, receive};
+use crate::common::{Host, Netns, frame, receive};
 
 /// Makes the kernel tag frames that leave `interface` with VLAN 5, priority 3, out of band.
 fn tag_out_of_band(interface: &str) {
@@ -25,7 +25,7 @@ fn tag_out_of_band(interface: &str) {
 
 #[test]
 fn a_tag_held_out_of_band_is_put_back() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.ip("link set p0 mtu 9000");
     space.ip("link set h0 mtu 9000");
     space.inside(|| {
@@ -45,7 +45,7 @@ fn a_tag_held_out_of_band_is_put_back() {
 
 #[test]
 fn a_tag_in_the_frame_stays_and_untagged_frames_stay_untagged() {
-    let space = Space::with_pairs(1);
+    let space = Netns::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         let mut port = XdpPort::open(&mut umem, "p0", &PortConfig::default()).unwrap();

@@ -12,7 +12,7 @@ use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::suggest::quoted;
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 use crate::tables::port::policy::{Policies, Policy};
 
 /// Named maps, one setting in place of several: the defaults of a vendor's switches.
@@ -44,7 +44,7 @@ pub(crate) struct ClassifyTable {
 
 impl ClassifyTable {
     /// Reads a port's settings of these names.
-    pub(crate) fn read(port: &mut Section, policies: &Policies, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(port: &mut TableReader, policies: &Policies, report: &mut Diagnostics) -> Self {
         let trust = [
             ("dot1p", Trust::Dot1p),
             ("dscp", Trust::Dscp),
@@ -55,8 +55,8 @@ impl ClassifyTable {
             trust: port.choice("trust", &trust, &[], report),
             port_priority: port.number("port_priority", 0..=7, report),
             maps: port.choice("maps", &MAPS, &[], report),
-            dot1p_to_queue: port.eight("dot1p_to_queue", 0..=7, "priority", report),
-            dot1p_to_drop_level: port.eight("dot1p_to_drop_level", 0..=2, "priority", report),
+            dot1p_to_queue: port.eight_numbers("dot1p_to_queue", 0..=7, "priority", report),
+            dot1p_to_drop_level: port.eight_numbers("dot1p_to_drop_level", 0..=2, "priority", report),
             dscp_to_dot1p: read_dscp_map(port, "dscp_to_dot1p", 0..=7, report),
             dscp_to_queue: read_dscp_map(port, "dscp_to_queue", 0..=7, report),
             dscp_to_drop_level: read_dscp_map(port, "dscp_to_drop_level", 0..=2, report),
@@ -65,8 +65,8 @@ impl ClassifyTable {
             ..Self::default()
         };
         if let Some(mut rewrite) = port.section("rewrite", report) {
-            table.rewrite_dot1p = rewrite.eight("dot1p", 0..=7, "local precedence", report);
-            table.rewrite_dscp = rewrite.eight("dscp", 0..=63, "local precedence", report);
+            table.rewrite_dot1p = rewrite.eight_numbers("dot1p", 0..=7, "local precedence", report);
+            table.rewrite_dscp = rewrite.eight_numbers("dscp", 0..=63, "local precedence", report);
             rewrite.finish(&[], report);
         }
         table
@@ -121,7 +121,7 @@ fn drop_level(number: u8) -> DropLevel {
 
 /// Reads a table whose keys are DSCPs or ranges of them.
 fn read_dscp_map(
-    port: &mut Section,
+    port: &mut TableReader,
     name: &'static str,
     range: RangeInclusive<u8>,
     report: &mut Diagnostics,

@@ -19,7 +19,7 @@ use wire::dcbx::ieee::{Application, Selector};
 
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 
 /// The most entries of `applications`: what a TLV holds.
 const MAX_APPLICATIONS: usize = 64;
@@ -74,7 +74,7 @@ impl Negotiated {
 }
 
 impl DcbxTable {
-    pub(crate) fn read(mut section: Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
         let pinned = VersionSetting::Pinned;
         let versions = [
             ("auto", VersionSetting::Auto),
@@ -100,7 +100,10 @@ impl DcbxTable {
     }
 }
 
-fn read_applications(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<Vec<Application>>> {
+fn read_applications(
+    section: &mut TableReader,
+    report: &mut Diagnostics,
+) -> Option<Setting<Vec<Application>>> {
     let cure = "write a list, as in [{ udp = 4791, priority = 3 }]";
     let list = section.list_of_sections("applications", cure, report)?;
     let mut entries = Vec::new();

@@ -15,8 +15,8 @@ use switch::settings::PRIORITIES;
 use toml::de::DeValue;
 
 use crate::read::diagnostics::Diagnostics;
-use crate::read::parse::{bound, named};
-use crate::read::table_reader::{Section, Setting};
+use crate::read::parse::{named_tables, resolve_name};
+use crate::read::table_reader::{Setting, TableReader};
 
 const LIST_CURE: &str = "write a list, as in [{ dot1p = 5, local_precedence = 3 }], or the name of a policy";
 const RULES_CURE: &str = "write a list, as in [{ classifier = \"roce\", local_precedence = 3 }]";
@@ -32,16 +32,16 @@ pub(crate) struct Policies(BTreeMap<String, Policy>);
 
 impl Policies {
     /// Reads all classifiers and policies.
-    pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> Self {
         let mut classifiers = BTreeMap::new();
         if let Some(mut section) = file.section("classifier", report) {
-            for (name, section) in named(&mut section, report) {
+            for (name, section) in named_tables(&mut section, report) {
                 classifiers.insert(name, read_classifier(section, report));
             }
         }
         let mut policies = BTreeMap::new();
         if let Some(mut section) = file.section("policy", report) {
-            for (name, section) in named(&mut section, report) {
+            for (name, section) in named_tables(&mut section, report) {
                 policies.insert(name, read_named(section, &classifiers, report));
             }
         }
@@ -49,11 +49,15 @@ impl Policies {
     }
 
     /// Reads a port's policy: the name of a policy of the file, or a list of rules.
-    pub(crate) fn of_port(&self, port: &mut Section, report: &mut Diagnostics) -> Option<Setting<Policy>> {
+    pub(crate) fn of_port(
+        &self,
+        port: &mut TableReader,
+        report: &mut Diagnostics,
+    ) -> Option<Setting<Policy>> {
         let item = port.item("policy")?;
         if let DeValue::String(name) = item.value() {
             let binding = Setting { value: name.as_ref(), location: item.location };
-            let policy = bound(&self.0, &binding, "policy", ("[policy.NAME]", &[]), report)?;
+            let policy = resolve_name(&self.0, &binding, "policy", ("[policy.NAME]", &[]), report)?;
             return Some(Setting { value: policy, location: binding.location });
         }
         let rules = item.sections(LIST_CURE, report)?;
@@ -74,7 +78,7 @@ impl Policies {
 }
 
 /// Reads `[classifier.NAME]`: the dot1p values that it matches, as a mask.
-fn read_classifier(mut section: Section, report: &mut Diagnostics) -> u8 {
+fn read_classifier(mut section: TableReader, report: &mut Diagnostics) -> u8 {
     read_description(&mut section, report);
     let is_and = section.choice("operator", &[("or", false), ("and", true)], &[], report);
     let dot1p = section.numbers("dot1p", 0..=7u8, report);
@@ -90,7 +94,11 @@ fn read_classifier(mut section: Section, report: &mut Diagnostics) -> u8 {
 }
 
 /// Reads `[policy.NAME]`.
-fn read_named(mut section: Section, classifiers: &BTreeMap<String, u8>, report: &mut Diagnostics) -> Policy {
+fn read_named(
+    mut section: TableReader,
+    classifiers: &BTreeMap<String, u8>,
+    report: &mut Diagnostics,
+) -> Policy {
     let mut policy = [None; PRIORITIES];
     let mut matched_by: [Option<&str>; PRIORITIES] = [None; PRIORITIES];
     read_description(&mut section, report);
@@ -102,7 +110,8 @@ fn read_named(mut section: Section, classifiers: &BTreeMap<String, u8>, report: 
         needed(&rule, &["classifier", "local_precedence"], RULES_CURE, report);
         rule.finish(&[], report);
         let (Some(name), Some(local_precedence)) = (name, local_precedence) else { continue };
-        let Some(mask) = bound(classifiers, &name, "classifier", ("[classifier.NAME]", &[]), report) else {
+        let Some(mask) = resolve_name(classifiers, &name, "classifier", ("[classifier.NAME]", &[]), report)
+        else {
             continue;
         };
         for dot1p in (0..PRIORITIES).filter(|dot1p| mask & 1 << dot1p != 0) {
@@ -117,7 +126,7 @@ fn read_named(mut section: Section, classifiers: &BTreeMap<String, u8>, report: 
     policy
 }
 
-fn read_description(section: &mut Section, report: &mut Diagnostics) {
+fn read_description(section: &mut TableReader, report: &mut Diagnostics) {
     if let Some(text) = section.string("description", "RoCE data", report)
         && text.value.chars().count() > DESCRIPTION_CHARS
     {
@@ -127,7 +136,7 @@ fn read_description(section: &mut Section, report: &mut Diagnostics) {
 }
 
 /// Reports the settings that a table lacks.
-fn needed(section: &Section, names: &[&str], cure: &str, report: &mut Diagnostics) {
+fn needed(section: &TableReader, names: &[&str], cure: &str, report: &mut Diagnostics) {
     for name in names.iter().filter(|name| !section.has(name)) {
         report.add(&section.location, format!("no {name}"), cure);
     }

@@ -13,7 +13,7 @@ use switch::settings::{
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
 use crate::read::parse;
-use crate::read::table_reader::{Section, Setting, value_or};
+use crate::read::table_reader::{Setting, TableReader, value_or};
 
 /// The ETS group that is served before all others.
 const STRICT_GROUP: usize = 15;
@@ -73,7 +73,7 @@ struct RateTable {
 
 impl ScheduleTable {
     /// Reads `schedule`.
-    pub(crate) fn read(mut section: Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
         let mut schedule = Self {
             mode: section.choice("mode", &[("sp-wrr", Mode::SpWrr), ("ets", Mode::Ets)], &[], report),
             by_packets: section.choice("wrr", &[("byte-count", false), ("packet-count", true)], &[], report),
@@ -175,7 +175,7 @@ impl<'t> Overrides<'t, ScheduleTable> {
     }
 
     /// Returns true if bytes on the link are counted for anything: a rate, or the shares of groups.
-    pub(crate) fn counts_the_line(self) -> bool {
+    pub(crate) fn uses_wire_bytes(self) -> bool {
         let groups = self.settings().groups;
         let shared = groups.iter().any(|group| groups.iter().any(|it| it != group && it.rank == group.rank));
         shared
@@ -185,7 +185,7 @@ impl<'t> Overrides<'t, ScheduleTable> {
 }
 
 impl ScheduleQueueTable {
-    fn read(mut section: Section, report: &mut Diagnostics) -> Self {
+    fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
         let groups = [
             ("sp", QueueGroup::Sp),
             ("wrr", QueueGroup::Wrr1),
@@ -203,7 +203,7 @@ impl ScheduleQueueTable {
 }
 
 impl EtsGroup {
-    fn read(number: usize, mut section: Section, report: &mut Diagnostics) -> Self {
+    fn read(number: usize, mut section: TableReader, report: &mut Diagnostics) -> Self {
         let group = Self {
             number,
             location: section.location.clone(),
@@ -296,7 +296,7 @@ fn shares_are_complete(groups: &[EtsGroup], report: &mut Diagnostics) {
 }
 
 impl RateTable {
-    fn read(section: &mut Section, report: &mut Diagnostics) -> Self {
+    fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
         Self {
             bps: section.item("rate").and_then(|item| parse::speed(item, report)),
             burst_bytes: burst(section, report),
@@ -321,7 +321,7 @@ impl Overrides<'_, RateTable> {
 }
 
 /// Reads `burst_bytes`.
-pub(crate) fn burst(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<u64>> {
+pub(crate) fn burst(section: &mut TableReader, report: &mut Diagnostics) -> Option<Setting<u64>> {
     section.number("burst_bytes", 0..=MAX_BURST_BYTES, report)
 }
 

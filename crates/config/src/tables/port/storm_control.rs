@@ -11,7 +11,7 @@ use toml::de::DeValue;
 
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 
 /// The limits in the table of a port, or of the defaults.
 #[derive(Debug, Default)]
@@ -21,13 +21,13 @@ pub(crate) struct FloodLimitTable {
 
 impl FloodLimitTable {
     /// Reads a port's settings of these names.
-    pub(crate) fn read(port: &mut Section, report: &mut Diagnostics) -> Self {
-        Self { limits: FloodType::FLOODED.map(|cast| read_limit(port, cast.setting(), report)) }
+    pub(crate) fn read(port: &mut TableReader, report: &mut Diagnostics) -> Self {
+        Self { limits: FloodType::FLOODED.map(|cast| read_limit(port, cast.limit_setting_name(), report)) }
     }
 }
 
 fn read_limit(
-    port: &mut Section,
+    port: &mut TableReader,
     name: &'static str,
     report: &mut Diagnostics,
 ) -> Option<Setting<Option<u32>>> {
@@ -40,7 +40,7 @@ fn read_limit(
         DeValue::String(text) if text == "off" => Some(Setting { value: None, location: item.location }),
         _ => {
             let cure = format!("write frames a second, a whole number from 1 to {MAX_LIMIT_PPS}, or \"off\"");
-            item.wrong(&cure, report)
+            item.wrong_type(&cure, report)
         }
     }
 }

@@ -6,7 +6,7 @@ use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshol
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
 use crate::read::size::{MAX_CELLS, SizeSetting, as_dynamic, as_static, threshold};
-use crate::read::table_reader::{Section, Setting};
+use crate::read::table_reader::{Setting, TableReader};
 
 /// Number of the last service pool.
 const LAST_POOL: u8 = POOLS as u8 - 1;
@@ -31,7 +31,7 @@ pub(crate) struct GroupTable {
 
 impl GroupTable {
     /// Reads `pfc.priority.N`.
-    pub(crate) fn read(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Self {
         let group = Self {
             headroom_cells: HEADROOM.read(&mut section, cell_bytes, report),
             xoff: threshold(&mut section, "xoff", cell_bytes, report),
@@ -48,7 +48,7 @@ impl GroupTable {
     /// thresholds of the same table of the file.
     pub(crate) fn read_buffer(
         &mut self,
-        mut section: Section,
+        mut section: TableReader,
         profile: impl FnOnce(&Setting<&str>, &mut Diagnostics) -> Option<GroupTable>,
         report: &mut Diagnostics,
     ) {
@@ -124,7 +124,7 @@ impl QueueTable {
     /// Reads `buffer.egress.queue.N` and looks up its profile by name.
     pub(crate) fn read_buffer(
         &mut self,
-        mut section: Section,
+        mut section: TableReader,
         profile: impl FnOnce(&Setting<&str>, &mut Diagnostics) -> Option<QueueTable>,
         report: &mut Diagnostics,
     ) {

@@ -10,7 +10,7 @@ use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::suggest::quoted;
-use crate::read::table_reader::{Item, Section, Setting};
+use crate::read::table_reader::{Item, Setting, TableReader};
 
 /// VLAN mode of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct VlanTable {
 
 impl VlanTable {
     /// Reads the table.
-    pub(crate) fn read(mut section: Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
         let modes = [("access", Mode::Access), ("trunk", Mode::Trunk)];
         let table = Self {
             mode: section.choice("mode", &modes, &[], report),
@@ -66,7 +66,7 @@ impl<'t> Overrides<'t, VlanTable> {
 /// Reads VLANs such as "1-100,200".
 fn read_vlans(item: Item, report: &mut Diagnostics) -> Option<Setting<VlanList>> {
     const CURE: &str = "write VLANs from 1 to 4094, as in \"1-100,200\"";
-    let DeValue::String(text) = item.value() else { return item.wrong(CURE, report) };
+    let DeValue::String(text) = item.value() else { return item.wrong_type(CURE, report) };
     let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

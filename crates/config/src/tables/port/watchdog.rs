@@ -14,7 +14,7 @@ use switch::settings::{
 
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
-use crate::read::table_reader::{Section, Setting, value_or};
+use crate::read::table_reader::{Setting, TableReader, value_or};
 
 const MS: Nanos = 1_000_000;
 /// H3C: 1 to 15 times the precision; a delay of n is 100 ms and n times 100 ms.
@@ -32,7 +32,7 @@ pub(crate) struct WatchdogTable {
     pub(crate) precision_ns: Option<Setting<Nanos>>,
     action: Option<Setting<PfcWdAction>>,
     /// True if `recovery` is manual.
-    by_hand: Option<Setting<bool>>,
+    manual_recovery: Option<Setting<bool>>,
     pub(crate) priorities: [Option<PriorityTable>; PRIORITIES],
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct WatchdogTable {
 #[derive(Debug, Clone)]
 pub(crate) struct PriorityTable {
     pub(crate) location: SettingSpan,
-    manner: WatchdogStyle,
+    style: WatchdogStyle,
     pub(crate) limit: Option<Setting<StormLimit>>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct EarlyWarningTable {
 
 impl WatchdogTable {
     /// Reads `watchdog`, if it is there.
-    pub(crate) fn read(pfc: &mut Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(pfc: &mut TableReader, report: &mut Diagnostics) -> Self {
         let Some(mut section) = pfc.section("watchdog", report) else { return Self::default() };
         let actions = [("forward", PfcWdAction::Forward), ("drop", PfcWdAction::Drop)];
         let mut table = Self {
@@ -78,7 +78,7 @@ impl WatchdogTable {
                 report,
             ),
             action: section.choice("action", &actions, &[], report),
-            by_hand: section.choice("recovery", &[("auto", false), ("manual", true)], &[], report),
+            manual_recovery: section.choice("recovery", &[("auto", false), ("manual", true)], &[], report),
             ..Self::default()
         };
         for (priority, of) in section.numbered("priority", PRIORITIES - 1, report) {
@@ -89,24 +89,24 @@ impl WatchdogTable {
     }
 
     /// Returns this table with the whole switch's as fallback for each setting.
-    pub(crate) fn over(self, of_switch: Self) -> Self {
+    pub(crate) fn with_fallback(self, of_switch: Self) -> Self {
         let [mut own, mut whole] = [self.priorities, of_switch.priorities];
         Self {
             enabled: self.enabled.or(of_switch.enabled),
             precision_ns: self.precision_ns.or(of_switch.precision_ns),
             action: self.action.or(of_switch.action),
-            by_hand: self.by_hand.or(of_switch.by_hand),
+            manual_recovery: self.manual_recovery.or(of_switch.manual_recovery),
             priorities: std::array::from_fn(|p| own[p].take().or(whole[p].take())),
         }
     }
 
     /// Returns where the first setting is that configures how priorities are watched, and not
     /// which.
-    pub(crate) fn first_manner(&self) -> Option<&SettingSpan> {
+    pub(crate) fn first_style(&self) -> Option<&SettingSpan> {
         let locations = [
             self.precision_ns.as_ref().map(|setting| &setting.location),
             self.action.as_ref().map(|setting| &setting.location),
-            self.by_hand.as_ref().map(|setting| &setting.location),
+            self.manual_recovery.as_ref().map(|setting| &setting.location),
             self.enabled.as_ref().filter(|enabled| enabled.value).map(|setting| &setting.location),
         ];
         locations.into_iter().flatten().min_by_key(|location| location.span.start)
@@ -116,15 +116,15 @@ impl WatchdogTable {
 impl PriorityTable {
     /// Its detection time is in units of the precision.
     pub(crate) fn has_interval(&self) -> bool {
-        matches!(self.manner, WatchdogStyle::H3c { .. })
+        matches!(self.style, WatchdogStyle::H3c { .. })
     }
 
     /// It says when a storm ends by itself, though it need not.
     pub(crate) fn has_end(&self) -> bool {
-        matches!(self.manner, WatchdogStyle::H3c { delay_ns, pause_recover, .. } if delay_ns.is_some() || pause_recover)
+        matches!(self.style, WatchdogStyle::H3c { delay_ns, pause_recover, .. } if delay_ns.is_some() || pause_recover)
     }
 
-    fn read(mut section: Section, report: &mut Diagnostics) -> Option<Self> {
+    fn read(mut section: TableReader, report: &mut Diagnostics) -> Option<Self> {
         let location = section.location.clone();
         section.at_most_one(&["interval", "detection_ms"], report);
         section.at_most_one(&["interval", "restoration_ms"], report);
@@ -158,11 +158,11 @@ impl PriorityTable {
             },
             _ => return None,
         };
-        Some(Self { location, manner, limit })
+        Some(Self { location, style: manner, limit })
     }
 }
 
-fn read_limit(mut section: Section, report: &mut Diagnostics) -> Option<Setting<StormLimit>> {
+fn read_limit(mut section: TableReader, report: &mut Diagnostics) -> Option<Setting<StormLimit>> {
     let location = section.location.clone();
     let missing = ["period_s", "count"].into_iter().find(|name| !section.has(name));
     let period_s = section.number("period_s", 1..=60u64, report);
@@ -181,7 +181,7 @@ fn read_limit(mut section: Section, report: &mut Diagnostics) -> Option<Setting<
 
 impl EarlyWarningTable {
     /// Reads `early-warning`, if it is there.
-    pub(crate) fn read(pfc: &mut Section, report: &mut Diagnostics) -> Self {
+    pub(crate) fn read(pfc: &mut TableReader, report: &mut Diagnostics) -> Self {
         let mut table = Self::default();
         let Some(mut section) = pfc.section("early-warning", report) else { return table };
         for (priority, mut of) in section.numbered("priority", PRIORITIES - 1, report) {
@@ -211,15 +211,15 @@ impl<'t> Overrides<'t, WatchdogTable> {
     }
 
     /// Returns true if storms end only by hand.
-    pub(crate) fn is_by_hand(self) -> bool {
-        self.value(|table| &table.by_hand, false)
+    pub(crate) fn is_manual_recovery(self) -> bool {
+        self.value(|table| &table.manual_recovery, false)
     }
 
     /// Returns the watchdog of a priority.
     pub(crate) fn settings(self, priority: usize) -> Option<WatchdogSettings> {
         let table = self.priority(priority)?;
         let precision_ns = self.value(|table| &table.precision_ns, 100 * MS);
-        let (detection_ns, by_itself, action) = match table.manner {
+        let (detection_ns, by_itself, action) = match table.style {
             WatchdogStyle::H3c { interval, delay_ns, pause_recover } => {
                 let detection_ns = interval * precision_ns;
                 let restore = match pause_recover {
@@ -235,7 +235,7 @@ impl<'t> Overrides<'t, WatchdogTable> {
         Some(WatchdogSettings {
             detection_ns,
             action: self.value(|table| &table.action, action),
-            restore: if self.is_by_hand() { Restoration::ByHand } else { by_itself },
+            restore: if self.is_manual_recovery() { Restoration::Manual } else { by_itself },
             limit: table.limit.as_ref().map(|limit| limit.value),
         })
     }

@@ -70,14 +70,14 @@ pub fn picture(height: u32, draw: impl FnOnce(&Area) -> DrawResult) -> Result<St
 
 /// Symbol of an entry in a legend.
 #[derive(Clone, Copy)]
-pub enum Look {
+pub enum LegendSymbol {
     Dashes(RGBColor),
     Filled(RGBColor),
 }
 
 /// Draws title and legend of a picture. Entries that do not fit into a line of the legend are
 /// omitted.
-pub fn heading(area: &Area, title: &str, about: &str, legend: &[(Look, String)]) -> DrawResult {
+pub fn heading(area: &Area, title: &str, about: &str, legend: &[(LegendSymbol, String)]) -> DrawResult {
     let title = format!("{}: {about}", short(title, MOST_TITLE_CHARS - about.len()));
     text(area, &title, (MARGIN, 18), 21, HPos::Left)?;
     let (mut x, y) = (MARGIN, 46);
@@ -93,11 +93,13 @@ pub fn heading(area: &Area, title: &str, about: &str, legend: &[(Look, String)])
     Ok(())
 }
 
-fn swatch(area: &Area, look: Look, (x, y): (i32, i32)) -> DrawResult {
+fn swatch(area: &Area, look: LegendSymbol, (x, y): (i32, i32)) -> DrawResult {
     let line = [(x, y), (x + 22, y)];
     match look {
-        Look::Dashes(color) => area.draw(&DashedPathElement::new(line, 6, 4, color.stroke_width(2))),
-        Look::Filled(color) => area.draw(&Rectangle::new([(x, y - 6), (x + 22, y + 6)], color.filled())),
+        LegendSymbol::Dashes(color) => area.draw(&DashedPathElement::new(line, 6, 4, color.stroke_width(2))),
+        LegendSymbol::Filled(color) => {
+            area.draw(&Rectangle::new([(x, y - 6), (x + 22, y + 6)], color.filled()))
+        }
     }
 }
 

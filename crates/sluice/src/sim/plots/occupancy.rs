@@ -7,8 +7,8 @@ use sim::Results;
 use sim::results::GroupSeries;
 
 use super::chart::{
-    Area, BLUE, DrawResult, GREEN, HEADING, LIGHT_GRAY, LIGHT_SKY, LIGHT_VERMILLION, Look, MOST_POINTS,
-    TimeScale, VERMILLION, axes, heading, number, picture, piece, pieces, shaded,
+    Area, BLUE, DrawResult, GREEN, HEADING, LIGHT_GRAY, LIGHT_SKY, LIGHT_VERMILLION, LegendSymbol,
+    MOST_POINTS, TimeScale, VERMILLION, axes, heading, number, picture, piece, pieces, shaded,
 };
 
 /// The most groups that are drawn.
@@ -17,7 +17,7 @@ const MOST_GROUPS: usize = 6;
 const PANEL: u32 = 250;
 /// A threshold of more than this many times the group's peak is not drawn, since the curve would be
 /// flat.
-const FAR: f64 = 4.0;
+const MAX_THRESHOLD_RATIO: f64 = 4.0;
 
 /// Draws the fullest groups below each other; `None` if no no-drop group held cells outside its
 /// reservation.
@@ -39,12 +39,12 @@ pub fn occupancy(outcome: &Results) -> Result<Option<String>> {
         more => format!("buffer of the fullest no-drop priority groups ({more} more are not shown)"),
     };
     let legend = [
-        (Look::Filled(LIGHT_SKY), "shared cells"),
-        (Look::Filled(LIGHT_VERMILLION), "headroom cells, on top"),
-        (Look::Dashes(BLACK), "XOFF threshold"),
-        (Look::Dashes(GREEN), "XON threshold"),
-        (Look::Dashes(VERMILLION), "end of headroom"),
-        (Look::Filled(LIGHT_GRAY), "the sender is paused"),
+        (LegendSymbol::Filled(LIGHT_SKY), "shared cells"),
+        (LegendSymbol::Filled(LIGHT_VERMILLION), "headroom cells, on top"),
+        (LegendSymbol::Dashes(BLACK), "XOFF threshold"),
+        (LegendSymbol::Dashes(GREEN), "XON threshold"),
+        (LegendSymbol::Dashes(VERMILLION), "end of headroom"),
+        (LegendSymbol::Filled(LIGHT_GRAY), "the sender is paused"),
     ]
     .map(|(look, name)| (look, name.to_owned()));
     let svg = picture(HEADING + PANEL * groups.len() as u32, |area| {
@@ -135,7 +135,7 @@ fn highest(line: &[(f64, f64)]) -> f64 {
 
 /// Returns the top of a chart: above the group's peak and the thresholds that are not far above it.
 fn top(peak: f64, limits: impl Iterator<Item = f64>) -> f64 {
-    1.08 * limits.filter(|limit| *limit <= FAR * peak).fold(peak.max(1.0), f64::max)
+    1.08 * limits.filter(|limit| *limit <= MAX_THRESHOLD_RATIO * peak).fold(peak.max(1.0), f64::max)
 }
 
 fn caption(group: &GroupSeries, points: &[Point]) -> String {

@@ -10,7 +10,8 @@ use sim::Results;
 use sim::results::PauseSpan;
 
 use super::chart::{
-    Area, DrawResult, HEADING, Look, PRIORITY, TimeScale, axes, heading, number, picture, piece, shaded, text,
+    Area, DrawResult, HEADING, LegendSymbol, PRIORITY, TimeScale, axes, heading, number, picture, piece,
+    shaded, text,
 };
 use crate::sim::truncate::short;
 
@@ -47,9 +48,9 @@ pub fn pauses(outcome: &Results) -> Result<Option<String>> {
     priorities.sort_unstable();
     priorities.dedup();
     let color = |priority: u8| PRIORITY[usize::from(priority)];
-    let legend: Vec<(Look, String)> = priorities
+    let legend: Vec<(LegendSymbol, String)> = priorities
         .iter()
-        .map(|priority| (Look::Filled(color(*priority)), format!("priority {priority} paused")))
+        .map(|priority| (LegendSymbol::Filled(color(*priority)), format!("priority {priority} paused")))
         .collect();
     let about = match left_out {
         0 => "paused ports, first paused first".to_owned(),

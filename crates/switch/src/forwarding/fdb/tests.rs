@@ -170,10 +170,10 @@ fn a_port_with_all_its_addresses_learns_no_more_and_others_do() {
         bridge.learn(mac(100 + n), 1, Instant(0));
     }
     assert_eq!([0, 1, 2].map(|port| bridge.port_counts(port)), [(16, 4), (16, 4), (0, 0)]);
-    assert_eq!((bridge.counts(), bridge.take_limited()), ((32, 0, 0), Set64::of(0).with(Set64::of(1))));
+    assert_eq!((bridge.counts(), bridge.take_at_limit()), ((32, 0, 0), Set64::of(0).with(Set64::of(1))));
     // The limit is reported once, until the port had room again.
     bridge.learn(mac(20), 0, Instant(0));
-    assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 5), Set64::EMPTY));
+    assert_eq!((bridge.port_counts(0), bridge.take_at_limit()), ((16, 5), Set64::EMPTY));
     // An address that moves to a port at its limit is on neither port afterwards.
     bridge.learn(mac(100), 0, Instant(0));
     assert_eq!(bridge.lookup(mac(100), Instant(0)), None);
@@ -183,7 +183,7 @@ fn a_port_with_all_its_addresses_learns_no_more_and_others_do() {
     (1..4).for_each(|n| bridge.set_static(mac(n), 0));
     assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(12, 6), (16, 4)]);
     (20..30).for_each(|n| bridge.learn(mac(n), 0, Instant(0)));
-    assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 12), Set64::of(0)), "reported again");
+    assert_eq!((bridge.port_counts(0), bridge.take_at_limit()), ((16, 12), Set64::of(0)), "reported again");
     bridge.forget_port(0);
     assert_eq!((bridge.port_counts(0).0, bridge.lookup(mac(1), Instant(0))), (0, Some(0)));
 }
@@ -318,7 +318,7 @@ fn the_address_of_a_peer_is_known_without_a_frame() {
     bridge.learn(mac(3), 4, at(23));
     bridge.learn_peer(mac(4), 4, at(23));
     assert_eq!((bridge.lookup(mac(4), at(23)), bridge.port_counts(4)), (None, (2, 0)));
-    assert!(bridge.take_limited().is_empty());
+    assert!(bridge.take_at_limit().is_empty());
     bridge.set_static(mac(5), 6);
     bridge.learn_peer(mac(5), 4, at(23));
     assert_eq!(bridge.lookup(mac(5), at(1000)), Some(6));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_the_way_of_a_frame_touches_is_a_cache_line() {
+fn hot_fields_fit_one_cache_line() {
     assert_eq!(size_of::<PriorityGroup>(), 64);
 }
 use crate::settings::{Alpha, BufferSettings};
@@ -30,16 +30,16 @@ impl Lab {
             None => {
                 let charge = FrameMeta { len: 64, cells: cells as u16, ..FrameMeta::default() };
                 let first = self.group.count_drop(&charge, Instant(1), &self.pools);
-                let _ = self.group.starve(cells, &self.pools);
+                let _ = self.group.enter_starvation(cells, &self.pools);
                 first
             }
         };
-        (area, self.group.examine(false, &self.pools))
+        (area, self.group.update_xoff(false, &self.pools))
     }
 
     fn leave(&mut self, cells: u32) -> Option<XoffTransition> {
         self.group.release(cells, &mut self.pools);
-        self.group.examine(false, &self.pools)
+        self.group.update_xoff(false, &self.pools)
     }
 }
 
@@ -120,7 +120,7 @@ fn a_lossy_group_drops_where_a_no_drop_group_uses_headroom() {
 /// A lone group settles at α/(1+α) of the pool: docs/references.md, "H3C reference" (table 6:
 /// percent of the total).
 #[test]
-fn a_lone_dynamic_group_settles_at_the_seeds_share() {
+fn a_lone_dynamic_group_settles_at_the_documented_share() {
     for (percent, share) in [
         (0, 0.77),
         (1, 1.53),
@@ -155,9 +155,9 @@ fn others_can_push_a_dynamic_group_into_xoff_but_never_an_empty_one() {
     let settings =
         GroupSettings { reserved_cells: 0, xoff: Threshold::Dynamic(Alpha::from_percent(50)), ..STATIC };
     let mut lab = Lab::new(settings, true, 100);
-    lab.pools.ingress[0].take(100);
-    assert_eq!(lab.group.examine(false, &lab.pools), None, "an empty group has nothing to stop");
-    lab.pools.ingress[0].give(20);
+    lab.pools.ingress[0].charge(100);
+    assert_eq!(lab.group.update_xoff(false, &lab.pools), None, "an empty group has nothing to stop");
+    lab.pools.ingress[0].release(20);
     assert_eq!(
         lab.arrive(10),
         (Some(BufferRegion::ReservedAndShared), Some(XoffTransition::Xoff)),
@@ -171,6 +171,6 @@ fn xon_never_comes_while_xoff_would_come_at_once() {
     let settings = GroupSettings { reserved_cells: 0, resume_cells: 10, xon_offset_cells: 0, ..STATIC };
     let mut lab = Lab::new(settings, true, 100);
     assert_eq!(lab.arrive(3).1, Some(XoffTransition::Xoff));
-    assert_eq!(lab.group.examine(false, &lab.pools), None, "resume is above T, yet T rules");
+    assert_eq!(lab.group.update_xoff(false, &lab.pools), None, "resume is above T, yet T rules");
     assert_eq!(lab.leave(1), Some(XoffTransition::Xon));
 }

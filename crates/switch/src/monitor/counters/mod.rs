@@ -35,26 +35,26 @@ fn by_drop_level<S: Serializer>(counts: &[FrameCount; 3], serializer: S) -> Resu
 impl Snapshot {
     /// Returns the snapshot without the loop's own counters, its iterations and where memory is.
     /// Two loops of one switch agree on the result.
-    pub fn without_loop(self) -> Self {
+    pub fn without_loop_counters(self) -> Self {
         Self {
             memory_free_frames: 0,
             memory_in_rings_frames: 0,
             loop_turns: 0,
             loop_worst_stall_ns: 0,
             loop_awake_ns: 0,
-            loop_turns_by_time: [0; TURN_TIMES],
+            loop_turns_by_time: [0; ITERATION_TIME_CLASSES],
             ..self
         }
     }
 }
 
 /// Number of classes of iteration time.
-pub const TURN_TIMES: usize = 24;
+pub const ITERATION_TIME_CLASSES: usize = 24;
 
 /// Returns the index of an iteration that began `nanos` after the one before: 0 for less than 1 µs,
 /// 1 for less than 2 µs, 2 for less than 4 µs, and so on; the last for 4.2 s and more.
 #[inline]
-pub fn turn_time(nanos: Nanos) -> usize {
+pub fn iteration_time_class(nanos: Nanos) -> usize {
     let micros = nanos / 1000;
-    ((u64::BITS - micros.leading_zeros()) as usize).min(TURN_TIMES - 1)
+    ((u64::BITS - micros.leading_zeros()) as usize).min(ITERATION_TIME_CLASSES - 1)
 }

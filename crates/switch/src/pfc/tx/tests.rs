@@ -9,7 +9,7 @@ fn pfc(reported: PauseFrame) -> Pfc {
 fn timing(refresh_ns: Nanos) -> PfcTiming {
     PfcTiming {
         pause_quanta: 300,
-        of_link: false,
+        uses_link_pause: false,
         expected: ExpectedResponse { refresh_ns, response_ns: 300_000 },
     }
 }
@@ -27,14 +27,18 @@ fn refreshed_for_the_fastest_reading() {
     ] {
         let mut settings = PortSettings::new("p", speed.map(|speed: u64| speed * 1_000_000_000));
         settings.link_speed_bps = link.map(|link: u64| link * 1_000_000_000);
-        assert_eq!(PfcTiming::of(&settings).refresh_ns() / 1000, refresh_us, "{speed:?} on {link:?}");
+        assert_eq!(
+            PfcTiming::from_settings(&settings).refresh_ns() / 1000,
+            refresh_us,
+            "{speed:?} on {link:?}"
+        );
     }
 }
 
 /// XOFF that was lost is sent again soon, but not at once, and so is XON, which is repeated once in
 /// any case.
 #[test]
-fn what_was_lost_is_reported_again() {
+fn lost_pfc_is_retransmitted() {
     let mut sender = PfcSender::new(timing(10_000_000));
     sender.set(3, true);
     for now in [0, 50_000, 100_000] {
@@ -66,10 +70,10 @@ fn a_frame_in_spite_of_xoff_is_answered_with_xoff() {
     sender.set(3, true);
     sender.send(at(0));
     sender.sent(at(1000));
-    assert!(!sender.frame_in_spite(5, at(900_000), at(1_000_000)), "another priority");
-    assert!(!sender.frame_in_spite(3, at(301_000), at(1_000_000)), "it may be older");
+    assert!(!sender.frame_during_xoff(5, at(900_000), at(1_000_000)), "another priority");
+    assert!(!sender.frame_during_xoff(3, at(301_000), at(1_000_000)), "it may be older");
     assert!(!sender.is_due(at(1_000_000)));
-    assert!(sender.frame_in_spite(3, at(900_000), at(1_000_000)));
+    assert!(sender.frame_during_xoff(3, at(900_000), at(1_000_000)));
     assert!(sender.is_due(at(1_000_000)));
     sender.send(at(1_000_000));
     sender.sent(at(1_001_000));
@@ -84,7 +88,7 @@ fn a_frame_in_spite_of_xoff_is_answered_with_xoff() {
 
 /// The old peer was paused. The new one is sent what lasts at once, and nothing of what is over.
 #[test]
-fn a_new_peer_is_reported_again() {
+fn xoff_is_sent_to_a_new_peer() {
     let mut sender = PfcSender::new(timing(1_000_000));
     for p in [3, 4] {
         sender.set(p, true);
@@ -121,7 +125,7 @@ fn what_has_not_left_is_not_repeated() {
 
 /// A guard has paused the peer during a stall. Now XON is due, or XOFF is refreshed further.
 #[test]
-fn what_a_guard_reported_counts_as_ordered() {
+fn guard_pfc_counts_as_advertised() {
     let mut sender = PfcSender::new(timing(100));
     let reported = PfcCount { frames: 5, xoff_frames: [0, 0, 0, 5, 2, 0, 0, 0], ..PfcCount::default() };
     sender.record_guard_pfc(&reported, Instant(1000));
@@ -163,8 +167,8 @@ fn what_a_guard_has_refreshed_is_not_repeated_at_once() {
 
 /// Row 288: PAUSE keeps the times of PFC, for the link as a whole.
 #[test]
-fn a_link_is_reported_as_a_priority_is() {
-    let mut sender = PfcSender::new(PfcTiming { of_link: true, ..timing(100) });
+fn link_pause_follows_pfc_timing() {
+    let mut sender = PfcSender::new(PfcTiming { uses_link_pause: true, ..timing(100) });
     let mut at = |now, xoff: bool| {
         sender.set(LINK, xoff);
         sender.is_due(Instant(now)).then(|| {
@@ -190,7 +194,7 @@ fn a_link_is_reported_as_a_priority_is() {
 /// Settings change PFC for PAUSE, or back: what was advertised by one kind of frame is withdrawn by
 /// it before the other begins.
 #[test]
-fn what_was_reported_in_one_way_is_taken_back_in_it() {
+fn xoff_is_withdrawn_with_the_frame_kind_that_sent_it() {
     for (of_link, old, new) in [
         (false, PauseFrame::Pfc(Pfc { enable: 1, quanta: [0; 8] }), PauseFrame::Pause(Pause { quanta: 300 })),
         (
@@ -199,11 +203,11 @@ fn what_was_reported_in_one_way_is_taken_back_in_it() {
             PauseFrame::Pfc(Pfc { enable: 1, quanta: [300, 0, 0, 0, 0, 0, 0, 0] }),
         ),
     ] {
-        let mut sender = PfcSender::new(PfcTiming { of_link, ..timing(100) });
+        let mut sender = PfcSender::new(PfcTiming { uses_link_pause: of_link, ..timing(100) });
         sender.set(LINK, true);
         sender.send(Instant(0));
         sender.sent(Instant(1));
-        sender.reconfigure(PfcTiming { of_link: !of_link, ..timing(100) });
+        sender.reconfigure(PfcTiming { uses_link_pause: !of_link, ..timing(100) });
         let mut reported = Vec::new();
         while sender.is_due(Instant(1)) {
             reported.push(sender.send(Instant(1)));
@@ -215,7 +219,7 @@ fn what_was_reported_in_one_way_is_taken_back_in_it() {
 
 /// Two priorities over time: (time, change) → the frame sent at that time, if one is due.
 #[test]
-fn changes_are_reported_at_once_and_refreshed_before_half_the_time() {
+fn changes_are_sent_at_once_and_refreshed_before_half_the_time() {
     let mut sender = PfcSender::new(timing(100));
     let mut at = |now, changes: &[(usize, bool)]| {
         for &(priority, xoff) in changes {

@@ -15,11 +15,12 @@ fn limited(count: u16) -> WatchdogSettings {
     WatchdogSettings { limit, ..settings(10, Restoration::After(200 * MS)) }
 }
 
-const FREE: PauseObservation = PauseObservation { paused_since: None, waits: true, received_at: Instant(0) };
+const FREE: PauseObservation =
+    PauseObservation { paused_since: None, has_queued_frames: true, received_at: Instant(0) };
 const EMPTY: PauseObservation =
-    PauseObservation { paused_since: Some(Instant(0)), waits: false, received_at: Instant(0) };
+    PauseObservation { paused_since: Some(Instant(0)), has_queued_frames: false, received_at: Instant(0) };
 const STUCK: PauseObservation =
-    PauseObservation { paused_since: Some(Instant(0)), waits: true, received_at: Instant(0) };
+    PauseObservation { paused_since: Some(Instant(0)), has_queued_frames: true, received_at: Instant(0) };
 /// Another pause, which began at 50 ms.
 const AGAIN: PauseObservation = PauseObservation { paused_since: Some(Instant(50 * MS)), ..STUCK };
 
@@ -34,7 +35,7 @@ enum Input {
 }
 use Input::{Lift, Look, Recover, Settings};
 
-fn give(watch: &mut PriorityWatchdog, input: Input) -> Option<Change> {
+fn give(watch: &mut PriorityWatchdog, input: Input) -> Option<StormChange> {
     let now = Instant(60 * MS);
     match input {
         Look(seen, at) => watch.poll(seen, Instant(at)),
@@ -55,11 +56,11 @@ fn give(watch: &mut PriorityWatchdog, input: Input) -> Option<Change> {
 fn every_state_answers_every_input() {
     use State::{Calm, Off};
     let of = limited(2);
-    let (after, by_hand) = (settings(50, Restoration::After(200 * MS)), settings(50, Restoration::ByHand));
+    let (after, by_hand) = (settings(50, Restoration::After(200 * MS)), settings(50, Restoration::Manual));
     let stuck = |pause: u64, since: u64| State::Stuck { pause: Instant(pause), since: Instant(since) };
     let storm = |at: u64| State::Storm { began: Instant(at), interval: Instant(at) };
-    let began = Some(Change::Began { stuck_ns: 50 * MS + 1 });
-    let ended = Some(Change::Ended);
+    let began = Some(StormChange::Began { stuck_ns: 50 * MS + 1 });
+    let ended = Some(StormChange::Ended);
     let (at, late) = (50 * MS + 1, 260 * MS + 1);
     for (settings, from, input, to, reported) in [
         (after, Calm, Look(FREE, 1), Calm, None),
@@ -119,10 +120,10 @@ fn one_storm_too_many_turns_pfc_off() {
         }
         change
     };
-    let began = Some(Change::Began { stuck_ns: 10 * MS + 1 });
+    let began = Some(StormChange::Began { stuck_ns: 10 * MS + 1 });
     assert_eq!([storm(&mut watch, 0), storm(&mut watch, 300)], [began, began]);
     assert_eq!(storm(&mut watch, 900), began, "the first was more than a second ago");
-    let reached = Some(Change::LimitReached { stuck_ns: 10 * MS + 1, times: 3 });
+    let reached = Some(StormChange::LimitReached { stuck_ns: 10 * MS + 1, times: 3 });
     assert_eq!(storm(&mut watch, 50), reached, "as many as the limit says are enough");
     assert!(watch.is_off() && watch.action().is_none() && watch.deadline(Instant(0)) == Instant::NEVER);
     assert!(watch.lift(FREE, Instant(0)) && !watch.lift(FREE, Instant(0)));
@@ -142,7 +143,7 @@ fn each_way_to_be_restored() {
         (Restoration::Quiet(400 * MS), &[], Some(400 * MS + 1)),
         (Restoration::Quiet(400 * MS), &[399], Some(799 * MS + 1)),
         (Restoration::Quiet(400 * MS), &[399, 799, 801], Some(1199 * MS + 1 + 2 * MS)),
-        (Restoration::ByHand, &[], None),
+        (Restoration::Manual, &[], None),
     ] {
         let mut watch = PriorityWatchdog::new(Some(settings(50, restore)));
         watch.state = State::Storm { began: Instant(0), interval: Instant(0) };
@@ -197,10 +198,13 @@ fn no_storm_is_missed() {
             now = now + random.below(detection_ms * MS);
             let seen = PauseObservation {
                 paused_since: Some(pause),
-                waits: random.below(4) > 0,
+                has_queued_frames: random.below(4) > 0,
                 received_at: pause,
             };
-            assert_eq!(watch.poll(PauseObservation { waits: seen.waits, ..seen }, pause), None);
+            assert_eq!(
+                watch.poll(PauseObservation { has_queued_frames: seen.has_queued_frames, ..seen }, pause),
+                None
+            );
             assert_eq!(watch.poll(seen, now), None, "seed {seed}");
             assert_eq!(watch.poll(FREE, now), None);
         }
@@ -209,14 +213,18 @@ fn no_storm_is_missed() {
         if random.below(2) == 0 {
             assert_eq!(
                 watch.poll(
-                    PauseObservation { paused_since: Some(pause), waits: false, received_at: pause },
+                    PauseObservation {
+                        paused_since: Some(pause),
+                        has_queued_frames: false,
+                        received_at: pause
+                    },
                     now
                 ),
                 None
             );
             now = now + random.below(200 * MS);
         }
-        let seen = PauseObservation { paused_since: Some(pause), waits: true, received_at: now };
+        let seen = PauseObservation { paused_since: Some(pause), has_queued_frames: true, received_at: now };
         let stuck = now;
         assert_eq!(watch.poll(seen, now), None);
         let mut until = |watch: &mut PriorityWatchdog, now: &mut Instant| {
@@ -230,10 +238,10 @@ fn no_storm_is_missed() {
         };
         let found = until(&mut watch, &mut now);
         let took = now.since(stuck);
-        assert_eq!(found, Change::Began { stuck_ns: took });
+        assert_eq!(found, StormChange::Began { stuck_ns: took });
         assert!(detection_ms * MS < took && took <= detection_ms * MS + tick, "seed {seed}: {took} ns");
         let began = now;
-        assert_eq!(until(&mut watch, &mut now), Change::Ended);
+        assert_eq!(until(&mut watch, &mut now), StormChange::Ended);
         let took = now.since(began);
         assert!(restore_ns < took && took <= restore_ns + tick, "seed {seed}: restored after {took} ns");
     }
@@ -247,14 +255,14 @@ fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
     let deadline = watch.deadline(Instant(0));
     assert_eq!(deadline, Instant(50 * MS + 8));
     assert_eq!(watch.poll(STUCK, deadline - 1), None);
-    assert_eq!(watch.poll(STUCK, deadline), Some(Change::Began { stuck_ns: 50 * MS + 1 }));
+    assert_eq!(watch.poll(STUCK, deadline), Some(StormChange::Began { stuck_ns: 50 * MS + 1 }));
 }
 
 /// Ten million steps of priorities that are not stormed, however bad they look: pauses without
 /// queued frames, for hours; pauses a nanosecond shorter than the detection time; pauses on and off
 /// all the time, with a queue that drains frame by frame in between; polls at any time. No alarm.
 #[test]
-fn what_moves_is_no_storm() {
+fn progress_is_not_a_storm() {
     const STEPS: u64 = 10_000_000;
     let mut random = Random(2026);
     let mut steps = 0;
@@ -262,7 +270,7 @@ fn what_moves_is_no_storm() {
         let detection_ns = MS * (10 + random.below(1500));
         let mut watch = PriorityWatchdog::new(Some(WatchdogSettings {
             detection_ns,
-            ..settings(1, Restoration::ByHand)
+            ..settings(1, Restoration::Manual)
         }));
         let mut now = Instant(random.below(1 << 50));
         for _ in 0..1000 {
@@ -276,8 +284,11 @@ fn what_moves_is_no_storm() {
                 2 => random.below(detection_ns + 1),
                 _ => random.below(1000),
             };
-            let seen =
-                PauseObservation { paused_since: Some(pause), waits: !never_waits, received_at: pause };
+            let seen = PauseObservation {
+                paused_since: Some(pause),
+                has_queued_frames: !never_waits,
+                received_at: pause,
+            };
             let mut poll = |seen: PauseObservation, at: Instant| {
                 steps += 1;
                 assert_eq!(watch.poll(seen, at), None, "{detection_ns} ns, {seen:?} at {at:?}");
@@ -296,7 +307,7 @@ fn what_moves_is_no_storm() {
                 _ => {
                     poll(FREE, now);
                     now = now + random.below(detection_ns);
-                    poll(PauseObservation { waits: false, ..FREE }, now);
+                    poll(PauseObservation { has_queued_frames: false, ..FREE }, now);
                 }
             }
             now = now + random.below(2);

@@ -300,7 +300,7 @@ impl Model {
         let group = &mut self.groups[port][priority];
         group.peak_shared = group.peak_shared.max(shared);
         if fits_shared {
-            self.note_group(port, priority);
+            self.update_group(port, priority);
         }
         // "A group is looked at when a frame is charged to it", even if a storm then flushes that
         // frame.
@@ -339,7 +339,7 @@ impl Model {
         }
         self.held.push(HeldFrame { handed_out: false, sequence, port, priority, out, queue, flooded, cells });
         self.queues[out][queue].peak = self.queues[out][queue].peak.max(queue_after);
-        self.note_queue(out, queue);
+        self.update_queue(out, queue);
         true
     }
 
@@ -474,15 +474,15 @@ impl Model {
             group.headroom -= from_headroom;
             group.used -= cells - from_headroom;
             if group.above {
-                self.note_group(port, priority);
+                self.update_group(port, priority);
             }
         }
         if self.queues[out][queue].above {
-            self.note_queue(out, queue);
+            self.update_queue(out, queue);
         }
     }
 
-    fn note_group(&mut self, port: usize, priority: usize) {
+    fn update_group(&mut self, port: usize, priority: usize) {
         let allowed = self.threshold(port, priority) + self.group_settings(port, priority).reserved_cells;
         let percent = u32::from(self.settings.usage_percent);
         let group = &mut self.groups[port][priority];
@@ -491,7 +491,7 @@ impl Model {
         group.above = above;
     }
 
-    fn note_queue(&mut self, out: usize, queue: usize) {
+    fn update_queue(&mut self, out: usize, queue: usize) {
         let cells = self.queue_cells(out, queue);
         let above = cells * 100 > self.queue_allowed(out, queue) * u32::from(self.settings.usage_percent);
         let queue = &mut self.queues[out][queue];

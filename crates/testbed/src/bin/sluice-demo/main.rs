@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Parser;
 
-use stage::Stage;
+use stage::Demo;
 use text::Style;
 use view::Screen;
 
@@ -64,15 +64,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let interrupted = watch_signals()?;
 
     println!("{}", view::introduction(style, !arguments.no_pfc));
-    let mut stage = Stage::build(arguments.seconds, !arguments.no_pfc)?;
-    stage.go()?;
+    let mut stage = Demo::build(arguments.seconds, !arguments.no_pfc)?;
+    stage.start()?;
     let mut screen = Screen::new(style, terminal);
     let step = if terminal { REDRAW } else { LINE };
     let mut next = Instant::now() + step;
     while stage.is_sending()? && !interrupted.load(Ordering::Relaxed) {
         sleep(next.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
         if Instant::now() >= next {
-            screen.show(&stage.look()?);
+            screen.show(&stage.sample()?);
             next += step;
         }
     }

@@ -70,7 +70,7 @@ headroom_cells   = 16384
 
 /// The running demo. On drop it removes all that it made, in the order of its fields.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Demo {
     senders: Vec<Host>,
     receiver: Host,
     daemon: Daemon,
@@ -80,25 +80,25 @@ pub struct Stage {
     total: Duration,
     /// The first and the latest snapshot while all senders certainly sent.
     sending: Option<(Snapshot, Snapshot)>,
-    last: Moment,
+    last: Sample,
     _bed: Testbed,
 }
 
 #[derive(Debug, Default)]
-struct Moment {
+struct Sample {
     snapshot: Snapshot,
     sent: Vec<Report>,
     received: Report,
 }
 
-impl Stage {
+impl Demo {
     /// Builds the network and starts everything; the senders wait.
     pub fn build(seconds: u32, pfc: bool) -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let stations: Vec<Endpoint> =
-            SENDERS.iter().map(|name| bed.quiet_host(&switch, name)).collect::<Result<_>>()?;
-        let receiver_at = bed.quiet_host(&switch, RECEIVER)?;
+            SENDERS.iter().map(|name| bed.sluice_host(&switch, name)).collect::<Result<_>>()?;
+        let receiver_at = bed.sluice_host(&switch, RECEIVER)?;
         let collector = Collector::start(&switch, bed.dir())?;
         let daemon = bed.daemon(&switch, &(config(pfc) + collector::CONFIG))?;
         let receiver = bed.host(&receiver_at, &[], &["--speed", "500M", "--no-drop", "3"])?;
@@ -124,15 +124,15 @@ impl Stage {
             pfc,
             total: Duration::from_secs(seconds.into()),
             sending: None,
-            last: Moment::default(),
+            last: Sample::default(),
             _bed: bed,
         })
     }
 
     /// Starts the senders.
-    pub fn go(&mut self) -> Result<()> {
+    pub fn start(&mut self) -> Result<()> {
         self.last.snapshot = self.daemon.snapshot()?;
-        self.senders.iter_mut().try_for_each(Host::go)
+        self.senders.iter_mut().try_for_each(Host::start_sending)
     }
 
     /// True until the last sender has sent everything.
@@ -146,8 +146,8 @@ impl Stage {
     }
 
     /// Collects the numbers of one picture.
-    pub fn look(&mut self) -> Result<Scene> {
-        let now = Moment {
+    pub fn sample(&mut self) -> Result<Scene> {
+        let now = Sample {
             snapshot: self.daemon.snapshot()?,
             sent: self.senders.iter().map(|sender| sender.report().unwrap_or_default()).collect(),
             received: self.receiver.report().unwrap_or_default(),
@@ -176,15 +176,15 @@ impl Stage {
         Ok(scene)
     }
 
-    fn flow(&self, before: &Moment, sender: usize, name: &str, number: usize, priority: u8) -> Result<Flow> {
+    fn flow(&self, before: &Sample, sender: usize, name: &str, number: usize, priority: u8) -> Result<Flow> {
         let now = &self.last;
         let ingress = port(&now.snapshot, name)?.groups.get(usize::from(priority)).context("eight groups")?;
-        let sending = |moment: &Moment| {
+        let sending = |moment: &Sample| {
             let report = moment.sent.get(sender).cloned().unwrap_or_default();
             let flow = report.sent.get(number).cloned().unwrap_or_default();
             (report.elapsed_ns, flow.offered_frames, flow.sent_frames)
         };
-        let arriving = |moment: &Moment| -> (u64, FlowReceived) {
+        let arriving = |moment: &Sample| -> (u64, FlowReceived) {
             let found = moment
                 .received
                 .received

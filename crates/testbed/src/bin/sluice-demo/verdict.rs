@@ -20,7 +20,7 @@ const CARRIED_AT_LEAST: u64 = 980;
 
 /// The longest stall of the switch's loop that the headroom of the demo covers, with a reserve for
 /// a simultaneous delay of a host.
-const BEARABLE_STALL: Duration = Duration::from_millis(30);
+const MAX_COVERED_STALL: Duration = Duration::from_millis(30);
 
 /// Evaluates a run.
 pub fn judge(outcome: &Outcome) -> Vec<Finding> {
@@ -40,7 +40,7 @@ fn no_drop(outcome: &Outcome) -> Finding {
     if outcome.pfc {
         let good = total.sent > 0 && total.lost() == 0 && total.dropped == 0;
         let mut text = format!("priority 3 (no-drop): {lost} of {sent} frames lost");
-        if !good && outcome.worst_stall > BEARABLE_STALL {
+        if !good && outcome.worst_stall > MAX_COVERED_STALL {
             let stall_ms = outcome.worst_stall.as_millis();
             text += &format!(": this machine stalled for {stall_ms} ms, longer than headroom lasts");
         }

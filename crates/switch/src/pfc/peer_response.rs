@@ -1,0 +1,310 @@
+//! What a peer does after XOFF, and so when XOFF is sent to it beyond the refreshes that the pause
+//! time asks for.
+//!
+//! Rule: a frame counts as sent in spite of XOFF only if it arrived for certain after the XOFF had
+//! left and the response time ([`PortSettings::response_ns`]) had passed: the RX rings of its port
+//! had been empty after that. What may have waited there says nothing, however late the loop takes
+//! it, and neither does a frame that may have arrived when the pause had ended by itself.
+//! - A peer that goes on may not have received XOFF, or is slow to react. XOFF is repeated, and the
+//!   time that the next repeat waits for is doubled, until it is that of the refresh: the number of
+//!   repeats is bounded. With the first XON after ten seconds without a repeat the time is as
+//!   before.
+//! - A peer that was silent and then goes on for a while counts quanta faster than assumed. After
+//!   [`MIN_EARLY_ENDS`] pauses that ended alike in this way, less those that did not, XOFF is
+//!   refreshed after half of the time that they lasted. This is kept until the first XON after ten
+//!   seconds.
+//!
+//! Nothing here is passed to another port, or to the guard. Source: docs/behavior.md, "PFC sent".
+//!
+//! [`PortSettings::response_ns`]: crate::settings::PortSettings::response_ns
+
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// Pauses that must have ended early, and alike, until the refresh is shortened.
+const MIN_EARLY_ENDS: u8 = 3;
+/// How long what was learned is kept.
+pub(crate) const ADAPTATION_LIFETIME_NS: Nanos = 10_000_000_000;
+/// Lower bound of the refresh, however fast a peer counts quanta.
+pub(crate) const SHORTEST_REFRESH_NS: Nanos = 50_000;
+
+/// What is assumed of a peer before its response is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectedResponse {
+    /// Time after an XOFF in which frames may still arrive.
+    pub response_ns: Nanos,
+    /// Interval of the refresh of XOFF: a third of the pause time.
+    pub refresh_ns: Nanos,
+}
+
+/// The response of one peer.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct XoffResponse {
+    expected: ExpectedResponse,
+    /// Earliest and latest time at which the last XOFF can have left; the latter is
+    /// [`Instant::NEVER`] if it has not left yet, or the peer is not paused.
+    sent_at: Instant,
+    left_at: Instant,
+    /// Latest time at which the last frame of a paused priority can have arrived.
+    frame_at: Instant,
+    /// When the peer first sent again in this pause, and how long it had been silent before: at
+    /// least, and at most.
+    resumed: Option<(Instant, [Nanos; 2])>,
+    /// True if the early end of this pause has been counted.
+    is_counted: bool,
+    /// True if the pause before ended early.
+    is_suspect: bool,
+    early_ends: u8,
+    /// The shortest and the longest of the pauses counted in `early_ends`.
+    lasted_ns: [Nanos; 2],
+    refresh_ns: Nanos,
+    adapted_at: Instant,
+    /// Time after XOFF in which a frame causes no repeat.
+    repeat_after_ns: Nanos,
+    repeated_at: Instant,
+    /// True if the XOFF that is sent next is a repeat.
+    is_repeat: bool,
+}
+
+impl XoffResponse {
+    /// Makes the state of a peer that has not been paused yet.
+    pub fn new(expected: ExpectedResponse) -> Self {
+        Self {
+            expected,
+            sent_at: Instant::default(),
+            left_at: Instant::NEVER,
+            frame_at: Instant::default(),
+            resumed: None,
+            is_counted: false,
+            is_suspect: false,
+            early_ends: 0,
+            lasted_ns: [0; 2],
+            refresh_ns: expected.refresh_ns,
+            adapted_at: Instant::default(),
+            repeat_after_ns: expected.response_ns,
+            repeated_at: Instant::default(),
+            is_repeat: false,
+        }
+    }
+
+    /// Returns the interval of the refresh.
+    #[inline]
+    pub fn refresh_ns(&self) -> Nanos {
+        self.refresh_ns
+    }
+
+    /// Records an XOFF that is sent at `now`.
+    pub fn sent(&mut self, now: Instant) {
+        self.end_pause(now);
+        (self.sent_at, self.left_at) = (now, Instant::NEVER);
+        if std::mem::take(&mut self.is_repeat) {
+            self.repeat_after_ns = self.repeat_after_ns.saturating_mul(2);
+            self.repeated_at = now;
+        }
+    }
+
+    /// Records that the XOFF had left by `at`.
+    pub fn left(&mut self, at: Instant) {
+        self.left_at = at;
+    }
+
+    /// Records that no priority is paused any more.
+    pub fn released(&mut self, now: Instant) {
+        self.end_pause(now);
+        (self.left_at, self.is_repeat) = (Instant::NEVER, false);
+        if now.since(self.adapted_at) >= ADAPTATION_LIFETIME_NS {
+            self.refresh_ns = self.expected.refresh_ns;
+        }
+        if now.since(self.repeated_at) >= ADAPTATION_LIFETIME_NS {
+            self.repeat_after_ns = self.expected.response_ns;
+        }
+    }
+
+    /// A pause ends, or starts again, and is compared with those that ended early.
+    fn end_pause(&mut self, now: Instant) {
+        let is_honored = self.resumed.is_none() && now.since(self.sent_at) > self.lasted_ns[1];
+        if is_honored && self.left_at != Instant::NEVER {
+            self.early_ends = self.early_ends.saturating_sub(1);
+        }
+        self.is_suspect = self.resumed.is_some() || self.early_ends > 0;
+        (self.resumed, self.is_counted) = (None, false);
+    }
+
+    /// Records a frame of a paused priority, which arrived between `after`, when the RX rings were
+    /// empty, and `by`. Returns true if XOFF must be repeated.
+    pub fn on_frame(&mut self, after: Instant, by: Instant) -> bool {
+        let ExpectedResponse { response_ns, refresh_ns } = self.expected;
+        let silent_since = self.frame_at.max(self.left_at);
+        let silence_ns = [after, by].map(|at| at.since(silent_since));
+        self.frame_at = by;
+        let is_due = self.left_at != Instant::NEVER && after.since(self.left_at) > response_ns;
+        if !is_due || by.since(self.sent_at) >= refresh_ns.saturating_mul(3) {
+            return false;
+        }
+        match self.resumed {
+            None if silence_ns[0] > response_ns / 2 => self.resumed = Some((by, silence_ns)),
+            Some((at, [least_ns, most_ns])) if !self.is_counted && after.since(at) >= response_ns / 2 => {
+                self.is_counted = true;
+                // A loop that slept does not know how long the pause lasted.
+                if most_ns <= 2 * least_ns {
+                    self.count_early_end(least_ns, by);
+                }
+            }
+            _ => {}
+        }
+        let is_patient = by.since(self.sent_at) <= self.repeat_after_ns || self.repeat_after_ns >= refresh_ns;
+        self.is_repeat |= !is_patient;
+        !is_patient
+    }
+
+    fn count_early_end(&mut self, lasted_ns: Nanos, now: Instant) {
+        let [shortest_ns, longest_ns] = self.lasted_ns;
+        if self.early_ends == 0 || lasted_ns > 2 * shortest_ns || longest_ns > 2 * lasted_ns {
+            (self.early_ends, self.lasted_ns) = (0, [lasted_ns; 2]);
+        }
+        self.lasted_ns = [self.lasted_ns[0].min(lasted_ns), self.lasted_ns[1].max(lasted_ns)];
+        self.early_ends += 1;
+        if self.early_ends >= MIN_EARLY_ENDS {
+            self.refresh_ns = self.refresh_ns.min(self.lasted_ns[1] / 2).max(SHORTEST_REFRESH_NS);
+            (self.adapted_at, self.early_ends) = (now, 0);
+        }
+    }
+
+    /// Returns when the RX rings must be looked at, so that a frame that arrives later is known to;
+    /// [`Instant::NEVER`] if they need not be. A peer that ended a pause early is watched closely.
+    pub fn rx_ring_check_at(&self, now: Instant) -> Instant {
+        let first = self.left_at + self.expected.response_ns + 1;
+        if first > now {
+            first
+        } else if self.is_suspect || self.resumed.is_some() {
+            now + self.expected.response_ns.max(SHORTEST_REFRESH_NS)
+        } else {
+            Instant::NEVER
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: Nanos = 1000;
+    /// 65535 quanta at 10 Gbit/s.
+    const EXPECTED: ExpectedResponse = ExpectedResponse { response_ns: 300 * US, refresh_ns: 1_118 * US };
+
+    fn at(us: u64) -> Instant {
+        Instant(1_000_000_000 + us * US)
+    }
+
+    /// A peer that reacts after `reaction_us` and reads the pause as `pause_us` long, with a frame
+    /// each 80 µs. The loop looks each 10 µs and sends XOFF as `response` asks for it, until
+    /// `end_us`. Returns the times of the XOFF, and the frames that came.
+    fn sends(response: &mut XoffResponse, reaction_us: u64, pause_us: u64, end_us: u64) -> (Vec<u64>, u64) {
+        let (mut xoff, mut frames, mut next_us) = (Vec::new(), 0, 0);
+        let mut is_due = true;
+        for us in (0..end_us).step_by(10) {
+            let last = xoff.last().copied();
+            if is_due || last.is_some_and(|last| at(us).since(at(last)) >= response.refresh_ns()) {
+                response.sent(at(us));
+                response.left(at(us));
+                xoff.push(us);
+                is_due = false;
+            }
+            let heard = xoff.iter().rev().find(|&&sent| sent + reaction_us <= us);
+            let is_paused = heard.is_some_and(|sent| us < sent + reaction_us + pause_us);
+            if us >= next_us && !is_paused {
+                next_us = us + 80;
+                frames += 1;
+                is_due |= response.on_frame(at(us.saturating_sub(10)), at(us));
+            }
+        }
+        (xoff, frames)
+    }
+
+    #[test]
+    fn a_peer_that_honors_xoff_is_sent_the_refreshes() {
+        for reaction_us in [0, 50, 280] {
+            let mut response = XoffResponse::new(EXPECTED);
+            let (xoff, _) = sends(&mut response, reaction_us, 3_355, 20_000);
+            assert_eq!(xoff.len(), 1 + 20_000 / 1_120, "{reaction_us}: {xoff:?}");
+        }
+    }
+
+    /// A repeat after 300 µs, one 600 µs after that, and then the refreshes alone.
+    #[test]
+    fn a_peer_that_never_honors_xoff_is_sent_a_bounded_number_of_repeats() {
+        let mut response = XoffResponse::new(EXPECTED);
+        let (xoff, _) = sends(&mut response, 1_000_000, 0, 50_000);
+        assert_eq!(xoff.len(), 1 + 2 + (50_000 - 960) / 1_120, "{xoff:?}");
+        assert_eq!(response.refresh_ns(), EXPECTED.refresh_ns);
+        for (released_us, frames) in [(9_000_000, 1), (10_100_000, 3)] {
+            response.released(at(released_us));
+            let (xoff, _) = sends(&mut response, 1_000_000, 0, 1_000);
+            assert_eq!(xoff.len(), frames, "after {released_us} µs: {xoff:?}");
+        }
+    }
+
+    /// Pauses of 335 and 839 µs: links of 100 and 40 Gbit/s. Reacting slowly hides nothing.
+    #[test]
+    fn a_peer_that_counts_faster_is_noticed() {
+        for (pause_us, reaction_us) in [(335, 0), (335, 250), (839, 0), (839, 100), (335, 500)] {
+            let mut response = XoffResponse::new(EXPECTED);
+            sends(&mut response, 5_000, 0, 4_000); // preempted, it does not react at all
+            assert_eq!(response.refresh_ns(), EXPECTED.refresh_ns);
+            response.released(at(4_000));
+            let (xoff, _) = sends(&mut response, reaction_us, pause_us, 20_000);
+            let refresh_us = response.refresh_ns() / US;
+            assert!(
+                (pause_us / 3..=(pause_us + 80) / 2).contains(&refresh_us),
+                "{pause_us}, {reaction_us}: {refresh_us}, {xoff:?}"
+            );
+            let (_, frames) = sends(&mut response, reaction_us, pause_us, 20_000);
+            assert!(frames <= reaction_us / 80 + 1, "{pause_us}, {reaction_us}: {frames}");
+        }
+    }
+
+    /// Frames of before XOFF wait in the ring for 5 ms; the loop takes one each 10 µs.
+    #[test]
+    fn what_waited_in_the_ring_says_nothing() {
+        let mut response = XoffResponse::new(EXPECTED);
+        response.sent(at(0));
+        response.left(at(10));
+        for us in (20..5_000).step_by(10) {
+            assert!(!response.on_frame(at(0), at(us)), "{us}");
+        }
+        assert_eq!(response.refresh_ns(), EXPECTED.refresh_ns);
+    }
+
+    /// The loop slept from 100 µs on, and was woken by the frame.
+    #[test]
+    fn the_first_frame_after_a_sleep_says_nothing() {
+        let mut response = XoffResponse::new(EXPECTED);
+        response.sent(at(0));
+        response.left(at(10));
+        assert!(!response.on_frame(at(100), at(2_000)));
+        assert!(response.on_frame(at(2_010), at(2_020)), "the next does");
+    }
+
+    /// XOFF was not refreshed for the whole pause, so the peer may send.
+    #[test]
+    fn a_frame_after_the_pause_is_no_sign_of_anything() {
+        let mut response = XoffResponse::new(EXPECTED);
+        response.sent(at(0));
+        response.left(at(10));
+        assert!(!response.on_frame(at(3_300), at(3_355)));
+    }
+
+    /// A loop with nothing to do looks once per XOFF, or again and again at a peer that is suspect.
+    #[test]
+    fn the_rings_are_looked_at_after_each_xoff() {
+        let mut response = XoffResponse::new(EXPECTED);
+        assert_eq!(response.rx_ring_check_at(at(0)), Instant::NEVER);
+        response.sent(at(0));
+        assert_eq!(response.rx_ring_check_at(at(0)), Instant::NEVER, "it has not left");
+        response.left(at(10));
+        assert_eq!(response.rx_ring_check_at(at(20)), at(310) + 1);
+        assert_eq!(response.rx_ring_check_at(at(311)), Instant::NEVER);
+        response.on_frame(at(600), at(610));
+        assert_eq!(response.rx_ring_check_at(at(611)), at(911));
+    }
+}
