@@ -42,6 +42,9 @@ const WRONG_PORTS: &[&str] = &[
     "speed = \"0G\"",
     "speed = -5",
     "speed = 0",
+    // bit/s, where Gbit/s were meant
+    "speed = 10",
+    "schedule.queue.1.rate = 999999",
     // an error is not also reported for the settings that depend on it
     "burst_bytes = 1000\nspeed = \"0\"",
     "wire_overhead = true\nspeed = \"1000000G\"",

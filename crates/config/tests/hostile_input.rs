@@ -47,7 +47,7 @@ trust = 'dscp'
 wire_overhead = true
 [port.spare.schedule]
 mode = 'ets'
-group.0 = { queues = [0, 1, 2, 3, 4, 5, 6], bandwidth_percent = 100, scheduling = 'sp', rate = 1, burst_bytes = 1 }
+group.0 = { queues = [0, 1, 2, 3, 4, 5, 6], bandwidth_percent = 100, scheduling = 'sp', rate = 1000000, burst_bytes = 1 }
 group.15.queues = [7]
 [port.spare.dscp_to_queue]
 46 = 5

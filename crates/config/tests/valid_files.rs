@@ -151,7 +151,7 @@ fn every_setting() {
         6.pool = 1
         [port.a]
         interface = "veth0"
-        speed = 1000
+        speed = "1K"
         trust = "dscp"
         dscp_to_dot1p = { "46" = 4, 8-15 = 2, 0 = 7 }
         dscp_to_queue = { "62-63" = 0 }

@@ -42,7 +42,7 @@ pub struct Arguments {
     strict: bool,
     /// Without a daemon that reports for how long its loop has stalled, measure that with a loop
     /// that spins here for this time.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = seconds)]
     measured: Option<Duration>,
     #[command(flatten)]
     daemon: Daemon,

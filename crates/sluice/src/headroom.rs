@@ -43,7 +43,7 @@ pub struct Arguments {
     dry_run: bool,
     /// Add what the running daemon's loop needs, or else what a loop needs that spins here for so
     /// long.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = seconds)]
     measured: Option<Duration>,
     /// Add what loops need that are delayed for at most this number of microseconds.
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "measured")]

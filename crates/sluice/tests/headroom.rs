@@ -69,7 +69,7 @@ async fn a_daemon_that_answers_is_believed() {
 
 #[test]
 fn without_a_daemon_it_is_measured_here() {
-    let output = headroom(&["--measured", "0.1"]);
+    let output = headroom(&["--measured=0.1"]);
     let software = software(&output);
     assert_eq!((&software["source"], &software["measured_s"]), (&"measured".into(), &0.1.into()));
     let output = String::from_utf8(output.stderr).unwrap();
@@ -158,7 +158,7 @@ async fn check_compares_headroom_with_the_loop() {
     let fixed = run(&["headroom", "--fix", "lab.toml", "--measured", "--socket", "fake.sock"]).await.unwrap();
     assert_eq!(fixed.0, 0, "{}", fixed.2);
     let (code, _, err) =
-        run(&["check", "lab.toml", "--strict", "--measured", "--socket", "fake.sock"]).await.unwrap();
+        run(&["check", "--strict", "--measured", "lab.toml", "--socket", "fake.sock"]).await.unwrap();
     assert_eq!((code, err.as_str()), (0, ""));
 }
 
@@ -167,7 +167,7 @@ async fn check_compares_headroom_with_the_loop() {
 fn check_without_a_daemon() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("lab.toml"), SHORT).unwrap();
-    let (code, out, err) = sluice(folder.path(), &["check", "lab.toml", "--measured", "0.1"]);
+    let (code, out, err) = sluice(folder.path(), &["check", "lab.toml", "--measured=0.1"]);
     assert_eq!(code, 0, "{err}");
     assert!(err.starts_with("sluice: measuring here for 0.1 s: no daemon listens on /nowhere/"), "{err}");
     assert!(out.contains("(the longest of a loop that spun here for 0.1 s; no daemon was queried)"), "{out}");

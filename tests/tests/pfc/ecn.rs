@@ -82,7 +82,7 @@ fn udp_is_marked_or_dropped_by_its_ecn_bits() -> Result<()> {
     }
 
     let shown: Value =
-        serde_json::from_str(&sluice(&daemon, &["show", "congestion", "--json", "--rates", "0.1"])?)?;
+        serde_json::from_str(&sluice(&daemon, &["show", "congestion", "--json", "--rates=0.1"])?)?;
     let queues = shown["queues"].as_array().context("queues")?;
     let queue = queues.iter().find(|queue| queue["port"] == "receiver" && queue["queue"] == 2);
     let queue = queue.context("the receiver's queue 2")?;

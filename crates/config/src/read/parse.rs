@@ -19,9 +19,14 @@ const INTERFACE_BYTES: usize = 15;
 /// Longest name of a switch, a port, a profile or a table.
 const NAME_BYTES: usize = 64;
 
+/// The lowest speed that may be written as a number. In bit/s a lower one is a speed without its
+/// unit, such as 10 for "10G"; a string says what is meant.
+const MIN_NUMBER_BPS: u64 = 1_000_000;
+
 /// Reads a speed in bit/s: a whole number, or a string such as "500M" or "2.5G".
 pub fn speed(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
     const CURE: &str = "write a speed up to \"800G\", as in \"500M\" or \"2.5G\", or a whole number of bit/s";
+    const UNIT: &str = "a number is in bit/s, and may be 1000000 or more; write a speed with its unit, as in \"10M\" or \"10G\"";
     let bps = match item.value() {
         DeValue::String(text) => parse_speed(text),
         DeValue::Integer(digits) => {
@@ -30,6 +35,9 @@ pub fn speed(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
         _ => return item.wrong_type(CURE, report),
     };
     match bps {
+        Some(low) if low < MIN_NUMBER_BPS && !matches!(item.value(), DeValue::String(_)) => {
+            item.wrong_type(UNIT, report)
+        }
         Some(value) => Some(Setting { value, location: item.location }),
         None => item.wrong_type(CURE, report),
     }

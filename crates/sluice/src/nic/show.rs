@@ -35,7 +35,7 @@ pub struct Show {
     #[arg(long)]
     json: bool,
     /// Repeat at this interval in seconds (0.05 at least).
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     watch: Option<f64>,
 }
 

@@ -52,11 +52,11 @@ pub struct Arguments {
     #[command(flatten)]
     daemon: Daemon,
     /// Repeat at this interval in seconds (0.05 at least); tables then show rates.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     watch: Option<f64>,
     /// Take two snapshots, this number of seconds apart, and show rates and utilization of that
     /// time.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", conflicts_with = "watch")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", conflicts_with = "watch")]
     rates: Option<f64>,
     /// With `buffers` and `queues`: sizes in bytes of cells instead of cells.
     #[arg(long, conflicts_with = "json")]
@@ -305,6 +305,26 @@ mod tests {
         assert_eq!(only(&snapshot, None).unwrap(), snapshot);
         let unknown = only(&snapshot, Some("downlink")).unwrap_err().to_string();
         assert_eq!(unknown, "there is no port `downlink`; the ports are server1, uplink, spare");
+    }
+
+    /// The view follows an option whose number may be left out.
+    #[test]
+    fn options_with_an_optional_number_leave_the_view_alone() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        for (line, watch, rates) in [
+            ("show --watch pfc", Some(1.0), None),
+            ("show --watch=0.5 pfc", Some(0.5), None),
+            ("show pfc --rates", None, Some(1.0)),
+            ("show --rates=3 pfc", None, Some(3.0)),
+        ] {
+            let Cli { arguments } = clap::Parser::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(arguments.shown, Shown::Of(View::Pfc), "{line}");
+            assert_eq!((arguments.watch, arguments.rates), (watch, rates), "{line}");
+        }
     }
 
     #[test]
