@@ -288,7 +288,7 @@ pub fn history(snapshot: &Snapshot) -> String {
         }
     }
     let pauses = if pauses.is_empty() {
-        "No priority was paused, nor paused its peer.".to_owned()
+        "No priority was paused, and none paused its peer.".to_owned()
     } else {
         pauses.trim_fmt()
     };
