@@ -228,8 +228,8 @@ fn lldpd_and_the_switch_know_each_other() -> Result<()> {
     Ok(())
 }
 
-/// Wireshark's `tshark` decodes what the switch sends on the wire, in the versions of DCBX that it knows, without
-/// a malformed mark.
+/// Wireshark's `tshark` decodes what the switch sends on the wire, in the versions of DCBX that it
+/// knows, without a malformed mark.
 #[test]
 fn tshark_decodes_what_is_on_the_wire() -> Result<()> {
     for (version, dcbx_fields, expected) in [
