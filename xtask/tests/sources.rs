@@ -29,8 +29,13 @@ const OF_THE_KERNEL: [&str; 10] = [
     "veth_xdp_set",
 ];
 /// Pages whose names in backticks are those of this repository, beside the comments.
-const OWN_PAGES: [&str; 5] =
-    ["CONTRIBUTING.md", "docs/architecture.md", "docs/behavior.md", "docs/multi-core.md", "docs/recorder.md"];
+const OWN_PAGES: [&str; 5] = [
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/behavior.md",
+    "docs/multi-core.md",
+    "docs/monitoring/recorder.md",
+];
 /// This file, which has to name what is absent.
 const THIS: &str = "xtask/tests/sources.rs";
 

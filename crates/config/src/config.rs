@@ -119,7 +119,7 @@ impl Default for Dataplane {
     }
 }
 
-/// The flight recorder (`docs/recorder.md`).
+/// The flight recorder (`docs/monitoring/recorder.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecorderSettings {
     /// True if the loop is recorded all the time, and the last part kept.

@@ -17,7 +17,7 @@
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # the default; restart
 //!
-//! [recorder]                       # the flight recorder (docs/recorder.md)
+//! [recorder]                       # the flight recorder (docs/monitoring/recorder.md)
 //! always = true                    # record all the time, and keep the most recent part; default: false
 //! freeze_on_loss = true            # with always: keep what led to a loss until it is fetched
 //! memory_mib = 256                 # size of the kept part; 128 to 65536
@@ -40,7 +40,7 @@
 //! [alarm]
 //! usage_percent = 100              # use of the limit above which a queue or group counts a violation; for a queue
 //!                                  # without limit, such as a no-drop queue, the limit is its pool
-//! ingress  = { enabled = true, percent = 100, interval_s = 5 }   # events (docs/events.md); off unless enabled
+//! ingress  = { enabled = true, percent = 100, interval_s = 5 }   # events (docs/monitoring/events.md); off unless enabled
 //! egress   = { enabled = true, percent = 100, pool.1.percent = 90 }
 //! headroom = { enabled = true, percent = 100 }
 //! drop     = { enabled = true, interval_s = 5 }
@@ -182,7 +182,7 @@
 //! group.15 = { queues = [6, 7] }   # before all others; its scheduling is "sp" by default, that of others "wrr"
 //! queue.4  = { weight = 2, rate = "500M" }  # default weight: 1
 //!
-//! [telemetry.sensor-group.usage]   # docs/telemetry.md; `sluice telemetry paths` lists the paths
+//! [telemetry.sensor-group.usage]   # docs/monitoring/telemetry.md; `sluice telemetry paths` lists the paths
 //! paths = ["buffermonitor/bufferusages", "buffermonitor/pfcspeeds"]
 //!
 //! [telemetry.sensor-group.events]  # a group has periodic or event paths, not both
@@ -212,7 +212,7 @@
 //! max_neighbors   = 8              # of a port, 1 to 64
 //! management_addresses = ["192.0.2.1"]  # where the switch is managed; none by default
 //!
-//! [metrics]                        # docs/metrics.md
+//! [metrics]                        # docs/monitoring/metrics.md
 //! enabled = true                   # default: false
 //! listen  = "127.0.0.1:9464"       # the default; anyone who can reach this address can read them
 //! page    = true                   # also serve a live page for browsers; default: false

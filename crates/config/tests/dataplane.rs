@@ -94,7 +94,7 @@ fn pfc_test() {
     }
 }
 
-/// docs/kernel-behavior.md, "Zero-copy": used where the driver can, unless the file disables it.
+/// docs/kernel/af-xdp.md, "Zero-copy": used where the driver can, unless the file disables it.
 #[test]
 fn zero_copy() {
     for (name, zero_copy) in

@@ -4,7 +4,8 @@
 //! Rule: recording an event never waits for a reader, and a late reader receives the number of
 //! events that it missed. Each reader keeps its own position: the number of the last event that it
 //! has seen. XOFF and XON, of which there may be thousands a second, are no part of the journal:
-//! they are counted, logged at level debug, and in every recording. Source: docs/events.md.
+//! they are counted, logged at level debug, and in every recording. Source:
+//! docs/monitoring/events.md.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

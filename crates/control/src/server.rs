@@ -83,6 +83,11 @@ pub enum Request {
         /// Channel for the description.
         answer: oneshot::Sender<v1::LldpPorts>,
     },
+    /// Report the most bytes of a recording.
+    RecordingBound {
+        /// Channel for the number.
+        answer: oneshot::Sender<u64>,
+    },
     /// Make a recording.
     Recording {
         /// Length of the recording from now on; zero for the kept recording.
@@ -238,12 +243,14 @@ struct Api {
 #[tonic::async_trait]
 impl Control for Api {
     async fn get_info(&self, _: tonic::Request<v1::GetInfoRequest>) -> Result<Response<v1::Info>, Status> {
+        let recording_most_bytes = self.owner.request(|answer| Request::RecordingBound { answer }).await?;
         Ok(Response::new(v1::Info {
             name: self.info.name.clone(),
             version: self.info.version.clone(),
             pid: std::process::id(),
             uptime_ns: u64::try_from(self.info.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             config: self.info.config.display().to_string(),
+            recording_most_bytes,
         }))
     }
 

@@ -52,6 +52,7 @@ impl Fake {
                             answer.send(v1::Snapshot { at_ns, bridge_entries, ports, ..Default::default() });
                     }
                     Request::Order { order, answer } => drop(answer.send(carry_out(&order))),
+                    Request::RecordingBound { answer } => drop(answer.send(7 << 20)),
                     Request::Recording { duration, answer } => drop(answer.send(recording(duration))),
                     Request::Lldp { answer } => drop(answer.send(v1::LldpPorts::default())),
                     Request::Acknowledge { recording, answer } => drop(answer.send(acknowledge(recording))),
@@ -220,7 +221,7 @@ async fn a_client_learns_who_answers_and_gets_snapshots() {
     let info = client.info().await.unwrap();
     assert_eq!((info.name.as_str(), info.version.as_str()), ("fake", "1.2.3"));
     assert_eq!((info.config.as_str(), info.pid), ("/etc/sluice/fake.toml", std::process::id()));
-    assert!(info.uptime_ns > 0);
+    assert!(info.uptime_ns > 0 && info.recording_most_bytes == 7 << 20);
 
     let first = client.snapshot().await.unwrap();
     let second = client.read_watermarks().await.unwrap();

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use switch::Nanos;
+use switch::{Instant, Nanos};
 
 use crate::port::Port;
 
@@ -21,9 +21,23 @@ pub trait Sleeper {
         Nanos::MAX
     }
 
+    /// Returns how long the thread could not run during the last sleep, whatever happened: the
+    /// process was stopped (SIGSTOP, the freezer of a cgroup).
+    fn stopped_ns(&self) -> Nanos {
+        0
+    }
+
     /// Sleeps for at most `timeout_ns`. True if a port or a waker ended the sleep.
     ///
     /// # Errors
     /// The kernel has no memory for the sleep.
     fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool>;
+}
+
+/// Returns when a loop should have run at the latest, if it slept until then, from the end of the
+/// time that it was to sleep and how long it was stopped meanwhile. A sleep is no stall, but
+/// oversleeping is one, and so is a stop, since frames may have waited for all of it.
+pub(crate) fn overslept(woke: Instant, due: Instant, stopped_ns: Nanos) -> Option<Instant> {
+    let since = due.min(Instant(woke.0.saturating_sub(stopped_ns)));
+    (woke > since).then_some(since)
 }

@@ -35,17 +35,22 @@ impl Sleeper for TestSleeper<'_> {
     }
 }
 
-#[test]
-fn a_loop_takes_more_weight_while_others_want_its_core() {
-    const DELAYED_AT: u64 = 2_500_000_000;
-    let settings = SwitchSettings {
+/// Settings of a switch with these ports.
+fn settings(ports: Vec<PortSettings>) -> SwitchSettings {
+    SwitchSettings {
         buffer: BufferSettings { total_cells: 64, ..BufferSettings::default() },
         usage_percent: 100,
         alarms: Default::default(),
         seed: 0,
         bridge: BridgeSettings::default(),
-        ports: vec![PortSettings::new("p0".to_owned(), None)],
-    };
+        ports,
+    }
+}
+
+#[test]
+fn a_loop_takes_more_weight_while_others_want_its_core() {
+    const DELAYED_AT: u64 = 2_500_000_000;
+    let settings = settings(vec![PortSettings::new("p0".to_owned(), None)]);
     let switch = Switch::new(&settings, &[MacAddr([2; 6])], FRAMES);
     let (port, wire) = LoopbackPort::new();
     let (handle, core_mailbox) = mailbox(Waker::noop().clone());
@@ -76,11 +81,14 @@ fn a_loop_takes_more_weight_while_others_want_its_core() {
     assert_eq!(reported, [(210, false), (2_506, true), (2_716, false)], "in milliseconds");
 }
 
-/// A sleeper whose second sleep ends late, and whose third ends the loop.
+/// A sleeper whose second sleep lasts for a given time, and whose third ends the loop.
 struct LateSleeper<'a> {
     now: &'a Cell<u64>,
     ends: &'a AtomicBool,
     sleeps: usize,
+    second_ns: Nanos,
+    /// How long the process was stopped during the second sleep.
+    stopped_ns: Nanos,
 }
 
 impl Sleeper for LateSleeper<'_> {
@@ -88,18 +96,22 @@ impl Sleeper for LateSleeper<'_> {
 
     fn set_weight(&mut self, _highest: bool) {}
 
+    fn stopped_ns(&self) -> Nanos {
+        if self.sleeps == 2 { self.stopped_ns } else { 0 }
+    }
+
     fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
         self.sleeps += 1;
-        let late_ns = if self.sleeps == 2 { 500_000_000 } else { 0 };
-        self.now.set(self.now.get() + timeout_ns + late_ns);
+        let slept_ns = if self.sleeps == 2 { self.second_ns } else { timeout_ns };
+        self.now.set(self.now.get() + slept_ns);
         self.ends.store(self.sleeps == 3, Relaxed);
         Ok(false)
     }
 }
 
-/// The thread of an I/O loop is stopped while it sleeps.
-#[test]
-fn what_an_io_loop_oversleeps_is_its_longest_stall() {
+/// Runs an I/O loop whose second sleep lasts this long, with a stop of this length in it. Returns
+/// its longest stall.
+fn stall_of_io_loop(second_ns: Nanos, stopped_ns: Nanos) -> Nanos {
     let (now, ends) = (Cell::new(0), AtomicBool::new(false));
     let clock = || {
         now.set(now.get() + TURN_NS);
@@ -107,8 +119,48 @@ fn what_an_io_loop_oversleeps_is_its_longest_stall() {
     };
     let heartbeat = Arc::new(Heartbeat::default());
     let mut of_line = IoLoop::<LoopbackPort>::new(Vec::new(), Arc::default(), Arc::clone(&heartbeat));
-    let mut sleeper = LateSleeper { now: &now, ends: &ends, sleeps: 0 };
+    let mut sleeper = LateSleeper { now: &now, ends: &ends, sleeps: 0, second_ns, stopped_ns };
     of_line.run(&mut HeapMemory::new(1, 2048), clock, &mut sleeper, &ends).expect("it can sleep");
-    let stall_ns = heartbeat.times().worst_stall_ns;
-    assert!((500_000_000..501_000_000).contains(&stall_ns), "{stall_ns} ns");
+    heartbeat.times().worst_stall_ns
+}
+
+/// Runs a switching loop without ports in the same way.
+fn stall_of_poll_loop(second_ns: Nanos, stopped_ns: Nanos) -> Nanos {
+    let (now, ends) = (Cell::new(0), AtomicBool::new(false));
+    let (handle, core_mailbox) = mailbox(Waker::noop().clone());
+    let handle = RefCell::new(handle);
+    let clock = || {
+        now.set(now.get() + TURN_NS);
+        if ends.swap(false, Relaxed) {
+            handle.borrow_mut().send(LoopCommand::Stop(Box::default())).expect("room for a command");
+        }
+        Instant(now.get())
+    };
+    let heartbeat = Arc::new(Heartbeat::default());
+    let of_core = PollLoopSettings { heartbeat: Arc::clone(&heartbeat), ..PollLoopSettings::default() };
+    let switch = Switch::new(&settings(Vec::new()), &[], FRAMES);
+    let memory = HeapMemory::new(FRAMES, 2048);
+    let mut core = PollLoop::<LoopbackPort>::new(switch, Vec::new(), memory, FRAMES, core_mailbox, of_core);
+    let mut sleeper = LateSleeper { now: &now, ends: &ends, sleeps: 0, second_ns, stopped_ns };
+    core.run(clock, &mut sleeper).expect("it can sleep");
+    heartbeat.times().worst_stall_ns
+}
+
+/// A loop's thread is stopped while it sleeps: it wakes late, or in time since a frame ends the
+/// sleep, which only the sleeper can tell from a sleep without a stop.
+#[test]
+fn what_a_loop_oversleeps_is_its_longest_stall_and_so_is_a_stop_while_it_sleeps() {
+    const MS: Nanos = 1_000_000;
+    for stall_of in [stall_of_io_loop, stall_of_poll_loop] {
+        for (second_ns, stopped_ns, expected) in [
+            (600 * MS, 0, 500 * MS),        // 500 ms after the longest sleep should have ended
+            (90 * MS, 0, 0),                // a frame ended the sleep
+            (90 * MS, 80 * MS, 80 * MS),    // the same, after a stop
+            (600 * MS, 550 * MS, 550 * MS), // stopped 50 ms after it went to sleep
+            (600 * MS, 100 * MS, 500 * MS), // stopped, and late in addition
+        ] {
+            let stall_ns = stall_of(second_ns, stopped_ns);
+            assert!((expected..expected + MS).contains(&stall_ns), "{stall_ns} ns, not {expected}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use switch::settings::PRIORITIES;
 /// The most bytes passed to the kernel and not yet completed.
 pub const IN_FLIGHT_BYTES: usize = 16_384;
 /// The most frames passed to the kernel and not yet completed: the entries of a veth's ring
-/// (docs/kernel-behavior.md, "Where frames vanish").
+/// (docs/kernel/af-xdp.md, "Where frames vanish").
 pub const IN_FLIGHT_FRAMES: usize = 256;
 
 /// The frames held by the kernel.

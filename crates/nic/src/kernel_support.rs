@@ -32,7 +32,7 @@ pub(crate) fn bad(what: impl Into<String>, cure: impl Into<String>) -> Finding {
     Finding { what: what.into(), is_good: false, cure: cure.into() }
 }
 
-const OTHER_KERNEL: &str = "Debian's kernels of trixie-backports and sid can do it (docs/kernel-support.md lists those that were tried)";
+const OTHER_KERNEL: &str = "Debian's kernels of trixie-backports and sid can do it (docs/kernel/versions.md lists those that were tried)";
 
 pub(crate) fn kernel() -> Finding {
     let release = release();

@@ -15,6 +15,17 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/scenarios")
 }
 
+/// Lists the scenarios, with the folders in which some are, in order.
+fn scenarios() -> Vec<String> {
+    let of = |below: &str| {
+        let names = files(&folder().join(below)).into_iter();
+        names.map(|name| format!("{below}{name}")).collect::<Vec<_>>()
+    };
+    let mut names = ["", "deadlock/", "inspur/"].map(of).concat();
+    names.sort();
+    names
+}
+
 /// Lists the file names of a folder, in order.
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -24,12 +35,13 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Reads a scenario with another device in place of deadlock-detection.toml.
+/// Reads a scenario with another device in place of devices/deadlock-detection.toml.
 fn read_with(name: &str, device: &str) -> Scenario {
     let text = std::fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let text = text.replace("devices/deadlock-detection.toml", &format!("devices/{device}"));
+    let file = folder().join(name);
     let mut load =
-        |path: &str| std::fs::read_to_string(folder().join(path)).map_err(|error| error.to_string());
+        |path: &str| std::fs::read_to_string(file.with_file_name(path)).map_err(|error| error.to_string());
     parse(name, &text, &mut load).unwrap_or_else(|_| panic!("{name} with {device}"))
 }
 
@@ -37,8 +49,9 @@ fn read_with(name: &str, device: &str) -> Scenario {
 fn read(name: &str) -> Scenario {
     let text = std::fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(text.starts_with("# "), "{name} does not open with what it shows");
+    let file = folder().join(name);
     let mut load =
-        |path: &str| std::fs::read_to_string(folder().join(path)).map_err(|error| error.to_string());
+        |path: &str| std::fs::read_to_string(file.with_file_name(path)).map_err(|error| error.to_string());
     parse(name, &text, &mut load).unwrap_or_else(|mistakes| {
         panic!("{}", mistakes.iter().map(|mistakes| format!("{mistakes}\n")).collect::<String>())
     })
@@ -107,7 +120,7 @@ fn every_scenario_meets_its_expectations() {
         String::from("traffic, priority: sent, received, lost, left in the network, marked, Gbit/s\n\n"),
         String::new(),
     );
-    let names = files(&folder());
+    let names = scenarios();
     assert!(names.len() >= 12, "{names:?}");
     for name in names {
         let outcome = run(&read(&name));
@@ -122,7 +135,7 @@ fn every_scenario_meets_its_expectations() {
 /// random.
 #[test]
 fn the_same_seed_gives_the_same_outcome() {
-    for name in files(&folder()) {
+    for name in scenarios() {
         let scenario = read(&name);
         assert!(run(&scenario) == run(&scenario), "{name}");
     }
@@ -197,7 +210,7 @@ fn pauses_travel_upstream_hop_by_hop() {
 /// followed by its xon.
 #[test]
 fn the_run_of_pfc_goes_as_its_figures() {
-    let outcome = run(&read("inspur-pfc.toml"));
+    let outcome = run(&read("inspur/pfc.toml"));
     let pauses = pauses_of(&outcome, "switch-a.ethernet2");
     assert!(pauses.iter().all(|span| span.from_ns > MS && span.to_ns < 19 * MS / 10), "{pauses:?}");
     let (switch_a, switch_b) =
@@ -215,7 +228,7 @@ fn the_run_of_pfc_goes_as_its_figures() {
 /// everything after it.
 #[test]
 fn a_storm_lasts_as_long_as_its_host() {
-    let outcome = run(&read("inspur-storm.toml"));
+    let outcome = run(&read("inspur/storm.toml"));
     for port in ["switch-b.ethernet2", "switch-a.ethernet2", "ce-a"] {
         let pauses = pauses_of(&outcome, port);
         assert_eq!(pauses.len(), 1, "{port}");
@@ -226,7 +239,7 @@ fn a_storm_lasts_as_long_as_its_host() {
 /// As above, with a watchdog on switch A, which forwards again 400 ms after the last xoff.
 #[test]
 fn a_watchdog_ends_a_storm_and_itself() {
-    let outcome = run(&read("inspur-watchdog.toml"));
+    let outcome = run(&read("inspur/watchdog.toml"));
     let port = port_of(&outcome, "switch-a", "ethernet2");
     let [storm] = port.storms[..] else { panic!("{:?}", port.storms) };
     assert!(storm.drops && storm.priority == 3, "{storm:?}");
@@ -248,7 +261,7 @@ fn a_watchdog_ends_a_storm_and_itself() {
 /// all traffic continues. The first one to do so frees the devices behind it.
 #[test]
 fn detection_breaks_the_deadlock() {
-    let outcome = run(&read("deadlock-detection.toml"));
+    let outcome = run(&read("deadlock/detection.toml"));
     let mut found = 0;
     for (from, _) in RING {
         let port = port_of(&outcome, from, "port1");
@@ -277,8 +290,8 @@ fn detection_breaks_the_deadlock() {
 /// second: Begin, End, … and the limit.
 #[test]
 fn a_loop_that_stays_reaches_the_limit() {
-    let mut scenario = read("deadlock-detection.toml");
-    let quick = read_with("deadlock-detection.toml", "deadlock-limit.toml");
+    let mut scenario = read("deadlock/detection.toml");
+    let quick = read_with("deadlock/detection.toml", "deadlock-limit.toml");
     scenario.nodes = quick.nodes;
     scenario.faults.retain(|fault| fault.at_ns < MENDED_NS); // it is never repaired
     scenario.duration_ns = 400 * MS;
@@ -329,7 +342,7 @@ fn data_after_mending(scenario: &Scenario) -> (Results, u64) {
 /// Figure 13: each device blocks the one before it, and repairing the network does not move a byte.
 #[test]
 fn a_deadlock_arises_and_stays() {
-    for (name, least_pfc) in [("deadlock.toml", 30), ("deadlock-short-pauses.toml", 10_000)] {
+    for (name, least_pfc) in [("deadlock/loop.toml", 30), ("deadlock/short-pauses.toml", 10_000)] {
         let scenario = read(name);
         let (outcome, data) = data_after_mending(&scenario);
         assert_eq!(data, 0, "{name}");
@@ -351,7 +364,7 @@ fn a_deadlock_arises_and_stays() {
 /// the repair.
 #[test]
 fn without_a_loop_there_is_no_deadlock() {
-    let mut scenario = read("deadlock.toml");
+    let mut scenario = read("deadlock/loop.toml");
     scenario.faults.retain(|fault| !matches!(fault.kind, FaultKind::Route(_)));
     let (outcome, _) = data_after_mending(&scenario);
     let rdma = traffic_of(&outcome, "rdma");
@@ -372,7 +385,7 @@ fn without_a_loop_there_is_no_deadlock() {
 /// to server 2 is congested, and disappears without a trace if it is not.
 #[test]
 fn a_congested_port_makes_a_deadlock_of_a_short_loop() {
-    let mut scenario = read("deadlock-figure-13.toml");
+    let mut scenario = read("deadlock/figure-13.toml");
     let (outcome, data) = data_after_mending(&scenario);
     assert_eq!(data, 0);
     for (from, to) in RING {

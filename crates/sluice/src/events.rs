@@ -20,7 +20,7 @@ has its own position: `--since N` continues after the last event that it has see
 events here, there may be thousands a second: `sluice show pfc` counts them, and `sluice record` \
 has each of them.
 
-docs/events.md lists all kinds.
+docs/monitoring/events.md lists all kinds.
 
 JSON: an object a line with number, at_ns (the loop's clock: since the daemon started), unix_ns, \
 kind, severity, port, priority, queue, values{}, message; where events are missing, an object with \

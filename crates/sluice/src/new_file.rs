@@ -1,8 +1,8 @@
 //! A file that appears under its name when it is complete, or not at all.
 //!
 //! Rule: an existing file is replaced by a complete one only. A full disk is noticed when the file
-//! is created, as far as [`RESERVED_BYTES`] go. A process that is killed leaves nothing behind
-//! where the filesystem has files without a name (open(2), O_TMPFILE).
+//! is created, as far as [`RESERVED_BYTES`] go, or when more is reserved. A process that is killed
+//! leaves nothing behind where the filesystem has files without a name (open(2), O_TMPFILE).
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Seek, Write};
@@ -10,10 +10,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, fallocate};
 use nix::libc;
+use nix::sys::statvfs::fstatvfs;
 use nix::unistd::linkat;
 use tempfile::TempPath;
+
+use crate::output::grouped;
 
 /// Bytes of the disk that a new file takes at once.
 const RESERVED_BYTES: usize = 1 << 20;
@@ -51,6 +54,29 @@ impl NewFile {
         file.sync_data()?; // a filesystem may allocate as late as here
         file.rewind()?;
         Ok(Self { file, path: path.to_path_buf(), temporary })
+    }
+
+    /// Reserves room for a file of this size. What is not written is released when the file is
+    /// published. Where the filesystem cannot reserve room, its free room is all that is checked.
+    pub fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        let filesystem = fstatvfs(&self.file)?;
+        let free = filesystem.blocks_available() * filesystem.fragment_size();
+        let refusal = || {
+            let text = format!(
+                "No space left on device: {} bytes are wanted and {} are free",
+                grouped(bytes),
+                grouped(free)
+            );
+            io::Error::new(io::ErrorKind::StorageFull, text)
+        };
+        if bytes > free + RESERVED_BYTES as u64 {
+            return Err(refusal());
+        }
+        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes as i64) {
+            Err(nix::Error::ENOSPC) => Err(refusal()),
+            Err(error) if error != nix::Error::EOPNOTSUPP => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the file appear under its name, with what was written to it.
@@ -100,6 +126,7 @@ fn link(file: &File, path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_file_appears_when_it_is_complete_and_replaces_the_one_before() {
@@ -118,6 +145,22 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "third");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o700, 0o600);
+    }
+
+    #[test]
+    fn room_is_reserved_and_what_is_not_written_is_released() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        let mut file = NewFile::create(&path).unwrap();
+        let refused = file.reserve(1 << 50).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert!(refused.to_string().contains("1,125,899,906,842,624 bytes are wanted and"), "{refused}");
+        file.reserve(4 << 20).unwrap();
+        assert!(file.file.metadata().unwrap().blocks() * 512 >= 4 << 20);
+        file.write_all(b"short").unwrap();
+        file.publish().unwrap();
+        let written = fs::metadata(&path).unwrap();
+        assert!(written.len() == 5 && written.blocks() * 512 < 1 << 20, "{written:?}");
     }
 
     #[test]

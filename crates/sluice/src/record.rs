@@ -1,5 +1,5 @@
 //! `sluice record` and `sluice replay`: a recording of a running loop, and its replay by the same
-//! switch (docs/recorder.md).
+//! switch (docs/monitoring/recorder.md).
 //!
 //! A file is a recording, compressed with gzip, whose checksum detects a damaged file. A recording
 //! begins with a title line, which has its version.
@@ -98,9 +98,13 @@ pub fn record(arguments: &Record) -> Result<()> {
     }
     let name = arguments.file.display().to_string();
     // Whether the file can be written is checked before anything is recorded.
-    let file = NewFile::create(&arguments.file).with_context(|| name.clone())?;
+    let mut file = NewFile::create(&arguments.file).with_context(|| name.clone())?;
     let (bytes, further) = arguments.daemon.talk(async |client| {
         if !arguments.last {
+            let most_bytes = client.info().await?.recording_most_bytes;
+            file.reserve(most_bytes).with_context(|| {
+                format!("{name} (a recording takes what [recorder] memory_mib of the daemon allows, before its compression)")
+            })?;
             eprintln!("recording for {duration:?} …");
         }
         let mut pieces = client.record(duration).await?;

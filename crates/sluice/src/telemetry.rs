@@ -19,7 +19,7 @@ enum Task {
     /// List the sensor paths, each with an example of what it reports.
     #[command(after_long_help = "\
 A periodic path is sampled and needs an interval; an event path reports when something happens and \
-takes none. docs/telemetry.md explains the fields.
+takes none. docs/monitoring/telemetry.md explains the fields.
 
 JSON: an object a path, in a list: path, kind (periodic or event), summary, example.")]
     Paths {
@@ -69,10 +69,10 @@ mod tests {
             assert_eq!(list[place]["path"], path.name());
             assert!(list[place]["example"]["Notification"].is_object());
         }
-        let page = std::fs::read_to_string("../../docs/telemetry.md").unwrap();
+        let page = std::fs::read_to_string("../../docs/monitoring/telemetry.md").unwrap();
         for path in SensorPath::ALL {
             let row = format!("| `{}` |", path.name());
-            assert!(page.contains(&row), "docs/telemetry.md has {}", path.name());
+            assert!(page.contains(&row), "docs/monitoring/telemetry.md has {}", path.name());
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Rule: an event of the poll loop carries that loop's time and has one text, which the switch
 //! defines (`switch::monitor::event`). Severities are the log's levels. XOFF and XON occur by the
-//! thousand and are only logged. Source: docs/events.md.
+//! thousand and are only logged. Source: docs/monitoring/events.md.
 
 use std::time::SystemTime;
 

@@ -1,8 +1,8 @@
 //! Telemetry and metrics of the daemon: what of them cannot be reached, as events.
 //!
 //! Rule: a collector, or the address of the metrics, that cannot be reached stops nothing. It is
-//! tried again, and one event says that it began and one that it ended. Source: docs/telemetry.md,
-//! "Delivery".
+//! tried again, and one event says that it began and one that it ended. Source:
+//! docs/monitoring/telemetry.md, "Delivery".
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

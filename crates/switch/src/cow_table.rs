@@ -4,7 +4,7 @@
 //! has been copied is saved first, so each slice is a bounded amount of work, and so is each
 //! change. Slots are changed only by [`CowTable::write`], which saves. A copy has only the used
 //! slots, with their numbers: a table has tens of thousands of slots, most of them empty.
-//! Source: docs/recorder.md, "Checkpoints".
+//! Source: docs/monitoring/recorder.md, "Checkpoints".
 
 use std::ops::Deref;
 

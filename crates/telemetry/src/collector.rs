@@ -5,7 +5,7 @@
 //! in the vendor specifications does, once all its messages have been taken. Whatever clients send,
 //! over any number of connections, memory stays bounded: a client waits while its message is taken,
 //! and the streams and the incomplete messages of all clients have a limit together. Source:
-//! docs/telemetry.md, "The reference collector".
+//! docs/monitoring/telemetry.md, "The reference collector".
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

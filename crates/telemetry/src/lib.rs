@@ -1,6 +1,6 @@
 //! Telemetry reports of a switch: samples and events as the JSON that collectors expect, gRPC
 //! dial-out to collectors with a bounded backlog each, and the reference collector. Source:
-//! docs/telemetry.md.
+//! docs/monitoring/telemetry.md.
 #![forbid(unsafe_code)]
 
 pub mod collector;

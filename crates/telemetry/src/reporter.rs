@@ -3,7 +3,7 @@
 //! Rule: nothing that telemetry lacks stops the switch. A collector, its network namespace, a file
 //! of its TLS, or the address of the metrics that is not there is tried again, and its status says
 //! why. New settings are applied while it runs: collectors that stay the same keep their
-//! connections, backlogs and numbers. Source: docs/telemetry.md, "Delivery".
+//! connections, backlogs and numbers. Source: docs/monitoring/telemetry.md, "Delivery".
 
 use std::io;
 use std::sync::Arc;

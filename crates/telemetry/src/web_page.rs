@@ -3,7 +3,7 @@
 //!
 //! Rule: one document without external resources, which its own policy forbids (CSP). The numbers
 //! are those of `sluice show --json`, and the events those of `sluice events`. The page only reads;
-//! it does not restart watermarks. Source: docs/metrics.md, "The live page".
+//! it does not restart watermarks. Source: docs/monitoring/metrics.md, "The live page".
 
 use control::{Journal, v1};
 use serde::Serialize;

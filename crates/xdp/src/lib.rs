@@ -8,7 +8,7 @@
 //! Functions that a loop calls write no log, since that can block. A [`dataplane::PortFault`] goes
 //! to the daemon instead.
 //!
-//! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel-behavior.md.
+//! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel/af-xdp.md.
 
 mod error;
 mod interface;

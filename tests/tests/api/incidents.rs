@@ -1,5 +1,6 @@
 //! Recordings of losses are kept until a client has stored them: on a full disk, with a client that
-//! is killed, and beside a second incident (docs/recorder.md, "What freezes a recording").
+//! is killed, and beside a second incident (docs/monitoring/recorder.md, "What freezes a
+//! recording").
 
 use std::process::Command;
 use std::thread::sleep;
@@ -66,13 +67,21 @@ fn a_recording_survives_a_full_disk_a_killed_client_and_a_second_incident() -> R
     // A full disk: a filesystem of 64 KiB, which ends with its namespace.
     let full = bed.dir().join("full");
     std::fs::create_dir(&full)?;
-    let script =
-        "mount -t tmpfs -o size=64k none \"$0\" && exec \"$1\" record --last \"$0/a.rec\" --socket \"$2\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&full);
-    let failed = command.arg(binary("sluice")?).arg(daemon.socket()).output()?;
-    let stderr = String::from_utf8_lossy(&failed.stderr);
-    ensure!(!failed.status.success() && stderr.contains("No space left on device"), "{stderr}");
+    let record_on_tmpfs = |size: &str, what: &str| -> Result<String> {
+        let script = format!(
+            "mount -t tmpfs -o size={size} none \"$0\" && exec \"$1\" record {what} \"$0/a.rec\" --socket \"$2\""
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]).arg(&full);
+        let failed = command.arg(binary("sluice")?).arg(daemon.socket()).output()?;
+        ensure!(!failed.status.success(), "it fits");
+        Ok(String::from_utf8(failed.stderr)?)
+    };
+    let stderr = record_on_tmpfs("64k", "--last")?;
+    ensure!(stderr.contains("No space left on device"), "{stderr}");
+    // A disk that would fill during an hour of recording is refused before it begins.
+    let stderr = record_on_tmpfs("8m", "--duration 3600s")?;
+    ensure!(stderr.contains("268,435,456 bytes are wanted and 7,3"), "{stderr}");
     kept(&daemon, 1)?;
 
     // A connection that is lost when all has arrived, and a client that is killed while it waits.

@@ -1,6 +1,6 @@
 //! The daemon and the switch agree exactly: the same switch replays the recording of a loop on real
 //! veths to the same counters, watermarks, frames and events, however busy the machine was
-//! (docs/recorder.md).
+//! (docs/monitoring/recorder.md).
 
 use std::thread;
 use std::time::Duration;

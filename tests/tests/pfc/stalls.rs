@@ -4,14 +4,16 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Host, Testbed, conservation, drops, eventually, port};
+use nix::sys::signal::Signal;
+use testbed::{Host, Snapshot, Testbed, conservation, drops, eventually, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Capture, flow, group_config, loop_thread, port_config, run, slow_port_config,
-    sluice, stop_hosts, stop_thread, switch_config,
+    AMPLE_HEADROOM_CELLS, Capture, flow, frames, group_config, loop_thread, port_config, run,
+    slow_port_config, sluice, stop_hosts, stop_thread, switch_config,
 };
 
 /// Stops of 50, 500 and 2000 ms, under an incast of two senders of 300 Mbit/s into 300 Mbit/s.
@@ -59,6 +61,37 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
         let first = times.iter().find(|&&time| time > at).context("a PFC frame after the stop")?;
         println!("stopped for {stop:?}: the first PFC frame after {:.2} ms", (first - at) * 1e3);
     }
+    Ok(())
+}
+
+/// The whole process is stopped for less than a sleep of its loop lasts, and a frame that came
+/// meanwhile ends the sleep: neither the loop nor the guard ran, and yet the stall is known.
+#[test]
+fn a_process_that_was_stopped_while_its_loop_slept_knows_it() -> Result<()> {
+    const STOP: Duration = Duration::from_millis(60);
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let host = bed.linux_host(&switch, "host")?;
+    let mut daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("host", "1G")))?;
+    host.namespace.ip("neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev eth0")?;
+    let socket = host.namespace.enter(|| UdpSocket::bind((host.ipv4(), 0)))??;
+    let tasks = format!("/proc/{}/task", daemon.process().pid());
+    let received = |now: &Snapshot| port(now, "host").map(|port| frames(port.received)).unwrap_or_default();
+    let before = received(&daemon.snapshot()?);
+
+    daemon.process().signal(Signal::SIGSTOP)?;
+    eventually("all threads are stopped", || {
+        let states = fs::read_dir(&tasks)?.map(|task| fs::read_to_string(task?.path().join("stat")));
+        let states = states.collect::<std::io::Result<Vec<_>>>()?;
+        Ok(states.iter().all(|stat| stat.contains(") T ")).then_some(()))
+    })?;
+    socket.send_to(&[0; 100], "10.0.0.99:4000")?;
+    std::thread::sleep(STOP);
+    daemon.process().signal(Signal::SIGCONT)?;
+    daemon.until("the frame is received", |now| (received(now) > before).then_some(()))?;
+    let stall_ns = daemon.snapshot()?.loop_worst_stall_ns;
+    println!("stopped for {STOP:?}: the worst stall is {:.2} ms", stall_ns as f64 / 1e6);
+    ensure!(stall_ns >= STOP.as_nanos() as u64, "the stall of {STOP:?} is unknown: {stall_ns} ns");
     Ok(())
 }
 

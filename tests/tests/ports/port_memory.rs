@@ -1,4 +1,4 @@
-//! Ports with their own memory, as zero-copy ports have (docs/kernel-behavior.md, "Zero-copy"): the
+//! Ports with their own memory, as zero-copy ports have (docs/kernel/af-xdp.md, "Zero-copy"): the
 //! lossless guarantee on veths, with `zero_copy = "emulate"`. Any other test uses such ports where
 //! `SLUICE_TEST_ZERO_COPY=emulate` is set.
 

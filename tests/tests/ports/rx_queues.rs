@@ -1,5 +1,5 @@
 //! Ports of several RX queues, on veths of four: flows arrive on all of them and leave by the
-//! first, and no flow loses or reorders a frame (docs/kernel-behavior.md, "Several queues").
+//! first, and no flow loses or reorders a frame (docs/kernel/af-xdp.md, "Several queues").
 
 use std::net::UdpSocket;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Zero-copy ports (docs/kernel-behavior.md, "Zero-copy"), on the emulated NICs of QEMU, for
+//! Zero-copy ports (docs/kernel/af-xdp.md, "Zero-copy"), on the emulated NICs of QEMU, for
 //! machines without suitable ones: `cargo xtask vm --cables 3 --test zero_copy` for virtio's, with
 //! `--nic igb` for Intel's 82576.
 

@@ -156,19 +156,14 @@ fn parse(line: &str) -> Option<Verdict> {
 
 #[cfg(test)]
 mod unit {
+    use super::super::unit::parse as command;
     use super::*;
 
     #[test]
     fn instructions_of_less_than_a_nanosecond_are_the_kernels_matter() {
-        use clap::{Args, FromArgMatches};
-        let parse = |line: &str| {
-            let command = Vm::augment_args(clap::Command::new("vm"));
-            let matches = command.try_get_matches_from(line.split(' ')).expect("it is a command line");
-            Vm::from_arg_matches(&matches).expect("it is one of vm")
-        };
-        assert_eq!(clock(&parse("vm storm --shift -3")), " tsc_early_khz=8000000");
-        assert_eq!(clock(&parse("vm --shift 0")), "");
-        assert_eq!(clock(&parse("vm --shift -3 --real-time")), "");
+        assert_eq!(clock(&command("vm storm --shift -3")), " tsc_early_khz=8000000");
+        assert_eq!(clock(&command("vm --shift 0")), "");
+        assert_eq!(clock(&command("vm --shift -3 --real-time")), "");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Rule: nothing is served unless enabled, and then on the loopback address by default. Every
 //! client that reaches the address can read the metrics, without a password. Source:
-//! docs/metrics.md.
+//! docs/monitoring/metrics.md.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,8 +1,8 @@
 //! The sensor paths that collectors can subscribe to.
 //!
 //! Rule: a path is periodic or an event path, never both; names are case-insensitive. Source:
-//! docs/telemetry.md; docs/references.md, "H3C reference" (reporting by gRPC: buffer usage, PFC,
-//! ECN).
+//! docs/monitoring/telemetry.md; docs/references.md, "H3C reference" (reporting by gRPC: buffer
+//! usage, PFC, ECN).
 
 /// One kind of report to collectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

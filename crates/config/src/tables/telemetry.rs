@@ -2,8 +2,8 @@
 //!
 //! Rule: a subscription binds sensor groups to destination groups. A group of periodic paths needs
 //! an interval, a group of event paths takes none; either error is refused, as nothing would be
-//! reported. Source: docs/telemetry.md; docs/references.md, "H3C reference" (configuring the device
-//! as a gRPC client).
+//! reported. Source: docs/monitoring/telemetry.md; docs/references.md, "H3C reference" (configuring
+//! the device as a gRPC client).
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //!
 //! Rule: paths are relative to the file that names them. A client certificate and its key must be
 //! set together.
-//! Source: docs/telemetry.md, "TLS".
+//! Source: docs/monitoring/telemetry.md, "TLS".
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 //! the recorded one did.
 //!
 //! Rule: a frame's number in the replay differs from its recorded number. Frame bytes that are not
-//! recorded are zero, as the switch does not read them. Source: docs/recorder.md.
+//! recorded are zero, as the switch does not read them. Source: docs/monitoring/recorder.md.
 
 use bytes::{Buf, Bytes};
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, chunks_of};

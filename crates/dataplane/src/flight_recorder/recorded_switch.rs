@@ -2,7 +2,7 @@
 //!
 //! Rule: a loop changes the state of its switch only through this type. It dereferences to the
 //! switch for reading, so a method of the switch that changes state, and that has no counterpart
-//! here, does not compile into the loop. Source: `docs/recorder.md`.
+//! here, does not compile into the loop. Source: `docs/monitoring/recorder.md`.
 
 use std::borrow::BorrowMut;
 use std::ops::Deref;

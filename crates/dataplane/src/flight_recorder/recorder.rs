@@ -14,7 +14,7 @@
 //! has no empty chunk, the segment ends, and the next one starts when a chunk is available again.
 //! Nothing is recorded in the gap, and nothing else is affected. A new segment starts every second,
 //! once the state of the one before is complete, so that the oldest can be discarded.
-//! Source: `docs/recorder.md`.
+//! Source: `docs/monitoring/recorder.md`.
 
 use std::sync::Arc;
 

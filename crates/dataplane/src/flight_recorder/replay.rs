@@ -7,7 +7,7 @@
 //! snapshot with the snapshot of the recorded switch. The first difference ends the replay: either
 //! this is another version of the switch, or the switch depended on an input that the recorder does
 //! not record. A recording is read chunk by chunk, so a replay needs no more memory than the switch
-//! and a chunk, whatever is in the recording. Source: `docs/recorder.md`.
+//! and a chunk, whatever is in the recording. Source: `docs/monitoring/recorder.md`.
 
 use std::io::{ErrorKind, Read};
 

@@ -6,7 +6,7 @@
 //!
 //! Rule: a replay has to start with a complete state, so segments are discarded whole, the oldest
 //! first, and a recording begins with the first that has one. A copy shares the bytes.
-//! Source: `docs/recorder.md`.
+//! Source: `docs/monitoring/recorder.md`.
 
 use std::collections::VecDeque;
 

@@ -26,7 +26,7 @@ use crate::io_core::remote_port::RemotePort;
 use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
 use crate::port::Port;
-use crate::sleeper::Sleeper;
+use crate::sleeper::{Sleeper, overslept};
 
 /// A requested status is reported after at most this number of iterations, even while frames move.
 const STATUS_ITERATIONS: u8 = 8;
@@ -160,9 +160,7 @@ impl<P: Port> IoLoop<P> {
                 if !self.has_work() && !ends.load(Relaxed) {
                     self.heartbeat.sleep(Instant::NEVER);
                     waiter.wait(LONGEST_SLEEP_NS)?;
-                    // A sleep is no stall, but oversleeping is one.
-                    let due = now + LONGEST_SLEEP_NS;
-                    self.last_iteration = (clock() > due).then_some(due);
+                    self.last_iteration = overslept(clock(), now + LONGEST_SLEEP_NS, waiter.stopped_ns());
                 }
                 self.bell.cancel_sleep();
             }

@@ -20,7 +20,7 @@ use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::Iteration;
 use crate::port::Port;
 use crate::punt_ring::PuntRings;
-use crate::sleeper::Sleeper;
+use crate::sleeper::{Sleeper, overslept};
 use switch::{FrameId, Instant, KernelCounters, MaxFrame, Nanos, Snapshot, Switch};
 use wire::bitset::Set64;
 
@@ -167,9 +167,7 @@ impl<P: Port> PollLoop<P> {
                 if !self.ports.iter().any(Port::has_pending) {
                     self.heartbeat.sleep(self.switch.next_pfc_deadline());
                     waiter.wait(nanos)?;
-                    // A sleep is no stall, but oversleeping is one.
-                    let due = now + nanos;
-                    self.last_iteration = (clock() > due).then_some(due);
+                    self.last_iteration = overslept(clock(), now + nanos, waiter.stopped_ns());
                 }
                 self.bell.cancel_sleep();
             }

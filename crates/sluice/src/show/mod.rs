@@ -1,8 +1,6 @@
 //! `sluice show`: fetches snapshots and prints a view of them, as a table or as JSON. Each view has
 //! a file of its own; the JSON of all is in [`json`].
 
-mod buffers;
-mod congestion;
 mod counters;
 mod daemon;
 mod drops;
@@ -11,9 +9,8 @@ pub mod help;
 mod interfaces;
 mod json;
 mod loops;
-mod pfc;
 mod ports;
-mod queues;
+mod qos;
 mod view;
 
 use std::io::IsTerminal;
@@ -31,6 +28,7 @@ use crate::output;
 use crate::socket::Daemon;
 use format::Unit;
 use json::Document;
+use qos::{buffers, congestion, pfc, queues};
 use view::Detail;
 pub use view::View;
 

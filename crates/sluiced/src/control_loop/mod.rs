@@ -283,6 +283,9 @@ impl ControlLoop {
                 self.snapshot_waiters.push(SnapshotRequest { reader, read_watermarks, answer });
             }
             Request::Lldp { answer } => drop(answer.send(self.lldp.describe(&self.running))),
+            Request::RecordingBound { answer } => {
+                let _ = answer.send(self.running.config().recorder.memory_bytes as u64); // a client may be gone
+            }
             Request::Recording { duration, answer } => {
                 self.flight_recorder.request(duration, answer, Instant::now())
             }

@@ -3,7 +3,7 @@
 //! Rule: a kept recording is discarded only when a client acknowledges that it has stored it. The
 //! number and the bytes of kept recordings are bounded: each takes at most half of the remaining
 //! room, so that there is room for the next, and loses its oldest seconds to fit. Beyond the bounds
-//! a new recording is not kept, which is counted. Source: docs/recorder.md, "What
+//! a new recording is not kept, which is counted. Source: docs/monitoring/recorder.md, "What
 //! freezes a recording".
 
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@
 //! A recording is made in two cases: a client requests the next seconds, or `[recorder]` in the
 //! file records the loop all the time and keeps the most recent part. A loss then freezes that part
 //! a moment later: it is kept ([`incidents`]) while the loop records on. Beyond the bound, the
-//! oldest seconds are discarded. Source: `docs/recorder.md`.
+//! oldest seconds are discarded. Source: `docs/monitoring/recorder.md`.
 
 mod incidents;
 

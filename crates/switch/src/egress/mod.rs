@@ -5,7 +5,7 @@
 //! queues that hold frames and are not paused, and the bytes with the kernel are below their bound,
 //! as a pause cannot recall what the kernel has. It is charged until its transmission is complete.
 //! Source: docs/architecture.md, "Frame path"; the bound works the way BQL bounds a driver
-//! (docs/kernel-behavior.md).
+//! (docs/kernel/af-xdp.md).
 
 mod dequeue;
 pub(crate) mod flood_copies;

@@ -3,8 +3,8 @@
 //! Rule: an event has a name for programs, a severity, the place it belongs to, its numbers, and
 //! one line of text for people. [`TABLE`] has the kinds of the switch and of the daemon with their
 //! names, severities and documentation; [`Event`] and [`Event::describe`] have the fields and the
-//! text of those of the switch. Source: docs/events.md; the lines of the watchdog are those of
-//! docs/references.md, "H3C reference" (PFC deadlock detection).
+//! text of those of the switch. Source: docs/monitoring/events.md; the lines of the watchdog are
+//! those of docs/references.md, "H3C reference" (PFC deadlock detection).
 
 use crate::frame::meta::FloodType;
 use crate::monitor::counters::{DropReason, FrameCount};
@@ -87,9 +87,9 @@ struct KindRow {
     kind: EventKind,
     name: &'static str,
     severity: Severity,
-    /// What happened, as docs/events.md says it.
+    /// What happened, as docs/monitoring/events.md says it.
     text: &'static str,
-    /// Numbers that come with it, as docs/events.md says it.
+    /// Numbers that come with it, as docs/monitoring/events.md says it.
     numbers: &'static str,
 }
 
@@ -104,7 +104,7 @@ const fn row(
 }
 
 /// All kinds of event, in the order of the enum: name, severity, what happened, numbers.
-/// docs/events.md is generated from it.
+/// docs/monitoring/events.md is generated from it.
 #[rustfmt::skip]
 const TABLE: &[KindRow] = {
     use EventKind::*;
@@ -113,26 +113,26 @@ const TABLE: &[KindRow] = {
         row(XoffBegan, "xoff_began", Debug, "XOFF was advertised to the peer; only logged", ""),
         row(XoffEnded, "xoff_ended", Debug, "XON was advertised to the peer; only logged", ""),
         row(NoDropLost, "no_drop_lost", Error, "frames of a no-drop priority are lost because headroom is exhausted; an event when it begins, and again each second while it lasts, until headroom has been empty again or XOFF is over; the counters have each", ""),
-        row(NoDropDropped, "no_drop_dropped", Error, "frames of a no-drop priority are lost for another reason, which the message names: `tail_drop`, `wred`, `watchdog`, `no_copy`, `port_down`, `destination_down`, `mtu_exceeded`, `vlan_filtered`, or `filtered` where no other port is up ([behavior.md](behavior.md#drops)); its port is where they are counted; at once, then once a second while it lasts", "`frames`"),
+        row(NoDropDropped, "no_drop_dropped", Error, "frames of a no-drop priority are lost for another reason, which the message names: `tail_drop`, `wred`, `watchdog`, `no_copy`, `port_down`, `destination_down`, `mtu_exceeded`, `vlan_filtered`, or `filtered` where no other port is up ([behavior.md](../behavior.md#drops)); its port is where they are counted; at once, then once a second while it lasts", "`frames`"),
         row(KernelDropped, "kernel_dropped", Error, "the kernel or the NIC dropped received frames because no buffer was posted; at once (drops of a NIC, within two seconds), then once a second while it lasts", "`frames`"),
-        row(KernelLost, "kernel_lost", Error, "the kernel accepted frames for transmission and lost them ([kernel-behavior.md](kernel-behavior.md#errors-of-sendto)); at once, then once a second while it lasts", "`frames` (data), `no_drop_frames` among them, `pfc_frames` (PFC and PAUSE)"),
+        row(KernelLost, "kernel_lost", Error, "the kernel accepted frames for transmission and lost them ([af-xdp.md](../kernel/af-xdp.md#errors-of-sendto)); at once, then once a second while it lasts", "`frames` (data), `no_drop_frames` among them, `pfc_frames` (PFC and PAUSE)"),
         row(StrayFrames, "stray_frames", Error, "the kernel returned frames that it did not have, or returned them twice: ignored", "`frames`"),
         row(MtuExceeded, "mtu_exceeded", Error, "frames were dropped that are too long for their egress port; at once, then once a second while it lasts", "`frames`"),
         row(MtusDiffer, "mtus_differ", Warning, "the MTUs of the ports' interfaces differ, at the start or from now on; the message names them and the fix", ""),
-        row(MtuBeyondHeadroom, "mtu_beyond_headroom", Warning, "the interface of a port with no-drop priorities carries longer frames than headroom is computed for ([behavior.md](behavior.md#mtus))", ""),
-        row(PauseTooShort, "pause_too_short", Warning, "the pauses that a port can send are too short for a loop that stalls to keep, at the speed of its link ([behavior.md](behavior.md#pfc-sent)); the message has the numbers", ""),
-        row(InterfaceHarmsFrames, "interface_harms_frames", Warning, "a property of an interface harms frames from now on ([behavior.md](behavior.md#what-an-interface-does-to-frames)); the message names it and the fix", ""),
-        row(PfcProved, "pfc_proved", Info, "a PFC frame that one port sent at the start was received by another: both interfaces pass PFC ([behavior.md](behavior.md#pfc-and-nics))", ""),
+        row(MtuBeyondHeadroom, "mtu_beyond_headroom", Warning, "the interface of a port with no-drop priorities carries longer frames than headroom is computed for ([behavior.md](../behavior.md#mtus))", ""),
+        row(PauseTooShort, "pause_too_short", Warning, "the pauses that a port can send are too short for a loop that stalls to keep, at the speed of its link ([behavior.md](../behavior.md#pfc-sent)); the message has the numbers", ""),
+        row(InterfaceHarmsFrames, "interface_harms_frames", Warning, "a property of an interface harms frames from now on ([behavior.md](../behavior.md#what-an-interface-does-to-frames)); the message names it and the fix", ""),
+        row(PfcProved, "pfc_proved", Info, "a PFC frame that one port sent at the start was received by another: both interfaces pass PFC ([behavior.md](../behavior.md#pfc-and-nics))", ""),
         row(PfcUnproved, "pfc_unproved", Warning, "… was received by none: whether the NIC passes PFC is unknown (info: of a virtual interface)", ""),
         row(PfcRefused, "pfc_refused", Error, "the kernel rejected that frame: the peer of the port cannot be paused", ""),
         row(AddressLimit, "address_limit", Warning, "a port has as many addresses in the bridge table as it may have; one event until it has room again", ""),
-        row(FloodLimit, "flood_limit", Warning, "more broadcast, multicast or unknown unicast frames were received than the port's limit allows, and were dropped ([behavior.md](behavior.md#flood-limits)); at once, then once a second while it lasts", "`frames`, `no_drop_frames`"),
-        row(UseAlarm, "use_alarm", Warning, "buffer use of a priority, its headroom, a queue or a pool reached its alarm threshold ([behavior.md](behavior.md#alarms)); what is in `[alarm]`", "`alarm_type` (1 ingress, 2 egress, 3 headroom), `cells` (the peak), `allowed_cells`, `percent`, `crossings`; `pool`"),
+        row(FloodLimit, "flood_limit", Warning, "more broadcast, multicast or unknown unicast frames were received than the port's limit allows, and were dropped ([behavior.md](../behavior.md#flood-limits)); at once, then once a second while it lasts", "`frames`, `no_drop_frames`"),
+        row(UseAlarm, "use_alarm", Warning, "buffer use of a priority, its headroom, a queue or a pool reached its alarm threshold ([behavior.md](../behavior.md#alarms)); what is in `[alarm]`", "`alarm_type` (1 ingress, 2 egress, 3 headroom), `cells` (the peak), `allowed_cells`, `percent`, `crossings`; `pool`"),
         row(UseAlarmCleared, "use_alarm_cleared", Info, "… and is below it again", "`alarm_type`, `percent`; `pool`"),
         row(DropAlarm, "drop_alarm", Warning, "frames were dropped, at ingress by priority or at egress by queue", "`alarm_type` (1, 2), `frames`, `bytes`"),
-        row(StormBegan, "storm_began", Warning, "a priority is stormed: PFC deadlock detection acts ([watchdog.md](watchdog.md))", ""),
+        row(StormBegan, "storm_began", Warning, "a priority is stormed: PFC deadlock detection acts ([watchdog.md](../watchdog.md))", ""),
         row(StormEnded, "storm_ended", Warning, "… and it is restored", ""),
-        row(TxStalled, "tx_stalled", Error, "no transmission of the port has completed for 5 s although the kernel has frames ([watchdog.md](watchdog.md#a-port-that-does-not-send))", ""),
+        row(TxStalled, "tx_stalled", Error, "no transmission of the port has completed for 5 s although the kernel has frames ([watchdog.md](../watchdog.md#a-port-that-does-not-send))", ""),
         row(TxResumed, "tx_resumed", Info, "… and they complete again", ""),
         row(RecoveryPending, "recovery_pending", Warning, "… and needs manual recovery", ""),
         row(StormLimitReached, "storm_limit_reached", Warning, "too many storms: PFC is off for the priority", "`cos`, `times`"),
@@ -144,23 +144,23 @@ const TABLE: &[KindRow] = {
         row(StormLimitLifted, "storm_limit_lifted", Info, "… or their limit was lifted", ""),
         row(PortDown, "port_down", Warning, "the port no longer carries frames; what it held is dropped and counted", ""),
         row(PortUp, "port_up", Info, "… and carries them again: its interface came back", ""),
-        row(LldpNeighborAdded, "lldp_neighbor_added", Info, "a port has a new LLDP neighbor ([dcbx.md](dcbx.md)); at most 20 events of LLDP and DCBX a port at once, then one a second", ""),
+        row(LldpNeighborAdded, "lldp_neighbor_added", Info, "a port has a new LLDP neighbor ([dcbx.md](../dcbx.md)); at most 20 events of LLDP, and as many of DCBX, a port at once, then one a second of each", ""),
         row(LldpNeighborChanged, "lldp_neighbor_changed", Info, "… which advertises something else from now on", ""),
         row(LldpNeighborLost, "lldp_neighbor_lost", Info, "… and is gone: its time to live is over, it withdrew itself, or the link came up again", ""),
         row(LldpTooManyNeighbors, "lldp_too_many_neighbors", Warning, "a port has more neighbors than `lldp.max_neighbors`", ""),
-        row(DcbxVersion, "dcbx_version", Info, "a port speaks another version of DCBX from now on ([dcbx.md](dcbx.md#versions))", ""),
+        row(DcbxVersion, "dcbx_version", Info, "a port speaks another version of DCBX from now on ([dcbx.md](../dcbx.md#versions))", ""),
         row(DcbxChanged, "dcbx_changed", Info, "PFC, ETS or applications of a port are in another state, or another configuration is in force; the message has the reason", ""),
         row(DcbxError, "dcbx_error", Warning, "… and the ends cannot agree", ""),
         row(PortAdded, "port_added", Info, "a reload added the port; its number may be that of a removed one", ""),
         row(PortRemoved, "port_removed", Info, "a reload removed the port; its counters are in the sum of removed ports", ""),
         row(BridgeFull, "bridge_full", Warning, "senders were not learned: the bridge table is full; at once, then once a second while it lasts", "`frames`"),
-        row(CarrierAwaited, "carrier_awaited", Info, "a NIC lost its carrier when a program was attached: its port stays open for it ([behavior.md](behavior.md#ports-that-come-and-go))", ""),
+        row(CarrierAwaited, "carrier_awaited", Info, "a NIC lost its carrier when a program was attached: its port stays open for it ([behavior.md](../behavior.md#ports-that-come-and-go))", ""),
         row(CarrierCame, "carrier_came", Info, "an interface that was missing, down or without carrier at the start, or was settling, has its carrier", ""),
         row(InterfaceLost, "interface_lost", Warning, "an interface is gone, down, or without carrier: its port goes down; or it is missing or down at the start: its port is opened later", ""),
         row(RxQueuesChanged, "rx_queues_changed", Warning, "an interface has another number of RX queues, as `ethtool -L` sets it: its port is closed and opened with as many", ""),
         row(InterfaceBack, "interface_back", Info, "it, or another of its name, exists again: the port is opened", ""),
         row(PortUnusable, "port_unusable", Warning, "the kernel no longer accepts a port's frames, or a port whose interface came back cannot be opened yet, with the reason", ""),
-        row(FramesTooLong, "frames_too_long", Warning, "frames longer than 9238 bytes were received, which no port accepts; the message names the likely cause, and the fix ([behavior.md](behavior.md#mtus)); at most one a second", ""),
+        row(FramesTooLong, "frames_too_long", Warning, "frames longer than 9238 bytes were received, which no port accepts; the message names the likely cause, and the fix ([behavior.md](../behavior.md#mtus)); at most one a second", ""),
         row(QdiscStays, "qdisc_stays", Warning, "a queueing discipline could not be removed from an interface", ""),
         row(CollectorUnreachable, "collector_unreachable", Warning, "messages for a collector cannot be delivered and are tried again; the message names it and the reason ([telemetry.md](telemetry.md#delivery))", ""),
         row(CollectorReached, "collector_reached", Info, "… and it confirms messages again", ""),
@@ -179,7 +179,7 @@ const TABLE: &[KindRow] = {
 };
 
 impl EventKind {
-    /// All kinds, in the order of docs/events.md.
+    /// All kinds, in the order of docs/monitoring/events.md.
     pub const ALL: [Self; TABLE.len()] = {
         let mut all = [Self::XoffBegan; TABLE.len()];
         let mut index = 0;
@@ -201,7 +201,7 @@ impl EventKind {
         TABLE[self as usize].severity
     }
 
-    /// Returns the row of docs/events.md; `None` for an event that is only logged.
+    /// Returns the row of docs/monitoring/events.md; `None` for an event that is only logged.
     pub fn documentation(self) -> Option<String> {
         let KindRow { name, severity, text, numbers, .. } = TABLE[self as usize];
         let numbers = if numbers.is_empty() { String::new() } else { format!("{numbers} ") };
@@ -431,7 +431,7 @@ pub enum Event {
 
 impl Event {
     /// True if no-drop frames were lost, or may have been: the priorities of some lost frames are
-    /// unknown. Such a loss freezes the flight recorder (docs/recorder.md).
+    /// unknown. Such a loss freezes the flight recorder (docs/monitoring/recorder.md).
     pub fn is_no_drop_loss(&self) -> bool {
         match *self {
             Self::NoDropLost { .. } | Self::NoDropDropped { .. } | Self::KernelDropped { .. } => true,
@@ -741,7 +741,7 @@ impl AlarmSource {
         }
     }
 
-    /// Returns the side of the source as the number that programs use: docs/events.md.
+    /// Returns the side of the source as the number that programs use: docs/monitoring/events.md.
     fn side(self) -> u64 {
         let (Self::Port { kind, .. } | Self::Pool { kind, .. }) = self;
         match kind {

@@ -1,8 +1,9 @@
 //! The list of pending events, drained by the owner of the switch each iteration.
 //!
 //! Rule: the list is bounded. Beyond [`MAX_PENDING`] further events are counted, not kept. Losses
-//! of no-drop frames have as many entries to themselves, and beyond these one entry for each
-//! place and reason, in which they add up, so that none goes unreported. Source: docs/events.md.
+//! of no-drop frames have as many entries to themselves, and beyond these one entry for each place
+//! and reason, in which they add up, so that none goes unreported. Source:
+//! docs/monitoring/events.md.
 
 use crate::monitor::event::Event;
 use crate::time::Instant;

@@ -4,7 +4,7 @@
 //! counts as neither transmitted nor dropped by the switch. PFC and PAUSE frames are counted
 //! separately, and their contents are sent again ([`crate::pfc::tx`]). Both kinds of loss are
 //! events, which report how many frames were of no-drop priorities: at once, then at most once a
-//! second while the losses last. Source: docs/behavior.md, "Drops"; docs/kernel-behavior.md,
+//! second while the losses last. Source: docs/behavior.md, "Drops"; docs/kernel/af-xdp.md,
 //! "Errors of sendto".
 
 use crate::monitor::event::Event;

@@ -6,7 +6,7 @@
 //! the kernel loses ([`crate::monitor::kernel_tx_loss`]), and one that a flood limit drops
 //! ([`crate::forwarding::storm_control`]). Frames that no bridge forwards, and frames whose
 //! destination is on their own port, are no losses. Source: docs/behavior.md, "Drops";
-//! docs/events.md, `no_drop_dropped`.
+//! docs/monitoring/events.md, `no_drop_dropped`.
 
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;

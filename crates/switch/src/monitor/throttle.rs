@@ -1,6 +1,6 @@
 //! Limit of recurring events: at once, then at most one in an interval while the cause lasts.
 //!
-//! Source: docs/events.md.
+//! Source: docs/monitoring/events.md.
 
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 //!
 //! Rule: what is small is serialized at once, which is the [`Switch`] with the sizes of its tables.
 //! The tables grow with the frames held and the addresses known. They are copied in slices, over
-//! many iterations, as they were at that instant ([`crate::cow_table`]). Source: docs/recorder.md,
-//! "Checkpoints".
+//! many iterations, as they were at that instant ([`crate::cow_table`]). Source:
+//! docs/monitoring/recorder.md, "Checkpoints".
 
 use crate::egress::frame_queue::{OriginalSlot, Slot};
 use crate::forwarding::fdb::Entry;

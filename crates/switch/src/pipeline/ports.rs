@@ -6,7 +6,7 @@
 //! and so are frames that were handed to it and not sent. Cells are released as if the frames had
 //! left. When the port comes up, the XOFF state is advertised to the new peer, and the address of
 //! the peer's interface is entered where the owner knows it. Source: docs/behavior.md, "Bridging",
-//! "Invariants", 5; docs/kernel-behavior.md.
+//! "Invariants", 5; docs/kernel/af-xdp.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};

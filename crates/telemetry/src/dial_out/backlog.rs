@@ -4,7 +4,7 @@
 //! waiting messages and their bytes are limited; beyond a limit the oldest sample is dropped, and
 //! if none is left the oldest event. A sent message stays until the collector has confirmed it; if
 //! it does not, the message is sent again in order, under the same number. Drops are reported to
-//! the collector before anything else. Source: docs/telemetry.md, "Delivery".
+//! the collector before anything else. Source: docs/monitoring/telemetry.md, "Delivery".
 
 use std::collections::VecDeque;
 

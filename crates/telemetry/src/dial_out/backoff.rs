@@ -2,7 +2,7 @@
 //!
 //! Rule: the delay doubles after each failure in a row, up to a limit. The actual delay is random
 //! between half of that and all of it, so that many switches do not reconnect to a collector at the
-//! same instant. Source: docs/telemetry.md, "Delivery".
+//! same instant. Source: docs/monitoring/telemetry.md, "Delivery".
 
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 //! Rule: a stream carries messages for a second, or 256 of them, and is then ended; the collector's
 //! reply to its end confirms them, since gRPC has no other confirmation. Without that reply they
 //! are sent again. Whatever a collector does (refuse, hang, be slow, send invalid replies) costs at
-//! most its own backlog, and affects no other collector. Source: docs/telemetry.md, "Delivery".
+//! most its own backlog, and affects no other collector. Source: docs/monitoring/telemetry.md,
+//! "Delivery".
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

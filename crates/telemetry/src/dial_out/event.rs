@@ -1,7 +1,8 @@
 //! Reports of the event paths: an event of the journal as the JSON that collectors expect.
 //!
 //! Rule: an alarm of use (`use_alarm`) is an overrun, one of drops (`drop_alarm`) a drop;
-//! `sluice/events` has every event. Source: docs/telemetry.md, "Paths"; docs/events.md.
+//! `sluice/events` has every event. Source: docs/monitoring/telemetry.md, "Paths";
+//! docs/monitoring/events.md.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

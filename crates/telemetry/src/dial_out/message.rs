@@ -2,7 +2,8 @@
 //!
 //! Rule: `jsonData` is one object, `Notification`, with a time in ms, the message's number in its
 //! destination's session, and the report of the path. A message longer than the collector accepts
-//! is sent in chunks: the same path, `nodeId` from 0 on. Source: docs/telemetry.md, "Messages".
+//! is sent in chunks: the same path, `nodeId` from 0 on. Source: docs/monitoring/telemetry.md,
+//! "Messages".
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

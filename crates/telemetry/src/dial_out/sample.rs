@@ -3,7 +3,7 @@
 //!
 //! Rule: numbers are those of `sluice show --json` taken at the same instant: cells, except where a
 //! name ends in `InBytes`, frames and bytes of frames. Values by priority or queue are a string
-//! that holds an array of eight. Source: docs/telemetry.md, "Paths".
+//! that holds an array of eight. Source: docs/monitoring/telemetry.md, "Paths".
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! Rule: where the file requires TLS, nothing is sent before the collector has presented a
 //! certificate of a trusted authority, for the expected name; there is no fallback to plain text.
 //! Files are read again for each connection, so certificates may be replaced while the daemon runs.
-//! Source: docs/telemetry.md, "TLS".
+//! Source: docs/monitoring/telemetry.md, "TLS".
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@
 //! Rule: names begin with `sluice_` and their subject; units are base units (seconds, bytes) or
 //! cells and frames, and end the name; counters end in `_total`. Numbers are those of `sluice show
 //! --json` at the same instant. A priority or a queue of a port has rows once anything was counted
-//! for it, or PFC or the watchdog protects it. Source: docs/metrics.md; docs/references.md,
-//! "Standards" (OpenMetrics).
+//! for it, or PFC or the watchdog protects it. Source: docs/monitoring/metrics.md;
+//! docs/references.md, "Standards" (OpenMetrics).
 
 mod buffer;
 mod collectors;

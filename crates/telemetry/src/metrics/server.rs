@@ -7,7 +7,8 @@
 //! further connection ends the one that has asked for nothing for longest, so clients that only
 //! hold connections keep nobody out. The page is served only to requests for an address or for this
 //! machine's name: a foreign name that was made to resolve here (DNS rebinding) reads nothing. An
-//! address that cannot be listened on is tried again each second. Source: docs/metrics.md.
+//! address that cannot be listened on is tried again each second. Source:
+//! docs/monitoring/metrics.md.
 
 use std::convert::Infallible;
 use std::net::IpAddr;

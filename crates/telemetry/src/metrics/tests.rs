@@ -17,8 +17,8 @@ use crate::dial_out::message::Device;
 use crate::example::sample;
 use crate::settings::Sources;
 
-/// Maximum number of series of a port, and of the switch beside its ports, as docs/metrics.md
-/// states.
+/// Maximum number of series of a port, and of the switch beside its ports, as
+/// docs/monitoring/metrics.md states.
 const MOST_OF_A_PORT: usize = 621;
 const MOST_OF_THE_SWITCH: usize = 120;
 
@@ -186,8 +186,8 @@ fn check_numbers<T: Numbers>(metrics: &[Metric<T>], names: &mut Vec<&'static str
     names.extend(metrics.iter().chain(&derived).map(Metric::name));
 }
 
-/// Every number of the proto file is a metric, or there is a reason why not; docs/metrics.md covers
-/// every metric.
+/// Every number of the proto file is a metric, or there is a reason why not;
+/// docs/monitoring/metrics.md covers every metric.
 #[test]
 fn every_number_is_a_metric_or_has_a_reason() {
     let mut names = Vec::new();
@@ -198,14 +198,14 @@ fn every_number_is_a_metric_or_has_a_reason() {
     check_numbers(buffer::QUEUE, &mut names);
     check_numbers(buffer::POOL, &mut names);
     names.extend(buffer::HEADROOM.iter().map(Metric::name));
-    let page = std::fs::read_to_string("../../docs/metrics.md").unwrap();
+    let page = std::fs::read_to_string("../../docs/monitoring/metrics.md").unwrap();
     let covers = |word: &str, name: &str| match word.strip_suffix('…') {
         Some(prefix) => format!("{name}_total").starts_with(prefix),
         None => word.strip_suffix("_total").unwrap_or(word) == name,
     };
     for name in names {
         let is_covered = page.split('`').any(|word| word.starts_with("sluice_") && covers(word, name));
-        assert!(is_covered, "docs/metrics.md does not mention {name}");
+        assert!(is_covered, "docs/monitoring/metrics.md does not mention {name}");
     }
     let all: Vec<(&str, &str)> = [v1::Snapshot::paths(), v1::Port::paths(), v1::Priority::paths()]
         .into_iter()

@@ -4,7 +4,7 @@
 //! Rule: a veth gets a queueing discipline, because one without loses frames when its peer's ring
 //! is full. The interface of a switch's port has no IPv6, unless somebody gave it an address: the
 //! host's own stack would send neighbor discovery and group reports past the switch, during a pause
-//! too. Source: docs/kernel-behavior.md, "Where frames vanish"; docs/behavior.md, "The host's own
+//! too. Source: docs/kernel/af-xdp.md, "Where frames vanish"; docs/behavior.md, "The host's own
 //! stack".
 
 use std::fmt;

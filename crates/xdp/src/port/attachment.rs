@@ -2,7 +2,7 @@
 //! on a veth a queueing discipline, and promiscuous mode, if the port belongs to a switch, since a
 //! NIC otherwise drops frames for hosts behind other ports.
 //!
-//! Source: docs/kernel-behavior.md, "Where frames vanish" (why a veth needs one).
+//! Source: docs/kernel/af-xdp.md, "Where frames vanish" (why a veth needs one).
 
 use std::io;
 use std::os::fd::RawFd;

@@ -4,7 +4,7 @@
 //! Rule: zero-copy if it is requested, the driver supports it, and all frames that the interface
 //! may receive fit. Otherwise, and if the driver rejects it, copy. A zero-copy driver is requested
 //! to report when it needs a wakeup (`XDP_USE_NEED_WAKEUP`). In copy mode each call sends, so the
-//! flag is not used there. Source: docs/kernel-behavior.md, "Zero-copy".
+//! flag is not used there. Source: docs/kernel/af-xdp.md, "Zero-copy".
 
 use xsk_rs::config::BindFlags;
 

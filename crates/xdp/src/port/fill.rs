@@ -3,7 +3,7 @@
 //! Rule: the fill ring must already hold what a stalled loop cannot replace. So it holds twice the
 //! frames that arrive during the longest recent stall at the highest recent rate. More costs speed:
 //! the kernel uses the posted chunks in turn, so all of them are in the cache's working set.
-//! Source: docs/kernel-behavior.md, "The fill ring".
+//! Source: docs/kernel/af-xdp.md, "The fill ring".
 //!
 //! Nothing is known at the start: a stall of [`ASSUMED_STALL_NS`] at [`ASSUMED_RATE_PPS`] is
 //! assumed, and the assumption fades over seconds as measurements replace it.

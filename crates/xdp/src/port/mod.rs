@@ -8,7 +8,7 @@
 //! A veth loses no frames for two reasons. The send buffer bounds the frames in flight to fewer
 //! than the peer's ring holds. If the ring is full anyway, a veth with a qdisc (hence the pfifo)
 //! keeps the frame and returns EAGAIN (kernel 6.16 and later), while one without loses it. Source:
-//! docs/kernel-behavior.md, "Where frames vanish".
+//! docs/kernel/af-xdp.md, "Where frames vanish".
 
 pub(crate) mod attachment;
 pub(crate) mod bind_mode;

@@ -4,7 +4,7 @@
 //! Rule: the count is the increase of the interface's `rx_missed_errors` and `rx_fifo_errors` (a
 //! driver uses one or the other) while a port is open on it. A driver may have to query its device,
 //! which takes time. So a thread that may wait reads the counters ([`crate::PortOpener`]), and the
-//! port's loop takes the increase. Source: docs/kernel-behavior.md, "Zero-copy"; linux/if_link.h,
+//! port's loop takes the increase. Source: docs/kernel/af-xdp.md, "Zero-copy"; linux/if_link.h,
 //! `struct rtnl_link_stats64`.
 
 /// The missed-frame counter of an interface at the last check.

@@ -2,7 +2,7 @@
 //! that makes the kernel send.
 //!
 //! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has
-//! requested that, and loses nothing. The errors in copy mode mean (docs/kernel-behavior.md,
+//! requested that, and loses nothing. The errors in copy mode mean (docs/kernel/af-xdp.md,
 //! "Errors of sendto"):
 //!
 //! ```text

@@ -5,7 +5,7 @@
 //! kernel's progress after the call, with 6.18. If it reports no progress, the lost frame is
 //! assumed to be the first one in the ring. With 6.12 and 6.1, which report late, that is a guess
 //! among the frames of the ring, though the number of lost frames is right. A lost frame completes
-//! like others, and is then separated from them. Source: docs/kernel-behavior.md, "Which frame was
+//! like others, and is then separated from them. Source: docs/kernel/af-xdp.md, "Which frame was
 //! lost".
 
 use switch::FrameId;

@@ -21,6 +21,9 @@ use wire::bitset::Set64;
 
 use crate::thread::sched::{Scheduling, set_scheduling};
 
+/// A shorter time outside of a sleep is what the call itself takes.
+const SHORTEST_STOP_NS: Nanos = 100_000;
+
 /// Sleeps until a port has frames, another thread wakes it, or the time is up.
 #[derive(Debug)]
 pub struct Waiter {
@@ -34,6 +37,8 @@ pub struct Waiter {
     schedstat: Option<File>,
     /// The count at the last read.
     waited_ns: Nanos,
+    /// How long the thread was stopped during the last sleep.
+    stopped_ns: Nanos,
 }
 
 /// The means by which other threads end a [`Waiter`]'s sleep.
@@ -60,7 +65,14 @@ impl Waiter {
     pub fn new() -> io::Result<Waiter> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
-        Ok(Waiter { call: Arc::new(EventWaker(event)), fds, scheduling: None, schedstat: None, waited_ns: 0 })
+        Ok(Waiter {
+            call: Arc::new(EventWaker(event)),
+            fds,
+            scheduling: None,
+            schedstat: None,
+            waited_ns: 0,
+            stopped_ns: 0,
+        })
     }
 
     /// Sets the loop's scheduling for an ordinary weight and for the highest weight.
@@ -110,20 +122,17 @@ impl Sleeper for Waiter {
         waited_ns - std::mem::replace(&mut self.waited_ns, waited_ns)
     }
 
+    fn stopped_ns(&self) -> Nanos {
+        self.stopped_ns
+    }
+
     /// An interface that disappears does not end the sleep. A port detects that in `receive`, so
     /// the caller must bound the sleep.
     fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
-        let timeout = TimeSpec::from(Duration::from_nanos(timeout_ns));
-        // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile
-        // causes at worst POLLNVAL or an unnecessary wakeup.
-        let ready = unsafe {
-            libc::ppoll(
-                self.fds.as_mut_ptr(),
-                self.fds.len() as libc::nfds_t,
-                timeout.as_ref(),
-                std::ptr::null(),
-            )
-        };
+        let began = std::time::Instant::now();
+        let (ready, left_ns) = ppoll(&mut self.fds, timeout_ns);
+        let elsewhere_ns = (began.elapsed().as_nanos() as Nanos).saturating_sub(timeout_ns - left_ns);
+        self.stopped_ns = if elsewhere_ns < SHORTEST_STOP_NS { 0 } else { elsewhere_ns };
         if ready < 0 {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
@@ -133,6 +142,23 @@ impl Sleeper for Waiter {
         }
         Ok(ready > 0)
     }
+}
+
+/// Waits until a descriptor is ready, for at most `timeout_ns`. Returns what ppoll(2) returns, and
+/// what was left of the timeout.
+///
+/// The C library's function keeps the latter to itself. While the process is stopped the timeout
+/// does not run: the kernel restarts the call with what was left.
+fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Nanos) -> (libc::c_long, Nanos) {
+    let mut left: libc::timespec = *TimeSpec::from(Duration::from_nanos(timeout_ns)).as_ref();
+    let no_mask = std::ptr::null::<libc::sigset_t>();
+    // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile
+    // causes at worst POLLNVAL or an unnecessary wakeup.
+    let ready = unsafe {
+        libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), &raw mut left, no_mask, 0_usize)
+    };
+    let left_ns = Duration::new(left.tv_sec as u64, left.tv_nsec as u32).as_nanos() as Nanos;
+    (ready, left_ns.min(timeout_ns))
 }
 
 fn readable(fd: RawFd) -> libc::pollfd {
@@ -181,7 +207,7 @@ impl RxWatcher {
 
     /// Waits until frames are available, for at most `longest_ms`. Returns the ports that have
     /// some. In copy mode the kernel sends what is in a socket's TX ring each time it checks
-    /// whether the socket is readable (docs/kernel-behavior.md, "Errors of sendto"). In zero-copy
+    /// whether the socket is readable (docs/kernel/af-xdp.md, "Errors of sendto"). In zero-copy
     /// mode it wakes the driver then, which does no harm.
     pub fn wait(&mut self, longest_ms: u8) -> Set64 {
         // SAFETY: the list outlives the call. A descriptor that was closed meanwhile causes at

@@ -2,7 +2,7 @@
 //! use the switch's memory.
 //!
 //! Rule: a UMEM has one mode, which all sockets on it inherit, and the switch's UMEM is in copy
-//! mode (docs/kernel-behavior.md, "Zero-copy"). So a zero-copy port has a second UMEM with as many
+//! mode (docs/kernel/af-xdp.md, "Zero-copy"). So a zero-copy port has a second UMEM with as many
 //! chunks as its rings have entries, each as large as the switch's. The chunks correspond one to
 //! one. A received frame is copied into a free chunk of the switch's memory, which then counts as
 //! received. A frame to transmit is copied from the switch's chunk, which stays with the port until

@@ -2,7 +2,7 @@
 //!
 //! Rule: a frame longer than a chunk spans a chain of chunks. The owner of the token of the first
 //! chunk owns them all. Each chunk is full except the last one with bytes of the frame; one more
-//! chunk may follow, which is empty. Source: docs/kernel-behavior.md, "Frames in several chunks".
+//! chunk may follow, which is empty. Source: docs/kernel/af-xdp.md, "Frames in several chunks".
 //!
 //! Only the owner of the frame reads and writes its chain. So the rings that pass frames between
 //! cores also order the changes of the chain. For a frame of one chunk, only that fact is read.

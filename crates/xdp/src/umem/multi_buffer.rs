@@ -3,7 +3,7 @@
 //!
 //! Rule: [`crate::umem::chains`]. Code that reads headers reads the first chunk. Code that needs
 //! all bytes of a frame receives a copy, which is written back if it was changed. Source:
-//! docs/kernel-behavior.md, "Frames in several chunks".
+//! docs/kernel/af-xdp.md, "Frames in several chunks".
 
 use switch::{FrameId, FrameMemory, RxDesc};
 use xsk_rs::FrameDesc;

@@ -6,7 +6,7 @@
 //! kernel removes the namespace with the socket.
 //!
 //! That socket decides for all sockets on the UMEM whether they support multi-buffer frames
-//! (`XDP_USE_SG`, kernel 6.6). Source: docs/kernel-behavior.md, "Frames in several chunks".
+//! (`XDP_USE_SG`, kernel 6.6). Source: docs/kernel/af-xdp.md, "Frames in several chunks".
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! Use of zero-copy. What it means: docs/kernel-behavior.md, "Zero-copy".
+//! Use of zero-copy. What it means: docs/kernel/af-xdp.md, "Zero-copy".
 
 /// Which drivers access the UMEM themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

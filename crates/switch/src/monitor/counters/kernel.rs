@@ -1,6 +1,6 @@
 //! Counters of the kernel below a port.
 //!
-//! Source: docs/kernel-behavior.md.
+//! Source: docs/kernel/af-xdp.md.
 
 use super::KernelCounters;
 

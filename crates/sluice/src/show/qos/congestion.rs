@@ -3,7 +3,7 @@
 
 use control::v1::{ByDropLevel, Count, Port, Queue, Snapshot};
 
-use super::format::{self, earlier, elapsed_ns, frames, grouped, rate, volume, volume_unit};
+use crate::show::format::{self, earlier, elapsed_ns, frames, grouped, rate, volume, volume_unit};
 
 /// Formats the queues that ever had frames. With an earlier snapshot, shows rates instead of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {

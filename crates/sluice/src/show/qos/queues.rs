@@ -3,7 +3,7 @@
 use control::v1::{Port, Queue, Snapshot};
 
 use super::buffers::kind;
-use super::format::{self, Unit, earlier, elapsed_ns, frames, grouped, volume, volume_unit};
+use crate::show::format::{self, Unit, earlier, elapsed_ns, frames, grouped, volume, volume_unit};
 
 /// Formats the cells of the queues that ever had frames, then their counters.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {

@@ -11,8 +11,8 @@
 
 use control::v1::{Group, Level, Pool, Queue, Snapshot};
 
-use super::format::{self, Unit, frames, grouped, percent};
-use super::json;
+use crate::show::format::{self, Unit, frames, grouped, percent};
+use crate::show::json;
 
 /// Formats the pools and the loop's memory, then the groups and the queues that were ever used.
 pub fn table(snapshot: &Snapshot, unit: Unit) -> String {

@@ -2,7 +2,7 @@
 
 use control::v1::{PfcCount, Priority, Snapshot, Storm};
 
-use super::format::{self, grouped};
+use crate::show::format::{self, grouped};
 
 /// Formats the frames of each port, then the priorities that are no-drop or ever had PFC.
 pub fn table(snapshot: &Snapshot) -> String {

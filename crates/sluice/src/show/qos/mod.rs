@@ -1,0 +1,6 @@
+//! Views of a queue, a priority group and PFC.
+
+pub mod buffers;
+pub mod congestion;
+pub mod pfc;
+pub mod queues;
