@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use switch::settings::{GroupSettings, POOLS, PRIORITIES};
-use switch::{PortSettings, Switch};
+use switch::{Instant, PortSettings, Switch};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
 use crate::link::{LinkDirection, Links};
@@ -123,7 +123,7 @@ impl Record {
             traffic.fresh_line_bytes = 0;
         }
         for device in devices {
-            self.sample_groups(&mut device.switch, device.number);
+            self.sample_groups(&mut device.switch, device.number, Instant(now / NS));
         }
         // Each group got a point just now, so every series has the same number of points.
         let points = self.series.at_ns.len();
@@ -132,12 +132,12 @@ impl Record {
 
     /// Adds a point for the groups of a switch. A group that holds cells for the first time also
     /// gets the earlier points.
-    fn sample_groups(&mut self, switch: &mut Switch, device: usize) {
+    fn sample_groups(&mut self, switch: &mut Switch, device: usize, now: Instant) {
         let KnownDevice { name, ports, free_cells } = &mut self.devices[device];
         free_cells.push(switch.free_cells());
         for (p, port) in ports.iter().enumerate() {
             for priority in (0..PRIORITIES).filter(|priority| port.pfc.no_drop & 1 << priority != 0) {
-                let group = switch.read_group(p, priority);
+                let group = switch.read_group(p, priority, now);
                 let key = (device, p, priority);
                 let is_empty = group.shared.peak_read_cells == 0 && group.headroom.peak_read_cells == 0;
                 if is_empty && !self.group_series.contains_key(&key) {

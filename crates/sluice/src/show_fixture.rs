@@ -90,6 +90,7 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
         up: true,
         speed_bps,
         xdp_mode: "native".into(),
+        pfc_mode: "off".into(),
         overhead_bytes: 24,
         vlan_tags_restored: true,
         mtu_bytes: 9000,
@@ -189,7 +190,9 @@ fn server() -> Port {
     *port.drops.get_mut("filtered").unwrap() = Count { frames: 2, bytes: 128 };
     port.input_dropped = count(9, 548);
     port.output_dropped = count(399_412, 549_191_500);
+    port.pfc_mode = "on".into();
     port.pfc_sent.as_mut().unwrap().frames = 1_204;
+    (port.pfc_change_frames, port.pfc_refresh_frames, port.pfc_repeat_frames) = (1_000, 200, 4);
     port.pfc_sent.as_mut().unwrap().xoff_frames[3] = 702;
     port.pfc_sent.as_mut().unwrap().xon_frames[3] = 502;
     port.groups[0].received = count(500_000, 687_500_000);
@@ -198,6 +201,7 @@ fn server() -> Port {
         pool: 1,
         xoff: true,
         xoff_episodes: 503,
+        xoff_ns: 2_400_000_000,
         reserved_cells: 17,
         reserved_size_cells: 17,
         shared: level(1_304, 1_412),

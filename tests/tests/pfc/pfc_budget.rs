@@ -18,6 +18,10 @@ const SECONDS: u64 = 7;
 /// A third of 65535 quanta at 10 Gbit/s, the speed of a veth's link: the fastest at which the
 /// peer may count them.
 const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;
+/// The same at 1 Gbit/s, the speed of the senders' ports.
+const REFRESH_OF_PORT_NS: u64 = 65_535 * 512 / 3;
+/// XOFF is repeated this often within ten seconds for a peer that goes on: after 300 and 600 µs.
+const XOFF_REPEATS: u64 = 2;
 
 /// `senders` hosts on ports of 1G send 2 Gbit/s in all to a port of 500M, while `disturb`, which
 /// gets the loop's thread, disturbs the switch.
@@ -48,26 +52,34 @@ fn incast(senders: u64, disturb: impl FnOnce(Pid) + Send) -> Result<()> {
     })?;
     run.switch_lost_nothing(3)?;
 
-    let (mut sent, mut chip) = (0, 0);
+    let (mut sent, mut chip, mut chip_of_port) = (0, 0, 0);
     for station in &stations {
         let port = port(&run.snapshot, &station.name)?;
         let received = pause(run.report(&station.name)?, 3);
-        let counted = port.pfc_sent.clone().unwrap_or_default();
-        // An XON that is no repeat ends a pause.
-        let pauses = counted.xon_frames[3].saturating_sub(port.pfc_repeat_frames);
+        let [changes, refreshes, repeats, guard] =
+            [port.pfc_change_frames, port.pfc_refresh_frames, port.pfc_repeat_frames, port.pfc_guard_frames];
+        // XOFF and XON are a change each, unless the guard was first with XOFF.
+        let pauses = changes / 2;
         sent += received.xoff + received.xon;
         chip += 3 * pauses + received.paused_ns / REFRESH_NS;
+        chip_of_port += 3 * pauses + received.paused_ns / REFRESH_OF_PORT_NS;
         println!(
-            "{}: {received:?}; {pauses} pauses; changes {}, refreshes {}, repeats {}, guard {}",
-            station.name,
-            port.pfc_change_frames,
-            port.pfc_refresh_frames,
-            port.pfc_repeat_frames,
-            port.pfc_guard_frames
+            "{}: {received:?}; changes {changes}, refreshes {refreshes}, repeats {repeats}, guard {guard}",
+            station.name
         );
+        // Each XON is repeated once, and what the kernel lost is.
+        let most = changes + XOFF_REPEATS * (1 + SECONDS / 10) + port.kernel_lost_frames;
+        ensure!(repeats <= most, "{}: {repeats} repeats, at most {most}", station.name);
+        let frames = port.pfc_sent.as_ref().map_or(0, |sent| sent.frames);
+        ensure!(frames == changes + refreshes + repeats + guard, "{}: {frames} PFC frames", station.name);
     }
     let (carried, busy) = (run.typical_bps("receiver")?, run.busy_part("receiver", 3)?);
-    println!("{sent} PFC frames, a chip {chip}: {:.2}; {carried:.0} bit/s", sent as f64 / chip as f64);
+    println!(
+        "{sent} PFC frames, a chip {chip} on a link of 10G ({:.2}) and {chip_of_port} on one of 1G; 0 lost; \
+         {carried:.0} bit/s, busy {:.1} %",
+        sent as f64 / chip as f64,
+        100.0 * busy
+    );
     ensure!(sent * 10 <= chip * 12, "{sent} PFC frames where a chip sends {chip}");
     // Senders that get no core leave the port idle, which says nothing about the switch.
     ensure!(busy < 0.95 || carried >= mbps(500) as f64 * 0.99e6, "{carried} bit/s, busy {busy}");

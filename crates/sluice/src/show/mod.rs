@@ -285,7 +285,7 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit)
         View::Congestion => congestion::table(snapshot, before),
         View::Queues => queues::table(snapshot, before, unit),
         View::Buffers => buffers::table(snapshot, unit),
-        View::Pfc => pfc::table(snapshot),
+        View::Pfc => pfc::table(snapshot, before),
         View::Loop => loops::table(snapshot, before),
         View::Counters => counters::table(snapshot, before),
     }

@@ -256,6 +256,11 @@ impl Ingress {
         Some(change)
     }
 
+    /// Counts the time in XOFF from, or up to, a change.
+    pub fn record_transition(&mut self, priority: usize, change: XoffTransition, now: Instant) {
+        self.groups[priority & 7].record_transition(change, now);
+    }
+
     /// Records that a group has entered or left XOFF. The link is paused while any of its groups is
     /// in XOFF.
     fn queue_pfc(&mut self, priority: usize, xoff: bool) {
@@ -470,8 +475,8 @@ impl Ingress {
     }
 
     /// Returns the levels and counters of a group.
-    pub(crate) fn group(&self, priority: usize, pools: &Pools) -> GroupSnapshot {
-        self.groups[priority].snapshot(pools)
+    pub(crate) fn group(&self, priority: usize, pools: &Pools, now: Instant) -> GroupSnapshot {
+        self.groups[priority].snapshot(pools, now)
     }
 
     /// Returns frames of a group that were admitted, and frames that the watchdog dropped.
@@ -490,9 +495,9 @@ impl Ingress {
     }
 
     /// Fills in the counters of this half.
-    pub(crate) fn snapshot(&self, pools: &Pools, out: &mut PortSnapshot) {
+    pub(crate) fn snapshot(&self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
         for (group, out) in self.groups.iter().zip(&mut out.groups) {
-            *out = group.snapshot(pools);
+            *out = group.snapshot(pools, now);
         }
         out.received = out.groups.iter().fold(self.invalid, |sum, group| sum + group.received);
         [out.received_yellow_frames, out.received_red_frames] = self.colored;

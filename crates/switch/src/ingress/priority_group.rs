@@ -96,6 +96,10 @@ struct ColdState {
     flood_limited: FrameCount,
     dropped: FrameCount,
     xoff_episodes: u64,
+    /// Start of the XOFF that is in force.
+    xoff_since: Instant,
+    /// Time in XOFF, up to the last XON.
+    xoff_ns: Nanos,
     /// Cells of the largest frame that was rejected since the group became starved.
     refused_cells: u32,
     /// True if the event of this episode of losses has been reported.
@@ -143,6 +147,8 @@ impl PriorityGroup {
                 flood_limited: FrameCount::default(),
                 dropped: FrameCount::default(),
                 xoff_episodes: 0,
+                xoff_since: Instant::default(),
+                xoff_ns: 0,
                 refused_cells: 0,
                 loss_reported: false,
                 next_event: Instant::default(),
@@ -463,6 +469,14 @@ impl PriorityGroup {
         None
     }
 
+    /// Counts the time of a change that `update_xoff` or `enter_starvation` has returned.
+    pub fn record_transition(&mut self, change: XoffTransition, now: Instant) {
+        match change {
+            XoffTransition::Xoff => self.cold.xoff_since = now,
+            XoffTransition::Xon => self.cold.xoff_ns += now.since(self.cold.xoff_since),
+        }
+    }
+
     /// True if `update_xoff` may find a change without this group's own use changing: other groups
     /// move a dynamic T.
     #[inline]
@@ -530,13 +544,14 @@ impl PriorityGroup {
     }
 
     /// Returns the levels and counters of the group.
-    pub fn snapshot(&self, pools: &Pools) -> GroupSnapshot {
+    pub fn snapshot(&self, pools: &Pools, now: Instant) -> GroupSnapshot {
         let [shared, headroom, total] = self.cold.watermarks;
         GroupSnapshot {
             no_drop: self.is_no_drop(),
             pool: self.cold.settings.pool,
             xoff: self.xoff,
             xoff_episodes: self.cold.xoff_episodes,
+            xoff_ns: self.cold.xoff_ns + if self.xoff { now.since(self.cold.xoff_since) } else { 0 },
             reserved_cells: self.used_cells.min(self.cold.settings.reserved_cells),
             reserved_size_cells: self.cold.settings.reserved_cells,
             shared: shared.level(self.shared_cells(), self.peaks.shared),

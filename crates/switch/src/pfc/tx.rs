@@ -193,11 +193,16 @@ impl PfcSender {
         }
         self.advertised_on_link = false;
         let paused = (0..PRIORITIES).filter(|&p| frames.xoff_frames[p] > 0).collect();
+        // The guard has refreshed what it paused, so the loop need not when it runs again. Other
+        // settings, and XON, are still sent in time.
+        let is_refreshed = self.advertised.without(paused).is_empty() && self.xon_repeat_pending.is_empty();
+        let needs_sending = !is_refreshed || self.repeat_at == Instant::default();
         self.advertised = self.advertised.with(paused);
         self.sent_at = self.sent_at.max(at);
         self.response.sent(at);
         self.response.left(at);
-        self.repeat_at = self.repeat_at.min(at + self.response.refresh_ns());
+        let refresh_at = at + self.response.refresh_ns();
+        self.repeat_at = if needs_sending { self.repeat_at.min(refresh_at) } else { refresh_at };
     }
 
     /// True if the peer is paused, or XON must be repeated.

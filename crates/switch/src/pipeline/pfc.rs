@@ -45,6 +45,7 @@ impl Switch {
 
     #[inline]
     fn record_transition(&mut self, port: usize, priority: usize, change: XoffTransition, now: Instant) {
+        self.ingress[port].record_transition(priority, change, now);
         self.mark_pfc_pending(self.sets.up.and(Set64::of(port)));
         let event = match change {
             XoffTransition::Xoff => Event::XoffBegan { port, priority },

@@ -76,7 +76,7 @@ impl Switch {
     fn archive_counters(&mut self, port: usize, now: Instant) {
         assert!(self.egress[port].is_empty(), "a place is taken once nothing waits there");
         let mut counted = PortSnapshot::default();
-        self.ingress[port].snapshot(&self.pools, &mut counted);
+        self.ingress[port].snapshot(now, &self.pools, &mut counted);
         self.egress[port].snapshot(now, &self.pools, &mut counted);
         self.removed.add(&counted);
     }

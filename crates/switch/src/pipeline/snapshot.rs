@@ -120,8 +120,8 @@ impl Switch {
 
     /// Returns the levels and counters of a priority group, and resets its peaks since the last
     /// read.
-    pub fn read_group(&mut self, port: usize, priority: usize) -> GroupSnapshot {
-        let snapshot = self.ingress[port].group(priority, &self.pools);
+    pub fn read_group(&mut self, port: usize, priority: usize, now: Instant) -> GroupSnapshot {
+        let snapshot = self.ingress[port].group(priority, &self.pools, now);
         self.ingress[port].reset_group_watermarks(priority);
         snapshot
     }
@@ -155,7 +155,7 @@ impl Switch {
             snapshot_vlans(&settings.vlan, out);
             (out.bridge_entries, out.bridge_limit_frames) = self.fdb.port_counts(port);
             out.drops = Default::default();
-            self.ingress[port].snapshot(&self.pools, out);
+            self.ingress[port].snapshot(now, &self.pools, out);
             self.egress[port].snapshot(now, &self.pools, out);
             self.snapshot_storms(port, out);
             if self.is_vacant(port) {

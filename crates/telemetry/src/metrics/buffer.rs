@@ -15,6 +15,7 @@ pub(super) const GROUP: &[Metric<Group>] = &[
     gauge("sluice_group_no_drop", "1: PFC protects it.", "no_drop"),
     gauge("sluice_group_xoff", "1: its peer is paused.", "xoff"),
     counter("sluice_group_xoff_episodes", "Times that XOFF began.", "xoff_episodes"),
+    counter("sluice_group_xoff_seconds", "Time in XOFF: how long its peer had to wait.", "xoff_ns"),
     counter("sluice_group_received_frames", "Frames received.", "received.frames"),
     counter("sluice_group_received_bytes", "Their bytes.", "received.bytes"),
     counter("sluice_group_dropped_frames", "Frames dropped at ingress.", "dropped.frames"),

@@ -83,7 +83,7 @@ fn up_to_the_drop_and_down_again() {
         (0, 0, 0)
     );
     assert_eq!(lab.pools.ingress[0].level().peak_cells, 3);
-    assert_eq!(lab.group.snapshot(&lab.pools).dropped.frames, 1);
+    assert_eq!(lab.group.snapshot(&lab.pools, Instant::default()).dropped.frames, 1);
 }
 
 #[test]

@@ -139,6 +139,32 @@ fn guard_pfc_counts_as_advertised() {
     );
 }
 
+/// A guard has refreshed XOFF shortly before the loop ran again: the next refresh is due a whole
+/// interval after that, and nothing before. XON is repeated when it was due.
+#[test]
+fn what_a_guard_has_refreshed_is_not_repeated_at_once() {
+    let mut sender = PfcSender::new(timing(1_000_000));
+    let of_guard = PfcCount { frames: 1, xoff_frames: [0, 0, 0, 1, 0, 0, 0, 0], ..PfcCount::default() };
+    let guarded = |sender: &mut PfcSender, at| sender.record_guard_pfc(&of_guard, Instant(at));
+    sender.set(3, true);
+    sender.send(Instant(0));
+    sender.sent(Instant(1));
+    guarded(&mut sender, 900_000);
+    assert_eq!(sender.next_deadline(), Instant(1_900_000));
+
+    sender.set(4, true);
+    sender.send(Instant(1_000_000));
+    sender.sent(Instant(1_000_001));
+    guarded(&mut sender, 1_900_000);
+    assert_eq!(sender.next_deadline(), Instant(2_000_000), "the guard did not pause priority 4");
+
+    sender.set(4, false);
+    sender.send(Instant(2_000_000));
+    sender.sent(Instant(2_000_001));
+    guarded(&mut sender, 2_500_000);
+    assert_eq!(sender.next_deadline(), Instant(3_000_000), "XON of priority 4 is repeated");
+}
+
 /// Row 288: PAUSE keeps the times of PFC, for the link as a whole.
 #[test]
 fn link_pause_follows_pfc_timing() {
