@@ -218,3 +218,34 @@ fn a_flapping_peer_disturbs_no_other_port() -> Result<()> {
     ensure!(flow.received_frames + kernel_lost == sent_frames && sent_frames > 1000, "{flow:?} {sent:?}");
     Ok(())
 }
+
+/// `sluice host --dcbx willing` is as a server with a NIC: it follows the switch, stops for the
+/// priority that is agreed on, and reports it. When it ends, the switch has no PFC on that port.
+#[test]
+fn a_willing_host_follows_the_switch() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let (host, other) = (bed.sluice_host(&switch, "p")?, bed.sluice_host(&switch, "other")?);
+    let slow = slow_port_config("other", 20) + "lldp = \"off\"\n";
+    let daemon = bed.daemon(&switch, &(config("switch", 3, "auto", false) + &slow))?;
+    let flows = [flow(&other.mac(), 3, "60M")];
+    let willing = ["--speed", "1G", "--dcbx", "willing", "--no-drop", "5", "--duration", "60s"];
+    let mut sending = bed.host(&host, &flows, &willing)?;
+    let receiving = bed.host(&other, &[], &["--speed", "1G"])?;
+    daemon.until_announced(2)?;
+    let agreed = Outcome { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop: vec![3] };
+    becomes(&daemon, "the switch", &agreed)?;
+    sending.start_sending()?;
+    daemon.until("pauses", |now| {
+        let port = port(now, "first").ok()?;
+        (testbed::pauses_sent(port) > 2).then_some(())
+    })?;
+    let report = sending.stop()?;
+    let outcome = report.dcbx.context("DCBX in the report")?;
+    ensure!(outcome.state == "agreed" && outcome.no_drop == [3], "{outcome:?}");
+    ensure!(outcome.lldp_sent > 0 && outcome.lldp_received > 0, "{outcome:?}");
+    ensure!(report.pauses[3].paused_ns > 0 && report.other_received == 0, "{:?}", report.pauses);
+    drop(receiving);
+    let alone = Outcome { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
+    becomes(&daemon, "the switch alone", &alone)
+}

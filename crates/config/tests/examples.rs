@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use config::Config;
+use dcbx::settings::{PfcMode, Version, VersionSetting};
 use switch::PortSettings;
 use switch::settings::{EcnMarkPoint, PfcSettings, PortAlarmSettings, Threshold, WredProfile, WredSettings};
 
@@ -85,6 +86,29 @@ fn alarms_and_telemetry_of_the_rdma_example() {
             (vec![(2, Some(10_000)), (2, None)], &[0][..])
         );
     }
+}
+
+/// Row 242: device A negotiates with its servers, in revision 1.01, which priorities are no-drop.
+#[test]
+fn dcbx_of_the_rdma_example() {
+    let config = parse(include_str!("../../../config/rdma-device-a.toml"));
+    let ports = config.switch.ports.iter().zip(&config.dcbx).zip(&config.pfc_modes);
+    let negotiated: Vec<_> = ports
+        .map(|((port, dcbx), mode)| {
+            let settings = dcbx.as_ref().map(|dcbx| &dcbx.settings);
+            let version = settings.map(|settings| (settings.version, settings.pfc.willing));
+            (port.name.as_str(), *mode, version, settings.map(|settings| settings.pfc.no_drop))
+        })
+        .collect();
+    let cee = Some((VersionSetting::Pinned(Version::Cee), false));
+    assert_eq!(
+        negotiated,
+        [
+            ("server1", PfcMode::Auto, cee, Some(1 << 5)),
+            ("server2", PfcMode::Auto, cee, Some(1 << 5)),
+            ("uplink", PfcMode::On, None, None),
+        ]
+    );
 }
 
 /// The vendors' examples as settings of the switch: every no-drop group, and the queues with

@@ -55,6 +55,14 @@ pub struct Args {
     #[arg(long)]
     pub no_pfc: bool,
 
+    /// Negotiate by DCBX which pauses are honored, as the NIC of a server does
+    ///
+    /// The host asks for the priorities of --no-drop, in whichever version the peer speaks. The
+    /// pauses of the priorities that both ends agree on are honored, and no others. The report has
+    /// the outcome.
+    #[arg(long, value_enum, value_name = "HOW", conflicts_with = "no_pfc")]
+    pub dcbx: Option<DcbxArg>,
+
     /// Honor 802.3x PAUSE, which stops all priorities (a port of the switch with flow_control sends
     /// it)
     #[arg(long)]
@@ -109,6 +117,15 @@ pub struct Args {
     /// Run on this core alone
     #[arg(long, value_name = "CORE")]
     pub core: Option<usize>,
+}
+
+/// How a host negotiates PFC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DcbxArg {
+    /// Takes over the priorities of the peer.
+    Willing,
+    /// Keeps its own: a willing peer takes these over.
+    Unwilling,
 }
 
 /// One `--flow` option.
@@ -365,6 +382,8 @@ mod tests {
             (&["--flow", "to=02:00:00:00:00:02,rate=1M,ecn=1"], "ecn=1: write ect0, ect1, ce or not-ect"),
             (&["--flow", "to=02:00:00:00:00:02,rate=1M,ecn=ce,size=99"], "a size of 100 at least"),
             (&["--mac", "ff:ff:ff:ff:ff:ff"], "'ff:ff:ff:ff:ff:ff' for '--mac <MAC>'"),
+            (&["--dcbx", "yes"], "[possible values: willing, unwilling]"),
+            (&["--dcbx", "willing", "--no-pfc"], "'--dcbx <HOW>' cannot be used with '--no-pfc'"),
             (&["--mac", "1"], "'--mac <MAC>': not a MAC address"),
             (&["--speed", "0"], "'--speed <RATE>': a speed lies between 1 bit/s and 1000G"),
             (&["--speed", "1X"], "'1X' is no rate"),

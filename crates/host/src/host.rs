@@ -13,9 +13,11 @@
 //! full of data: hardware also honors it before its memory. The frames held by the kernel are
 //! bounded: at most [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
 
+mod negotiation;
 mod send;
 
-use crate::args::FlowArgs;
+use self::negotiation::Negotiation;
+use crate::args::{DcbxArg, FlowArgs};
 use crate::egress::{Egress, FlowQueue};
 use crate::in_flight::{FrameContent, IN_FLIGHT_FRAMES, InFlight, LoadKind};
 use crate::pacer::Pacer;
@@ -28,7 +30,7 @@ use switch::pfc::rx::quanta_ns;
 use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
 use switch::{FrameId, FrameMemory, Instant, KernelCounters, Nanos, RxDesc, TxDesc};
 use wire::MacAddr;
-use wire::ethernet::{Header, MAC_CONTROL};
+use wire::ethernet::{Header, LLDP, MAC_CONTROL};
 use wire::pause::{Control, Pfc, decode};
 
 /// Frames taken from the port at once.
@@ -57,8 +59,11 @@ pub struct HostSettings {
     pub flows: Vec<FlowArgs>,
     /// Egress speed of the host itself.
     pub speed_bps: Option<u64>,
-    /// Bit i is set if a pause of priority i is honored.
+    /// Bit i is set if a pause of priority i is honored. With DCBX these are the priorities that
+    /// the host asks for, and later those that are agreed on.
     pub honored: u8,
+    /// How the host negotiates; `None` if it does not.
+    pub dcbx: Option<DcbxArg>,
     /// True if 802.3x PAUSE is honored, which pauses all priorities.
     pub honors_pause: bool,
     /// Bit i is set if priority i of the peer is paused while the host sends, as often as the port
@@ -103,6 +108,10 @@ pub struct Host<P: Port> {
     receiver: Receiver,
     pauses: [Pause; PRIORITIES],
     in_flight: InFlight,
+    /// `None` if the host does not negotiate.
+    negotiation: Option<Negotiation>,
+    /// True once the host has withdrawn what it advertised.
+    has_withdrawn: bool,
     announcements: u64,
     announce_at: Instant,
     /// CNPs to send (destination, flow, run); at most [`MAX_CNPS`].
@@ -138,7 +147,13 @@ impl<P: Port> Host<P> {
         let loads = vec![FrameContent::default(); frames];
         let longest_bytes =
             settings.flows.iter().map(|flow| usize::from(flow.size_bytes)).fold(ORDINARY_BYTES, usize::max);
+        let negotiation = settings
+            .dcbx
+            .map(|dcbx| Negotiation::new(dcbx, settings.mac, &settings.interface, settings.honored, now));
+        let honored = if negotiation.is_some() { 0 } else { settings.honored };
         Self {
+            negotiation,
+            has_withdrawn: false,
             egress: Egress::new(settings.speed_bps, settings.reaction_delay_ns, now),
             sent: vec![Sent::default(); settings.flows.len()],
             receiver: Receiver::new(settings.mac, settings.reacts.then_some(DCQCN.cnp_interval_ns)),
@@ -147,7 +162,7 @@ impl<P: Port> Host<P> {
             cnps_received: 0,
             pauses: std::array::from_fn(|priority| Pause { priority: priority as u8, ..Pause::default() }),
             in_flight: InFlight { loads, bytes: 0, longest_bytes, frames: 0, by_priority: [0; PRIORITIES] },
-            settings,
+            settings: HostSettings { honored, ..settings },
             port,
             memory,
             stage: Stage::Waiting,
@@ -248,6 +263,9 @@ impl<P: Port> Host<P> {
                 LoadKind::Announcement => self.announcements += 1,
                 LoadKind::Cnp => self.cnps_sent += 1,
                 LoadKind::Storm => self.pfc_sent += 1,
+                LoadKind::Lldp => {
+                    self.negotiation.iter_mut().for_each(|negotiation| negotiation.sent += 1);
+                }
             }
             self.memory.free(frame);
         }
@@ -270,6 +288,13 @@ impl<P: Port> Host<P> {
                     }
                     _ => self.control_ignored += 1,
                 },
+                Some(header) if header.ethertype == LLDP && self.negotiation.is_some() => {
+                    let negotiation = &mut self.negotiation;
+                    self.memory.whole(&frame, usize::from(len), |bytes| {
+                        negotiation.iter_mut().for_each(|it| it.receive(bytes, now));
+                        false
+                    });
+                }
                 header => {
                     let mut request = None;
                     self.memory.whole(&frame, usize::from(len), |bytes| {
@@ -370,9 +395,11 @@ impl<P: Port> Host<P> {
         // Without room, due frames wait for a completion.
         let sending = sending.filter(|_| self.in_flight.has_room()).unwrap_or(Instant::NEVER);
         // CNPs also wait for a completion, or for the end of a pause.
-        let waiting = self.in_flight.frames > 0 || !self.cnps.is_empty();
+        let has_lldp = self.negotiation.as_ref().is_some_and(Negotiation::has_waiting);
+        let waiting = self.in_flight.frames > 0 || !self.cnps.is_empty() || has_lldp;
         let looking = if waiting { now + COMPLETION_NS } else { Instant::NEVER };
-        stage.min(sending).min(announcing).min(looking)
+        let negotiating = self.negotiation.as_ref().map_or(Instant::NEVER, Negotiation::next);
+        stage.min(sending).min(announcing).min(looking).min(negotiating)
     }
 
     /// Returns the report at `now`.
@@ -392,6 +419,7 @@ impl<P: Port> Host<P> {
             pfc_sent: self.pfc_sent,
             control_ignored: self.control_ignored,
             kernel_lost: lost(&kernel),
+            dcbx: self.negotiation.as_ref().and_then(Negotiation::report),
             ..Report::default()
         };
         for (priority, pause) in report.pauses.iter_mut().enumerate() {

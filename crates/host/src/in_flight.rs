@@ -38,13 +38,15 @@ pub(crate) enum LoadKind {
     Cnp,
     /// A pause of a storm, which has no priority itself.
     Storm,
+    /// A frame of LLDP, which no pause stops.
+    Lldp,
     Flow(u16),
 }
 
 impl FrameContent {
     /// The number by which the frame counts for its priority: 0 or 1.
     fn of_priority(&self) -> u64 {
-        u64::from(!matches!(self.kind, LoadKind::Storm))
+        u64::from(!matches!(self.kind, LoadKind::Storm | LoadKind::Lldp))
     }
 }
 

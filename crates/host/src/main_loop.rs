@@ -104,6 +104,7 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
         flows: args.flows.clone(),
         speed_bps: args.speed,
         honored: args.honored(),
+        dcbx: args.dcbx,
         honors_pause: args.flow_control,
         stormed: args.stormed(),
         reacts: args.react_to_ecn,

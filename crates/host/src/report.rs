@@ -61,6 +61,32 @@ pub struct Report {
     /// Frames that the kernel lost on our side, received or sent (ring full, fill ring empty,
     /// EBUSY): 0 in a good run.
     pub kernel_lost: u64,
+    /// What was negotiated. Only with `--dcbx`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dcbx: Option<DcbxReport>,
+}
+
+/// Outcome of a host's negotiation of PFC (docs/dcbx.md).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DcbxReport {
+    /// Version in use: `IEEE`, `CEE` or `CIN`.
+    pub version: String,
+    /// True if the host takes over the peer's priorities.
+    pub willing: bool,
+    /// `off`, `local`, `waiting`, `agreed` or `error`.
+    pub state: String,
+    /// Why it is in this state.
+    pub reason: String,
+    /// No-drop priorities that the host asks for.
+    pub local_no_drop: Vec<u8>,
+    /// No-drop priorities of the peer, if it sent any.
+    pub peer_no_drop: Option<Vec<u8>>,
+    /// No-drop priorities that are agreed on, whose pauses the host honors.
+    pub no_drop: Vec<u8>,
+    /// LLDP frames sent.
+    pub lldp_sent: u64,
+    /// LLDP frames received.
+    pub lldp_received: u64,
 }
 
 /// Counters of one flow at its sender.

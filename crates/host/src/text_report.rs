@@ -1,6 +1,6 @@
 //! A host's report as text: a line of progress, and tables at the end.
 
-use crate::report::{FlowReceived, FlowSent, Report};
+use crate::report::{DcbxReport, FlowReceived, FlowSent, Report};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
@@ -36,6 +36,7 @@ pub fn report(report: &Report) -> String {
     if !report.received.is_empty() {
         text += &received(&report.received);
     }
+    text += &report.dcbx.as_ref().map_or(String::new(), dcbx);
     text += &pauses(report);
     for (count, what) in [
         (
@@ -51,6 +52,24 @@ pub fn report(report: &Report) -> String {
         }
     }
     text
+}
+
+fn dcbx(dcbx: &DcbxReport) -> String {
+    let own = if dcbx.willing { "willing" } else { "unwilling" };
+    format!(
+        "DCBX {} ({own}): PFC {}, {}; no-drop here {}, at the peer {}, in force {}\n",
+        dcbx.version,
+        dcbx.state,
+        dcbx.reason,
+        priorities(&dcbx.local_no_drop),
+        dcbx.peer_no_drop.as_deref().map_or_else(|| "unknown".to_owned(), priorities),
+        priorities(&dcbx.no_drop),
+    )
+}
+
+fn priorities(list: &[u8]) -> String {
+    let list: Vec<String> = list.iter().map(u8::to_string).collect();
+    if list.is_empty() { "none".to_owned() } else { list.join(",") }
 }
 
 fn sent(flows: &[FlowSent], elapsed_ns: u64) -> String {

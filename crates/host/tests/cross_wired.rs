@@ -31,6 +31,7 @@ fn settings(mac: MacAddr, flows: Vec<FlowArgs>) -> HostSettings {
         flows,
         speed_bps: None,
         honored: 1 << 3,
+        dcbx: None,
         honors_pause: false,
         stormed: 0,
         reacts: false,

@@ -196,6 +196,7 @@ fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort>
         flows,
         speed_bps: None,
         honored: 0,
+        dcbx: None,
         honors_pause: false,
         stormed: 0,
         reacts: false,

@@ -49,7 +49,7 @@ fn switch(name: String, ports: usize) -> Node {
     let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\nspeed = \"100G\"\n");
     let text = CONFIG.to_owned() + &(0..ports).map(port).collect::<String>();
     let config = config::parse(&name, &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    Node { name, kind: NodeKind::Switch(Box::new(SwitchNode { settings: config.switch, turn_ns: 0 })) }
+    Node { name, kind: NodeKind::Switch(Box::new(SwitchNode::new(config, 0))) }
 }
 
 fn cable(a: (usize, usize), b: (usize, usize)) -> Link {
@@ -80,7 +80,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
     for host in 0..hosts {
         nodes.push(Node {
             name: format!("h{host}"),
-            kind: NodeKind::Host(HostNode { no_drop: 0xff, honors_pause: true, ports: 1 }),
+            kind: NodeKind::Host(HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 }),
         });
         links.push(cable((first + host, 0), (host / hosts_per_leaf, host % hosts_per_leaf)));
     }

@@ -31,6 +31,8 @@ pub(crate) enum Event {
     Message(usize),
     /// A fault occurs.
     Fault(usize),
+    /// An agent of DCBX is due, or a frame for it.
+    Negotiate(usize),
     /// A point of the series is due.
     Sample,
 }
@@ -50,6 +52,7 @@ impl Event {
             Event::FlowStart(flow) => (9, flow),
             Event::Sample => (10, 0),
             Event::WatchdogPoll(switch) => (11, switch),
+            Event::Negotiate(end) => (12, end),
         };
         debug_assert!(number < 1 << NUMBER_BITS);
         kind << NUMBER_BITS | number as u128
@@ -69,6 +72,7 @@ impl Event {
             8 => Event::Fault(number),
             9 => Event::FlowStart(number),
             11 => Event::WatchdogPoll(number),
+            12 => Event::Negotiate(number),
             _ => Event::Sample,
         }
     }

@@ -71,7 +71,7 @@ impl Host {
     pub(crate) fn new(node: usize, settings: HostNode, wires: &Links) -> Self {
         let port = |line: &LinkDirection| HostPort {
             line: line.number,
-            pauses: PfcRxState::new(Set8::from_bits(settings.no_drop), line.speed_bps()),
+            pauses: PfcRxState::new(Set8::from_bits(settings.honored_at_first()), line.speed_bps()),
             link_pause: settings.honors_pause.then(|| LinkPause::new(line.speed_bps())),
         };
         let mut lines: Vec<&LinkDirection> =
@@ -193,6 +193,13 @@ impl Host {
         let mut bytes = [0; CARRIED_BYTES];
         pfc.encode(host_mac(self.node), bytes.first_chunk_mut().expect("room for a PFC frame"));
         Some(Packet { len: FRAME_BYTES as u16, bytes })
+    }
+
+    /// Honors pauses of these priorities from now on, on one of its ports.
+    pub(crate) fn set_honored(&mut self, port: usize, no_drop: u8, wires: &Links) {
+        let HostPort { line, pauses, .. } = &mut self.ports[port];
+        let speed_bps = wires.directions[*line].speed_bps();
+        pauses.reconfigure(Set8::from_bits(no_drop), speed_bps, instant(wires.now));
     }
 
     /// Honors a PFC or PAUSE frame received on one of its ports, numbered among the ports with

@@ -209,6 +209,11 @@ impl LinkDirection {
         if self.byte_ps != 0 { bytes * self.byte_ps } else { of_bytes(bytes, self.speed_bps) }
     }
 
+    /// Returns the time from the first bit of a frame until its last has arrived.
+    pub(crate) fn flight_time(&self, len: u16) -> Picos {
+        self.time_of(len) + self.propagation
+    }
+
     /// The speed in bit/s.
     pub(crate) fn speed_bps(&self) -> u64 {
         self.speed_bps

@@ -30,6 +30,9 @@ pub struct Results {
     pub hosts: Vec<HostOutcome>,
     /// Per link.
     pub links: Vec<LinkOutcome>,
+    /// Per end of a link that negotiates by DCBX.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dcbx: Vec<DcbxOutcome>,
     /// In the scenario's order.
     pub expectations: Vec<ExpectationOutcome>,
     /// What does not add up on a node or link; empty unless there is a bug in the simulator or the
@@ -191,6 +194,23 @@ pub struct HostOutcome {
     pub pauses: [u64; 8],
     /// Paused time, by priority.
     pub paused_ns: [Nanos; 8],
+}
+
+/// What an end of a link negotiated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DcbxOutcome {
+    /// The end: `h1`, or `leaf1.p3`.
+    pub port: String,
+    /// Version in use: `IEEE`, `CEE` or `CIN`.
+    pub version: String,
+    /// State of PFC: `off`, `local`, `waiting`, `agreed` or `error`.
+    pub state: String,
+    /// Why it is in this state.
+    pub reason: String,
+    /// Priorities that are no-drop now.
+    pub no_drop: Vec<u8>,
+    /// When state or outcome of any feature last changed.
+    pub settled_ns: Nanos,
 }
 
 /// Results of one link.

@@ -7,9 +7,13 @@
 //!        PFC: Arrive ─▶ Control, a response time later ─▶ host or switch pauses
 //! ```
 
+mod negotiation;
+
 use switch::egress::wred::Random;
 use wire::mac::MacAddr;
 
+pub(crate) use self::negotiation::LldpEnd;
+use self::negotiation::Negotiation;
 use crate::event_queue::Event;
 use crate::flow::Flow;
 use crate::host_node::Host;
@@ -55,6 +59,7 @@ pub struct Simulation<'s> {
     /// The range of each traffic's flows in `flows`.
     pub(crate) traffic_flows: Vec<std::ops::Range<usize>>,
     pub(crate) record: Record,
+    pub(crate) negotiation: Negotiation,
     random: Random,
     pub(crate) events: u64,
 }
@@ -80,6 +85,7 @@ impl<'s> Simulation<'s> {
         wires.queue.schedule(of_ns(scenario.sample_ns), Event::Sample);
         let mut simulation = Self {
             record: Record::new(scenario, &wires),
+            negotiation: Negotiation::new(scenario, &mut wires),
             scenario,
             links: wires,
             node_indices: places,
@@ -188,6 +194,7 @@ impl<'s> Simulation<'s> {
             Event::FlowStart(flow) => self.begin(flow),
             Event::Message(flow) => self.add_message(flow),
             Event::Fault(fault) => self.apply_fault(fault),
+            Event::Negotiate(end) => self.negotiate(end),
             Event::Sample => self.sample(),
         }
     }
@@ -316,6 +323,30 @@ impl<'s> Simulation<'s> {
         }
     }
 
+    /// Runs an agent of DCBX. What it agreed on applies at once.
+    fn negotiate(&mut self, end: usize) {
+        let Some(agreed) = self.negotiation.run(end, &mut self.links) else { return };
+        let LinkDirection { from, .. } = self.links.directions[self.negotiation.ends[end].line];
+        match (self.node_indices[from.node], &self.scenario.nodes[from.node].kind) {
+            (NodeIndex::Switch(device), NodeKind::Switch(settings)) => {
+                let Some(Some(dcbx)) = settings.dcbx.get(from.port) else { return };
+                self.devices[device].apply_negotiated(from.port, dcbx, &agreed, &mut self.links);
+            }
+            (NodeIndex::Host(host), _) => {
+                self.hosts[host].set_honored(from.port, agreed.no_drop, &self.links);
+                self.hosts[host].send(&mut self.flows, &mut self.links);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports a cable that was cut or repaired to the agent that sends over a link direction.
+    fn renegotiate(&mut self, line: usize) {
+        if let Some(end) = self.negotiation.link_changed(line, &self.links) {
+            self.negotiate(end);
+        }
+    }
+
     fn wake(&mut self, line: usize) {
         if !self.links.is_awaited(line) {
             return;
@@ -360,6 +391,7 @@ impl<'s> Simulation<'s> {
                 self.hosts[host].send(&mut self.flows, &mut self.links);
             }
         }
+        self.renegotiate(number);
     }
 
     fn repair(&mut self, number: usize) {
@@ -373,6 +405,7 @@ impl<'s> Simulation<'s> {
                 self.hosts[host].send(&mut self.flows, &mut self.links);
             }
         }
+        self.renegotiate(number);
     }
 
     fn sample(&mut self) {

@@ -9,9 +9,11 @@
 
 use std::collections::VecDeque;
 
+use config::{Negotiated, PortDcbx};
 use dataplane::{Iteration, Port, RX_BATCH, RecordedSwitch};
 use switch::{
-    FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, SwitchSettings, TxDesc, frames_needed,
+    FrameId, FrameMemory, HeapMemory, Instant, PortSettings, RxDesc, Switch, SwitchSettings, TxDesc,
+    frames_needed,
 };
 
 use crate::event_queue::Event;
@@ -36,6 +38,8 @@ pub(crate) struct SimSwitch {
     memory: HeapMemory,
     memory_frames: usize,
     ports: Vec<PortLine>,
+    /// The ports as configured, before anything was agreed on.
+    file_ports: Vec<PortSettings>,
     /// Model of the poll loop; `None` for a chip.
     software: Option<PollingSwitch>,
     /// Time of the last iteration or tick.
@@ -107,7 +111,14 @@ impl SimSwitch {
         wires: &Links,
     ) -> Self {
         let every = of_ns(settings.turn_ns);
-        let settings = switch_settings(node, settings, scenario, wires);
+        let dcbx = &settings.dcbx;
+        let file = switch_settings(node, settings, scenario, wires);
+        let mut settings = file.clone();
+        for (port, dcbx) in settings.ports.iter_mut().zip(dcbx) {
+            if let Some(dcbx) = dcbx {
+                *port = dcbx.apply(port, None);
+            }
+        }
         let memory_frames = frames_needed(&settings, usize::MAX) + SPARE_FRAMES;
         let macs: Vec<_> = (0..settings.ports.len()).map(|port| port_mac(node, port)).collect();
         let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
@@ -128,7 +139,8 @@ impl SimSwitch {
             last_poll: 0,
             poll_is_scheduled: false,
             watch_at: NEVER,
-            has_watchdog: settings.needs_timer(),
+            has_watchdog: file.needs_timer(),
+            file_ports: file.ports,
             reported: Vec::new(),
             outgoing: Vec::new(),
             received: 0,
@@ -303,6 +315,20 @@ impl SimSwitch {
                 wires.wake(line, picos(deadline).max(wires.now + NS));
             }
         }
+    }
+
+    /// Applies what was agreed with the peer of a port, as the daemon does.
+    pub(crate) fn apply_negotiated(
+        &mut self,
+        port: usize,
+        dcbx: &PortDcbx,
+        agreed: &Negotiated,
+        wires: &mut Links,
+    ) {
+        let mut settings = self.switch.settings().clone();
+        settings.ports[port] = dcbx.apply(&self.file_ports[port], Some(agreed));
+        self.switch.apply(&settings, instant(wires.now));
+        self.act(wires);
     }
 
     /// Handles a cut cable of a port: frames that wait for it, or are queued at the link, are

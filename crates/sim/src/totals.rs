@@ -14,11 +14,11 @@ use switch::monitor::counters::PortSnapshot;
 use crate::expect;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::results::{
-    Completion, GroupOutcome, HostOutcome, LinkOutcome, PortOutcome, PriorityOutcome, QueueOutcome, Results,
-    SwitchOutcome, TrafficOutcome,
+    Completion, DcbxOutcome, GroupOutcome, HostOutcome, LinkOutcome, PortOutcome, PriorityOutcome,
+    QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
 };
 use crate::scenario::{End, NodeKind, Scenario};
-use crate::simulation::{NodeIndex, Simulation};
+use crate::simulation::{LldpEnd, NodeIndex, Simulation};
 use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
 
@@ -51,6 +51,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
         switches: switches(simulation, &snapshots),
         hosts: hosts(simulation),
         links: links(simulation),
+        dcbx: negotiations(simulation),
         expectations: Vec::new(),
         imbalances,
         series: std::mem::take(&mut simulation.record.series),
@@ -190,6 +191,22 @@ fn hosts(simulation: &Simulation) -> Vec<HostOutcome> {
         }
     });
     hosts.collect()
+}
+
+fn negotiations(simulation: &Simulation) -> Vec<DcbxOutcome> {
+    let outcome = |end: &LldpEnd| {
+        let status = end.status();
+        let no_drop = status.operational.no_drop;
+        DcbxOutcome {
+            port: simulation.scenario.end_name(simulation.links.directions[end.line].from),
+            version: status.version.to_string(),
+            state: status.pfc.state.to_string(),
+            reason: status.pfc.reason.to_string(),
+            no_drop: (0..8).filter(|priority| no_drop >> priority & 1 != 0).collect(),
+            settled_ns: end.settled / NS,
+        }
+    };
+    simulation.negotiation.ends.iter().map(outcome).collect()
 }
 
 fn links(simulation: &Simulation) -> Vec<LinkOutcome> {

@@ -1,12 +1,12 @@
 //! The live page in a real browser, headless Chromium: its numbers for a daemon under load equal
-//! those of `sluice show`.
+//! those of `sluice show`, and it shows what ports negotiated.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use host::units::grouped;
-use testbed::{Namespace, port};
+use testbed::{Namespace, Testbed, port};
 use tests::Incast;
 
 /// Returns the document after its script has run for some seconds.
@@ -29,6 +29,32 @@ fn text_of(command: &mut Command) -> Result<String> {
     let output = command.output()?;
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The page shows what a port negotiated, and why.
+#[test]
+fn a_browser_shows_what_was_negotiated() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let (host, _other) = (bed.sluice_host(&switch, "p")?, bed.sluice_host(&switch, "q")?);
+    let daemon = bed.daemon(
+        &switch,
+        "[metrics]\nenabled = true\npage = true\n[port.p]\ninterface = \"p\"\nlldp = \"both\"\n\
+         pfc = { mode = \"auto\", no_drop = [3] }\ndcbx = { version = \"cee\" }\n\
+         [port.q]\ninterface = \"q\"\nlldp = \"off\"\n",
+    )?;
+    let host = bed.host(&host, &[], &["--dcbx", "willing"])?;
+    daemon.until("an agreement", |now| {
+        let features = &port(now, "p").ok()?.dcbx.as_ref()?.features;
+        (features.first()?.state == "agreed").then_some(())
+    })?;
+    let shown = browse(bed.dir(), &switch)?;
+    for expected in ["DCBX CEE: PFC agreed", "PFC: same at both ends", "priority 3: no-drop"] {
+        ensure!(shown.contains(expected), "{expected}\n{shown}");
+    }
+    drop(host);
+    daemon.stop()?;
+    Ok(())
 }
 
 #[test]

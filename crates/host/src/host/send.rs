@@ -1,5 +1,5 @@
-//! Transmission by a host in an iteration: announcements first, then CNPs, due frames of its flows,
-//! and its storm.
+//! Transmission by a host in an iteration: LLDP first, then announcements, CNPs, due frames of its
+//! flows, and its storm.
 //!
 //! Rule: no frame of a paused priority is sent, and the kernel holds at most
 //! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) at once.
@@ -36,6 +36,7 @@ impl<P: Port> Host<P> {
         for (priority, was_paused) in was_paused.into_iter().enumerate() {
             self.record_late_frames(priority, was_paused);
         }
+        self.negotiate(now);
         self.announce(now);
         self.send_cnps(now);
         if matches!(self.stage, Stage::Sending { .. })

@@ -17,6 +17,7 @@
 //!
 //! [host."h[1-8]"]
 //! no_drop = [3]                    # priorities whose pauses it honors; default: all
+//! dcbx = "off"                     # "willing": takes over its switch's priorities; "unwilling"
 //! obeys_pause = true               # 802.3x PAUSE; default: true
 //! ports = 1                        # with 2, ends are h1.1 and h1.2; default: 1
 //!

@@ -318,8 +318,8 @@ impl Nodes {
         let kind = |kind| match kind {
             TableKind::Host(host) => Some(NodeKind::Host(host)),
             TableKind::Switch { device, turn_ns } => {
-                let settings = devices.list.get(device?)?.switch.clone();
-                Some(NodeKind::Switch(Box::new(SwitchNode { settings, turn_ns })))
+                let config = devices.list.get(device?)?.clone();
+                Some(NodeKind::Switch(Box::new(SwitchNode::new(config, turn_ns))))
             }
         };
         let node = |node: &NodeTable| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });
@@ -392,9 +392,11 @@ fn read_switch(
 fn read_host(mut section: TableReader, report: &mut Diagnostics) -> TableKind {
     let no_drop = section.numbers("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
     let honors_pause = section.boolean("obeys_pause", report).is_none_or(|honors| honors.value);
+    let ways = [("willing", Some(true)), ("unwilling", Some(false)), ("off", None)];
+    let willing = section.choice("dcbx", &ways, &[], report).and_then(|way| way.value);
     let ports = section.number("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);
     section.finish(&[], report);
-    TableKind::Host(HostNode { no_drop, honors_pause, ports })
+    TableKind::Host(HostNode { no_drop, willing, honors_pause, ports })
 }
 
 /// Converts a list of priorities to a mask: bit p is set if priority p is in the list.

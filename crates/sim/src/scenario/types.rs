@@ -1,7 +1,8 @@
 //! A scenario as plain values. Nodes, links and traffic are identified by their index here; the
 //! names of the file are kept for outputs.
 
-use config::ConfigErrors;
+use config::{Config, ConfigErrors, PortDcbx};
+use dcbx::settings::LldpSettings;
 use endpoint::dcqcn::FastRecovery;
 use switch::{Nanos, SwitchSettings};
 
@@ -83,13 +84,30 @@ pub struct SwitchNode {
     /// Duration of one iteration of a software loop, the interval at which it polls its ports; 0
     /// for a chip, which acts at once.
     pub turn_ns: Nanos,
+    /// What each port negotiates; `None` if it does not.
+    pub dcbx: Vec<Option<PortDcbx>>,
+    /// LLDP of each port.
+    pub lldp: Vec<LldpSettings>,
+}
+
+impl SwitchNode {
+    /// Makes a switch of its configuration. While PFC is off on all ports, none negotiates.
+    pub fn new(config: Config, turn_ns: Nanos) -> Self {
+        let Config { switch, dcbx, lldp, pfc_enabled, .. } = config;
+        let (settings, dcbx) = if pfc_enabled { (switch, dcbx) } else { (switch.without_pfc(), Vec::new()) };
+        let lldp = lldp.ports.iter().map(|port| port.settings).collect();
+        Self { settings, turn_ns, dcbx, lldp }
+    }
 }
 
 /// Settings of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostNode {
-    /// Bit p is set if pauses of priority p are honored.
+    /// Bit p is set if pauses of priority p are honored; if the host negotiates, these are the
+    /// priorities that it asks for.
     pub no_drop: u8,
+    /// `None` if the host does not negotiate; true if it takes over what its switch has.
+    pub willing: Option<bool>,
     /// True if 802.3x PAUSE is honored, which pauses all priorities.
     pub honors_pause: bool,
     /// Number of ports, 1 or more. The host receives over all of them and sends over the first
@@ -98,6 +116,11 @@ pub struct HostNode {
 }
 
 impl HostNode {
+    /// Priorities whose pauses are honored before anything is agreed on.
+    pub(crate) fn honored_at_first(&self) -> u8 {
+        if self.willing.is_some() { 0 } else { self.no_drop }
+    }
+
     /// Returns the name of a port of the host `name`: the host's name, or as in `h1.2` for the
     /// second of several ports.
     pub(crate) fn end_name(&self, name: &str, port: usize) -> String {

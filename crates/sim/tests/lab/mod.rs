@@ -13,17 +13,14 @@ pub const MS: u64 = 1_000_000;
 /// Builds a switch with this configuration.
 pub fn switch(name: &str, config: &str) -> Node {
     let config = config::parse(name, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    Node {
-        name: name.to_owned(),
-        kind: NodeKind::Switch(Box::new(SwitchNode { settings: config.switch, turn_ns: 0 })),
-    }
+    Node { name: name.to_owned(), kind: NodeKind::Switch(Box::new(SwitchNode::new(config, 0))) }
 }
 
 /// Builds a host that honors every pause.
 pub fn host(name: &str) -> Node {
     Node {
         name: name.to_owned(),
-        kind: NodeKind::Host(HostNode { no_drop: 0xff, honors_pause: true, ports: 1 }),
+        kind: NodeKind::Host(HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 }),
     }
 }
 

@@ -89,6 +89,8 @@ switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: 
 hosts[]: name, peer, sent_frames, received_frames, foreign_frames, pauses[], paused_ns[] (both by
   priority)
 links[]: name, cut_frames, busy_percent[] (from its first end, from its second)
+dcbx[], if any end of a link negotiates: port, version, state and reason of PFC, no_drop[],
+  settled_ns (when anything of it last changed)
 expectations[]: line, expected, measured (null: never), holds
 imbalances[]: what does not add up; there should be none
 

@@ -3,8 +3,8 @@
 
 use sim::Results;
 use sim::results::{
-    Completion, ExpectationOutcome, GroupOutcome, GroupSeries, HostOutcome, LinkOutcome, MessageSpan,
-    PauseSpan, PortOutcome, QueueOutcome, Series, SwitchOutcome, TrafficOutcome,
+    Completion, DcbxOutcome, ExpectationOutcome, GroupOutcome, GroupSeries, HostOutcome, LinkOutcome,
+    MessageSpan, PauseSpan, PortOutcome, QueueOutcome, Series, SwitchOutcome, TrafficOutcome,
 };
 use sim::scenario::Metric;
 use switch::monitor::counters::{FrameCount, GroupSnapshot, PortSnapshot, QueueSnapshot};
@@ -34,6 +34,14 @@ pub fn incast() -> Results {
         links: vec![LinkOutcome {
             name: "h1–leaf1.p1".to_owned(), cut_frames: 0, busy_percent: [0.0, 99.2]
         }],
+        dcbx: vec![DcbxOutcome {
+            port: "leaf1.p1".to_owned(),
+            version: "CEE".to_owned(),
+            state: "agreed".to_owned(),
+            reason: "the peer takes over ours".to_owned(),
+            no_drop: vec![3],
+            settled_ns: 41_000_000,
+        }],
         expectations: vec![
             expectation(41, "rdma: lost = 0", Metric::Lost, 0.0, true),
             expectation(42, "rdma: throughput ≥ 60 Gbit/s", Metric::Throughput, 62.4e9, true),
@@ -58,6 +66,7 @@ pub fn nothing() -> Results {
         switches: vec![SwitchOutcome { ports: Vec::new(), ..leaf() }],
         hosts: Vec::new(),
         links: Vec::new(),
+        dcbx: Vec::new(),
         expectations: Vec::new(),
         frame_hops: 0,
         events: 0,

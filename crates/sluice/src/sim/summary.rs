@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use sim::Results;
-use sim::results::{ExpectationOutcome, TrafficOutcome};
+use sim::results::{DcbxOutcome, ExpectationOutcome, TrafficOutcome};
 
 use super::format::{in_words, rate, time};
 use super::hotspots;
 use super::truncate::{SHORT_CHARS, fitted, short};
 use crate::output::{grouped, table};
+
+/// The most ends of links without an agreement that are listed.
+const MAX_ENDS: usize = 10;
 
 /// Formats the whole summary of a run that took `wall` of real time.
 pub fn text(outcome: &Results, wall: Duration) -> String {
@@ -20,6 +23,7 @@ pub fn text(outcome: &Results, wall: Duration) -> String {
         hotspots::ports(outcome),
         hotspots::hosts(outcome),
         hotspots::links(outcome),
+        negotiations(&outcome.dcbx),
         expectations(outcome),
     ];
     let message: Vec<&str> =
@@ -108,6 +112,18 @@ fn messages(traffic: &[TrafficOutcome]) -> String {
         table.add_row(row);
     }
     if table.is_empty() { String::new() } else { table.trim_fmt() }
+}
+
+/// Formats how many ends of links agreed on PFC, and those that did not.
+fn negotiations(ends: &[DcbxOutcome]) -> String {
+    let agreed = ends.iter().filter(|end| end.state == "agreed").count();
+    let Some(last) = ends.iter().map(|end| end.settled_ns).max() else { return String::new() };
+    let mut text =
+        format!("DCBX: {agreed} of {} ends agreed on PFC, the last change at {}", ends.len(), time(last));
+    for end in ends.iter().filter(|end| end.state != "agreed").take(MAX_ENDS) {
+        let _ = write!(text, "\n{}: {} ({})", short(&end.port, SHORT_CHARS), end.state, end.reason);
+    }
+    text
 }
 
 /// Formats each expectation with the measured value, then the verdict.

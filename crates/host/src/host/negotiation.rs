@@ -1,0 +1,158 @@
+//! DCBX of a host: an agent as that of a switch's port, whose outcome says which pauses are
+//! honored.
+//!
+//! Rule: without an agreement no pause is honored, as PFC of a NIC in mode `auto` is off. Source:
+//! docs/dcbx.md, "A host".
+
+use super::{Host, Stage};
+use crate::args::DcbxArg;
+use crate::in_flight::{FrameContent, LoadKind};
+use crate::report::DcbxReport;
+use core::time::Duration;
+use dataplane::Port;
+use dcbx::settings::{AdminStatus, DcbxSettings, LldpSettings, LocalSystem, PfcSettings};
+use dcbx::{Agent, AgentSettings};
+use switch::settings::PRIORITIES;
+use switch::{FrameMemory, Instant, TxDesc};
+use wire::MacAddr;
+use wire::lldp::{Capabilities, PortId};
+
+/// Frames of the agent that wait for room; of more, the oldest are dropped.
+const MAX_WAITING: usize = 8;
+
+/// The agent of a host, and its frames that have not been passed to the port.
+#[derive(Debug)]
+pub(super) struct Negotiation {
+    agent: Agent,
+    waiting: Vec<Vec<u8>>,
+    next: Instant,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+impl Negotiation {
+    /// Makes the agent of a host on a link that is up.
+    pub(super) fn new(dcbx: DcbxArg, mac: MacAddr, interface: &str, no_drop: u8, now: Instant) -> Self {
+        let mut agent = Agent::new(settings(dcbx, mac, interface, no_drop));
+        agent.set_link(time(now), true);
+        Self { agent, waiting: Vec::new(), next: now, sent: 0, received: 0 }
+    }
+
+    /// Passes a received LLDP frame to the agent.
+    pub(super) fn receive(&mut self, frame: &[u8], now: Instant) {
+        self.received += 1;
+        self.agent.receive(time(now), frame);
+        self.next = now;
+    }
+
+    /// Withdraws what the host advertised; what it received stays in its report.
+    fn withdraw(&mut self, now: Instant) {
+        let mut settings = self.agent.settings().clone();
+        settings.lldp.admin = AdminStatus::RxOnly;
+        self.agent.configure(time(now), settings);
+        self.next = now;
+    }
+
+    fn poll(&mut self, now: Instant) {
+        if now >= self.next {
+            let polled = self.agent.poll(time(now));
+            self.waiting.extend(polled.frames);
+            self.waiting.drain(..self.waiting.len().saturating_sub(MAX_WAITING));
+            self.next = polled.next.map_or(Instant::NEVER, |next| Instant(next.as_nanos() as u64));
+            self.agent.take_events();
+        }
+    }
+
+    /// Returns when the agent is due.
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// True if a frame of the agent waits for room.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Returns the priorities that both ends agree are no-drop, as a mask.
+    pub(super) fn no_drop(&self) -> u8 {
+        self.agent.operational().map_or(0, |operational| operational.no_drop)
+    }
+
+    pub(super) fn report(&self) -> Option<DcbxReport> {
+        let status = self.agent.status()?;
+        let list = |mask: u8| (0..PRIORITIES as u8).filter(|priority| mask >> priority & 1 != 0).collect();
+        Some(DcbxReport {
+            version: status.version.to_string(),
+            willing: status.pfc.local_willing,
+            state: status.pfc.state.to_string(),
+            reason: status.pfc.reason.to_string(),
+            local_no_drop: list(status.pfc.local),
+            peer_no_drop: status.pfc.peer.map(list),
+            no_drop: list(status.operational.no_drop),
+            lldp_sent: self.sent,
+            lldp_received: self.received,
+        })
+    }
+}
+
+fn time(now: Instant) -> Duration {
+    Duration::from_nanos(now.0)
+}
+
+/// Returns the settings of the agent: a station that advertises PFC, in whichever version the peer
+/// speaks. It sends by no ETS shares and marks no applications, so it advertises neither.
+fn settings(dcbx: DcbxArg, mac: MacAddr, interface: &str, no_drop: u8) -> AgentSettings {
+    let station = Capabilities::STATION;
+    let system = LocalSystem {
+        port: PortId::mac(mac),
+        system_description: concat!("Sluice host ", env!("CARGO_PKG_VERSION")).to_owned(),
+        capabilities: Capabilities { system: station, enabled: station },
+        ..LocalSystem::bridge("sluice-host", mac, interface)
+    };
+    let mut lldp = LldpSettings::default();
+    (lldp.tlvs.port_vlan, lldp.tlvs.link_aggregation) = (false, false);
+    let willing = dcbx == DcbxArg::Willing;
+    let pfc = PfcSettings { willing, no_drop, ..PfcSettings::default() };
+    AgentSettings { system, lldp, dcbx: Some(DcbxSettings { pfc, ..DcbxSettings::default() }) }
+}
+
+impl<P: Port> Host<P> {
+    /// Runs the agent, and sends its frames as far as there is room. Pauses of priorities that are
+    /// not agreed on any more end.
+    pub(super) fn negotiate(&mut self, now: Instant) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        if self.stage == Stage::Done && !self.has_withdrawn {
+            self.has_withdrawn = true;
+            negotiation.withdraw(now);
+        }
+        negotiation.poll(now);
+        self.honor(now);
+        self.send_lldp();
+    }
+
+    fn honor(&mut self, now: Instant) {
+        let Some(negotiation) = &self.negotiation else { return };
+        let honored = negotiation.no_drop();
+        let ended = self.settings.honored & !honored;
+        self.settings.honored = honored;
+        for priority in (0..PRIORITIES).filter(|priority| ended >> priority & 1 != 0) {
+            self.receive_pause(priority, 0, now);
+        }
+    }
+
+    fn send_lldp(&mut self) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        while let Some(frame) = negotiation.waiting.first() {
+            let has_room = self.in_flight.has_room() && self.port.transmit_room() > self.outgoing.len();
+            let Some(memory) = has_room.then(|| self.memory.alloc_for(frame.len())).flatten() else { return };
+            self.memory.whole(&memory, frame.len(), |bytes| {
+                bytes.copy_from_slice(frame);
+                true
+            });
+            let len = frame.len() as u16;
+            negotiation.waiting.remove(0);
+            self.in_flight.add(&memory, FrameContent { kind: LoadKind::Lldp, priority: 0, len });
+            self.outgoing.push(TxDesc::new(memory, len));
+        }
+    }
+}
