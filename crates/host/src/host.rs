@@ -395,7 +395,7 @@ impl<P: Port> Host<P> {
         // Without room, due frames wait for a completion.
         let sending = sending.filter(|_| self.in_flight.has_room()).unwrap_or(Instant::NEVER);
         // CNPs also wait for a completion, or for the end of a pause.
-        let has_lldp = self.negotiation.as_ref().is_some_and(Negotiation::has_waiting);
+        let has_lldp = self.negotiation.as_ref().is_some_and(|it| it.waiting().is_some());
         let waiting = self.in_flight.frames > 0 || !self.cnps.is_empty() || has_lldp;
         let looking = if waiting { now + COMPLETION_NS } else { Instant::NEVER };
         let negotiating = self.negotiation.as_ref().map_or(Instant::NEVER, Negotiation::next);

@@ -4,16 +4,13 @@
 //! Rule: without an agreement no pause is honored, as PFC of a NIC in mode `auto` is off. Source:
 //! docs/dcbx.md, "A host".
 
-use super::{Host, Stage};
 use crate::args::DcbxArg;
-use crate::in_flight::{FrameContent, LoadKind};
 use crate::report::DcbxReport;
 use core::time::Duration;
-use dataplane::Port;
 use dcbx::settings::{AdminStatus, DcbxSettings, LldpSettings, LocalSystem, PfcSettings};
 use dcbx::{Agent, AgentSettings};
+use switch::Instant;
 use switch::settings::PRIORITIES;
-use switch::{FrameMemory, Instant, TxDesc};
 use wire::MacAddr;
 use wire::lldp::{Capabilities, PortId};
 
@@ -46,14 +43,14 @@ impl Negotiation {
     }
 
     /// Withdraws what the host advertised; what it received stays in its report.
-    fn withdraw(&mut self, now: Instant) {
+    pub(super) fn withdraw(&mut self, now: Instant) {
         let mut settings = self.agent.settings().clone();
         settings.lldp.admin = AdminStatus::RxOnly;
         self.agent.configure(time(now), settings);
         self.next = now;
     }
 
-    fn poll(&mut self, now: Instant) {
+    pub(super) fn poll(&mut self, now: Instant) {
         if now >= self.next {
             let polled = self.agent.poll(time(now));
             self.waiting.extend(polled.frames);
@@ -68,9 +65,14 @@ impl Negotiation {
         self.next
     }
 
-    /// True if a frame of the agent waits for room.
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Returns the frame of the agent that waits for room the longest.
+    pub(super) fn waiting(&self) -> Option<&[u8]> {
+        self.waiting.first().map(Vec::as_slice)
+    }
+
+    /// Drops the frame that was sent.
+    pub(super) fn sent_waiting(&mut self) {
+        self.waiting.remove(0);
     }
 
     /// Returns the priorities that both ends agree are no-drop, as a mask.
@@ -114,45 +116,4 @@ fn settings(dcbx: DcbxArg, mac: MacAddr, interface: &str, no_drop: u8) -> AgentS
     let willing = dcbx == DcbxArg::Willing;
     let pfc = PfcSettings { willing, no_drop, ..PfcSettings::default() };
     AgentSettings { system, lldp, dcbx: Some(DcbxSettings { pfc, ..DcbxSettings::default() }) }
-}
-
-impl<P: Port> Host<P> {
-    /// Runs the agent, and sends its frames as far as there is room. Pauses of priorities that are
-    /// not agreed on any more end.
-    pub(super) fn negotiate(&mut self, now: Instant) {
-        let Some(negotiation) = &mut self.negotiation else { return };
-        if self.stage == Stage::Done && !self.has_withdrawn {
-            self.has_withdrawn = true;
-            negotiation.withdraw(now);
-        }
-        negotiation.poll(now);
-        self.honor(now);
-        self.send_lldp();
-    }
-
-    fn honor(&mut self, now: Instant) {
-        let Some(negotiation) = &self.negotiation else { return };
-        let honored = negotiation.no_drop();
-        let ended = self.settings.honored & !honored;
-        self.settings.honored = honored;
-        for priority in (0..PRIORITIES).filter(|priority| ended >> priority & 1 != 0) {
-            self.receive_pause(priority, 0, now);
-        }
-    }
-
-    fn send_lldp(&mut self) {
-        let Some(negotiation) = &mut self.negotiation else { return };
-        while let Some(frame) = negotiation.waiting.first() {
-            let has_room = self.in_flight.has_room() && self.port.transmit_room() > self.outgoing.len();
-            let Some(memory) = has_room.then(|| self.memory.alloc_for(frame.len())).flatten() else { return };
-            self.memory.whole(&memory, frame.len(), |bytes| {
-                bytes.copy_from_slice(frame);
-                true
-            });
-            let len = frame.len() as u16;
-            negotiation.waiting.remove(0);
-            self.in_flight.add(&memory, FrameContent { kind: LoadKind::Lldp, priority: 0, len });
-            self.outgoing.push(TxDesc::new(memory, len));
-        }
-    }
 }

@@ -153,3 +153,44 @@ impl<P: Port> Host<P> {
         self.outgoing.push(TxDesc::new(frame, load.len));
     }
 }
+
+impl<P: Port> Host<P> {
+    /// Runs the agent, and sends its frames as far as there is room. Pauses of priorities that are
+    /// not agreed on any more end.
+    pub(super) fn negotiate(&mut self, now: Instant) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        if self.stage == Stage::Done && !self.has_withdrawn {
+            self.has_withdrawn = true;
+            negotiation.withdraw(now);
+        }
+        negotiation.poll(now);
+        self.honor(now);
+        self.send_lldp();
+    }
+
+    fn honor(&mut self, now: Instant) {
+        let Some(negotiation) = &self.negotiation else { return };
+        let honored = negotiation.no_drop();
+        let ended = self.settings.honored & !honored;
+        self.settings.honored = honored;
+        for priority in (0..PRIORITIES).filter(|priority| ended >> priority & 1 != 0) {
+            self.receive_pause(priority, 0, now);
+        }
+    }
+
+    fn send_lldp(&mut self) {
+        let Some(negotiation) = &mut self.negotiation else { return };
+        while let Some(frame) = negotiation.waiting() {
+            let has_room = self.in_flight.has_room() && self.port.transmit_room() > self.outgoing.len();
+            let Some(memory) = has_room.then(|| self.memory.alloc_for(frame.len())).flatten() else { return };
+            self.memory.whole(&memory, frame.len(), |bytes| {
+                bytes.copy_from_slice(frame);
+                true
+            });
+            let len = frame.len() as u16;
+            negotiation.sent_waiting();
+            self.in_flight.add(&memory, FrameContent { kind: LoadKind::Lldp, priority: 0, len });
+            self.outgoing.push(TxDesc::new(memory, len));
+        }
+    }
+}
