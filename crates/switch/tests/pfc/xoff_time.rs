@@ -7,6 +7,8 @@ use lab::{Frame, Lab, OPEN, mac};
 use switch::settings::{GroupSettings, Threshold};
 
 const MS: u64 = 1_000_000;
+/// An iteration of the lab.
+const TURN: u64 = 1_000;
 
 /// XOFF at ten cells, and XON as soon as fewer are held.
 fn lab() -> Lab {
@@ -42,16 +44,16 @@ fn episodes_add_up_and_a_lasting_one_counts_to_now() {
     assert_eq!(time(&mut lab), (false, 0, 0));
     fill(&mut lab);
     lab.now = lab.now + 3 * MS;
-    assert_eq!(time(&mut lab), (true, 1, 3 * MS));
+    assert_eq!(time(&mut lab), (true, 1, TURN + 3 * MS));
     lab.now = lab.now + 2 * MS;
-    assert_eq!(time(&mut lab), (true, 1, 5 * MS), "a snapshot does not end it");
+    assert_eq!(time(&mut lab), (true, 1, TURN + 5 * MS), "a snapshot does not end it");
     drain(&mut lab);
-    assert_eq!(time(&mut lab), (false, 1, 5 * MS));
+    assert_eq!(time(&mut lab), (false, 1, TURN + 5 * MS));
     lab.now = lab.now + 7 * MS;
-    assert_eq!(time(&mut lab), (false, 1, 5 * MS));
+    assert_eq!(time(&mut lab), (false, 1, TURN + 5 * MS));
     fill(&mut lab);
     lab.now = lab.now + MS;
-    assert_eq!(time(&mut lab), (true, 2, 6 * MS));
+    assert_eq!(time(&mut lab), (true, 2, 2 * TURN + 6 * MS));
     let others = lab.snapshot().ports.iter().flat_map(|port| &port.groups).map(|group| group.xoff_ns);
-    assert_eq!(others.sum::<u64>(), 6 * MS);
+    assert_eq!(others.sum::<u64>(), 2 * TURN + 6 * MS);
 }
