@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use dcbx::settings::PfcMode;
-use switch::SwitchSettings;
 use switch::settings::{BridgeSettings, DownPortAction, MAX_PORTS};
+use switch::{PortSettings, SwitchSettings};
 
 use crate::lint::{lossless, short_pauses};
 use crate::read::diagnostics::{ConfigErrors, Diagnostics, SettingSpan};
@@ -73,6 +73,17 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the ports of the file with all priorities no-drop that may become so by DCBX.
+    pub fn negotiable_ports(&self) -> Vec<PortSettings> {
+        let ports = self.switch.ports.iter().zip(&self.dcbx);
+        let negotiable = |(port, dcbx): (&PortSettings, &Option<PortDcbx>)| {
+            let mut port = port.clone();
+            port.pfc.no_drop = dcbx.as_ref().map_or(port.pfc.no_drop, |dcbx| dcbx.negotiable_no_drop(&port));
+            port
+        };
+        ports.map(negotiable).collect()
+    }
+
     /// Returns the name of the mode of PFC of a port.
     pub fn pfc_mode(&self, port: &str) -> &'static str {
         let number = self.switch.ports.iter().position(|it| it.name == port);

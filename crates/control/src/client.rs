@@ -56,9 +56,19 @@ pub enum ClientError {
         /// The status of its reply.
         status: Box<Status>,
     },
+    /// The daemon ended, or closed the connection, before it replied.
+    #[error("the daemon on {} ended before it answered; `sluice show ports` shows whether one runs again", .0.display())]
+    Ended(PathBuf),
     /// The daemon sent nothing for as long as the call may take plus [`PATIENCE`].
     #[error("the daemon on {} does not answer", .0.display())]
     Silent(PathBuf),
+}
+
+impl ClientError {
+    /// True if no daemon listens on the socket.
+    pub fn is_no_daemon(&self) -> bool {
+        matches!(self, ClientError::NoSocket(_) | ClientError::Stale(_))
+    }
 }
 
 /// A connection to one daemon.
@@ -337,6 +347,8 @@ async fn answer_within<T>(
 fn no(socket: PathBuf, status: Status) -> ClientError {
     if ErrorKind::is_user_message(status.code()) {
         ClientError::Declined(status.message().to_owned())
+    } else if status.source().is_some_and(|cause| cause.is::<tonic::transport::Error>()) {
+        ClientError::Ended(socket)
     } else {
         ClientError::Refused { socket, status: Box::new(status) }
     }

@@ -414,6 +414,8 @@ async fn when_the_switch_stops_clients_are_notified_and_the_server_ends() {
     }
     fake.stop.take();
     (&mut fake.api).await.unwrap().unwrap();
+    let ended = client.snapshot().await.unwrap_err();
+    assert!(matches!(ended, ClientError::Ended(_)), "{ended}");
 }
 
 /// The error that ends a stream.

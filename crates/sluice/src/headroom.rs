@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use switch::PortSettings;
@@ -14,6 +14,7 @@ use switch::buffer::cell::CellSize;
 use switch::buffer::headroom::{HostDelay, LinkParams, reserved_cells, worst_case_cells, xon_offset_cells};
 use switch::settings::BufferSettings;
 
+use crate::exit::misuse;
 use crate::headroom_fix;
 use crate::output;
 use crate::socket::Daemon;
@@ -121,7 +122,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return headroom_fix::run(file, stall, arguments.dry_run, arguments.json);
     }
     let (Some(speed_bps), Some(cable_m)) = (arguments.speed, arguments.cable) else {
-        bail!("--speed and --cable are needed");
+        return misuse("--speed and --cable are needed");
     };
     let link = LinkParams { speed_bps, cable_m: u64::from(cable_m), mtu_bytes: u64::from(arguments.mtu) };
     let report = Report::new(link, CellSize::new(arguments.cell), stall.as_ref());
@@ -135,10 +136,9 @@ fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     }
     let by_default = arguments.fix.is_some().then_some(stall::SPIN);
     let Some(duration) = arguments.measured.or(by_default) else {
-        ensure!(
-            !arguments.daemon.is_named(),
-            "--socket has no effect without --measured: add it, or leave it out"
-        );
+        if arguments.daemon.is_named() {
+            return misuse("--socket has no effect without --measured: add it, or leave it out");
+        }
         return Ok(None);
     };
     Ok(Some(Stall::measure(&arguments.daemon, duration)?))

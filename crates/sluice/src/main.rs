@@ -6,6 +6,7 @@ mod check;
 mod collector;
 mod commands;
 mod events;
+mod exit;
 mod headroom;
 mod headroom_fix;
 mod new_file;
@@ -30,7 +31,7 @@ use tracing_subscriber::EnvFilter;
 /// Shows and controls a running Sluice switch, simulates networks of it, and runs test hosts on its
 /// ports.
 #[derive(Parser)]
-#[command(name = "sluice", version, max_term_width = 100)]
+#[command(name = "sluice", version, max_term_width = 100, after_help = exit::HELP)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sluice: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(exit::code(&error))
         }
     }
 }

@@ -23,6 +23,7 @@ use host::units::duration_ns;
 use serde_json::json;
 use switch::{Event, EventRecord, Instant};
 
+use crate::exit::misuse;
 use crate::new_file::NewFile;
 use crate::output;
 use crate::show::{self, View};
@@ -94,7 +95,7 @@ pub fn record(arguments: &Record) -> Result<()> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     let duration = Duration::from_nanos(if arguments.last { 0 } else { arguments.duration });
     if !arguments.last && !(1_000_000..=HOUR_NS).contains(&arguments.duration) {
-        bail!("--duration takes 1ms to 3600s, not {duration:?}");
+        return misuse(format!("--duration takes 1ms to 3600s, not {duration:?}"));
     }
     let name = arguments.file.display().to_string();
     // Whether the file can be written is checked before anything is recorded.
@@ -102,7 +103,8 @@ pub fn record(arguments: &Record) -> Result<()> {
     let (bytes, further) = arguments.daemon.talk(async |client| {
         if !arguments.last {
             let most_bytes = client.info().await?.recording_most_bytes;
-            file.reserve(most_bytes).with_context(|| {
+            // An older daemon does not tell.
+            file.reserve(most_bytes.max(1)).with_context(|| {
                 format!("{name} (a recording takes what [recorder] memory_mib of the daemon allows, before its compression)")
             })?;
             eprintln!("recording for {duration:?} …");

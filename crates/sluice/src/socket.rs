@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use control::{Client, Command};
+
+use crate::exit::{misuse, no_daemon};
 
 /// Where daemons listen unless their configuration sets another path.
 const DIRECTORY: &str = "/run/sluice";
@@ -64,14 +66,14 @@ fn the_only_one(directory: &Path) -> Result<PathBuf> {
     sockets.sort();
     match sockets.as_slice() {
         [socket] => Ok(socket.clone()),
-        [] => bail!(
+        [] => no_daemon(format!(
             "no daemon found: there is no socket in {}; start one with `sluiced --config FILE`, or name its socket with \
              --socket or {VARIABLE}",
             directory.display()
-        ),
+        )),
         several => {
             let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
-            bail!("which daemon? Name one with --socket or {VARIABLE}: {}", names.join(", "))
+            misuse(format!("which daemon? Name one with --socket or {VARIABLE}: {}", names.join(", ")))
         }
     }
 }

@@ -81,14 +81,18 @@ fn without_a_daemon_it_is_measured_here() {
 
 #[test]
 fn a_daemon_that_is_named_must_answer() {
-    for (arguments, expected) in [
-        (&["--measured", "--socket", "/nowhere/x.sock"][..], "sluice: no daemon listens on /nowhere/x.sock"),
-        (&["--socket", "/nowhere/x.sock"], "sluice: --socket has no effect without --measured"),
+    for (arguments, code, expected) in [
+        (
+            &["--measured", "--socket", "/nowhere/x.sock"][..],
+            3,
+            "sluice: no daemon listens on /nowhere/x.sock",
+        ),
+        (&["--socket", "/nowhere/x.sock"], 2, "sluice: --socket has no effect without --measured"),
     ] {
         let output = headroom(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.starts_with(expected), "{stderr}");
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(code));
     }
 }
 

@@ -50,6 +50,8 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
         port.link = None;
         port.classification = None;
         port.lldp = None;
+        port.dcbx = None;
+        port.pfc_mode.clear();
     }
     v1::Snapshot {
         memory_frames: 0,

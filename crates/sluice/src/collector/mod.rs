@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ::telemetry::collector::{self, Received, SequenceCheck, SequenceState, Status};
 use ::telemetry::{MOST_NAME, printable};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::exit::misuse;
 use crate::output;
 use rotating_file::Rotating;
 
@@ -77,7 +78,7 @@ enum Format {
 /// Collects until interrupted.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.format == Format::None && arguments.output.is_none() {
-        bail!("--format none prints nothing: name a file with --output");
+        return misuse("--format none prints nothing: name a file with --output");
     }
     let file = match &arguments.output {
         Some(path) => Some(Rotating::open(path, arguments.rotate_mib << 20, arguments.keep)?),

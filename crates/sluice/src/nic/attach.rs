@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::namespace::{Namespace, priorities};
 use super::switch_port::{Device, PortFacts, port_facts};
+use crate::exit::misuse;
 use crate::output;
 
 /// Make an interface honor PFC.
@@ -255,7 +256,7 @@ impl Attach {
             None => {}
         }
         if !self.dscp.is_empty() && settings.trust != nic::Trust::Dscp {
-            bail!("--dscp is for --trust dscp");
+            return misuse("--dscp is for --trust dscp");
         }
         for (dscp, priority) in &self.dscp {
             settings.dscp_to_dot1p[usize::from(*dscp)] = *priority;
@@ -295,7 +296,7 @@ impl Attach {
                  (`speed` in the switch's configuration), or use --speed"
             ),
             (None, Some(facts)) => facts.speed_bps,
-            (None, None) => bail!("--speed is missing"),
+            (None, None) => return misuse("--speed is missing"),
         };
         let mut settings = Settings::new(speed_bps);
         if !self.no_drop.is_empty() {

@@ -4,13 +4,14 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use nic::Status;
 use serde_json::{Value, json};
 
 use super::attach::{QueueOrder, Trust, word};
 use super::namespace::{Namespace, priorities};
+use crate::exit::misuse;
 use crate::output;
 use crate::output::grouped;
 
@@ -43,7 +44,7 @@ impl Show {
     pub(super) fn run(&self) -> Result<()> {
         let Some(seconds) = self.watch else { return self.print(true) };
         if !(0.05..=3600.0).contains(&seconds) {
-            bail!("--watch takes 0.05 to 3600 seconds, not {seconds}");
+            return misuse(format!("--watch takes 0.05 to 3600 seconds, not {seconds}"));
         }
         let clears = std::io::stdout().is_terminal() && !self.json;
         loop {

@@ -24,6 +24,7 @@ use control::client::Watch;
 use control::v1::Snapshot;
 use jiff::tz::TimeZone;
 
+use crate::exit::misuse;
 use crate::output;
 use crate::socket::Daemon;
 use format::Unit;
@@ -121,16 +122,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let apart = arguments.rates.map(|seconds| duration("--rates", seconds)).transpose()?;
     let reads = reads_watermarks(view, arguments.keep_watermarks)?;
     if arguments.bytes && !matches!(view, View::Buffers | View::Queues) {
-        bail!("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
+        return misuse("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
     }
     if arguments.verbose && view != View::Ports {
-        bail!("--verbose is for `show ports`: no other view has details of interfaces");
+        return misuse("--verbose is for `show ports`: no other view has details of interfaces");
     }
     match arguments.detail {
         Some(Detail::History) if view != View::Pfc => {
-            bail!("`history` is for `show pfc`: no other view has one")
+            return misuse("`history` is for `show pfc`: no other view has one");
         }
-        Some(Detail::Neighbors) => bail!("`neighbors` is for `show lldp`: no other view has them"),
+        Some(Detail::Neighbors) => return misuse("`neighbors` is for `show lldp`: no other view has them"),
         _ => {}
     }
     arguments.daemon.talk(async |client| {
@@ -153,7 +154,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Prints the state of the telemetry reports.
 fn show_telemetry(arguments: &Arguments) -> Result<()> {
     if arguments.port.is_some() || arguments.detail.is_some() {
-        bail!("of the options only --json and --socket are for `show telemetry`");
+        return misuse("of the options only --json and --socket are for `show telemetry`");
     }
     of_one_moment(arguments, "telemetry")?;
     let telemetry = arguments.daemon.talk(async |client| Ok(client.telemetry().await?))?;
@@ -170,7 +171,7 @@ fn show_lldp(arguments: &Arguments) -> Result<()> {
     let wants_neighbors = match arguments.detail {
         None => false,
         Some(Detail::Neighbors) => true,
-        Some(_) => bail!("`show lldp` has `neighbors` and no other detail"),
+        Some(_) => return misuse("`show lldp` has `neighbors` and no other detail"),
     };
     let ports = arguments.daemon.talk(async |client| Ok(client.lldp().await?))?;
     let ports = daemon::only(ports, arguments.port.as_deref())?;
@@ -186,7 +187,7 @@ fn show_lldp(arguments: &Arguments) -> Result<()> {
 fn show_dcbx(arguments: &Arguments) -> Result<()> {
     of_one_moment(arguments, "dcbx")?;
     if arguments.detail.is_some() {
-        bail!("`show dcbx` has no other detail");
+        return misuse("`show dcbx` has no other detail");
     }
     let snapshot = arguments.daemon.talk(async |client| Ok(client.snapshot().await?))?;
     let snapshot = only(&snapshot, arguments.port.as_deref())?;
@@ -201,7 +202,7 @@ fn show_dcbx(arguments: &Arguments) -> Result<()> {
 fn of_one_moment(arguments: &Arguments, view: &str) -> Result<()> {
     let Arguments { watch, rates, bytes, verbose, keep_watermarks, .. } = arguments;
     if watch.is_some() || rates.is_some() || *bytes || *verbose || *keep_watermarks {
-        bail!("of the options only --json, --port and --socket are for `show {view}`");
+        return misuse(format!("of the options only --json, --port and --socket are for `show {view}`"));
     }
     Ok(())
 }
@@ -210,14 +211,14 @@ fn of_one_moment(arguments: &Arguments, view: &str) -> Result<()> {
 /// (docs/behavior.md, "Watermarks").
 fn reads_watermarks(view: View, keep: bool) -> Result<bool> {
     if keep && view != View::Buffers {
-        bail!("--keep-watermarks is for `show buffers`: no other view begins watermarks again");
+        return misuse("--keep-watermarks is for `show buffers`: no other view begins watermarks again");
     }
     Ok(view == View::Buffers && !keep)
 }
 
 fn duration(option: &str, seconds: f64) -> Result<Duration> {
     if !(0.05..=3600.0).contains(&seconds) {
-        bail!("{option} takes 0.05 to 3600 seconds, not {seconds}");
+        return misuse(format!("{option} takes 0.05 to 3600 seconds, not {seconds}"));
     }
     Ok(Duration::from_secs_f64(seconds))
 }

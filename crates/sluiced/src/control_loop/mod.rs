@@ -343,14 +343,15 @@ impl ControlLoop {
         if self.active.is_none() && self.ports.take_changed() {
             self.apply_interface_changes();
         }
-        if self.active.is_none() {
-            self.take_on_agreements();
-        }
         while self.active.is_none()
             && !self.ports.has_leaving()
             && let Some(pending) = self.command_queue.pop_front()
         {
             self.begin_command(pending).await;
+        }
+        // After the commands, so that no peer keeps an operator waiting.
+        if self.active.is_none() {
+            self.take_on_agreements();
         }
         self.commands.extend(self.flight_recorder.poll(Instant::now()));
         for event in self.flight_recorder.take_events() {
@@ -465,8 +466,13 @@ impl ControlLoop {
     fn refuse_command(&mut self, port: usize) {
         let Some(ActiveCommand { pending, .. }) = self.active.take() else { return };
         self.ports.abort();
-        self.lldp.postpone();
         let name = self.running.slots().name(port).unwrap_or_default();
+        if pending.is_none() && self.lldp.postpone(port) {
+            let message = format!(
+                "{name}: what was agreed is not applied: a storm waits for manual recovery; `sluice pfc recover {name}`"
+            );
+            self.events.record_now(EventRecord::new(EventKind::DcbxError, message).of_port(port));
+        }
         let message = format!(
             "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
              a storm on {name} waits for manual recovery: `sluice pfc recover {name}`, and then the settings of its watchdog \

@@ -81,7 +81,12 @@ impl RunningConfig {
         let settings = if *pfc_enabled { agreed } else { agreed.without_pfc() };
         Settings {
             // Also while PFC is off, so that it can be turned on at any time.
-            min_posted: self.slots.arrange(&switch.ports).iter().map(open_ports::min_posted).collect(),
+            min_posted: self
+                .slots
+                .arrange(&self.config.negotiable_ports())
+                .iter()
+                .map(open_ports::min_posted)
+                .collect(),
             switch: SwitchSettings { ports: self.slots.arrange(&settings.ports), ..settings },
         }
     }
@@ -316,6 +321,14 @@ mod tests {
         let reserved = |port: &PortSettings| port.groups.map(|group| group.reserved_cells);
         assert_eq!(reserved(&now), reserved(&alone));
         assert_eq!(agreed.settings().min_posted, live.settings().min_posted);
+        let at_first = FILE.replace("\"on\"\nno_drop = [3]\n", "\"auto\"\n") + "dcbx = { willing = true }\n";
+        assert!(!at_first.contains("no_drop"), "{at_first}");
+        let (without_list, _folder) = self::live(&at_first);
+        assert_eq!(
+            without_list.settings().min_posted,
+            agreed.settings().min_posted,
+            "it may be no-drop later"
+        );
         assert_eq!(agreed.with_pfc(false).settings().switch.ports[0].pfc.no_drop, 0);
         // A reload keeps it, and what it changes comes on top.
         std::fs::write(live.file(), auto.replace("\"1G\"", "\"2G\"")).unwrap();

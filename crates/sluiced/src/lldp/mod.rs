@@ -5,6 +5,7 @@
 //! wait behind data, no pause stops them, and the loop has no further input to record. An agent's
 //! link is up while the poll loop carries frames for its port. Source: docs/dcbx.md, "Frames".
 
+mod agreement_holds;
 mod events;
 mod port;
 mod report;
@@ -19,6 +20,7 @@ use switch::EventRecord;
 use wire::mac::MacAddr;
 
 use crate::control_loop::running_config::RunningConfig;
+use crate::lldp::agreement_holds::AgreementHolds;
 use crate::lldp::port::PortAgent;
 use crate::ports::supervisor::PortSupervisor;
 
@@ -34,12 +36,8 @@ pub struct Lldp {
     events: Vec<EventRecord>,
     /// True once the switch ends.
     has_stopped: bool,
-    /// Time before which what was agreed is not applied: the poll loop has refused it.
-    retry_at: Option<Duration>,
+    holds: AgreementHolds,
 }
-
-/// Time between attempts to apply what was agreed.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Lldp {
     /// Creates the agents' owner; `started` is the start of the daemon.
@@ -51,7 +49,7 @@ impl Lldp {
             ports: Vec::new(),
             events: Vec::new(),
             has_stopped: false,
-            retry_at: None,
+            holds: AgreementHolds::default(),
         }
     }
 
@@ -97,26 +95,28 @@ impl Lldp {
         (0..self.ports.len()).for_each(|slot| self.remove(slot));
     }
 
-    /// Returns the running configuration with what the peers agreed to now, if that differs.
-    pub fn agreed(&self, live: &RunningConfig) -> Option<RunningConfig> {
-        if self.retry_at.is_some_and(|at| self.now() < at) {
-            return None;
-        }
+    /// Returns the running configuration with what the peers agreed to now, if that differs. Of a
+    /// port that has changed shortly before, the change waits.
+    pub fn agreed(&mut self, live: &RunningConfig) -> Option<RunningConfig> {
+        let at = self.now();
         let mut next = None;
         for (&slot, dcbx) in live.slots().in_config_order().iter().zip(&live.config().dcbx) {
             let agent = self.ports.get(slot).and_then(Option::as_ref).filter(|_| dcbx.is_some());
             let now = agent.and_then(|port| port.agent.status()).map(Negotiated::of);
             let now = now.filter(|now| *now != Negotiated::default());
-            if now.as_ref() != live.negotiated(slot) {
+            if self.holds.admits(slot, now.as_ref() != live.negotiated(slot), at) {
                 next = Some(next.unwrap_or_else(|| live.clone()).with_negotiated(slot, now));
             }
         }
         next
     }
 
-    /// Tries again to apply what was agreed, but not at once: a storm waits for manual recovery.
-    pub fn postpone(&mut self) {
-        self.retry_at = Some(self.now() + RETRY_INTERVAL);
+    /// Postpones the agreement of a port that the poll loop has refused: a storm there waits for
+    /// manual recovery. Those of other ports, which were refused with it, are tried at once.
+    /// Returns true if this agreement is refused for the first time.
+    pub fn postpone(&mut self, slot: usize) -> bool {
+        let now = self.now();
+        self.holds.refuse(slot, now)
     }
 
     /// Takes the events to report.

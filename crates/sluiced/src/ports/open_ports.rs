@@ -54,7 +54,7 @@ impl OpenPorts {
         let mut ports = Vec::with_capacity(MAX_PORTS);
         let spare = port_setup(config);
         for ((settings, name), interface) in
-            config.switch.ports.iter().zip(&config.interfaces).zip(interfaces)
+            config.negotiable_ports().iter().zip(&config.interfaces).zip(interfaces)
         {
             // Also of one that is down: the host's stack would send when it comes up.
             changed.change(name);
@@ -81,7 +81,8 @@ impl OpenPorts {
 
     /// The ports of the configuration as they are now, on these interfaces.
     pub fn started(&self, config: &Config, interfaces: Vec<Option<Interface>>) -> Vec<StartedPort> {
-        let ports = self.ports.iter().zip(&config.switch.ports).zip(&config.interfaces).zip(interfaces);
+        let negotiable = config.negotiable_ports();
+        let ports = self.ports.iter().zip(&negotiable).zip(&config.interfaces).zip(interfaces);
         let started = |(((port, settings), name), interface): (((&XdpPort, _), &String), _)| {
             let (facts, peer) = (port.queues() > 0).then(|| details(port)).unzip();
             StartedPort {
@@ -121,8 +122,9 @@ fn port_setup(config: &Config) -> PortConfig {
 }
 
 /// Returns the fewest frames that a port keeps posted to its fill ring. A frame for which the
-/// kernel has no chunk is lost whatever its priority. So if one priority is no-drop, enough frames
-/// are posted for a stall at the rate of the port or of its link.
+/// kernel has no chunk is lost whatever its priority. So if one priority is no-drop, or may become
+/// so by DCBX ([`Config::negotiable_ports`]), enough frames are posted for a stall at the rate of
+/// the port or of its link.
 pub fn min_posted(settings: &PortSettings) -> u32 {
     let PortConfig { min_posted, max_posted, .. } = PortConfig::default();
     if settings.pfc.no_drop != 0 {

@@ -64,11 +64,12 @@ impl Negotiated {
         let taken_over = |ets: &dcbx::status::Feature<Ets>| {
             (ets.state.is_agreed() && ets.operational != ets.local).then_some(ets.operational)
         };
-        let of_dscp = applications.iter().filter(|it| it.selector == Selector::Dscp);
+        let is_dscp = |it: &&Application| it.selector == Selector::Dscp && usize::from(it.protocol) < DSCPS;
+        let of_dscp = applications.iter().filter(is_dscp);
         Self {
             no_drop: *no_drop,
             ets: status.ets.as_ref().and_then(taken_over),
-            dscp: of_dscp.map(|it| (it.protocol as u8 & (DSCPS - 1) as u8, it.priority & 7)).collect(),
+            dscp: of_dscp.map(|it| (it.protocol as u8, it.priority & 7)).collect(),
         }
     }
 }
@@ -192,6 +193,13 @@ impl PortDcbx {
             }
         }
         port
+    }
+
+    /// Returns the priorities of a port of the file that may be no-drop: all of them, if the port
+    /// takes over the peer's.
+    pub fn negotiable_no_drop(&self, port: &PortSettings) -> u8 {
+        let PfcSettings { mode, willing, .. } = self.settings.pfc;
+        if mode == PfcMode::Auto && willing { u8::MAX } else { port.pfc.no_drop }
     }
 
     fn set_no_drop(&self, port: &mut PortSettings, no_drop: u8) {

@@ -4,10 +4,9 @@
 //! The columns are those of H3C's "display buffer usage interface" (H3C RDMA technical reference,
 //! tables 2 and 3): of each group and queue Total (what it may hold now, without headroom), Used,
 //! Used %, Free, UsedPeak (between two executions), Threshold %, Violations; of a group Shared,
-//! XoffThres, IsDynamic, and of its headroom the same. Nothing says that more is Free than the pool
-//! has. The pools are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper,
-//! 6-5), with their size and xoff, and what no-drop queues took beyond them (docs/behavior.md,
-//! "Areas and pools").
+//! XoffThres, IsDynamic, and of its headroom the same. Nothing is more than the pool has. The pools
+//! are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper, 6-5), with their
+//! size and xoff, and what no-drop queues took beyond them (docs/behavior.md, "Areas and pools").
 
 use control::v1::{Group, Level, Pool, Queue, Snapshot};
 
@@ -129,7 +128,7 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
             kind(group.is_dynamic).to_owned(),
             unit.of(group.reserved_size_cells),
             unit.of(group.shared.unwrap_or_default().cells),
-            unit.of(group.threshold_cells),
+            unit.of(threshold_cells(group, pool)),
             grouped(group.xoff_episodes),
             frames(group.received),
             frames(group.dropped),
@@ -162,7 +161,14 @@ fn group_use(group: &Group, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
     };
     let used = u64::from(group.reserved_cells) + u64::from(shared.cells);
     let free = reserved.saturating_sub(group.reserved_cells.into()) + free_cells(pool);
-    use_of(used, peak, reserved + u64::from(group.threshold_cells), free, unit)
+    use_of(used, peak, reserved + threshold_cells(group, pool), free, unit)
+}
+
+/// The threshold of a group, at most its pool: a dynamic one of eight times the free cells says
+/// that the group may take all.
+fn threshold_cells(group: &Group, pool: Option<&Pool>) -> u64 {
+    let size = pool.map_or(u32::MAX, |pool| pool.size_cells);
+    group.threshold_cells.min(size).into()
 }
 
 fn state(group: &Group) -> &'static str {
@@ -240,7 +246,7 @@ mod tests {
             threshold_cells: 320,
             ..Group::default()
         };
-        assert_eq!(group_use(&group, Some(&pool), Unit::CELLS)[..4], ["328", "18", "5.5", "40"]);
+        assert_eq!(group_use(&group, Some(&pool), Unit::CELLS)[..4], ["108", "18", "16.7", "40"]);
         let queue = Queue { guaranteed_cells: 8, level: level(3), allowed_cells: 328, ..Queue::default() };
         assert_eq!(queue_use(&queue, Some(&pool), Unit::CELLS)[..4], ["328", "3", "0.9", "45"]);
     }
