@@ -5,14 +5,13 @@ use crate::host::{Host, HostSettings};
 use crate::report::{Line, Report};
 use crate::text_report;
 use anyhow::{Context, anyhow, bail};
-use dataplane::{Port, Sleeper};
+use dataplane::Sleeper;
 use nix::sys::signal::{SigSet, Signal};
 use nix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Waker;
-use std::time::Duration;
 use switch::{Instant, Nanos};
 use wire::MacAddr;
 use xdp::{MAX_POSTED, PortConfig, Umem, Waiter, XdpPort};
@@ -145,23 +144,18 @@ fn run_loop(
         if orders.must_stop() || !host.is_up() {
             host.stop(at);
         }
-        sleep(host, waiter, host.next_turn(at).min(report_at))?;
+        sleep(waiter, host.next_turn(at).min(report_at))?;
     }
     Ok(host.is_up())
 }
 
 /// Sleeps until `until`, a frame, or a command.
-fn sleep(host: &Host<XdpPort>, waiter: &mut Waiter, until: Instant) -> anyhow::Result<()> {
+fn sleep(waiter: &mut Waiter, until: Instant) -> anyhow::Result<()> {
     let left_ns = until.since(now()).min(LONGEST_SLEEP_NS);
     if left_ns < SHORTEST_SLEEP_NS {
         return Ok(());
     }
-    if host.port().outstanding() > 0 {
-        // Polling would transmit frames without the port's control; this sleep is short and rare.
-        std::thread::sleep(Duration::from_nanos(left_ns));
-    } else {
-        waiter.wait(left_ns).context("waiting for frames")?;
-    }
+    waiter.wait(left_ns).context("waiting for frames")?;
     Ok(())
 }
 

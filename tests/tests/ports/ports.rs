@@ -256,13 +256,7 @@ fn no_drop_frames_that_the_kernel_loses_are_reported_by_name() -> Result<()> {
     let sent = sent(&reports[0].1) - reports[0].1.kernel_lost;
     let port = port(&at_rest, "c")?;
     let of_queue = port.queues[3].kernel_lost.context("a count")?;
-    assert_eq!(of_queue.frames, port.kernel_lost_no_drop_frames, "{port:#?}");
-    // Of a frame that the guard's `poll` sent only the interface's own counter knows
-    // (docs/kernel/af-xdp.md, "Which frame was lost").
-    let by_guard = port.queues[3].transmitted.unwrap_or_default().frames;
-    let statistics: serde_json::Value = serde_json::from_str(&switch.run("ip -s -j link show dev c")?)?;
-    let rejected = statistics[0]["stats64"]["tx"]["dropped"].as_u64().context("a count")?;
-    assert!(rejected >= sent && of_queue.frames + by_guard == sent && by_guard <= 2, "{port:#?}");
+    assert_eq!((of_queue.frames, port.kernel_lost_no_drop_frames), (sent, sent), "{port:#?}");
     assert!(sent > 100 && of_queue.bytes > 500 * sent, "{sent} frames, {of_queue:?}");
     let events = sluice(&daemon, &["events", "--json"])?;
     let reported =

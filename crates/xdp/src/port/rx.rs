@@ -6,7 +6,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use switch::{FrameMemory, Instant, LONGEST_RECEIVED_BYTES, RxDesc};
-use xsk_rs::socket::Fd;
 use xsk_rs::{FillQueue, FrameDesc, RxQueue};
 
 use crate::port::bind_mode::Mode;
@@ -114,10 +113,6 @@ impl Receiver {
     /// Sets the minimum and maximum number of posted chunks.
     pub(crate) fn set_bounds(&mut self, (least, most): (u32, u32)) {
         self.policy.set_bounds(least, most);
-    }
-
-    pub(crate) fn socket(&self) -> &Fd {
-        self.rx.fd()
     }
 
     pub(crate) fn fd(&self) -> RawFd {

@@ -9,7 +9,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use switch::KernelCounters;
-use xsk_rs::socket::Fd;
 use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue};
 
 use crate::error::Error;
@@ -17,7 +16,6 @@ use crate::port::bind_mode::Mode;
 use crate::umem::register::{os_error, socket_config};
 
 // linux/if_xdp.h
-const SOL_XDP: i32 = 283;
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
 /// The four rings of a socket. The socket closes when the last of them is dropped.
@@ -68,7 +66,7 @@ pub(crate) fn open(
 /// Lets one `sendto` process up to `frames` descriptors (at most the size of the TX ring); kernel
 /// 6.17.
 pub(crate) fn set_send_budget(fd: RawFd, frames: u32) -> io::Result<()> {
-    set_option(fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, frames)
+    set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, frames)
 }
 
 /// Bounds the kernel's copies of frames in flight, in bytes of its own accounting.
@@ -76,10 +74,18 @@ pub(crate) fn set_send_buffer(fd: RawFd, bytes: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
 }
 
-fn set_option(fd: RawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
+pub(crate) fn set_option(fd: RawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
     let len = size_of::<u32>() as libc::socklen_t;
     // SAFETY: the value is a u32 and the length matches.
     let failed = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) } != 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads a socket option into `value`, a plain structure of the kernel's.
+pub(crate) fn option<T: Copy>(fd: RawFd, level: i32, name: i32, value: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the buffer is a `T` and the length matches.
+    let failed = unsafe { libc::getsockopt(fd, level, name, (&raw mut *value).cast(), &raw mut len) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -105,17 +111,13 @@ pub(crate) fn wake_receiver(fd: RawFd) {
 /// disappeared. Unlike poll(), this sends nothing.
 pub(crate) fn take_error(fd: RawFd) -> i32 {
     let mut error = 0i32;
-    let mut len = size_of::<i32>() as libc::socklen_t;
-    let (value, value_len) = ((&raw mut error).cast(), &raw mut len);
-    // SAFETY: the buffer is an i32 and the length matches.
-    let failed = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, value, value_len) } != 0;
-    if failed { libc::EBADF } else { error }
+    option(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut error).map_or(libc::EBADF, |()| error)
 }
 
-/// Adds the kernel's counters of a socket to `counters`.
-pub(crate) fn add_statistics(fd: &Fd, mode: Mode, counters: &mut KernelCounters) {
-    let Ok(statistics) = fd.xdp_statistics() else { return };
-    let (dropped, empty) = (statistics.rx_dropped(), statistics.rx_fill_ring_empty_descs());
+/// Adds the kernel's counters of a socket that receives to `counters`.
+pub(crate) fn add_statistics(fd: RawFd, mode: Mode, counters: &mut KernelCounters) {
+    let statistics = statistics(fd);
+    let (dropped, empty) = (statistics.rx_dropped, statistics.rx_fill_ring_empty_descs);
     if mode.zero_copy {
         // A driver that found the fill ring empty mostly has other buffers to receive into, so that
         // is no loss.
@@ -129,7 +131,21 @@ pub(crate) fn add_statistics(fd: &Fd, mode: Mode, counters: &mut KernelCounters)
         counters.rx_fill_ring_empty_frames += empty;
         counters.rx_dropped_frames += dropped.saturating_sub(empty);
     }
-    counters.rx_ring_full_frames += statistics.rx_ring_full();
-    counters.rx_invalid_frames += statistics.rx_invalid_descs();
-    counters.tx_invalid_frames += statistics.tx_invalid_descs();
+    counters.rx_ring_full_frames += statistics.rx_ring_full;
+    counters.rx_invalid_frames += statistics.rx_invalid_descs;
+    counters.tx_invalid_frames += statistics.tx_invalid_descs;
+}
+
+/// Returns how many bad descriptors the kernel has found in the socket's TX ring. All else that it
+/// reports of a socket that only sends is of the rings shared with another.
+pub(crate) fn tx_invalid_frames(fd: RawFd) -> u64 {
+    statistics(fd).tx_invalid_descs
+}
+
+fn statistics(fd: RawFd) -> libc::xdp_statistics {
+    // SAFETY: plain numbers, for which zero is a value.
+    let mut statistics = unsafe { std::mem::zeroed() };
+    // It fails only on a descriptor that is no such socket.
+    let _ = option(fd, libc::SOL_XDP, libc::XDP_STATISTICS, &mut statistics);
+    statistics
 }

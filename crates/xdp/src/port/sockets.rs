@@ -2,28 +2,29 @@
 //! threads, since the kernel takes tens of milliseconds to open and close them, for which no loop
 //! may stall.
 //!
-//! Frames are sent on the first queue's socket only, which keeps them in order. Zero-copy sockets
-//! have a UMEM of their own ([`crate::umem::bounce_buffer`]), which closes with them: a driver that
-//! still writes to it after the close does no harm.
+//! Frames are sent on the first queue only, which keeps them in order. Zero-copy sockets have a
+//! UMEM of their own ([`crate::umem::bounce_buffer`]), which closes with them: a driver that still
+//! writes to it after the close does no harm.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use switch::{KernelCounters, chunks_of};
-use xsk_rs::TxQueue;
+use xsk_rs::socket::Fd;
 
 use crate::error::Error;
 use crate::interface::netlink::{Link, zero_copy_segments};
 use crate::port::bind_mode::{Mode, PortMode, ZeroCopy, modes};
 use crate::port::config::PortConfig;
 use crate::port::rx::{RX_RING, Receiver};
-use crate::port::socket::{self, Rings, add_statistics};
-use crate::port::tx::Sender;
+use crate::port::socket::{self, Rings, add_statistics, tx_invalid_frames};
+use crate::port::tx::{Sender, TxRing};
+use crate::port::tx_socket::TxSocket;
 use crate::umem::area::{LINK_BYTES, UmemFrames};
 use crate::umem::bounce_buffer::BounceUmem;
 use crate::umem::ring_ownership::RingOwnership;
 
-/// Entries of the TX ring of sockets that only receive; none is ever used.
+/// Entries of the TX ring of sockets that only receive, which libxdp makes; none is ever used.
 const IDLE_TX_RING: u32 = 64;
 /// Frames that a `sendto` processes by default (`TX_BATCH_SIZE`).
 const DEFAULT_TX_BUDGET: u32 = 32;
@@ -84,28 +85,37 @@ impl PortContext {
         let mut receivers = Vec::with_capacity(queues);
         let mut sending = None;
         for queue in 0..queues {
-            let tx_ring = if queue == 0 { self.config.tx_ring } else { IDLE_TX_RING };
+            let sends = queue == 0 && mode.zero_copy;
+            let tx_ring = if sends { self.config.tx_ring } else { IDLE_TX_RING };
             let slot = (self.interface.as_str(), queue as u32);
             let Rings { rx, fill, tx, completion } = socket::open(&umem, mode, slot, (RX_RING, tx_ring))?;
             let chunks = own.as_mut().map(|own| own.hand_out(FRAMES_PER_QUEUE));
             receivers.push(Receiver::new((rx, fill), chunks, (mode, Arc::clone(&self.owned)), bounds));
             sending.get_or_insert((tx, completion));
         }
-        let rings = sending.expect("an interface has a queue");
-        let budget = self.set_up_sending(&rings.0, &link.kind, mode)?;
+        let (tx, completion) = sending.expect("an interface has a queue");
+        let tx = if mode.zero_copy { TxRing::Shared(tx) } else { self.open_sender(tx.fd(), link)? };
+        let budget = self.set_up_sending(tx.fd(), &link.kind, mode)?;
         let chunks = own.as_mut().map(|own| own.hand_out(tx_ring));
         let sizes = (tx_ring, budget as usize);
-        let sender = Sender::new(rings, chunks, Arc::clone(frames), (mode, Arc::clone(&self.owned)), sizes);
+        let sender =
+            Sender::new((tx, completion), chunks, Arc::clone(frames), (mode, Arc::clone(&self.owned)), sizes);
         Ok(PortSockets { receivers, sender, mode, own_memory })
     }
 
+    /// Opens the sending socket of copy mode, on the queue of the first receiving one.
+    fn open_sender(&self, receiver: &Fd, link: &Link) -> Result<TxRing, Error> {
+        TxSocket::open(receiver.as_raw_fd(), (link.index as u32, 0), self.config.tx_ring)
+            .map(TxRing::Own)
+            .map_err(|error| Error::kernel(format!("interface {}: AF_XDP socket to send", link.name), error))
+    }
+
     /// Bounds the frames in flight in the kernel. Returns how many frames one `sendto` processes.
-    fn set_up_sending(&self, tx: &TxQueue, kind: &str, mode: Mode) -> Result<u32, Error> {
+    fn set_up_sending(&self, fd: RawFd, kind: &str, mode: Mode) -> Result<u32, Error> {
         let mut budget = self.config.tx_budget;
         if mode.zero_copy {
             return Ok(budget); // neither applies there
         }
-        let fd = tx.fd().as_raw_fd();
         if let Err(error) = socket::set_send_budget(fd, budget) {
             budget = budget.min(DEFAULT_TX_BUDGET);
             tracing::warn!(interface = self.interface, %error, "one sendto sends {budget} frames at most");
@@ -128,7 +138,10 @@ impl PortSockets {
     /// Adds the kernel's counters of the sockets so far.
     pub(crate) fn add_counters(&self, counters: &mut KernelCounters) {
         for receiver in &self.receivers {
-            add_statistics(receiver.socket(), self.mode, counters);
+            add_statistics(receiver.fd(), self.mode, counters);
+        }
+        if !self.mode.zero_copy {
+            counters.tx_invalid_frames += tx_invalid_frames(self.sender.fd());
         }
         counters.rx_too_long_frames += self.receivers.iter().map(Receiver::too_long).sum::<u64>();
         counters.rx_stray_frames += self.receivers.iter().map(Receiver::stray).sum::<u64>();

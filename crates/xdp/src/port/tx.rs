@@ -1,4 +1,4 @@
-//! The sending half of a port's first socket: the TX ring, the completion ring, and the `sendto`
+//! The sending half of a port: the TX ring, the completion ring, and the `sendto`
 //! that makes the kernel send.
 //!
 //! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has
@@ -23,14 +23,60 @@ use crate::port::bind_mode::{Mode, is_down};
 use crate::port::rx::BATCH;
 use crate::port::socket::send;
 use crate::port::tx_loss::TxLossTracker;
+use crate::port::tx_socket::TxSocket;
 use crate::umem::area::UmemFrames;
 use crate::umem::bounce_buffer::BounceBuffers;
 use crate::umem::chains::MAX_CHUNKS;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
+/// The TX ring that a port sends from.
+pub(crate) enum TxRing {
+    /// In copy mode: of a socket that only sends.
+    Own(TxSocket),
+    /// In zero-copy mode: of the first socket that receives. The driver sends there, so that `poll`
+    /// only wakes it.
+    Shared(TxQueue),
+}
+
+impl TxRing {
+    pub(crate) fn fd(&self) -> RawFd {
+        match self {
+            TxRing::Own(socket) => socket.fd(),
+            TxRing::Shared(tx) => tx.fd().as_raw_fd(),
+        }
+    }
+
+    /// Returns the number of free entries, as far as the kernel has come.
+    fn free(&mut self) -> usize {
+        match self {
+            TxRing::Own(socket) => socket.free() as usize,
+            TxRing::Shared(tx) => tx.nb_free_exact() as usize,
+        }
+    }
+
+    /// Puts the descriptors into the ring. Returns how many it has put.
+    ///
+    /// # Safety
+    /// See [`TxSocket::produce`].
+    unsafe fn produce(&mut self, descs: &[FrameDesc]) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                TxRing::Own(socket) => socket.produce(descs),
+                TxRing::Shared(tx) => tx.produce(descs),
+            }
+        }
+    }
+
+    /// True if the driver wants a call to go on.
+    fn needs_wakeup(&self) -> bool {
+        matches!(self, TxRing::Shared(tx) if tx.needs_wakeup())
+    }
+}
+
 /// The TX ring of a port and its accounting.
 pub(crate) struct Sender {
-    tx: TxQueue,
+    tx: TxRing,
     completion: CompQueue,
     mode: Mode,
     /// The chunks to send from, unless they belong to the switch's memory.
@@ -60,7 +106,7 @@ impl Sender {
     /// Creates the sending half of a socket, whose `sendto` processes `budget` descriptors.
     /// `ownership` records the ownership of the chunks.
     pub(crate) fn new(
-        (tx, completion): (TxQueue, CompQueue),
+        (tx, completion): (TxRing, CompQueue),
         own: Option<BounceBuffers>,
         frames: Arc<UmemFrames>,
         (mode, owned): (Mode, Arc<RingOwnership>),
@@ -87,7 +133,7 @@ impl Sender {
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.tx.fd().as_raw_fd()
+        self.tx.fd()
     }
 
     /// Returns the number of frames that fit, if each has the maximum length, into the TX ring and,
@@ -264,7 +310,7 @@ impl Sender {
 
     /// Returns how many entries of the TX ring wait for the kernel.
     fn waiting(&mut self) -> usize {
-        self.ring_free = self.tx.nb_free_exact() as usize;
+        self.ring_free = self.tx.free();
         self.ring - self.ring_free
     }
 }

@@ -1,7 +1,7 @@
 //! Sleep until there is work, and other thread settings of a loop.
 //!
-//! In copy mode poll() on a socket also sends what is in its TX ring, and reports no frames that it
-//! loses. So a loop must sleep only while no port has frames outstanding.
+//! The watched sockets only receive: `poll` on one with frames in its TX ring would send them
+//! ([`crate::port::tx_socket`]).
 
 use std::fs::File;
 use std::io;
@@ -206,9 +206,7 @@ impl RxWatcher {
     }
 
     /// Waits until frames are available, for at most `longest_ms`. Returns the ports that have
-    /// some. In copy mode the kernel sends what is in a socket's TX ring each time it checks
-    /// whether the socket is readable (docs/kernel/af-xdp.md, "Errors of sendto"). In zero-copy
-    /// mode it wakes the driver then, which does no harm.
+    /// some. In zero-copy mode the kernel wakes the driver as well, which does no harm.
     pub fn wait(&mut self, longest_ms: u8) -> Set64 {
         // SAFETY: the list outlives the call. A descriptor that was closed meanwhile causes at
         // worst POLLNVAL, or, if its number was reused, an unnecessary end of the wait.

@@ -3,7 +3,7 @@
 
 use dataplane::Port;
 use switch::{FrameMemory, KernelCounters, RxDesc, TxDesc};
-use xdp::{PortConfig, Umem, XdpPort};
+use xdp::{PortConfig, RxWatcher, Umem, XdpPort};
 
 use crate::common::{Host, Netns, all_leave, finish, frame, now, transmit, until};
 
@@ -47,6 +47,28 @@ fn a_forwarder_loses_nothing_and_keeps_the_order() {
             });
         }
         all_leave(&a, &mut b, &mut umem);
+    });
+}
+
+/// The guard waits on the sockets of a loop that may be about to send. A frame that its wait sent
+/// would be lost unseen if the interface rejected it.
+#[test]
+fn a_wait_on_the_sockets_sends_nothing() {
+    let space = Netns::with_pairs(1);
+    space.inside(|| {
+        let mut umem = Umem::new(4096, 2048).unwrap();
+        let (mut port, host) = (open(&mut umem, "p0"), Host::new("h0"));
+        let mut sockets = Vec::new();
+        port.poll_fds(&mut sockets);
+        let mut watcher = RxWatcher::new().unwrap();
+        watcher.watch([(0, &sockets[..])]);
+        transmit(&mut port, &mut umem, &frame(1, 100));
+        watcher.wait(1);
+        let statistics = space.ip_output("-s link show dev p0");
+        let sent = statistics.lines().last().unwrap().split_whitespace().next();
+        assert_eq!(sent, Some("0"), "bytes: {statistics}");
+        port.kick();
+        until("the frame arrives", || host.receive() == Some(frame(1, 100)));
     });
 }
 
