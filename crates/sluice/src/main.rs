@@ -21,6 +21,7 @@ mod sim;
 mod socket;
 mod stall;
 mod telemetry;
+mod top;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ struct Arguments {
 enum Task {
     /// Show what a running switch counts: ports, queues, buffers, PFC.
     Show(show::Arguments),
+    Top(top::Arguments),
     Reload(commands::Reload),
     Pfc(commands::Pfc),
     Port(commands::Port),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     log_to_stderr();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
+        Task::Top(arguments) => top::run(&arguments),
         Task::Reload(arguments) => commands::reload(&arguments),
         Task::Pfc(arguments) => commands::pfc(&arguments),
         Task::Port(arguments) => commands::port(&arguments),
