@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod aliases;
 mod config;
 mod diff;
 mod headroom_fix;
@@ -25,7 +26,7 @@ pub use crate::lint::headroom_duration::{Headroom, headrooms, spell_time};
 pub use crate::lint::lossless::{DEFAULT_MTU_BYTES, headroom_shortage};
 pub use crate::lint::mtu::{headroom_mtu_warning, mtu_warning};
 pub use crate::lint::short_pauses::short_pause_warning;
-pub use crate::read::diagnostics::{ConfigError, ConfigErrors};
+pub use crate::read::diagnostics::{ConfigError, ConfigErrors, draw_errors_unwrapped};
 pub use crate::read::parse::{parse_speed, spell_speed};
 pub use crate::spec::{CELL_BYTES, MAX_CELLS};
 pub use crate::tables::daemon::{Dataplane, PfcTest, RecorderSettings, Scheduling};

@@ -6,7 +6,7 @@ use crate::read::diagnostics::Diagnostics;
 use crate::read::table_reader::{Setting, TableReader};
 use crate::spec::{MAX_CELLS, Rounding, TableSpec, ValueSpec, bytes_of_cells, needed, number};
 
-/// Reads a size in cells of `cell_bytes`, which is written as `NAME_cells` or as `NAME_bytes`.
+/// Reads a size in cells of `cell_bytes`: the file has its name with `_cells` or `_bytes`.
 pub(crate) fn size(
     section: &mut TableReader,
     name: &str,

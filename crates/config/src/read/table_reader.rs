@@ -12,6 +12,7 @@ use switch::settings::PRIORITIES;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::aliases::alias;
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::suggest::{did_you_mean, quoted, quoted_list, shortened};
 use crate::spec::{KeySpec, ValueSpec};
@@ -349,7 +350,10 @@ impl<'d> TableReader<'d> {
                     None => self.known.clone(),
                 };
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                let cure = did_you_mean(entry.name, &known)
+                let alias = alias(entry.name).filter(|_| self.spec.is_some());
+                let alias = alias.map(|it| format!("{} of {} is {} here", entry.name, it.of, it.setting));
+                let cure = alias
+                    .or_else(|| did_you_mean(entry.name, &known))
                     .unwrap_or_else(|| format!("known here: {}", known.join(", ")));
                 ("unknown setting".to_owned(), cure)
             });

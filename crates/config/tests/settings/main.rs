@@ -4,6 +4,7 @@
 
 mod page;
 
+use config::aliases::ALIASES;
 use config::reference::{NamedSetting, all_settings, needs_restart};
 use config::spec::{DefaultSpec, ValueSpec};
 use toml_edit::{DocumentMut, Item, Value};
@@ -383,4 +384,19 @@ fn what_needs_a_restart() {
         "port.NAME.core",
     ];
     assert_eq!(needs_restart(), expected);
+}
+
+/// Names of other products are no settings here, and errors about them name ours.
+#[test]
+fn names_of_other_products_lead_to_ours() {
+    let all = all_settings();
+    for alias in ALIASES {
+        assert!(all.iter().any(|setting| setting.path == alias.setting), "{alias:?}");
+        for table in ["port.a.", "buffer.", ""] {
+            let text = format!("port.a.interface = 'veth0'\n{table}{} = 1", alias.name.to_uppercase());
+            let errors = config::parse("x", &text).unwrap_err().to_string();
+            let ours = format!("of {} is {} here", alias.of, alias.setting);
+            assert!(errors.contains(&ours), "{alias:?}: {errors}");
+        }
+    }
 }

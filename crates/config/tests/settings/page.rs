@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use config::reference::{NamedSetting, all_settings};
-use config::spec::{DefaultSpec, ValueSpec};
+use config::spec::DefaultSpec;
 
 /// The tables of docs/settings.md are those of the description. `UPDATE_DOCS=1` writes them.
 #[test]
@@ -42,7 +42,7 @@ fn tables() -> String {
             // Shown with the cells.
             let Some(rounded) = rounding(&all, setting) else { continue };
             let name = setting.path.strip_prefix(&format!("{}.", table.path)).unwrap();
-            let (values, default) = (values(setting), default(setting));
+            let (values, default) = (setting.values(), default(setting));
             writeln!(page, "| `{name}`{rounded} | {values} | {default} | {} |", about(setting)).unwrap();
         }
     }
@@ -76,32 +76,5 @@ fn default(setting: &NamedSetting) -> String {
         DefaultSpec::Value(value) => format!("`{value}`"),
         DefaultSpec::Words(words) => words.to_owned(),
         DefaultSpec::Required => "required".to_owned(),
-    }
-}
-
-fn values(setting: &NamedSetting) -> String {
-    let unit = setting.spec.unit_of(&setting.name);
-    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    describe(&setting.spec.values) + &unit
-}
-
-fn describe(values: &ValueSpec) -> String {
-    match values {
-        ValueSpec::Boolean => "`true`, `false`".to_owned(),
-        ValueSpec::Number(first, last) => format!("{first} to {last}"),
-        ValueSpec::Speed => "as `\"2.5G\"`, up to `\"800G\"`; or bit/s, from 1000000".to_owned(),
-        ValueSpec::Text(example) => format!("text, as `\"{example}\"`"),
-        ValueSpec::Choice(words) => {
-            words().iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
-        }
-        ValueSpec::List(of) => format!("list of: {}", describe(of)),
-        ValueSpec::Eight { last, index } => format!("8 numbers, 0 to {last}, by {index}"),
-        ValueSpec::Table(_) => "table".to_owned(),
-        ValueSpec::Map(keys, of) => match of {
-            ValueSpec::Table(_) => format!("table by {}", keys.placeholder()),
-            of => format!("table by {}: {}", keys.placeholder(), describe(of)),
-        },
-        ValueSpec::Either(kinds) => kinds.iter().map(describe).collect::<Vec<_>>().join(", or "),
-        ValueSpec::Size { .. } => unreachable!("a size is described by each of its names"),
     }
 }
