@@ -13,7 +13,7 @@ use crate::read::document::read_file;
 use crate::read::parse::{NAME_CURE, is_name};
 use crate::read::suggest::quoted;
 use crate::read::table_reader::TableReader;
-use crate::spec::ValueSpec;
+use crate::spec::{ValueSpec, word_of};
 use crate::tables::FILE;
 use crate::tables::alarm::AlarmTable;
 use crate::tables::bridge;
@@ -87,7 +87,7 @@ impl Config {
     pub fn pfc_mode(&self, port: &str) -> &'static str {
         let number = self.switch.ports.iter().position(|it| it.name == port);
         let mode = number.and_then(|number| self.pfc_modes.get(number));
-        PFC_MODES.iter().find(|(_, it)| Some(it) == mode).map_or("off", |(name, _)| name)
+        word_of(&PFC_MODES, mode.unwrap_or(&PfcMode::Off))
     }
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn examine<T>(
     text: &str,
     inspect: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
 ) -> Result<(Config, T), ConfigErrors> {
-    let read = read_file(file_name, text, Some(&ValueSpec::Table(&FILE)), |file, report| {
+    let read = read_file(file_name, text, Some(&ValueSpec::Table(FILE)), |file, report| {
         read(file_name, text, file, report, inspect)
     })?;
     let (config, made) = read;

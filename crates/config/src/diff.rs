@@ -7,7 +7,7 @@
 
 use std::fmt::{self, Debug, Display};
 
-use dcbx::settings::{LldpSettings, PfcMode};
+use dcbx::settings::LldpSettings;
 use switch::frame::meta::FloodType;
 use switch::settings::{
     BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
@@ -17,9 +17,11 @@ use switch::{Nanos, SwitchSettings};
 
 use crate::config::Config;
 use crate::reference;
-use crate::tables::daemon::{Dataplane, RecorderSettings, overload_name};
+use crate::spec::word_of;
+use crate::tables::daemon::{Dataplane, OVERLOAD, PFC_TEST, RecorderSettings, SCHEDULING};
 use crate::tables::lldp::PortLldp;
 use crate::tables::port::dcbx::PortDcbx;
+use crate::tables::port::zero_copy::ZeroCopy;
 use crate::tables::ports::{Link, PFC_MODES};
 
 /// The differences, one readable line each, as `port.server1: PFC thresholds of priority 3`.
@@ -50,6 +52,10 @@ impl Changes {
             let lines = if needs_restart(&what) { &mut self.restart } else { &mut self.live };
             lines.push(format!("{what} {old:?} → {new:?}"));
         }
+    }
+
+    fn word<T: PartialEq>(&mut self, what: impl Display, words: &[(&'static str, T)], [old, new]: [T; 2]) {
+        self.value(what, &word_of(words, &old), &word_of(words, &new));
     }
 
     fn applied_live_optional(&mut self, what: impl Display, old: Option<u32>, new: Option<u32>) {
@@ -103,14 +109,12 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     let mut changes = Changes::default();
     changes.value("switch: name", &old.name, name);
     changes.value("dataplane: cores", &old.dataplane.cores, cores);
-    let [before, now] = [old.dataplane.switch_core_serves, *switch_core_serves];
-    changes.value("dataplane: switch_core_serves", &before, &now);
-    changes.value("dataplane: scheduling", &old.dataplane.scheduling.name(), &scheduling.name());
-    let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
-    changes.value("dataplane: overload", &before, &now);
+    changes.value("dataplane: switch_core_serves", &old.dataplane.switch_core_serves, switch_core_serves);
+    changes.word("dataplane: scheduling", &SCHEDULING, [old.dataplane.scheduling, *scheduling]);
+    changes.word("dataplane: overload", &OVERLOAD, [old.dataplane.pauses_on_overload, *pauses_on_overload]);
     changes.value("dataplane: spare_ports", &old.dataplane.spare_ports, spare_ports);
-    changes.value("dataplane: pfc_test", &old.dataplane.pfc_test.name(), &pfc_test.name());
-    changes.value("dataplane: zero_copy", &old.dataplane.zero_copy.name(), &zero_copy.name());
+    changes.word("dataplane: pfc_test", &PFC_TEST, [old.dataplane.pfc_test, *pfc_test]);
+    changes.word("dataplane: zero_copy", &ZeroCopy::CHOICES, [old.dataplane.zero_copy, *zero_copy]);
     changes.value("control: socket", &old.control_socket, control_socket);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
     changes.value("recorder: always", &old.recorder.always, always);
@@ -140,10 +144,8 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
             for (setting, before, now) in of_link {
                 changes.applied_live_optional(format!("port.{}: {setting}", port.name), before, now);
             }
-            let mode =
-                |mode: PfcMode| PFC_MODES.iter().find(|(_, it)| *it == mode).map_or("", |(name, _)| name);
-            let what = format!("port.{}: pfc.mode", port.name);
-            changes.value(what, &mode(old.pfc_modes[before]), &mode(pfc_modes[now]));
+            let modes = [old.pfc_modes[before], pfc_modes[now]];
+            changes.word(format!("port.{}: pfc.mode", port.name), &PFC_MODES, modes);
             let settings = |dcbx: &Option<PortDcbx>| dcbx.as_ref().map(|it| it.settings.clone());
             let what = format!("port.{}: dcbx", port.name);
             changes.applied_live(what, &settings(&old.dcbx[before]), &settings(&dcbx[now]));

@@ -45,7 +45,7 @@ fn in_words(values: &ValueSpec) -> String {
 /// `[port-defaults]` are those of `[port.NAME]` and left out.
 pub fn all_settings() -> Vec<NamedSetting> {
     let mut all = Vec::new();
-    add_settings("", &FILE, false, &mut all);
+    add_settings("", FILE, false, &mut all);
     all
 }
 
@@ -54,8 +54,8 @@ pub fn setting(path: &str) -> Option<NamedSetting> {
     all_settings().into_iter().find(|setting| setting.path == path)
 }
 
-fn add_settings(table: &str, spec: &TableSpec, restart: bool, all: &mut Vec<NamedSetting>) {
-    for (name, mut spec) in spec.settings.iter().flat_map(SettingSpec::by_name) {
+fn add_settings(table: &str, spec: TableSpec, restart: bool, all: &mut Vec<NamedSetting>) {
+    for (name, mut spec) in spec.iter().flat_map(SettingSpec::by_name) {
         let path = if table.is_empty() { name.clone() } else { format!("{table}.{name}") };
         spec.needs_restart |= restart;
         let (mut inner, mut values) = (path.clone(), &spec.values);

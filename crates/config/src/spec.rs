@@ -24,12 +24,8 @@ pub enum Rounding {
     Down,
 }
 
-/// A table of the file.
-#[derive(Debug, Clone, Copy)]
-pub struct TableSpec {
-    /// Its settings, in the order of the reference page.
-    pub settings: &'static [SettingSpec],
-}
+/// A table of the file: its settings, in the order of the reference page.
+pub type TableSpec = &'static [SettingSpec];
 
 /// A setting of a table, or a table in it.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +76,7 @@ pub enum ValueSpec {
         index: &'static str,
     },
     /// A table of settings.
-    Table(&'static TableSpec),
+    Table(TableSpec),
     /// A table whose entries are alike, and which names they can have.
     Map(KeySpec, &'static ValueSpec),
     /// Any of several kinds of values.
@@ -161,7 +157,7 @@ pub(crate) const fn eight(name: &'static str, last: u8, index: &'static str) -> 
     setting(name, ValueSpec::Eight { last, index })
 }
 
-pub(crate) const fn table(name: &'static str, table: &'static TableSpec) -> SettingSpec {
+pub(crate) const fn table(name: &'static str, table: TableSpec) -> SettingSpec {
     setting(name, ValueSpec::Table(table))
 }
 
@@ -177,6 +173,11 @@ pub(crate) const fn either(name: &'static str, kinds: &'static [ValueSpec]) -> S
 /// Returns the words of a choice.
 pub(crate) fn words<T>(choices: &[(&'static str, T)]) -> Vec<&'static str> {
     choices.iter().map(|(word, _)| *word).collect()
+}
+
+/// Returns the word of a choice.
+pub(crate) fn word_of<T: PartialEq>(choices: &[(&'static str, T)], value: &T) -> &'static str {
+    choices.iter().find(|(_, it)| it == value).map_or("", |(word, _)| word)
 }
 
 impl SettingSpec {
@@ -292,7 +293,7 @@ impl ValueSpec {
             Self::Map(_, of) => Some(format!("{{ a = {} }}", of.example("")?)),
             Self::Table(table) => {
                 let required = |it: &&SettingSpec| it.default == DefaultSpec::Required;
-                let settings = table.settings.iter().filter(required);
+                let settings = table.iter().filter(required);
                 let of = |it: &SettingSpec| Some(format!("{} = {}", it.name, it.example_value()?));
                 Some(format!("{{ {} }}", settings.map(of).collect::<Option<Vec<_>>>()?.join(", ")))
             }
@@ -302,7 +303,7 @@ impl ValueSpec {
     }
 
     /// Returns the settings of the table that this is, or that its elements are.
-    pub fn table(&self) -> Option<&'static TableSpec> {
+    pub fn table(&self) -> Option<TableSpec> {
         match self {
             Self::Table(table) => Some(table),
             Self::List(of) => of.table(),
@@ -320,16 +321,14 @@ impl ValueSpec {
     }
 }
 
-impl TableSpec {
-    /// Returns the setting of this name.
-    pub fn setting(&self, name: &str) -> Option<&'static SettingSpec> {
-        self.settings.iter().find(|setting| setting.has_name(name))
-    }
+/// Returns the setting of this name in a table.
+pub fn setting_of(table: TableSpec, name: &str) -> Option<&'static SettingSpec> {
+    table.iter().find(|setting| setting.has_name(name))
+}
 
-    /// Returns the names of all settings.
-    pub fn names(&self) -> Vec<String> {
-        self.settings.iter().flat_map(SettingSpec::by_name).map(|(name, _)| name).collect()
-    }
+/// Returns the names of all settings of a table.
+pub fn names_of(table: TableSpec) -> Vec<String> {
+    table.iter().flat_map(SettingSpec::by_name).map(|(name, _)| name).collect()
 }
 
 impl KeySpec {

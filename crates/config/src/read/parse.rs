@@ -179,13 +179,11 @@ pub(crate) struct StaticMac {
     pub(crate) vlan: Option<u16>,
 }
 
-pub(crate) const STATIC_MAC: TableSpec = TableSpec {
-    settings: &[
-        number("vlan", *VLANS.start() as i64, *VLANS.end() as i64)
-            .otherwise("the PVID", "The VLAN in which the address is."),
-        text("address", "02:00:00:00:00:01").required("A MAC address of one station."),
-    ],
-};
+pub(crate) const STATIC_MAC: TableSpec = &[
+    number("vlan", *VLANS.start() as i64, *VLANS.end() as i64)
+        .otherwise("the PVID", "The VLAN in which the address is."),
+    text("address", "02:00:00:00:00:01").required("A MAC address of one station."),
+];
 
 /// Reads a list of MAC addresses of stations, or of tables that set their VLANs, too.
 pub(crate) fn static_macs(item: Item, report: &mut Diagnostics) -> Vec<Setting<StaticMac>> {

@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 use crate::aliases::alias;
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::suggest::{did_you_mean, quoted, quoted_list, shortened};
-use crate::spec::{KeySpec, ValueSpec};
+use crate::spec::{KeySpec, ValueSpec, names_of, setting_of};
 
 /// A value of the file and its position.
 #[derive(Debug, Clone)]
@@ -29,6 +29,13 @@ pub struct Setting<T> {
 /// Returns the value of a setting, or `default` where the file does not have it.
 pub(crate) fn value_or<T: Copy>(setting: &Option<Setting<T>>, default: T) -> T {
     setting.as_ref().map_or(default, |setting| setting.value)
+}
+
+/// Sets `value` if the file has the setting.
+pub(crate) fn set<T>(value: &mut T, setting: Option<Setting<T>>) {
+    if let Some(setting) = setting {
+        *value = setting.value;
+    }
 }
 
 /// A value of the file that has not been read yet.
@@ -106,7 +113,7 @@ impl<'d> TableReader<'d> {
     /// # Panics
     /// If it is not described.
     pub(crate) fn spec_of(&self, name: &str) -> &'static ValueSpec {
-        match self.spec.and_then(ValueSpec::table).and_then(|table| table.setting(name)) {
+        match self.spec.and_then(ValueSpec::table).and_then(|table| setting_of(table, name)) {
             Some(setting) => &setting.values,
             None => panic!("{} is read and not described", self.full_name(name)),
         }
@@ -346,7 +353,7 @@ impl<'d> TableReader<'d> {
             let location = SettingSpan { setting: self.full_name(entry.name), span: entry.name_span.clone() };
             report.add_lazily(&location, || {
                 let known = match self.spec.and_then(ValueSpec::table) {
-                    Some(table) => table.names(),
+                    Some(table) => names_of(table),
                     None => self.known.clone(),
                 };
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -521,7 +528,7 @@ mod tests {
     fn a_setting_that_is_not_described_cannot_be_read() {
         let file = DeTable::parse("bridge.ageing = 5").unwrap();
         let location = SettingSpan { setting: String::new(), span: 0..0 };
-        let mut file = TableReader::new(file.get_ref(), location, Some(&ValueSpec::Table(&FILE)));
+        let mut file = TableReader::new(file.get_ref(), location, Some(&ValueSpec::Table(FILE)));
         let mut report = Diagnostics::default();
         let mut bridge = file.section("bridge", &mut report).unwrap();
         bridge.number::<u64>("ageing", &mut report);

@@ -14,27 +14,22 @@ use crate::spec::{SettingSpec, TableSpec, ValueSpec, boolean, map, number, table
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-pub(crate) const ALARM: TableSpec = TableSpec {
-    settings: &[
-        number("usage_percent", 1, 100)
-            .value("100", "Use of a limit above which a queue or group counts a violation."),
-        table("ingress", &TableSpec { settings: &[ENABLED, INTERVAL, ALL, PRIORITY, POOL] })
-            .says("Events about priority groups above their threshold."),
-        table("egress", &TableSpec { settings: &[ENABLED, INTERVAL, ALL, QUEUE, POOL] })
-            .says("Events about queues above their threshold."),
-        table("headroom", &TableSpec { settings: &[ENABLED, INTERVAL, ALL, PRIORITY, HEADROOM_POOL] })
-            .says("Events about headroom."),
-        table("drop", &TableSpec { settings: &[ENABLED, INTERVAL] }).says("Events about drops."),
-    ],
-};
+pub(crate) const ALARM: TableSpec = &[
+    number("usage_percent", 1, 100)
+        .value("100", "Use of a limit above which a queue or group counts a violation."),
+    table("ingress", &[ENABLED, INTERVAL, ALL, PRIORITY, POOL])
+        .says("Events about priority groups above their threshold."),
+    table("egress", &[ENABLED, INTERVAL, ALL, QUEUE, POOL])
+        .says("Events about queues above their threshold."),
+    table("headroom", &[ENABLED, INTERVAL, ALL, PRIORITY, HEADROOM_POOL]).says("Events about headroom."),
+    table("drop", &[ENABLED, INTERVAL]).says("Events about drops."),
+];
 
-pub(crate) const PORT_ALARM: TableSpec = TableSpec {
-    settings: &[
-        table("ingress", &TableSpec { settings: &[PRIORITY] }).says("Thresholds of its priority groups."),
-        table("egress", &TableSpec { settings: &[QUEUE] }).says("Thresholds of its queues."),
-        table("headroom", &TableSpec { settings: &[PRIORITY] }).says("Thresholds of its headroom."),
-    ],
-};
+pub(crate) const PORT_ALARM: TableSpec = &[
+    table("ingress", &[PRIORITY]).says("Thresholds of its priority groups."),
+    table("egress", &[QUEUE]).says("Thresholds of its queues."),
+    table("headroom", &[PRIORITY]).says("Thresholds of its headroom."),
+];
 
 const ENABLED: SettingSpec = boolean("enabled").value("false", "Raise these events.");
 const INTERVAL: SettingSpec =
@@ -45,9 +40,8 @@ const PRIORITY: SettingSpec = map("priority", Number(PRIORITIES - 1), &EACH).say
 const QUEUE: SettingSpec = map("queue", Number(PRIORITIES - 1), &EACH).says("By queue.");
 const POOL: SettingSpec = map("pool", Number(POOLS - 1), &EACH).says("By service pool.");
 const HEADROOM_POOL: SettingSpec = map("pool", Number(0), &EACH).says("The headroom pool has number 0.");
-const EACH: ValueSpec = ValueSpec::Table(&TableSpec {
-    settings: &[number("percent", 1, 100).otherwise("the common `percent`", "Its own threshold.")],
-});
+const EACH: ValueSpec =
+    ValueSpec::Table(&[number("percent", 1, 100).otherwise("the common `percent`", "Its own threshold.")]);
 
 /// Optional thresholds by priority or queue.
 type Percents = [Option<Setting<u8>>; PRIORITIES];

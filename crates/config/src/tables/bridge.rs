@@ -3,7 +3,7 @@
 use switch::settings::{BridgeSettings, DownPortAction};
 
 use crate::read::diagnostics::Diagnostics;
-use crate::read::table_reader::TableReader;
+use crate::read::table_reader::{TableReader, set};
 use crate::spec::{TableSpec, choice, eight, number, words};
 
 /// Highest number of FDB entries.
@@ -13,20 +13,18 @@ const DOWN_PORT_ACTIONS: [(&str, DownPortAction); 2] =
 
 // The range of the standard for `aging_s` begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may
 // want shorter times.
-pub(crate) const BRIDGE: TableSpec = TableSpec {
-    settings: &[
-        number("max_entries", 1, MAX_ENTRIES).value("16384", "Entries of the FDB.").restart(),
-        number("max_entries_per_port", 1, MAX_ENTRIES)
-            .otherwise("half of `max_entries`", "Entries that are learned on one port."),
-        number("aging_s", 1, 1_000_000).value("300", "After this time without a frame, an entry is removed."),
-        eight("unknown_unicast_to_queue", 7, "priority")
-            .otherwise("the queues of all other frames", "Queues of frames to unknown addresses."),
-        eight("multicast_to_queue", 7, "priority")
-            .otherwise("the queues of all other frames", "Queues of frames to group addresses."),
-        choice("no_drop_to_down_port", || words(&DOWN_PORT_ACTIONS))
-            .value("\"drop\"", "No-drop frames to an address that was learned on a port that is down."),
-    ],
-};
+pub(crate) const BRIDGE: TableSpec = &[
+    number("max_entries", 1, MAX_ENTRIES).value("16384", "Entries of the FDB.").restart(),
+    number("max_entries_per_port", 1, MAX_ENTRIES)
+        .otherwise("half of `max_entries`", "Entries that are learned on one port."),
+    number("aging_s", 1, 1_000_000).value("300", "After this time without a frame, an entry is removed."),
+    eight("unknown_unicast_to_queue", 7, "priority")
+        .otherwise("the queues of all other frames", "Queues of frames to unknown addresses."),
+    eight("multicast_to_queue", 7, "priority")
+        .otherwise("the queues of all other frames", "Queues of frames to group addresses."),
+    choice("no_drop_to_down_port", || words(&DOWN_PORT_ACTIONS))
+        .value("\"drop\"", "No-drop frames to an address that was learned on a port that is down."),
+];
 
 pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> BridgeSettings {
     let mut bridge = BridgeSettings::default();
@@ -48,9 +46,7 @@ pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> BridgeSe
     }
     let maps = ["unknown_unicast_to_queue", "multicast_to_queue"]
         .map(|name| section.eight_numbers(name, report).map(|map| map.value));
-    if let Some(action) = section.choice("no_drop_to_down_port", &DOWN_PORT_ACTIONS, report) {
-        bridge.no_drop_to_down_port = action.value;
-    }
+    set(&mut bridge.no_drop_to_down_port, section.choice("no_drop_to_down_port", &DOWN_PORT_ACTIONS, report));
     section.finish(report);
     [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue] = maps;
     bridge

@@ -16,63 +16,55 @@ use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::parse::{named_tables, resolve_name};
 use crate::read::size::{THRESHOLD, size, threshold};
-use crate::read::table_reader::{Setting, TableReader, value_or};
+use crate::read::table_reader::{Setting, TableReader, set, value_or};
 use crate::spec::KeySpec::{Name, Number};
 use crate::spec::{CELL_BYTES, SettingSpec, TableSpec, ValueSpec, area, choice, map, needed, number, table};
 use crate::tables::builtin_profiles;
 use crate::tables::port::thresholds::{GroupTable, QueueTable};
 use crate::tables::preset::{self, PRESETS, Preset};
 
-pub(crate) const BUFFER: TableSpec = TableSpec {
-    settings: &[
-        choice("preset", || PRESETS.iter().map(|preset| preset.name).collect())
-            .says("Defaults of that switch for all of the following except the fixed area."),
-        number("cell_bytes", *CELL_BYTES.start() as i64, *CELL_BYTES.end() as i64)
-            .value("256", "Size of a cell.")
-            .restart(),
-        area("total", 1).value("131072", "Cells of the buffer."),
-        area("fixed", 0).otherwise("an eighth of the total, or more if reserved", "Cells that are reserved."),
-        area("headroom", 0).value("12288", "Cells of the headroom pool."),
-        table("ingress", &INGRESS).says("Pools and profiles of received frames."),
-        table("egress", &EGRESS).says("Pools and profiles of frames to transmit."),
-    ],
-};
+pub(crate) const BUFFER: TableSpec = &[
+    choice("preset", || PRESETS.iter().map(|preset| preset.name).collect())
+        .says("Defaults of that switch for all of the following except the fixed area."),
+    number("cell_bytes", *CELL_BYTES.start() as i64, *CELL_BYTES.end() as i64)
+        .value("256", "Size of a cell.")
+        .restart(),
+    area("total", 1).value("131072", "Cells of the buffer."),
+    area("fixed", 0).otherwise("an eighth of the total, or more if reserved", "Cells that are reserved."),
+    area("headroom", 0).value("12288", "Cells of the headroom pool."),
+    table("ingress", INGRESS).says("Pools and profiles of received frames."),
+    table("egress", EGRESS).says("Pools and profiles of frames to transmit."),
+];
 
-const INGRESS: TableSpec = TableSpec {
-    settings: &[
-        map("pool", Number(POOLS - 1), &ValueSpec::Table(&TableSpec { settings: &[SHARE, SIZE, PAUSE] }))
-            .says("A service pool of the shared area; pool 0 has what the others leave."),
-        map("profile", Name, &ValueSpec::Table(&INGRESS_PROFILE))
-            .says("Thresholds that ports bind to priorities; 0 is the default of each."),
-    ],
-};
+const INGRESS: TableSpec = &[
+    map("pool", Number(POOLS - 1), &ValueSpec::Table(&[SHARE, SIZE, PAUSE]))
+        .says("A service pool of the shared area; pool 0 has what the others leave."),
+    map("profile", Name, &ValueSpec::Table(INGRESS_PROFILE))
+        .says("Thresholds that ports bind to priorities; 0 is the default of each."),
+];
 
-const EGRESS: TableSpec = TableSpec {
-    settings: &[
-        map("pool", Number(POOLS - 1), &ValueSpec::Table(&TableSpec { settings: &[SHARE, SIZE] }))
-            .says("A service pool of the shared area; pool 0 has what the others leave."),
-        map("profile", Name, &ValueSpec::Table(&TableSpec { settings: &[RESERVED, SHARED] }))
-            .says("Thresholds that ports bind to queues."),
-    ],
-};
+const EGRESS: TableSpec = &[
+    map("pool", Number(POOLS - 1), &ValueSpec::Table(&[SHARE, SIZE]))
+        .says("A service pool of the shared area; pool 0 has what the others leave."),
+    map("profile", Name, &ValueSpec::Table(&[RESERVED, SHARED]))
+        .says("Thresholds that ports bind to queues."),
+];
 
 const SHARE: SettingSpec = number("shared_percent", 0, 100).says("Its share of the shared area.");
 const SIZE: SettingSpec = area("size", 0).says("Its size, in place of a share.");
 const PAUSE: SettingSpec = area("pause_threshold", 1).says("Use at which its no-drop groups are paused.");
 
-const INGRESS_PROFILE: TableSpec = TableSpec {
-    settings: &[
-        RESERVED,
-        // The Inspur switch sends XOFF when less than that is left.
-        needed("xoff", 0).value("0", "Headroom, for frames that arrive after XOFF."),
-        needed("xon", 0).value("0", "As `resume_cells` of a port."),
-        needed("xon_offset", 0).value("0", "As `xon_offset_cells` of a port."),
-        SHARED,
-    ],
-};
+const INGRESS_PROFILE: TableSpec = &[
+    RESERVED,
+    // The Inspur switch sends XOFF when less than that is left.
+    needed("xoff", 0).value("0", "Headroom, for frames that arrive after XOFF."),
+    needed("xon", 0).value("0", "As `resume_cells` of a port."),
+    needed("xon_offset", 0).value("0", "As `xon_offset_cells` of a port."),
+    SHARED,
+];
 
 const RESERVED: SettingSpec = needed("reserved", 0).value("0", "Cells that each group or queue reserves.");
-const SHARED: SettingSpec = table("shared", &THRESHOLD).required("Limit in the shared area: one of these.");
+const SHARED: SettingSpec = table("shared", THRESHOLD).required("Limit in the shared area: one of these.");
 
 /// `buffer.ingress.pool.N` and `buffer.egress.pool.N`.
 #[derive(Debug, Default)]
@@ -119,9 +111,7 @@ impl Buffer {
         buffer.reserved_cells = preset::reserved_cells(buffer.settings.cell_bytes);
         let Some(mut section) = file.section("buffer", report) else { return buffer };
         buffer.read_preset(&mut section, report);
-        if let Some(cell_bytes) = section.number("cell_bytes", report) {
-            buffer.settings.cell_bytes = cell_bytes.value;
-        }
+        set(&mut buffer.settings.cell_bytes, section.number("cell_bytes", report));
         let of_chip = preset::reserved_cells(buffer.settings.cell_bytes);
         buffer.reserved_cells = buffer.preset.map_or(of_chip, |preset| preset.reserved_cells);
         buffer.read_areas(&mut section, report);

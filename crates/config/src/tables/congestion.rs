@@ -31,53 +31,43 @@ const MARK_POINTS: [(&str, EcnMarkPoint); 2] =
 const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
 
 /// `wred.NAME`.
-pub(crate) const WRED: TableSpec = TableSpec {
-    settings: &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(&WRED_QUEUE))
-        .says("A queue; those that are not written have the defaults.")],
-};
+pub(crate) const WRED: TableSpec = &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(WRED_QUEUE))
+    .says("A queue; those that are not written have the defaults.")];
 
 const EXPONENT: SettingSpec = number("weighting_exponent", 0, 15);
 const PROBABILITY: SettingSpec = number("probability_percent", 0, 100);
 
-const WRED_QUEUE: TableSpec = TableSpec {
-    settings: &[
-        EXPONENT.value("9", "Of the average length; 0: the length of the instant."),
-        boolean("ecn").value("false", "Mark frames instead of dropping them."),
-        choice("mark", || words(&MARK_POINTS)).value("\"enqueue\"", "Where frames are marked; needs ecn."),
-        boolean("drop_not_ect")
-            .value("false", "On a no-drop queue: frames that cannot be marked are dropped; needs ecn."),
-        table("green", &LEVEL).says("Frames of drop level 0."),
-        table("yellow", &LEVEL).says("Frames of drop level 1."),
-        table("red", &LEVEL).says("Frames of drop level 2."),
-    ],
-};
+const WRED_QUEUE: TableSpec = &[
+    EXPONENT.value("9", "Of the average length; 0: the length of the instant."),
+    boolean("ecn").value("false", "Mark frames instead of dropping them."),
+    choice("mark", || words(&MARK_POINTS)).value("\"enqueue\"", "Where frames are marked; needs ecn."),
+    boolean("drop_not_ect")
+        .value("false", "On a no-drop queue: frames that cannot be marked are dropped; needs ecn."),
+    table("green", LEVEL).says("Frames of drop level 0."),
+    table("yellow", LEVEL).says("Frames of drop level 1."),
+    table("red", LEVEL).says("Frames of drop level 2."),
+];
 
-const LEVEL: TableSpec = TableSpec {
-    settings: &[
-        needed("low", 0).value("100", "Length from which frames are marked or dropped."),
-        needed("high", 0).value("1000", "Length from which all are."),
-        PROBABILITY.value("10", "Probability just below the high length."),
-    ],
-};
+const LEVEL: TableSpec = &[
+    needed("low", 0).value("100", "Length from which frames are marked or dropped."),
+    needed("high", 0).value("1000", "Length from which all are."),
+    PROBABILITY.value("10", "Probability just below the high length."),
+];
 
 /// `queue-profile.NAME`.
-pub(crate) const QUEUE_PROFILE: TableSpec = TableSpec {
-    settings: &[
-        choice("action", || words(&ACTIONS)).required("Mark, drop early, or tail drop only."),
-        EXPONENT.value("0", "Of the average length; 0: the length of the instant."),
-        table("green", &PROFILE_LEVEL).says("Frames of drop level 0."),
-        table("yellow", &PROFILE_LEVEL).says("Frames of drop level 1."),
-        table("red", &PROFILE_LEVEL).says("Frames of drop level 2."),
-    ],
-};
+pub(crate) const QUEUE_PROFILE: TableSpec = &[
+    choice("action", || words(&ACTIONS)).required("Mark, drop early, or tail drop only."),
+    EXPONENT.value("0", "Of the average length; 0: the length of the instant."),
+    table("green", PROFILE_LEVEL).says("Frames of drop level 0."),
+    table("yellow", PROFILE_LEVEL).says("Frames of drop level 1."),
+    table("red", PROFILE_LEVEL).says("Frames of drop level 2."),
+];
 
-const PROFILE_LEVEL: TableSpec = TableSpec {
-    settings: &[
-        needed("min_threshold", 0).value("0", "Length from which frames are marked or dropped."),
-        needed("max_threshold", 0).otherwise("32058368 bytes", "Length from which all are."),
-        PROBABILITY.value("100", "Probability just below the high length."),
-    ],
-};
+const PROFILE_LEVEL: TableSpec = &[
+    needed("min_threshold", 0).value("0", "Length from which frames are marked or dropped."),
+    needed("max_threshold", 0).otherwise("32058368 bytes", "Length from which all are."),
+    PROBABILITY.value("100", "Probability just below the high length."),
+];
 
 /// Names and default values of the limits of a drop level.
 struct Levels {

@@ -8,7 +8,7 @@ use switch::settings::MAX_PORTS;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::parse::{NAME_CURE, is_name};
 use crate::read::suggest::quoted;
-use crate::read::table_reader::TableReader;
+use crate::read::table_reader::{TableReader, set};
 use crate::spec::{TableSpec, ValueSpec, boolean, choice, list, number, text, words};
 use crate::tables::port::zero_copy::ZeroCopy;
 
@@ -18,46 +18,38 @@ const SOCKET_BYTES: usize = 107;
 /// Highest number of a core.
 pub(crate) const LAST_CORE: i64 = 1023;
 
-pub(crate) const SWITCH: TableSpec = TableSpec {
-    settings: &[text("name", "lab").value("\"sluice\"", "Name of the switch, and of its control socket.")],
-};
+pub(crate) const SWITCH: TableSpec =
+    &[text("name", "lab").value("\"sluice\"", "Name of the switch, and of its control socket.")];
 
-pub(crate) const DATAPLANE: TableSpec = TableSpec {
-    settings: &[
-        list("cores", &ValueSpec::Number(0, LAST_CORE))
-            .value("[0]", "The first core switches, all serve ports (docs/multi-core.md)."),
-        boolean("switch_core_serves")
-            .value("true", "False: with several cores, the first one only switches."),
-        choice("scheduling", || words(&SCHEDULING))
-            .value("\"short-slices\"", "Scheduling of the loops' threads; \"fifo\" is real time."),
-        choice("overload", || words(&OVERLOAD))
-            .value("\"pause\"", "A loop that falls behind pauses its peers, or lets the kernel drop."),
-        choice("pfc_test", || words(&PFC_TEST))
-            .value("\"nics\"", "Ports that test at startup whether PFC frames get out and in."),
-        choice("zero_copy", || words(&ZeroCopy::CHOICES))
-            .value("\"auto\"", "NICs whose drivers support it; off: the kernel copies; emulate: for tests."),
-        number("spare_ports", 0, MAX_PORTS as i64)
-            .value("2", "Ports that a reload may add, with one RX queue each; 32 MiB of memory each."),
-    ],
-};
+pub(crate) const DATAPLANE: TableSpec = &[
+    list("cores", &ValueSpec::Number(0, LAST_CORE))
+        .value("[0]", "The first core switches, all serve ports (docs/multi-core.md)."),
+    boolean("switch_core_serves").value("true", "False: with several cores, the first one only switches."),
+    choice("scheduling", || words(&SCHEDULING))
+        .value("\"short-slices\"", "Scheduling of the loops' threads; \"fifo\" is real time."),
+    choice("overload", || words(&OVERLOAD))
+        .value("\"pause\"", "A loop that falls behind pauses its peers, or lets the kernel drop."),
+    choice("pfc_test", || words(&PFC_TEST))
+        .value("\"nics\"", "Ports that test at startup whether PFC frames get out and in."),
+    choice("zero_copy", || words(&ZeroCopy::CHOICES))
+        .value("\"auto\"", "NICs whose drivers support it; off: the kernel copies; emulate: for tests."),
+    number("spare_ports", 0, MAX_PORTS as i64)
+        .value("2", "Ports that a reload may add, with one RX queue each; 32 MiB of memory each."),
+];
 
-pub(crate) const CONTROL: TableSpec = TableSpec {
-    settings: &[text("socket", "/run/sluice/lab.sock")
-        .otherwise("`/run/sluice/` and the name of the switch", "Unix socket of the control API.")],
-};
+pub(crate) const CONTROL: TableSpec = &[text("socket", "/run/sluice/lab.sock")
+    .otherwise("`/run/sluice/` and the name of the switch", "Unix socket of the control API.")];
 
-pub(crate) const RECORDER: TableSpec = TableSpec {
-    settings: &[
-        boolean("always").value("false", "Record all the time, and keep the most recent part."),
-        boolean("freeze_on_loss").value("true", "With always: keep what led to a loss until it is fetched."),
-        number("memory_mib", 128, 65_536).value("256", "Size of the kept part."),
-    ],
-};
+pub(crate) const RECORDER: TableSpec = &[
+    boolean("always").value("false", "Record all the time, and keep the most recent part."),
+    boolean("freeze_on_loss").value("true", "With always: keep what led to a loss until it is fetched."),
+    number("memory_mib", 128, 65_536).value("256", "Size of the kept part."),
+];
 
-const SCHEDULING: [(&str, Scheduling); 3] =
+pub(crate) const SCHEDULING: [(&str, Scheduling); 3] =
     [("normal", Scheduling::Normal), ("short-slices", Scheduling::ShortSlices), ("fifo", Scheduling::Fifo)];
-const OVERLOAD: [(&str, bool); 2] = [("pause", true), ("drop", false)];
-const PFC_TEST: [(&str, PfcTest); 3] =
+pub(crate) const OVERLOAD: [(&str, bool); 2] = [("pause", true), ("drop", false)];
+pub(crate) const PFC_TEST: [(&str, PfcTest); 3] =
     [("off", PfcTest::Off), ("nics", PfcTest::Nics), ("all", PfcTest::All)];
 
 /// Settings of the poll loops.
@@ -127,17 +119,6 @@ pub enum PfcTest {
     All,
 }
 
-impl PfcTest {
-    /// Returns its name in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Nics => "nics",
-            Self::All => "all",
-        }
-    }
-}
-
 /// Scheduling policy of a loop's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduling {
@@ -147,22 +128,6 @@ pub enum Scheduling {
     ShortSlices,
     /// Real-time.
     Fifo,
-}
-
-impl Scheduling {
-    /// Returns its name in the file.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Normal => "normal",
-            Self::ShortSlices => "short-slices",
-            Self::Fifo => "fifo",
-        }
-    }
-}
-
-/// Returns the name in the file of the behavior of a loop that falls behind.
-pub(crate) fn overload_name(pauses: bool) -> &'static str {
-    if pauses { "pause" } else { "drop" }
 }
 
 pub(crate) fn read_name(file: &mut TableReader, report: &mut Diagnostics) -> String {
@@ -215,21 +180,11 @@ pub(crate) fn read_dataplane(file: &mut TableReader, report: &mut Diagnostics) -
             );
         }
     }
-    if let Some(scheduling) = section.choice("scheduling", &SCHEDULING, report) {
-        dataplane.scheduling = scheduling.value;
-    }
-    if let Some(pauses) = section.choice("overload", &OVERLOAD, report) {
-        dataplane.pauses_on_overload = pauses.value;
-    }
-    if let Some(test) = section.choice("pfc_test", &PFC_TEST, report) {
-        dataplane.pfc_test = test.value;
-    }
-    if let Some(zero_copy) = section.choice("zero_copy", &ZeroCopy::CHOICES, report) {
-        dataplane.zero_copy = zero_copy.value;
-    }
-    if let Some(ports) = section.number("spare_ports", report) {
-        dataplane.spare_ports = ports.value;
-    }
+    set(&mut dataplane.scheduling, section.choice("scheduling", &SCHEDULING, report));
+    set(&mut dataplane.pauses_on_overload, section.choice("overload", &OVERLOAD, report));
+    set(&mut dataplane.pfc_test, section.choice("pfc_test", &PFC_TEST, report));
+    set(&mut dataplane.zero_copy, section.choice("zero_copy", &ZeroCopy::CHOICES, report));
+    set(&mut dataplane.spare_ports, section.number("spare_ports", report));
     section.finish(report);
     dataplane
 }
@@ -237,9 +192,7 @@ pub(crate) fn read_dataplane(file: &mut TableReader, report: &mut Diagnostics) -
 pub(crate) fn read_recorder(file: &mut TableReader, report: &mut Diagnostics) -> RecorderSettings {
     let mut recorder = RecorderSettings::default();
     let Some(mut section) = file.section("recorder", report) else { return recorder };
-    if let Some(always) = section.boolean("always", report) {
-        recorder.always = always.value;
-    }
+    set(&mut recorder.always, section.boolean("always", report));
     let freeze = section.boolean("freeze_on_loss", report);
     if let Some(mib) = section.number::<usize>("memory_mib", report) {
         recorder.memory_bytes = mib.value << 20;

@@ -9,25 +9,23 @@ use toml::de::DeValue;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::suggest::{did_you_mean, quoted};
-use crate::read::table_reader::{Setting, TableReader};
-use crate::spec::{TableSpec, ValueSpec, list, number};
+use crate::read::table_reader::{Setting, TableReader, set};
+use crate::spec::{TableSpec, ValueSpec, list, number, word_of};
 
 /// The most management addresses: what a frame holds beside everything else.
 const MAX_ADDRESSES: usize = 8;
 
-pub(crate) const LLDP: TableSpec = TableSpec {
-    settings: &[
-        number("tx_interval_s", 1, 3600).value("30", "Time between two frames."),
-        number("hold", 1, 100).unit("intervals").value("4", "Time for which a receiver keeps a frame."),
-        number("fast_interval_s", 1, 3600).value("1", "Time between two frames after a new neighbor."),
-        number("fast_frames", 1, 8).value("4", "Frames that are sent in fast intervals."),
-        number("credit_max", 1, 10).value("5", "Frames that may be sent at once."),
-        number("reinit_delay_s", 1, 10).value("2", "Time from a shutdown frame to the next start."),
-        number("max_neighbors", 1, 64).value("8", "Neighbors of a port that are kept."),
-        list("management_addresses", &ValueSpec::Text("192.0.2.1"))
-            .value("[]", "Addresses at which the switch is managed, at most 8."),
-    ],
-};
+pub(crate) const LLDP: TableSpec = &[
+    number("tx_interval_s", 1, 3600).value("30", "Time between two frames."),
+    number("hold", 1, 100).unit("intervals").value("4", "Time for which a receiver keeps a frame."),
+    number("fast_interval_s", 1, 3600).value("1", "Time between two frames after a new neighbor."),
+    number("fast_frames", 1, 8).value("4", "Frames that are sent in fast intervals."),
+    number("credit_max", 1, 10).value("5", "Frames that may be sent at once."),
+    number("reinit_delay_s", 1, 10).value("2", "Time from a shutdown frame to the next start."),
+    number("max_neighbors", 1, 64).value("8", "Neighbors of a port that are kept."),
+    list("management_addresses", &ValueSpec::Text("192.0.2.1"))
+        .value("[]", "Addresses at which the switch is managed, at most 8."),
+];
 
 /// LLDP of the whole switch and of each port.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -67,7 +65,7 @@ impl LldpMode {
 
     /// Returns its name in the file.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("off", |(name, _)| name)
+        word_of(&Self::ALL, &self)
     }
 
     /// Returns what the switch does with received frames.
@@ -194,10 +192,4 @@ pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> (LldpSet
     }
     section.finish(report);
     (timing, management)
-}
-
-fn set<T>(value: &mut T, setting: Option<Setting<T>>) {
-    if let Some(setting) = setting {
-        *value = setting.value;
-    }
 }

@@ -15,14 +15,12 @@ use crate::spec::{TableSpec, boolean, text};
 /// Default address: the port is the one that exporters of OpenTelemetry use, too.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 
-pub(crate) const METRICS: TableSpec = TableSpec {
-    settings: &[
-        boolean("enabled").required("Serve metrics."),
-        text("listen", "127.0.0.1:9464")
-            .value("\"127.0.0.1:9464\"", "Address and TCP port; anyone who can reach it can read them."),
-        boolean("page").value("false", "Also serve a live page for browsers."),
-    ],
-};
+pub(crate) const METRICS: TableSpec = &[
+    boolean("enabled").required("Serve metrics."),
+    text("listen", "127.0.0.1:9464")
+        .value("\"127.0.0.1:9464\"", "Address and TCP port; anyone who can reach it can read them."),
+    boolean("page").value("false", "Also serve a live page for browsers."),
+];
 
 /// Settings of the metrics server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -44,105 +44,90 @@ pub(crate) const PFC_MODES: [(&str, PfcMode); 3] =
     [("on", PfcMode::On), ("off", PfcMode::Off), ("auto", PfcMode::Auto)];
 
 /// `[port.NAME]`, and `[port-defaults]` except for what one port has.
-pub(crate) const PORT: TableSpec = TableSpec {
-    settings: &[
-        text("interface", "veth0")
-            .required("The network interface that the port uses.")
-            .restart()
-            .of_one_port(),
-        number("core", 0, LAST_CORE)
-            .otherwise("the one with the fewest RX queues", "One of `dataplane.cores`.")
-            .restart()
-            .of_one_port(),
-        list(
-            "static_addresses",
-            &ValueSpec::Either(&[ValueSpec::Text("02:00:00:00:00:01"), ValueSpec::Table(&parse::STATIC_MAC)]),
-        )
-        .value("[]", "MAC addresses that are always on this port, not learned or aged.")
+pub(crate) const PORT: TableSpec = &[
+    text("interface", "veth0").required("The network interface that the port uses.").restart().of_one_port(),
+    number("core", 0, LAST_CORE)
+        .otherwise("the one with the fewest RX queues", "One of `dataplane.cores`.")
+        .restart()
         .of_one_port(),
-        speed("speed").otherwise("unlimited", "The port's speed."),
-        BURST,
-        boolean("wire_overhead")
-            .otherwise("true where `speed` is set", "Adds 24 bytes per frame: preamble, FCS, gap."),
-        number("cable_m", *CABLE_M.start() as i64, *CABLE_M.end() as i64)
-            .says("Length of the cable, for warnings about headroom only."),
-        number("mtu", *MTU_BYTES.start() as i64, *MTU_BYTES.end() as i64)
-            .unit("bytes")
-            .says("The longest frame without FCS, for warnings about headroom only."),
-        number("in_flight_bytes", IN_FLIGHT_BYTES.0, IN_FLIGHT_BYTES.1)
-            .value("65536", "Bytes that may be in flight in the kernel."),
-        choice("flow_control", || words(&FlowControl::ALL))
-            .value("\"off\"", "802.3x PAUSE; not together with PFC."),
-        limit("broadcast_limit_pps")
-            .value("\"off\"", "Received broadcasts that are flooded; others are dropped."),
-        limit("multicast_limit_pps").value("\"off\"", "The same of other group addresses."),
-        limit("unknown_unicast_limit_pps").value("\"off\"", "The same of addresses that are not in the FDB."),
-        choice("lldp", || words(&LldpMode::ALL))
-            .value("\"both\"", "LLDP of the port; \"forward\": as a wire, on all ports or none."),
-        list("lldp_tlvs", &ValueSpec::Choice(|| TLVS.to_vec()))
-            .otherwise("all", "Optional TLVs that are sent."),
-        choice("trust", || words(&classify::TRUSTS))
-            .value("\"dot1p\"", "The field that gives a frame its priority."),
-        number("port_priority", 0, 7).value("0", "Priority of frames without that field."),
-        choice("maps", || words(&classify::MAPS)).value("\"h3c\"", "A vendor's `dot1p_to_queue`."),
-        eight("dot1p_to_queue", 7, "priority")
-            .value("[2, 0, 1, 3, 4, 5, 6, 7]", "Queue, or local precedence, by priority."),
-        eight("dot1p_to_drop_level", 2, "priority")
-            .value("[0, 0, 0, 0, 0, 0, 0, 0]", "Drop level by priority: 0 green, 1 yellow, 2 red."),
-        map("dscp_to_dot1p", Dscp, &ValueSpec::Number(0, 7)).otherwise("DSCP / 8", "Priority by DSCP."),
-        map("dscp_to_queue", Dscp, &ValueSpec::Number(0, 7)).otherwise("by the priority", "Queue by DSCP."),
-        map("dscp_to_drop_level", Dscp, &ValueSpec::Number(0, 2)).otherwise("0", "Drop level by DSCP."),
-        number("dei_drop_level", 0, 2).value("0", "Drop level of tagged frames with DEI, if higher."),
-        either("policy", &policy::OF_PORT).says("Queues by the tag; overrides the maps."),
-        table("rewrite", &classify::REWRITE).says("What is written into sent frames; unchanged by default."),
-        text("wred", "table").says("Name of a WRED table, for all queues."),
-        map("queue_profile", Name, &ValueSpec::List(&ValueSpec::Number(0, 7)))
-            .says("Queues, by the name of the queue profile that they have."),
-        table("pfc", &PFC).says("PFC of the port."),
-        table("schedule", &SCHEDULE).says("The order in which queues send, and their rates."),
-        table("buffer", &BUFFER).says("Pools and profiles of its priorities and queues."),
-        table("alarm", &PORT_ALARM).says("Thresholds of events that differ from those of `[alarm]`."),
-        table("vlan", &VLAN).says("VLANs of the port."),
-        table("dcbx", &DCBX).says("What the port negotiates (docs/dcbx.md); without it, nothing."),
-    ],
-};
+    list(
+        "static_addresses",
+        &ValueSpec::Either(&[ValueSpec::Text("02:00:00:00:00:01"), ValueSpec::Table(parse::STATIC_MAC)]),
+    )
+    .value("[]", "MAC addresses that are always on this port, not learned or aged.")
+    .of_one_port(),
+    speed("speed").otherwise("unlimited", "The port's speed."),
+    BURST,
+    boolean("wire_overhead")
+        .otherwise("true where `speed` is set", "Adds 24 bytes per frame: preamble, FCS, gap."),
+    number("cable_m", *CABLE_M.start() as i64, *CABLE_M.end() as i64)
+        .says("Length of the cable, for warnings about headroom only."),
+    number("mtu", *MTU_BYTES.start() as i64, *MTU_BYTES.end() as i64)
+        .unit("bytes")
+        .says("The longest frame without FCS, for warnings about headroom only."),
+    number("in_flight_bytes", IN_FLIGHT_BYTES.0, IN_FLIGHT_BYTES.1)
+        .value("65536", "Bytes that may be in flight in the kernel."),
+    choice("flow_control", || words(&FlowControl::ALL))
+        .value("\"off\"", "802.3x PAUSE; not together with PFC."),
+    limit("broadcast_limit_pps")
+        .value("\"off\"", "Received broadcasts that are flooded; others are dropped."),
+    limit("multicast_limit_pps").value("\"off\"", "The same of other group addresses."),
+    limit("unknown_unicast_limit_pps").value("\"off\"", "The same of addresses that are not in the FDB."),
+    choice("lldp", || words(&LldpMode::ALL))
+        .value("\"both\"", "LLDP of the port; \"forward\": as a wire, on all ports or none."),
+    list("lldp_tlvs", &ValueSpec::Choice(|| TLVS.to_vec())).otherwise("all", "Optional TLVs that are sent."),
+    choice("trust", || words(&classify::TRUSTS))
+        .value("\"dot1p\"", "The field that gives a frame its priority."),
+    number("port_priority", 0, 7).value("0", "Priority of frames without that field."),
+    choice("maps", || words(&classify::MAPS)).value("\"h3c\"", "A vendor's `dot1p_to_queue`."),
+    eight("dot1p_to_queue", 7, "priority")
+        .value("[2, 0, 1, 3, 4, 5, 6, 7]", "Queue, or local precedence, by priority."),
+    eight("dot1p_to_drop_level", 2, "priority")
+        .value("[0, 0, 0, 0, 0, 0, 0, 0]", "Drop level by priority: 0 green, 1 yellow, 2 red."),
+    map("dscp_to_dot1p", Dscp, &ValueSpec::Number(0, 7)).otherwise("DSCP / 8", "Priority by DSCP."),
+    map("dscp_to_queue", Dscp, &ValueSpec::Number(0, 7)).otherwise("by the priority", "Queue by DSCP."),
+    map("dscp_to_drop_level", Dscp, &ValueSpec::Number(0, 2)).otherwise("0", "Drop level by DSCP."),
+    number("dei_drop_level", 0, 2).value("0", "Drop level of tagged frames with DEI, if higher."),
+    either("policy", &policy::OF_PORT).says("Queues by the tag; overrides the maps."),
+    table("rewrite", classify::REWRITE).says("What is written into sent frames; unchanged by default."),
+    text("wred", "table").says("Name of a WRED table, for all queues."),
+    map("queue_profile", Name, &ValueSpec::List(&ValueSpec::Number(0, 7)))
+        .says("Queues, by the name of the queue profile that they have."),
+    table("pfc", PFC).says("PFC of the port."),
+    table("schedule", SCHEDULE).says("The order in which queues send, and their rates."),
+    table("buffer", BUFFER).says("Pools and profiles of its priorities and queues."),
+    table("alarm", PORT_ALARM).says("Thresholds of events that differ from those of `[alarm]`."),
+    table("vlan", VLAN).says("VLANs of the port."),
+    table("dcbx", DCBX).says("What the port negotiates (docs/dcbx.md); without it, nothing."),
+];
 
-const PFC: TableSpec = TableSpec {
-    settings: &[
-        choice("mode", || words(&PFC_MODES)).value("\"off\"", "PFC of the port; auto: as DCBX agrees."),
-        boolean("rx").value("true", "Honor received PFC; off where the mode is off."),
-        boolean("tx").value("true", "Send PFC; off where the mode is off."),
-        list("no_drop", &ValueSpec::Number(0, 7)).value("[]", "Priorities that PFC protects."),
-        number("pause_time", 1, 65_535).unit("quanta").value("65535", "Duration of a pause."),
-        speed("pause_speed")
-            .otherwise("`speed`, or the interface's", "Speed that defines the quantum, 512 bit times."),
-        table("watchdog", &WATCHDOG).says("PFC deadlock detection of the port (docs/watchdog.md)."),
-        table("early-warning", &EARLY_WARNING).says("PFC rates that raise events."),
-        map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(&thresholds::GROUP))
-            .says("Thresholds of the group of a priority."),
-    ],
-};
+const PFC: TableSpec = &[
+    choice("mode", || words(&PFC_MODES)).value("\"off\"", "PFC of the port; auto: as DCBX agrees."),
+    boolean("rx").value("true", "Honor received PFC; off where the mode is off."),
+    boolean("tx").value("true", "Send PFC; off where the mode is off."),
+    list("no_drop", &ValueSpec::Number(0, 7)).value("[]", "Priorities that PFC protects."),
+    number("pause_time", 1, 65_535).unit("quanta").value("65535", "Duration of a pause."),
+    speed("pause_speed")
+        .otherwise("`speed`, or the interface's", "Speed that defines the quantum, 512 bit times."),
+    table("watchdog", WATCHDOG).says("PFC deadlock detection of the port (docs/watchdog.md)."),
+    table("early-warning", EARLY_WARNING).says("PFC rates that raise events."),
+    map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::GROUP))
+        .says("Thresholds of the group of a priority."),
+];
 
-const BUFFER: TableSpec = TableSpec {
-    settings: &[
-        table(
-            "ingress",
-            &TableSpec {
-                settings: &[map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(&thresholds::INGRESS))
-                    .says("A priority.")],
-            },
-        )
-        .says("Received frames."),
-        table(
-            "egress",
-            &TableSpec {
-                settings: &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(&thresholds::EGRESS))
-                    .says("A queue.")],
-            },
-        )
-        .says("Frames to transmit."),
-    ],
-};
+const BUFFER: TableSpec = &[
+    table(
+        "ingress",
+        &[map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::INGRESS))
+            .says("A priority.")],
+    )
+    .says("Received frames."),
+    table(
+        "egress",
+        &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::EGRESS)).says("A queue.")],
+    )
+    .says("Frames to transmit."),
+];
 
 /// Properties of a port's cable, as configured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

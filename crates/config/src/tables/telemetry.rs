@@ -26,52 +26,41 @@ const SERVICE: &str = "/grpc_dialout.GRPCDialout/Dialout";
 const COLLECTOR_CURE: &str = "write an address and a port, as in \"192.168.2.1:50050\", \"[fd00::1]:50050\" or \
                               \"collector.example:50050\"; the port may be left out";
 
-pub(crate) const TELEMETRY: TableSpec = TableSpec {
-    settings: &[
-        map("sensor-group", Name, &ValueSpec::Table(&SENSOR_GROUP))
-            .says("Sensor paths that are reported together: periodic ones, or event paths."),
-        map("destination-group", Name, &ValueSpec::Table(&DESTINATION_GROUP))
-            .says("Collectors that get the same reports."),
-        map("subscription", Name, &ValueSpec::Table(&SUBSCRIPTION))
-            .says("Which groups are reported to which."),
-    ],
-};
+pub(crate) const TELEMETRY: TableSpec = &[
+    map("sensor-group", Name, &ValueSpec::Table(SENSOR_GROUP))
+        .says("Sensor paths that are reported together: periodic ones, or event paths."),
+    map("destination-group", Name, &ValueSpec::Table(DESTINATION_GROUP))
+        .says("Collectors that get the same reports."),
+    map("subscription", Name, &ValueSpec::Table(SUBSCRIPTION)).says("Which groups are reported to which."),
+];
 
-const SENSOR_GROUP: TableSpec = TableSpec {
-    settings: &[list("paths", &ValueSpec::Text("buffermonitor/bufferusages"))
-        .required("Sensor paths; `sluice telemetry paths` lists them.")],
-};
+const SENSOR_GROUP: TableSpec = &[list("paths", &ValueSpec::Text("buffermonitor/bufferusages"))
+    .required("Sensor paths; `sluice telemetry paths` lists them.")];
 
-const DESTINATION_GROUP: TableSpec = TableSpec {
-    settings: &[
-        list("collectors", &ValueSpec::Text("192.168.2.1:50050"))
-            .required("Addresses or host names, and TCP ports; the default port is 50050."),
-        text("vpn_instance", "management")
-            .otherwise("the daemon's own", "A network namespace of `ip netns` that reaches them."),
-        text("service", SERVICE)
-            .value("\"/grpc_dialout.GRPCDialout/Dialout\"", "HTTP/2 path of the collectors' service."),
-        table("tls", &TLS).says("Encryption; all of it is optional. Files are beside this one."),
-        number("backlog_messages", 1, 1_000_000).value("1000", "Backlog of each collector in messages."),
-        number("backlog_kib", 64, 1 << 20).value("16384", "Backlog of each collector."),
-        number("message_kib", 1, 65_536).value("4096", "Longer messages are sent in chunks."),
-    ],
-};
+const DESTINATION_GROUP: TableSpec = &[
+    list("collectors", &ValueSpec::Text("192.168.2.1:50050"))
+        .required("Addresses or host names, and TCP ports; the default port is 50050."),
+    text("vpn_instance", "management")
+        .otherwise("the daemon's own", "A network namespace of `ip netns` that reaches them."),
+    text("service", SERVICE)
+        .value("\"/grpc_dialout.GRPCDialout/Dialout\"", "HTTP/2 path of the collectors' service."),
+    table("tls", TLS).says("Encryption; all of it is optional. Files are beside this one."),
+    number("backlog_messages", 1, 1_000_000).value("1000", "Backlog of each collector in messages."),
+    number("backlog_kib", 64, 1 << 20).value("16384", "Backlog of each collector."),
+    number("message_kib", 1, 65_536).value("4096", "Longer messages are sent in chunks."),
+];
 
-const SUBSCRIPTION: TableSpec = TableSpec {
-    settings: &[
-        list("sensors", &ValueSpec::Table(&SENSOR)).required("The sensor groups that are reported."),
-        list("destinations", &ValueSpec::Text("collector1"))
-            .required("The destination groups that they are reported to."),
-    ],
-};
+const SUBSCRIPTION: TableSpec = &[
+    list("sensors", &ValueSpec::Table(SENSOR)).required("The sensor groups that are reported."),
+    list("destinations", &ValueSpec::Text("collector1"))
+        .required("The destination groups that they are reported to."),
+];
 
-const SENSOR: TableSpec = TableSpec {
-    settings: &[
-        number("interval_s", 1, 86_400).says("Sampling interval of periodic paths."),
-        number("interval_ms", 100, 86_400_000).says("The same in ms."),
-        text("group", "usage").required("Name of the sensor group."),
-    ],
-};
+const SENSOR: TableSpec = &[
+    number("interval_s", 1, 86_400).says("Sampling interval of periodic paths."),
+    number("interval_ms", 100, 86_400_000).says("The same in ms."),
+    text("group", "usage").required("Name of the sensor group."),
+];
 
 /// Telemetry settings: subscriptions and their collectors. Empty by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

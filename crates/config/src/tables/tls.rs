@@ -14,16 +14,14 @@ use crate::read::suggest::quoted;
 use crate::read::table_reader::{Setting, TableReader};
 use crate::spec::{TableSpec, text};
 
-pub(crate) const TLS: TableSpec = TableSpec {
-    settings: &[
-        text("ca", "ca.pem")
-            .otherwise("those that the system trusts", "Certificates of the trusted authorities."),
-        text("certificate", "switch.pem").says("Certificate of the switch; needs its key."),
-        text("key", "switch.key").says("Private key of the certificate."),
-        text("server_name", "collector.example")
-            .otherwise("the collector's host name", "The name in the collectors' certificates."),
-    ],
-};
+pub(crate) const TLS: TableSpec = &[
+    text("ca", "ca.pem")
+        .otherwise("those that the system trusts", "Certificates of the trusted authorities."),
+    text("certificate", "switch.pem").says("Certificate of the switch; needs its key."),
+    text("key", "switch.key").says("Private key of the certificate."),
+    text("server_name", "collector.example")
+        .otherwise("the collector's host name", "The name in the collectors' certificates."),
+];
 
 /// How collectors authenticate, and how the switch does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

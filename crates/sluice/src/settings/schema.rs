@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// Returns the schema of a configuration file.
 pub fn schema() -> Value {
-    let mut schema = table(&FILE, |_| true);
+    let mut schema = table(FILE, |_| true);
     let head = [
         ("$schema", "https://json-schema.org/draft/2020-12/schema"),
         ("title", "Sluice"),
@@ -19,8 +19,8 @@ pub fn schema() -> Value {
     schema
 }
 
-fn table(spec: &TableSpec, has: impl Fn(&SettingSpec) -> bool) -> Value {
-    let settings = || spec.settings.iter().filter(|setting| has(setting)).flat_map(SettingSpec::by_name);
+fn table(spec: TableSpec, has: impl Fn(&SettingSpec) -> bool) -> Value {
+    let settings = || spec.iter().filter(|setting| has(setting)).flat_map(SettingSpec::by_name);
     let properties: Map<String, Value> =
         settings().map(|(name, spec)| (name.clone(), setting(&name, &spec))).collect();
     let is_required = |spec: &SettingSpec| spec.default == DefaultSpec::Required;

@@ -27,12 +27,10 @@ pub(crate) const TRUSTS: [(&str, Trust); 4] = [
     ("none", Trust::None),
 ];
 
-pub(crate) const REWRITE: TableSpec = TableSpec {
-    settings: &[
-        eight("dot1p", 7, "local precedence").says("Priority of sent tags, by queue."),
-        eight("dscp", 63, "local precedence").says("DSCP of sent packets, by queue."),
-    ],
-};
+pub(crate) const REWRITE: TableSpec = &[
+    eight("dot1p", 7, "local precedence").says("Priority of sent tags, by queue."),
+    eight("dscp", 63, "local precedence").says("DSCP of sent packets, by queue."),
+];
 
 /// A map by DSCP. The file need not write all DSCPs.
 pub(crate) type DscpMap = Setting<[Option<u8>; DSCPS]>;

@@ -45,28 +45,24 @@ const SELECTORS: [(&str, Selector); 5] = [
     ("dscp", Selector::Dscp),
 ];
 
-pub(crate) const DCBX: TableSpec = TableSpec {
-    settings: &[
-        boolean("enabled").value("true", "False: not on this port, though the defaults have the table."),
-        choice("version", || words(&VERSIONS)).value("\"auto\"", "Version of the protocol."),
-        boolean("willing").value("false", "True: takes over the peer's configuration."),
-        choice("precedence", || words(&PRECEDENCES))
-            .value("\"lower-address\"", "Whose PFC wins between two willing ends; lldpad: the higher."),
-        list("applications", &ValueSpec::Table(&APPLICATION))
-            .value("[]", "Priorities of applications, advertised while `pfc.mode` is \"auto\"."),
-    ],
-};
+pub(crate) const DCBX: TableSpec = &[
+    boolean("enabled").value("true", "False: not on this port, though the defaults have the table."),
+    choice("version", || words(&VERSIONS)).value("\"auto\"", "Version of the protocol."),
+    boolean("willing").value("false", "True: takes over the peer's configuration."),
+    choice("precedence", || words(&PRECEDENCES))
+        .value("\"lower-address\"", "Whose PFC wins between two willing ends; lldpad: the higher."),
+    list("applications", &ValueSpec::Table(APPLICATION))
+        .value("[]", "Priorities of applications, advertised while `pfc.mode` is \"auto\"."),
+];
 
-const APPLICATION: TableSpec = TableSpec {
-    settings: &[
-        number("priority", 0, 7).required("Its priority."),
-        number("ethertype", 0, 65_535).says("An Ethertype; or one of the following."),
-        number("tcp", 1, 65_535).says("A TCP port, or one of SCTP."),
-        number("udp", 1, 65_535).says("A UDP port, or one of DCCP."),
-        number("port", 1, 65_535).says("A port of any of these."),
-        number("dscp", 0, DSCPS as i64 - 1).says("A DSCP."),
-    ],
-};
+const APPLICATION: TableSpec = &[
+    number("priority", 0, 7).required("Its priority."),
+    number("ethertype", 0, 65_535).says("An Ethertype; or one of the following."),
+    number("tcp", 1, 65_535).says("A TCP port, or one of SCTP."),
+    number("udp", 1, 65_535).says("A UDP port, or one of DCCP."),
+    number("port", 1, 65_535).says("A port of any of these."),
+    number("dscp", 0, DSCPS as i64 - 1).says("A DSCP."),
+];
 
 /// `dcbx` of a port.
 #[derive(Debug, Default)]

@@ -29,33 +29,24 @@ const OPERATORS: [(&str, bool); 2] = [("or", false), ("and", true)];
 const DESCRIPTION: SettingSpec = text("description", "RoCE data").says("A note for readers of the file.");
 const LOCAL_PRECEDENCE: SettingSpec = number("local_precedence", 0, 7).required("The queue of these frames.");
 
-pub(crate) const CLASSIFIER: TableSpec = TableSpec {
-    settings: &[
-        DESCRIPTION,
-        choice("operator", || words(&OPERATORS))
-            .value("\"or\"", "\"and\" would match no frame that \"or\" does not."),
-        list("dot1p", &ValueSpec::Number(0, 7)).required("The priorities that it matches."),
-    ],
-};
+pub(crate) const CLASSIFIER: TableSpec = &[
+    DESCRIPTION,
+    choice("operator", || words(&OPERATORS))
+        .value("\"or\"", "\"and\" would match no frame that \"or\" does not."),
+    list("dot1p", &ValueSpec::Number(0, 7)).required("The priorities that it matches."),
+];
 
-pub(crate) const POLICY: TableSpec = TableSpec {
-    settings: &[
-        DESCRIPTION,
-        list("rules", &ValueSpec::Table(&RULE)).required("What each classifier's frames get."),
-    ],
-};
+pub(crate) const POLICY: TableSpec =
+    &[DESCRIPTION, list("rules", &ValueSpec::Table(RULE)).required("What each classifier's frames get.")];
 
-const RULE: TableSpec = TableSpec {
-    settings: &[text("classifier", "roce").required("Name of the classifier."), LOCAL_PRECEDENCE],
-};
+const RULE: TableSpec = &[text("classifier", "roce").required("Name of the classifier."), LOCAL_PRECEDENCE];
 
 /// The `policy` of a port: a policy's name, or rules.
 pub(crate) const OF_PORT: [ValueSpec; 2] =
-    [ValueSpec::Text("rdma"), ValueSpec::List(&ValueSpec::Table(&PORT_RULE))];
+    [ValueSpec::Text("rdma"), ValueSpec::List(&ValueSpec::Table(PORT_RULE))];
 
-const PORT_RULE: TableSpec = TableSpec {
-    settings: &[number("dot1p", 0, 7).required("The priority that it matches."), LOCAL_PRECEDENCE],
-};
+const PORT_RULE: TableSpec =
+    &[number("dot1p", 0, 7).required("The priority that it matches."), LOCAL_PRECEDENCE];
 
 /// The local precedence that a policy sets, by dot1p.
 pub(crate) type Policy = [Option<u8>; PRIORITIES];

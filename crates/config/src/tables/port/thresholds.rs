@@ -13,40 +13,32 @@ use crate::spec::{MAX_CELLS, TableSpec, needed, number, table, text};
 const LAST_POOL: i64 = POOLS as i64 - 1;
 
 /// `pfc.priority.N`.
-pub(crate) const GROUP: TableSpec = TableSpec {
-    settings: &[
-        needed("headroom", 0).otherwise("by the speed", "Cells for frames that arrive after XOFF."),
-        table("xoff", &THRESHOLD).says("Use of the shared area at which XOFF is sent: one of these."),
-        needed("xon_offset", 0).value("12", "XON is sent this far below the XOFF threshold."),
-        needed("resume", 0).value("0", "XON is not sent above this many cells."),
-        needed("reserved", 0)
-            .otherwise("by the size of a cell", "Cells of the fixed area that the group reserves."),
-    ],
-};
+pub(crate) const GROUP: TableSpec = &[
+    needed("headroom", 0).otherwise("by the speed", "Cells for frames that arrive after XOFF."),
+    table("xoff", THRESHOLD).says("Use of the shared area at which XOFF is sent: one of these."),
+    needed("xon_offset", 0).value("12", "XON is sent this far below the XOFF threshold."),
+    needed("resume", 0).value("0", "XON is not sent above this many cells."),
+    needed("reserved", 0)
+        .otherwise("by the size of a cell", "Cells of the fixed area that the group reserves."),
+];
 
 /// `buffer.ingress.priority.N`.
-pub(crate) const INGRESS: TableSpec = TableSpec {
-    settings: &[
-        number("pool", 0, LAST_POOL).value("0", "Its service pool."),
-        text("profile", "lossless").says("All thresholds of `pfc.priority.N` by a profile's name."),
-    ],
-};
+pub(crate) const INGRESS: TableSpec = &[
+    number("pool", 0, LAST_POOL).value("0", "Its service pool."),
+    text("profile", "lossless").says("All thresholds of `pfc.priority.N` by a profile's name."),
+];
 
 /// `buffer.egress.queue.N`.
-pub(crate) const EGRESS: TableSpec = TableSpec {
-    settings: &[
-        number("pool", 0, LAST_POOL).value("0", "Its service pool."),
-        // With 0 cells nothing would ever pass.
-        number("shared_cells", 1, MAX_CELLS as i64).says("Its limit in the shared area."),
-        number("shared_percent", 0, 100).otherwise(
-            "20 of a lossy queue; none of a no-drop queue",
-            "Alpha by percent, in place of a limit.",
-        ),
-        number("guaranteed_percent", 0, 100)
-            .otherwise("by the fixed area", "Its part of what the port has of the fixed area."),
-        text("profile", "lossy").says("All of these except the pool, by a profile's name."),
-    ],
-};
+pub(crate) const EGRESS: TableSpec = &[
+    number("pool", 0, LAST_POOL).value("0", "Its service pool."),
+    // With 0 cells nothing would ever pass.
+    number("shared_cells", 1, MAX_CELLS as i64).says("Its limit in the shared area."),
+    number("shared_percent", 0, 100)
+        .otherwise("20 of a lossy queue; none of a no-drop queue", "Alpha by percent, in place of a limit."),
+    number("guaranteed_percent", 0, 100)
+        .otherwise("by the fixed area", "Its part of what the port has of the fixed area."),
+    text("profile", "lossy").says("All of these except the pool, by a profile's name."),
+];
 
 /// `pfc.priority.N` and `buffer.ingress.priority.N` of a port.
 #[derive(Debug, Default, Clone)]

@@ -15,14 +15,12 @@ use crate::spec::{TableSpec, choice, number, text, words};
 
 const MODES: [(&str, Mode); 2] = [("access", Mode::Access), ("trunk", Mode::Trunk)];
 
-pub(crate) const VLAN: TableSpec = TableSpec {
-    settings: &[
-        choice("mode", || words(&MODES)).says("Of all ports, or of none; none: one bridge for all tags."),
-        number("pvid", *VLANS.start() as i64, *VLANS.end() as i64)
-            .says("The untagged VLAN; an access port needs it."),
-        text("allowed", "1-100,200").value("\"1-4094\"", "The tagged VLANs of a trunk."),
-    ],
-};
+pub(crate) const VLAN: TableSpec = &[
+    choice("mode", || words(&MODES)).says("Of all ports, or of none; none: one bridge for all tags."),
+    number("pvid", *VLANS.start() as i64, *VLANS.end() as i64)
+        .says("The untagged VLAN; an access port needs it."),
+    text("allowed", "1-100,200").value("\"1-4094\"", "The tagged VLANs of a trunk."),
+];
 
 /// VLAN mode of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

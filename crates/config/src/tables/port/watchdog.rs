@@ -23,52 +23,41 @@ const PRECISIONS: [(&str, Nanos); 2] = [("high", 10 * MS), ("normal", 100 * MS)]
 const ACTIONS: [(&str, PfcWdAction); 2] = [("forward", PfcWdAction::Forward), ("drop", PfcWdAction::Drop)];
 const RECOVERIES: [(&str, bool); 2] = [("auto", false), ("manual", true)];
 
-pub(crate) const WATCHDOG: TableSpec = TableSpec {
-    settings: &[
-        boolean("enabled").value("true", "False: off, for all or for this port."),
-        choice("precision", || words(&PRECISIONS))
-            .value("\"normal\"", "The unit of intervals: 100 ms, or 10 ms with \"high\"."),
-        choice("action", || words(&ACTIONS))
-            .otherwise("forward; drop with `detection_ms`", "What happens to frames during a storm."),
-        choice("recovery", || words(&RECOVERIES))
-            .value("\"auto\"", "Manual: a storm ends by `sluice pfc recover`."),
-        map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(&PRIORITY))
-            .says("A priority that is watched, in one of two styles (docs/watchdog.md)."),
-    ],
-};
+pub(crate) const WATCHDOG: TableSpec = &[
+    boolean("enabled").value("true", "False: off, for all or for this port."),
+    choice("precision", || words(&PRECISIONS))
+        .value("\"normal\"", "The unit of intervals: 100 ms, or 10 ms with \"high\"."),
+    choice("action", || words(&ACTIONS))
+        .otherwise("forward; drop with `detection_ms`", "What happens to frames during a storm."),
+    choice("recovery", || words(&RECOVERIES))
+        .value("\"auto\"", "Manual: a storm ends by `sluice pfc recover`."),
+    map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(PRIORITY))
+        .says("A priority that is watched, in one of two styles (docs/watchdog.md)."),
+];
 
-const PRIORITY: TableSpec = TableSpec {
-    settings: &[
-        number("interval", 1, 15).unit("× precision").says("Detection time."),
-        number("restore_delay", 1, 15)
-            .unit("× 100 ms")
-            .otherwise("the detection time", "Restored 100 ms and this time after detection."),
-        boolean("pause_recover").value("false", "Restored when no XOFF came for an interval."),
-        number("detection_ms", 100, 5000).says("Detection time, in place of `interval`."),
-        number("restoration_ms", 100, 5000).says("Restored once no XOFF has come for this time."),
-        table("limit", &LIMIT).says("Storms after which PFC is turned off for the priority."),
-    ],
-};
+const PRIORITY: TableSpec = &[
+    number("interval", 1, 15).unit("× precision").says("Detection time."),
+    number("restore_delay", 1, 15)
+        .unit("× 100 ms")
+        .otherwise("the detection time", "Restored 100 ms and this time after detection."),
+    boolean("pause_recover").value("false", "Restored when no XOFF came for an interval."),
+    number("detection_ms", 100, 5000).says("Detection time, in place of `interval`."),
+    number("restoration_ms", 100, 5000).says("Restored once no XOFF has come for this time."),
+    table("limit", LIMIT).says("Storms after which PFC is turned off for the priority."),
+];
 
-const LIMIT: TableSpec = TableSpec {
-    settings: &[
-        number("period_s", 1, 60).required("Time in which storms are counted."),
-        number("count", 1, 500).required("Number of storms."),
-    ],
-};
+const LIMIT: TableSpec = &[
+    number("period_s", 1, 60).required("Time in which storms are counted."),
+    number("count", 1, 500).required("Number of storms."),
+];
 
-pub(crate) const EARLY_WARNING: TableSpec = TableSpec {
-    settings: &[
-        map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(&RATES)).says("Rates of a priority.")
-    ],
-};
+pub(crate) const EARLY_WARNING: TableSpec =
+    &[map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(RATES)).says("Rates of a priority.")];
 
-const RATES: TableSpec = TableSpec {
-    settings: &[
-        number("in_pps", 1, MAX_PPS).says("Rate of received PFC frames that raises an event."),
-        number("out_pps", 1, MAX_PPS).says("Rate of sent PFC frames that raises an event."),
-    ],
-};
+const RATES: TableSpec = &[
+    number("in_pps", 1, MAX_PPS).says("Rate of received PFC frames that raises an event."),
+    number("out_pps", 1, MAX_PPS).says("Rate of sent PFC frames that raises an event."),
+];
 
 /// `pfc.watchdog`.
 #[derive(Debug, Default, Clone)]
