@@ -1,11 +1,10 @@
 //! The configuration as a whole: the settings of the switch, its ports, and the constraints between
 //! them.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use dcbx::settings::PfcMode;
-use switch::settings::{BridgeSettings, DownPortAction, MAX_PORTS};
+use switch::settings::MAX_PORTS;
 use switch::{PortSettings, SwitchSettings};
 
 use crate::lint::{lossless, short_pauses};
@@ -14,26 +13,26 @@ use crate::read::document::read_file;
 use crate::read::parse::{NAME_CURE, is_name};
 use crate::read::suggest::quoted;
 use crate::read::table_reader::TableReader;
+use crate::spec::{ValueSpec, word_of};
+use crate::tables::FILE;
 use crate::tables::alarm::AlarmTable;
+use crate::tables::bridge;
 use crate::tables::buffer::Buffer;
 use crate::tables::congestion::Congestion;
+use crate::tables::daemon::{self, Dataplane, RecorderSettings};
 use crate::tables::fixed_area;
 use crate::tables::lldp::{self, Lldp};
 use crate::tables::metrics::{self, Metrics};
 use crate::tables::port::dcbx::PortDcbx;
 use crate::tables::port::policy::Policies;
 use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
-use crate::tables::port::zero_copy::ZeroCopy;
-use crate::tables::ports::{CORES, Link, PFC_MODES, Port, PortTable};
+use crate::tables::ports::{Link, PFC_MODES, Port, PortTable};
 use crate::tables::telemetry::{self, Telemetry};
 use crate::validate::buffer;
 use crate::validate::dcbx as dcbx_check;
 use crate::validate::lldp as lldp_check;
 use crate::validate::vlan;
 use crate::validate::watchdog;
-
-/// Longest path of a Unix socket: `sun_path` less the terminating zero.
-const SOCKET_BYTES: usize = 107;
 
 /// A complete configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,117 +87,8 @@ impl Config {
     pub fn pfc_mode(&self, port: &str) -> &'static str {
         let number = self.switch.ports.iter().position(|it| it.name == port);
         let mode = number.and_then(|number| self.pfc_modes.get(number));
-        PFC_MODES.iter().find(|(_, it)| Some(it) == mode).map_or("off", |(name, _)| name)
+        word_of(&PFC_MODES, mode.unwrap_or(&PfcMode::Off))
     }
-}
-
-/// Settings of the poll loops.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dataplane {
-    /// CPU of each loop: the first switches, the others serve ports for it.
-    pub cores: Vec<usize>,
-    /// True if the first loop serves ports, too.
-    pub switch_core_serves: bool,
-    /// Scheduling policy of the loops' threads.
-    pub scheduling: Scheduling,
-    /// True if a loop that falls behind, or stalls, pauses its peers. If false, the kernel drops
-    /// what the loop cannot take.
-    pub pauses_on_overload: bool,
-    /// Number of RX queues with reserved memory beyond those of the configured ports: for each, a
-    /// port with one queue may be added without a restart.
-    pub spare_ports: usize,
-    /// Which ports test at startup whether PFC frames get out and in.
-    pub pfc_test: PfcTest,
-    /// Which drivers access the UMEM themselves.
-    pub zero_copy: ZeroCopy,
-}
-
-/// Default number of slots for ports that are added later: 32 MiB each.
-const SPARE_PORTS: usize = 2;
-
-impl Default for Dataplane {
-    fn default() -> Self {
-        Self {
-            cores: vec![0],
-            switch_core_serves: true,
-            scheduling: Scheduling::ShortSlices,
-            pauses_on_overload: true,
-            spare_ports: SPARE_PORTS,
-            pfc_test: PfcTest::Nics,
-            zero_copy: ZeroCopy::Auto,
-        }
-    }
-}
-
-/// The flight recorder (`docs/monitoring/recorder.md`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecorderSettings {
-    /// True if the loop is recorded all the time, and the last part kept.
-    pub always: bool,
-    /// True if the kept recording is frozen when a no-drop frame is lost, or the kernel drops
-    /// frames, until it is fetched.
-    pub freeze_on_loss: bool,
-    /// Maximum bytes of the kept recording.
-    pub memory_bytes: usize,
-}
-
-impl Default for RecorderSettings {
-    fn default() -> Self {
-        Self { always: false, freeze_on_loss: true, memory_bytes: 256 << 20 }
-    }
-}
-
-/// Which ports test at startup whether PFC frames get out and in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PfcTest {
-    /// No ports.
-    Off,
-    /// Ports on NICs: some NICs consume such frames.
-    Nics,
-    /// All ports.
-    All,
-}
-
-impl PfcTest {
-    const ALL: [Self; 3] = [Self::Off, Self::Nics, Self::All];
-
-    /// Returns its name in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Nics => "nics",
-            Self::All => "all",
-        }
-    }
-}
-
-/// Scheduling policy of a loop's thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheduling {
-    /// As any other thread.
-    Normal,
-    /// The highest weight of an ordinary thread, with short slices.
-    ShortSlices,
-    /// Real-time.
-    Fifo,
-}
-
-impl Scheduling {
-    const ALL: [Self; 3] = [Self::Normal, Self::ShortSlices, Self::Fifo];
-
-    /// Returns its name in the file.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Normal => "normal",
-            Self::ShortSlices => "short-slices",
-            Self::Fifo => "fifo",
-        }
-    }
-}
-
-/// Returns the name in the file of the behavior of a loop that falls behind.
-pub(crate) fn overload_name(pauses: bool) -> &'static str {
-    if pauses { "pause" } else { "drop" }
 }
 
 /// Reads a configuration. `file_name` is only used to name the file in errors.
@@ -230,7 +120,9 @@ pub(crate) fn examine<T>(
     text: &str,
     inspect: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
 ) -> Result<(Config, T), ConfigErrors> {
-    let read = read_file(file_name, text, |file, report| read(file_name, text, file, report, inspect))?;
+    let read = read_file(file_name, text, Some(&ValueSpec::Table(FILE)), |file, report| {
+        read(file_name, text, file, report, inspect)
+    })?;
     let (config, made) = read;
     Ok((config, made.expect("a file without mistakes is looked at")))
 }
@@ -243,14 +135,14 @@ fn read<T>(
     report: &mut Diagnostics,
     inspect: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
 ) -> (Config, Option<T>) {
-    let name = read_name(&mut file, report);
-    let dataplane = read_dataplane(&mut file, report);
-    let control_socket = read_control(&mut file, &name, report);
-    let recorder = read_recorder(&mut file, report);
+    let name = daemon::read_name(&mut file, report);
+    let dataplane = daemon::read_dataplane(&mut file, report);
+    let control_socket = daemon::read_control(&mut file, &name, report);
+    let recorder = daemon::read_recorder(&mut file, report);
     let mut buffer = Buffer::read(&mut file, report);
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
     let policies = Policies::read(&mut file, report);
-    let bridge = read_bridge(&mut file, report);
+    let bridge = bridge::read(&mut file, report);
     let (pfc_enabled, watchdog, early_warning) = read_pfc(&mut file, report);
     let alarm = AlarmTable::read(&mut file, report);
     let (lldp_timing, management) = lldp::read(&mut file, report);
@@ -266,7 +158,7 @@ fn read<T>(
     let mut open = None;
     let metrics = metrics::read(&mut file, &mut open, report);
     let location = file.location.clone();
-    file.finish(&[], report);
+    file.finish(report);
 
     buffer::interfaces(&ports, report);
     buffer::static_addresses(&ports, bridge.max_entries, report);
@@ -343,152 +235,6 @@ fn read<T>(
     (config, made)
 }
 
-fn read_name(file: &mut TableReader, report: &mut Diagnostics) -> String {
-    let default = || "sluice".to_owned();
-    let Some(mut section) = file.section("switch", report) else { return default() };
-    let name = section.string("name", "lab", report);
-    section.finish(&[], report);
-    match name {
-        Some(name) if is_name(name.value) => name.value.to_owned(),
-        Some(name) => {
-            report.add(&name.location, format!("{} is no name", quoted(name.value)), NAME_CURE);
-            default()
-        }
-        None => default(),
-    }
-}
-
-fn read_dataplane(file: &mut TableReader, report: &mut Diagnostics) -> Dataplane {
-    let mut dataplane = Dataplane::default();
-    let Some(mut section) = file.section("dataplane", report) else { return dataplane };
-    let mistakes = report.count();
-    if let Some(cores) = section.numbers("cores", CORES, report) {
-        match cores.value.len() {
-            0 => report.add(&cores.location, "no core", "name one, as in cores = [0]"),
-            count if cores.value.iter().collect::<BTreeSet<_>>().len() < count => {
-                report.add(
-                    &cores.location,
-                    "a core is named twice",
-                    "name each once: a loop keeps its core busy",
-                );
-            }
-            count if count > MAX_PORTS => {
-                report.add(
-                    &cores.location,
-                    format!("{count} cores"),
-                    format!("at most {MAX_PORTS}: one a port"),
-                );
-            }
-            _ => dataplane.cores = cores.value,
-        }
-    }
-    let has_lines = dataplane.cores.len() > 1 || report.count() > mistakes;
-    if let Some(serves) = section.boolean("switch_core_serves", report) {
-        dataplane.switch_core_serves = serves.value;
-        if !has_lines {
-            report.add(
-                &serves.location,
-                "there is no other core that could serve ports",
-                "leave it out, or name more in cores",
-            );
-        }
-    }
-    let scheduling = Scheduling::ALL.map(|scheduling| (scheduling.name(), scheduling));
-    if let Some(scheduling) = section.choice("scheduling", &scheduling, &[], report) {
-        dataplane.scheduling = scheduling.value;
-    }
-    let overload = [true, false].map(|pauses| (overload_name(pauses), pauses));
-    if let Some(pauses) = section.choice("overload", &overload, &[], report) {
-        dataplane.pauses_on_overload = pauses.value;
-    }
-    let tests = PfcTest::ALL.map(|test| (test.name(), test));
-    if let Some(test) = section.choice("pfc_test", &tests, &[], report) {
-        dataplane.pfc_test = test.value;
-    }
-    if let Some(zero_copy) = section.choice("zero_copy", &ZeroCopy::CHOICES, &[], report) {
-        dataplane.zero_copy = zero_copy.value;
-    }
-    if let Some(ports) = section.number("spare_ports", 0..=MAX_PORTS, report) {
-        dataplane.spare_ports = ports.value;
-    }
-    section.finish(&[], report);
-    dataplane
-}
-
-fn read_recorder(file: &mut TableReader, report: &mut Diagnostics) -> RecorderSettings {
-    let mut recorder = RecorderSettings::default();
-    let Some(mut section) = file.section("recorder", report) else { return recorder };
-    if let Some(always) = section.boolean("always", report) {
-        recorder.always = always.value;
-    }
-    let freeze = section.boolean("freeze_on_loss", report);
-    if let Some(mib) = section.number("memory_mib", 128..=65_536u64, report) {
-        recorder.memory_bytes = (mib.value as usize) << 20;
-    }
-    section.finish(&[], report);
-    if let Some(freeze) = freeze {
-        recorder.freeze_on_loss = freeze.value;
-        if !recorder.always {
-            report.add(
-                &freeze.location,
-                "nothing is kept that a loss could freeze",
-                "write always = true, too",
-            );
-        }
-    }
-    recorder
-}
-
-fn read_control(file: &mut TableReader, name: &str, report: &mut Diagnostics) -> PathBuf {
-    let default = PathBuf::from(format!("/run/sluice/{name}.sock"));
-    let Some(mut section) = file.section("control", report) else { return default };
-    let socket = section.string("socket", "/run/sluice/lab.sock", report);
-    section.finish(&[], report);
-    let Some(socket) = socket else { return default };
-    if !socket.value.starts_with('/') || socket.value.contains('\0') {
-        report.add(
-            &socket.location,
-            "not an absolute path",
-            "begin it with /, as in \"/run/sluice/lab.sock\"",
-        );
-    } else if socket.value.len() > SOCKET_BYTES {
-        let what = format!("{} bytes are too many for the path of a socket", socket.value.len());
-        report.add(&socket.location, what, format!("the kernel takes {SOCKET_BYTES}"));
-    }
-    PathBuf::from(socket.value)
-}
-
-fn read_bridge(file: &mut TableReader, report: &mut Diagnostics) -> BridgeSettings {
-    let mut bridge = BridgeSettings::default();
-    let Some(mut section) = file.section("bridge", report) else { return bridge };
-    if let Some(entries) = section.number("max_entries", 1..=1 << 20, report) {
-        bridge.max_entries = entries.value;
-        bridge.max_entries_per_port = BridgeSettings::default_port_quota(entries.value);
-    }
-    if let Some(entries) = section.number("max_entries_per_port", 1..=1 << 20, report) {
-        bridge.max_entries_per_port = entries.value;
-        if entries.value > bridge.max_entries {
-            let what = format!("more than the {} entries of the whole table", bridge.max_entries);
-            let cure = format!("write {} at most, or a larger max_entries", bridge.max_entries);
-            report.add(&entries.location, what, cure);
-        }
-    }
-    // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may want shorter
-    // times.
-    if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, report) {
-        bridge.aging_ns = aging_s.value * 1_000_000_000;
-    }
-    let maps = ["unknown_unicast_to_queue", "multicast_to_queue"]
-        .map(|name| section.eight_numbers(name, 0..=7, "priority", report).map(|map| map.value));
-    let actions = [DownPortAction::Drop, DownPortAction::Flood].map(|action| (action.name(), action));
-    if let Some(action) = section.choice("no_drop_to_down_port", &actions, &[], report) {
-        bridge.no_drop_to_down_port = action.value;
-    }
-    section.finish(&[], report);
-    [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue] = maps;
-    bridge
-}
-
 /// Reads whether PFC is enabled, and the watchdog settings for all ports.
 fn read_pfc(file: &mut TableReader, report: &mut Diagnostics) -> (bool, WatchdogTable, EarlyWarningTable) {
     let Some(mut section) = file.section("pfc", report) else {
@@ -497,7 +243,7 @@ fn read_pfc(file: &mut TableReader, report: &mut Diagnostics) -> (bool, Watchdog
     let enabled = section.boolean("enabled", report);
     let watchdog = WatchdogTable::read(&mut section, report);
     let early_warning = EarlyWarningTable::read(&mut section, report);
-    section.finish(&[], report);
+    section.finish(report);
     (enabled.is_none_or(|enabled| enabled.value), watchdog, early_warning)
 }
 

@@ -1,13 +1,13 @@
 //! The differences of two configurations, and which of them a running switch can apply.
 //!
-//! Rule: a port keeps its interface, and the switch its memory and its poll loop; every other
-//! change is applied live, including ports that are added or removed. No change can be overlooked:
-//! every structure is destructured field by field, so a field that is missing here does not
-//! compile.
+//! Rule: a port keeps its interface, and the switch its memory and its poll loop: the description
+//! of a setting says so. Every other change is applied live, including ports that are added or
+//! removed. No change can be overlooked: every structure is destructured field by field, so a field
+//! that is missing here does not compile.
 
 use std::fmt::{self, Debug, Display};
 
-use dcbx::settings::{LldpSettings, PfcMode};
+use dcbx::settings::LldpSettings;
 use switch::frame::meta::FloodType;
 use switch::settings::{
     BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
@@ -15,22 +15,14 @@ use switch::settings::{
 };
 use switch::{Nanos, SwitchSettings};
 
-use crate::config::{Config, Dataplane, RecorderSettings, overload_name};
+use crate::config::Config;
+use crate::reference;
+use crate::spec::word_of;
+use crate::tables::daemon::{Dataplane, OVERLOAD, PFC_TEST, RecorderSettings, SCHEDULING};
 use crate::tables::lldp::PortLldp;
 use crate::tables::port::dcbx::PortDcbx;
+use crate::tables::port::zero_copy::ZeroCopy;
 use crate::tables::ports::{Link, PFC_MODES};
-
-/// What a reload cannot change, as the help says it. Each line of [`Changes::restart`] is of one of
-/// these.
-pub const NEEDS_RESTART: [&str; 7] = [
-    "switch: name",
-    "dataplane",
-    "control: socket",
-    "the interface of a port",
-    "the core of an existing port",
-    "buffer: cell_bytes",
-    "bridge: max_entries",
-];
 
 /// The differences, one readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,10 +45,17 @@ impl Changes {
         }
     }
 
-    fn applied_live_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
+    /// Adds a change to those that need a restart if the description of the setting says so.
+    fn value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
         if old != new {
-            self.live.push(format!("{what} {old:?} → {new:?}"));
+            let what = what.to_string();
+            let lines = if needs_restart(&what) { &mut self.restart } else { &mut self.live };
+            lines.push(format!("{what} {old:?} → {new:?}"));
         }
+    }
+
+    fn word<T: PartialEq>(&mut self, what: impl Display, words: &[(&'static str, T)], [old, new]: [T; 2]) {
+        self.value(what, &word_of(words, &old), &word_of(words, &new));
     }
 
     fn applied_live_optional(&mut self, what: impl Display, old: Option<u32>, new: Option<u32>) {
@@ -66,12 +65,14 @@ impl Changes {
             self.live.push(format!("{what} {old} → {new}"));
         }
     }
+}
 
-    fn restart_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
-        if old != new {
-            self.restart.push(format!("{what} {old:?} → {new:?}"));
-        }
-    }
+/// Returns true if the setting that a line is about, as `port.a: interface`, needs a restart.
+fn needs_restart(what: &str) -> bool {
+    let (table, setting) = what.split_once(": ").unwrap_or((what, ""));
+    let table = if table.starts_with("port.") { "port.NAME" } else { table };
+    let found = reference::setting(&format!("{table}.{setting}"));
+    found.is_some_and(|found| found.spec.needs_restart)
 }
 
 /// Returns the changes from `old` to `new`.
@@ -106,25 +107,19 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         zero_copy,
     } = dataplane;
     let mut changes = Changes::default();
-    changes.restart_value("switch: name", &old.name, name);
-    changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
-    let [before, now] = [old.dataplane.switch_core_serves, *switch_core_serves];
-    changes.restart_value("dataplane: switch_core_serves", &before, &now);
-    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling.name(), &scheduling.name());
-    let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
-    changes.restart_value("dataplane: overload", &before, &now);
-    changes.restart_value("dataplane: spare_ports", &old.dataplane.spare_ports, spare_ports);
-    changes.restart_value("dataplane: pfc_test", &old.dataplane.pfc_test.name(), &pfc_test.name());
-    changes.restart_value("dataplane: zero_copy", &old.dataplane.zero_copy.name(), &zero_copy.name());
-    changes.restart_value("control: socket", &old.control_socket, control_socket);
+    changes.value("switch: name", &old.name, name);
+    changes.value("dataplane: cores", &old.dataplane.cores, cores);
+    changes.value("dataplane: switch_core_serves", &old.dataplane.switch_core_serves, switch_core_serves);
+    changes.word("dataplane: scheduling", &SCHEDULING, [old.dataplane.scheduling, *scheduling]);
+    changes.word("dataplane: overload", &OVERLOAD, [old.dataplane.pauses_on_overload, *pauses_on_overload]);
+    changes.value("dataplane: spare_ports", &old.dataplane.spare_ports, spare_ports);
+    changes.word("dataplane: pfc_test", &PFC_TEST, [old.dataplane.pfc_test, *pfc_test]);
+    changes.word("dataplane: zero_copy", &ZeroCopy::CHOICES, [old.dataplane.zero_copy, *zero_copy]);
+    changes.value("control: socket", &old.control_socket, control_socket);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
-    changes.applied_live_value("recorder: always", &old.recorder.always, always);
-    changes.applied_live_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
-    changes.applied_live_value(
-        "recorder: memory_mib",
-        &(old.recorder.memory_bytes >> 20),
-        &(memory_bytes >> 20),
-    );
+    changes.value("recorder: always", &old.recorder.always, always);
+    changes.value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
+    changes.value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
     changes.applied_live("telemetry", &old.telemetry, telemetry);
     changes.applied_live("metrics", &old.metrics, metrics);
     changes.applied_live("lldp: management addresses", &old.lldp.management, &lldp.management);
@@ -138,7 +133,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     for (now, port) in switch.ports.iter().enumerate() {
         if let Some(before) = number(&old.switch.ports, &port.name) {
             let what = format!("port.{}: interface", port.name);
-            changes.restart_value(what, &old.interfaces[before], &interfaces[now]);
+            changes.value(what, &old.interfaces[before], &interfaces[now]);
             one_port(&mut changes, &old.switch.ports[before], port, shares_change);
             // The switch does not have them: they are what headroom is judged by.
             let Link { cable_m, mtu_bytes } = links[now];
@@ -149,10 +144,8 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
             for (setting, before, now) in of_link {
                 changes.applied_live_optional(format!("port.{}: {setting}", port.name), before, now);
             }
-            let mode =
-                |mode: PfcMode| PFC_MODES.iter().find(|(_, it)| *it == mode).map_or("", |(name, _)| name);
-            let what = format!("port.{}: pfc.mode", port.name);
-            changes.applied_live_value(what, &mode(old.pfc_modes[before]), &mode(pfc_modes[now]));
+            let modes = [old.pfc_modes[before], pfc_modes[now]];
+            changes.word(format!("port.{}: pfc.mode", port.name), &PFC_MODES, modes);
             let settings = |dcbx: &Option<PortDcbx>| dcbx.as_ref().map(|it| it.settings.clone());
             let what = format!("port.{}: dcbx", port.name);
             changes.applied_live(what, &settings(&old.dcbx[before]), &settings(&dcbx[now]));
@@ -165,7 +158,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
 
 fn one_lldp(changes: &mut Changes, name: &str, old: &PortLldp, new: &PortLldp) {
     let PortLldp { mode, settings } = new;
-    changes.applied_live_value(format!("port.{name}: lldp"), &old.mode.name(), &mode.name());
+    changes.value(format!("port.{name}: lldp"), &old.mode.name(), &mode.name());
     // The direction is that of the mode.
     let LldpSettings { admin: _, tlvs, .. } = settings;
     changes.applied_live(format!("port.{name}: lldp_tlvs"), &old.settings.tlvs, tlvs);
@@ -210,25 +203,28 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
         egress_pool_cells,
         pause_cells,
     } = buffer;
-    changes.restart_value("buffer: cell_bytes", &old.buffer.cell_bytes, cell_bytes);
-    changes.applied_live_value("buffer: total cells", &old.buffer.total_cells, total_cells);
-    changes.applied_live_value("buffer: fixed cells", &old.buffer.fixed_cells, fixed_cells);
-    changes.applied_live_value("buffer: headroom cells", &old.buffer.headroom_cells, headroom_cells);
+    changes.value("buffer: cell_bytes", &old.buffer.cell_bytes, cell_bytes);
+    changes.value("buffer: total cells", &old.buffer.total_cells, total_cells);
+    changes.value("buffer: fixed cells", &old.buffer.fixed_cells, fixed_cells);
+    changes.value("buffer: headroom cells", &old.buffer.headroom_cells, headroom_cells);
     let what = "buffer: shares of the service pools at ingress in percent";
-    changes.applied_live_value(what, &old.buffer.ingress_pool_percent, ingress_pool_percent);
+    changes.value(what, &old.buffer.ingress_pool_percent, ingress_pool_percent);
     let what = "buffer: shares of the service pools at egress in percent";
-    changes.applied_live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
+    changes.value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
     for (of, old, new) in [
         ("sizes of the service pools at ingress", &old.buffer.ingress_pool_cells, ingress_pool_cells),
         ("sizes of the service pools at egress", &old.buffer.egress_pool_cells, egress_pool_cells),
         ("pause thresholds of the service pools", &old.buffer.pause_cells, pause_cells),
     ] {
-        changes.applied_live_value(format!("buffer: {of} in cells"), &Cells(*old), &Cells(*new));
+        changes.value(format!("buffer: {of} in cells"), &Cells(*old), &Cells(*new));
     }
-    changes.applied_live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
+    changes.value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
     changes.applied_live("alarms", &old.alarms, alarms);
 
-    changes.restart_value("switch: seed", &old.seed, seed);
+    // Of the simulator: not in the language.
+    if old.seed != *seed {
+        changes.restart.push(format!("switch: seed {} → {seed}", old.seed));
+    }
 
     // The hash key is not in the file.
     let BridgeSettings {
@@ -240,14 +236,10 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
         multicast_to_queue,
         no_drop_to_down_port,
     } = bridge;
-    changes.restart_value("bridge: max_entries", &old.bridge.max_entries, max_entries);
+    changes.value("bridge: max_entries", &old.bridge.max_entries, max_entries);
     let what = "bridge: max_entries_per_port";
-    changes.applied_live_value(what, &old.bridge.max_entries_per_port, max_entries_per_port);
-    changes.applied_live_value(
-        "bridge: aging in seconds",
-        &seconds(old.bridge.aging_ns),
-        &seconds(*aging_ns),
-    );
+    changes.value(what, &old.bridge.max_entries_per_port, max_entries_per_port);
+    changes.value("bridge: aging in seconds", &seconds(old.bridge.aging_ns), &seconds(*aging_ns));
     let what = "bridge: queues of unknown unicast";
     changes.applied_live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
     let what = "bridge: queues of multicast";
@@ -310,10 +302,10 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
     changes.applied_live(of("rewriting"), &old.rewrite, rewrite);
     changes.applied_live(of("schedule"), &old.schedule, schedule);
     changes.applied_live(of("burst_bytes"), &old.burst_bytes, burst_bytes);
-    changes.applied_live_value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
-    changes.applied_live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
+    changes.value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
+    changes.value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
 
-    changes.applied_live_value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
+    changes.value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
     changes.applied_live(of("VLANs"), &old.vlan, vlan);
     for (location, cast) in FloodType::FLOODED.into_iter().enumerate() {
         let limit = |pps: Option<u32>| pps.map_or("off".to_owned(), |pps| pps.to_string());
@@ -323,14 +315,10 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         }
     }
     let PfcSettings { rx, tx, no_drop, pause_quanta, pause_speed_bps } = pfc;
-    changes.applied_live_value(
-        of("PFC: no-drop priorities"),
-        &priorities(old.pfc.no_drop),
-        &priorities(*no_drop),
-    );
-    changes.applied_live_value(of("PFC: rx"), &old.pfc.rx, rx);
-    changes.applied_live_value(of("PFC: tx"), &old.pfc.tx, tx);
-    changes.applied_live_value(of("PFC: pause_time"), &old.pfc.pause_quanta, pause_quanta);
+    changes.value(of("PFC: no-drop priorities"), &priorities(old.pfc.no_drop), &priorities(*no_drop));
+    changes.value(of("PFC: rx"), &old.pfc.rx, rx);
+    changes.value(of("PFC: tx"), &old.pfc.tx, tx);
+    changes.value(of("PFC: pause_time"), &old.pfc.pause_quanta, pause_quanta);
     changes.applied_live(of("PFC: pause_speed"), &old.pfc.pause_speed_bps, pause_speed_bps);
     for (priority, (watchdog, warning)) in watchdog.iter().zip(early_warning).enumerate() {
         changes.applied_live(

@@ -14,15 +14,14 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// The complete example at the head of the crate is valid.
+/// The complete example of the reference page is valid.
 #[test]
 fn the_documented_example() {
-    let text: Vec<&str> = include_str!("../src/lib.rs")
+    let text: Vec<&str> = include_str!("../../../docs/settings.md")
         .lines()
-        .skip_while(|line| *line != "//! ```toml")
+        .skip_while(|line| *line != "```toml")
         .skip(1)
-        .take_while(|line| *line != "//! ```")
-        .map(|line| line.trim_start_matches("//!"))
+        .take_while(|line| *line != "```")
         .collect();
     assert_eq!(parse(&text.join("\n")).interfaces, ["veth0", "veth1"]);
 }

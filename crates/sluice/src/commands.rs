@@ -29,7 +29,7 @@ removed and renamed. No frame is lost by it. PFC is on or off afterwards as the 
 does the same.
 
 JSON: changes[], a line for each thing that changed.",
-        config::NEEDS_RESTART.join(", ")
+        config::reference::needs_restart().join(", ")
     )
 }
 

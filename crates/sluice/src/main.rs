@@ -14,6 +14,7 @@ mod nic;
 mod output;
 mod read_file;
 mod record;
+mod settings;
 mod show;
 #[cfg(test)]
 mod show_fixture;
@@ -52,6 +53,12 @@ enum Task {
     Replay(record::Arguments),
     /// Check configuration files: what is wrong, and what cannot be lossless.
     Check(check::Arguments),
+    Explain(settings::Explain),
+    /// Print a JSON Schema of the configuration file, for editors.
+    #[command(
+        after_long_help = "Begin a file with `#:schema PATH` where the schema is, relative to the file."
+    )]
+    Schema,
     /// How much headroom a lossless priority needs, and the lines of configuration that give it.
     Headroom(headroom::Arguments),
     /// Run a network of switches in virtual time: the daemon's own switch, from its own
@@ -66,6 +73,7 @@ enum Task {
 
 fn main() -> ExitCode {
     log_to_stderr();
+    config::draw_errors_unwrapped();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
         Task::Top(arguments) => top::run(&arguments),
@@ -77,6 +85,8 @@ fn main() -> ExitCode {
         Task::Record(arguments) => record::record(&arguments),
         Task::Replay(arguments) => record::replay(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
+        Task::Explain(arguments) => settings::explain(&arguments),
+        Task::Schema => settings::schema(),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
         Task::Telemetry(arguments) => telemetry::run(&arguments),

@@ -69,6 +69,7 @@ fn main() -> ExitCode {
     if let Some(code) = host_settings::restorer::run(std::env::args_os()) {
         return code;
     }
+    config::draw_errors_unwrapped();
     let arguments = Arguments::parse();
     let log = match Log::to_stderr(arguments.log_level.as_deref(), arguments.log_format) {
         Ok(log) => log,

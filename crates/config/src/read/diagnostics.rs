@@ -218,6 +218,14 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
+/// Lets `miette` draw errors without breaking lines, which it also does at the hyphens of names.
+/// For the start of a program.
+pub fn draw_errors_unwrapped() {
+    let handler = || miette::MietteHandlerOpts::new().wrap_lines(false).build();
+    // It fails if the program has set a hook itself, which then holds.
+    let _ = miette::set_hook(Box::new(move |_| Box::new(handler())));
+}
+
 impl Diagnostic for ConfigErrors {
     fn severity(&self) -> Option<Severity> {
         Some(self.severity)
@@ -228,9 +236,8 @@ impl Diagnostic for ConfigErrors {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let label = |mistake: &ConfigError| {
-            LabeledSpan::new(Some(mistake.what.clone()), mistake.span.start, mistake.span.len())
-        };
+        // Underlined only: the text is in the list above, with the line.
+        let label = |mistake: &ConfigError| LabeledSpan::new(None, mistake.span.start, mistake.span.len());
         self.is_drawn.then(|| Box::new(self.list.iter().map(label)) as Box<dyn Iterator<Item = LabeledSpan>>)
     }
 }

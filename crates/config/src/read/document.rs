@@ -12,18 +12,20 @@ pub use crate::read::diagnostics::{Diagnostics, SettingSpan};
 pub use crate::read::parse::{NAME_CURE, is_name, parse_units, speed};
 pub use crate::read::suggest::{did_you_mean, quoted};
 pub use crate::read::table_reader::{Item, Setting, TableReader};
+use crate::spec::ValueSpec;
 
 /// Maximum size of a file in bytes; a real file is about a hundred times smaller.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reads a file by `read`, which gets the outermost table. `file_name` is only used to name the
-/// file in errors.
+/// Reads a file by `read`, which gets the outermost table, described by `spec`. `file_name` is only
+/// used to name the file in errors.
 ///
 /// # Errors
 /// All errors that `read` found. If the text is not TOML, `read` is not called.
 pub fn read_file<T>(
     file_name: &str,
     text: &str,
+    spec: Option<&'static ValueSpec>,
     read: impl FnOnce(TableReader, &mut Diagnostics) -> T,
 ) -> Result<T, ConfigErrors> {
     if text.len() as u64 > MAX_FILE_BYTES {
@@ -38,7 +40,7 @@ pub fn read_file<T>(
     if !report.is_empty() {
         return Err(ConfigErrors::new(file_name, text, report));
     }
-    let read = read(TableReader::new(document.get_ref(), file), &mut report);
+    let read = read(TableReader::new(document.get_ref(), file, spec), &mut report);
     if report.is_empty() { Ok(read) } else { Err(ConfigErrors::new(file_name, text, report)) }
 }
 
@@ -76,8 +78,11 @@ mod tests {
             assert_eq!(too_long("x", bytes).to_string(), text);
         }
         let longest = "#".repeat(MAX_FILE_BYTES as usize);
-        assert!(read_file("x", &longest, |_, _| ()).is_ok());
+        assert!(read_file("x", &longest, None, |_, _| ()).is_ok());
         let text = longest + "#";
-        assert_eq!(read_file("x", &text, |_, _| ()).unwrap_err(), too_long("x", Some(MAX_FILE_BYTES + 1)));
+        assert_eq!(
+            read_file("x", &text, None, |_, _| ()).unwrap_err(),
+            too_long("x", Some(MAX_FILE_BYTES + 1))
+        );
     }
 }

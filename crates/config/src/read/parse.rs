@@ -9,6 +9,7 @@ use wire::mac::MacAddr;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::suggest::{did_you_mean, quoted};
 use crate::read::table_reader::{Item, Setting, TableReader};
+use crate::spec::{TableSpec, number, text};
 
 /// Maximum speed of a port: the fastest Ethernet of today.
 pub(crate) const MAX_SPEED_BPS: u64 = 800_000_000_000;
@@ -178,6 +179,12 @@ pub(crate) struct StaticMac {
     pub(crate) vlan: Option<u16>,
 }
 
+pub(crate) const STATIC_MAC: TableSpec = &[
+    number("vlan", *VLANS.start() as i64, *VLANS.end() as i64)
+        .otherwise("the PVID", "The VLAN in which the address is."),
+    text("address", "02:00:00:00:00:01").required("A MAC address of one station."),
+];
+
 /// Reads a list of MAC addresses of stations, or of tables that set their VLANs, too.
 pub(crate) fn static_macs(item: Item, report: &mut Diagnostics) -> Vec<Setting<StaticMac>> {
     const CURE: &str = "write a list of MAC addresses, as in [\"02:00:00:00:00:01\"]";
@@ -195,9 +202,9 @@ fn station(item: Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<S
     }
     let location = item.location.clone();
     let mut section = item.section(location.clone(), cure, report)?;
-    let vlan = section.number("vlan", VLANS, report);
+    let vlan = section.number("vlan", report);
     let mac = section.item("address").map(|item| address(&item, cure, report));
-    section.finish(&[], report);
+    section.finish(report);
     if mac.is_none() {
         report.add(&location, "no address", "write { address = \"02:00:00:00:00:01\", vlan = 10 }");
     }

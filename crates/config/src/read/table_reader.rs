@@ -1,6 +1,9 @@
 //! Reads a TOML table setting by setting, with the position of every value. A value of the wrong
 //! type, a value out of range and an unknown setting are noted as errors, and the reader continues,
 //! so that one run finds all errors.
+//!
+//! A table that is described ([`crate::spec`]) is read by its description, which has the type, the
+//! range and the words of each setting. A simulator's scenario is not, and states them on reading.
 
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
@@ -9,8 +12,10 @@ use switch::settings::PRIORITIES;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::aliases::alias;
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::suggest::{did_you_mean, quoted, quoted_list, shortened};
+use crate::spec::{KeySpec, ValueSpec, names_of, setting_of};
 
 /// A value of the file and its position.
 #[derive(Debug, Clone)]
@@ -26,9 +31,18 @@ pub(crate) fn value_or<T: Copy>(setting: &Option<Setting<T>>, default: T) -> T {
     setting.as_ref().map_or(default, |setting| setting.value)
 }
 
+/// Sets `value` if the file has the setting.
+pub(crate) fn set<T>(value: &mut T, setting: Option<Setting<T>>) {
+    if let Some(setting) = setting {
+        *value = setting.value;
+    }
+}
+
 /// A value of the file that has not been read yet.
 pub struct Item<'d> {
     value: &'d DeValue<'d>,
+    /// What it can be, if it is described.
+    spec: Option<&'static ValueSpec>,
     /// Position of the value.
     pub location: SettingSpan,
 }
@@ -39,8 +53,10 @@ pub struct TableReader<'d> {
     /// Start of the table.
     pub location: SettingSpan,
     entries: Vec<Entry<'d>>,
-    /// The names of settings that were looked up.
-    known: Vec<&'static str>,
+    /// Its description, if it has one.
+    spec: Option<&'static ValueSpec>,
+    /// The names of settings that were looked up, if the table is not described.
+    known: Vec<String>,
 }
 
 struct Entry<'d> {
@@ -53,14 +69,18 @@ struct Entry<'d> {
 impl<'d> TableReader<'d> {
     /// Returns the table at `location`, whose `setting` is the table's full name, or empty for the
     /// whole file.
-    pub(crate) fn new(table: &'d DeTable<'d>, location: SettingSpan) -> Self {
+    pub(crate) fn new(
+        table: &'d DeTable<'d>,
+        location: SettingSpan,
+        spec: Option<&'static ValueSpec>,
+    ) -> Self {
         let mut entries: Vec<Entry> = table
             .iter()
             .map(|(key, value)| Entry { name: key.get_ref(), name_span: key.span(), value, taken: false })
             .collect();
         // The parser sorts by name, but the order in the file gives the ports their numbers.
         entries.sort_by_key(|entry| entry.name_span.start);
-        Self { location, entries, known: Vec::new() }
+        Self { location, entries, spec, known: Vec::new() }
     }
 
     fn full_name(&self, name: &str) -> String {
@@ -88,33 +108,57 @@ impl<'d> TableReader<'d> {
         self.entries.is_empty()
     }
 
+    /// Returns what a setting can be.
+    ///
+    /// # Panics
+    /// If it is not described.
+    pub(crate) fn spec_of(&self, name: &str) -> &'static ValueSpec {
+        match self.spec.and_then(ValueSpec::table).and_then(|table| setting_of(table, name)) {
+            Some(setting) => &setting.values,
+            None => panic!("{} is read and not described", self.full_name(name)),
+        }
+    }
+
     /// Takes a setting without reading its value.
-    pub fn item(&mut self, name: &'static str) -> Option<Item<'d>> {
-        self.known.push(name);
+    ///
+    /// # Panics
+    /// If the table is described, and the setting is not.
+    pub fn item(&mut self, name: &str) -> Option<Item<'d>> {
+        let spec = self.spec.map(|_| self.spec_of(name));
+        if spec.is_none() {
+            self.known.push(name.to_owned());
+        }
         let setting = self.full_name(name);
         let entry = self.entries.iter_mut().find(|entry| entry.name == name)?;
         entry.taken = true;
-        Some(Item {
-            value: entry.value.get_ref(),
-            location: SettingSpan { setting, span: entry.value.span() },
-        })
+        let location = SettingSpan { setting, span: entry.value.span() };
+        Some(Item { value: entry.value.get_ref(), spec, location })
     }
 
-    /// Takes a whole number.
-    pub fn number<T>(
+    /// Takes a whole number of the described range.
+    pub(crate) fn number<T: TryFrom<i64>>(
         &mut self,
-        name: &'static str,
+        name: &str,
+        report: &mut Diagnostics,
+    ) -> Option<Setting<T>> {
+        self.item(name)?.number(report)
+    }
+
+    /// Takes a whole number of `range`.
+    pub fn number_in<T>(
+        &mut self,
+        name: &str,
         range: RangeInclusive<T>,
         report: &mut Diagnostics,
     ) -> Option<Setting<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
-        self.item(name)?.number(range, report)
+        self.item(name)?.number_in(range, report)
     }
 
     /// Takes true or false.
-    pub fn boolean(&mut self, name: &'static str, report: &mut Diagnostics) -> Option<Setting<bool>> {
+    pub fn boolean(&mut self, name: &str, report: &mut Diagnostics) -> Option<Setting<bool>> {
         let item = self.item(name)?;
         match item.value {
             DeValue::Boolean(value) => Some(Setting { value: *value, location: item.location }),
@@ -123,74 +167,91 @@ impl<'d> TableReader<'d> {
     }
 
     /// Takes a string.
-    pub fn string(
+    pub(crate) fn string(&mut self, name: &str, report: &mut Diagnostics) -> Option<Setting<&'d str>> {
+        self.item(name)?.string(report)
+    }
+
+    /// Takes a string of a table that is not described.
+    pub fn string_like(
         &mut self,
-        name: &'static str,
+        name: &str,
         example: &str,
         report: &mut Diagnostics,
     ) -> Option<Setting<&'d str>> {
-        let item = self.item(name)?;
-        match item.value {
-            DeValue::String(text) => Some(Setting { value: text.as_ref(), location: item.location }),
-            _ => item.wrong_type(&format!("write a string, as in \"{example}\""), report),
-        }
+        self.item(name)?.string_or(&format!("write a string, as in \"{example}\""), report)
+    }
+
+    /// Takes one of a few words.
+    pub fn choice<T: Copy>(
+        &mut self,
+        name: &str,
+        words: &[(&'static str, T)],
+        report: &mut Diagnostics,
+    ) -> Option<Setting<T>> {
+        self.choice_or_later(name, words, &[], report)
     }
 
     /// Takes one of a few words; words in `later` are known but do not work yet.
-    pub fn choice<T: Copy>(
+    pub(crate) fn choice_or_later<T: Copy>(
         &mut self,
-        name: &'static str,
-        words: &[(&str, T)],
+        name: &str,
+        words: &[(&'static str, T)],
         later: &[&str],
         report: &mut Diagnostics,
     ) -> Option<Setting<T>> {
         let item = self.item(name)?;
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        if let Some(ValueSpec::Choice(described)) = item.spec {
+            debug_assert_eq!(described(), names, "the words of {name}");
+        }
         let cure = format!("write {}", quoted_list(&names, " or "));
-        let DeValue::String(text) = item.value else { return item.wrong_type(&cure, report) };
-        if let Some((_, value)) = words.iter().find(|(word, _)| word == text) {
-            return Some(Setting { value: *value, location: item.location });
+        let text = item.string_or(&cure, report)?;
+        let choice = words.iter().find(|(word, _)| *word == text.value);
+        if choice.is_none() && later.contains(&text.value) {
+            report.add(&text.location, format!("{} is not working yet", quoted(text.value)), cure);
+        } else if choice.is_none() {
+            let cure = did_you_mean(text.value, &names).unwrap_or(cure);
+            report.add(&text.location, format!("unknown value {}", quoted(text.value)), cure);
         }
-        if later.contains(&text.as_ref()) {
-            report.add(&item.location, format!("{} is not working yet", quoted(text)), cure);
-        } else {
-            let cure = did_you_mean(text, &names).unwrap_or(cure);
-            report.add(&item.location, format!("unknown value {}", quoted(text)), cure);
-        }
-        None
+        choice.map(|(_, value)| Setting { value: *value, location: text.location })
     }
 
-    /// Takes a list of whole numbers.
-    pub fn numbers<T>(
+    /// Takes a list of whole numbers of the described range.
+    pub(crate) fn numbers<T: TryFrom<i64>>(
         &mut self,
-        name: &'static str,
+        name: &str,
+        report: &mut Diagnostics,
+    ) -> Option<Setting<Vec<T>>> {
+        self.item(name)?.numbers(report)
+    }
+
+    /// Takes a list of whole numbers of `range`.
+    pub fn numbers_in<T>(
+        &mut self,
+        name: &str,
         range: RangeInclusive<T>,
         report: &mut Diagnostics,
     ) -> Option<Setting<Vec<T>>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
-        self.item(name)?.numbers(range, report)
+        self.item(name)?.numbers_in(range, report)
     }
 
-    /// Takes a list of eight whole numbers, one for each `index` from 0 to 7.
+    /// Takes a list of eight whole numbers.
     pub(crate) fn eight_numbers(
         &mut self,
-        name: &'static str,
-        range: RangeInclusive<u8>,
-        index: &str,
+        name: &str,
         report: &mut Diagnostics,
     ) -> Option<Setting<[u8; PRIORITIES]>> {
-        let list = self.numbers(name, range, report)?;
+        let ValueSpec::Eight { last, index } = *self.spec_of(name) else { panic!("{name} is no such list") };
+        let list = self.numbers_in(name, 0..=last, report)?;
         match <[u8; PRIORITIES]>::try_from(list.value.as_slice()) {
             Ok(value) => Some(Setting { value, location: list.location }),
             Err(_) => {
                 let what = format!("found a list of {}", list.value.len());
-                report.add(
-                    &list.location,
-                    what,
-                    format!("write 8 numbers, one for each {index} from 0 to 7"),
-                );
+                let cure = format!("write 8 numbers, one for each {index} from 0 to 7");
+                report.add(&list.location, what, cure);
                 None
             }
         }
@@ -199,7 +260,7 @@ impl<'d> TableReader<'d> {
     /// Takes a list of tables; `cure` says what to write instead of any other value.
     pub fn list_of_sections(
         &mut self,
-        name: &'static str,
+        name: &str,
         cure: &str,
         report: &mut Diagnostics,
     ) -> Option<Setting<Vec<TableReader<'d>>>> {
@@ -207,7 +268,7 @@ impl<'d> TableReader<'d> {
     }
 
     /// Takes a table.
-    pub fn section(&mut self, name: &'static str, report: &mut Diagnostics) -> Option<TableReader<'d>> {
+    pub fn section(&mut self, name: &str, report: &mut Diagnostics) -> Option<TableReader<'d>> {
         // A table is shown by its name, since its body may be anywhere.
         let item = self.item(name)?;
         let location = self.location_of(name)?;
@@ -222,10 +283,12 @@ impl<'d> TableReader<'d> {
         let placed = |entry: &Entry<'d>| {
             let setting = self.full_name(entry.name);
             let location = SettingSpan { setting: setting.clone(), span: entry.name_span.clone() };
-            let item = Item {
-                value: entry.value.get_ref(),
-                location: SettingSpan { setting, span: entry.value.span() },
+            let spec = match self.spec {
+                Some(ValueSpec::Map(_, of)) => Some(*of),
+                _ => None,
             };
+            let location_of_value = SettingSpan { setting, span: entry.value.span() };
+            let item = Item { value: entry.value.get_ref(), spec, location: location_of_value };
             (entry.name, location, item)
         };
         self.entries.iter().map(placed).collect()
@@ -241,13 +304,11 @@ impl<'d> TableReader<'d> {
         sections
     }
 
-    /// Takes a table whose entries are tables numbered 0 to `last`.
-    pub(crate) fn numbered(
-        &mut self,
-        name: &'static str,
-        last: usize,
-        report: &mut Diagnostics,
-    ) -> Vec<(usize, TableReader<'d>)> {
+    /// Takes a table whose entries are numbered tables.
+    pub(crate) fn numbered(&mut self, name: &str, report: &mut Diagnostics) -> Vec<(usize, TableReader<'d>)> {
+        let ValueSpec::Map(KeySpec::Number(last), _) = *self.spec_of(name) else {
+            panic!("{name} is not numbered")
+        };
         let Some(mut table) = self.section(name, report) else { return Vec::new() };
         let mut numbered = Vec::new();
         for (text, section) in table.sections(report) {
@@ -286,17 +347,21 @@ impl<'d> TableReader<'d> {
         self.entries.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.taken = true);
     }
 
-    /// Reports the settings that were not taken. Settings in `later` are known but do not work yet.
-    pub fn finish(self, later: &[&str], report: &mut Diagnostics) {
+    /// Reports the settings that were not taken.
+    pub fn finish(self, report: &mut Diagnostics) {
         for entry in self.entries.iter().filter(|entry| !entry.taken) {
             let location = SettingSpan { setting: self.full_name(entry.name), span: entry.name_span.clone() };
-            if later.contains(&entry.name) {
-                report.add(&location, "not working yet", "leave it out");
-                continue;
-            }
             report.add_lazily(&location, || {
-                let cure = did_you_mean(entry.name, &self.known)
-                    .unwrap_or_else(|| format!("known here: {}", self.known.join(", ")));
+                let known = match self.spec.and_then(ValueSpec::table) {
+                    Some(table) => names_of(table),
+                    None => self.known.clone(),
+                };
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                let alias = alias(entry.name).filter(|_| self.spec.is_some());
+                let alias = alias.map(|it| format!("{} of {} is {} here", entry.name, it.of, it.setting));
+                let cure = alias
+                    .or_else(|| did_you_mean(entry.name, &known))
+                    .unwrap_or_else(|| format!("known here: {}", known.join(", ")));
                 ("unknown setting".to_owned(), cure)
             });
         }
@@ -318,9 +383,14 @@ impl<'d> Item<'d> {
     /// Returns the elements, if it is a list. They have its name.
     pub fn list(&self) -> Option<Vec<Item<'d>>> {
         let DeValue::Array(list) = self.value else { return None };
+        let of = |spec: &'static ValueSpec| match spec {
+            ValueSpec::List(of) => Some(*of),
+            _ => None,
+        };
+        let spec = self.spec.and_then(|spec| spec.find(of));
         let item = |element: &'d Spanned<DeValue<'d>>| {
             let location = SettingSpan { setting: self.location.setting.clone(), span: element.span() };
-            Item { value: element.get_ref(), location }
+            Item { value: element.get_ref(), spec, location }
         };
         Some(list.iter().map(item).collect())
     }
@@ -340,8 +410,39 @@ impl<'d> Item<'d> {
         Some(Setting { value: sections, location: self.location })
     }
 
-    /// Returns the value as a whole number.
-    pub fn number<T>(self, range: RangeInclusive<T>, report: &mut Diagnostics) -> Option<Setting<T>>
+    /// Returns the value as a string; `cure` says what to write instead of any other value.
+    pub fn string_or(self, cure: &str, report: &mut Diagnostics) -> Option<Setting<&'d str>> {
+        match self.value {
+            DeValue::String(text) => Some(Setting { value: text.as_ref(), location: self.location }),
+            _ => self.wrong_type(cure, report),
+        }
+    }
+
+    /// Returns the value as a string.
+    pub(crate) fn string(self, report: &mut Diagnostics) -> Option<Setting<&'d str>> {
+        let Some(ValueSpec::Text(example)) = self.spec else { self.not_described("a string") };
+        self.string_or(&format!("write a string, as in \"{example}\""), report)
+    }
+
+    /// Returns the value as a whole number of the described range.
+    pub(crate) fn number<T: TryFrom<i64>>(self, report: &mut Diagnostics) -> Option<Setting<T>> {
+        let range = |spec: &'static ValueSpec| match *spec {
+            ValueSpec::Number(first, last) => Some(first..=last),
+            _ => None,
+        };
+        let range = self.spec.and_then(|spec| spec.find(range));
+        let Some(range) = range else { self.not_described("a number") };
+        let Setting { value, location } = self.number_in(range, report)?;
+        let value = T::try_from(value).ok().expect("a number of the described range fits its type");
+        Some(Setting { value, location })
+    }
+
+    fn not_described(&self, what: &str) -> ! {
+        panic!("{} is read as {what}, and not described as one", self.location.setting)
+    }
+
+    /// Returns the value as a whole number of `range`.
+    pub fn number_in<T>(self, range: RangeInclusive<T>, report: &mut Diagnostics) -> Option<Setting<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
@@ -357,8 +458,18 @@ impl<'d> Item<'d> {
         }
     }
 
-    /// Returns the value as a list of whole numbers.
-    pub fn numbers<T>(self, range: RangeInclusive<T>, report: &mut Diagnostics) -> Option<Setting<Vec<T>>>
+    /// Returns the value as a list of whole numbers of the described range.
+    pub(crate) fn numbers<T: TryFrom<i64>>(self, report: &mut Diagnostics) -> Option<Setting<Vec<T>>> {
+        let Some(&ValueSpec::List(&ValueSpec::Number(first, last))) = self.spec else {
+            self.not_described("a list of numbers")
+        };
+        let Setting { value, location } = self.numbers_in(first..=last, report)?;
+        let fit = |number| T::try_from(number).ok().expect("a number of the described range fits its type");
+        Some(Setting { value: value.into_iter().map(fit).collect(), location })
+    }
+
+    /// Returns the value as a list of whole numbers of `range`.
+    pub fn numbers_in<T>(self, range: RangeInclusive<T>, report: &mut Diagnostics) -> Option<Setting<Vec<T>>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
@@ -367,7 +478,7 @@ impl<'d> Item<'d> {
             return self.wrong_type(&cure, report);
         };
         let numbers: Vec<_> =
-            elements.into_iter().map(|element| element.number(range.clone(), report)).collect();
+            elements.into_iter().map(|element| element.number_in(range.clone(), report)).collect();
         let value = numbers.into_iter().map(|number| Some(number?.value)).collect::<Option<Vec<T>>>()?;
         Some(Setting { value, location: self.location })
     }
@@ -379,8 +490,12 @@ impl<'d> Item<'d> {
         cure: &str,
         report: &mut Diagnostics,
     ) -> Option<TableReader<'d>> {
+        let is_table = |spec: &'static ValueSpec| {
+            matches!(spec, ValueSpec::Table(_) | ValueSpec::Map(..)).then_some(spec)
+        };
+        let spec = self.spec.map(|spec| spec.find(is_table).unwrap_or_else(|| self.not_described("a table")));
         match self.value {
-            DeValue::Table(table) => Some(TableReader::new(table, name_location)),
+            DeValue::Table(table) => Some(TableReader::new(table, name_location, spec)),
             _ => self.wrong_type(cure, report),
         }
     }
@@ -396,5 +511,26 @@ pub(crate) fn describe(value: &DeValue) -> String {
         DeValue::Datetime(_) => "a date".to_owned(),
         DeValue::Array(_) => "a list".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toml::de::DeTable;
+
+    use super::TableReader;
+    use crate::read::diagnostics::{Diagnostics, SettingSpan};
+    use crate::spec::ValueSpec;
+    use crate::tables::FILE;
+
+    #[test]
+    #[should_panic(expected = "bridge.ageing is read and not described")]
+    fn a_setting_that_is_not_described_cannot_be_read() {
+        let file = DeTable::parse("bridge.ageing = 5").unwrap();
+        let location = SettingSpan { setting: String::new(), span: 0..0 };
+        let mut file = TableReader::new(file.get_ref(), location, Some(&ValueSpec::Table(FILE)));
+        let mut report = Diagnostics::default();
+        let mut bridge = file.section("bridge", &mut report).unwrap();
+        bridge.number::<u64>("ageing", &mut report);
     }
 }

@@ -4,18 +4,44 @@
 //! its queue or priority in `[alarm]`, then in the percentage of its kind; 100 % if none is set. A
 //! kind is off unless it is enabled. Source: docs/behavior.md, "Alarms".
 
-use std::ops::RangeInclusive;
-
 use switch::settings::{ALARM_INTERVAL_NS, AlarmKind, AlarmSettings, POOLS, PRIORITIES, PortAlarmSettings};
 
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Setting, TableReader};
+use crate::spec::KeySpec::Number;
+use crate::spec::{SettingSpec, TableSpec, ValueSpec, boolean, map, number, table};
 
-const PERCENT: RangeInclusive<u8> = 1..=100;
-/// Seconds between two alarms of one queue, group or pool.
-const INTERVAL_S: RangeInclusive<u64> = 1..=3600;
 const SECOND_NS: u64 = 1_000_000_000;
+
+pub(crate) const ALARM: TableSpec = &[
+    number("usage_percent", 1, 100)
+        .value("100", "Use of a limit above which a queue or group counts a violation."),
+    table("ingress", &[ENABLED, INTERVAL, ALL, PRIORITY, POOL])
+        .says("Events about priority groups above their threshold."),
+    table("egress", &[ENABLED, INTERVAL, ALL, QUEUE, POOL])
+        .says("Events about queues above their threshold."),
+    table("headroom", &[ENABLED, INTERVAL, ALL, PRIORITY, HEADROOM_POOL]).says("Events about headroom."),
+    table("drop", &[ENABLED, INTERVAL]).says("Events about drops."),
+];
+
+pub(crate) const PORT_ALARM: TableSpec = &[
+    table("ingress", &[PRIORITY]).says("Thresholds of its priority groups."),
+    table("egress", &[QUEUE]).says("Thresholds of its queues."),
+    table("headroom", &[PRIORITY]).says("Thresholds of its headroom."),
+];
+
+const ENABLED: SettingSpec = boolean("enabled").value("false", "Raise these events.");
+const INTERVAL: SettingSpec =
+    number("interval_s", 1, 3600).value("5", "Time between two events of one queue, group or pool.");
+const ALL: SettingSpec =
+    number("percent", 1, 100).value("100", "Use of the limit above which an event comes.");
+const PRIORITY: SettingSpec = map("priority", Number(PRIORITIES - 1), &EACH).says("By priority.");
+const QUEUE: SettingSpec = map("queue", Number(PRIORITIES - 1), &EACH).says("By queue.");
+const POOL: SettingSpec = map("pool", Number(POOLS - 1), &EACH).says("By service pool.");
+const HEADROOM_POOL: SettingSpec = map("pool", Number(0), &EACH).says("The headroom pool has number 0.");
+const EACH: ValueSpec =
+    ValueSpec::Table(&[number("percent", 1, 100).otherwise("the common `percent`", "Its own threshold.")]);
 
 /// Optional thresholds by priority or queue.
 type Percents = [Option<Setting<u8>>; PRIORITIES];
@@ -59,19 +85,19 @@ impl AlarmTable {
     pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> Self {
         let mut table = Self::default();
         let Some(mut section) = file.section("alarm", report) else { return table };
-        table.usage_percent = section.number("usage_percent", PERCENT, report);
+        table.usage_percent = section.number("usage_percent", report);
         for (kind, name) in KINDS {
             let Some(mut of_kind) = section.section(name, report) else { continue };
             let enabled = of_kind.boolean("enabled", report);
             table.is_explicit[kind as usize] = enabled.is_some();
             let enabled = enabled.is_some_and(|enabled| enabled.value);
-            let interval_s = of_kind.number("interval_s", INTERVAL_S, report);
+            let interval_s = of_kind.number::<u64>("interval_s", report);
             let interval_ns = interval_s.map_or(ALARM_INTERVAL_NS, |seconds| seconds.value * SECOND_NS);
             table.settings.interval_ns[kind as usize] = enabled.then_some(interval_ns);
             table.read_thresholds(kind, &mut of_kind, report);
-            of_kind.finish(&[], report);
+            of_kind.finish(report);
         }
-        section.finish(&[], report);
+        section.finish(report);
         table
     }
 
@@ -84,15 +110,14 @@ impl AlarmTable {
                 (&mut self.headroom, std::slice::from_mut(&mut self.settings.headroom_pool_percent))
             }
         };
-        of_kind.all = section.number("percent", PERCENT, report);
+        of_kind.all = section.number("percent", report);
         let each = if kind == AlarmKind::Egress { "queue" } else { "priority" };
         of_kind.each = percents(section, each, report);
-        let count = pools.len().min(POOLS);
-        for (number, mut pool) in section.numbered("pool", count - 1, report) {
-            if let Some(percent) = pool.number("percent", PERCENT, report) {
+        for (number, mut pool) in section.numbered("pool", report) {
+            if let Some(percent) = pool.number("percent", report) {
                 pools[number] = percent.value;
             }
-            pool.finish(&[], report);
+            pool.finish(report);
         }
     }
 
@@ -159,7 +184,7 @@ impl PortAlarmTable {
             let percents = percents(&mut section, each, report);
             section.misplaced("enabled", "switch alarms on in [alarm], for all ports", report);
             section.misplaced("interval_s", "write it in [alarm], for all ports", report);
-            section.finish(&[], report);
+            section.finish(report);
             percents
         };
         let table = Self {
@@ -167,7 +192,7 @@ impl PortAlarmTable {
             egress: of_kind("egress", "queue"),
             headroom: of_kind("headroom", "priority"),
         };
-        section.finish(&[], report);
+        section.finish(report);
         table
     }
 }
@@ -182,9 +207,9 @@ const KINDS: [(AlarmKind, &str); 4] = [
 /// Reads `NAME.N.percent` for each N.
 fn percents(section: &mut TableReader, name: &'static str, report: &mut Diagnostics) -> Percents {
     let mut percents = Percents::default();
-    for (number, mut each) in section.numbered(name, PRIORITIES - 1, report) {
-        percents[number] = each.number("percent", PERCENT, report);
-        each.finish(&[], report);
+    for (number, mut each) in section.numbered(name, report) {
+        percents[number] = each.number("percent", report);
+        each.finish(report);
     }
     percents
 }

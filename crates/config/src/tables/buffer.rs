@@ -15,32 +15,56 @@ use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::parse::{named_tables, resolve_name};
-use crate::read::size::{CELL_BYTES, Rounding, SizeSetting, threshold};
-use crate::read::table_reader::{Setting, TableReader, value_or};
+use crate::read::size::{THRESHOLD, size, threshold};
+use crate::read::table_reader::{Setting, TableReader, set, value_or};
+use crate::spec::KeySpec::{Name, Number};
+use crate::spec::{CELL_BYTES, SettingSpec, TableSpec, ValueSpec, area, choice, map, needed, number, table};
 use crate::tables::builtin_profiles;
 use crate::tables::port::thresholds::{GroupTable, QueueTable};
 use crate::tables::preset::{self, PRESETS, Preset};
 
-const TOTAL: SizeSetting =
-    SizeSetting { cells: "total_cells", bytes: "total_bytes", min_cells: 1, rounding: Rounding::Down };
-const FIXED: SizeSetting =
-    SizeSetting { cells: "fixed_cells", bytes: "fixed_bytes", min_cells: 0, rounding: Rounding::Down };
-const HEADROOM: SizeSetting =
-    SizeSetting { cells: "headroom_cells", bytes: "headroom_bytes", min_cells: 0, rounding: Rounding::Down };
+pub(crate) const BUFFER: TableSpec = &[
+    choice("preset", || PRESETS.iter().map(|preset| preset.name).collect())
+        .says("Defaults of that switch for all of the following except the fixed area."),
+    number("cell_bytes", *CELL_BYTES.start() as i64, *CELL_BYTES.end() as i64)
+        .value("256", "Size of a cell.")
+        .restart(),
+    area("total", 1).value("131072", "Cells of the buffer."),
+    area("fixed", 0).otherwise("an eighth of the total, or more if reserved", "Cells that are reserved."),
+    area("headroom", 0).value("12288", "Cells of the headroom pool."),
+    table("ingress", INGRESS).says("Pools and profiles of received frames."),
+    table("egress", EGRESS).says("Pools and profiles of frames to transmit."),
+];
 
-const RESERVED: SizeSetting = SizeSetting::needed("reserved_cells", "reserved_bytes");
-const XOFF: SizeSetting = SizeSetting::needed("xoff_cells", "xoff_bytes");
-const XON: SizeSetting = SizeSetting::needed("xon_cells", "xon_bytes");
-const XON_OFFSET: SizeSetting = SizeSetting::needed("xon_offset_cells", "xon_offset_bytes");
+const INGRESS: TableSpec = &[
+    map("pool", Number(POOLS - 1), &ValueSpec::Table(&[SHARE, SIZE, PAUSE]))
+        .says("A service pool of the shared area; pool 0 has what the others leave."),
+    map("profile", Name, &ValueSpec::Table(INGRESS_PROFILE))
+        .says("Thresholds that ports bind to priorities; 0 is the default of each."),
+];
 
-const POOL_SIZE: SizeSetting =
-    SizeSetting { cells: "size_cells", bytes: "size_bytes", min_cells: 0, rounding: Rounding::Down };
-const PAUSE: SizeSetting = SizeSetting {
-    cells: "pause_threshold_cells",
-    bytes: "pause_threshold_bytes",
-    min_cells: 1,
-    rounding: Rounding::Down,
-};
+const EGRESS: TableSpec = &[
+    map("pool", Number(POOLS - 1), &ValueSpec::Table(&[SHARE, SIZE]))
+        .says("A service pool of the shared area; pool 0 has what the others leave."),
+    map("profile", Name, &ValueSpec::Table(&[RESERVED, SHARED]))
+        .says("Thresholds that ports bind to queues."),
+];
+
+const SHARE: SettingSpec = number("shared_percent", 0, 100).says("Its share of the shared area.");
+const SIZE: SettingSpec = area("size", 0).says("Its size, in place of a share.");
+const PAUSE: SettingSpec = area("pause_threshold", 1).says("Use at which its no-drop groups are paused.");
+
+const INGRESS_PROFILE: TableSpec = &[
+    RESERVED,
+    // The Inspur switch sends XOFF when less than that is left.
+    needed("xoff", 0).value("0", "Headroom, for frames that arrive after XOFF."),
+    needed("xon", 0).value("0", "As `resume_cells` of a port."),
+    needed("xon_offset", 0).value("0", "As `xon_offset_cells` of a port."),
+    SHARED,
+];
+
+const RESERVED: SettingSpec = needed("reserved", 0).value("0", "Cells that each group or queue reserves.");
+const SHARED: SettingSpec = table("shared", THRESHOLD).required("Limit in the shared area: one of these.");
 
 /// `buffer.ingress.pool.N` and `buffer.egress.pool.N`.
 #[derive(Debug, Default)]
@@ -87,9 +111,7 @@ impl Buffer {
         buffer.reserved_cells = preset::reserved_cells(buffer.settings.cell_bytes);
         let Some(mut section) = file.section("buffer", report) else { return buffer };
         buffer.read_preset(&mut section, report);
-        if let Some(cell_bytes) = section.number("cell_bytes", CELL_BYTES, report) {
-            buffer.settings.cell_bytes = cell_bytes.value;
-        }
+        set(&mut buffer.settings.cell_bytes, section.number("cell_bytes", report));
         let of_chip = preset::reserved_cells(buffer.settings.cell_bytes);
         buffer.reserved_cells = buffer.preset.map_or(of_chip, |preset| preset.reserved_cells);
         buffer.read_areas(&mut section, report);
@@ -99,14 +121,14 @@ impl Buffer {
         if let Some(egress) = section.section("egress", report) {
             buffer.read_egress(egress, report);
         }
-        section.finish(&[], report);
+        section.finish(report);
         buffer
     }
 
     /// Applies the preset's numbers, which those of the file then override.
     fn read_preset(&mut self, section: &mut TableReader, report: &mut Diagnostics) {
         let names = PRESETS.map(|preset| (preset.name, preset));
-        self.preset = section.choice("preset", &names, &[], report).map(|preset| preset.value);
+        self.preset = section.choice("preset", &names, report).map(|preset| preset.value);
         if let Some(Preset { cell_bytes, total_cells, headroom_cells, .. }) = self.preset {
             let settings = &mut self.settings;
             (settings.cell_bytes, settings.total_cells, settings.headroom_cells) =
@@ -116,9 +138,9 @@ impl Buffer {
 
     fn read_areas(&mut self, section: &mut TableReader, report: &mut Diagnostics) {
         let settings = &mut self.settings;
-        self.total_cells = TOTAL.read(section, settings.cell_bytes, report);
-        self.fixed_cells = FIXED.read(section, settings.cell_bytes, report);
-        self.headroom_cells = HEADROOM.read(section, settings.cell_bytes, report);
+        self.total_cells = size(section, "total", settings.cell_bytes, report);
+        self.fixed_cells = size(section, "fixed", settings.cell_bytes, report);
+        self.headroom_cells = size(section, "headroom", settings.cell_bytes, report);
         for (area, setting) in [
             (&self.total_cells, &mut settings.total_cells),
             (&self.fixed_cells, &mut settings.fixed_cells),
@@ -139,7 +161,7 @@ impl Buffer {
             self.ingress_profiles.insert(name, profile);
         }
         ingress.misplaced("priority", "write it in [port-defaults.buffer.ingress.priority.N]", report);
-        ingress.finish(&[], report);
+        ingress.finish(report);
     }
 
     fn read_egress(&mut self, mut egress: TableReader, report: &mut Diagnostics) {
@@ -151,7 +173,7 @@ impl Buffer {
             self.egress_profiles.insert(name, profile);
         }
         egress.misplaced("queue", "write it in [port-defaults.buffer.egress.queue.N]", report);
-        egress.finish(&[], report);
+        egress.finish(report);
     }
 
     /// Returns the priority profile that a port binds: one of the file, or a built-in one.
@@ -208,17 +230,21 @@ fn read_pools(
     report: &mut Diagnostics,
 ) -> PoolTables {
     let mut pools = PoolTables::default();
-    for (number, mut section) in direction.numbered("pool", POOLS - 1, report) {
-        for size in [POOL_SIZE.cells, POOL_SIZE.bytes] {
+    for (number, mut section) in direction.numbered("pool", report) {
+        for size in ["size_cells", "size_bytes"] {
             section.at_most_one(&["shared_percent", size], report);
         }
         pools[number] = PoolTable {
-            share: section.number("shared_percent", 0..=100, report),
-            size_cells: POOL_SIZE.read(&mut section, cell_bytes, report),
-            pause_cells: if is_ingress { PAUSE.read(&mut section, cell_bytes, report) } else { None },
+            share: section.number("shared_percent", report),
+            size_cells: size(&mut section, "size", cell_bytes, report),
+            pause_cells: if is_ingress {
+                size(&mut section, "pause_threshold", cell_bytes, report)
+            } else {
+                None
+            },
         };
         if !is_ingress {
-            for name in [PAUSE.cells, PAUSE.bytes] {
+            for name in ["pause_threshold_cells", "pause_threshold_bytes"] {
                 section.misplaced(
                     name,
                     "write it in [buffer.ingress.pool.N]: PFC is sent by ingress",
@@ -226,7 +252,7 @@ fn read_pools(
                 );
             }
         }
-        section.finish(&[], report);
+        section.finish(report);
     }
     pools
 }
@@ -270,17 +296,15 @@ fn read_profiles<'d>(
 
 fn read_ingress_profile(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> GroupTable {
     let profile = section.location.clone();
-    let mut read = |amount: SizeSetting| {
-        let cells = amount.read(&mut section, cell_bytes, report);
+    let mut read = |name| {
+        let cells = size(&mut section, name, cell_bytes, report);
         Some(cells.unwrap_or(Setting { value: 0, location: profile.clone() }))
     };
     let mut group = GroupTable {
-        reserved_cells: read(RESERVED),
-        // Room for frames that still arrive after XOFF: the Inspur switch sends XOFF when less than
-        // that is left.
-        headroom_cells: read(XOFF),
-        resume_cells: read(XON),
-        xon_offset_cells: read(XON_OFFSET),
+        reserved_cells: read("reserved"),
+        headroom_cells: read("xoff"),
+        resume_cells: read("xon"),
+        xon_offset_cells: read("xon_offset"),
         ..GroupTable::default()
     };
     group.xoff = threshold(&mut section, "shared", cell_bytes, report);
@@ -290,7 +314,7 @@ fn read_ingress_profile(mut section: TableReader, cell_bytes: u32, report: &mut 
 }
 
 fn read_egress_profile(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> QueueTable {
-    let reserved = RESERVED.read(&mut section, cell_bytes, report);
+    let reserved = size(&mut section, "reserved", cell_bytes, report);
     let guaranteed = match reserved {
         Some(cells) => Setting { value: Guaranteed::Cells(cells.value), location: cells.location },
         None => Setting { value: Guaranteed::Cells(0), location: section.location.clone() },
@@ -305,5 +329,5 @@ fn finish_profile(section: TableReader, report: &mut Diagnostics) {
         let cure = "write shared = { … } with static_cells, static_bytes, dynamic_percent or dynamic_th";
         report.add(&section.location, "no shared threshold", cure);
     }
-    section.finish(&[], report);
+    section.finish(report);
 }

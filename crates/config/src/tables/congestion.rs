@@ -9,7 +9,6 @@
 //! defaults) and "Inspur white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::ptr;
 
 use switch::settings::{EcnMarkPoint, PRIORITIES, QueueSettings, WredProfile, WredSettings};
@@ -17,20 +16,63 @@ use switch::settings::{EcnMarkPoint, PRIORITIES, QueueSettings, WredProfile, Wre
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
 use crate::read::parse::{named_tables, resolve_name};
-use crate::read::size::SizeSetting;
+use crate::read::size::size;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Setting, TableReader, value_or};
+use crate::spec::KeySpec::Number;
+use crate::spec::{SettingSpec, TableSpec, ValueSpec, boolean, choice, map, needed, number, table, words};
 use crate::tables::builtin_profiles;
 
 /// Maximum number of WRED tables, and of queue profiles; the Inspur switch has 128.
 const MAX_NAMED: usize = 1024;
-/// Valid weighting exponents.
-const EXPONENT: RangeInclusive<u8> = 0..=15;
+const MARK_POINTS: [(&str, EcnMarkPoint); 2] =
+    [("enqueue", EcnMarkPoint::Enqueue), ("dequeue", EcnMarkPoint::Dequeue)];
+/// What a profile does: mark, drop, or neither.
+const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
+
+/// `wred.NAME`.
+pub(crate) const WRED: TableSpec = &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(WRED_QUEUE))
+    .says("A queue; those that are not written have the defaults.")];
+
+const EXPONENT: SettingSpec = number("weighting_exponent", 0, 15);
+const PROBABILITY: SettingSpec = number("probability_percent", 0, 100);
+
+const WRED_QUEUE: TableSpec = &[
+    EXPONENT.value("9", "Of the average length; 0: the length of the instant."),
+    boolean("ecn").value("false", "Mark frames instead of dropping them."),
+    choice("mark", || words(&MARK_POINTS)).value("\"enqueue\"", "Where frames are marked; needs ecn."),
+    boolean("drop_not_ect")
+        .value("false", "On a no-drop queue: frames that cannot be marked are dropped; needs ecn."),
+    table("green", LEVEL).says("Frames of drop level 0."),
+    table("yellow", LEVEL).says("Frames of drop level 1."),
+    table("red", LEVEL).says("Frames of drop level 2."),
+];
+
+const LEVEL: TableSpec = &[
+    needed("low", 0).value("100", "Length from which frames are marked or dropped."),
+    needed("high", 0).value("1000", "Length from which all are."),
+    PROBABILITY.value("10", "Probability just below the high length."),
+];
+
+/// `queue-profile.NAME`.
+pub(crate) const QUEUE_PROFILE: TableSpec = &[
+    choice("action", || words(&ACTIONS)).required("Mark, drop early, or tail drop only."),
+    EXPONENT.value("0", "Of the average length; 0: the length of the instant."),
+    table("green", PROFILE_LEVEL).says("Frames of drop level 0."),
+    table("yellow", PROFILE_LEVEL).says("Frames of drop level 1."),
+    table("red", PROFILE_LEVEL).says("Frames of drop level 2."),
+];
+
+const PROFILE_LEVEL: TableSpec = &[
+    needed("min_threshold", 0).value("0", "Length from which frames are marked or dropped."),
+    needed("max_threshold", 0).otherwise("32058368 bytes", "Length from which all are."),
+    PROBABILITY.value("100", "Probability just below the high length."),
+];
 
 /// Names and default values of the limits of a drop level.
 struct Levels {
-    low: SizeSetting,
-    high: SizeSetting,
+    low: &'static str,
+    high: &'static str,
     default: WredProfile,
 }
 
@@ -92,24 +134,19 @@ fn at_most<'d>(
 
 fn read_table(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> WredTable {
     let mut table = WredTable::default();
-    for (number, queue) in section.numbered("queue", PRIORITIES - 1, report) {
+    for (number, queue) in section.numbered("queue", report) {
         table[number] = Some(read_queue(queue, cell_bytes, report));
     }
-    section.finish(&[], report);
+    section.finish(report);
     table
 }
 
 /// Reads `wred.NAME.queue.N`.
 fn read_queue(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Setting<WredSettings> {
     let default = WredSettings::default();
-    let exponent = section.number("weighting_exponent", EXPONENT, report);
+    let exponent = section.number("weighting_exponent", report);
     let ecn = section.boolean("ecn", report);
-    let mark = section.choice(
-        "mark",
-        &[("enqueue", EcnMarkPoint::Enqueue), ("dequeue", EcnMarkPoint::Dequeue)],
-        &[],
-        report,
-    );
+    let mark = section.choice("mark", &MARK_POINTS, report);
     let drop_not_ect = section.boolean("drop_not_ect", report);
     let marks = value_or(&ecn, default.ecn);
     // If `ecn` could not be read, settings that depend on it are not reported.
@@ -121,11 +158,7 @@ fn read_queue(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostic
             report.add(location, "has no effect without ECN", "write ecn = true, or leave this out");
         }
     }
-    let levels = Levels {
-        low: SizeSetting::needed("low_cells", "low_bytes"),
-        high: SizeSetting::needed("high_cells", "high_bytes"),
-        default: default.curves[0],
-    };
+    let levels = Levels { low: "low", high: "high", default: default.curves[0] };
     let settings = WredSettings {
         exponent: value_or(&exponent, default.exponent),
         ecn: marks,
@@ -134,26 +167,25 @@ fn read_queue(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostic
         curves: read_curves(&mut section, &levels, cell_bytes, report),
     };
     let location = section.location.clone();
-    section.finish(&[], report);
+    section.finish(report);
     Setting { value: settings, location }
 }
 
 /// Reads `queue-profile.NAME`. The settings of a profile without action are checked too, since the
 /// action may be disabled only temporarily.
 fn read_profile(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Option<WredSettings> {
-    const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
     /// The whole buffer of docs/references.md, "Inspur white paper" (5.2).
     const MAX_THRESHOLD_BYTES: u32 = 32_058_368;
-    let action = section.choice("action", &ACTIONS, &[], report);
+    let action = section.choice("action", &ACTIONS, report);
     if !section.has("action") {
         let cure = "write action = \"ecn\" to mark, \"wred\" to drop, or \"none\" for tail drop only";
         report.add(&section.location, "no action", cure);
     }
-    let exponent = section.number("weighting_exponent", EXPONENT, report);
+    let exponent = section.number("weighting_exponent", report);
     let high_cells = MAX_THRESHOLD_BYTES.div_ceil(cell_bytes);
     let levels = Levels {
-        low: SizeSetting::needed("min_threshold_cells", "min_threshold_bytes"),
-        high: SizeSetting::needed("max_threshold_cells", "max_threshold_bytes"),
+        low: "min_threshold",
+        high: "max_threshold",
         default: WredProfile { low_cells: 0, high_cells, probability_percent: 100 },
     };
     let settings = WredSettings {
@@ -162,7 +194,7 @@ fn read_profile(mut section: TableReader, cell_bytes: u32, report: &mut Diagnost
         curves: read_curves(&mut section, &levels, cell_bytes, report),
         ..WredSettings::default()
     };
-    section.finish(&[], report);
+    section.finish(report);
     value_or(&action, None).map(|_| settings)
 }
 
@@ -184,10 +216,10 @@ fn read_curve(
     cell_bytes: u32,
     report: &mut Diagnostics,
 ) -> WredProfile {
-    let low = levels.low.read(&mut section, cell_bytes, report);
-    let high = levels.high.read(&mut section, cell_bytes, report);
-    let percent = section.number("probability_percent", 0..=100, report);
-    section.finish(&[], report);
+    let low = size(&mut section, levels.low, cell_bytes, report);
+    let high = size(&mut section, levels.high, cell_bytes, report);
+    let percent = section.number("probability_percent", report);
+    section.finish(report);
     let curve = WredProfile {
         low_cells: value_or(&low, levels.default.low_cells),
         high_cells: value_or(&high, levels.default.high_cells),
@@ -198,8 +230,9 @@ fn read_curve(
     {
         let WredProfile { low_cells, high_cells, .. } = curve;
         let what = format!("it would begin at {low_cells} cells and end at {high_cells}");
-        let (low, high) = (levels.low.cells, levels.high.cells);
-        let cure = format!("write {low} of at most {high_cells}, or {high} of at least {low_cells}");
+        let (low, high) = (levels.low, levels.high);
+        let cure =
+            format!("write {low}_cells of at most {high_cells}, or {high}_cells of at least {low_cells}");
         report.add(&limit.location, what, cure);
     }
     curve
@@ -218,7 +251,7 @@ impl CongestionBinding {
     /// Reads a port's `wred` and `queue_profile`.
     pub(crate) fn read(port: &mut TableReader, congestion: &Congestion, report: &mut Diagnostics) -> Self {
         let mut binding = Self::default();
-        let table = port.string("wred", "table", report);
+        let table = port.string("wred", report);
         if let Some(name) = &table {
             let table =
                 resolve_name(&congestion.tables, name, "WRED table", ("[wred.NAME.queue.N]", &[]), report);
@@ -244,7 +277,7 @@ impl CongestionBinding {
             let binding = Setting { value: name, location };
             let example = ("[queue-profile.NAME]", &[builtin_profiles::QUEUE][..]);
             let profile = resolve_name(&congestion.profiles, &binding, "queue profile", example, report);
-            let Some(queues) = item.numbers(0..=7, report) else { continue };
+            let Some(queues) = item.numbers(report) else { continue };
             for q in queues.value.into_iter().map(|q: u8| usize::from(q)) {
                 if let Some(other) = name_of_queue[q].replace(name) {
                     let what = format!("queue {q} has profile {} already", quoted(other));

@@ -9,12 +9,23 @@ use toml::de::DeValue;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::suggest::{did_you_mean, quoted};
-use crate::read::table_reader::{Setting, TableReader};
+use crate::read::table_reader::{Setting, TableReader, set};
+use crate::spec::{TableSpec, ValueSpec, list, number, word_of};
 
 /// The most management addresses: what a frame holds beside everything else.
 const MAX_ADDRESSES: usize = 8;
-/// The most neighbors of a port that are kept.
-const MAX_NEIGHBORS: usize = 64;
+
+pub(crate) const LLDP: TableSpec = &[
+    number("tx_interval_s", 1, 3600).value("30", "Time between two frames."),
+    number("hold", 1, 100).unit("intervals").value("4", "Time for which a receiver keeps a frame."),
+    number("fast_interval_s", 1, 3600).value("1", "Time between two frames after a new neighbor."),
+    number("fast_frames", 1, 8).value("4", "Frames that are sent in fast intervals."),
+    number("credit_max", 1, 10).value("5", "Frames that may be sent at once."),
+    number("reinit_delay_s", 1, 10).value("2", "Time from a shutdown frame to the next start."),
+    number("max_neighbors", 1, 64).value("8", "Neighbors of a port that are kept."),
+    list("management_addresses", &ValueSpec::Text("192.0.2.1"))
+        .value("[]", "Addresses at which the switch is managed, at most 8."),
+];
 
 /// LLDP of the whole switch and of each port.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,7 +55,7 @@ pub enum LldpMode {
 }
 
 impl LldpMode {
-    const ALL: [(&'static str, Self); 5] = [
+    pub(crate) const ALL: [(&'static str, Self); 5] = [
         ("both", Self::Agent(AdminStatus::Both)),
         ("tx", Self::Agent(AdminStatus::TxOnly)),
         ("rx", Self::Agent(AdminStatus::RxOnly)),
@@ -54,7 +65,7 @@ impl LldpMode {
 
     /// Returns its name in the file.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("off", |(name, _)| name)
+        word_of(&Self::ALL, &self)
     }
 
     /// Returns what the switch does with received frames.
@@ -76,7 +87,7 @@ pub(crate) struct LldpTable {
 
 impl LldpTable {
     pub(crate) fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
-        Self { mode: section.choice("lldp", &LldpMode::ALL, &[], report), tlvs: read_tlvs(section, report) }
+        Self { mode: section.choice("lldp", &LldpMode::ALL, report), tlvs: read_tlvs(section, report) }
     }
 }
 
@@ -99,7 +110,7 @@ impl Overrides<'_, LldpTable> {
 }
 
 /// The names of the optional TLVs.
-const TLVS: [&str; 8] = [
+pub(crate) const TLVS: [&str; 8] = [
     "port-description",
     "system-name",
     "system-description",
@@ -154,14 +165,13 @@ pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> (LldpSet
     let mut timing = LldpSettings::default();
     let mut management = Vec::new();
     let Some(mut section) = file.section("lldp", report) else { return (timing, management) };
-    let interval = 1..=3600;
-    set(&mut timing.tx_interval_s, section.number("tx_interval_s", interval.clone(), report));
-    set(&mut timing.hold, section.number("hold", 1..=100, report));
-    set(&mut timing.fast_interval_s, section.number("fast_interval_s", interval, report));
-    set(&mut timing.fast_frames, section.number("fast_frames", 1..=8, report));
-    set(&mut timing.credit_max, section.number("credit_max", 1..=10, report));
-    set(&mut timing.reinit_delay_s, section.number("reinit_delay_s", 1..=10, report));
-    set(&mut timing.max_neighbors, section.number("max_neighbors", 1..=MAX_NEIGHBORS, report));
+    set(&mut timing.tx_interval_s, section.number("tx_interval_s", report));
+    set(&mut timing.hold, section.number("hold", report));
+    set(&mut timing.fast_interval_s, section.number("fast_interval_s", report));
+    set(&mut timing.fast_frames, section.number("fast_frames", report));
+    set(&mut timing.credit_max, section.number("credit_max", report));
+    set(&mut timing.reinit_delay_s, section.number("reinit_delay_s", report));
+    set(&mut timing.max_neighbors, section.number("max_neighbors", report));
     if let Some(item) = section.item("management_addresses") {
         let cure = format!("write a list of at most {MAX_ADDRESSES} IP addresses, as in [\"192.0.2.1\"]");
         for element in item.list().unwrap_or_default() {
@@ -180,12 +190,6 @@ pub(crate) fn read(file: &mut TableReader, report: &mut Diagnostics) -> (LldpSet
             item.wrong_type::<()>(&cure, report);
         }
     }
-    section.finish(&[], report);
+    section.finish(report);
     (timing, management)
-}
-
-fn set<T>(value: &mut T, setting: Option<Setting<T>>) {
-    if let Some(setting) = setting {
-        *value = setting.value;
-    }
 }

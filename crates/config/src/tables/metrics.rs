@@ -10,9 +10,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use crate::read::diagnostics::Diagnostics;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Setting, TableReader};
+use crate::spec::{TableSpec, boolean, text};
 
 /// Default address: the port is the one that exporters of OpenTelemetry use, too.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+
+pub(crate) const METRICS: TableSpec = &[
+    boolean("enabled").required("Serve metrics."),
+    text("listen", "127.0.0.1:9464")
+        .value("\"127.0.0.1:9464\"", "Address and TCP port; anyone who can reach it can read them."),
+    boolean("page").value("false", "Also serve a live page for browsers."),
+];
 
 /// Settings of the metrics server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +41,9 @@ pub(crate) fn read(
     let mut section = file.section("metrics", report)?;
     let location = section.location.clone();
     let enabled = section.boolean("enabled", report);
-    let stated = section.string("listen", "127.0.0.1:9464", report);
+    let stated = section.string("listen", report);
     let page = section.boolean("page", report).is_some_and(|page| page.value);
-    section.finish(&[], report);
+    section.finish(report);
     let listen = stated.and_then(|stated| {
         let Ok(value) = stated.value.parse::<SocketAddr>() else {
             let what = format!("{} is no address with a port", quoted(stated.value));

@@ -13,24 +13,27 @@ use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::table_reader::{Setting, TableReader};
-use crate::tables::alarm::PortAlarmTable;
+use crate::spec::KeySpec::{Dscp, Name, Number};
+use crate::spec::{
+    TableSpec, ValueSpec, boolean, choice, eight, either, list, map, number, speed, table, text, words,
+};
+use crate::tables::alarm::{PORT_ALARM, PortAlarmTable};
 use crate::tables::buffer::Buffer;
 use crate::tables::congestion::{Congestion, CongestionBinding};
-use crate::tables::lldp::LldpTable;
-use crate::tables::port::classify::ClassifyTable;
-use crate::tables::port::dcbx::{DcbxTable, PortDcbx, ets_of};
-use crate::tables::port::policy::Policies;
-use crate::tables::port::schedule::{ScheduleTable, burst};
-use crate::tables::port::storm_control::FloodLimitTable;
-use crate::tables::port::thresholds::{GroupTable, QueueTable};
-use crate::tables::port::vlan::VlanTable;
-use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
+use crate::tables::daemon::LAST_CORE;
+use crate::tables::lldp::{LldpMode, LldpTable, TLVS};
+use crate::tables::port::classify::{self, ClassifyTable};
+use crate::tables::port::dcbx::{DCBX, DcbxTable, PortDcbx, ets_of};
+use crate::tables::port::policy::{self, Policies};
+use crate::tables::port::schedule::{BURST, SCHEDULE, ScheduleTable};
+use crate::tables::port::storm_control::{FloodLimitTable, limit};
+use crate::tables::port::thresholds::{self, GroupTable, QueueTable};
+use crate::tables::port::vlan::{VLAN, VlanTable};
+use crate::tables::port::watchdog::{EARLY_WARNING, EarlyWarningTable, WATCHDOG, WatchdogTable};
 
-/// Valid numbers of cores.
-pub(crate) const CORES: RangeInclusive<usize> = 0..=1023;
 /// Bytes that may be in flight in the kernel: at least a full frame with its tag, or the port could
 /// send none.
-const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
+const IN_FLIGHT_BYTES: (i64, i64) = (1518, 16 << 20);
 /// Length of a cable in meters: optics for more are not used with PFC.
 pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
 /// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
@@ -39,6 +42,92 @@ pub const MTU_BYTES: RangeInclusive<u32> = 64..=LONGEST_RECEIVED_BYTES as u32;
 /// The modes of PFC, by their names.
 pub(crate) const PFC_MODES: [(&str, PfcMode); 3] =
     [("on", PfcMode::On), ("off", PfcMode::Off), ("auto", PfcMode::Auto)];
+
+/// `[port.NAME]`, and `[port-defaults]` except for what one port has.
+pub(crate) const PORT: TableSpec = &[
+    text("interface", "veth0").required("The network interface that the port uses.").restart().of_one_port(),
+    number("core", 0, LAST_CORE)
+        .otherwise("the one with the fewest RX queues", "One of `dataplane.cores`.")
+        .restart()
+        .of_one_port(),
+    list(
+        "static_addresses",
+        &ValueSpec::Either(&[ValueSpec::Text("02:00:00:00:00:01"), ValueSpec::Table(parse::STATIC_MAC)]),
+    )
+    .value("[]", "MAC addresses that are always on this port, not learned or aged.")
+    .of_one_port(),
+    speed("speed").otherwise("unlimited", "The port's speed."),
+    BURST,
+    boolean("wire_overhead")
+        .otherwise("true where `speed` is set", "Adds 24 bytes per frame: preamble, FCS, gap."),
+    number("cable_m", *CABLE_M.start() as i64, *CABLE_M.end() as i64)
+        .says("Length of the cable, for warnings about headroom only."),
+    number("mtu", *MTU_BYTES.start() as i64, *MTU_BYTES.end() as i64)
+        .unit("bytes")
+        .says("The longest frame without FCS, for warnings about headroom only."),
+    number("in_flight_bytes", IN_FLIGHT_BYTES.0, IN_FLIGHT_BYTES.1)
+        .value("65536", "Bytes that may be in flight in the kernel."),
+    choice("flow_control", || words(&FlowControl::ALL))
+        .value("\"off\"", "802.3x PAUSE; not together with PFC."),
+    limit("broadcast_limit_pps")
+        .value("\"off\"", "Received broadcasts that are flooded; others are dropped."),
+    limit("multicast_limit_pps").value("\"off\"", "The same of other group addresses."),
+    limit("unknown_unicast_limit_pps").value("\"off\"", "The same of addresses that are not in the FDB."),
+    choice("lldp", || words(&LldpMode::ALL))
+        .value("\"both\"", "LLDP of the port; \"forward\": as a wire, on all ports or none."),
+    list("lldp_tlvs", &ValueSpec::Choice(|| TLVS.to_vec())).otherwise("all", "Optional TLVs that are sent."),
+    choice("trust", || words(&classify::TRUSTS))
+        .value("\"dot1p\"", "The field that gives a frame its priority."),
+    number("port_priority", 0, 7).value("0", "Priority of frames without that field."),
+    choice("maps", || words(&classify::MAPS)).value("\"h3c\"", "A vendor's `dot1p_to_queue`."),
+    eight("dot1p_to_queue", 7, "priority")
+        .value("[2, 0, 1, 3, 4, 5, 6, 7]", "Queue, or local precedence, by priority."),
+    eight("dot1p_to_drop_level", 2, "priority")
+        .value("[0, 0, 0, 0, 0, 0, 0, 0]", "Drop level by priority: 0 green, 1 yellow, 2 red."),
+    map("dscp_to_dot1p", Dscp, &ValueSpec::Number(0, 7)).otherwise("DSCP / 8", "Priority by DSCP."),
+    map("dscp_to_queue", Dscp, &ValueSpec::Number(0, 7)).otherwise("by the priority", "Queue by DSCP."),
+    map("dscp_to_drop_level", Dscp, &ValueSpec::Number(0, 2)).otherwise("0", "Drop level by DSCP."),
+    number("dei_drop_level", 0, 2).value("0", "Drop level of tagged frames with DEI, if higher."),
+    either("policy", &policy::OF_PORT).says("Queues by the tag; overrides the maps."),
+    table("rewrite", classify::REWRITE).says("What is written into sent frames; unchanged by default."),
+    text("wred", "table").says("Name of a WRED table, for all queues."),
+    map("queue_profile", Name, &ValueSpec::List(&ValueSpec::Number(0, 7)))
+        .says("Queues, by the name of the queue profile that they have."),
+    table("pfc", PFC).says("PFC of the port."),
+    table("schedule", SCHEDULE).says("The order in which queues send, and their rates."),
+    table("buffer", BUFFER).says("Pools and profiles of its priorities and queues."),
+    table("alarm", PORT_ALARM).says("Thresholds of events that differ from those of `[alarm]`."),
+    table("vlan", VLAN).says("VLANs of the port."),
+    table("dcbx", DCBX).says("What the port negotiates (docs/dcbx.md); without it, nothing."),
+];
+
+const PFC: TableSpec = &[
+    choice("mode", || words(&PFC_MODES)).value("\"off\"", "PFC of the port; auto: as DCBX agrees."),
+    boolean("rx").value("true", "Honor received PFC; off where the mode is off."),
+    boolean("tx").value("true", "Send PFC; off where the mode is off."),
+    list("no_drop", &ValueSpec::Number(0, 7)).value("[]", "Priorities that PFC protects."),
+    number("pause_time", 1, 65_535).unit("quanta").value("65535", "Duration of a pause."),
+    speed("pause_speed")
+        .otherwise("`speed`, or the interface's", "Speed that defines the quantum, 512 bit times."),
+    table("watchdog", WATCHDOG).says("PFC deadlock detection of the port (docs/watchdog.md)."),
+    table("early-warning", EARLY_WARNING).says("PFC rates that raise events."),
+    map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::GROUP))
+        .says("Thresholds of the group of a priority."),
+];
+
+const BUFFER: TableSpec = &[
+    table(
+        "ingress",
+        &[map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::INGRESS))
+            .says("A priority.")],
+    )
+    .says("Received frames."),
+    table(
+        "egress",
+        &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::EGRESS)).says("A queue.")],
+    )
+    .says("Frames to transmit."),
+];
 
 /// Properties of a port's cable, as configured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -120,20 +209,18 @@ impl PortTable {
     ) -> Self {
         let mistakes = report.count();
         let mut table = Self {
-            interface: section
-                .string("interface", "veth0", report)
-                .and_then(|name| parse::interface(name, report)),
-            core: section.number("core", CORES, report),
+            interface: section.string("interface", report).and_then(|name| parse::interface(name, report)),
+            core: section.number("core", report),
             static_addresses: section
                 .item("static_addresses")
                 .map_or_else(Vec::new, |item| parse::static_macs(item, report)),
             speed_bps: section.item("speed").and_then(|item| parse::speed(item, report)),
-            burst_bytes: burst(&mut section, report),
+            burst_bytes: section.number("burst_bytes", report),
             wire_overhead: section.boolean("wire_overhead", report),
-            cable_m: section.number("cable_m", CABLE_M, report),
-            mtu_bytes: section.number("mtu", MTU_BYTES, report),
-            in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, report),
-            flow_control: section.choice("flow_control", &FlowControl::ALL, &[], report),
+            cable_m: section.number("cable_m", report),
+            mtu_bytes: section.number("mtu", report),
+            in_flight_bytes: section.number("in_flight_bytes", report),
+            flow_control: section.choice("flow_control", &FlowControl::ALL, report),
             flood_limits: FloodLimitTable::read(&mut section, report),
             lldp: LldpTable::read(&mut section, report),
             classify: ClassifyTable::read(&mut section, policies, report),
@@ -158,53 +245,53 @@ impl PortTable {
         if let Some(dcbx) = section.section("dcbx", report) {
             table.dcbx = DcbxTable::read(dcbx, report);
         }
-        section.finish(&[], report);
+        section.finish(report);
         table.is_wrong = report.count() > mistakes;
         table
     }
 
     fn read_pfc(&mut self, mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) {
         self.pfc = PfcTable {
-            mode: section.choice("mode", &PFC_MODES, &[], report),
+            mode: section.choice("mode", &PFC_MODES, report),
             rx: section.boolean("rx", report),
             tx: section.boolean("tx", report),
-            no_drop: section.numbers("no_drop", 0..=7, report).map(|list| Setting {
+            no_drop: section.numbers("no_drop", report).map(|list| Setting {
                 value: list.value.iter().fold(0, |bits, priority: &u8| bits | 1 << priority),
                 location: list.location,
             }),
-            pause_quanta: section.number("pause_time", 1..=u16::MAX, report),
+            pause_quanta: section.number("pause_time", report),
             pause_speed_bps: section.item("pause_speed").and_then(|item| parse::speed(item, report)),
             watchdog: WatchdogTable::read(&mut section, report),
             early_warning: EarlyWarningTable::read(&mut section, report),
         };
-        for (priority, group) in section.numbered("priority", PRIORITIES - 1, report) {
+        for (priority, group) in section.numbered("priority", report) {
             self.groups[priority] = GroupTable::read(group, cell_bytes, report);
         }
-        section.finish(&[], report);
+        section.finish(report);
     }
 
     /// Reads `buffer`. Must follow `read_pfc`, since a profile excludes the thresholds that it
     /// read.
     fn read_buffer(&mut self, mut section: TableReader, buffer: &Buffer, report: &mut Diagnostics) {
         if let Some(mut ingress) = section.section("ingress", report) {
-            for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, report) {
+            for (priority, group) in ingress.numbered("priority", report) {
                 let group_table = &mut self.groups[priority];
                 group_table.read_buffer(group, |name, report| buffer.ingress_profile(name, report), report);
             }
             ingress.misplaced("pool", "write it in [buffer.ingress.pool.N]", report);
             ingress.misplaced("profile", "write it in [buffer.ingress.profile.NAME]", report);
-            ingress.finish(&[], report);
+            ingress.finish(report);
         }
         if let Some(mut egress) = section.section("egress", report) {
-            for (number, queue) in egress.numbered("queue", PRIORITIES - 1, report) {
+            for (number, queue) in egress.numbered("queue", report) {
                 let queue_table = &mut self.queues[number];
                 queue_table.read_buffer(queue, |name, report| buffer.egress_profile(name, report), report);
             }
             egress.misplaced("pool", "write it in [buffer.egress.pool.N]", report);
             egress.misplaced("profile", "write it in [buffer.egress.profile.NAME]", report);
-            egress.finish(&[], report);
+            egress.finish(report);
         }
-        section.finish(&[], report);
+        section.finish(report);
     }
 }
 

@@ -11,8 +11,10 @@ use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::parse::{is_host, named_tables, resolve_name};
 use crate::read::suggest::{did_you_mean, quoted};
 use crate::read::table_reader::{Item, Setting, TableReader};
+use crate::spec::KeySpec::Name;
+use crate::spec::{TableSpec, ValueSpec, list, map, number, table, text};
 use crate::tables::sensor_path::SensorPath;
-use crate::tables::tls::{self, Tls};
+use crate::tables::tls::{self, TLS, Tls};
 
 /// Default port of a collector: that of the example in the vendor specifications.
 const PORT: u16 = 50050;
@@ -23,6 +25,42 @@ const SERVICE: &str = "/grpc_dialout.GRPCDialout/Dialout";
 /// How to write a collector.
 const COLLECTOR_CURE: &str = "write an address and a port, as in \"192.168.2.1:50050\", \"[fd00::1]:50050\" or \
                               \"collector.example:50050\"; the port may be left out";
+
+pub(crate) const TELEMETRY: TableSpec = &[
+    map("sensor-group", Name, &ValueSpec::Table(SENSOR_GROUP))
+        .says("Sensor paths that are reported together: periodic ones, or event paths."),
+    map("destination-group", Name, &ValueSpec::Table(DESTINATION_GROUP))
+        .says("Collectors that get the same reports."),
+    map("subscription", Name, &ValueSpec::Table(SUBSCRIPTION)).says("Which groups are reported to which."),
+];
+
+const SENSOR_GROUP: TableSpec = &[list("paths", &ValueSpec::Text("buffermonitor/bufferusages"))
+    .required("Sensor paths; `sluice telemetry paths` lists them.")];
+
+const DESTINATION_GROUP: TableSpec = &[
+    list("collectors", &ValueSpec::Text("192.168.2.1:50050"))
+        .required("Addresses or host names, and TCP ports; the default port is 50050."),
+    text("vpn_instance", "management")
+        .otherwise("the daemon's own", "A network namespace of `ip netns` that reaches them."),
+    text("service", SERVICE)
+        .value("\"/grpc_dialout.GRPCDialout/Dialout\"", "HTTP/2 path of the collectors' service."),
+    table("tls", TLS).says("Encryption; all of it is optional. Files are beside this one."),
+    number("backlog_messages", 1, 1_000_000).value("1000", "Backlog of each collector in messages."),
+    number("backlog_kib", 64, 1 << 20).value("16384", "Backlog of each collector."),
+    number("message_kib", 1, 65_536).value("4096", "Longer messages are sent in chunks."),
+];
+
+const SUBSCRIPTION: TableSpec = &[
+    list("sensors", &ValueSpec::Table(SENSOR)).required("The sensor groups that are reported."),
+    list("destinations", &ValueSpec::Text("collector1"))
+        .required("The destination groups that they are reported to."),
+];
+
+const SENSOR: TableSpec = &[
+    number("interval_s", 1, 86_400).says("Sampling interval of periodic paths."),
+    number("interval_ms", 100, 86_400_000).says("The same in ms."),
+    text("group", "usage").required("Name of the sensor group."),
+];
 
 /// Telemetry settings: subscriptions and their collectors. Empty by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -134,7 +172,7 @@ impl Telemetry {
                 ));
             }
         }
-        section.finish(&[], report);
+        section.finish(report);
         let bound = |name: &str| {
             let mut sensors = telemetry.subscriptions.iter().flat_map(|subscription| &subscription.sensors);
             sensors.any(|sensor| sensor.group == name)
@@ -231,7 +269,7 @@ fn read_sensor_groups(
         }
         reject_mixed_group(&group.location, &paths, report);
         let location = group.location.clone();
-        group.finish(&[], report);
+        group.finish(report);
         known.insert(name, SensorGroup { location, paths });
     }
     known
@@ -277,7 +315,7 @@ fn reject_mixed_group(location: &SettingSpan, paths: &[SensorPath], report: &mut
 fn read_destination_group(name: &str, mut group: TableReader, report: &mut Diagnostics) -> Vec<Destination> {
     let location = group.location.clone();
     let collectors = strings(&mut group, "collectors", COLLECTOR_CURE, report);
-    let vpn_instance = group.string("vpn_instance", "management", report).and_then(|name| {
+    let vpn_instance = group.string("vpn_instance", report).and_then(|name| {
         let legal = crate::read::parse::is_name(name.value) && name.value != "." && name.value != "..";
         if !legal {
             let what = format!("{} cannot be a network namespace", quoted(name.value));
@@ -285,7 +323,7 @@ fn read_destination_group(name: &str, mut group: TableReader, report: &mut Diagn
         }
         legal.then(|| name.value.to_owned())
     });
-    let service = group.string("service", SERVICE, report).and_then(|service| {
+    let service = group.string("service", report).and_then(|service| {
         let well = is_service(service.value);
         if !well {
             let what = format!("{} is no path of a gRPC method", quoted(service.value));
@@ -298,10 +336,10 @@ fn read_destination_group(name: &str, mut group: TableReader, report: &mut Diagn
         well.then(|| service.value.to_owned())
     });
     let tls = tls::read(&mut group, report);
-    let messages = group.number("backlog_messages", 1..=1_000_000u64, report);
-    let kib = group.number("backlog_kib", 64..=1_048_576u64, report);
-    let longest = group.number("message_kib", 1..=65_536u64, report);
-    group.finish(&[], report);
+    let messages = group.number::<usize>("backlog_messages", report);
+    let kib = group.number::<usize>("backlog_kib", report);
+    let longest = group.number::<usize>("message_kib", report);
+    group.finish(report);
     let Some(collectors) = collectors else {
         if report.is_empty() {
             report.add(&location, "no collector", COLLECTOR_CURE);
@@ -334,9 +372,9 @@ fn read_destination_group(name: &str, mut group: TableReader, report: &mut Diagn
             vpn_instance: vpn_instance.clone(),
             service: service.clone().unwrap_or_else(|| SERVICE.to_owned()),
             tls: tls.clone(),
-            backlog_messages: messages.as_ref().map_or(1000, |messages| messages.value as usize),
-            backlog_bytes: kib.as_ref().map_or(16 << 20, |kib| (kib.value as usize) << 10),
-            message_bytes: longest.as_ref().map_or(4 << 20, |kib| (kib.value as usize) << 10),
+            backlog_messages: messages.as_ref().map_or(1000, |messages| messages.value),
+            backlog_bytes: kib.as_ref().map_or(16 << 20, |kib| kib.value << 10),
+            message_bytes: longest.as_ref().map_or(4 << 20, |kib| kib.value << 10),
         });
     }
     destinations
@@ -405,7 +443,7 @@ fn read_subscription(
     }
     to.sort_unstable();
     to.dedup();
-    section.finish(&[], report);
+    section.finish(report);
     Subscription { name, sensors, destinations: to }
 }
 
@@ -416,14 +454,14 @@ fn read_sensor(
 ) -> Option<Sensor> {
     let location = sensor.location.clone();
     sensor.at_most_one(&["interval_s", "interval_ms"], report);
-    let seconds = sensor.number("interval_s", 1..=86_400u64, report);
-    let millis = sensor.number("interval_ms", 100..=86_400_000u64, report);
+    let seconds = sensor.number::<u64>("interval_s", report);
+    let millis = sensor.number("interval_ms", report);
     let stated = sensor.location_of("interval_s").or_else(|| sensor.location_of("interval_ms"));
-    let group = sensor.string("group", "usage", report);
+    let group = sensor.string("group", report);
     if !sensor.has("group") {
         report.add(&location, "no sensor group", "write group = \"…\", the name of a sensor group");
     }
-    sensor.finish(&[], report);
+    sensor.finish(report);
     let group = group?;
     let found = resolve_name(groups, &group, "sensor group", ("[telemetry.sensor-group.NAME]", &[]), report)?;
     let paths = found.paths;

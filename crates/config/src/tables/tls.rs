@@ -12,6 +12,16 @@ use crate::read::diagnostics::Diagnostics;
 use crate::read::parse::is_host;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Setting, TableReader};
+use crate::spec::{TableSpec, text};
+
+pub(crate) const TLS: TableSpec = &[
+    text("ca", "ca.pem")
+        .otherwise("those that the system trusts", "Certificates of the trusted authorities."),
+    text("certificate", "switch.pem").says("Certificate of the switch; needs its key."),
+    text("key", "switch.key").says("Private key of the certificate."),
+    text("server_name", "collector.example")
+        .otherwise("the collector's host name", "The name in the collectors' certificates."),
+];
 
 /// How collectors authenticate, and how the switch does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -39,7 +49,7 @@ pub(crate) fn read(group: &mut TableReader, report: &mut Diagnostics) -> Option<
     let ca = path(&mut section, "ca", "ca.pem", report);
     let certificate = path(&mut section, "certificate", "switch.pem", report);
     let key = path(&mut section, "key", "switch.key", report);
-    let server_name = section.string("server_name", "collector.example", report).and_then(|name| {
+    let server_name = section.string("server_name", report).and_then(|name| {
         let legal = name.value.parse::<IpAddr>().is_ok() || is_host(name.value);
         if !legal {
             let what = format!("{} cannot be the name in a certificate", quoted(name.value));
@@ -47,7 +57,7 @@ pub(crate) fn read(group: &mut TableReader, report: &mut Diagnostics) -> Option<
         }
         legal.then(|| name.value.to_owned())
     });
-    section.finish(&[], report);
+    section.finish(report);
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => {
             Some(TlsIdentity { certificate: certificate.value, key: key.value })
@@ -76,7 +86,7 @@ fn path(
     example: &str,
     report: &mut Diagnostics,
 ) -> Option<Setting<PathBuf>> {
-    let Setting { value, location } = section.string(name, example, report)?;
+    let Setting { value, location } = section.string(name, report)?;
     if value.is_empty() || value.contains('\0') {
         report.add(&location, "no file", format!("write the path of a PEM file, as in \"{example}\""));
         return None;

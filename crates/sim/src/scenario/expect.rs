@@ -110,7 +110,7 @@ pub(super) fn read(
         if metrics == 0 {
             report.add(&section.location, "nothing is expected", "write a metric, as in lost = 0");
         }
-        section.finish(&[], report);
+        section.finish(report);
     }
     expectations.sort_by_key(|(start, _)| *start);
     expectations.into_iter().map(|(_, expectation)| expectation).collect()
@@ -125,12 +125,13 @@ fn read_scope(
 ) -> Option<Scope> {
     const SCOPES: [&str; 4] = ["traffic", "priority", "switch", "port"];
     section.at_most_one(&SCOPES, report);
-    let traffic = section.string("traffic", "rdma", report);
+    let traffic = section.string_like("traffic", "rdma", report);
     let traffic = traffic.and_then(|name| find_traffic(&name, traffics, numbers, report));
-    let priority = section.number("priority", 0..=7, report).map(|priority| priority.value);
-    let switch = section.string("switch", "leaf1", report);
+    let priority = section.number_in("priority", 0..=7, report).map(|priority| priority.value);
+    let switch = section.string_like("switch", "leaf1", report);
     let switch = switch.and_then(|name| network.nodes.switch(name.value, &name.location, report));
-    let port = section.string("port", "leaf1.p1", report).and_then(|name| find_port(&name, network, report));
+    let port =
+        section.string_like("port", "leaf1.p1", report).and_then(|name| find_port(&name, network, report));
     if !SCOPES.iter().any(|scope| section.has(scope)) {
         return Some(Scope::All);
     }
@@ -236,7 +237,7 @@ fn read_bounds(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<(Opti
     if at_least.is_none() && at_most.is_none() {
         report.add(&section.location, "neither at_least nor at_most", cure);
     }
-    section.finish(&[], report);
+    section.finish(report);
     // Settings that are present must be valid.
     let (at_least, at_most) =
         (at_least.map_or(Some(None), |it| it.map(Some))?, at_most.map_or(Some(None), |it| it.map(Some))?);
@@ -250,7 +251,7 @@ fn read_bounds(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<(Opti
 
 fn read_value(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<Setting<f64>> {
     let value = match unit {
-        Unit::Number => item.number(0..=MAX_NUMBER, report),
+        Unit::Number => item.number_in(0..=MAX_NUMBER, report),
         Unit::Time => time(item, 0..=MAX_TIME_NS, report),
         Unit::Throughput => throughput(item, report),
     }?;

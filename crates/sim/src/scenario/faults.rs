@@ -36,13 +36,13 @@ pub(super) fn read_routes(file: &mut TableReader, network: Network, report: &mut
 fn read_route(mut section: TableReader, network: Network, report: &mut Diagnostics) -> Option<Route> {
     let Network { nodes, links, devices } = network;
     let location = section.location.clone();
-    let switch = section.string("switch", "leaf1", report);
+    let switch = section.string_like("switch", "leaf1", report);
     let switch = required(switch, &section, "switch", "switch = \"leaf1\"", report);
-    let to = section.string("to", "h1", report);
+    let to = section.string_like("to", "h1", report);
     let to = required(to, &section, "to", "to = \"h1\"", report);
-    let port = section.string("port", "p1", report);
+    let port = section.string_like("port", "p1", report);
     let port = required(port, &section, "port", "port = \"p1\"", report);
-    section.finish(&[], report);
+    section.finish(report);
 
     let switch = switch.and_then(|name| nodes.switch(name.value, &name.location, report));
     let host = to.and_then(|name| nodes.host(name.value, &name.location, report));
@@ -97,10 +97,10 @@ fn read_fault(
         before_the_end(at, duration_ns, report);
     }
     section.at_most_one(&KINDS, report);
-    let down = section.string("link-down", "leaf1.p1", report);
+    let down = section.string_like("link-down", "leaf1.p1", report);
     let down =
         down.and_then(|end| Some(FaultKind::LinkDown { link: links.find(&end, nodes, devices, report)? }));
-    let up = section.string("link-up", "leaf1.p1", report);
+    let up = section.string_like("link-up", "leaf1.p1", report);
     let up = up.and_then(|end| Some(FaultKind::LinkUp { link: links.find(&end, nodes, devices, report)? }));
     let storm = read_storm(&mut section, nodes, report);
     let route = section.section("route", report).and_then(|route| read_route(route, network, report));
@@ -108,14 +108,14 @@ fn read_fault(
         let cure = "write link-down = \"leaf1.p1\", link-up, storm or route";
         report.add(&section.location, "nothing happens", cure);
     }
-    section.finish(&[], report);
+    section.finish(report);
     let kind = down.or(up).or(storm).or(route.map(FaultKind::Route))?;
     Some(Fault { at_ns: at?.value, kind })
 }
 
 fn read_storm(section: &mut TableReader, nodes: &Nodes, report: &mut Diagnostics) -> Option<FaultKind> {
-    let host = section.string("storm", "h3", report);
-    let priorities = section.numbers("priorities", 0..=7, report);
+    let host = section.string_like("storm", "h3", report);
+    let priorities = section.numbers_in("priorities", 0..=7, report);
     let duration = section.item("for").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
     if !section.has("storm") {
         for setting in ["priorities", "for"] {

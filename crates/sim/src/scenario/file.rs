@@ -167,7 +167,7 @@ pub fn parse(
     load: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<Scenario, Vec<ConfigErrors>> {
     let mut devices = Devices::default();
-    let scenario = read_file(file_name, text, |file, report| {
+    let scenario = read_file(file_name, text, None, |file, report| {
         let lines = Lines { text, starts: OnceCell::new() };
         read(file_name, &lines, file, &mut devices, load, report)
     });
@@ -189,9 +189,9 @@ fn read(
 ) -> Option<Scenario> {
     let title = read_title(file_name, &mut file, report);
     let (duration_ns, sample_ns) = read_times(&mut file, report);
-    let seed = file.number("seed", 0..=i64::MAX as u64, report).map_or(0, |seed| seed.value);
+    let seed = file.number_in("seed", 0..=i64::MAX as u64, report).map_or(0, |seed| seed.value);
     let forwardings = [("shortest-path", Forwarding::ShortestPath), ("learn", Forwarding::Learning)];
-    let forwarding = file.choice("forwarding", &forwardings, &[], report);
+    let forwarding = file.choice("forwarding", &forwardings, report);
     let nodes = Nodes::read(&mut file, devices, load, report);
     let links = Links::read(&mut file, &nodes, devices, report);
     let network = Network { nodes: &nodes, links: &links, devices };
@@ -199,7 +199,7 @@ fn read(
     let routes = read_routes(&mut file, network, report);
     let faults = read_faults(&mut file, duration_ns, network, report);
     let expectations = expect::read(&mut file, &traffics, network, &|location| lines.of(location), report);
-    file.finish(&[], report);
+    file.finish(report);
 
     let is_right = |report: &Diagnostics| report.is_empty() && devices.mistakes.is_empty();
     if !is_right(report) {
@@ -245,7 +245,7 @@ fn read(
 }
 
 fn read_title(file_name: &str, file: &mut TableReader, report: &mut Diagnostics) -> String {
-    let Some(title) = file.string("title", "incast", report) else {
+    let Some(title) = file.string_like("title", "incast", report) else {
         let name = file_name.rsplit('/').next().unwrap_or(file_name);
         return name.strip_suffix(".toml").unwrap_or(name).to_owned();
     };

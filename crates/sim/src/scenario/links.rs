@@ -69,7 +69,7 @@ impl Links {
     ) {
         let ends = read_ends(&mut section, report);
         let table = LinkTable::read(&mut section, report);
-        section.finish(&[], report);
+        section.finish(report);
         let Some(ends) = ends else { return };
         let [a, b] = &ends.value;
         if a.value.len() != b.value.len() {
@@ -164,14 +164,14 @@ impl LinkTable {
     fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
         let mistakes = report.count();
         let speed_bps = section.item("speed").and_then(|item| speed(item, report));
-        let cable_m = section.number("cable_m", CABLE_M, report);
+        let cable_m = section.number_in("cable_m", CABLE_M, report);
         let delay = section.item("delay_ns_per_m").and_then(|item| decimal(item, 0.0..=1000.0, report));
         let mut table = Self {
             speed_bps,
             cable_m,
             is_wrong: false,
             delay_ns_per_m: delay.map_or(DELAY_NS_PER_M, |delay| delay.value),
-            mtu_bytes: section.number("mtu", mtu_range(), report).map(|mtu| mtu.value),
+            mtu_bytes: section.number_in("mtu", mtu_range(), report).map(|mtu| mtu.value),
             response_ns: section
                 .item("response")
                 .and_then(|item| time(item, 0..=MAX_RESPONSE_NS, report))

@@ -384,18 +384,18 @@ fn read_switch(
     }
     let path = item.and_then(|item| text(item, CURE, report));
     let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
-    section.finish(&[], report);
+    section.finish(report);
     let device = path.and_then(|path| devices.get(&path, load, report));
     TableKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value) }
 }
 
 fn read_host(mut section: TableReader, report: &mut Diagnostics) -> TableKind {
-    let no_drop = section.numbers("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
+    let no_drop = section.numbers_in("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
     let honors_pause = section.boolean("obeys_pause", report).is_none_or(|honors| honors.value);
     let ways = [("willing", Some(true)), ("unwilling", Some(false)), ("off", None)];
-    let willing = section.choice("dcbx", &ways, &[], report).and_then(|way| way.value);
-    let ports = section.number("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);
-    section.finish(&[], report);
+    let willing = section.choice("dcbx", &ways, report).and_then(|way| way.value);
+    let ports = section.number_in("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);
+    section.finish(report);
     TableKind::Host(HostNode { no_drop, willing, honors_pause, ports })
 }
 

@@ -116,7 +116,7 @@ impl TrafficTable {
         most_flows: usize,
         report: &mut Diagnostics,
     ) -> Self {
-        let name = section.string("name", "rdma", report);
+        let name = section.string_like("name", "rdma", report);
         let name = required(name, &section, "name", "name = \"rdma\"", report);
         if let Some(name) = &name
             && !is_name(name.value)
@@ -128,15 +128,15 @@ impl TrafficTable {
         let rate = section.item("rate").and_then(|item| speed(item, report));
         let pattern = PatternTable::read(&mut section, report);
         let (start_ns, stop_ns) = read_times(&mut section, duration_ns, report);
-        let after = section.string("after", "other", report);
+        let after = section.string_like("after", "other", report);
         let (ecn, dcqcn, fast_recovery) = read_congestion(&mut section, report);
         let table = Self {
             location: section.location.clone(),
             name: name.to_owned(),
             flows,
-            priority: section.number("priority", 0..=7, report).map_or(0, |priority| priority.value),
-            dscp: section.number("dscp", 0..=63, report).map(|dscp| dscp.value),
-            frame_bytes: section.number("frame_bytes", 64..=9216, report),
+            priority: section.number_in("priority", 0..=7, report).map_or(0, |priority| priority.value),
+            dscp: section.number_in("dscp", 0..=63, report).map(|dscp| dscp.value),
+            frame_bytes: section.number_in("frame_bytes", 64..=9216, report),
             rate_bps: rate.map(|rate| rate.value),
             pattern,
             start_ns,
@@ -146,7 +146,7 @@ impl TrafficTable {
             dcqcn,
             fast_recovery,
         };
-        section.finish(&[], report);
+        section.finish(report);
         table
     }
 
@@ -196,7 +196,7 @@ impl TrafficTable {
 
 impl PatternTable {
     fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
-        let pattern = section.choice("pattern", &KINDS, &[], report);
+        let pattern = section.choice("pattern", &KINDS, report);
         let duration = |section: &mut TableReader, name, report: &mut Diagnostics| {
             time(section.item(name)?, 1..=MAX_TIME_NS, report)
         };
@@ -364,7 +364,7 @@ fn read_congestion(section: &mut TableReader, report: &mut Diagnostics) -> (bool
         report.add(location, "false, but dcqcn slows down by marks", "leave it out, or write dcqcn = false");
     }
     let choices = [("below_f", FastRecovery::BelowF), ("up_to_f", FastRecovery::UpToF)];
-    let fast_recovery = section.choice("dcqcn_fast_recovery", &choices, &[], report);
+    let fast_recovery = section.choice("dcqcn_fast_recovery", &choices, report);
     if let Some(Setting { location, .. }) = &fast_recovery
         && !dcqcn
     {

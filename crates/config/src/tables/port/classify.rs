@@ -13,11 +13,24 @@ use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Setting, TableReader};
+use crate::spec::{TableSpec, ValueSpec, eight};
 use crate::tables::port::policy::{Policies, Policy};
 
 /// Named maps, one setting in place of several: the defaults of a vendor's switches.
-const MAPS: [(&str, [u8; PRIORITIES]); 2] =
+pub(crate) const MAPS: [(&str, [u8; PRIORITIES]); 2] =
     [("h3c", DEFAULT_DOT1P_TO_QUEUE), ("huawei", HUAWEI_DOT1P_TO_QUEUE)];
+
+pub(crate) const TRUSTS: [(&str, Trust); 4] = [
+    ("dot1p", Trust::Dot1p),
+    ("dscp", Trust::Dscp),
+    ("tunnel-dot1p", Trust::TunnelDot1p),
+    ("none", Trust::None),
+];
+
+pub(crate) const REWRITE: TableSpec = &[
+    eight("dot1p", 7, "local precedence").says("Priority of sent tags, by queue."),
+    eight("dscp", 63, "local precedence").says("DSCP of sent packets, by queue."),
+];
 
 /// A map by DSCP. The file need not write all DSCPs.
 pub(crate) type DscpMap = Setting<[Option<u8>; DSCPS]>;
@@ -45,29 +58,23 @@ pub(crate) struct ClassifyTable {
 impl ClassifyTable {
     /// Reads a port's settings of these names.
     pub(crate) fn read(port: &mut TableReader, policies: &Policies, report: &mut Diagnostics) -> Self {
-        let trust = [
-            ("dot1p", Trust::Dot1p),
-            ("dscp", Trust::Dscp),
-            ("tunnel-dot1p", Trust::TunnelDot1p),
-            ("none", Trust::None),
-        ];
         let mut table = Self {
-            trust: port.choice("trust", &trust, &[], report),
-            port_priority: port.number("port_priority", 0..=7, report),
-            maps: port.choice("maps", &MAPS, &[], report),
-            dot1p_to_queue: port.eight_numbers("dot1p_to_queue", 0..=7, "priority", report),
-            dot1p_to_drop_level: port.eight_numbers("dot1p_to_drop_level", 0..=2, "priority", report),
-            dscp_to_dot1p: read_dscp_map(port, "dscp_to_dot1p", 0..=7, report),
-            dscp_to_queue: read_dscp_map(port, "dscp_to_queue", 0..=7, report),
-            dscp_to_drop_level: read_dscp_map(port, "dscp_to_drop_level", 0..=2, report),
-            dei_drop_level: port.number("dei_drop_level", 0..=2, report),
+            trust: port.choice("trust", &TRUSTS, report),
+            port_priority: port.number("port_priority", report),
+            maps: port.choice("maps", &MAPS, report),
+            dot1p_to_queue: port.eight_numbers("dot1p_to_queue", report),
+            dot1p_to_drop_level: port.eight_numbers("dot1p_to_drop_level", report),
+            dscp_to_dot1p: read_dscp_map(port, "dscp_to_dot1p", report),
+            dscp_to_queue: read_dscp_map(port, "dscp_to_queue", report),
+            dscp_to_drop_level: read_dscp_map(port, "dscp_to_drop_level", report),
+            dei_drop_level: port.number("dei_drop_level", report),
             policy: policies.of_port(port, report),
             ..Self::default()
         };
         if let Some(mut rewrite) = port.section("rewrite", report) {
-            table.rewrite_dot1p = rewrite.eight_numbers("dot1p", 0..=7, "local precedence", report);
-            table.rewrite_dscp = rewrite.eight_numbers("dscp", 0..=63, "local precedence", report);
-            rewrite.finish(&[], report);
+            table.rewrite_dot1p = rewrite.eight_numbers("dot1p", report);
+            table.rewrite_dscp = rewrite.eight_numbers("dscp", report);
+            rewrite.finish(report);
         }
         table
     }
@@ -120,19 +127,17 @@ fn drop_level(number: u8) -> DropLevel {
 }
 
 /// Reads a table whose keys are DSCPs or ranges of them.
-fn read_dscp_map(
-    port: &mut TableReader,
-    name: &'static str,
-    range: RangeInclusive<u8>,
-    report: &mut Diagnostics,
-) -> Option<DscpMap> {
+fn read_dscp_map(port: &mut TableReader, name: &str, report: &mut Diagnostics) -> Option<DscpMap> {
+    let ValueSpec::Map(_, ValueSpec::Number(_, last)) = port.spec_of(name) else {
+        panic!("{name} is no map")
+    };
     let item = port.item(name)?;
-    let cure = format!("write a table, as in {{ \"46\" = {}, \"8-15\" = 1 }}", range.end());
+    let cure = format!("write a table, as in {{ \"46\" = {last}, \"8-15\" = 1 }}");
     let mut table = item.section(port.location_of(name)?, &cure, report)?;
     let mut map = [None; DSCPS];
     let mut keys: [Option<&str>; DSCPS] = [None; DSCPS];
     for (key, location, item) in table.entries() {
-        let value = item.number(range.clone(), report).map(|number| number.value);
+        let value = item.number(report).map(|number| number.value);
         let Some(dscps) = read_dscps(key, &location, report) else { continue };
         if let Some(dscp) = dscps.clone().find(|&dscp| keys[dscp].is_some()) {
             let other = quoted(keys[dscp].unwrap_or_default());

@@ -20,9 +20,49 @@ use wire::dcbx::ieee::{Application, Selector};
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Setting, TableReader};
+use crate::spec::{TableSpec, ValueSpec, boolean, choice, list, number, words};
 
 /// The most entries of `applications`: what a TLV holds.
 const MAX_APPLICATIONS: usize = 64;
+
+const VERSIONS: [(&str, VersionSetting); 7] = [
+    ("auto", VersionSetting::Auto),
+    ("ieee", VersionSetting::Pinned(Version::Ieee)),
+    ("cee", VersionSetting::Pinned(Version::Cee)),
+    ("cin", VersionSetting::Pinned(Version::Cin)),
+    ("standard", VersionSetting::Pinned(Version::Ieee)),
+    ("rev101", VersionSetting::Pinned(Version::Cee)),
+    ("rev100", VersionSetting::Pinned(Version::Cin)),
+];
+const PRECEDENCES: [(&str, Precedence); 2] =
+    [("lower-address", Precedence::LowerAddress), ("higher-address", Precedence::HigherAddress)];
+/// The protocols of applications: one of them is written.
+const SELECTORS: [(&str, Selector); 5] = [
+    ("ethertype", Selector::Ethertype),
+    ("tcp", Selector::TcpPort),
+    ("udp", Selector::UdpPort),
+    ("port", Selector::Port),
+    ("dscp", Selector::Dscp),
+];
+
+pub(crate) const DCBX: TableSpec = &[
+    boolean("enabled").value("true", "False: not on this port, though the defaults have the table."),
+    choice("version", || words(&VERSIONS)).value("\"auto\"", "Version of the protocol."),
+    boolean("willing").value("false", "True: takes over the peer's configuration."),
+    choice("precedence", || words(&PRECEDENCES))
+        .value("\"lower-address\"", "Whose PFC wins between two willing ends; lldpad: the higher."),
+    list("applications", &ValueSpec::Table(APPLICATION))
+        .value("[]", "Priorities of applications, advertised while `pfc.mode` is \"auto\"."),
+];
+
+const APPLICATION: TableSpec = &[
+    number("priority", 0, 7).required("Its priority."),
+    number("ethertype", 0, 65_535).says("An Ethertype; or one of the following."),
+    number("tcp", 1, 65_535).says("A TCP port, or one of SCTP."),
+    number("udp", 1, 65_535).says("A UDP port, or one of DCCP."),
+    number("port", 1, 65_535).says("A port of any of these."),
+    number("dscp", 0, DSCPS as i64 - 1).says("A DSCP."),
+];
 
 /// `dcbx` of a port.
 #[derive(Debug, Default)]
@@ -76,27 +116,15 @@ impl Negotiated {
 
 impl DcbxTable {
     pub(crate) fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
-        let pinned = VersionSetting::Pinned;
-        let versions = [
-            ("auto", VersionSetting::Auto),
-            ("ieee", pinned(Version::Ieee)),
-            ("cee", pinned(Version::Cee)),
-            ("cin", pinned(Version::Cin)),
-            ("standard", pinned(Version::Ieee)),
-            ("rev101", pinned(Version::Cee)),
-            ("rev100", pinned(Version::Cin)),
-        ];
-        let ends =
-            [("lower-address", Precedence::LowerAddress), ("higher-address", Precedence::HigherAddress)];
         let location = section.location.clone();
         let table = Self {
             enabled: section.boolean("enabled", report).or(Some(Setting { value: true, location })),
-            version: section.choice("version", &versions, &[], report),
+            version: section.choice("version", &VERSIONS, report),
             willing: section.boolean("willing", report),
-            precedence: section.choice("precedence", &ends, &[], report),
+            precedence: section.choice("precedence", &PRECEDENCES, report),
             applications: read_applications(&mut section, report),
         };
-        section.finish(&[], report);
+        section.finish(report);
         table
     }
 }
@@ -109,19 +137,12 @@ fn read_applications(
     let list = section.list_of_sections("applications", cure, report)?;
     let mut entries = Vec::new();
     for mut entry in list.value {
-        let selectors = [
-            ("ethertype", Selector::Ethertype, 0..=u16::MAX),
-            ("tcp", Selector::TcpPort, 1..=u16::MAX),
-            ("udp", Selector::UdpPort, 1..=u16::MAX),
-            ("port", Selector::Port, 1..=u16::MAX),
-            ("dscp", Selector::Dscp, 0..=DSCPS as u16 - 1),
-        ];
-        let names = selectors.each_ref().map(|(name, ..)| *name);
+        let names = SELECTORS.map(|(name, _)| name);
         entry.at_most_one(&names, report);
-        let priority = entry.number("priority", 0..=7, report);
-        let found = selectors
+        let priority = entry.number("priority", report);
+        let found = SELECTORS
             .into_iter()
-            .filter_map(|(name, selector, range)| Some((selector, entry.number(name, range, report)?.value)));
+            .filter_map(|(name, selector)| Some((selector, entry.number(name, report)?.value)));
         let found: Vec<_> = found.collect();
         match (&found[..], priority) {
             ([(selector, protocol)], Some(priority)) => {
@@ -136,7 +157,7 @@ fn read_applications(
             }
             _ => {} // at_most_one has reported it
         }
-        entry.finish(&[], report);
+        entry.finish(report);
     }
     if entries.len() > MAX_APPLICATIONS {
         let what = format!("{} applications", entries.len());

@@ -17,11 +17,36 @@ use toml::de::DeValue;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::parse::{named_tables, resolve_name};
 use crate::read::table_reader::{Setting, TableReader};
+use crate::spec::{SettingSpec, TableSpec, ValueSpec, choice, list, number, text, words};
 
 const LIST_CURE: &str = "write a list, as in [{ dot1p = 5, local_precedence = 3 }], or the name of a policy";
 const RULES_CURE: &str = "write a list, as in [{ classifier = \"roce\", local_precedence = 3 }]";
 /// Longest description that the H3C switch accepts, in characters.
 const DESCRIPTION_CHARS: usize = 127;
+
+const OPERATORS: [(&str, bool); 2] = [("or", false), ("and", true)];
+
+const DESCRIPTION: SettingSpec = text("description", "RoCE data").says("A note for readers of the file.");
+const LOCAL_PRECEDENCE: SettingSpec = number("local_precedence", 0, 7).required("The queue of these frames.");
+
+pub(crate) const CLASSIFIER: TableSpec = &[
+    DESCRIPTION,
+    choice("operator", || words(&OPERATORS))
+        .value("\"or\"", "\"and\" would match no frame that \"or\" does not."),
+    list("dot1p", &ValueSpec::Number(0, 7)).required("The priorities that it matches."),
+];
+
+pub(crate) const POLICY: TableSpec =
+    &[DESCRIPTION, list("rules", &ValueSpec::Table(RULE)).required("What each classifier's frames get.")];
+
+const RULE: TableSpec = &[text("classifier", "roce").required("Name of the classifier."), LOCAL_PRECEDENCE];
+
+/// The `policy` of a port: a policy's name, or rules.
+pub(crate) const OF_PORT: [ValueSpec; 2] =
+    [ValueSpec::Text("rdma"), ValueSpec::List(&ValueSpec::Table(PORT_RULE))];
+
+const PORT_RULE: TableSpec =
+    &[number("dot1p", 0, 7).required("The priority that it matches."), LOCAL_PRECEDENCE];
 
 /// The local precedence that a policy sets, by dot1p.
 pub(crate) type Policy = [Option<u8>; PRIORITIES];
@@ -63,10 +88,10 @@ impl Policies {
         let rules = item.sections(LIST_CURE, report)?;
         let mut policy = [None; PRIORITIES];
         for mut rule in rules.value {
-            let dot1p = rule.number("dot1p", 0..=7u8, report);
-            let local_precedence = rule.number("local_precedence", 0..=7, report);
+            let dot1p = rule.number::<u8>("dot1p", report);
+            let local_precedence = rule.number("local_precedence", report);
             needed(&rule, &["dot1p", "local_precedence"], LIST_CURE, report);
-            rule.finish(&[], report);
+            rule.finish(report);
             let (Some(dot1p), Some(local_precedence)) = (dot1p, local_precedence) else { continue };
             if policy[usize::from(dot1p.value)].replace(local_precedence.value).is_some() {
                 let what = format!("dot1p {} is matched twice", dot1p.value);
@@ -80,10 +105,10 @@ impl Policies {
 /// Reads `[classifier.NAME]`: the dot1p values that it matches, as a mask.
 fn read_classifier(mut section: TableReader, report: &mut Diagnostics) -> u8 {
     read_description(&mut section, report);
-    let is_and = section.choice("operator", &[("or", false), ("and", true)], &[], report);
-    let dot1p = section.numbers("dot1p", 0..=7u8, report);
+    let is_and = section.choice("operator", &OPERATORS, report);
+    let dot1p = section.numbers::<u8>("dot1p", report);
     needed(&section, &["dot1p"], "write dot1p = [3, 4], the priorities that it matches", report);
-    section.finish(&[], report);
+    section.finish(report);
     let mask: u8 =
         dot1p.as_ref().map_or(0, |list| list.value.iter().fold(0, |mask, dot1p| mask | 1 << dot1p));
     if let (Some(is_and), true) = (is_and.filter(|it| it.value), mask.count_ones() > 1) {
@@ -105,10 +130,10 @@ fn read_named(
     let rules = section.list_of_sections("rules", RULES_CURE, report);
     needed(&section, &["rules"], RULES_CURE, report);
     for mut rule in rules.map_or_else(Vec::new, |rules| rules.value) {
-        let name = rule.string("classifier", "roce", report);
-        let local_precedence = rule.number("local_precedence", 0..=7u8, report);
+        let name = rule.string("classifier", report);
+        let local_precedence = rule.number("local_precedence", report);
         needed(&rule, &["classifier", "local_precedence"], RULES_CURE, report);
-        rule.finish(&[], report);
+        rule.finish(report);
         let (Some(name), Some(local_precedence)) = (name, local_precedence) else { continue };
         let Some(mask) = resolve_name(classifiers, &name, "classifier", ("[classifier.NAME]", &[]), report)
         else {
@@ -122,12 +147,12 @@ fn read_named(
             policy[dot1p] = Some(local_precedence.value);
         }
     }
-    section.finish(&[], report);
+    section.finish(report);
     policy
 }
 
 fn read_description(section: &mut TableReader, report: &mut Diagnostics) {
-    if let Some(text) = section.string("description", "RoCE data", report)
+    if let Some(text) = section.string("description", report)
         && text.value.chars().count() > DESCRIPTION_CHARS
     {
         let what = format!("{} characters are too many", text.value.chars().count());

@@ -14,11 +14,54 @@ use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::table_reader::{Setting, TableReader, value_or};
+use crate::spec::KeySpec::Number;
+use crate::spec::{SettingSpec, TableSpec, ValueSpec, choice, list, map, number, speed, words};
 
 /// The ETS group that is served before all others.
 const STRICT_GROUP: usize = 15;
 /// Maximum burst in bytes: 10 ms at the fastest speed.
-const MAX_BURST_BYTES: u64 = 1 << 30;
+const MAX_BURST_BYTES: i64 = 1 << 30;
+
+const MODES: [(&str, Mode); 2] = [("sp-wrr", Mode::SpWrr), ("ets", Mode::Ets)];
+const WRR: [(&str, bool); 2] = [("byte-count", false), ("packet-count", true)];
+const QUEUE_GROUPS: [(&str, QueueGroup); 4] = [
+    ("sp", QueueGroup::Sp),
+    ("wrr", QueueGroup::Wrr1),
+    ("wrr1", QueueGroup::Wrr1),
+    ("wrr2", QueueGroup::Wrr2),
+];
+const DISCIPLINES: [(&str, bool); 2] = [("wrr", false), ("sp", true)];
+
+pub(crate) const BURST: SettingSpec = number("burst_bytes", 0, MAX_BURST_BYTES)
+    .otherwise("4 ms at this rate", "Burst after idle time; needs a rate.");
+
+pub(crate) const SCHEDULE: TableSpec = &[
+    choice("mode", || words(&MODES)).value("\"sp-wrr\"", "Strict priority and WRR, or groups of ETS."),
+    choice("wrr", || words(&WRR)).value("\"byte-count\"", "What weights are counted in."),
+    map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(QUEUE)).says("A queue."),
+    map("group", Number(STRICT_GROUP), &ValueSpec::Table(GROUP)).otherwise(
+        "queues 0 to 7 in groups 0, 1 and 15",
+        "A group of ETS; 15 goes before all others, whose shares add up to 100 %.",
+    ),
+];
+
+const QUEUE: TableSpec = &[
+    choice("group", || words(&QUEUE_GROUPS))
+        .value("\"wrr1\"", "Of mode \"sp-wrr\": sp goes before wrr1, or wrr, and that before wrr2."),
+    number("weight", 1, 255)
+        .otherwise("1, 2, 3, 4, 5, 9, 13, 15 by queue; 1 with ETS", "Its share of its group."),
+    speed("rate").says("Its highest rate."),
+    BURST,
+];
+
+const GROUP: TableSpec = &[
+    list("queues", &ValueSpec::Number(0, 7)).required("Its queues; each queue is in one group."),
+    number("bandwidth_percent", 1, 100).says("Its share; group 15 has none, all others have one."),
+    choice("scheduling", || words(&DISCIPLINES))
+        .otherwise("wrr; sp in group 15", "The order inside the group."),
+    speed("rate").says("Its highest rate."),
+    BURST,
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -75,15 +118,15 @@ impl ScheduleTable {
     /// Reads `schedule`.
     pub(crate) fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
         let mut schedule = Self {
-            mode: section.choice("mode", &[("sp-wrr", Mode::SpWrr), ("ets", Mode::Ets)], &[], report),
-            by_packets: section.choice("wrr", &[("byte-count", false), ("packet-count", true)], &[], report),
+            mode: section.choice("mode", &MODES, report),
+            by_packets: section.choice("wrr", &WRR, report),
             ..Self::default()
         };
-        for (number, queue) in section.numbered("queue", PRIORITIES - 1, report) {
+        for (number, queue) in section.numbered("queue", report) {
             schedule.queues[number] = ScheduleQueueTable::read(queue, report);
         }
         let location = section.location_of("group");
-        let groups = section.numbered("group", STRICT_GROUP, report).into_iter();
+        let groups = section.numbered("group", report).into_iter();
         let mut groups: Vec<_> =
             groups.map(|(number, group)| EtsGroup::read(number, group, report)).collect();
         groups.sort_by_key(|group| group.number);
@@ -94,7 +137,7 @@ impl ScheduleTable {
             shares_are_complete(&groups, report);
             schedule.groups = Some(Setting { value: groups, location });
         }
-        section.finish(&[], report);
+        section.finish(report);
         schedule
     }
 }
@@ -186,18 +229,12 @@ impl<'t> Overrides<'t, ScheduleTable> {
 
 impl ScheduleQueueTable {
     fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
-        let groups = [
-            ("sp", QueueGroup::Sp),
-            ("wrr", QueueGroup::Wrr1),
-            ("wrr1", QueueGroup::Wrr1),
-            ("wrr2", QueueGroup::Wrr2),
-        ];
         let queue = Self {
-            group: section.choice("group", &groups, &[], report),
-            weight: section.number("weight", 1..=255, report),
+            group: section.choice("group", &QUEUE_GROUPS, report),
+            weight: section.number("weight", report),
             rate: RateTable::read(&mut section, report),
         };
-        section.finish(&[], report);
+        section.finish(report);
         queue
     }
 }
@@ -207,9 +244,9 @@ impl EtsGroup {
         let group = Self {
             number,
             location: section.location.clone(),
-            queues: section.numbers("queues", 0..=7, report),
-            bandwidth_percent: section.number("bandwidth_percent", 1..=100, report),
-            strict: section.choice("scheduling", &[("wrr", false), ("sp", true)], &[], report),
+            queues: section.numbers("queues", report),
+            bandwidth_percent: section.number("bandwidth_percent", report),
+            strict: section.choice("scheduling", &DISCIPLINES, report),
             rate: RateTable::read(&mut section, report),
         };
         let no_queues = group.queues.as_ref().is_some_and(|queues| queues.value.is_empty());
@@ -228,7 +265,7 @@ impl EtsGroup {
             _ => {}
         }
         group.rate.burst_needs_rate(&[Overrides::alone(&group.rate)], report);
-        section.finish(&[], report);
+        section.finish(report);
         group
     }
 
@@ -299,7 +336,7 @@ impl RateTable {
     fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
         Self {
             bps: section.item("rate").and_then(|item| parse::speed(item, report)),
-            burst_bytes: burst(section, report),
+            burst_bytes: section.number("burst_bytes", report),
         }
     }
 
@@ -318,11 +355,6 @@ impl Overrides<'_, RateTable> {
         let bps = self.optional(|table| &table.bps)?;
         Some(Rate { bps, burst_bytes: self.optional(|table| &table.burst_bytes) })
     }
-}
-
-/// Reads `burst_bytes`.
-pub(crate) fn burst(section: &mut TableReader, report: &mut Diagnostics) -> Option<Setting<u64>> {
-    section.number("burst_bytes", 0..=MAX_BURST_BYTES, report)
 }
 
 /// Checks that the scheduling settings of a table have an effect on one of `effective`.

@@ -12,6 +12,12 @@ use toml::de::DeValue;
 use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Setting, TableReader};
+use crate::spec::{SettingSpec, ValueSpec, either};
+
+/// A limit of a port.
+pub(crate) const fn limit(name: &'static str) -> SettingSpec {
+    either(name, &[ValueSpec::Number(1, MAX_LIMIT_PPS as i64), ValueSpec::Choice(|| vec!["off"])])
+}
 
 /// The limits in the table of a port, or of the defaults.
 #[derive(Debug, Default)]
@@ -26,15 +32,11 @@ impl FloodLimitTable {
     }
 }
 
-fn read_limit(
-    port: &mut TableReader,
-    name: &'static str,
-    report: &mut Diagnostics,
-) -> Option<Setting<Option<u32>>> {
+fn read_limit(port: &mut TableReader, name: &str, report: &mut Diagnostics) -> Option<Setting<Option<u32>>> {
     let item = port.item(name)?;
     match item.value() {
         DeValue::Integer(_) => {
-            let pps = item.number(1..=MAX_LIMIT_PPS, report)?;
+            let pps = item.number(report)?;
             Some(Setting { value: Some(pps.value), location: pps.location })
         }
         DeValue::String(text) if text == "off" => Some(Setting { value: None, location: item.location }),

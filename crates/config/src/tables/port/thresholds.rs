@@ -5,16 +5,40 @@ use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshol
 
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
-use crate::read::size::{MAX_CELLS, SizeSetting, as_dynamic, as_static, threshold};
+use crate::read::size::{THRESHOLD, as_dynamic, as_static, size, threshold};
 use crate::read::table_reader::{Setting, TableReader};
+use crate::spec::{MAX_CELLS, TableSpec, needed, number, table, text};
 
 /// Number of the last service pool.
-const LAST_POOL: u8 = POOLS as u8 - 1;
+const LAST_POOL: i64 = POOLS as i64 - 1;
 
-const RESERVED: SizeSetting = SizeSetting::needed("reserved_cells", "reserved_bytes");
-const HEADROOM: SizeSetting = SizeSetting::needed("headroom_cells", "headroom_bytes");
-const RESUME: SizeSetting = SizeSetting::needed("resume_cells", "resume_bytes");
-const XON_OFFSET: SizeSetting = SizeSetting::needed("xon_offset_cells", "xon_offset_bytes");
+/// `pfc.priority.N`.
+pub(crate) const GROUP: TableSpec = &[
+    needed("headroom", 0).otherwise("by the speed", "Cells for frames that arrive after XOFF."),
+    table("xoff", THRESHOLD).says("Use of the shared area at which XOFF is sent: one of these."),
+    needed("xon_offset", 0).value("12", "XON is sent this far below the XOFF threshold."),
+    needed("resume", 0).value("0", "XON is not sent above this many cells."),
+    needed("reserved", 0)
+        .otherwise("by the size of a cell", "Cells of the fixed area that the group reserves."),
+];
+
+/// `buffer.ingress.priority.N`.
+pub(crate) const INGRESS: TableSpec = &[
+    number("pool", 0, LAST_POOL).value("0", "Its service pool."),
+    text("profile", "lossless").says("All thresholds of `pfc.priority.N` by a profile's name."),
+];
+
+/// `buffer.egress.queue.N`.
+pub(crate) const EGRESS: TableSpec = &[
+    number("pool", 0, LAST_POOL).value("0", "Its service pool."),
+    // With 0 cells nothing would ever pass.
+    number("shared_cells", 1, MAX_CELLS as i64).says("Its limit in the shared area."),
+    number("shared_percent", 0, 100)
+        .otherwise("20 of a lossy queue; none of a no-drop queue", "Alpha by percent, in place of a limit."),
+    number("guaranteed_percent", 0, 100)
+        .otherwise("by the fixed area", "Its part of what the port has of the fixed area."),
+    text("profile", "lossy").says("All of these except the pool, by a profile's name."),
+];
 
 /// `pfc.priority.N` and `buffer.ingress.priority.N` of a port.
 #[derive(Debug, Default, Clone)]
@@ -33,14 +57,14 @@ impl GroupTable {
     /// Reads `pfc.priority.N`.
     pub(crate) fn read(mut section: TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Self {
         let group = Self {
-            headroom_cells: HEADROOM.read(&mut section, cell_bytes, report),
+            headroom_cells: size(&mut section, "headroom", cell_bytes, report),
             xoff: threshold(&mut section, "xoff", cell_bytes, report),
-            xon_offset_cells: XON_OFFSET.read(&mut section, cell_bytes, report),
-            resume_cells: RESUME.read(&mut section, cell_bytes, report),
-            reserved_cells: RESERVED.read(&mut section, cell_bytes, report),
+            xon_offset_cells: size(&mut section, "xon_offset", cell_bytes, report),
+            resume_cells: size(&mut section, "resume", cell_bytes, report),
+            reserved_cells: size(&mut section, "reserved", cell_bytes, report),
             ..Self::default()
         };
-        section.finish(&[], report);
+        section.finish(report);
         group
     }
 
@@ -52,8 +76,8 @@ impl GroupTable {
         profile: impl FnOnce(&Setting<&str>, &mut Diagnostics) -> Option<GroupTable>,
         report: &mut Diagnostics,
     ) {
-        let pool = section.number("pool", 0..=LAST_POOL, report);
-        if let Some(binding) = section.string("profile", "lossless", report) {
+        let pool = section.number("pool", report);
+        if let Some(binding) = section.string("profile", report) {
             if let Some(location) = self.first_threshold() {
                 let what = format!("the profile and {} contradict each other", location.setting);
                 report.add(&binding.location, what, "leave one of them out");
@@ -63,7 +87,7 @@ impl GroupTable {
             }
         }
         self.pool = pool;
-        section.finish(&[], report);
+        section.finish(report);
     }
 
     /// Returns where the first of the thresholds is written.
@@ -128,16 +152,15 @@ impl QueueTable {
         profile: impl FnOnce(&Setting<&str>, &mut Diagnostics) -> Option<QueueTable>,
         report: &mut Diagnostics,
     ) {
-        self.pool = section.number("pool", 0..=LAST_POOL, report);
+        self.pool = section.number("pool", report);
         section.at_most_one(&["shared_cells", "shared_percent"], report);
-        // With 0 cells nothing would ever pass.
-        let shared_cells = section.number("shared_cells", 1..=MAX_CELLS, report);
-        let shared_percent = section.number("shared_percent", 0..=100, report);
+        let shared_cells = section.number("shared_cells", report);
+        let shared_percent = section.number("shared_percent", report);
         self.shared = shared_cells.map(as_static).or(shared_percent.map(as_dynamic));
         self.guaranteed = section
-            .number("guaranteed_percent", 0..=100, report)
+            .number("guaranteed_percent", report)
             .map(|percent| Setting { value: Guaranteed::Percent(percent.value), location: percent.location });
-        if let Some(binding) = section.string("profile", "lossy", report) {
+        if let Some(binding) = section.string("profile", report) {
             for name in ["guaranteed_percent", "shared_cells", "shared_percent"] {
                 section.at_most_one(&["profile", name], report);
             }
@@ -145,7 +168,7 @@ impl QueueTable {
                 (self.guaranteed, self.shared) = (profile.guaranteed, profile.shared);
             }
         }
-        section.finish(&[], report);
+        section.finish(report);
     }
 }
 

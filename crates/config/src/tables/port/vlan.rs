@@ -11,6 +11,16 @@ use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Item, Setting, TableReader};
+use crate::spec::{TableSpec, choice, number, text, words};
+
+const MODES: [(&str, Mode); 2] = [("access", Mode::Access), ("trunk", Mode::Trunk)];
+
+pub(crate) const VLAN: TableSpec = &[
+    choice("mode", || words(&MODES)).says("Of all ports, or of none; none: one bridge for all tags."),
+    number("pvid", *VLANS.start() as i64, *VLANS.end() as i64)
+        .says("The untagged VLAN; an access port needs it."),
+    text("allowed", "1-100,200").value("\"1-4094\"", "The tagged VLANs of a trunk."),
+];
 
 /// VLAN mode of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,13 +42,12 @@ pub(crate) struct VlanTable {
 impl VlanTable {
     /// Reads the table.
     pub(crate) fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
-        let modes = [("access", Mode::Access), ("trunk", Mode::Trunk)];
         let table = Self {
-            mode: section.choice("mode", &modes, &[], report),
-            pvid: section.number("pvid", VLANS, report),
+            mode: section.choice("mode", &MODES, report),
+            pvid: section.number("pvid", report),
             allowed: section.item("allowed").and_then(|item| read_vlans(item, report)),
         };
-        section.finish(&[], report);
+        section.finish(report);
         table
     }
 }

@@ -5,8 +5,6 @@
 //! `restore_delay`) or Inspur's (`detection_ms`, `restoration_ms`). The default action depends on
 //! the style: H3C forwards, Inspur drops.
 
-use std::ops::RangeInclusive;
-
 use switch::Nanos;
 use switch::settings::{
     EarlyWarningSettings, PRIORITIES, PfcWdAction, Restoration, StormLimit, WatchdogSettings,
@@ -15,14 +13,51 @@ use switch::settings::{
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Setting, TableReader, value_or};
+use crate::spec::KeySpec::Number;
+use crate::spec::{TableSpec, ValueSpec, boolean, choice, map, number, table, words};
 
 const MS: Nanos = 1_000_000;
-/// H3C: 1 to 15 times the precision; a delay of n is 100 ms and n times 100 ms.
-const STEPS: RangeInclusive<u64> = 1..=15;
-/// Inspur: detection and restoration time in ms.
-const TIMES_MS: RangeInclusive<u64> = 100..=5000;
 /// PFC frames per second: no link carries more.
-const PPS: RangeInclusive<u32> = 1..=1_000_000_000;
+const MAX_PPS: i64 = 1_000_000_000;
+const PRECISIONS: [(&str, Nanos); 2] = [("high", 10 * MS), ("normal", 100 * MS)];
+const ACTIONS: [(&str, PfcWdAction); 2] = [("forward", PfcWdAction::Forward), ("drop", PfcWdAction::Drop)];
+const RECOVERIES: [(&str, bool); 2] = [("auto", false), ("manual", true)];
+
+pub(crate) const WATCHDOG: TableSpec = &[
+    boolean("enabled").value("true", "False: off, for all or for this port."),
+    choice("precision", || words(&PRECISIONS))
+        .value("\"normal\"", "The unit of intervals: 100 ms, or 10 ms with \"high\"."),
+    choice("action", || words(&ACTIONS))
+        .otherwise("forward; drop with `detection_ms`", "What happens to frames during a storm."),
+    choice("recovery", || words(&RECOVERIES))
+        .value("\"auto\"", "Manual: a storm ends by `sluice pfc recover`."),
+    map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(PRIORITY))
+        .says("A priority that is watched, in one of two styles (docs/watchdog.md)."),
+];
+
+const PRIORITY: TableSpec = &[
+    number("interval", 1, 15).unit("× precision").says("Detection time."),
+    number("restore_delay", 1, 15)
+        .unit("× 100 ms")
+        .otherwise("the detection time", "Restored 100 ms and this time after detection."),
+    boolean("pause_recover").value("false", "Restored when no XOFF came for an interval."),
+    number("detection_ms", 100, 5000).says("Detection time, in place of `interval`."),
+    number("restoration_ms", 100, 5000).says("Restored once no XOFF has come for this time."),
+    table("limit", LIMIT).says("Storms after which PFC is turned off for the priority."),
+];
+
+const LIMIT: TableSpec = &[
+    number("period_s", 1, 60).required("Time in which storms are counted."),
+    number("count", 1, 500).required("Number of storms."),
+];
+
+pub(crate) const EARLY_WARNING: TableSpec =
+    &[map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(RATES)).says("Rates of a priority.")];
+
+const RATES: TableSpec = &[
+    number("in_pps", 1, MAX_PPS).says("Rate of received PFC frames that raises an event."),
+    number("out_pps", 1, MAX_PPS).says("Rate of sent PFC frames that raises an event."),
+];
 
 /// `pfc.watchdog`.
 #[derive(Debug, Default, Clone)]
@@ -68,23 +103,17 @@ impl WatchdogTable {
     /// Reads `watchdog`, if it is there.
     pub(crate) fn read(pfc: &mut TableReader, report: &mut Diagnostics) -> Self {
         let Some(mut section) = pfc.section("watchdog", report) else { return Self::default() };
-        let actions = [("forward", PfcWdAction::Forward), ("drop", PfcWdAction::Drop)];
         let mut table = Self {
             enabled: section.boolean("enabled", report),
-            precision_ns: section.choice(
-                "precision",
-                &[("high", 10 * MS), ("normal", 100 * MS)],
-                &["low"],
-                report,
-            ),
-            action: section.choice("action", &actions, &[], report),
-            manual_recovery: section.choice("recovery", &[("auto", false), ("manual", true)], &[], report),
+            precision_ns: section.choice_or_later("precision", &PRECISIONS, &["low"], report),
+            action: section.choice("action", &ACTIONS, report),
+            manual_recovery: section.choice("recovery", &RECOVERIES, report),
             ..Self::default()
         };
-        for (priority, of) in section.numbered("priority", PRIORITIES - 1, report) {
+        for (priority, of) in section.numbered("priority", report) {
             table.priorities[priority] = PriorityTable::read(of, report);
         }
-        section.finish(&[], report);
+        section.finish(report);
         table
     }
 
@@ -133,13 +162,13 @@ impl PriorityTable {
         section.at_most_one(&["restore_delay", "pause_recover"], report);
         let (has_interval, has_detection) = (section.has("interval"), section.has("detection_ms"));
         let has_restoration = section.has("restoration_ms");
-        let interval = section.number("interval", STEPS, report);
-        let delay = section.number("restore_delay", STEPS, report);
+        let interval = section.number::<u64>("interval", report);
+        let delay = section.number::<u64>("restore_delay", report);
         let pause_recover = section.boolean("pause_recover", report);
-        let detection = section.number("detection_ms", TIMES_MS, report);
-        let restoration = section.number("restoration_ms", TIMES_MS, report);
+        let detection = section.number::<u64>("detection_ms", report);
+        let restoration = section.number::<u64>("restoration_ms", report);
         let limit = section.section("limit", report).and_then(|section| read_limit(section, report));
-        section.finish(&[], report);
+        section.finish(report);
         if !has_interval && !has_detection {
             let cure = "write interval = 1 to 15 (times the precision), or detection_ms and restoration_ms";
             report.add(&location, "no detection time", cure);
@@ -165,9 +194,9 @@ impl PriorityTable {
 fn read_limit(mut section: TableReader, report: &mut Diagnostics) -> Option<Setting<StormLimit>> {
     let location = section.location.clone();
     let missing = ["period_s", "count"].into_iter().find(|name| !section.has(name));
-    let period_s = section.number("period_s", 1..=60u64, report);
-    let count = section.number("count", 1..=500u16, report);
-    section.finish(&[], report);
+    let period_s = section.number::<u64>("period_s", report);
+    let count = section.number("count", report);
+    section.finish(report);
     if let Some(missing) = missing {
         report.add(
             &location,
@@ -184,17 +213,17 @@ impl EarlyWarningTable {
     pub(crate) fn read(pfc: &mut TableReader, report: &mut Diagnostics) -> Self {
         let mut table = Self::default();
         let Some(mut section) = pfc.section("early-warning", report) else { return table };
-        for (priority, mut of) in section.numbered("priority", PRIORITIES - 1, report) {
+        for (priority, mut of) in section.numbered("priority", report) {
             if !of.has("in_pps") && !of.has("out_pps") {
                 report.add(&of.location, "no rate", "write in_pps, out_pps or both, in frames a second");
             }
-            let [in_pps, out_pps] = ["in_pps", "out_pps"].map(|name| of.number(name, PPS, report));
+            let [in_pps, out_pps] = ["in_pps", "out_pps"].map(|name| of.number(name, report));
             let value = |pps: Option<Setting<u32>>| pps.map(|pps| pps.value);
             let settings = EarlyWarningSettings { in_pps: value(in_pps), out_pps: value(out_pps) };
             table.priorities[priority] = Some(settings);
-            of.finish(&[], report);
+            of.finish(report);
         }
-        section.finish(&[], report);
+        section.finish(report);
         table
     }
 

@@ -1,5 +1,7 @@
 //! Use of zero-copy. What it means: docs/kernel/af-xdp.md, "Zero-copy".
 
+use crate::spec::word_of;
+
 /// Which drivers access the UMEM themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZeroCopy {
@@ -18,10 +20,6 @@ impl ZeroCopy {
 
     /// Returns its name in the file.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Off => "off",
-            Self::Emulate => "emulate",
-        }
+        word_of(&Self::CHOICES, &self)
     }
 }
