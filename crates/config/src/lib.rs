@@ -96,9 +96,13 @@
 //! operator    = "or"               # "and" would match no frame that "or" does not
 //! dot1p       = [5]
 //!
+//! [classifier.storage]             # or applications, for rules with mode = "dcbx": ethertype, tcp, udp, port, dscp
+//! tcp         = [3260]
+//!
 //! [policy.rdma]                    # policy = "rdma" in a port is the same as these rules there
 //! description = "RoCE has queue 3"
-//! rules       = [{ classifier = "roce", local_precedence = 3 }]
+//! rules       = [{ classifier = "roce", local_precedence = 3, mode = "dcbx" },  # mode: for DCBX, too (docs/dcbx.md)
+//!                { classifier = "storage", priority = 4, mode = "dcbx", insert_before = "roce" }]
 //!
 //! [port-defaults]                  # the same settings as a port, except interface
 //! trust         = "dot1p"          # the default | "dscp" | "tunnel-dot1p": of the frame in VXLAN | "none": port_priority applies

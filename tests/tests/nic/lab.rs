@@ -67,7 +67,7 @@ impl Lab {
             config += &tests::port_config(&sender.name, SENDER_SPEED);
             if let Some(no_drop) = negotiated {
                 config += &format!(
-                    "dcbx = {{}}\n[port.{}.pfc]\nmode = \"auto\"\nno_drop = [{no_drop}]\n",
+                    "lldp = \"both\"\ndcbx = {{}}\n[port.{}.pfc]\nmode = \"auto\"\nno_drop = [{no_drop}]\n",
                     sender.name
                 );
             }

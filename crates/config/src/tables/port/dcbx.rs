@@ -5,6 +5,8 @@
 //! over, and priorities of DSCPs. An agreement can always be applied: no group reserves other cells
 //! for it.
 
+use core::ops::RangeInclusive;
+
 use dcbx::settings::{
     ApplicationSettings, DcbxSettings, Ets, EtsSettings, PfcMode, PfcSettings, Precedence, Version,
     VersionSetting,
@@ -21,8 +23,17 @@ use crate::read::diagnostics::Diagnostics;
 use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Setting, TableReader};
 
-/// The most entries of `applications`: what a TLV holds.
-const MAX_APPLICATIONS: usize = 64;
+/// The most applications of a port: what a TLV holds.
+pub(crate) const MAX_APPLICATIONS: usize = 64;
+
+/// What identifies an application: the key, the selector, and the range of its protocols.
+pub(crate) const SELECTORS: [(&str, Selector, RangeInclusive<u16>); 5] = [
+    ("ethertype", Selector::Ethertype, 0..=u16::MAX),
+    ("tcp", Selector::TcpPort, 1..=u16::MAX),
+    ("udp", Selector::UdpPort, 1..=u16::MAX),
+    ("port", Selector::Port, 1..=u16::MAX),
+    ("dscp", Selector::Dscp, 0..=DSCPS as u16 - 1),
+];
 
 /// `dcbx` of a port.
 #[derive(Debug, Default)]
@@ -44,6 +55,8 @@ pub struct PortDcbx {
     pub(crate) protected: Box<PortSettings>,
     /// The port without a no-drop priority.
     pub(crate) lossy: Box<PortSettings>,
+    /// The queue of each priority, in whose group it is.
+    pub(crate) queues: [u8; PRIORITIES],
 }
 
 /// What was agreed with the peer of a port.
@@ -109,17 +122,10 @@ fn read_applications(
     let list = section.list_of_sections("applications", cure, report)?;
     let mut entries = Vec::new();
     for mut entry in list.value {
-        let selectors = [
-            ("ethertype", Selector::Ethertype, 0..=u16::MAX),
-            ("tcp", Selector::TcpPort, 1..=u16::MAX),
-            ("udp", Selector::UdpPort, 1..=u16::MAX),
-            ("port", Selector::Port, 1..=u16::MAX),
-            ("dscp", Selector::Dscp, 0..=DSCPS as u16 - 1),
-        ];
-        let names = selectors.each_ref().map(|(name, ..)| *name);
+        let names = SELECTORS.map(|(name, ..)| name);
         entry.at_most_one(&names, report);
         let priority = entry.number("priority", 0..=7, report);
-        let found = selectors
+        let found = SELECTORS
             .into_iter()
             .filter_map(|(name, selector, range)| Some((selector, entry.number(name, range, report)?.value)));
         let found: Vec<_> = found.collect();
@@ -153,13 +159,27 @@ impl Overrides<'_, DcbxTable> {
 
     /// Returns what the port negotiates: this mode of PFC, these no-drop priorities, and these
     /// groups if its schedule is ETS.
-    pub(crate) fn settings(self, mode: PfcMode, no_drop: u8, ets: Option<Ets>) -> Option<DcbxSettings> {
+    /// Applications are the port's own, and those of its policy whose protocol it does not list.
+    pub(crate) fn settings(
+        self,
+        mode: PfcMode,
+        no_drop: u8,
+        ets: Option<Ets>,
+        of_policy: &[Application],
+    ) -> Option<DcbxSettings> {
         if !self.is_on() {
             return None;
         }
         let willing = self.value(|table| &table.willing, false);
         let own = ets.or(willing.then_some(Ets::SINGLE_GROUP));
-        let entries = self.setting(|table| &table.applications).map(|list| list.value.clone());
+        let own_entries = self.setting(|table| &table.applications);
+        let mut entries = own_entries.map(|list| list.value.clone()).unwrap_or_default();
+        let is_own = |of_policy: &&Application| {
+            let same =
+                |own: &Application| (own.selector, own.protocol) == (of_policy.selector, of_policy.protocol);
+            own_entries.is_some_and(|list| list.value.iter().any(same))
+        };
+        entries.extend(of_policy.iter().filter(|it| !is_own(it)));
         Some(DcbxSettings {
             version: self.value(|table| &table.version, VersionSetting::Auto),
             pfc: PfcSettings {
@@ -170,7 +190,7 @@ impl Overrides<'_, DcbxTable> {
                 ..PfcSettings::default()
             },
             ets: own.map(|ets| EtsSettings { willing, ets }),
-            applications: ApplicationSettings { willing, entries: entries.unwrap_or_default() },
+            applications: ApplicationSettings { willing, entries },
         })
     }
 }
@@ -185,7 +205,7 @@ impl PortDcbx {
         }
         let Some(Negotiated { ets, dscp, .. }) = negotiated else { return port };
         if let Some(ets) = ets {
-            port.schedule = schedule_of(ets, &port.classify.dot1p_to_queue);
+            port.schedule = schedule_of(ets, &self.queues);
         }
         if port.classify.trust == Trust::Dscp {
             for (dscp, priority) in dscp {
