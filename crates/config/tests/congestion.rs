@@ -375,6 +375,34 @@ fn groups_taken_over_follow_the_rules_for_dcbx() {
     assert_eq!(groups, [(0b1111_0111, 30), (0b1000, 70)]);
 }
 
+/// A willing port whose schedule is strict priority advertises a single group, and gets it if the
+/// peer recommends just that. Groups of its own stay as the file has them, and their rates stay
+/// with their numbers.
+#[test]
+fn groups_taken_over_with_what_the_file_has() {
+    let port = |schedule: &str, ets: Ets| {
+        let text = format!(
+            "[port.a]\ninterface = \"veth0\"\nspeed = \"10G\"\ndcbx = {{ willing = true }}\n[port.a.schedule]\n{schedule}"
+        );
+        let config = parse(&text);
+        let negotiated = config::Negotiated { ets: Some(ets), ..config::Negotiated::default() };
+        let file = config.switch.ports[0].clone();
+        (config.dcbx[0].as_ref().unwrap().apply(&file, Some(&negotiated)).schedule, file.schedule)
+    };
+    let (applied, _) = port("mode = \"sp-wrr\"\n", Ets::SINGLE_GROUP);
+    let groups: Vec<_> = applied.groups.iter().map(|it| (it.name.as_str(), it.queues)).collect();
+    assert_eq!(groups, [("pg0", 0xff)]);
+    let own = "mode = \"ets\"\n[port.a.schedule.group.0]\nqueues = [0, 1, 2, 4, 5, 6, 7]\nbandwidth_percent = 40\n\
+               rate = \"2G\"\n[port.a.schedule.group.1]\nqueues = [3]\nbandwidth_percent = 60\n";
+    let mut same = Ets { group_of_priority: [0; 8], percent: [40, 60, 0, 0, 0, 0, 0, 0] };
+    same.group_of_priority[3] = 1;
+    let (applied, file) = port(own, same);
+    assert_eq!(applied, file);
+    let (applied, _) = port(own, Ets { percent: [70, 30, 0, 0, 0, 0, 0, 0], ..same });
+    let groups: Vec<_> = applied.groups.iter().map(|it| (it.weight, it.rate)).collect();
+    assert_eq!(groups, [(70, rate(2_000_000_000, None)), (30, None)]);
+}
+
 #[test]
 fn wrong_rules_for_dcbx() {
     for (right, wrong, message) in [

@@ -285,8 +285,10 @@ pub enum Precedence {
 pub struct EtsSettings {
     /// True if the peer's recommendation (CEE, CIN: configuration) is adopted.
     pub willing: bool,
-    /// Own configuration, which is also recommended to the peer.
+    /// Own configuration.
     pub ets: Ets,
+    /// True if it is also recommended to the peer (IEEE).
+    pub recommends: bool,
 }
 
 /// Groups of priorities and their shares of the bandwidth.

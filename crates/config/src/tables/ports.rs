@@ -308,7 +308,10 @@ impl<'t> Overrides<'t, PortTable> {
         let with = |no_drop| Box::new(self.settings(name, buffer, no_drop));
         let protected = with(u8::MAX);
         let queues = self.queues_of_priorities(&protected);
-        Some(PortDcbx { settings, protected, lossy: with(0), queues })
+        let numbers = self.schedule().ets_groups();
+        let rates = self.schedule().settings().groups.into_iter().map(|group| group.rate);
+        let own_groups = numbers.map(|numbers| numbers.into_iter().zip(rates).collect());
+        Some(PortDcbx { settings, protected, lossy: with(0), queues, own_groups })
     }
 
     /// Returns the settings of a port called `name` whose priorities in `no_drop` are no-drop.

@@ -92,7 +92,7 @@ impl RunningConfig {
     }
 
     /// Returns the ports of the file with what was agreed with their peers.
-    fn agreed_ports(&self) -> Vec<PortSettings> {
+    pub fn agreed_ports(&self) -> Vec<PortSettings> {
         let ports = self.config.switch.ports.iter().zip(&self.config.dcbx);
         let ports = ports.zip(self.slots.in_config_order());
         let agreed = |((port, dcbx), &slot): ((&PortSettings, &Option<PortDcbx>), &usize)| match dcbx {

@@ -14,7 +14,7 @@ use dcbx::settings::{
 use dcbx::{Operational, Status};
 use switch::PortSettings;
 use switch::settings::{
-    DSCPS, GroupDiscipline, GroupSettings, PRIORITIES, ScheduleSettings, SchedulerGroup, Trust,
+    DSCPS, GroupDiscipline, GroupSettings, PRIORITIES, Rate, ScheduleSettings, SchedulerGroup, Trust,
 };
 use wire::dcbx::cee::STRICT_GROUP;
 use wire::dcbx::ieee::{Application, Selector};
@@ -57,6 +57,8 @@ pub struct PortDcbx {
     pub(crate) lossy: Box<PortSettings>,
     /// The queue of each priority, in whose group it is.
     pub(crate) queues: [u8; PRIORITIES],
+    /// The port's own groups with their rates; `None` if its schedule is not ETS.
+    pub(crate) own_groups: Option<Vec<(usize, Option<Rate>)>>,
 }
 
 /// What was agreed with the peer of a port.
@@ -74,8 +76,15 @@ impl Negotiated {
     /// Returns what a negotiation has come to.
     pub fn of(status: &Status) -> Self {
         let Operational { no_drop, applications, .. } = &status.operational;
+        // Also if it is what the port advertises: without groups of its own that is a single one.
         let taken_over = |ets: &dcbx::status::Feature<Ets>| {
-            (ets.state.is_agreed() && ets.operational != ets.local).then_some(ets.operational)
+            let is_of_peer = match status.version {
+                Version::Ieee => status.ets_recommendation == Some(ets.operational),
+                Version::Cee | Version::Cin => {
+                    ets.peer_willing == Some(false) && ets.peer == Some(ets.operational)
+                }
+            };
+            (ets.state.is_agreed() && ets.local_willing && is_of_peer).then_some(ets.operational)
         };
         let is_dscp = |it: &&Application| it.selector == Selector::Dscp && usize::from(it.protocol) < DSCPS;
         let of_dscp = applications.iter().filter(is_dscp);
@@ -189,7 +198,8 @@ impl Overrides<'_, DcbxTable> {
                 precedence: self.value(|table| &table.precedence, Precedence::LowerAddress),
                 ..PfcSettings::default()
             },
-            ets: own.map(|ets| EtsSettings { willing, ets }),
+            // What stands for groups that the port does not have is not recommended.
+            ets: own.map(|own| EtsSettings { willing, ets: own, recommends: ets.is_some() }),
             applications: ApplicationSettings { willing, entries },
         })
     }
@@ -204,8 +214,9 @@ impl PortDcbx {
             self.set_no_drop(&mut port, negotiated.map_or(0, |it| it.no_drop));
         }
         let Some(Negotiated { ets, dscp, .. }) = negotiated else { return port };
-        if let Some(ets) = ets {
-            port.schedule = schedule_of(ets, &self.queues);
+        let own = self.settings.ets.filter(|_| self.own_groups.is_some()).map(|own| own.ets);
+        if let Some(ets) = ets.filter(|ets| Some(*ets) != own) {
+            port.schedule = schedule_of(&ets, &self.queues, self.own_groups.as_deref().unwrap_or_default());
         }
         if port.classify.trust == Trust::Dscp {
             for (dscp, priority) in dscp {
@@ -251,8 +262,13 @@ pub(crate) fn ets_of(groups: &[(usize, &SchedulerGroup)], dot1p_to_queue: &[u8; 
 }
 
 /// Returns the schedule of groups by the queues of their priorities. A queue of several priorities
-/// is in the group of the highest; one of none is where that of priority 0 is.
-fn schedule_of(ets: &Ets, dot1p_to_queue: &[u8; PRIORITIES]) -> ScheduleSettings {
+/// is in the group of the highest; one of none is where that of priority 0 is. A group keeps the
+/// rate that the file gives to its number.
+fn schedule_of(
+    ets: &Ets,
+    dot1p_to_queue: &[u8; PRIORITIES],
+    own_groups: &[(usize, Option<Rate>)],
+) -> ScheduleSettings {
     let mut group_of_queue = [ets.group_of_priority[0]; PRIORITIES];
     for (priority, queue) in dot1p_to_queue.iter().enumerate() {
         group_of_queue[usize::from(*queue & 7)] = ets.group_of_priority[priority];
@@ -263,10 +279,12 @@ fn schedule_of(ets: &Ets, dot1p_to_queue: &[u8; PRIORITIES]) -> ScheduleSettings
     };
     let weighted = GroupDiscipline::WeightedByBytes([1; PRIORITIES]);
     let strict = SchedulerGroup::new(format!("pg{STRICT_GROUP}"), 0, 1, GroupDiscipline::Strict);
-    let mut groups = vec![strict.of(queues(STRICT_GROUP))];
+    let rate = |number: u8| own_groups.iter().find(|(it, _)| *it == usize::from(number))?.1;
+    let with_rate = |group: SchedulerGroup, number: u8| SchedulerGroup { rate: rate(number), ..group };
+    let mut groups = vec![with_rate(strict.of(queues(STRICT_GROUP)), STRICT_GROUP)];
     for (number, percent) in (0..).zip(ets.percent) {
-        let weight = u32::from(percent).max(1);
-        groups.push(SchedulerGroup::new(format!("pg{number}"), 1, weight, weighted).of(queues(number)));
+        let group = SchedulerGroup::new(format!("pg{number}"), 1, u32::from(percent).max(1), weighted);
+        groups.push(with_rate(group.of(queues(number)), number));
     }
     groups.retain(|group| group.queues != 0);
     ScheduleSettings { groups }
@@ -285,7 +303,7 @@ mod tests {
         let ets = ets_of(&groups, &map);
         assert_eq!(ets.to_string(), "0,1,2,4,5:50% 3:50% 6,7:strict");
         assert!(ets.check().is_ok());
-        let mut back = schedule_of(&ets, &map).groups;
+        let mut back = schedule_of(&ets, &map, &[]).groups;
         back.rotate_left(1);
         assert_eq!(back, schedule.groups);
     }
