@@ -242,7 +242,7 @@ fn tshark_decodes_what_is_on_the_wire() -> Result<()> {
         let capture = Capture::start(&bed, &host, "ether proto 0x88cc")?;
         let port = format!(
             "lldp = \"both\"\npfc = {{ mode = \"auto\", no_drop = [3] }}\ndcbx = {{ version = \"{version}\", \
-             willing = true, applications = [{{ udp = 4791, priority = 3 }}] }}"
+             willing = true, applications = [{{ udp = 4791, priority = 3 }}] }}\nschedule = {{ mode = \"ets\" }}"
         );
         let _daemon = bed.daemon(&switch, &config("switch", &port))?;
         let fields = ["lldp.tlv.system.name", "_ws.malformed", "lldp.dcbx.feature.pfc.prio3"];
