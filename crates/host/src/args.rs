@@ -384,6 +384,7 @@ mod tests {
             (&["--mac", "ff:ff:ff:ff:ff:ff"], "'ff:ff:ff:ff:ff:ff' for '--mac <MAC>'"),
             (&["--dcbx", "yes"], "[possible values: willing, unwilling]"),
             (&["--dcbx", "willing", "--no-pfc"], "'--dcbx <HOW>' cannot be used with '--no-pfc'"),
+            (&["--dcbx", "willing", "--flow-control"], "cannot be used with '--flow-control'"),
             (&["--mac", "1"], "'--mac <MAC>': not a MAC address"),
             (&["--speed", "0"], "'--speed <RATE>': a speed lies between 1 bit/s and 1000G"),
             (&["--speed", "1X"], "'1X' is no rate"),
