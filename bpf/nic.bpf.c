@@ -406,21 +406,22 @@ static __always_inline struct sk_buff *take(const struct settings *settings, str
 }
 
 // Returns the queues (bit p) that hold frames and are not paused, and records when the first pause
-// of the others ends.
+// of the others ends. A pause does not outlast the agreement that its priority is no-drop.
 __noinline int sluice_nic_ready(__u64 now)
 {
+	struct settings *settings = only(&nic_settings);
 	struct pauses *pauses = only(&nic_pauses);
 	struct state *state = only(&nic_state);
 	__u64 until, next_end_ns = ~0ULL;
 	int p, ready = 0;
 
-	if (!state || !pauses)
+	if (!settings || !state || !pauses)
 		return 0;
 	for (p = 0; p < PRIORITIES; p++) {
 		if (state->queues[p].head == state->queues[p].tail)
 			continue;
 		until = *(volatile __u64 *)&pauses->of[p].until_ns;
-		if (until <= now)
+		if (until <= now || !(settings->no_drop & (1 << p)))
 			ready |= 1 << p;
 		else if (until < next_end_ns)
 			next_end_ns = until;

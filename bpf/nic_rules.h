@@ -39,7 +39,7 @@ enum { HEAD_BYTES = 24 };    /* addresses, two tags, the first two bytes of an I
 enum trust { TRUST_DOT1P, TRUST_DSCP, TRUST_PRIORITY };
 enum order { ORDER_DRR, ORDER_STRICT };
 
-/* Settings that user space writes before the programs are attached. */
+/* Settings that user space writes before the programs are attached; `no_drop` also afterwards. */
 struct settings {
 	__u64 speed_bps;
 	__u64 burst_ns;

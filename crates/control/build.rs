@@ -174,6 +174,7 @@ fn numbered(file: &FileDescriptorProto) -> String {
                 (Label::Repeated, Type::Message) => {
                     format!("(0..2).map(|_| crate::v1::{of}::numbered(next)).collect()")
                 }
+                (Label::Repeated, Type::String) => "vec![super::next::<u64>(next).to_string()]".to_owned(),
                 (Label::Repeated, _) => "(0..8).map(|_| super::next(next)).collect()".to_owned(),
                 (_, Type::Message) => format!("Some(crate::v1::{of}::numbered(next))"),
                 (_, Type::Bool) if field.proto3_optional() => "Some(true)".to_owned(),

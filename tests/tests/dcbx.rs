@@ -7,8 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use control::BlockingClient;
 use serde_json::Value;
-use testbed::{Daemon, Namespace, Snapshot, Testbed, binary, idle, port};
+use testbed::{Daemon, Namespace, Snapshot, Testbed, binary, eventually, idle, port};
 use tests::{flow, port_config, run, slow_port_config, undisturbed};
+use wire::dcbx::Ieee;
+use wire::dcbx::ieee::PfcConfiguration;
+use wire::lldp::{ChassisId, Lldpdu, PortId};
+use wire::mac::MacAddr;
+use xdp::PacketSocket;
 
 /// A daemon that negotiates PFC on port `first`, on interface `p`.
 fn config(name: &str, no_drop: u8, version: &str, willing: bool) -> String {
@@ -106,6 +111,39 @@ fn combinations_of_version_and_willing() -> Result<()> {
     becomes(&left, "left alone", &alone)
 }
 
+/// A willing port takes over a priority that its file does not list: the file's headroom is checked
+/// for it then. What it does not cover is an event and shown, once for the agreement.
+#[test]
+fn headroom_is_checked_for_what_was_agreed_on() -> Result<()> {
+    let (bed, left, right) = pair()?;
+    let long = "speed = \"100G\"\ncable_m = 10000\n";
+    let left = bed.daemon(&left, &(config("left", 3, "auto", true) + long))?;
+    let right = bed.daemon(&right, &config("right", 3, "ieee", false))?;
+    let agreed =
+        |no_drop| Outcome { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop: vec![no_drop] };
+    let uncovered = || -> Result<Vec<String>> {
+        let events = BlockingClient::connect(left.socket())?.events(0)?;
+        let of_kind = events.into_iter().filter(|event| event.kind == "dcbx_uncovered");
+        Ok(of_kind.map(|event| event.message).collect())
+    };
+    let warnings = |snapshot: &Snapshot| -> Option<Vec<String>> {
+        Some(port(snapshot, "first").ok()?.dcbx.as_ref()?.warnings.clone())
+    };
+    becomes(&left, "the priority of the file", &agreed(3))?;
+    ensure!(uncovered()?.is_empty(), "{:?}", uncovered()?);
+    for flap in 0..2 {
+        reload(&right, &config("right", 4, "ieee", false))?;
+        becomes(&left, &format!("another one, {flap}"), &agreed(4))?;
+        let shown = left.until("it is shown", |now| warnings(now).filter(|list| !list.is_empty()))?;
+        ensure!(shown[0].contains("(4): ") && shown[0].contains("headroom cells are too few"), "{shown:?}");
+        ensure!(uncovered()?.len() == 1 && shown[..1] == uncovered()?, "{flap}: {:?}", uncovered()?);
+        reload(&right, &config("right", 3, "ieee", false))?;
+        becomes(&left, "the priority of the file again", &agreed(3))?;
+        left.until("nothing is short", |now| warnings(now).filter(Vec::is_empty))?;
+    }
+    Ok(())
+}
+
 /// A port in mode `on` keeps its own priorities and says that the peer has others.
 #[test]
 fn mode_on_keeps_its_own() -> Result<()> {
@@ -177,15 +215,126 @@ fn an_agreement_makes_a_running_link_lossless() -> Result<()> {
     Ok(())
 }
 
-/// The peer's link flaps while two other ports carry traffic: they lose nothing. Nothing stays
-/// no-drop while the link is down, and each time it is up again both ends agree again.
+/// Traffic of priorities 3 and 0 runs, and of 3 a slow receiver behind the second switch loses
+/// frames. Then the switches agree, and the first takes over the second's groups, too: from the
+/// first pause on no frame of priority 3 is lost, and of priority 0 none at any time.
+#[test]
+fn traffic_that_runs_becomes_lossless() -> Result<()> {
+    let bed = Testbed::new()?;
+    let (first, second) = (bed.switch("first")?, bed.switch("second")?);
+    bed.cable((&first, "p"), (&second, "p"))?;
+    let (sender, receiver) = (bed.sluice_host(&first, "sender")?, bed.sluice_host(&second, "receiver")?);
+    let of_host = "\npfc = { mode = \"on\", no_drop = [3] }\n";
+    let ample = format!(
+        "\n[port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\
+         headroom_cells = {}\n\n[buffer]\nheadroom_cells = 32768\n",
+        tests::AMPLE_HEADROOM_CELLS
+    );
+    let willing = config("first", 3, "auto", true) + &port_config("sender", "2G") + of_host + &ample;
+    let groups = "schedule = { mode = \"ets\" }\n";
+    let other = config("second", 3, "auto", false) + groups;
+    let other = other + &slow_port_config("receiver", 200) + of_host + &ample;
+    let silent = |config: &str| config.replace("dcbx = {", "dcbx = { enabled = false,");
+    let off = |config: &str| silent(config).replace("mode = \"auto\"", "mode = \"off\"");
+    let first = bed.daemon(&first, &off(&willing))?;
+    let second = bed.daemon(&second, &off(&other))?;
+    let flows = [flow(&receiver.mac(), 3, "600M"), flow(&receiver.mac(), 0, "20M")];
+    let mut sending = bed.host(&sender, &flows, &["--speed", "2G", "--duration", "60s"])?;
+    let receiving = bed.host(&receiver, &[], &["--speed", "200M"])?;
+    for daemon in [&first, &second] {
+        daemon.until_announced(2)?;
+    }
+    let dropped = |priority| -> Result<u64> {
+        let mut sum = 0;
+        for (daemon, host) in [(&first, "sender"), (&second, "receiver")] {
+            let snapshot = daemon.snapshot()?;
+            sum += tests::dropped(port(&snapshot, "first")?, priority);
+            sum += tests::dropped(port(&snapshot, host)?, priority);
+        }
+        Ok(sum)
+    };
+    sending.start_sending()?;
+    eventually("priority 3 loses frames", || Ok((dropped(3)? > 1000).then_some(())))?;
+    reload(&second, &other)?;
+    reload(&first, &willing)?;
+    let agreed = Outcome { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop: vec![3] };
+    becomes(&first, "first follows", &agreed)?;
+    becomes(&second, "second", &agreed)?;
+    let xoff = |now: &Snapshot| port(now, "first").map_or(0, |port| port.groups[3].xoff_ns);
+    second.until("second pauses first", |now| (xoff(now) > 0).then_some(()))?;
+    first.until("first pauses the sender", |now| {
+        port(now, "sender").is_ok_and(|port| port.groups[3].xoff_ns > 0).then_some(())
+    })?;
+    let (lost, forwarded) = (dropped(3)?, tests::frames(port(&second.snapshot()?, "receiver")?.transmitted));
+    second.until("more traffic", |now| {
+        let port = port(now, "receiver").ok()?;
+        (tests::frames(port.transmitted) > forwarded + 30_000).then_some(())
+    })?;
+    let ets = first.until("ETS is taken over", |now| {
+        let features = port(now, "first").ok()?.dcbx.clone()?.features;
+        features.into_iter().find(|feature| feature.name == "ETS" && feature.state == "agreed")
+    })?;
+    ensure!(
+        ets.reason == "taken over from the peer" && Some(&ets.operational) == ets.peer.as_ref(),
+        "{ets:?}"
+    );
+    let sent = sending.stop()?;
+    for daemon in [&first, &second] {
+        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
+    }
+    ensure!(dropped(3)? == lost && dropped(0)? == 0, "{} after {lost}, {}", dropped(3)?, dropped(0)?);
+    let received = receiving.stop()?;
+    let of_0 = received.received.iter().find(|flow| flow.priority == 0).context("a flow")?;
+    let kernel_lost = sent.kernel_lost + received.kernel_lost;
+    let sent_of_0 = sent.sent.iter().find(|flow| flow.priority == 0).context("a flow")?.sent_frames;
+    ensure!(of_0.received_frames + kernel_lost >= sent_of_0 && sent_of_0 > 1000, "{of_0:?} of {sent_of_0}");
+    Ok(())
+}
+
+/// A further peer on the link is an error, until its time to live is over; another peer in place of
+/// the first is followed, and takes its PFC with it when it leaves.
+#[test]
+fn two_peers_on_a_port_and_a_changed_peer() -> Result<()> {
+    let (bed, left, right) = pair()?;
+    let socket = right.enter(|| PacketSocket::open("p"))??;
+    let left = bed.daemon(&left, &config("left", 3, "auto", true))?;
+    let first = bed.daemon(&right, &config("right", 4, "ieee", false))?;
+    let outcome = |state: &str, no_drop: &[usize]| Outcome {
+        version: "IEEE".to_owned(),
+        state: state.to_owned(),
+        no_drop: no_drop.to_vec(),
+    };
+    let other_sends = |ttl_s: u16| {
+        let mac = MacAddr([2, 0, 0, 0, 0, 0x77]);
+        let mut frame = Lldpdu::new(ChassisId::mac(mac), PortId::interface("other"), ttl_s);
+        let pfc = PfcConfiguration { willing: false, macsec_bypass: false, capability: 8, enabled: 1 << 5 };
+        frame.organization = Ieee { pfc: Some(pfc), ..Ieee::default() }.encode();
+        socket.send(&frame.encode(mac).frame)
+    };
+    becomes(&left, "one peer", &outcome("agreed", &[4]))?;
+    other_sends(2)?;
+    becomes(&left, "two peers", &outcome("error", &[]))?;
+    becomes(&left, "one again", &outcome("agreed", &[4]))?;
+    first.stop()?;
+    becomes(&left, "none", &outcome("local", &[]))?;
+    other_sends(60)?;
+    becomes(&left, "another peer", &outcome("agreed", &[5]))?;
+    other_sends(0)?;
+    becomes(&left, "it has left", &outcome("local", &[]))
+}
+
+/// The peer's link flaps while two other ports carry traffic, and the sender is paused for the slow
+/// port of the receiver: they lose nothing. Nothing stays no-drop while the link is down, and each
+/// time it is up again both ends agree again.
 #[test]
 fn a_flapping_peer_disturbs_no_other_port() -> Result<()> {
     let (bed, left, right) = pair()?;
     let (a, b) = (bed.sluice_host(&left, "a")?, bed.sluice_host(&left, "b")?);
-    let hosts = ["a", "b"]
-        .map(|name| port_config(name, "1G") + "pfc = { mode = \"on\", no_drop = [3] }\nlldp = \"off\"\n");
-    let left = bed.daemon(&left, &(config("left", 3, "cee", false) + &hosts.concat()))?;
+    let of_host = "lldp = \"off\"\npfc.mode = \"on\"\npfc.no_drop = [3]\n";
+    let sender = port_config("a", "1G") + of_host + &tests::group_config("a", tests::AMPLE_HEADROOM_CELLS);
+    let receiver = slow_port_config("b", 20) + of_host;
+    let buffer = "\n[buffer]\nheadroom_cells = 32768\n";
+    let left = bed.daemon(&left, &(config("left", 3, "cee", false) + &sender + &receiver + buffer))?;
     let _right_daemon = bed.daemon(&right, &config("right", 4, "cee", true))?;
     let outcome = |state: &str, no_drop: &[usize]| Outcome {
         version: "CEE".to_owned(),
@@ -212,6 +361,7 @@ fn a_flapping_peer_disturbs_no_other_port() -> Result<()> {
         let port = port(&snapshot, name)?;
         ensure!(port.up && port.groups[3].no_drop && tests::dropped(port, 3) == 0, "{port:?}");
     }
+    ensure!(port(&snapshot, "a")?.groups[3].xoff_ns > 0, "the sender was paused: {snapshot:?}");
     let received = receiving.stop()?;
     let (sent_frames, kernel_lost) = (sent.sent[0].sent_frames, sent.kernel_lost + received.kernel_lost);
     let flow = received.received.first().context("a flow")?;

@@ -118,6 +118,31 @@ fn a_neighbor_that_dies_expires() -> Result<()> {
     Ok(())
 }
 
+/// A port without a carrier is open, as one of a NIC that settles is, and has no link to advertise
+/// on: it sends nothing until the carrier is there.
+#[test]
+fn a_port_without_a_carrier_has_no_link() -> Result<()> {
+    let bed = Testbed::new()?;
+    let (switch, right) = (bed.switch("switch")?, bed.switch("right")?);
+    bed.cable((&switch, "p"), (&right, "p"))?;
+    bed.cable((&switch, "q"), (&right, "q"))?;
+    right.ip("link set p down")?;
+    let two = config("switch", "lldp = \"both\"\n[port.other]\ninterface = \"q\"\nlldp = \"both\"");
+    let daemon = bed.daemon(&switch, &two)?;
+    let sent = || -> Result<[u64; 2]> {
+        let ports = BlockingClient::connect(daemon.socket())?.lldp()?.ports;
+        let sent = |name: &str| {
+            let state = ports.iter().find(|port| port.name == name).and_then(|port| port.state.clone());
+            state.map_or(0, |state| state.sent_frames)
+        };
+        Ok([sent("first"), sent("other")])
+    };
+    let before = eventually("the other port sends", || Ok(Some(sent()?).filter(|sent| sent[1] > 1)))?;
+    ensure!(before[0] == 0, "{before:?}");
+    right.ip("link set p up")?;
+    eventually("it sends with the carrier", || Ok((sent()?[0] > 0).then_some(())))
+}
+
 /// Only the selected TLVs are sent, in one direction only, and a reload changes both.
 #[test]
 fn a_reload_selects_tlvs_and_directions() -> Result<()> {
@@ -242,7 +267,7 @@ fn tshark_decodes_what_is_on_the_wire() -> Result<()> {
         let capture = Capture::start(&bed, &host, "ether proto 0x88cc")?;
         let port = format!(
             "lldp = \"both\"\npfc = {{ mode = \"auto\", no_drop = [3] }}\ndcbx = {{ version = \"{version}\", \
-             willing = true, applications = [{{ udp = 4791, priority = 3 }}] }}"
+             willing = true, applications = [{{ udp = 4791, priority = 3 }}] }}\nschedule = {{ mode = \"ets\" }}"
         );
         let _daemon = bed.daemon(&switch, &config("switch", &port))?;
         let fields = ["lldp.tlv.system.name", "_ws.malformed", "lldp.dcbx.feature.pfc.prio3"];

@@ -22,6 +22,7 @@ mod validate;
 pub use crate::config::{Config, parse, parse_for_daemon};
 pub use crate::diff::{Changes, changes};
 pub use crate::headroom_fix::{FixedFile, fix};
+pub use crate::lint::agreement::agreement_warnings;
 pub use crate::lint::headroom_duration::{Headroom, headrooms, spell_time};
 pub use crate::lint::lossless::{DEFAULT_MTU_BYTES, headroom_shortage};
 pub use crate::lint::mtu::{headroom_mtu_warning, mtu_warning};

@@ -1,11 +1,13 @@
 //! WRED tables, queue profiles, scheduling and rates, and the settings that result.
 
 use config::Config;
+use dcbx::settings::Ets;
 use switch::PortSettings;
 use switch::settings::{
     DEFAULT_WEIGHTS, EcnMarkPoint, GroupDiscipline, Rate, ScheduleSettings, SchedulerGroup, WredProfile,
     WredSettings,
 };
+use wire::dcbx::ieee::{Application, Selector};
 
 #[track_caller]
 fn parse(text: &str) -> Config {
@@ -306,6 +308,160 @@ fn named_policies() {
         let mistakes = config::parse("x.toml", &text.replacen(right, wrong, 1)).unwrap_err().to_string();
         assert!(mistakes.contains(message), "{mistakes}");
     }
+}
+
+/// Row 226: rules that are marked for DCBX.
+const MARKED: &str = r#"
+    [classifier.roce]
+    dot1p = [5, 6]
+    [classifier.rest]
+    dot1p = [0]
+    [classifier.rdma]
+    udp = [4791, 4792]
+    ethertype = [0x8915]
+    [classifier.storage]
+    tcp = [3260]
+    dscp = [26]
+    [policy.lab]
+    rules = [
+      { classifier = "roce", local_precedence = 3, mode = "dcbx" },
+      { classifier = "rest", local_precedence = 1 },
+      { classifier = "rdma", priority = 5, mode = "dcbx" },
+      { classifier = "storage", priority = 4, mode = "dcbx", insert_before = "rdma" },
+    ]
+    [port-defaults]
+    policy = "lab"
+    pfc = { mode = "auto", no_drop = [5] }
+    schedule = { mode = "ets" }
+    [port.a]
+    interface = "veth0"
+    dcbx = { applications = [{ udp = 4791, priority = 3 }] }
+    "#;
+
+/// The port's own list comes first and wins; a rule inserted before another one comes before
+/// it. Priorities 5 and 6 are advertised in the group of queue 3, as their frames are in it; the
+/// rule that is not marked changes no group.
+#[test]
+fn rules_of_a_policy_for_dcbx() {
+    let config = parse(MARKED);
+    let port = &config.switch.ports[0];
+    assert_eq!(port.classify.policy, [Some(1), None, None, None, None, Some(3), Some(3), None]);
+    let settings = &config.dcbx[0].as_ref().unwrap().settings;
+    let application = |selector, protocol, priority| Application { selector, protocol, priority };
+    let expected = [
+        application(Selector::UdpPort, 4791, 3),
+        application(Selector::TcpPort, 3260, 4),
+        application(Selector::Dscp, 26, 4),
+        application(Selector::Ethertype, 0x8915, 5),
+        application(Selector::UdpPort, 4792, 5),
+    ];
+    assert_eq!(settings.applications.entries, expected);
+    assert_eq!(settings.ets.unwrap().ets.to_string(), "0,1,2,4:50% 3,5,6:50% 7:strict");
+    let unmarked = MARKED.replace("local_precedence = 3, mode = \"dcbx\"", "local_precedence = 3");
+    let settings = &parse(&unmarked).dcbx[0].as_ref().unwrap().settings.clone();
+    assert_eq!(settings.ets.unwrap().ets.to_string(), "0,1,2,4,5:50% 3:50% 6,7:strict");
+}
+
+/// Groups that are taken over are those of the queues that the marked rules select.
+#[test]
+fn groups_taken_over_follow_the_rules_for_dcbx() {
+    let config = parse(&MARKED.replace("dcbx = {", "dcbx = { willing = true,"));
+    let mut ets = Ets::SINGLE_GROUP;
+    (ets.group_of_priority[5], ets.group_of_priority[6], ets.group_of_priority[3]) = (1, 1, 1);
+    ets.percent = [30, 70, 0, 0, 0, 0, 0, 0];
+    let negotiated = config::Negotiated { ets: Some(ets), ..config::Negotiated::default() };
+    let port = config.dcbx[0].as_ref().unwrap().apply(&config.switch.ports[0], Some(&negotiated));
+    let groups: Vec<_> = port.schedule.groups.iter().map(|it| (it.queues, it.weight)).collect();
+    assert_eq!(groups, [(0b1111_0111, 30), (0b1000, 70)]);
+}
+
+/// A willing port whose schedule is strict priority advertises a single group, and gets it if the
+/// peer recommends just that. Groups of its own stay as the file has them, and their rates stay
+/// with their numbers.
+#[test]
+fn groups_taken_over_with_what_the_file_has() {
+    let port = |schedule: &str, ets: Ets| {
+        let text = format!(
+            "[port.a]\ninterface = \"veth0\"\nspeed = \"10G\"\ndcbx = {{ willing = true }}\n[port.a.schedule]\n{schedule}"
+        );
+        let config = parse(&text);
+        let negotiated = config::Negotiated { ets: Some(ets), ..config::Negotiated::default() };
+        let file = config.switch.ports[0].clone();
+        (config.dcbx[0].as_ref().unwrap().apply(&file, Some(&negotiated)).schedule, file.schedule)
+    };
+    let (applied, _) = port("mode = \"sp-wrr\"\n", Ets::SINGLE_GROUP);
+    let groups: Vec<_> = applied.groups.iter().map(|it| (it.name.as_str(), it.queues)).collect();
+    assert_eq!(groups, [("pg0", 0xff)]);
+    let own = "mode = \"ets\"\n[port.a.schedule.group.0]\nqueues = [0, 1, 2, 4, 5, 6, 7]\nbandwidth_percent = 40\n\
+               rate = \"2G\"\n[port.a.schedule.group.1]\nqueues = [3]\nbandwidth_percent = 60\n";
+    let mut same = Ets { group_of_priority: [0; 8], percent: [40, 60, 0, 0, 0, 0, 0, 0] };
+    same.group_of_priority[3] = 1;
+    let (applied, file) = port(own, same);
+    assert_eq!(applied, file);
+    let (applied, _) = port(own, Ets { percent: [70, 30, 0, 0, 0, 0, 0, 0], ..same });
+    let groups: Vec<_> = applied.groups.iter().map(|it| (it.weight, it.rate)).collect();
+    assert_eq!(groups, [(70, rate(2_000_000_000, None)), (30, None)]);
+}
+
+#[test]
+fn wrong_rules_for_dcbx() {
+    for (right, wrong, message) in [
+        (
+            "dot1p = [5, 6]",
+            "dot1p = [5, 6]\nudp = [1]",
+            "classifier.roce: a classifier matches priorities or applications, not both; make it two classifiers",
+        ),
+        (
+            "tcp = [3260]",
+            "tcp = [3260]\noperator = \"and\"",
+            "classifier.storage.operator: no frame has 2 protocols at once",
+        ),
+        ("tcp = [3260]", "tcp = [0]", "classifier.storage.tcp: the number 0 is out of range"),
+        (
+            "priority = 5, mode = \"dcbx\"",
+            "priority = 5",
+            "policy.lab.rules: the switch does not classify by applications: DCBX advertises their priorities; write mode \
+             = \"dcbx\" in this rule",
+        ),
+        (
+            "priority = 5, mode",
+            "local_precedence = 5, mode",
+            "policy.lab.rules.local_precedence: is not for this classifier; write priority = 3, which DCBX advertises",
+        ),
+        (
+            "local_precedence = 1",
+            "priority = 1",
+            "policy.lab.rules.priority: is not for this classifier; write local_precedence = 3, the queue of such frames",
+        ),
+        ("priority = 4, mode = \"dcbx\"", "priority = 4, mode = \"qppb\"", "policy.lab.rules.mode: "),
+        (
+            "insert_before = \"rdma\"",
+            "insert_before = \"later\"",
+            "policy.lab.rules.insert_before: no rule of the classifier \"later\" is above this one; name the classifier of a \
+             rule that is above",
+        ),
+        (
+            "tcp = [3260]",
+            "udp = [4792]",
+            "policy.lab.rules.classifier: udp 4792 is matched by storage already; leave it out of one of the two",
+        ),
+        (
+            "udp = [4791, 4792]",
+            &format!("udp = [{}]", (1..=64).map(|port| port.to_string()).collect::<Vec<_>>().join(", ")),
+            "port a has 68 applications, with those of its policy; a frame holds at most 64",
+        ),
+    ] {
+        assert!(MARKED.contains(right), "{right}");
+        let mistakes = config::parse("x.toml", &MARKED.replacen(right, wrong, 1)).unwrap_err().to_string();
+        assert!(mistakes.contains(message), "{mistakes}");
+    }
+    let without =
+        MARKED.replace("mode = \"auto\"", "mode = \"on\"").replace("dcbx = {", "dcbx = { enabled = false,");
+    let warnings = parse(&without).warnings.to_string();
+    assert!(
+        warnings.contains("port-defaults.policy: rules of the policy are marked for DCBX, and the port does not negotiate (port a)"),
+        "{warnings}"
+    );
 }
 
 /// Rows 278 and 280: Huawei's maps by name; the queues of flooded frames.

@@ -20,6 +20,29 @@ pub struct AgentSettings {
     pub dcbx: Option<DcbxSettings>,
 }
 
+impl AgentSettings {
+    /// Makes a host that advertises PFC, in whichever version the peer speaks. It sends by no ETS
+    /// shares and marks no applications, so it advertises neither.
+    pub fn host(name: &str, mac: MacAddr, interface: &str, pfc: PfcSettings) -> Self {
+        let station = Capabilities::STATION;
+        let system = LocalSystem {
+            port: PortId::mac(mac),
+            system_description: concat!("Sluice host ", env!("CARGO_PKG_VERSION")).to_owned(),
+            capabilities: Capabilities { system: station, enabled: station },
+            ..LocalSystem::bridge(name, mac, interface)
+        };
+        let mut lldp = LldpSettings::default();
+        (lldp.tlvs.port_vlan, lldp.tlvs.link_aggregation) = (false, false);
+        Self { system, lldp, dcbx: Some(DcbxSettings { pfc, ..DcbxSettings::default() }) }
+    }
+
+    /// Returns the same of an agent that advertises nothing any more: it withdraws itself.
+    pub fn withdrawn(mut self) -> Self {
+        self.lldp.admin = AdminStatus::RxOnly;
+        self
+    }
+}
+
 /// What a port advertises of itself and its system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalSystem {
@@ -262,8 +285,10 @@ pub enum Precedence {
 pub struct EtsSettings {
     /// True if the peer's recommendation (CEE, CIN: configuration) is adopted.
     pub willing: bool,
-    /// Own configuration, which is also recommended to the peer.
+    /// Own configuration.
     pub ets: Ets,
+    /// True if it is also recommended to the peer (IEEE).
+    pub recommends: bool,
 }
 
 /// Groups of priorities and their shares of the bandwidth.

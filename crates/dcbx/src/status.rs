@@ -140,6 +140,9 @@ pub enum Reason {
     TakenOver,
     /// The peer is willing and is to take over the local configuration.
     PeerTakesOver,
+    /// The peer is to take over the local configuration, and can have PFC on fewer priorities:
+    /// their number (IEEE).
+    PeerCapability(u8),
     /// The configurations differ, and no end takes over the other's.
     Differs,
     /// The peer reports an error (CEE, CIN).
@@ -288,6 +291,9 @@ impl fmt::Display for Reason {
             Self::OtherVersion { peer, is_pinned: true } => return write!(f, "the peer sends {peer} only"),
             Self::OtherVersion { peer, is_pinned: false } => {
                 return write!(f, "the peer sends {peer} only; the next link up or its restart begins again");
+            }
+            Self::PeerCapability(count) => {
+                return write!(f, "the peer can have PFC on {count} priorities only");
             }
             Self::Malformed(error) => return write!(f, "malformed: {error}"),
         })

@@ -58,9 +58,9 @@ pub struct Args {
     /// Negotiate by DCBX which pauses are honored, as the NIC of a server does
     ///
     /// The host asks for the priorities of --no-drop, in whichever version the peer speaks. The
-    /// pauses of the priorities that both ends agree on are honored, and no others. The report has
-    /// the outcome.
-    #[arg(long, value_enum, value_name = "HOW", conflicts_with = "no_pfc")]
+    /// pauses of the priorities that both ends agree on are honored, and no others: a link has
+    /// either PFC or PAUSE. The report has the outcome.
+    #[arg(long, value_enum, value_name = "HOW", conflicts_with_all = ["no_pfc", "flow_control"])]
     pub dcbx: Option<DcbxArg>,
 
     /// Honor 802.3x PAUSE, which stops all priorities (a port of the switch with flow_control sends
@@ -384,6 +384,7 @@ mod tests {
             (&["--mac", "ff:ff:ff:ff:ff:ff"], "'ff:ff:ff:ff:ff:ff' for '--mac <MAC>'"),
             (&["--dcbx", "yes"], "[possible values: willing, unwilling]"),
             (&["--dcbx", "willing", "--no-pfc"], "'--dcbx <HOW>' cannot be used with '--no-pfc'"),
+            (&["--dcbx", "willing", "--flow-control"], "cannot be used with '--flow-control'"),
             (&["--mac", "1"], "'--mac <MAC>': not a MAC address"),
             (&["--speed", "0"], "'--speed <RATE>': a speed lies between 1 bit/s and 1000G"),
             (&["--speed", "1X"], "'1X' is no rate"),

@@ -10,12 +10,12 @@
 
 use libbpf_rs::query::ProgramInfo;
 
-use crate::bpf_object::{Loaded, attached_program, detach_filter, remove_clsact, value_of};
+use crate::bpf_object::{Loaded, attached_program, detach_filter, remove_clsact, set_value_of, value_of};
 use crate::error::Error;
 use crate::kernel_support::missing;
 use crate::netlink::{RootQdisc, RtNetlink};
 use crate::root_qdisc::SavedQdisc;
-use crate::settings::Settings;
+use crate::settings::{Settings, replace_no_drop};
 
 /// Which root qdisc an attachment replaces, other than the kernel's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +142,29 @@ pub fn detach(device: &str) -> Result<Detached, Error> {
         clean(&links, ifindex, made_clsact(&value_of(&program, "nic_settings")?))?;
     }
     Ok(Detached { before, unrestored })
+}
+
+/// Sets the priorities whose pauses `device` honors from now on, as a mask. Frames that a pause of
+/// another priority holds are sent when the pause would have ended, or with the next frame.
+///
+/// # Errors
+/// There is no such interface, or our qdisc is not attached to it (any more), or access is not
+/// permitted.
+pub fn set_no_drop(device: &str, no_drop: u8) -> Result<(), Error> {
+    let links = RtNetlink::connect()?;
+    let ifindex = links.find(device)?.index;
+    let is_ours = links.qdiscs(ifindex)?.root == RootQdisc::Ours;
+    let program = attached_program(ifindex).filter(|_| is_ours);
+    let program = program.ok_or_else(|| Error::Lost { device: device.to_owned() })?;
+    let mut bytes = value_of(&program, "nic_settings")?;
+    let Some((before, _)) = Settings::from_bytes(&bytes) else {
+        return Err(Error::system("reading the settings", "attached by another version of Sluice"));
+    };
+    if before.no_drop == no_drop {
+        return Ok(());
+    }
+    replace_no_drop(&mut bytes, no_drop);
+    set_value_of(&program, "nic_settings", &bytes)
 }
 
 /// Removes the program, and clsact if we created it and nobody else uses it.

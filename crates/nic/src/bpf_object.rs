@@ -109,19 +109,35 @@ pub(crate) fn attached_program(ifindex: u32) -> Option<ProgramInfo> {
 
 /// Returns the only value of the map `name` of a program.
 pub(crate) fn value_of(program: &ProgramInfo, name: &str) -> Result<Vec<u8>, Error> {
-    let failed = |error: libbpf_rs::Error| match error.kind() {
-        ErrorKind::PermissionDenied => Error::NotPermitted { action: "reading what is counted".to_owned() },
-        _ => Error::system("reading what is counted", error),
-    };
+    let map = map_of(program, name)?;
+    let flags = if name == "nic_pauses" { MapFlags::LOCK } else { MapFlags::ANY };
+    let value = map.lookup(&0u32.to_ne_bytes(), flags).map_err(|error| map_error(&error))?;
+    value.ok_or_else(|| Error::system(MAP_ACCESS, "the map is empty"))
+}
+
+/// Replaces the only value of the map `name` of a program.
+pub(crate) fn set_value_of(program: &ProgramInfo, name: &str, value: &[u8]) -> Result<(), Error> {
+    let map = map_of(program, name)?;
+    map.update(&0u32.to_ne_bytes(), value, MapFlags::ANY).map_err(|error| map_error(&error))
+}
+
+fn map_of(program: &ProgramInfo, name: &str) -> Result<MapHandle, Error> {
     for id in &program.map_ids {
-        let map = MapHandle::from_map_id(*id).map_err(failed)?;
+        let map = MapHandle::from_map_id(*id).map_err(|error| map_error(&error))?;
         if map.name() == name {
-            let flags = if name == "nic_pauses" { MapFlags::LOCK } else { MapFlags::ANY };
-            let value = map.lookup(&0u32.to_ne_bytes(), flags).map_err(failed)?;
-            return value.ok_or_else(|| Error::system("reading what is counted", "the map is empty"));
+            return Ok(map);
         }
     }
-    Err(Error::system("reading what is counted", format!("no map {name}: another version of Sluice?")))
+    Err(Error::system(MAP_ACCESS, format!("no map {name}: another version of Sluice?")))
+}
+
+const MAP_ACCESS: &str = "reading the maps of the program at ingress";
+
+fn map_error(error: &libbpf_rs::Error) -> Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => Error::NotPermitted { action: MAP_ACCESS.to_owned() },
+        _ => Error::system(MAP_ACCESS, error),
+    }
 }
 
 fn builder(fd: std::os::fd::BorrowedFd<'_>, ifindex: u32) -> TcHookBuilder<'_> {

@@ -49,6 +49,12 @@ pub enum Error {
         /// The interface.
         device: String,
     },
+    /// Our qdisc or program was taken off by somebody else.
+    #[error("{device} has lost what `sluice nic attach` put there, so it honors no pause: attach it again")]
+    Lost {
+        /// The interface.
+        device: String,
+    },
     /// The kernel lacks a feature.
     #[error("this kernel cannot do it: {missing}. {cure}")]
     Kernel {

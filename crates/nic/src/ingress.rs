@@ -6,7 +6,7 @@ use wire::MacAddr;
 use wire::pause::{FRAME_BYTES, Pause, Pfc};
 
 use crate::abi::Reader;
-use crate::settings::Settings;
+use crate::settings::{Settings, replace_no_drop};
 
 /// The verdict that passes a frame on to the stack (linux/pkt_cls.h).
 const LEFT: u32 = 0;
@@ -22,6 +22,13 @@ impl Ingress {
         let map = object.maps().find(|map| map.name() == "nic_settings").unwrap();
         map.update(&0u32.to_ne_bytes(), &settings.to_bytes(1, false), MapFlags::ANY).unwrap();
         Self(object)
+    }
+
+    fn set_no_drop(&self, no_drop: u8) {
+        let map = self.0.maps().find(|map| map.name() == "nic_settings").unwrap();
+        let mut bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        replace_no_drop(&mut bytes, no_drop);
+        map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY).unwrap();
     }
 
     /// Returns the verdict on a frame, and the mean run time of the program over `times` runs.
@@ -85,6 +92,19 @@ fn control_frames_are_taken_and_others_left() {
     assert!(until > since && paused == 0, "1000 quanta of the second frame, {until} {since}");
     // Priority 4 is lossy here: its XOFFs are only counted.
     assert_eq!(ingress.pause(4), [0, 0, 0, 0, 2, 0]);
+}
+
+/// The set of no-drop priorities changes while the program runs.
+#[test]
+fn a_priority_that_was_agreed_on_later_is_honored_from_then_on() {
+    let ingress = Ingress::load(&Settings { no_drop: 0, ..Settings::new(1_000_000_000) });
+    let xoff = pfc(0b0001_1000, [0, 0, 0, 1000, 1000, 0, 0, 0]);
+    ingress.run(&xoff, 1);
+    assert_eq!([ingress.pause(3)[3], ingress.pause(4)[3]], [0, 0], "nothing is agreed on");
+    ingress.set_no_drop(1 << 4);
+    ingress.run(&xoff, 1);
+    assert_eq!([ingress.pause(3)[3], ingress.pause(4)[3]], [0, 1]);
+    assert_eq!([ingress.pause(3)[4], ingress.pause(4)[4]], [2, 2], "all are counted");
 }
 
 /// 1000 quanta at 1 Gbit/s end 512 µs after reception, and an XON ends them at once.

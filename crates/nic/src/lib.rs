@@ -20,6 +20,7 @@ mod error;
 #[cfg(test)]
 mod ingress;
 mod kernel_support;
+mod negotiation;
 mod netlink;
 pub mod netns;
 mod root_qdisc;
@@ -28,10 +29,11 @@ mod rules;
 mod settings;
 mod status;
 
-pub use attach::{Attached, Detached, Replace, attach, detach};
+pub use attach::{Attached, Detached, Replace, attach, detach, set_no_drop};
 pub use check::{Check, check};
 pub use error::Error;
 pub use kernel_support::Finding;
+pub use negotiation::follow;
 pub use netlink::{Interface, RootQdisc, RtNetlink};
 pub use settings::KIND;
 pub use settings::{QdiscDiscipline, Settings, Trust};

@@ -8,7 +8,7 @@ use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::link::{LinkAttribute, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::packet_route::nsid::{NsidAttribute, NsidMessage};
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use tokio::runtime::Runtime;
@@ -37,6 +37,10 @@ pub struct Interface {
     pub peer_namespace: Option<i32>,
     /// True if the interface is no NIC: its kernel sees the PFC frames.
     pub is_virtual: bool,
+    /// True if the interface is up and has a carrier.
+    pub is_up: bool,
+    /// MAC address; zero if it has none of six bytes.
+    pub mac: [u8; 6],
 }
 
 /// The root qdisc of an interface.
@@ -86,11 +90,13 @@ impl RtNetlink {
         let links = links.map_err(|error| Error::system("listing interfaces", error))?;
         let interface = |link: LinkMessage| {
             let (mut name, mut peer, mut peer_namespace, mut is_virtual) = (None, None, None, false);
+            let (index, is_up, mut mac) = (link.header.index, is_up(&link), [0; 6]);
             for attribute in link.attributes {
                 match attribute {
                     LinkAttribute::IfName(text) => name = Some(text),
                     LinkAttribute::Link(index) => peer = Some(index),
                     LinkAttribute::LinkNetNsId(id) => peer_namespace = Some(id),
+                    LinkAttribute::Address(address) => mac = address.try_into().unwrap_or_default(),
                     LinkAttribute::ParentDevBusName(bus) => is_virtual |= bus == "virtio",
                     LinkAttribute::LinkInfo(infos) => {
                         is_virtual |= infos.iter().any(|info| matches!(info, LinkInfo::Kind(_)));
@@ -98,7 +104,7 @@ impl RtNetlink {
                     _ => {}
                 }
             }
-            Some(Interface { name: name?, index: link.header.index, peer, peer_namespace, is_virtual })
+            Some(Interface { name: name?, index, peer, peer_namespace, is_virtual, is_up, mac })
         };
         Ok(links.into_iter().filter_map(interface).collect())
     }
@@ -224,6 +230,11 @@ impl RtNetlink {
             _ => Error::system("removing the qdisc", error),
         })
     }
+}
+
+/// Returns true if an interface is up and has a carrier.
+pub(crate) fn is_up(link: &LinkMessage) -> bool {
+    link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp)
 }
 
 const EPERM: i32 = nix::Error::EPERM as i32;

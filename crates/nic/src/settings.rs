@@ -54,7 +54,7 @@ pub struct Settings {
     /// Speed of the switch's port, in bit/s: the pacing rate, and the length of a pause quantum
     /// (512 bit times).
     pub speed_bps: u64,
-    /// Bit p: pauses of priority p are honored.
+    /// Bit p: pauses of priority p are honored; may be none as long as nothing is agreed.
     pub no_drop: u8,
     /// Which field gives the priority.
     pub trust: Trust,
@@ -96,9 +96,6 @@ impl Settings {
                 LIMIT_BYTES.end(),
                 self.limit_bytes
             )));
-        }
-        if self.no_drop == 0 {
-            return Err(Error::Setting("no priority is no-drop, so there are no pauses to honor".to_owned()));
         }
         Ok(())
     }
@@ -160,6 +157,14 @@ impl Settings {
     }
 }
 
+/// Place of `no_drop` in `struct settings`.
+const NO_DROP_AT: usize = 40;
+
+/// Replaces the no-drop priorities in encoded settings.
+pub(crate) fn replace_no_drop(bytes: &mut [u8], no_drop: u8) {
+    bytes[NO_DROP_AT] = no_drop;
+}
+
 /// The kind of the qdisc in `tc qdisc show`. The kernel allows letters, digits, `_` and `.` in it.
 pub const KIND: &str = "sluice_nic";
 
@@ -179,7 +184,11 @@ mod tests {
             settings.port_priority = 6;
             let bytes = settings.to_bytes(7, true);
             assert_eq!(bytes.len(), 112, "struct settings");
-            assert_eq!(Settings::from_bytes(&bytes), Some((settings, true)));
+            assert_eq!(Settings::from_bytes(&bytes), Some((settings.clone(), true)));
+            let mut others = bytes;
+            replace_no_drop(&mut others, 0b10);
+            let others = Settings::from_bytes(&others).unwrap().0;
+            assert_eq!(others, Settings { no_drop: 0b10, ..settings });
         }
         assert_eq!(Settings::from_bytes(&[0; 60]), None);
     }
@@ -207,8 +216,7 @@ mod tests {
         assert!(good.check().is_ok());
         for (bad, word) in [
             (Settings { speed_bps: 0, ..good.clone() }, "speed"),
-            (Settings { limit_bytes: 1000, ..good.clone() }, "limit"),
-            (Settings { no_drop: 0, ..good }, "no-drop"),
+            (Settings { limit_bytes: 1000, ..good }, "limit"),
         ] {
             let message = bad.check().unwrap_err().to_string();
             assert!(message.contains(word), "{message}");

@@ -107,7 +107,11 @@ pub fn status(device: &str) -> Result<Status, Error> {
     let (state, pauses) = (value_of(&program, "nic_state")?, value_of(&program, "nic_pauses")?);
     let at_ns = now_ns()?;
     let received = read_received(&value_of(&program, "nic_heard")?).ok_or_else(unknown)?;
-    let priorities = read_priorities(&state, &pauses, at_ns).ok_or_else(unknown)?;
+    let mut priorities = read_priorities(&state, &pauses, at_ns).ok_or_else(unknown)?;
+    for (priority, of) in priorities.iter_mut().enumerate() {
+        // What is not agreed on any more holds nothing.
+        of.is_paused &= settings.no_drop & (1 << priority) != 0;
+    }
     Ok(Status { device: device.to_owned(), has_qdisc, settings, at_ns, received, priorities })
 }
 

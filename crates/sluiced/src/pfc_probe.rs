@@ -5,7 +5,8 @@
 //! pauses nothing. Where another port of this switch, or the same one, receives such a frame within
 //! [`PATIENCE`], there is a cable or a loop between them, and both interfaces pass PFC. Where no
 //! port does, the result is unknown, which is reported for a NIC. A frame that the kernel does not
-//! accept raises an alarm. Source: docs/behavior.md, "PFC and NICs".
+//! accept raises an alarm. A port that becomes no-drop later, by an agreement with its peer or a
+//! reload, has its turn then, once for each interface. Source: docs/behavior.md, "PFC and NICs".
 
 use std::collections::VecDeque;
 use std::io;
@@ -57,6 +58,9 @@ struct ActiveProbe {
 /// The ports that have not been probed yet.
 #[derive(Debug)]
 pub struct PfcProbe {
+    wanted: PfcTest,
+    /// Slot and interface index of the ports that had or have their turn.
+    seen: Vec<(usize, u32)>,
     waiting: VecDeque<Sender>,
     active: Option<ActiveProbe>,
     next_check: Instant,
@@ -66,20 +70,33 @@ impl PfcProbe {
     /// Creates the probe of the ports that have no-drop priorities and send PFC at the start, on
     /// these interfaces; `None` for a port that is not open.
     pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Option<&Interface>]) -> Self {
+        let (waiting, seen) = (VecDeque::new(), Vec::new());
+        let mut probe = Self { wanted, waiting, active: None, next_check: Instant::now(), seen };
+        probe.include(settings, interfaces);
+        probe
+    }
+
+    /// Adds the ports that have got no-drop priorities since, as by an agreement with the peer, if
+    /// their interface was not probed yet.
+    pub fn include(&mut self, settings: &SwitchSettings, interfaces: &[Option<&Interface>]) {
         let ports = settings.ports.iter().zip(interfaces).enumerate();
-        let senders = ports.filter(|(_, (port, _))| port.pfc.no_drop != 0 && port.pfc.tx);
-        let sender = |(slot, (_, interface)): (usize, (_, &Option<&Interface>))| {
-            interface.map(|interface| Sender {
-                slot,
-                interface: interface.name.clone(),
-                mac: interface.mac,
-                is_nic: interface.kind == Kind::Hardware,
-                is_silent: wanted == PfcTest::Off,
-            })
-        };
-        let waiting =
-            senders.filter_map(sender).filter(|sender| sender.is_nic || wanted == PfcTest::All).collect();
-        Self { waiting, active: None, next_check: Instant::now() }
+        for (slot, (_, interface)) in ports.filter(|(_, (port, _))| port.pfc.no_drop != 0 && port.pfc.tx) {
+            let Some(interface) = interface.filter(|it| !self.seen.contains(&(slot, it.index))) else {
+                continue;
+            };
+            self.seen.retain(|(seen, _)| *seen != slot);
+            self.seen.push((slot, interface.index));
+            let is_nic = interface.kind == Kind::Hardware;
+            if is_nic || self.wanted == PfcTest::All {
+                self.waiting.push_back(Sender {
+                    slot,
+                    interface: interface.name.clone(),
+                    mac: interface.mac,
+                    is_nic,
+                    is_silent: self.wanted == PfcTest::Off,
+                });
+            }
+        }
     }
 
     /// True if the counters are to be checked now.
@@ -236,6 +253,26 @@ mod tests {
         let (sender, outcome) =
             off.proceed(&snapshot([(0, 0); 3]), Instant::now(), |_| panic!("sends")).unwrap();
         assert_eq!((sender.interface.as_str(), outcome), ("e1", Outcome::Unknown));
+    }
+
+    /// A port in mode `auto` has no no-drop priority at the start.
+    #[test]
+    fn a_port_is_probed_when_an_agreement_makes_it_no_drop() {
+        let mut settings = config::parse("test.toml", FILE).unwrap().switch;
+        let [a, mut b] = [interface("e0", Kind::Hardware), interface("e1", Kind::Hardware)];
+        settings.ports[1].pfc.no_drop = 0;
+        let mut probe = PfcProbe::new(PfcTest::Nics, &settings, &[Some(&a), Some(&b), None]);
+        assert!(probe.waiting.is_empty());
+        settings.ports[1].pfc.no_drop = 1 << 4;
+        let next = |probe: &mut PfcProbe, settings: &SwitchSettings, b: Option<&Interface>| {
+            probe.include(settings, &[Some(&a), b, None]);
+            probe.waiting.pop_front().map(|sender| sender.slot)
+        };
+        assert_eq!(next(&mut probe, &settings, None), None, "it is not open");
+        assert_eq!(next(&mut probe, &settings, Some(&b)), Some(1));
+        assert_eq!(next(&mut probe, &settings, Some(&b)), None, "each agreement does not repeat it");
+        b.index = 9;
+        assert_eq!(next(&mut probe, &settings, Some(&b)), Some(1), "another interface");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! Rule: before any port is opened, a thread on each loop's core, scheduled as the loop will be,
 //! reads the clock for [`TRIAL`]. The longest time between two readings is the loop's stall. The
 //! stalls of the running loops are checked every [`PACE`]. A warning is given of headroom that
-//! lasts for less than the stall, and again when a loop stalled for twice as long. Source:
+//! lasts for less than the stall, and again when a loop stalled for twice as long; not because an
+//! agreement with a peer or a reload has brought the same headroom again. Source:
 //! docs/behavior.md, "Headroom needed".
 
 use std::sync::Arc;
@@ -31,10 +32,13 @@ pub struct Stalls {
     loops: Vec<(usize, Arc<Heartbeat>)>,
     /// The longest stall that was compared with headroom.
     seen_ns: Nanos,
-    /// The longest stall that a warning was given of.
-    warned_ns: Nanos,
+    /// Headroom that a warning was given of, and the stall that it named.
+    warned: Vec<(Headroom, Nanos)>,
     next_check: Instant,
 }
+
+/// The most warnings that are remembered; of more, the oldest may be given again.
+const MAX_WARNED: usize = 1024;
 
 impl Stalls {
     /// Measures stalls on the cores of the loops, if there is headroom to compare with, and reports
@@ -48,7 +52,7 @@ impl Stalls {
         scheduling: Scheduling,
     ) -> Result<Self> {
         let cores: Vec<usize> = loops.iter().map(|(core, _)| *core).collect();
-        let mut stalls = Self { loops, seen_ns: 0, warned_ns: 0, next_check: Instant::now() + PACE };
+        let mut stalls = Self { loops, seen_ns: 0, warned: Vec::new(), next_check: Instant::now() + PACE };
         let headrooms = headrooms(settings);
         if headrooms.is_empty() {
             return Ok(stalls);
@@ -98,9 +102,9 @@ impl Stalls {
     }
 
     /// Starts the comparison again after a change of settings, since headroom may last for another
-    /// time.
+    /// time. No warning of the same headroom is repeated, as where a peer agrees each second.
     pub fn reset(&mut self) {
-        (self.seen_ns, self.warned_ns) = (0, 0);
+        self.seen_ns = 0;
     }
 
     /// Records that the longest stall of the loop on this core was `stall_ns`.
@@ -120,16 +124,23 @@ impl Stalls {
         stall_ns: Nanos,
         settings: impl FnOnce() -> SwitchSettings,
     ) -> Vec<Headroom> {
-        if stall_ns <= self.seen_ns || stall_ns < 2 * self.warned_ns {
+        if stall_ns <= self.seen_ns {
             return Vec::new();
         }
         self.seen_ns = stall_ns;
         let mut short = headrooms(&settings());
-        short.retain(|headroom| headroom.duration_ns < stall_ns);
-        if !short.is_empty() {
-            self.warned_ns = stall_ns;
+        short.retain(|headroom| headroom.duration_ns < stall_ns && !self.is_warned(headroom, stall_ns));
+        for headroom in &short {
+            self.warned.retain(|(warned, _)| warned != headroom);
+            self.warned.push((headroom.clone(), stall_ns));
         }
+        self.warned.drain(..self.warned.len().saturating_sub(MAX_WARNED));
         short
+    }
+
+    /// True if a warning was given of this headroom, and the stall is not twice as long by now.
+    fn is_warned(&self, headroom: &Headroom, stall_ns: Nanos) -> bool {
+        self.warned.iter().any(|(warned, of_ns)| warned == headroom && stall_ns < 2 * of_ns)
     }
 }
 
@@ -144,7 +155,8 @@ mod tests {
     #[test]
     fn warned_once_and_again_when_it_has_doubled() {
         let settings = config::parse("test.toml", FILE).unwrap().switch;
-        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, warned_ns: 0, next_check: Instant::now() };
+        let mut stalls =
+            Stalls { loops: Vec::new(), seen_ns: 0, warned: Vec::new(), next_check: Instant::now() };
         for (stall_ns, expected) in [
             (0, &[][..]),
             (51_200, &[]),
@@ -161,17 +173,24 @@ mod tests {
             assert_eq!(ports, expected, "{stall_ns}");
         }
         stalls.reset();
-        assert_eq!(
-            stalls.insufficient_headroom(51_201, || settings.clone()).len(),
-            1,
-            "other settings may have other headroom"
-        );
+        let short = |stalls: &mut Stalls, settings: &SwitchSettings| {
+            stalls.insufficient_headroom(600_000, || settings.clone()).len()
+        };
+        assert_eq!(short(&mut stalls, &settings), 0, "of the same headroom it was given");
+        let mut others = settings.clone();
+        others.ports[0].pfc.no_drop = 0;
+        others.ports[1].groups[3].headroom_cells = 900;
+        stalls.reset();
+        assert_eq!(short(&mut stalls, &others), 1, "other settings may have other headroom");
+        stalls.reset();
+        assert_eq!(short(&mut stalls, &settings), 0, "as where an agreement comes again and again");
     }
 
     #[test]
     fn looked_at_every_ten_seconds() {
         let start = Instant::now();
-        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, warned_ns: 0, next_check: start + PACE };
+        let mut stalls =
+            Stalls { loops: Vec::new(), seen_ns: 0, warned: Vec::new(), next_check: start + PACE };
         let after = |seconds| start + Duration::from_secs(seconds);
         let looks = [0, 9, 10, 11, 19, 20, 45, 46, 55].map(|seconds| stalls.is_due(after(seconds)));
         assert_eq!(looks, [false, false, true, false, false, true, true, false, true]);

@@ -1,15 +1,19 @@
 //! Packet sockets. One type sends whole frames on an interface, beside the AF_XDP socket of its
-//! port, for threads that must send while the port's loop cannot.
+//! port, for threads that must send while the port's loop cannot; on the interface of a host it
+//! exchanges LLDP frames.
 //!
 //! Another makes an interface promiscuous for the lifetime of the socket.
 //!
 //! Source: packet(7). With protocol 0, a packet socket receives nothing. Sent frames pass through
 //! the interface's queueing discipline, so on a veth whose peer is full they wait there and are not
-//! lost.
+//! lost; those of LLDP bypass it, as no pause may stop them.
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use wire::ethernet::LLDP;
+use wire::mac::MacAddr;
 
 use crate::error::Error;
 use crate::interface::link_error;
@@ -36,17 +40,29 @@ impl PromiscuousMode {
     /// Makes the interface of this index promiscuous.
     pub(crate) fn of(index: i32) -> io::Result<PromiscuousMode> {
         let fd = silent_socket()?;
-        // SAFETY: all zeroes is a valid request of this type; the relevant fields are set below.
-        let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
-        request.mr_ifindex = index;
-        request.mr_type = libc::PACKET_MR_PROMISC as u16;
-        let len = size_of::<libc::packet_mreq>() as libc::socklen_t;
-        let (level, name) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
-        // SAFETY: the request is a packet_mreq and the length matches.
-        let failed =
-            unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const request).cast(), len) };
-        if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(PromiscuousMode { _fd: fd }) }
+        add_membership(&fd, index, libc::PACKET_MR_PROMISC, &[])?;
+        Ok(PromiscuousMode { _fd: fd })
     }
+}
+
+/// Has an interface receive frames of a kind (`PACKET_MR_…`) for the lifetime of the socket.
+fn add_membership(fd: &OwnedFd, index: i32, kind: i32, address: &[u8]) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid request of this type; the relevant fields are set below.
+    let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
+    request.mr_ifindex = index;
+    request.mr_type = kind as u16;
+    request.mr_alen = address.len() as u16;
+    request.mr_address[..address.len()].copy_from_slice(address);
+    set_option(fd, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
+/// Sets an option of a packet socket; `T` is the type that the kernel has for it.
+fn set_option<T: Copy>(fd: &OwnedFd, name: i32, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    let value: *const T = value;
+    // SAFETY: the pointer is to a value of this length, which outlives the call.
+    let failed = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, name, value.cast(), len) };
+    if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// A packet socket that sends frames on one interface.
@@ -61,6 +77,26 @@ impl PacketSocket {
     /// # Errors
     /// There is no such interface, or this process may not open packet sockets (CAP_NET_RAW).
     pub fn open(interface: &str) -> Result<PacketSocket, Error> {
+        Self::open_for(interface, 0).map(|(socket, _)| socket)
+    }
+
+    /// Opens a socket that also receives LLDP frames, in the current network namespace. What it
+    /// sends passes no queue of the host.
+    ///
+    /// # Errors
+    /// As of [`PacketSocket::open`].
+    pub fn open_lldp(interface: &str) -> Result<PacketSocket, Error> {
+        let (socket, index) = Self::open_for(interface, LLDP)?;
+        let joined = add_membership(&socket.fd, index, libc::PACKET_MR_MULTICAST, &MacAddr::NEAREST_BRIDGE.0);
+        joined.and_then(|()| set_option(&socket.fd, libc::PACKET_QDISC_BYPASS, &1_i32)).map_err(|error| {
+            Error::kernel(format!("interface {interface}: receiving LLDP with a packet socket"), error)
+        })?;
+        Ok(socket)
+    }
+
+    /// Opens a socket that receives frames of this ethertype, none if 0. Returns the interface's
+    /// index, too.
+    fn open_for(interface: &str, ethertype: u16) -> Result<(PacketSocket, i32), Error> {
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
         let link = route.link(interface).map_err(|error| link_error(interface, error))?;
         let failed =
@@ -69,11 +105,34 @@ impl PacketSocket {
         // SAFETY: all zeroes is a valid address of this type; the relevant fields are set below.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = ethertype.to_be();
         address.sll_ifindex = link.index;
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the address is a sockaddr_ll and the length matches.
         let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
-        if bound < 0 { Err(failed("binding", io::Error::last_os_error())) } else { Ok(PacketSocket { fd }) }
+        if bound < 0 {
+            return Err(failed("binding", io::Error::last_os_error()));
+        }
+        Ok((PacketSocket { fd }, link.index))
+    }
+
+    /// Receives the next frame that waits, without FCS, and returns its length; `None` if no frame
+    /// waits. Never blocks. A longer frame than the buffer is cut off.
+    ///
+    /// # Errors
+    /// The interface has gone down (once) or is gone.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        // SAFETY: the buffer outlives the call and the length is its own.
+        let received = unsafe {
+            libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+        };
+        match usize::try_from(received) {
+            Ok(len) => Ok(Some(len)),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                error => Err(error),
+            },
+        }
     }
 
     /// Sends a whole frame, without FCS; never blocks.
@@ -86,5 +145,11 @@ impl PacketSocket {
             libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT)
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }

@@ -43,8 +43,17 @@ impl Lab {
         Self::with_headroom(trust, HEADROOM_CELLS)
     }
 
+    /// Creates the same with PFC by DCBX on the ports of the senders, which are not willing.
+    pub fn negotiating(trust: &str) -> Result<Self> {
+        Self::build(trust, HEADROOM_CELLS, Some(3))
+    }
+
     /// Creates the same with this headroom for each sender.
     pub fn with_headroom(trust: &str, headroom_cells: u32) -> Result<Self> {
+        Self::build(trust, headroom_cells, None)
+    }
+
+    fn build(trust: &str, headroom_cells: u32, negotiated: Option<u8>) -> Result<Self> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let senders = [bed.linux_host(&switch, "sender1")?, bed.linux_host(&switch, "sender2")?];
@@ -56,6 +65,12 @@ impl Lab {
         config += &tests::slow_port_config("receiver", RECEIVER_MBPS);
         for sender in &senders {
             config += &tests::port_config(&sender.name, SENDER_SPEED);
+            if let Some(no_drop) = negotiated {
+                config += &format!(
+                    "lldp = \"both\"\ndcbx = {{}}\n[port.{}.pfc]\nmode = \"auto\"\nno_drop = [{no_drop}]\n",
+                    sender.name
+                );
+            }
             config += &format!(
                 "\n[port.{}.pfc.priority.3]\nxoff = {{ static_cells = 1024 }}\nxon_offset_cells = 256\n\
                  headroom_cells = {headroom_cells}\n",

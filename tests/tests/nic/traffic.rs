@@ -1,16 +1,18 @@
 //! Real applications into one port that is too slow for them: with `sluice nic` nothing is lost,
 //! without it many frames are.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-use testbed::{Endpoint, Process, drops, eventually};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use testbed::{Endpoint, Process, Snapshot, binary, drops, eventually, port};
 
 use crate::lab::{
-    Full, LONG, Lab, NO_DROP_TOS, Sent, UNBROKEN, attach, broken, count_arrivals, dropped, nic, priorities,
-    send, show,
+    Full, LONG, Lab, NO_DROP_TOS, SENDER_SPEED, Sent, UNBROKEN, attach, broken, count_arrivals, dropped, nic,
+    priorities, send, show,
 };
 
 /// Results of an incast of datagrams.
@@ -109,6 +111,72 @@ fn the_switch_provides_speed_and_priorities() -> Result<()> {
     }
     let none = nic(&format!("attach lo --switch {socket}")).unwrap_err().to_string();
     assert!(none.contains("lo is not the other end of any port of the switch"), "{none}");
+    lab.daemon.stop()?;
+    Ok(())
+}
+
+/// With DCBX nothing is no-drop until both ends agree, and nothing is lost from then on. The end of
+/// the command withdraws it.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn dcbx_makes_hosts_lossless_as_long_as_it_runs() -> Result<()> {
+    let lab = Lab::negotiating("dscp")?;
+    let mut commands = Vec::new();
+    for sender in &lab.senders {
+        let line = format!(
+            "nic attach eth0 --netns {} --speed {SENDER_SPEED} --trust dscp --no-drop 5 --dcbx",
+            sender.namespace.name()
+        );
+        let mut command = Process::start("nic", Command::new(binary("sluice")?).args(line.split(' ')))?;
+        command.wait_for("nothing is agreed at first", |line| {
+            line.contains("eth0 honors no pause (IEEE: no peer with DCBX).").then_some(())
+        })?;
+        command.wait_for("the agreement", |line| {
+            line.contains("eth0 honors pauses of 3 (IEEE: taken over from the peer).").then_some(())
+        })?;
+        assert_eq!(show(&sender.namespace)?["no_drop"], json!([3]));
+        commands.push(command);
+    }
+    let no_drop = |now: &Snapshot, is_so: bool| {
+        lab.senders.iter().all(|it| port(now, &it.name).is_ok_and(|port| port.groups[3].no_drop == is_so))
+    };
+    lab.daemon.until("the switch has it", |now| no_drop(now, true).then_some(()))?;
+    let to = lab.receiver.ipv4();
+    let incast = incast(&lab, &to, NO_DROP_TOS, [Full::Block, Full::Again], true)?;
+    lossless(&lab, &incast)?;
+    for (command, signal) in commands.iter_mut().zip([Signal::SIGINT, Signal::SIGTERM]) {
+        command.signal(signal)?;
+        ensure!(command.wait(Duration::ZERO)?.success(), "{}", command.log());
+        ensure!(command.log().contains("has withdrawn from DCBX and honors no pause"), "{}", command.log());
+    }
+    lab.daemon.until("nothing is no-drop any more", |now| no_drop(now, false).then_some(()))?;
+    for sender in &lab.senders {
+        let shown = show(&sender.namespace)?;
+        assert_eq!((&shown["obeys"], &shown["no_drop"]), (&json!(true), &json!([])));
+    }
+    lab.daemon.stop()?;
+    Ok(())
+}
+
+/// Somebody takes the qdisc off while the command runs: it says so, and withdraws.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn dcbx_ends_with_the_qdisc() -> Result<()> {
+    let lab = Lab::negotiating("dscp")?;
+    let netns = lab.senders[0].namespace.name().to_owned();
+    let line = format!("nic attach eth0 --netns {netns} --speed {SENDER_SPEED} --trust dscp --dcbx --json");
+    let mut command = Process::start("nic", Command::new(binary("sluice")?).args(line.split(' ')))?;
+    command.wait_for("the agreement", |line| {
+        let value: Value = serde_json::from_str(line).ok()?;
+        (value["no_drop"] == json!([3]) && value["state"] == "agreed").then_some(())
+    })?;
+    nic(&format!("detach eth0 --netns {netns}"))?;
+    ensure!(command.wait(Duration::ZERO)?.code() == Some(1), "{}", command.log());
+    ensure!(command.log().contains("eth0 has lost what `sluice nic attach` put there"), "{}", command.log());
+    let name = &lab.senders[0].name;
+    lab.daemon.until("the agreement is gone", |now| {
+        port(now, name).is_ok_and(|port| !port.groups[3].no_drop).then_some(())
+    })?;
     lab.daemon.stop()?;
     Ok(())
 }

@@ -41,6 +41,7 @@ pub(crate) fn lint(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, r
         advice.thresholds(port, CellSize::new(buffer.settings.cell_bytes));
         advice.trust(port);
         advice.both_directions(port);
+        advice.unadvertised(port);
         advice.priorities(port);
     }
     for priority in 0..PRIORITIES {
@@ -280,6 +281,17 @@ impl Lints {
             let what = "received PFC is not honored, so the peer drops what it has paused";
             let cure = "write rx = true, or leave the priorities out of no_drop".to_owned();
             self.warn(&rx.location, what.to_owned(), cure, port, settings.no_drop);
+        }
+    }
+
+    /// What a policy has for DCBX is advertised only where the port negotiates.
+    fn unadvertised(&mut self, port: &Port) {
+        let Some(policy) = port.tables().classify().policy() else { return };
+        let is_marked = policy.value.dcbx_dot1p != 0 || !policy.value.applications.is_empty();
+        if is_marked && port.dcbx.is_none() {
+            let what = "rules of the policy are marked for DCBX, and the port does not negotiate";
+            let cure = "write dcbx = {} there or in [port-defaults], or take another policy".to_owned();
+            self.warn(&policy.location, what.to_owned(), cure, port, 0);
         }
     }
 

@@ -341,7 +341,18 @@ impl<'t> Overrides<'t, PortTable> {
         let groups: Vec<_> = numbers.into_iter().zip(&schedule.groups).collect();
         let mut port = PortSettings::new("", None);
         self.classify().fill(&mut port);
-        Some(ets_of(&groups, &port.classify.dot1p_to_queue))
+        Some(ets_of(&groups, &self.queues_of_priorities(&port)))
+    }
+
+    /// Returns the queue of each priority, as DCBX has it: that of a rule of the policy that is
+    /// marked for DCBX, otherwise that of the map.
+    fn queues_of_priorities(self, port: &PortSettings) -> [u8; PRIORITIES] {
+        let mut queues = port.classify.dot1p_to_queue;
+        let marked = self.classify().policy().map_or(0, |policy| policy.value.dcbx_dot1p);
+        for (priority, queue) in queues.iter_mut().enumerate().filter(|(it, _)| marked >> it & 1 != 0) {
+            *queue = port.classify.policy[priority].unwrap_or(*queue);
+        }
+        queues
     }
 
     pub(crate) fn classify(self) -> Overrides<'t, ClassifyTable> {
@@ -379,9 +390,15 @@ impl<'t> Overrides<'t, PortTable> {
     /// Returns DCBX of a port called `name`; `None` if it is off.
     fn port_dcbx(self, name: &str, buffer: &Buffer) -> Option<PortDcbx> {
         let pfc = self.pfc();
-        let settings = self.dcbx().settings(pfc.mode(), pfc.no_drop(), self.ets())?;
+        let of_policy = self.classify().policy().map_or(&[][..], |policy| &policy.value.applications);
+        let settings = self.dcbx().settings(pfc.mode(), pfc.no_drop(), self.ets(), of_policy)?;
         let with = |no_drop| Box::new(self.settings(name, buffer, no_drop));
-        Some(PortDcbx { settings, protected: with(u8::MAX), lossy: with(0) })
+        let protected = with(u8::MAX);
+        let queues = self.queues_of_priorities(&protected);
+        let numbers = self.schedule().ets_groups();
+        let rates = self.schedule().settings().groups.into_iter().map(|group| group.rate);
+        let own_groups = numbers.map(|numbers| numbers.into_iter().zip(rates).collect());
+        Some(PortDcbx { settings, protected, lossy: with(0), queues, own_groups })
     }
 
     /// Returns the settings of a port called `name` whose priorities in `no_drop` are no-drop.

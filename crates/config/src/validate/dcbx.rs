@@ -5,6 +5,7 @@ use dcbx::settings::{AdminStatus, PfcMode};
 
 use crate::read::diagnostics::Diagnostics;
 use crate::tables::lldp::LldpMode;
+use crate::tables::port::dcbx::MAX_APPLICATIONS;
 use crate::tables::ports::Port;
 
 /// Checks what each port negotiates.
@@ -27,6 +28,11 @@ pub(crate) fn check(ports: &[Port], report: &mut Diagnostics) {
         if tables.lldp().mode() != LldpMode::Agent(AdminStatus::Both) {
             let what = format!("port {name} does not send and receive LLDP, which carries DCBX");
             report.add(location, what, "write lldp = \"both\" there, or dcbx.enabled = false");
+        }
+        let count = port.dcbx.as_ref().map_or(0, |dcbx| dcbx.settings.applications.entries.len());
+        if count > MAX_APPLICATIONS {
+            let what = format!("port {name} has {count} applications, with those of its policy");
+            report.add(location, what, format!("a frame holds at most {MAX_APPLICATIONS}"));
         }
         if let Some(Err(error)) = tables.ets().map(|ets| ets.check()) {
             let what = format!("DCBX cannot advertise the schedule of port {name}: {error}");

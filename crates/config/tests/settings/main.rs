@@ -36,8 +36,14 @@ const CONTEXT: &[(&str, &str)] = &[
     ("classifier", "policy.a.rules = [{ classifier = 'a', local_precedence = 3 }]"),
     ("classifier", "port.a.policy = 'a'"),
     ("policy", "classifier.a.dot1p = [5]"),
+    ("policy", "classifier.b.dot1p = [6]"),
+    ("policy", "port.a.dcbx.enabled = true"),
+    ("policy.NAME.rules.mode", "port.a.schedule.mode = 'ets'"),
     ("policy", "classifier.roce.dot1p = [4]"),
-    ("policy", "policy.a.rules = [{ classifier = 'a', local_precedence = 3 }]"),
+    (
+        "policy",
+        "policy.a.rules = [{ classifier = 'roce', local_precedence = 2 }, { classifier = 'a', local_precedence = 3 }]",
+    ),
     ("policy", "port.a.policy = 'a'"),
     ("pfc", PFC_ON),
     ("bridge.max_entries", "bridge.max_entries_per_port = 100"),
@@ -138,6 +144,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("port.NAME.interface", "'veth1'"),
     ("port.NAME.wire_overhead", "false"),
     ("port.NAME.dscp_to_drop_level", "{ '46' = 1 }"),
+    ("policy.NAME.rules.classifier", "'b'"),
+    ("policy.NAME.rules", "[{ classifier = 'b', local_precedence = 1 }]"),
     ("port.NAME.policy", "[{ dot1p = 5, local_precedence = 2 }]"),
     ("watchdog.action", "'drop'"),
     ("group.N.queues", "[2, 1, 0]"),
@@ -159,7 +167,26 @@ fn example(setting: &NamedSetting) -> String {
     example.or_else(|| setting.spec.example_value()).unwrap()
 }
 
+/// The rest of the file for settings of applications, which have another rule than priorities.
+const OF_APPLICATIONS: &[&str] = &[
+    "port.a.interface = 'veth0'",
+    "port.a.policy = 'a'",
+    "classifier.a.udp = [4791]",
+    "policy.a.rules = [{ classifier = 'a', priority = 3, mode = 'dcbx' }]",
+    "port.a.dcbx.enabled = true",
+];
+
+/// True for settings of a policy's applications.
+fn is_of_applications(setting: &NamedSetting) -> bool {
+    let protocol = setting.path.strip_prefix("classifier.NAME.");
+    let is_protocol = ["ethertype", "tcp", "udp", "port", "dscp"].map(Some).contains(&protocol);
+    is_protocol || setting.path == "policy.NAME.rules.priority"
+}
+
 fn context(setting: &NamedSetting) -> DocumentMut {
+    if is_of_applications(setting) {
+        return OF_APPLICATIONS.join("\n").parse().unwrap();
+    }
     let mut lines: Vec<&str> = vec!["port.a.interface = 'veth0'"];
     for (_, line) in CONTEXT.iter().filter(|(prefix, _)| setting.path.starts_with(prefix)) {
         if !lines.contains(line) {
@@ -169,7 +196,7 @@ fn context(setting: &NamedSetting) -> DocumentMut {
     lines.join("\n").parse().unwrap()
 }
 
-/// Returns the place of the setting in the file; tables are made, of lists the first one is taken.
+/// Returns the place of the setting in the file; tables are made, of lists the last one is taken.
 fn place<'f>(
     file: &'f mut DocumentMut,
     setting: &NamedSetting,
@@ -190,8 +217,8 @@ fn place<'f>(
             *item = toml_edit::table();
         }
         if item.is_array() {
-            let first = item.as_array_mut().unwrap().get_mut(0).unwrap();
-            return (first.as_inline_table_mut().unwrap(), name.to_owned());
+            let last = item.as_array_mut().unwrap().iter_mut().last().unwrap();
+            return (last.as_inline_table_mut().unwrap(), name.to_owned());
         }
     }
     (item.as_table_like_mut().unwrap(), name.to_owned())
@@ -333,11 +360,13 @@ fn to_write_a_default_changes_nothing() {
 }
 
 /// Settings of which a reload has nothing to apply: notes, and words and presets that change no
-/// number; what the daemon compares, which knows the cores; and what changes with another setting.
-const WITHOUT_CHANGE: [&str; 7] = [
+/// number; what the daemon compares, which knows the cores; the place of a rule among others that
+/// match something else; and what changes with another setting.
+const WITHOUT_CHANGE: [&str; 8] = [
     "classifier.NAME.description",
     "classifier.NAME.operator",
     "policy.NAME.description",
+    "policy.NAME.rules.insert_before",
     "buffer.preset",
     "port.NAME.core",
     "port.NAME.schedule.group.N.queues",

@@ -110,6 +110,9 @@ fn pfc(settings: &DcbxSettings, peer: Option<&PfcConfiguration>, has_precedence:
     (feature.state, feature.reason) = match selected {
         _ if peer.enabled == own => (FeatureState::Agreed, Reason::Same),
         Selected::Peer => (FeatureState::Agreed, Reason::TakenOver),
+        Selected::Local if peer.willing && own.count_ones() > u32::from(peer.capability) => {
+            (FeatureState::Error, Reason::PeerCapability(peer.capability))
+        }
         Selected::Local if peer.willing => (FeatureState::Agreed, Reason::PeerTakesOver),
         Selected::Local => (FeatureState::Error, Reason::Differs),
     };
@@ -136,7 +139,7 @@ pub fn advertised(status: &Status, settings: &DcbxSettings) -> Ieee {
     let sends_applications = settings.pfc.mode == PfcMode::Auto && !applications.is_empty();
     Ieee {
         ets_configuration: status.ets.as_ref().map(|ets| configuration(ets.local_willing, &ets.operational)),
-        ets_recommendation: settings.ets.map(|own| to_table(&own.ets)),
+        ets_recommendation: settings.ets.filter(|own| own.recommends).map(|own| to_table(&own.ets)),
         pfc: Some(pfc),
         applications: sends_applications.then(|| applications.clone()),
         congestion: None,
@@ -176,6 +179,28 @@ mod tests {
             let selected = symmetric(willing, peer_willing, has_precedence);
             assert_eq!(selected, expected, "{willing} {peer_willing:?} {has_precedence}");
         }
+    }
+
+    /// A peer that can have PFC on two priorities cannot take over three.
+    #[test]
+    fn a_peer_takes_over_what_it_can() {
+        let mut own = DcbxSettings::default();
+        own.pfc.no_drop = 0b11_1000;
+        let of = |own: &DcbxSettings, capability, enabled| {
+            let peer = PfcConfiguration { willing: true, macsec_bypass: false, capability, enabled };
+            let feature = pfc(own, Some(&peer), true);
+            (feature.state, feature.reason)
+        };
+        assert_eq!(of(&own, 2, 0), (FeatureState::Error, Reason::PeerCapability(2)));
+        assert_eq!(of(&own, 3, 0), (FeatureState::Agreed, Reason::PeerTakesOver));
+        assert_eq!(of(&own, 2, 0b11_1000), (FeatureState::Agreed, Reason::Same), "it has taken them over");
+        own.pfc.willing = true;
+        assert_eq!(of(&own, 2, 0), (FeatureState::Error, Reason::PeerCapability(2)), "with precedence");
+        let mut status = Status::new(&own, crate::settings::Version::Ieee);
+        let peer = PfcConfiguration { willing: true, macsec_bypass: false, capability: 0, enabled: 0 };
+        negotiate(&mut status, &own, &Ieee { pfc: Some(peer), ..Ieee::default() }, true);
+        status.settle(&own);
+        assert_eq!(status.operational.no_drop, 0);
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub fn groups(first: u8) -> Ets {
 pub fn dcbx(version: VersionSetting, willing: bool, no_drop: u8) -> DcbxSettings {
     let mut settings = DcbxSettings { version, ..DcbxSettings::default() };
     (settings.pfc.willing, settings.pfc.no_drop) = (willing, no_drop);
-    settings.ets = Some(EtsSettings { willing, ets: groups(if no_drop == 8 { 50 } else { 60 }) });
+    settings.ets =
+        Some(EtsSettings { willing, ets: groups(if no_drop == 8 { 50 } else { 60 }), recommends: true });
     settings.applications.willing = willing;
     let priority = no_drop.trailing_zeros() as u8;
     let roce = Application { selector: Selector::Port, protocol: 4791, priority };

@@ -7,12 +7,11 @@
 use crate::args::DcbxArg;
 use crate::report::DcbxReport;
 use core::time::Duration;
-use dcbx::settings::{AdminStatus, DcbxSettings, LldpSettings, LocalSystem, PfcSettings};
+use dcbx::settings::PfcSettings;
 use dcbx::{Agent, AgentSettings};
 use switch::Instant;
 use switch::settings::PRIORITIES;
 use wire::MacAddr;
-use wire::lldp::{Capabilities, PortId};
 
 /// Frames of the agent that wait for room; of more, the oldest are dropped.
 const MAX_WAITING: usize = 8;
@@ -30,7 +29,9 @@ pub(super) struct Negotiation {
 impl Negotiation {
     /// Makes the agent of a host on a link that is up.
     pub(super) fn new(dcbx: DcbxArg, mac: MacAddr, interface: &str, no_drop: u8, now: Instant) -> Self {
-        let mut agent = Agent::new(settings(dcbx, mac, interface, no_drop));
+        let willing = dcbx == DcbxArg::Willing;
+        let pfc = PfcSettings { willing, no_drop, ..PfcSettings::default() };
+        let mut agent = Agent::new(AgentSettings::host("sluice-host", mac, interface, pfc));
         agent.set_link(time(now), true);
         Self { agent, waiting: Vec::new(), next: now, sent: 0, received: 0 }
     }
@@ -44,9 +45,8 @@ impl Negotiation {
 
     /// Withdraws what the host advertised; what it received stays in its report.
     pub(super) fn withdraw(&mut self, now: Instant) {
-        let mut settings = self.agent.settings().clone();
-        settings.lldp.admin = AdminStatus::RxOnly;
-        self.agent.configure(time(now), settings);
+        let settings = self.agent.settings().clone();
+        self.agent.configure(time(now), settings.withdrawn());
         self.next = now;
     }
 
@@ -99,21 +99,4 @@ impl Negotiation {
 
 fn time(now: Instant) -> Duration {
     Duration::from_nanos(now.0)
-}
-
-/// Returns the settings of the agent: a station that advertises PFC, in whichever version the peer
-/// speaks. It sends by no ETS shares and marks no applications, so it advertises neither.
-fn settings(dcbx: DcbxArg, mac: MacAddr, interface: &str, no_drop: u8) -> AgentSettings {
-    let station = Capabilities::STATION;
-    let system = LocalSystem {
-        port: PortId::mac(mac),
-        system_description: concat!("Sluice host ", env!("CARGO_PKG_VERSION")).to_owned(),
-        capabilities: Capabilities { system: station, enabled: station },
-        ..LocalSystem::bridge("sluice-host", mac, interface)
-    };
-    let mut lldp = LldpSettings::default();
-    (lldp.tlvs.port_vlan, lldp.tlvs.link_aggregation) = (false, false);
-    let willing = dcbx == DcbxArg::Willing;
-    let pfc = PfcSettings { willing, no_drop, ..PfcSettings::default() };
-    AgentSettings { system, lldp, dcbx: Some(DcbxSettings { pfc, ..DcbxSettings::default() }) }
 }

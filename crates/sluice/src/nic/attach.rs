@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use nic::{Replace, RootQdisc, Settings};
 use serde_json::json;
 
-use super::namespace::{Namespace, priorities};
+use super::follow;
+use super::namespace::{Namespace, list, priorities};
 use super::switch_port::{Device, PortFacts, port_facts};
 use crate::exit::misuse;
 use crate::output;
@@ -24,7 +25,8 @@ pub struct Attach {
     /// quantum [default: the port's, with --switch].
     #[arg(long, value_name = "RATE", value_parser = speed_bps, required_unless_present = "switch")]
     speed: Option<u64>,
-    /// Priorities whose pauses are honored [default: those of the port, with --switch, or 3].
+    /// Priorities whose pauses are honored; with --dcbx those that it asks the switch for [default:
+    /// those of the port, with --switch, or 3].
     #[arg(long, value_name = "PRIORITY", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
     no_drop: Vec<u8>,
     /// The field that gives a frame's priority; it must match the port [default: as there, with
@@ -52,6 +54,10 @@ pub struct Attach {
     /// The port of the switch [default: the other end of the interface].
     #[arg(long, value_name = "NAME", requires = "switch")]
     port: Option<String>,
+    /// Honor what is agreed with the switch by DCBX, and follow its changes, until SIGINT (Ctrl-C)
+    /// or SIGTERM.
+    #[arg(long)]
+    dcbx: bool,
     /// Put it in the place of a root qdisc that somebody chose, or of one of ours. `sluice nic
     /// detach` restores the former.
     #[arg(long)]
@@ -74,8 +80,13 @@ was replaced; one that it could not restore, with classes for example, is replac
 
 For containers, attach from outside, after the interface was moved: --netns PID.
 
+With --dcbx the command stays. It advertises PFC by LLDP, willing to take over the switch's, in the
+version of DCBX that the switch speaks, and prints each change of what is agreed. Without an agreement
+no pause is honored. At its end it withdraws itself, and the qdisc stays without no-drop priorities.
+
 JSON: device, netns, speed_bps, no_drop[], trust, port_priority, order, limit_bytes, replaced (the kind
-of a root qdisc that was there; null: the kernel's default).";
+of a root qdisc that was there; null: the kernel's default). With --dcbx one line, and one for each
+change: device, version, state, reason, local_no_drop[], peer_no_drop[], no_drop[] (honored).";
 
 /// Take everything of `sluice nic` off an interface, and restore its qdisc of before; what its
 /// queues hold is dropped.
@@ -136,7 +147,7 @@ impl Attach {
             Ok(Device { interface, namespace: nic::netns::current()? })
         })?;
         let facts = self.switch.as_deref().map(|switch| self.query(switch, &device)).transpose()?;
-        let settings = self.settings(facts.as_ref())?;
+        let mut settings = self.settings(facts.as_ref())?;
         let mut warnings = facts.iter().flat_map(|facts| self.differences(facts)).collect::<Vec<_>>();
         if !device.interface.is_virtual {
             warnings.push(format!(
@@ -151,6 +162,12 @@ impl Attach {
             (false, true) => Replace::Restorable,
             (false, false) => Replace::No,
         };
+        let asked_for = settings.no_drop;
+        if self.dcbx {
+            settings.no_drop = 0; // until something is agreed
+        }
+        // From before the attachment, which is then not left half-way.
+        let stop = if self.dcbx { Some(follow::stop_signals()?) } else { None };
         let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, replace))?;
         if let Some(why) = &attached.unrestorable {
             eprintln!(
@@ -162,29 +179,38 @@ impl Attach {
             RootQdisc::Ours => Some(nic::KIND.to_owned()),
             RootQdisc::Foreign(kind) => Some(kind.clone()),
         };
+        self.report(&settings, replaced)?;
+        match stop {
+            Some(stop) => follow::run(&self.device, &self.namespace, asked_for, self.json, &stop),
+            None => Ok(()),
+        }
+    }
+
+    /// Prints what was attached, and the kind of the root qdisc that it replaces.
+    fn report(&self, settings: &Settings, replaced: Option<String>) -> Result<()> {
         if self.json {
-            let no_drop: Vec<u8> = (0..8).filter(|p| settings.no_drop & (1 << p) != 0).collect();
-            return output::print(&output::json(
-                &json!({
-                    "device": self.device,
-                    "netns": self.namespace.netns,
-                    "speed_bps": settings.speed_bps,
-                    "no_drop": no_drop,
-                    "trust": word(Trust::of(settings.trust)),
-                    "port_priority": settings.port_priority,
-                    "order": word(self.order),
-                    "limit_bytes": settings.limit_bytes,
-                    "replaced": replaced,
-                }),
-                true,
-            )?);
+            let value = json!({
+                "device": self.device,
+                "netns": self.namespace.netns,
+                "speed_bps": settings.speed_bps,
+                "no_drop": list(settings.no_drop),
+                "trust": word(Trust::of(settings.trust)),
+                "port_priority": settings.port_priority,
+                "order": word(self.order),
+                "limit_bytes": settings.limit_bytes,
+                "replaced": replaced,
+            });
+            return output::print(&output::json(&value, !self.dcbx)?);
         }
         let instead = replaced.map(|kind| format!(", instead of `{kind}`")).unwrap_or_default();
+        let of_priorities = match self.dcbx {
+            true => "as agreed with its switch".to_owned(),
+            false => format!("for {}", priorities(settings.no_drop)),
+        };
         output::print(&format!(
-            "{}{} honors PFC for {} at {} (trust {}){instead}.",
+            "{}{} honors PFC {of_priorities} at {} (trust {}){instead}.",
             self.device,
             self.namespace.suffix(),
-            priorities(settings.no_drop),
             config::spell_speed(settings.speed_bps),
             word(Trust::of(settings.trust)),
         ))
@@ -212,7 +238,7 @@ impl Attach {
             ));
         }
         let no_drop = self.no_drop.iter().fold(0, |mask, p| mask | 1 << p);
-        if no_drop != 0 && no_drop != facts.no_drop {
+        if !self.dcbx && no_drop != 0 && no_drop != facts.no_drop {
             warnings.push(format!(
                 "--no-drop {} is not what port {} has ({}): pauses of the others are not honored, or never come",
                 priorities(no_drop),
@@ -302,14 +328,17 @@ impl Attach {
         if !self.no_drop.is_empty() {
             settings.no_drop = self.no_drop.iter().fold(0, |mask, p| mask | 1 << p);
         } else if let Some(facts) = facts {
-            if facts.no_drop == 0 {
+            // With DCBX the port may have none as long as nothing is agreed.
+            if facts.no_drop == 0 && !self.dcbx {
                 bail!(
                     "port {} of the switch has no no-drop priority: there are no pauses to honor (pfc.no_drop in its \
-                     configuration, or --no-drop here)",
+                     configuration, or --no-drop here; --dcbx if it negotiates)",
                     facts.port
                 );
             }
-            settings.no_drop = facts.no_drop;
+            if facts.no_drop != 0 {
+                settings.no_drop = facts.no_drop;
+            }
         }
         self.classify(&mut settings, facts)?;
         settings.order = match self.order {
@@ -403,7 +432,9 @@ mod tests {
         assert_eq!(of("eth0 --switch lab --speed 1G --no-drop 3"), Ok((1_000_000_000, 0b1000)));
         let slow = PortFacts { speed_bps: 0, ..facts.clone() };
         assert!(settings("eth0 --switch lab", Some(&slow)).unwrap_err().contains("has no speed"));
-        let lossy = PortFacts { no_drop: 0, ..facts };
+        let lossy = PortFacts { no_drop: 0, ..facts.clone() };
+        let with_dcbx = |facts| settings("eth0 --switch lab --dcbx", Some(facts)).map(|it| it.no_drop);
+        assert_eq!((with_dcbx(&lossy), with_dcbx(&facts)), (Ok(0b1000), Ok(0b11_0000)));
         assert!(settings("eth0 --switch lab", Some(&lossy)).unwrap_err().contains("no no-drop priority"));
     }
 
@@ -435,6 +466,7 @@ mod tests {
         }
         let warned = |line| attach(line).unwrap().differences(&facts("dscp")).join("\n");
         assert_eq!(warned("eth0 --switch lab --speed 1G --no-drop 3"), "");
+        assert_eq!(warned("eth0 --switch lab --no-drop 3,4 --dcbx"), "", "the switch decides");
         for (line, says) in [
             ("eth0 --switch lab --speed 2G", "overruns its headroom"),
             ("eth0 --switch lab --no-drop 3,4", "is not what port a has (3)"),

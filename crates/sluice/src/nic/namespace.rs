@@ -24,8 +24,12 @@ impl Namespace {
     }
 }
 
+/// Returns the priorities of a mask.
+pub fn list(mask: u8) -> Vec<u8> {
+    (0..8).filter(|p| mask & (1 << p) != 0).collect()
+}
+
 /// Formats the priorities of a mask, as `3, 4`.
 pub fn priorities(mask: u8) -> String {
-    let set: Vec<String> = (0..8).filter(|p| mask & (1 << p) != 0).map(|p: u8| p.to_string()).collect();
-    set.join(", ")
+    list(mask).iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -10,7 +10,7 @@ use nic::Status;
 use serde_json::{Value, json};
 
 use super::attach::{QueueOrder, Trust, word};
-use super::namespace::{Namespace, priorities};
+use super::namespace::{Namespace, list, priorities};
 use crate::exit::misuse;
 use crate::output;
 use crate::output::grouped;
@@ -102,7 +102,7 @@ fn json(status: &Status) -> Value {
         "device": status.device,
         "obeys": status.has_qdisc,
         "speed_bps": settings.speed_bps,
-        "no_drop": (0..8).filter(|p| settings.no_drop & (1 << p) != 0).collect::<Vec<u8>>(),
+        "no_drop": list(settings.no_drop),
         "trust": word(Trust::of(settings.trust)),
         "port_priority": settings.port_priority,
         "order": word(QueueOrder::of(settings.order)),
@@ -123,7 +123,7 @@ fn table(status: &Status) -> String {
         "{}: {}, no-drop {}, trust {}, {}; received {} PFC frames, {} PAUSE, {} malformed",
         status.device,
         config::spell_speed(settings.speed_bps),
-        priorities(settings.no_drop),
+        if settings.no_drop == 0 { "none".to_owned() } else { priorities(settings.no_drop) },
         word(Trust::of(settings.trust)),
         word(QueueOrder::of(settings.order)),
         grouped(status.received.pfc_frames),

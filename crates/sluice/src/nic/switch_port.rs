@@ -119,6 +119,8 @@ mod tests {
             peer,
             peer_namespace: Some(4),
             is_virtual: true,
+            is_up: true,
+            mac: [2; 6],
         };
         // sw-a has the index that eth0 refers to, but its other end is another interface of the
         // same index elsewhere.

@@ -159,8 +159,11 @@ pub struct ControlLoop {
     /// Commands that are queued: one is executed at a time.
     command_queue: VecDeque<PendingCommand>,
     active: Option<ActiveCommand>,
-    /// The last MTU warnings: kind of event, slot of the port, message.
-    mtu_warnings: Vec<(EventKind, Option<usize>, String)>,
+    /// The last warnings about MTUs, pauses and agreements: kind of event, slot of the port,
+    /// message.
+    link_warnings: Vec<(EventKind, Option<usize>, String)>,
+    /// Warnings of agreements since the last reload.
+    agreements_warned_of: Vec<String>,
     stopped: Option<Box<Snapshot>>,
 }
 
@@ -193,7 +196,8 @@ impl ControlLoop {
             snapshot_waiters: Vec::new(),
             command_queue: VecDeque::new(),
             active: None,
-            mtu_warnings: Vec::new(),
+            link_warnings: Vec::new(),
+            agreements_warned_of: Vec::new(),
             stopped: None,
         }
     }
@@ -413,11 +417,16 @@ impl ControlLoop {
         let slots = self.running.slots().in_config_order().iter().filter(|&&slot| slot < known);
         let facts: Vec<_> = slots.filter_map(|&slot| Some((slot, self.ports.details(slot)?))).collect();
         convert::list_ports(message, facts.iter().map(|(slot, facts)| (*slot, facts)));
-        let settings = &self.running.config().switch.ports;
+        // With the priorities of DSCPs that were agreed on.
+        let settings = self.running.agreed_ports();
         for port in &mut message.ports {
             let slot = self.running.slots().of_name(&port.name);
             port.lldp = slot.and_then(|slot| self.lldp.state(slot));
             port.dcbx = slot.and_then(|slot| self.lldp.dcbx(slot));
+            if let Some(dcbx) = &mut port.dcbx {
+                let of_port = self.link_warnings.iter().filter(|(_, of, _)| of.is_some() && *of == slot);
+                dcbx.warnings = of_port.map(|(.., text)| text.clone()).collect();
+            }
             port.pfc_mode = self.running.config().pfc_mode(&port.name).to_owned();
             let settings = settings.iter().find(|settings| settings.name == port.name);
             port.classification = settings.map(|settings| classification(&settings.classify));

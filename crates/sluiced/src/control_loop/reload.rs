@@ -15,18 +15,35 @@ use super::{ActiveCommand, ControlLoop, Stage, answer_command, unusable};
 use crate::control_loop::running_config::RunningConfig;
 use crate::ports::link_monitor::look_up;
 
+/// The most warnings of agreements that are remembered.
+const MAX_WARNED_OF: usize = 256;
+
 impl ControlLoop {
-    /// Applies the current MTUs and speeds of the interfaces to the poll loop, and warns of MTUs
-    /// that differ.
+    /// Applies the current MTUs and speeds of the interfaces to the poll loop, and warns of what
+    /// does not fit them.
     pub(super) fn apply_interface_changes(&mut self) {
         let mut live = self.running.clone();
+        for &slot in self.running.slots().in_config_order() {
+            if let Some(interface) = self.ports.interface(slot) {
+                live.set_interface(slot, interface);
+            }
+        }
+        self.warn_of_links();
+        if live.slots() != self.running.slots() {
+            self.apply(live);
+        }
+    }
+
+    /// Warns of MTUs that differ, and of headroom and pauses that are not sufficient for the
+    /// interfaces and for what was agreed with the peers.
+    fn warn_of_links(&mut self) {
         let mut mtus = Vec::new();
         let mut warnings = Vec::new();
         let config = self.running.config();
-        let links = config.switch.ports.iter().zip(&config.links);
-        for (&slot, (port, link)) in self.running.slots().in_config_order().iter().zip(links) {
+        let agreed = self.running.agreed_ports();
+        let slots = self.running.slots().in_config_order();
+        for (&slot, (port, link)) in slots.iter().zip(agreed.iter().zip(&config.links)) {
             if let Some(interface) = self.ports.interface(slot) {
-                live.set_interface(slot, interface);
                 mtus.push((self.running.slots().name(slot).unwrap_or_default(), interface.mtu));
                 let warning =
                     config::headroom_mtu_warning(port, link, interface.mtu).filter(|_| config.pfc_enabled);
@@ -37,14 +54,22 @@ impl ControlLoop {
             }
         }
         warnings.extend(config::mtu_warning(mtus).map(|text| (EventKind::MtusDiffer, None, text)));
-        for (kind, port, text) in warnings.iter().filter(|warning| !self.mtu_warnings.contains(warning)) {
+        let uncovered = config::agreement_warnings(config, &agreed).into_iter();
+        warnings
+            .extend(uncovered.map(|(number, text)| (EventKind::DcbxUncovered, Some(slots[number]), text)));
+        for (kind, port, text) in warnings.iter().filter(|warning| !self.link_warnings.contains(warning)) {
             let event = EventRecord { port: *port, ..EventRecord::new(*kind, text.clone()) };
+            // A peer may agree to the same again and again.
+            let is_of_agreement = *kind == EventKind::DcbxUncovered;
+            if is_of_agreement && self.agreements_warned_of.contains(text) {
+                continue;
+            }
+            if is_of_agreement && self.agreements_warned_of.len() < MAX_WARNED_OF {
+                self.agreements_warned_of.push(text.clone());
+            }
             self.events.record_now(event);
         }
-        self.mtu_warnings = warnings;
-        if live.slots() != self.running.slots() {
-            self.apply(live);
-        }
+        self.link_warnings = warnings;
     }
 
     /// Applies what the peers of the ports agree to now, if that has changed.
@@ -52,6 +77,14 @@ impl ControlLoop {
         if let Some(live) = self.lldp.agreed(&self.running) {
             self.apply(live);
         }
+    }
+
+    /// Probes the ports that have got no-drop priorities.
+    fn probe_pfc(&mut self) {
+        let settings = self.running.settings().switch;
+        let open = |slot| self.ports.interface(slot).filter(|_| self.ports.is_open(slot));
+        let interfaces: Vec<_> = (0..settings.ports.len()).map(open).collect();
+        self.pfc_probe.include(&settings, &interfaces);
     }
 
     /// Has the poll loop apply a configuration that no client asked for.
@@ -118,6 +151,11 @@ impl ControlLoop {
     /// removed.
     pub(super) fn adopt(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.running, live);
+        if before.config() != self.running.config() {
+            self.agreements_warned_of.clear();
+        }
+        self.warn_of_links();
+        self.probe_pfc();
         self.stall_check.reset();
         self.lldp.reconfigure();
         self.flight_recorder.apply(self.running.config().recorder);

@@ -92,7 +92,7 @@ impl RunningConfig {
     }
 
     /// Returns the ports of the file with what was agreed with their peers.
-    fn agreed_ports(&self) -> Vec<PortSettings> {
+    pub fn agreed_ports(&self) -> Vec<PortSettings> {
         let ports = self.config.switch.ports.iter().zip(&self.config.dcbx);
         let ports = ports.zip(self.slots.in_config_order());
         let agreed = |((port, dcbx), &slot): ((&PortSettings, &Option<PortDcbx>), &usize)| match dcbx {
@@ -330,6 +330,14 @@ mod tests {
             "it may be no-drop later"
         );
         assert_eq!(agreed.with_pfc(false).settings().switch.ports[0].pfc.no_drop, 0);
+        // What clients are shown of the classification is that in force.
+        let (trusting, _folder) = self::live(&format!("{auto}trust = \"dscp\"\n"));
+        let with_dscp = Negotiated { dscp: vec![(26, 5)], ..Negotiated::default() };
+        let of_dscp = |live: &RunningConfig| live.agreed_ports()[0].classify.dscp_to_dot1p[26];
+        assert_eq!(
+            (of_dscp(&trusting), of_dscp(&trusting.clone().with_negotiated(0, Some(with_dscp)))),
+            (3, 5)
+        );
         // A reload keeps it, and what it changes comes on top.
         std::fs::write(live.file(), auto.replace("\"1G\"", "\"2G\"")).unwrap();
         let live = live.with_negotiated(0, Some(negotiated)).reloaded().unwrap().0;

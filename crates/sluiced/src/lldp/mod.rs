@@ -3,7 +3,8 @@
 //! Rule: received frames come from the poll loop over bounded rings ([`PuntRings`]), and frames are
 //! sent over a packet socket on the port's interface, beside the queues of the switch: they never
 //! wait behind data, no pause stops them, and the loop has no further input to record. An agent's
-//! link is up while the poll loop carries frames for its port. Source: docs/dcbx.md, "Frames".
+//! link is up while its interface has a carrier and the poll loop carries frames for it. Source:
+//! docs/dcbx.md, "Frames".
 
 mod agreement_holds;
 mod events;
@@ -22,6 +23,7 @@ use wire::mac::MacAddr;
 use crate::control_loop::running_config::RunningConfig;
 use crate::lldp::agreement_holds::AgreementHolds;
 use crate::lldp::port::PortAgent;
+use crate::ports::fsm::LinkState;
 use crate::ports::supervisor::PortSupervisor;
 
 /// The agents, by slot.
@@ -67,7 +69,9 @@ impl Lldp {
                 self.ports.resize_with(slot + 1, || None);
             }
             let agent = self.ports[slot].get_or_insert_with(|| PortAgent::new(&identity));
-            agent.apply(now, &identity, lives.is_open(slot));
+            // The port of a NIC that settles is open without a carrier.
+            let is_up = lives.is_open(slot) && interface.state == LinkState::Carrier;
+            agent.apply(now, &identity, is_up);
             while let Some(frame) = self.rings.pop(slot) {
                 agent.receive(now, frame.bytes());
             }

@@ -72,7 +72,12 @@ pub(super) fn dcbx(status: &Status) -> v1::Dcbx {
         PeerState::One => "present",
         PeerState::Several => "several",
     };
-    v1::Dcbx { version: status.version.to_string(), peer: peer.to_owned(), features }
+    v1::Dcbx {
+        version: status.version.to_string(),
+        peer: peer.to_owned(),
+        features,
+        warnings: Vec::new(), // the control loop knows them
+    }
 }
 
 fn feature<T>(name: FeatureName, feature: &Feature<T>, text: impl Fn(&T) -> String) -> v1::DcbxFeature {

@@ -80,10 +80,15 @@ impl ClassifyTable {
     }
 }
 
-impl Overrides<'_, ClassifyTable> {
+impl<'t> Overrides<'t, ClassifyTable> {
     /// Returns the trusted field.
     pub(crate) fn trust(self) -> Trust {
         self.value(|table| &table.trust, Trust::Dot1p)
+    }
+
+    /// Returns what the port has of the rules of `policy`.
+    pub(crate) fn policy(self) -> Option<&'t Setting<Policy>> {
+        self.setting(|table| &table.policy)
     }
 
     /// Applies the tables to `port`, which has the defaults.
@@ -111,7 +116,9 @@ impl Overrides<'_, ClassifyTable> {
         if let Some(level) = self.optional(|table| &table.dei_drop_level) {
             classify.dei_drop_level = drop_level(level);
         }
-        classify.policy = self.value(|table| &table.policy, classify.policy);
+        if let Some(policy) = self.policy() {
+            classify.policy = policy.value.local_precedence;
+        }
         port.rewrite.dot1p = self.optional(|table| &table.rewrite_dot1p);
         port.rewrite.dscp = self.optional(|table| &table.rewrite_dscp);
     }

@@ -12,7 +12,7 @@ use dcbx::settings::{
 use dcbx::{Operational, Status};
 use switch::PortSettings;
 use switch::settings::{
-    DSCPS, GroupDiscipline, GroupSettings, PRIORITIES, ScheduleSettings, SchedulerGroup, Trust,
+    DSCPS, GroupDiscipline, GroupSettings, PRIORITIES, Rate, ScheduleSettings, SchedulerGroup, Trust,
 };
 use wire::dcbx::cee::STRICT_GROUP;
 use wire::dcbx::ieee::{Application, Selector};
@@ -22,8 +22,8 @@ use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Setting, TableReader};
 use crate::spec::{TableSpec, ValueSpec, boolean, choice, list, number, words};
 
-/// The most entries of `applications`: what a TLV holds.
-const MAX_APPLICATIONS: usize = 64;
+/// The most applications of a port: what a TLV holds.
+pub(crate) const MAX_APPLICATIONS: usize = 64;
 
 const VERSIONS: [(&str, VersionSetting); 7] = [
     ("auto", VersionSetting::Auto),
@@ -36,8 +36,8 @@ const VERSIONS: [(&str, VersionSetting); 7] = [
 ];
 const PRECEDENCES: [(&str, Precedence); 2] =
     [("lower-address", Precedence::LowerAddress), ("higher-address", Precedence::HigherAddress)];
-/// The protocols of applications: one of them is written.
-const SELECTORS: [(&str, Selector); 5] = [
+/// What identifies an application: the key, and the selector.
+pub(crate) const SELECTORS: [(&str, Selector); 5] = [
     ("ethertype", Selector::Ethertype),
     ("tcp", Selector::TcpPort),
     ("udp", Selector::UdpPort),
@@ -84,6 +84,10 @@ pub struct PortDcbx {
     pub(crate) protected: Box<PortSettings>,
     /// The port without a no-drop priority.
     pub(crate) lossy: Box<PortSettings>,
+    /// The queue of each priority, in whose group it is.
+    pub(crate) queues: [u8; PRIORITIES],
+    /// The port's own groups with their rates; `None` if its schedule is not ETS.
+    pub(crate) own_groups: Option<Vec<(usize, Option<Rate>)>>,
 }
 
 /// What was agreed with the peer of a port.
@@ -101,8 +105,15 @@ impl Negotiated {
     /// Returns what a negotiation has come to.
     pub fn of(status: &Status) -> Self {
         let Operational { no_drop, applications, .. } = &status.operational;
+        // Also if it is what the port advertises: without groups of its own that is a single one.
         let taken_over = |ets: &dcbx::status::Feature<Ets>| {
-            (ets.state.is_agreed() && ets.operational != ets.local).then_some(ets.operational)
+            let is_of_peer = match status.version {
+                Version::Ieee => status.ets_recommendation == Some(ets.operational),
+                Version::Cee | Version::Cin => {
+                    ets.peer_willing == Some(false) && ets.peer == Some(ets.operational)
+                }
+            };
+            (ets.state.is_agreed() && ets.local_willing && is_of_peer).then_some(ets.operational)
         };
         let is_dscp = |it: &&Application| it.selector == Selector::Dscp && usize::from(it.protocol) < DSCPS;
         let of_dscp = applications.iter().filter(is_dscp);
@@ -174,13 +185,27 @@ impl Overrides<'_, DcbxTable> {
 
     /// Returns what the port negotiates: this mode of PFC, these no-drop priorities, and these
     /// groups if its schedule is ETS.
-    pub(crate) fn settings(self, mode: PfcMode, no_drop: u8, ets: Option<Ets>) -> Option<DcbxSettings> {
+    /// Applications are the port's own, and those of its policy whose protocol it does not list.
+    pub(crate) fn settings(
+        self,
+        mode: PfcMode,
+        no_drop: u8,
+        ets: Option<Ets>,
+        of_policy: &[Application],
+    ) -> Option<DcbxSettings> {
         if !self.is_on() {
             return None;
         }
         let willing = self.value(|table| &table.willing, false);
         let own = ets.or(willing.then_some(Ets::SINGLE_GROUP));
-        let entries = self.setting(|table| &table.applications).map(|list| list.value.clone());
+        let own_entries = self.setting(|table| &table.applications);
+        let mut entries = own_entries.map(|list| list.value.clone()).unwrap_or_default();
+        let is_own = |of_policy: &&Application| {
+            let same =
+                |own: &Application| (own.selector, own.protocol) == (of_policy.selector, of_policy.protocol);
+            own_entries.is_some_and(|list| list.value.iter().any(same))
+        };
+        entries.extend(of_policy.iter().filter(|it| !is_own(it)));
         Some(DcbxSettings {
             version: self.value(|table| &table.version, VersionSetting::Auto),
             pfc: PfcSettings {
@@ -190,8 +215,9 @@ impl Overrides<'_, DcbxTable> {
                 precedence: self.value(|table| &table.precedence, Precedence::LowerAddress),
                 ..PfcSettings::default()
             },
-            ets: own.map(|ets| EtsSettings { willing, ets }),
-            applications: ApplicationSettings { willing, entries: entries.unwrap_or_default() },
+            // What stands for groups that the port does not have is not recommended.
+            ets: own.map(|own| EtsSettings { willing, ets: own, recommends: ets.is_some() }),
+            applications: ApplicationSettings { willing, entries },
         })
     }
 }
@@ -205,8 +231,9 @@ impl PortDcbx {
             self.set_no_drop(&mut port, negotiated.map_or(0, |it| it.no_drop));
         }
         let Some(Negotiated { ets, dscp, .. }) = negotiated else { return port };
-        if let Some(ets) = ets {
-            port.schedule = schedule_of(ets, &port.classify.dot1p_to_queue);
+        let own = self.settings.ets.filter(|_| self.own_groups.is_some()).map(|own| own.ets);
+        if let Some(ets) = ets.filter(|ets| Some(*ets) != own) {
+            port.schedule = schedule_of(&ets, &self.queues, self.own_groups.as_deref().unwrap_or_default());
         }
         if port.classify.trust == Trust::Dscp {
             for (dscp, priority) in dscp {
@@ -252,8 +279,13 @@ pub(crate) fn ets_of(groups: &[(usize, &SchedulerGroup)], dot1p_to_queue: &[u8; 
 }
 
 /// Returns the schedule of groups by the queues of their priorities. A queue of several priorities
-/// is in the group of the highest; one of none is where that of priority 0 is.
-fn schedule_of(ets: &Ets, dot1p_to_queue: &[u8; PRIORITIES]) -> ScheduleSettings {
+/// is in the group of the highest; one of none is where that of priority 0 is. A group keeps the
+/// rate that the file gives to its number.
+fn schedule_of(
+    ets: &Ets,
+    dot1p_to_queue: &[u8; PRIORITIES],
+    own_groups: &[(usize, Option<Rate>)],
+) -> ScheduleSettings {
     let mut group_of_queue = [ets.group_of_priority[0]; PRIORITIES];
     for (priority, queue) in dot1p_to_queue.iter().enumerate() {
         group_of_queue[usize::from(*queue & 7)] = ets.group_of_priority[priority];
@@ -264,10 +296,12 @@ fn schedule_of(ets: &Ets, dot1p_to_queue: &[u8; PRIORITIES]) -> ScheduleSettings
     };
     let weighted = GroupDiscipline::WeightedByBytes([1; PRIORITIES]);
     let strict = SchedulerGroup::new(format!("pg{STRICT_GROUP}"), 0, 1, GroupDiscipline::Strict);
-    let mut groups = vec![strict.of(queues(STRICT_GROUP))];
+    let rate = |number: u8| own_groups.iter().find(|(it, _)| *it == usize::from(number))?.1;
+    let with_rate = |group: SchedulerGroup, number: u8| SchedulerGroup { rate: rate(number), ..group };
+    let mut groups = vec![with_rate(strict.of(queues(STRICT_GROUP)), STRICT_GROUP)];
     for (number, percent) in (0..).zip(ets.percent) {
-        let weight = u32::from(percent).max(1);
-        groups.push(SchedulerGroup::new(format!("pg{number}"), 1, weight, weighted).of(queues(number)));
+        let group = SchedulerGroup::new(format!("pg{number}"), 1, u32::from(percent).max(1), weighted);
+        groups.push(with_rate(group.of(queues(number)), number));
     }
     groups.retain(|group| group.queues != 0);
     ScheduleSettings { groups }
@@ -286,7 +320,7 @@ mod tests {
         let ets = ets_of(&groups, &map);
         assert_eq!(ets.to_string(), "0,1,2,4,5:50% 3:50% 6,7:strict");
         assert!(ets.check().is_ok());
-        let mut back = schedule_of(&ets, &map).groups;
+        let mut back = schedule_of(&ets, &map, &[]).groups;
         back.rotate_left(1);
         assert_eq!(back, schedule.groups);
     }

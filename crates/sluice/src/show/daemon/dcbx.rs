@@ -49,6 +49,7 @@ pub fn table(snapshot: &Snapshot) -> String {
             ]);
             reasons.push(format!("{port}: {}: {}", feature.name, feature.reason));
         }
+        reasons.extend(dcbx.warnings.iter().map(|warning| format!("{port}: warning: {warning}")));
     }
     if reasons.is_empty() {
         return "No port negotiates: none has a table `dcbx`.".to_owned();
@@ -78,7 +79,8 @@ mod tests {
             feature("ETS", "agreed", "same at both ends", ["0-7:100%"; 3]),
             feature("applications", "local", "the peer does not send it", ["udp 4791:3", "", "udp 4791:3"]),
         ];
-        let dcbx = Dcbx { version: "IEEE".to_owned(), peer: "present".to_owned(), features };
+        let warnings = vec!["20 headroom cells are too few".to_owned()];
+        let dcbx = Dcbx { version: "IEEE".to_owned(), peer: "present".to_owned(), features, warnings };
         let port = Port { name: "server1".to_owned(), dcbx: Some(dcbx), ..Port::default() };
         let snapshot = Snapshot { ports: vec![port, Port::default()], ..Snapshot::default() };
         insta::assert_snapshot!(table(&snapshot));
