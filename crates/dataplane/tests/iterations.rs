@@ -3,15 +3,23 @@
 
 mod lab;
 
-use dataplane::{LoopCommand, LoopState, PortFault, RX_BATCH, Reply, Wire};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use dataplane::{Heartbeat, LoopCommand, LoopState, Port, PortFault, RX_BATCH, Reply, Sleeper, Wire};
 use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
-use switch::Event;
 use switch::monitor::counters::DropReason;
 use switch::pfc::rx_backlog::{XOFF_FRAMES, XON_FRAMES};
 use switch::settings::{FlowControl, PortSettings, Threshold};
+use switch::{Event, Instant, Nanos};
 use wire::bitset::Set8;
 use wire::ethernet::{IPV4, write_header};
 use wire::pause::{Control, decode};
+
+/// A third of 65535 quanta at 10 Gbit/s, the speed of a port without one.
+const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;
 
 #[test]
 fn a_known_destination_gets_the_frame_and_nobody_else() {
@@ -424,7 +432,6 @@ fn guard_xoff_of_earlier_settings_is_released_too() {
 /// ms. Once the loop has observed that, it refreshes XOFF earlier on that port, and on no other.
 #[test]
 fn peer_timing_is_learned_per_port() {
-    const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;
     let mut lab = Lab::new();
     lab.wires[1].block(true);
     for port in [0, 2] {
@@ -451,5 +458,62 @@ fn peer_timing_is_learned_per_port() {
     let (fast, slow) = (intervals(0), intervals(2));
     assert!(fast[fast.len() - 20..].iter().all(|ns| (150_000..170_000).contains(ns)), "{fast:?}");
     assert!(slow.iter().all(|ns| ns.abs_diff(REFRESH_NS) <= 1_000), "{slow:?}");
-    assert_eq!(lab.snapshot().ports[0].pfc_guard_frames, 0);
+}
+
+/// A sleeper that reads the heartbeat at the first sleep, and ends the loop after it.
+struct HeartbeatReader {
+    heartbeat: Arc<Heartbeat>,
+    first: Option<LoopState>,
+    has_slept: Arc<AtomicBool>,
+}
+
+impl Sleeper for HeartbeatReader {
+    fn watch<'a, P: Port + 'a>(&mut self, _ports: impl IntoIterator<Item = &'a P>) {}
+
+    fn wait(&mut self, _timeout_ns: Nanos) -> io::Result<bool> {
+        self.first.get_or_insert(self.heartbeat.state());
+        self.has_slept.store(true, Relaxed);
+        Ok(false)
+    }
+}
+
+/// A loop that goes to sleep with an XOFF in force says when that is to be refreshed, so that the
+/// guard can do it for a loop that oversleeps.
+#[test]
+fn a_sleeping_loop_leaves_its_next_refresh_to_the_guard() {
+    let refresh_at = |with_xoff: bool| {
+        let mut lab = Lab::new();
+        lab.hold(1, true);
+        if with_xoff {
+            (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+        }
+        lab.turns(1);
+        while with_xoff && lab.seen(0).is_empty() {
+            lab.turns(1);
+        }
+        let xoff_at = lab.now;
+        let has_slept = Arc::new(AtomicBool::new(false));
+        let mut sleeper = HeartbeatReader {
+            heartbeat: Arc::clone(&lab.heartbeat),
+            first: None,
+            has_slept: Arc::clone(&has_slept),
+        };
+        let (ticks, handle) = (Cell::new(0), RefCell::new(&mut lab.handle));
+        let clock = || {
+            ticks.set(ticks.get() + 1);
+            if has_slept.swap(false, Relaxed) {
+                handle.borrow_mut().send(LoopCommand::Stop(Box::default())).expect("room for a command");
+            }
+            Instant(xoff_at.0 + ticks.get() * 1000)
+        };
+        lab.core.run(clock, &mut sleeper).expect("it can sleep");
+        match sleeper.first {
+            Some(LoopState::Asleep { refresh_at, .. }) => (refresh_at, xoff_at),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refresh_at(false).0, Instant::NEVER);
+    // The XOFF was sent in the iteration before the one that saw it.
+    let (refresh_at, seen_at) = refresh_at(true);
+    assert_eq!(refresh_at.since(seen_at), REFRESH_NS - 1000);
 }

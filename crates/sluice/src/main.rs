@@ -22,6 +22,7 @@ mod sim;
 mod socket;
 mod stall;
 mod telemetry;
+mod top;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ struct Arguments {
 enum Task {
     /// Show what a running switch counts: ports, queues, buffers, PFC.
     Show(show::Arguments),
+    Top(top::Arguments),
     Reload(commands::Reload),
     Pfc(commands::Pfc),
     Port(commands::Port),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
     config::draw_errors_unwrapped();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
+        Task::Top(arguments) => top::run(&arguments),
         Task::Reload(arguments) => commands::reload(&arguments),
         Task::Pfc(arguments) => commands::pfc(&arguments),
         Task::Port(arguments) => commands::port(&arguments),

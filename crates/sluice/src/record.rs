@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use host::units::duration_ns;
 use serde_json::json;
-use switch::{Event, EventRecord, Instant};
+use switch::monitor::counters::PortSnapshot;
+use switch::{Event, EventRecord, Instant, Snapshot};
 
 use crate::exit::misuse;
 use crate::new_file::NewFile;
@@ -147,10 +148,29 @@ async fn store(file: NewFile, pieces: &mut RecordingStream) -> Result<u64> {
 }
 
 /// Opens the recording in a file, which is read and decompressed as the replay proceeds.
-fn open(file: &Path) -> Result<Replay<impl Read>> {
+pub fn open(file: &Path) -> Result<FileReplay> {
     let name = || file.display().to_string();
     let reader = BufReader::new(File::open(file).with_context(name)?);
     Replay::new(BufReader::new(MultiGzDecoder::new(reader))).with_context(name)
+}
+
+/// What [`open`] returns.
+pub type FileReplay = Replay<BufReader<MultiGzDecoder<BufReader<File>>>>;
+
+/// Returns the message of a replayed state, which is what a daemon would have answered.
+pub fn message_of(snapshot: &Snapshot) -> v1::Snapshot {
+    let mut message = v1::Snapshot { pfc_enabled: true, ..snapshot.into() };
+    message.ports.retain(|port| !port.name.is_empty()); // vacant slots
+    message
+}
+
+/// Returns the names of all slots, for the events of their ports.
+pub fn port_names(snapshot: &Snapshot) -> Vec<String> {
+    let name = |port: &PortSnapshot| match port.name.as_str() {
+        "" => format!("number {}, which was removed,", port.number),
+        name => name.to_owned(),
+    };
+    snapshot.ports.iter().map(name).collect()
 }
 
 /// The last events of a replay, and the number of those before.
@@ -181,14 +201,8 @@ pub fn replay(arguments: &Arguments) -> Result<()> {
     let end = arguments.at.map_or(Instant::NEVER, |at| replay.totals().from + at);
     replay.run_until(end, &mut note).with_context(name)?;
     let snapshot = replay.snapshot().context("the recording is empty")?;
-    let mut message = v1::Snapshot { pfc_enabled: true, ..(&snapshot).into() };
-    message.ports.retain(|port| !port.name.is_empty()); // vacant slots
-    let message = show::only(&message, arguments.port.as_deref())?;
-    let name = |port: &switch::monitor::counters::PortSnapshot| match port.name.as_str() {
-        "" => format!("number {}, which was removed,", port.number),
-        name => name.to_owned(),
-    };
-    let names: Vec<String> = snapshot.ports.iter().map(name).collect();
+    let message = show::only(&message_of(&snapshot), arguments.port.as_deref())?;
+    let names = port_names(&snapshot);
     if arguments.json {
         let Totals { turns, received_frames, sent_frames, checkpoints, gaps, from, to } = *replay.totals();
         let listed = events.kept.iter();
@@ -242,15 +256,27 @@ fn seconds(nanos: u64) -> String {
 
 /// Formats an event.
 fn text(event: Event, names: &[String]) -> String {
-    let EventRecord { port, message, .. } = event.describe();
-    let Some(name) = port.and_then(|port| names.get(port)) else { return message };
-    format!("{name}: {}", message.replace(switch::monitor::event::PORT, name))
+    let v1::Event { port, message, .. } = event_of(Instant(0), event, names);
+    port.map_or(message.clone(), |name| format!("{name}: {message}"))
+}
+
+/// Returns a replayed event as a daemon would have reported it, without its number and the time of
+/// day.
+pub fn event_of(at: Instant, event: Event, names: &[String]) -> v1::Event {
+    let EventRecord { port, message, severity, .. } = event.describe();
+    let port = port.and_then(|port| names.get(port)).cloned();
+    let message = match &port {
+        Some(name) => message.replace(switch::monitor::event::PORT, name),
+        None => message,
+    };
+    v1::Event { at_ns: at.0, severity: severity.name().to_owned(), port, message, ..v1::Event::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use dataplane::flight_recorder::recorder::title;
+    use std::io::Read;
 
     #[test]
     fn a_file_that_is_no_recording_is_refused_with_the_reason() {

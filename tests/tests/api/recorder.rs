@@ -191,6 +191,12 @@ fn the_commands_record_and_replay() -> Result<()> {
     ensure!(to >= from + 1_000_000_000, "{from} to {to}");
     let by_then = half["snapshot"]["ports"][0]["received"]["frames"].as_u64().context("a number")?;
     ensure!((1..sent).contains(&by_then), "{by_then} of {sent}");
+    let screen = tests::sluice_on_terminal(
+        &["top", "--interval", "200ms", "--recording", path],
+        &["the recording ends here", "host2"],
+        "q",
+    )?;
+    ensure!(screen.contains("LOST"), "{screen}");
     // Nothing is left of it, and the next recording has begun: nothing moves, so there is nothing
     // to fetch but its start.
     let refused = sluice(&daemon, &["record", "/proc/no/such/file"]).unwrap_err().to_string();

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use testbed::{Daemon, Testbed, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, datagrams, flow, frames, group_config, port_config, run, sluice, switch_config,
+    AMPLE_HEADROOM_CELLS, datagrams, flow, frames, group_config, port_config, run, sluice,
+    sluice_on_terminal, switch_config,
 };
 
 /// Collects every number in a JSON value.
@@ -54,6 +55,10 @@ fn show_prints_the_counters_of_the_switch() -> Result<()> {
         assert!(table.contains('a') && table.lines().count() > 2, "{table}");
         println!("sluice show {what}\n{table}");
     }
+    let socket = daemon.socket().display().to_string();
+    let screen =
+        sluice_on_terminal(&["top", "--interval", "100ms", "--socket", &socket], &["headroom"], "\rq")?;
+    assert!(screen.contains("nodrop"), "the opened port: {screen}");
     daemon.stop()?;
     Ok(())
 }

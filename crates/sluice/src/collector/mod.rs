@@ -177,3 +177,21 @@ fn object(message: &Received, number: Option<u64>, data: &Value, now: Timestamp)
     });
     output::json(&object, false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// What switches report is for this machine alone, unless the operator says otherwise.
+    #[test]
+    fn the_default_address_is_loopback() {
+        #[derive(Parser)]
+        struct Command {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        let Command { arguments } = Command::parse_from(["collector"]);
+        assert!(arguments.listen.ip().is_loopback(), "{}", arguments.listen);
+    }
+}

@@ -4,7 +4,7 @@
 mod counters;
 mod daemon;
 mod drops;
-mod format;
+pub mod format;
 pub mod help;
 mod interfaces;
 mod json;
