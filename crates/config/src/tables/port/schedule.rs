@@ -40,7 +40,7 @@ pub(crate) const SCHEDULE: TableSpec = &[
     choice("wrr", || words(&WRR)).value("\"byte-count\"", "What weights are counted in."),
     map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(QUEUE)).says("A queue."),
     map("group", Number(STRICT_GROUP), &ValueSpec::Table(GROUP)).otherwise(
-        "queues 0 to 7 in groups 0, 1 and 15",
+        "0: queues 0, 1, 2, 4, 5 with 50 %; 1: queue 3 with 50 %; 15: queues 6, 7",
         "A group of ETS; 15 goes before all others, whose shares add up to 100 %.",
     ),
 ];
