@@ -78,7 +78,9 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     }
     let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
     let loops = cores.iter().copied().zip(heartbeats.iter().cloned()).collect();
-    let stalls = Stalls::measure_cores(&live.settings().switch, loops, config.dataplane.scheduling)?;
+    let dataplane = &config.dataplane;
+    let (scheduling, has_guard) = (dataplane.scheduling, dataplane.pauses_on_overload);
+    let stalls = Stalls::measure_cores(&live.settings().switch, loops, scheduling, has_guard)?;
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
