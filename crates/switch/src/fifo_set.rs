@@ -36,6 +36,12 @@ impl FifoSet {
         Self(queues.bits() as u16 * 0x101)
     }
 
+    /// Makes the set of these queues' FIFOs for known addresses.
+    #[inline]
+    pub const fn known_of(queues: Set8) -> Self {
+        Self(queues.bits() as u16)
+    }
+
     /// Returns the queues whose FIFO for known addresses is in the set.
     #[inline]
     pub const fn known(self) -> Set8 {

@@ -2,15 +2,16 @@
 //!
 //! Rule: before each frame the scheduler picks among the FIFOs that hold frames and are not
 //! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
-//! same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not called: frames
-//! of one queue are taken in runs. Where each frame needs more work (rates, WRED, flooded frames
-//! queued as well), a run is one frame. Copies of flooded frames leave as their queue entries; they
-//! get memory afterwards ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are
-//! ECN-marked or change their tag, each frame that leaves carries its header edit. Source:
-//! docs/behavior.md, "Scheduling" and "Frames in flight"; docs/multi-core.md.
+//! same queue again ([`Turn`]), it is not called: frames of one queue are taken in runs. Where each
+//! frame needs more work (rates, WRED, flooded frames queued as well), a run is one frame. Copies
+//! of flooded frames leave as their queue entries; they get memory afterwards
+//! ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or change
+//! their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
+//! "Scheduling" and "Frames in flight"; docs/multi-core.md.
 
 use super::Egress;
 use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};
+use crate::egress::scheduler::Turn;
 use crate::fifo_set::FifoSet;
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
@@ -19,6 +20,7 @@ use crate::frame::meta::EcnMarking;
 use crate::frame::meta::FrameMeta;
 use crate::frame::remark::remark;
 use crate::time::Instant;
+use wire::bitset::Set8;
 
 impl Egress {
     /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`.
@@ -32,11 +34,50 @@ impl Egress {
         out: &mut Vec<TxDesc>,
     ) -> bool {
         let before = out.len();
-        let mut blocked = self.blocked(now);
+        let blocked = self.blocked(now);
+        let is_plain = blocked.is_empty() && self.copies == 0 && !self.is_shaped();
+        if is_plain && self.backlogged.without(self.run_fifos).is_empty() {
+            self.dequeue_runs(room as u32, store, out);
+        } else {
+            self.dequeue_any(blocked, room as u32, now, (store, out));
+        }
+        let has_edits = self.remarks || self.edits > 0;
+        if has_edits {
+            self.add_edits(&mut out[before..], store);
+        }
+        has_edits
+    }
+
+    /// Takes frames where only the scheduler decides: nothing is blocked, no frame needs work of
+    /// its own.
+    #[inline(always)] // once in `dequeue`
+    fn dequeue_runs(&mut self, mut room: u32, store: &FrameQueues, out: &mut Vec<TxDesc>) {
+        // Locals avoid a store-forwarding stall: these fields are written singly and read together.
+        let (mut backlogged, mut in_flight_bytes) = (self.backlogged.known(), self.in_flight_bytes);
+        while room > 0 && in_flight_bytes < self.in_flight_limit_bytes {
+            let Some(turn) = self.pick_known(backlogged, store) else { break };
+            let run = self.dequeue_run(&turn, room, in_flight_bytes, store, out);
+            room -= run.frames;
+            in_flight_bytes += run.bytes;
+            if self.queues[turn.queue & 7].waiting.is_empty() {
+                backlogged = backlogged.without(Set8::of(turn.queue));
+            }
+            self.scheduler.sent(&turn, run.frames, run.bytes, backlogged.bits());
+        }
+        self.commit(FifoSet::known_of(backlogged), in_flight_bytes);
+    }
+
+    /// Takes frames of a port with pauses, rates, WRED or flooded frames queued as well.
+    #[inline(never)] // out of the way of ports without them
+    fn dequeue_any(
+        &mut self,
+        mut blocked: FifoSet,
+        mut room: u32,
+        now: Instant,
+        (store, out): (&mut FrameQueues, &mut Vec<TxDesc>),
+    ) {
         let is_shaped = self.is_shaped();
         let has_copies = self.copies > 0;
-        let mut room = room as u32;
-        // Locals avoid a store-forwarding stall: these fields are written singly and read together.
         let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
         let can_cut_short = is_shaped || !blocked.is_empty();
         if can_cut_short {
@@ -45,19 +86,20 @@ impl Egress {
         while room > 0 && in_flight_bytes < self.in_flight_limit_bytes {
             let ready = backlogged.without(blocked);
             let is_mixed = !ready.flooded().is_empty();
-            let Some((q, flooded)) = self.pick(ready, is_mixed, store) else { break };
-            let run = if self.queues[q & 7].has_no_wred() && !flooded && !has_copies {
+            let Some((turn, flooded)) = self.pick(ready, is_mixed, store) else { break };
+            let q = turn.queue;
+            let fifo = FifoSet::of(q, flooded);
+            let run = if !self.run_fifos.and(fifo).is_empty() && !has_copies {
                 let most = if is_shaped || is_mixed { 1 } else { room };
-                self.dequeue_run(q, most, in_flight_bytes, store, out)
+                self.dequeue_run(&turn, most, in_flight_bytes, store, out)
             } else {
                 self.dequeue_one((q, flooded), (store, out), now)
             };
             room -= run.frames;
             in_flight_bytes += run.bytes;
-            let fifo = if flooded { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
-            let is_last = fifo.is_empty();
-            backlogged = if is_last { backlogged.without(FifoSet::of(q, flooded)) } else { backlogged };
-            self.scheduler.sent(q, run.frames, run.bytes, backlogged.queues().bits());
+            let list = if flooded { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
+            backlogged = if list.is_empty() { backlogged.without(fifo) } else { backlogged };
+            self.scheduler.sent(&turn, run.frames, run.bytes, backlogged.queues().bits());
             if can_cut_short {
                 if is_shaped {
                     self.consume_tokens(q, run.bytes as u16, now);
@@ -67,11 +109,6 @@ impl Egress {
             }
         }
         self.commit(backlogged, in_flight_bytes);
-        let has_edits = self.remarks || self.edits > 0;
-        if has_edits {
-            self.add_edits(&mut out[before..], store);
-        }
-        has_edits
     }
 
     /// Ends the DRR turns of blocked queues if other queues are picked now. While nothing is sent,
@@ -86,27 +123,32 @@ impl Egress {
     }
 
     /// Picks the queue whose DRR turn it is, and one of its FIFOs.
-    #[inline(always)] // once in `dequeue`
-    fn pick(&mut self, ready: FifoSet, is_mixed: bool, store: &FrameQueues) -> Option<(usize, bool)> {
+    #[inline(always)] // once in `dequeue_any`
+    fn pick(&mut self, ready: FifoSet, is_mixed: bool, store: &FrameQueues) -> Option<(Turn, bool)> {
         if is_mixed {
             return self.pick_fifo(ready, store);
         }
-        let len = |q: usize| store.front_len(&self.queues[q & 7].waiting);
-        Some((self.scheduler.pick(ready.known().bits(), len)?, false))
+        Some((self.pick_known(ready.known(), store)?, false))
+    }
+
+    /// Picks the queue whose DRR turn it is, of those with frames to known addresses.
+    #[inline(always)] // once in each loop of `dequeue`
+    fn pick_known(&mut self, ready: Set8, store: &FrameQueues) -> Option<Turn> {
+        self.scheduler.pick(ready.bits(), |q| store.front_len(&self.queues[q & 7].waiting))
     }
 
     /// Picks a queue where flooded frames are queued as well. Of two FIFOs of that queue that may
     /// send, it picks the one whose turn it is.
     #[cold]
     #[inline(never)]
-    fn pick_fifo(&mut self, ready: FifoSet, store: &FrameQueues) -> Option<(usize, bool)> {
+    fn pick_fifo(&mut self, ready: FifoSet, store: &FrameQueues) -> Option<(Turn, bool)> {
         let (known, waiting, next) = (ready.known(), ready.flooded(), self.flood_turn);
         let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
         let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
-        let q = self.scheduler.pick(ready.queues().bits(), |q| store.front_len(fifo(q)))?;
-        let flooded = is_flooded(q);
-        self.flood_turn.set(q, !flooded);
-        Some((q, flooded))
+        let turn = self.scheduler.pick(ready.queues().bits(), |q| store.front_len(fifo(q)))?;
+        let flooded = is_flooded(turn.queue);
+        self.flood_turn.set(turn.queue, !flooded);
+        Some((turn, flooded))
     }
 
     /// Commits what is backlogged, and what is with the kernel, after frames were taken.
@@ -120,26 +162,25 @@ impl Egress {
     }
 
     /// Takes frames of a queue without WRED, at least one, until another queue's turn comes.
-    #[inline(always)] // once in `dequeue`
+    #[inline(always)] // once in each loop of `dequeue`
     fn dequeue_run(
         &mut self,
-        q: usize,
+        turn: &Turn,
         room: u32,
         in_flight_bytes: u32,
         store: &FrameQueues,
         out: &mut Vec<TxDesc>,
     ) -> DequeuedRun {
-        let (frames, bytes) = self.scheduler.allowance(q);
         let bytes_before_last = self.in_flight_limit_bytes - in_flight_bytes;
-        let queue = &mut self.queues[q & 7];
-        let most = DequeueLimit { frames: frames.min(room), bytes, bytes_before_last };
+        let queue = &mut self.queues[turn.queue & 7];
+        let most = DequeueLimit { frames: turn.frames.min(room), bytes: turn.bytes, bytes_before_last };
         let run = store.pop_run(&mut queue.waiting, &most, out);
         queue.dequeue_run(run.cells);
         run
     }
 
     /// Takes the first frame of a FIFO, and ECN-marks it if required.
-    #[inline(always)] // once in `dequeue`
+    #[inline(always)] // once in `dequeue_any`
     fn dequeue_one(
         &mut self,
         (q, flooded): (usize, bool),
@@ -191,7 +232,7 @@ impl Egress {
 
     /// Charges a frame of `len` bytes to the rate of the port, and to the rates of its queue and
     /// group.
-    #[inline(always)] // once in `dequeue`
+    #[inline(always)] // once in `dequeue_any`
     fn consume_tokens(&mut self, q: usize, len: u16, now: Instant) {
         self.shaper.take(len, now);
         for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {

@@ -240,17 +240,17 @@ impl FrameQueues {
     pub fn pop_run(&self, list: &mut FrameList, most: &DequeueLimit, out: &mut Vec<TxDesc>) -> DequeuedRun {
         let mut run = DequeuedRun::default();
         let mut number = list.head;
+        let mut slot = &self.slots[number as usize];
         loop {
-            let Slot { meta: FrameMeta { len, cells, .. }, next } = self.slots[number as usize];
+            let (len, next) = (slot.meta.len, slot.next);
             out.push(TxDesc::new(FrameId::new(number - 1), len));
             run.frames += 1;
             run.bytes += u32::from(len);
-            run.cells += u32::from(cells);
-            number = next;
-            let next_len = u32::from(self.slots[number as usize].meta.len);
+            run.cells += u32::from(slot.meta.cells);
+            (number, slot) = (next, &self.slots[next as usize]);
             let goes_on = run.frames < most.frames
                 && run.bytes < most.bytes_before_last
-                && run.bytes + next_len <= most.bytes;
+                && run.bytes + u32::from(slot.meta.len) <= most.bytes;
             if number == NONE || !goes_on {
                 break;
             }
@@ -290,16 +290,20 @@ impl FrameQueues {
     /// Completes a frame that was handed out and has left. Returns its metadata, or `None` for a
     /// copy of a flooded frame and for a frame that the switch made:
     /// `complete_copy_or_control_slow` completes these.
-    #[inline]
     pub fn complete(&mut self, frame: &FrameId) -> Option<FrameMeta> {
-        let slot = self.slots.write(slot_of(frame.index()));
-        let charge = slot.meta;
-        debug_assert_ne!(charge.in_port, FrameMeta::NO_FRAME, "frame {} was not handed out", frame.index());
-        if charge.in_port >= FrameMeta::COPY {
-            return None;
-        }
-        slot.meta.in_port = FrameMeta::NO_FRAME;
+        let stored = self.charged(frame)?;
+        let charge = *stored;
+        stored.in_port = FrameMeta::NO_FRAME;
         Some(charge)
+    }
+
+    /// Returns the metadata of a frame as `complete` does, in its place. The caller marks it as
+    /// [`FrameMeta::NO_FRAME`] once it has read it.
+    #[inline]
+    pub fn charged(&mut self, frame: &FrameId) -> Option<&mut FrameMeta> {
+        let meta = &mut self.slots.write(slot_of(frame.index())).meta;
+        debug_assert_ne!(meta.in_port, FrameMeta::NO_FRAME, "frame {} was not handed out", frame.index());
+        (meta.in_port < FrameMeta::COPY).then_some(meta)
     }
 
     /// True if frame number `index` is stored: queued or handed out.

@@ -74,6 +74,8 @@ pub struct Egress {
     queues: [Queue; PRIORITIES],
     /// FIFOs that hold queued frames.
     backlogged: FifoSet,
+    /// FIFOs whose frames leave in runs: those for known addresses of queues without WRED.
+    run_fifos: FifoSet,
     /// True if only PFC leaves.
     tx_held: bool,
     remarks: bool,
@@ -128,6 +130,7 @@ impl Egress {
         Self {
             queues: limits.queues.map(|queue| Queue::new(queue, limits.usage_percent)),
             backlogged: FifoSet::EMPTY,
+            run_fifos: run_fifos(limits),
             tx_held: false,
             remarks: settings.rewrite != RewriteSettings::default(),
             longest_bytes: settings.longest_frame_bytes(),
@@ -487,6 +490,11 @@ impl Egress {
     pub(crate) fn is_empty(&self) -> bool {
         self.backlogged.is_empty() && self.in_flight_bytes == 0
     }
+}
+
+/// Returns the FIFOs whose frames leave in runs.
+fn run_fifos(limits: &EgressLimits) -> FifoSet {
+    FifoSet::known_of((0..PRIORITIES).filter(|&q| limits.queues[q].wred.is_none()).collect())
 }
 
 /// Returns the rate of the whole port.

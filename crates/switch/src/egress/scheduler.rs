@@ -79,6 +79,20 @@ struct DrrState {
     deficit: i32,
 }
 
+/// A queue's turn: what it may send before another queue is picked, if nothing else changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The queue that was picked.
+    pub queue: usize,
+    group: usize,
+    inside: Discipline,
+    /// Maximum number of frames, at least one. Groups that share a rank are picked before each
+    /// frame.
+    pub frames: u32,
+    /// Maximum bytes of all frames together.
+    pub bytes: u32,
+}
+
 impl Scheduler {
     /// Makes the scheduler of a port. Each frame takes `overhead_bytes` on the wire beyond its own.
     ///
@@ -132,11 +146,11 @@ impl Scheduler {
     }
 
     /// Picks the queue to send from, out of `ready` (not empty, not paused, within its rate);
-    /// `head_len` returns the length of a queue's first frame. The caller sends that frame and
-    /// calls `sent`. Where queues with frames are not in `ready`, it has called `end_blocked_turns`
-    /// first.
+    /// `head_len` returns the length of a queue's first frame. The caller sends at least that frame
+    /// and calls `sent`. Where queues with frames are not in `ready`, it has called
+    /// `end_blocked_turns` first.
     #[inline]
-    pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<usize> {
+    pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<Turn> {
         if self.group_count == 1 {
             return (ready != 0).then(|| self.pick_inside(0, ready, &head_len));
         }
@@ -145,7 +159,7 @@ impl Scheduler {
 
     /// Applies level 1 among several groups.
     #[inline(never)]
-    fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> Option<usize> {
+    fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> Option<Turn> {
         for rank in 0..usize::from(self.rank_count) {
             let groups = self.ready_groups(rank, ready);
             if groups != 0 {
@@ -170,23 +184,17 @@ impl Scheduler {
 
     /// Applies level 1 to `groups`, of which there is at least one: picks the one whose turn it is.
     #[inline]
-    fn pick_of_rank(
-        &mut self,
-        rank: usize,
-        groups: u8,
-        ready: u8,
-        head_len: &impl Fn(usize) -> u16,
-    ) -> usize {
+    fn pick_of_rank(&mut self, rank: usize, groups: u8, ready: u8, head_len: &impl Fn(usize) -> u16) -> Turn {
         if self.groups[groups.trailing_zeros() as usize].alone {
             return self.pick_inside(groups.trailing_zeros() as usize, ready, head_len);
         }
         loop {
             let current = self.ranks[rank].current;
             if groups & 1 << current != 0 {
-                let queue = self.pick_inside(usize::from(current), ready, head_len);
-                let bytes = i32::from(head_len(queue)) + self.overhead_bytes;
+                let turn = self.pick_inside(usize::from(current), ready, head_len);
+                let bytes = i32::from(head_len(turn.queue)) + self.overhead_bytes;
                 if self.groups[usize::from(current & 7)].round.deficit >= bytes {
-                    return queue;
+                    return Turn { frames: 1, ..turn };
                 }
             }
             let next = next_in_ring(groups, current);
@@ -199,18 +207,24 @@ impl Scheduler {
     /// Applies level 2: picks a queue of a group, of which at least one is in `ready`. A repeated
     /// call picks the same queue.
     #[inline]
-    fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> usize {
-        let Group { queues, inside, current, .. } = &mut self.groups[group & 7];
-        let ready = ready & *queues;
-        if *inside == Discipline::Strict {
-            return 7 - ready.leading_zeros() as usize;
+    fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> Turn {
+        let group = group & 7;
+        let Group { queues, inside, current, .. } = &mut self.groups[group];
+        let (ready, inside) = (ready & *queues, *inside);
+        let turn = |queue, frames, bytes| Turn { queue, group, inside, frames, bytes };
+        if inside == Discipline::Strict {
+            return turn(7 - ready.leading_zeros() as usize, u32::MAX, u32::MAX);
         }
         loop {
             let q = usize::from(*current & 7);
             if ready & 1 << q != 0 {
-                let cost = if *inside == Discipline::Bytes { i32::from(head_len(q)) } else { 1 };
-                if self.queues[q].deficit >= cost {
-                    return q;
+                let deficit = self.queues[q].deficit;
+                let is_by_bytes = inside == Discipline::Bytes;
+                let cost = if is_by_bytes { i32::from(head_len(q)) } else { 1 };
+                if deficit >= cost {
+                    let deficit = deficit as u32;
+                    let (frames, bytes) = if is_by_bytes { (u32::MAX, deficit) } else { (deficit, u32::MAX) };
+                    return turn(q, frames, bytes);
                 }
             }
             *current = next_in_ring(ready, *current);
@@ -219,35 +233,19 @@ impl Scheduler {
         }
     }
 
-    /// Returns how many frames, and how many bytes in all, `pick` would let `queue` send before it
-    /// picks another one, if nothing else changes. `pick` has just returned `queue`. Groups that
-    /// share a rank are picked before each frame.
+    /// Records that `frames` of `bytes` in all left in this turn; `backlogged` are the queues that
+    /// still hold frames.
     #[inline]
-    pub fn allowance(&self, queue: usize) -> (u32, u32) {
-        let group = &self.groups[usize::from(self.group_of_queue[queue & 7] & 7)];
-        let deficit = self.queues[queue & 7].deficit as u32; // picked: not negative
-        match group.inside {
-            _ if !group.alone => (1, u32::MAX),
-            Discipline::Strict => (u32::MAX, u32::MAX),
-            Discipline::Bytes => (u32::MAX, deficit),
-            Discipline::Frames => (deficit, u32::MAX),
-        }
-    }
-
-    /// Records that `frames` of `bytes` in all left `queue`, after one `pick`; `backlogged` are the
-    /// queues that still hold frames.
-    #[inline]
-    pub fn sent(&mut self, queue: usize, frames: u32, bytes: u32, backlogged: u8) {
-        let queue = queue & 7;
-        let (frames, bytes) = (frames as i32, bytes as i32);
-        let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
+    pub fn sent(&mut self, turn: &Turn, frames: u32, bytes: u32, backlogged: u8) {
+        let (queue, frames, bytes) = (turn.queue & 7, frames as i32, bytes as i32);
         let round = &mut self.queues[queue];
-        let cost = match group.inside {
+        let cost = match turn.inside {
             Discipline::Strict => 0,
             Discipline::Bytes => bytes,
             Discipline::Frames => frames,
         };
         round.deficit = if backlogged & 1 << queue == 0 { 0 } else { round.deficit - cost };
+        let group = &mut self.groups[turn.group & 7];
         if group.alone {
             return;
         }
@@ -337,8 +335,9 @@ mod tests {
     fn shares(scheduler: &mut Scheduler, ready: u8, lens: [u16; 8], frames: usize) -> [u64; 8] {
         let mut bytes = [0; 8];
         for _ in 0..frames {
-            let q = scheduler.pick(ready, |q| lens[q]).expect("something is ready");
-            scheduler.sent(q, 1, lens[q].into(), 0xff);
+            let turn = scheduler.pick(ready, |q| lens[q]).expect("something is ready");
+            let q = turn.queue;
+            scheduler.sent(&turn, 1, lens[q].into(), 0xff);
             bytes[q] += u64::from(lens[q]);
         }
         bytes
@@ -370,7 +369,7 @@ mod tests {
             (0b0000_0001, Some(0)),
             (0, None),
         ] {
-            assert_eq!(scheduler.pick(ready, |_| 64), picked, "{ready:#b}");
+            assert_eq!(scheduler.pick(ready, |_| 64).map(|turn| turn.queue), picked, "{ready:#b}");
         }
     }
 
@@ -389,8 +388,8 @@ mod tests {
     #[test]
     fn what_is_empty_keeps_no_grant() {
         let mut scheduler = Scheduler::new(&ScheduleSettings::default_ets(), 24);
-        let q = scheduler.pick(1, |_| 64).expect("ready");
-        scheduler.sent(q, 1, 64, 0);
+        let turn = scheduler.pick(1, |_| 64).expect("ready");
+        scheduler.sent(&turn, 1, 64, 0);
         assert!(scheduler.queues.iter().all(|queue| queue.deficit == 0));
         assert!(scheduler.groups.iter().all(|group| group.round.deficit == 0));
     }

@@ -327,7 +327,7 @@ impl Switch {
         // forwarding, as it is written by words and read in larger pieces.
         while let Some(stopped) = self.complete_some(port, &mut frames, memory) {
             match stopped {
-                Ok(charge) => self.update_xoff(charge.port(), charge.priority(), now),
+                Ok((port, priority)) => self.update_xoff(port, priority, now),
                 Err(other) => self.complete_copy_or_control(port, other, now, memory),
             }
         }
@@ -348,22 +348,26 @@ impl Switch {
         }
     }
 
-    /// Completes frames up to the first whose group must be examined, which it returns, or the
-    /// first that is not an ordinary data frame, which it returns as an error.
+    /// Completes frames up to the first whose group must be examined, whose port and priority it
+    /// returns, or the first that is not an ordinary data frame, which it returns as an error.
     #[inline]
     fn complete_some<M: FrameMemory>(
         &mut self,
         port: usize,
         frames: &mut impl Iterator<Item = FrameId>,
         memory: &mut M,
-    ) -> Option<Result<FrameMeta, FrameId>> {
+    ) -> Option<Result<(usize, usize), FrameId>> {
         let egress = &mut self.egress[port];
         for frame in frames {
-            let Some(charge) = self.frame_queues.complete(&frame) else { return Some(Err(frame)) };
+            // Read in place: a copy of the metadata would be assembled from single fields.
+            let Some(charge) = self.frame_queues.charged(&frame) else { return Some(Err(frame)) };
             memory.free(frame);
-            egress.complete(&charge, &mut self.pools);
-            if self.ingress[charge.port()].release(&charge, &mut self.pools) {
-                return Some(Ok(charge));
+            egress.complete(charge, &mut self.pools);
+            let (port, priority) = (charge.port(), charge.priority());
+            let must_examine = self.ingress[port].release(charge, &mut self.pools);
+            charge.in_port = FrameMeta::NO_FRAME;
+            if must_examine {
+                return Some(Ok((port, priority)));
             }
         }
         None

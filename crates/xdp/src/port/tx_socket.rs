@@ -4,8 +4,7 @@
 //! ring and reports no frame that the interface rejects, so the frame would count as transmitted.
 //! libxdp gives every socket both rings, and shares a queue's completion ring only with the first
 //! socket of the UMEM, which is bound elsewhere ([`crate::umem::register`]). So this one is bound
-//! here. Source: docs/kernel/af-xdp.md, "Which frame was lost"; `linux/if_xdp.h`; `xsk_poll` and
-//! `xsk_bind` in `net/xdp/xsk.c`.
+//! here. Source: docs/kernel/af-xdp.md, "Which frame was lost"; `linux/if_xdp.h`, `net/xdp/xsk.c`.
 
 use std::io;
 use std::mem::size_of;
@@ -82,8 +81,8 @@ impl TxSocket {
                 len: desc.lengths().data() as u32,
                 options: desc.options(),
             };
-            // SAFETY: the mapping has `entries` descriptors from this offset on, 8-byte aligned. The
-            // kernel reads a free one only after the store of the producer's position below.
+            // SAFETY: the mapping has `entries` descriptors from this offset on, 8-byte aligned.
+            // The kernel reads a free one only after the store of the producer's position below.
             unsafe { self.ring.at::<xdp_desc>(self.offsets.desc).add(slot).write(entry) };
             self.produced = self.produced.wrapping_add(1);
         }
