@@ -64,7 +64,11 @@ enum Task {
 
 fn main() -> ExitCode {
     log_to_stderr();
-    let done = match Arguments::parse().task {
+    let arguments = std::env::args_os().map(|argument| match argument.to_str() {
+        Some("-nz") => "--nonzero".into(), // as SONiC has it
+        _ => argument,
+    });
+    let done = match Arguments::parse_from(arguments).task {
         Task::Show(arguments) => show::run(&arguments),
         Task::Reload(arguments) => commands::reload(&arguments),
         Task::Pfc(arguments) => commands::pfc(&arguments),

@@ -24,6 +24,15 @@ buffers and pfc have groups[]; pfc has priorities[] and storms[]; buffers has po
 all of them. Names have their unit last and are the same in all views:
 ";
 
+/// The end of `sluice show -h`.
+pub const SHORT: &str = "\
+  sluice show pfc                          who pauses whom, how often, how long
+  sluice show pfc --style sonic            frames by port and PFC0 to PFC7
+  sluice show queues --port a --rates=5
+  sluice show buffers --priority 3 --json --watch
+
+`sluice show --help` describes each view and the fields of its JSON.";
+
 const END: &str = "\
 drops also has drop_summary, over all ports, and drops[]: frames and bytes by port, side (input:
 the port that they came in by; output: that they were to leave by) and reason. The summary has
@@ -60,7 +69,15 @@ const SECTIONS: [(&str, &str); 15] = [
 /// Returns the fields that rows have in addition to those of the message.
 fn added(message: &str) -> &'static [(&'static str, &'static str)] {
     match message {
-        "Port" => &[("utilization_percent", "Of its line, with --watch or --rates, if it has a speed.")],
+        "Port" => &[
+            (
+                "utilization_percent",
+                "Of its line by what it sends, with --watch or --rates, if it has a speed.",
+            ),
+            ("received_utilization_percent", "The same by what it receives."),
+            ("received_pps, received_bps", "Frames and bits of frames a second, with --watch or --rates."),
+            ("transmitted_pps, transmitted_bps", "The same of what it sends."),
+        ],
         "Queue" => &[
             ("port, queue", "Whose it is, and its number."),
             ("held", "The port's transmission is held."),

@@ -2,6 +2,9 @@
 
 use clap::ValueEnum;
 
+use super::Shown;
+use super::daemon::DaemonView;
+
 /// A view of the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum View {
@@ -24,6 +27,32 @@ pub enum View {
     Loop,
     /// Every number that is not zero, by its name in JSON.
     Counters,
+    /// Frames and bits a second of each port, use of its line, drops and PFC a second; of one
+    /// second, or as --rates and --watch say.
+    Rates,
+    /// How much of lines, buffer pools, headroom, queues and memory is in use.
+    Utilization,
+    /// The members of each VLAN, tagged and untagged.
+    Vlan,
+    /// The loops by their core: what they serve, how busy they are, their longest stall.
+    Cores,
+}
+
+impl View {
+    /// True if a view is about what happens between two snapshots.
+    pub fn is_rate(self) -> bool {
+        matches!(self, View::Rates | View::Utilization)
+    }
+}
+
+/// How `show pfc` looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Style {
+    /// By port and priority, who paused whom.
+    #[default]
+    Sluice,
+    /// Frames by port and PFC0 to PFC7, received and sent, as SONiC's `show pfc counters`.
+    Sonic,
 }
 
 /// More of a view.
@@ -33,4 +62,22 @@ pub enum Detail {
     History,
     /// With `lldp`: the neighbors.
     Neighbors,
+}
+
+impl Detail {
+    /// Returns the view that has it.
+    pub fn view(self) -> Shown {
+        match self {
+            Detail::History => Shown::Of(View::Pfc),
+            Detail::Neighbors => Shown::Daemon(DaemonView::Lldp),
+        }
+    }
+
+    /// Returns its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Detail::History => "history",
+            Detail::Neighbors => "neighbors",
+        }
+    }
 }

@@ -1,12 +1,107 @@
-//! Views of the daemon around the switch: telemetry, LLDP, DCBX.
+//! Views of the daemon around the switch: telemetry, LLDP, DCBX, version.
 
 pub mod dcbx;
 pub mod lldp;
 pub mod neighbors;
 pub mod telemetry;
+pub mod version;
 
 use anyhow::{Result, bail};
+use clap::ValueEnum;
+use control::Client;
 use control::v1::LldpPorts;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::select::Select;
+use super::view::Detail;
+use crate::exit::misuse;
+use crate::output;
+
+/// What is shown of the daemon around the switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum DaemonView {
+    /// What is reported to collectors: each subscription and collector, what was sent and dropped,
+    /// the last error.
+    Telemetry,
+    /// LLDP of each port: frames sent and received, neighbors; with `neighbors`: what each of them
+    /// advertises, as lldpctl prints it.
+    Lldp,
+    /// What each port negotiates: PFC, ETS and applications, here, at the peer and in force, and
+    /// why.
+    Dcbx,
+    /// The versions of the daemon and of this command; the daemon's process, its file, how long it
+    /// has run.
+    Version,
+}
+
+/// What of a view is asked for, and how.
+pub struct Request<'a> {
+    pub select: &'a Select,
+    pub detail: Option<Detail>,
+    pub json: bool,
+    /// JSON is one line.
+    pub on_one_line: bool,
+}
+
+impl Request<'_> {
+    /// Returns a value as JSON, or its text.
+    fn form(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<String> {
+        if self.json { output::json(value, !self.on_one_line) } else { Ok(text()) }
+    }
+}
+
+impl DaemonView {
+    /// Refuses rows to select that the view does not have.
+    pub fn check(self, select: &Select) -> Result<()> {
+        let Select { port, priority, nonzero } = select;
+        let name = self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        if port.is_some() && !self.has_ports() {
+            return misuse(format!("--port is for views of ports: `show {name}` has none"));
+        }
+        if priority.is_some() && !self.has_priorities() {
+            return misuse(format!("--priority is for views of priorities: `show {name}` has none"));
+        }
+        if *nonzero {
+            return misuse(format!("--nonzero is for counters: `show {name}` has none"));
+        }
+        Ok(())
+    }
+
+    fn has_ports(self) -> bool {
+        matches!(self, DaemonView::Lldp | DaemonView::Dcbx)
+    }
+
+    fn has_priorities(self) -> bool {
+        false
+    }
+}
+
+/// Returns a view as text or JSON.
+pub async fn text(view: DaemonView, request: &Request<'_>, client: &mut Client) -> Result<String> {
+    let port = request.select.port.as_deref();
+    match view {
+        DaemonView::Telemetry => {
+            let telemetry = client.telemetry().await?;
+            request.form(&telemetry, || telemetry::table(&telemetry, &TimeZone::system()))
+        }
+        DaemonView::Lldp => {
+            let ports = only(client.lldp().await?, port)?;
+            match request.detail {
+                Some(_) => request.form(&neighbors::json(&ports), || neighbors::text(&ports)),
+                None => request.form(&ports, || lldp::table(&ports)),
+            }
+        }
+        DaemonView::Dcbx => {
+            let snapshot = super::only(&client.snapshot().await?, port)?;
+            request.form(&dcbx::rows(&snapshot), || dcbx::table(&snapshot))
+        }
+        DaemonView::Version => {
+            let info = client.info().await?;
+            request.form(&version::row(&info), || version::text(&info))
+        }
+    }
+}
 
 /// Returns the port `name` only.
 pub fn only(mut ports: LldpPorts, name: Option<&str>) -> Result<LldpPorts> {
