@@ -57,9 +57,9 @@ pub enum End {
 ///
 /// # Errors
 /// The switch could not start, or could not continue; nothing is left behind.
-pub fn run(config: Config, file: &Path, strict: bool, log: &Log) -> Result<End> {
+pub fn run((config, text): (Config, &str), file: &Path, strict: bool, log: &Log) -> Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(run_live(RunningConfig::new(config, file), strict, log));
+    let done = runtime.block_on(run_live(RunningConfig::new(config, file).with_text(text), strict, log));
     runtime.shutdown_background();
     done
 }

@@ -11,7 +11,8 @@ const WIDTH: usize = 99;
 const INDENT: usize = 30;
 
 const BEGINNING: &str = "\
-Counters count since the daemon started; lengths are without FCS. A table leaves out what is all
+Counters count since the daemon started, or since you cleared them (`sluice clear counters`;
+--absolute shows all of them); lengths are without FCS. A table leaves out what is all
 zero, JSON never does.
 
 Peaks are the most there ever was, to the cell: since the last read, since `sluice clear
@@ -84,6 +85,10 @@ fn added(message: &str) -> &'static [(&'static str, &'static str)] {
             ("transmitted_pps", "Frames a second, with --watch or --rates."),
             ("transmitted_bps", "Bits a second of these frames' bytes, with --watch or --rates."),
         ],
+        "Snapshot" => &[(
+            "cleared_at_ns",
+            "When this user cleared the counters (`sluice clear counters`), as at_ns; else absent.",
+        )],
         "Group" | "Priority" => &[("port, priority", "Whose it is.")],
         "Storm" => &[("port", "Where it was.")],
         "Pool" => &[("name", "ingress_0 to ingress_3, egress_0 to egress_3, headroom.")],

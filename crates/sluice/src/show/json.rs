@@ -15,6 +15,9 @@ use super::vlans;
 pub struct Document<'a> {
     #[serde(flatten)]
     switch: &'a Snapshot,
+    /// When this user cleared the counters, as `at_ns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleared_at_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<PortRow<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,6 +114,7 @@ impl<'a> Document<'a> {
         let everything = view == View::Counters;
         Self {
             switch: now,
+            cleared_at_ns: None,
             ports: (everything
                 || matches!(view, View::Ports | View::Drops | View::Pfc | View::Cores)
                 || view.is_rate())

@@ -27,6 +27,7 @@ use clap::{Args, ValueEnum};
 use control::Client;
 use control::v1::Snapshot;
 
+use crate::baseline::Baseline;
 use crate::exit::misuse;
 use crate::output;
 use crate::socket::Daemon;
@@ -48,11 +49,14 @@ pub struct Arguments {
     /// The view.
     #[arg(value_enum, value_name = "VIEW")]
     shown: Shown,
-    /// More of a view: `pfc history`, `lldp neighbors`.
+    /// More of a view: `pfc history`, `lldp neighbors`, `config effective`.
     #[arg(value_enum, hide_possible_values = true, value_name = "MORE")]
     detail: Option<Detail>,
     #[command(flatten)]
     select: Select,
+    /// With `fdb`: only this VLAN.
+    #[arg(long, value_name = "VID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    vlan: Option<u16>,
     /// Print JSON with every counter; with --watch, one object a line.
     #[arg(long)]
     json: bool,
@@ -73,6 +77,9 @@ pub struct Arguments {
     /// With `buffers`: do not reset the peaks since the last read.
     #[arg(long)]
     keep_watermarks: bool,
+    /// Counters since the daemon started, whatever was cleared by `sluice clear counters`.
+    #[arg(long)]
+    absolute: bool,
     /// With `pfc`: `sonic` shows the frames by port and PFC0 to PFC7.
     #[arg(long, value_enum, value_name = "STYLE", hide_possible_values = true)]
     style: Option<Style>,
@@ -127,7 +134,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Refuses options that the view does not have.
 fn check_options(arguments: &Arguments) -> Result<()> {
-    let Arguments { shown, detail, rates, bytes, verbose, keep_watermarks, style, .. } = arguments;
+    let Arguments { shown, detail, rates, bytes, verbose, keep_watermarks, style, vlan, .. } = arguments;
     let is = |view| *shown == Shown::Of(view);
     if *bytes && !is(View::Buffers) && !is(View::Queues) {
         return misuse("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
@@ -140,6 +147,9 @@ fn check_options(arguments: &Arguments) -> Result<()> {
     }
     if style.is_some() && !is(View::Pfc) {
         return misuse("--style is for `show pfc`: no other view has several");
+    }
+    if vlan.is_some() && *shown != Shown::Daemon(DaemonView::Fdb) {
+        return misuse("--vlan is for `show fdb`: no other view has addresses");
     }
     if let Some(detail) = detail
         && detail.view() != *shown
@@ -165,6 +175,8 @@ async fn show(
     apart: Option<Duration>,
 ) -> Result<()> {
     let reads = reads_watermarks(view, arguments.keep_watermarks);
+    let cleared = if arguments.absolute { None } else { cleared(arguments, client).await? };
+    let cleared = cleared.as_ref();
     let Some(interval) = interval else {
         let before = match apart {
             Some(apart) => {
@@ -175,16 +187,25 @@ async fn show(
             None => None,
         };
         let now = if reads { client.read_watermarks().await? } else { client.snapshot().await? };
-        return output::print(&formatted(arguments, view, &now, before.as_ref())?);
+        return output::print(&formatted(arguments, view, (&now, before.as_ref()), cleared)?);
     };
     let mut watch = client.watch(interval, reads).await?;
     let mut before: Option<Snapshot> = None;
     while let Some(snapshot) = watch.next().await? {
-        let text = formatted(arguments, view, &snapshot, before.as_ref())?;
+        let text = formatted(arguments, view, (&snapshot, before.as_ref()), cleared)?;
         print_again(arguments, before.is_none(), &text)?;
         before = Some(snapshot);
     }
     Ok(())
+}
+
+/// Returns the counters that this user has cleared.
+async fn cleared(arguments: &Arguments, client: &mut Client) -> Result<Option<Baseline>> {
+    let socket = arguments.daemon.socket()?;
+    if !Baseline::is_there(&socket) {
+        return Ok(None);
+    }
+    Ok(Baseline::load(&socket, client.info().await?.pid))
 }
 
 /// Prints a view of the daemon, once or again and again.
@@ -194,8 +215,9 @@ async fn show_of_daemon(
     client: &mut Client,
     interval: Option<Duration>,
 ) -> Result<()> {
-    let Arguments { select, detail, json, watch, .. } = arguments;
-    let request = daemon::Request { select, detail: *detail, json: *json, on_one_line: watch.is_some() };
+    let Arguments { select, detail, json, watch, vlan, .. } = arguments;
+    let request =
+        daemon::Request { select, vlan: *vlan, detail: *detail, json: *json, on_one_line: watch.is_some() };
     let mut is_first = true;
     loop {
         let text = daemon::text(view, &request, client).await?;
@@ -229,17 +251,24 @@ fn duration(option: &str, seconds: f64) -> Result<Duration> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Formats one snapshot; rates need the one before.
+/// Formats one snapshot; rates need the one before. Counters are since they were `cleared`.
 fn formatted(
     arguments: &Arguments,
     view: View,
-    snapshot: &Snapshot,
-    before: Option<&Snapshot>,
+    (snapshot, before): (&Snapshot, Option<&Snapshot>),
+    cleared: Option<&Baseline>,
 ) -> Result<String> {
     let Arguments { select, json, detail, verbose, style, watch, bytes, .. } = arguments;
-    let now = &select.apply(snapshot)?;
+    let relative = |snapshot: &Snapshot| match cleared {
+        Some(cleared) => cleared.relative(snapshot.clone()),
+        None => snapshot.clone(),
+    };
+    let (mut now, mut before) = (select.apply(&relative(snapshot))?, before.map(relative));
+    let cleared_at_ns = cleared.map(Baseline::at_ns);
     if *json {
-        let document = Document::of(view, now, before);
+        let (now, before) = (&now, before.as_ref());
+        let mut document = Document::of(view, now, before);
+        document.cleared_at_ns = cleared_at_ns;
         if *select == (Select { port: select.port.clone(), ..Select::default() }) {
             return output::json(&document, watch.is_none());
         }
@@ -247,12 +276,22 @@ fn formatted(
         select.filter(now, &mut document);
         return output::json(&document, watch.is_none());
     }
-    Ok(match (detail, style) {
-        (Some(_), _) => pfc::history(now),
-        (None, Some(Style::Sonic)) => pfc_matrix::table(now, before),
-        _ if *verbose => interfaces::text(now),
-        _ => table(view, now, before, unit(now, *bytes)),
-    })
+    // Shares of the time are of that since the counters were cleared.
+    for snapshot in std::iter::once(&mut now).chain(&mut before) {
+        snapshot.at_ns = snapshot.at_ns.saturating_sub(cleared_at_ns.unwrap_or(0));
+    }
+    let head = cleared_at_ns.map_or(String::new(), |_| {
+        let seconds = now.at_ns as f64 / 1e9;
+        format!("Counters of {seconds:.1} s, since you cleared them (--absolute: since the start).\n\n")
+    });
+    let (now, before) = (&now, before.as_ref());
+    Ok(head
+        + &match (detail, style) {
+            (Some(_), _) => pfc::history(now),
+            (None, Some(Style::Sonic)) => pfc_matrix::table(now, before),
+            _ if *verbose => interfaces::text(now),
+            _ => table(view, now, before, unit(now, *bytes)),
+        })
 }
 
 /// Returns the JSON of a view.

@@ -62,6 +62,8 @@ pub enum Detail {
     History,
     /// With `lldp`: the neighbors.
     Neighbors,
+    /// With `config`: every setting in force, defaults and what was negotiated included.
+    Effective,
 }
 
 impl Detail {
@@ -70,6 +72,7 @@ impl Detail {
         match self {
             Detail::History => Shown::Of(View::Pfc),
             Detail::Neighbors => Shown::Daemon(DaemonView::Lldp),
+            Detail::Effective => Shown::Daemon(DaemonView::Config),
         }
     }
 
@@ -78,6 +81,7 @@ impl Detail {
         match self {
             Detail::History => "history",
             Detail::Neighbors => "neighbors",
+            Detail::Effective => "effective",
         }
     }
 }
