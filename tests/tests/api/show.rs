@@ -96,8 +96,8 @@ fn what_runs_is_shown_and_cleared_for_one_user() -> Result<()> {
 
     // The file, and how it differs.
     let shown = sluice(&daemon, &["show", "config"])?;
-    assert!(shown.contains(config.trim_end()) && shown.ends_with("# The file is what runs.\n"), "{shown}");
     let written = std::fs::read_to_string(daemon.config())?;
+    assert!(shown.contains(written.trim_end()) && shown.ends_with("# The file is what runs.\n"), "{shown}");
     std::fs::write(daemon.config(), written.replace("100M", "200M"))?;
     let shown = sluice(&daemon, &["show", "config"])?;
     assert!(shown.contains("\"100M\"") && shown.contains("port.b: speed "), "{shown}");

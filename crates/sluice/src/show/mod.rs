@@ -87,7 +87,7 @@ pub struct Arguments {
 
 /// A view of the switch, or of the daemon around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shown {
+enum Shown {
     Of(View),
     Daemon(DaemonView),
 }
@@ -113,6 +113,15 @@ impl Shown {
     /// Returns its name on the command line.
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Returns the view that has a detail.
+fn view_of(detail: Detail) -> Shown {
+    match detail {
+        Detail::History => Shown::Of(View::Pfc),
+        Detail::Neighbors => Shown::Daemon(DaemonView::Lldp),
+        Detail::Effective => Shown::Daemon(DaemonView::Config),
     }
 }
 
@@ -152,9 +161,9 @@ fn check_options(arguments: &Arguments) -> Result<()> {
         return misuse("--vlan is for `show fdb`: no other view has addresses");
     }
     if let Some(detail) = detail
-        && detail.view() != *shown
+        && view_of(*detail) != *shown
     {
-        let (name, of) = (detail.name(), detail.view().name());
+        let (name, of) = (detail.name(), view_of(*detail).name());
         return misuse(format!("`{name}` is for `show {of}`: `show {}` has none", shown.name()));
     }
     if let Shown::Daemon(view) = shown {

@@ -2,9 +2,6 @@
 
 use clap::ValueEnum;
 
-use super::Shown;
-use super::daemon::DaemonView;
-
 /// A view of the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum View {
@@ -67,15 +64,6 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// Returns the view that has it.
-    pub fn view(self) -> Shown {
-        match self {
-            Detail::History => Shown::Of(View::Pfc),
-            Detail::Neighbors => Shown::Daemon(DaemonView::Lldp),
-            Detail::Effective => Shown::Daemon(DaemonView::Config),
-        }
-    }
-
     /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ use control::v1::{Configuration, LldpPorts};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::select::Select;
+use super::select::{self, Select};
 use super::view::Detail;
 use crate::exit::misuse;
 use crate::output;
@@ -113,7 +113,7 @@ pub async fn text(view: DaemonView, request: &Request<'_>, client: &mut Client) 
             }
         }
         DaemonView::Dcbx => {
-            let snapshot = super::only(&client.snapshot().await?, port)?;
+            let snapshot = select::only(&client.snapshot().await?, port)?;
             request.form(&dcbx::rows(&snapshot), || dcbx::table(&snapshot))
         }
         DaemonView::Fdb => {
