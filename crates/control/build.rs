@@ -44,6 +44,7 @@ fn main() {
     write("fields.rs", fields(file));
     write("numbers.rs", numbers(file));
     write("numbered.rs", numbered(file));
+    write("subtract.rs", subtract(file));
 
     let mut builder = tonic_prost_build::configure().btree_map(".");
     for message in &file.message_type {
@@ -197,6 +198,81 @@ fn numbered(file: &FileDescriptorProto) -> String {
         .expect("a string takes all");
     }
     text
+}
+
+/// Numbers of 64 bits that are levels, times or settings: they do not count up from the start.
+const LEVELS: [&str; 18] = [
+    "at_ns",
+    "bridge_entries",
+    "memory_frames",
+    "memory_free_frames",
+    "memory_in_rings_frames",
+    "recordings_kept",
+    "recordings_kept_bytes",
+    "loop_worst_stall_ns",
+    "worst_stall_ns",
+    "speed_bps",
+    "link_speed_bps",
+    "in_flight_peak_bytes",
+    "waiting_frames",
+    "flooded_frames",
+    "received_pps",
+    "sent_pps",
+    "ports",
+    "neighbors",
+];
+
+/// Generates, for each message of a snapshot, the subtraction of an earlier one: counters are less
+/// by what they were, all else stays.
+fn subtract(file: &FileDescriptorProto) -> String {
+    let has_counters = |of: &str| has_numbers(of) && of != "Storm" || of == "Loop";
+    let mut text = String::new();
+    for message in file.message_type.iter().filter(|message| has_counters(message.name())) {
+        let mut lines = String::new();
+        for field in message.field.iter().filter(|field| !LEVELS.contains(&field.name()) || is_list(field)) {
+            let (name, of) = (field.name(), field.type_name().rsplit('.').next().unwrap_or_default());
+            let line = match (field.label(), field.r#type()) {
+                _ if of.ends_with("Entry") => format!(
+                    "for (key, count) in &mut self.{name} {{ if let Some(before) = earlier.{name}.get(key) \
+                     {{ count.subtract(before) }} }}"
+                ),
+                (Label::Repeated, Type::Message) if of == "Port" => format!(
+                    "for port in &mut self.{name} {{ if let Some(before) = earlier.{name}.iter().find(|before| \
+                     before.name == port.name) {{ port.subtract(before) }} }}"
+                ),
+                (Label::Repeated, Type::Message) if has_counters(of) => format!(
+                    "self.{name}.iter_mut().zip(&earlier.{name}).for_each(|(now, before)| now.subtract(before));"
+                ),
+                (Label::Repeated, Type::Uint64) => format!(
+                    "self.{name}.iter_mut().zip(&earlier.{name}).for_each(|(now, before)| *now = \
+                     now.saturating_sub(*before));"
+                ),
+                (Label::Repeated, _) => continue,
+                (_, Type::Message) if has_counters(of) => format!(
+                    "if let (Some(now), Some(before)) = (&mut self.{name}, &earlier.{name}) {{ now.subtract(before) }}"
+                ),
+                (_, Type::Uint64) if !field.proto3_optional() => {
+                    format!("self.{name} = self.{name}.saturating_sub(earlier.{name});")
+                }
+                _ => continue,
+            };
+            writeln!(lines, "        {line}").expect("a string takes all");
+        }
+        writeln!(
+            text,
+            "impl crate::v1::{} {{\n    /// Subtracts what the counters were; levels, states and settings stay.\n\
+             \x20   #[allow(unused_variables, reason = \"generated: some have no counters\")]\n\
+             \x20   pub fn subtract(&mut self, earlier: &Self) {{\n{lines}    }}\n}}",
+            message.name()
+        )
+        .expect("a string takes all");
+    }
+    text
+}
+
+/// Returns true for a repeated field.
+fn is_list(field: &FieldDescriptorProto) -> bool {
+    field.label() == Label::Repeated
 }
 
 /// Returns the numbers of a message and of its parts: path, metric, whether it only grows, comment.

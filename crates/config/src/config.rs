@@ -8,6 +8,7 @@ use switch::settings::MAX_PORTS;
 use switch::{PortSettings, SwitchSettings};
 
 use crate::lint::{lossless, short_pauses};
+use crate::profiles::Profiles;
 use crate::read::diagnostics::{ConfigErrors, Diagnostics, SettingSpan};
 use crate::read::document::read_file;
 use crate::read::parse::{NAME_CURE, is_name};
@@ -67,6 +68,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// Where metrics are served; `None` if they are off.
     pub metrics: Option<Metrics>,
+    /// The profiles, and which port has which where.
+    pub profiles: Profiles,
     /// Warnings about valid settings, such as thresholds that cannot be lossless. Often empty.
     pub warnings: ConfigErrors,
 }
@@ -214,7 +217,9 @@ fn read<T>(
     }
     let warnings = ConfigErrors::warnings(file_name, text, warnings);
     let preset = buffer.preset.map(|preset| preset.name);
+    let profiles = Profiles::of(&buffer, &congestion, &ports, &location);
     let config = Config {
+        profiles,
         name,
         dataplane,
         switch,

@@ -93,6 +93,8 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         lldp,
         pfc_modes,
         dcbx,
+        // Their effect is in the ports.
+        profiles: _,
         warnings: _,
         // Only the daemon knows which core serves which port.
         port_cores: _,

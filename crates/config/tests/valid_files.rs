@@ -61,6 +61,7 @@ fn the_smallest_file() {
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
             telemetry: Telemetry::default(),
             metrics: None,
+            profiles: config.profiles.clone(),
             warnings: config.warnings.clone(),
         }
     );

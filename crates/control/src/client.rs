@@ -56,6 +56,12 @@ pub enum ClientError {
         /// The status of its reply.
         status: Box<Status>,
     },
+    /// The daemon does not know the call.
+    #[error(
+        "the daemon on {} is of another version and cannot do that: restart it with the sluiced that came with this sluice \
+         (`sluice show version`)", .0.display()
+    )]
+    OtherVersion(PathBuf),
     /// The daemon ended, or closed the connection, before it replied.
     #[error("the daemon on {} ended before it answered; `sluice show ports` shows whether one runs again", .0.display())]
     Ended(PathBuf),
@@ -159,6 +165,28 @@ impl Client {
         answer(socket, self.inner.get_lldp(v1::GetLldpRequest {})).await
     }
 
+    /// Returns the configuration that runs.
+    pub async fn configuration(&mut self) -> Result<v1::Configuration, ClientError> {
+        let socket = self.socket.clone();
+        answer(socket, self.inner.get_configuration(v1::GetConfigurationRequest {})).await
+    }
+
+    /// Returns the addresses in the FDB: of a port, in a VLAN, or all.
+    pub async fn fdb(
+        &mut self,
+        port: Option<&str>,
+        vlan: Option<u16>,
+    ) -> Result<Vec<v1::FdbEntry>, ClientError> {
+        let socket = self.socket.clone();
+        let request = v1::GetFdbRequest { port: port.map(str::to_owned), vlan: vlan.map(u32::from) };
+        let mut stream = answer(socket.clone(), self.inner.get_fdb(request)).await?;
+        let mut entries = Vec::new();
+        while let Some(batch) = stream.message().await.map_err(|status| no(socket.clone(), status))? {
+            entries.extend(batch.entries);
+        }
+        Ok(entries)
+    }
+
     /// Sends a command; returns the changes that are worth a line.
     pub async fn execute(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
         let socket = self.socket.clone();
@@ -179,6 +207,10 @@ impl Client {
             Command::LiftStormLimit { port, priority } => {
                 let priority = priority.map(u32::from);
                 answer(socket, inner.lift_storm_limit(v1::LiftStormLimitRequest { port, priority })).await?;
+            }
+            Command::FlushFdb { port, vlan } => {
+                let vlan = vlan.map(u32::from);
+                answer(socket, inner.flush_fdb(v1::FlushFdbRequest { port, vlan })).await?;
             }
             Command::Reload => {
                 let call = inner.reload(v1::ReloadRequest {});
@@ -347,6 +379,8 @@ async fn answer_within<T>(
 fn no(socket: PathBuf, status: Status) -> ClientError {
     if ErrorKind::is_user_message(status.code()) {
         ClientError::Declined(status.message().to_owned())
+    } else if status.code() == tonic::Code::Unimplemented {
+        ClientError::OtherVersion(socket)
     } else if status.source().is_some_and(|cause| cause.is::<tonic::transport::Error>()) {
         ClientError::Ended(socket)
     } else {

@@ -34,6 +34,13 @@ pub enum Command {
         /// Limits the command to this priority.
         priority: Option<u8>,
     },
+    /// Forget learned addresses.
+    FlushFdb {
+        /// Limits the command to the addresses of this port.
+        port: Option<String>,
+        /// Limits the command to the addresses in this VLAN.
+        vlan: Option<u16>,
+    },
     /// Read the configuration file again and apply it.
     Reload,
 }

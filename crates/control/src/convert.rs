@@ -95,6 +95,20 @@ fn by_reason(drops: &[FrameCount; DropReason::ALL.len()]) -> BTreeMap<String, v1
     DropReason::ALL.into_iter().map(named).collect()
 }
 
+include!(concat!(env!("OUT_DIR"), "/subtract.rs"));
+
+impl v1::Snapshot {
+    /// Encodes the snapshot, for a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        prost::Message::encode_to_vec(self)
+    }
+
+    /// Decodes what [`v1::Snapshot::to_bytes`] has encoded; `None` if it is damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        prost::Message::decode(bytes).ok()
+    }
+}
+
 impl v1::Port {
     /// Returns the drops for this reason.
     pub fn dropped(&self, reason: DropReason) -> v1::Count {

@@ -55,6 +55,9 @@ pub const MAX_RECORDING: Duration = Duration::from_secs(3600);
 /// Bytes of a recording per message.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// Addresses of the FDB per message.
+const FDB_BATCH: usize = 4096;
+
 /// A reader of watermarks. Each reader gets the peaks since its own last read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatermarkReader {
@@ -82,6 +85,20 @@ pub enum Request {
     Lldp {
         /// Channel for the description.
         answer: oneshot::Sender<v1::LldpPorts>,
+    },
+    /// Describe the configuration that runs.
+    Configuration {
+        /// Channel for the description.
+        answer: oneshot::Sender<v1::Configuration>,
+    },
+    /// List the addresses in the FDB.
+    Fdb {
+        /// Limits the list to this port.
+        port: Option<String>,
+        /// Limits the list to this VLAN.
+        vlan: Option<u16>,
+        /// Channel for the list.
+        answer: oneshot::Sender<Result<Vec<v1::FdbEntry>, CommandError>>,
     },
     /// Report the most bytes of a recording.
     RecordingBound {
@@ -231,6 +248,14 @@ impl LoopOwner {
     }
 }
 
+/// Returns the VLAN of a request.
+fn vlan_of(vlan: Option<u32>) -> Result<Option<u16>, Status> {
+    match vlan {
+        Some(vlan) if vlan > 4094 => Err(Status::invalid_argument("VLANs are 1 to 4094, and 0 is none")),
+        vlan => Ok(vlan.map(|vlan| vlan as u16)),
+    }
+}
+
 struct Api {
     info: DaemonInfo,
     owner: LoopOwner,
@@ -324,6 +349,35 @@ impl Control for Api {
         request: tonic::Request<v1::SetPfcRequest>,
     ) -> Result<Response<v1::Done>, Status> {
         self.done(Command::SetPfc { enabled: request.into_inner().enabled }).await
+    }
+
+    async fn get_configuration(
+        &self,
+        _: tonic::Request<v1::GetConfigurationRequest>,
+    ) -> Result<Response<v1::Configuration>, Status> {
+        self.owner.request(|answer| Request::Configuration { answer }).await.map(Response::new)
+    }
+
+    type GetFdbStream = Pin<Box<dyn Stream<Item = Result<v1::FdbBatch, Status>> + Send>>;
+
+    async fn get_fdb(
+        &self,
+        request: tonic::Request<v1::GetFdbRequest>,
+    ) -> Result<Response<Self::GetFdbStream>, Status> {
+        let v1::GetFdbRequest { port, vlan } = request.into_inner();
+        let vlan = vlan_of(vlan)?;
+        let entries = self.owner.request(|answer| Request::Fdb { port, vlan, answer }).await??;
+        let batch = |entries: &[v1::FdbEntry]| Ok(v1::FdbBatch { entries: entries.to_vec() });
+        let batches: Vec<_> = entries.chunks(FDB_BATCH).map(batch).collect();
+        Ok(Response::new(Box::pin(futures::stream::iter(batches))))
+    }
+
+    async fn flush_fdb(
+        &self,
+        request: tonic::Request<v1::FlushFdbRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        let v1::FlushFdbRequest { port, vlan } = request.into_inner();
+        self.done(Command::FlushFdb { port, vlan: vlan_of(vlan)? }).await
     }
 
     type RecordStream = Pin<Box<dyn Stream<Item = Result<v1::RecordingPiece, Status>> + Send>>;

@@ -54,6 +54,12 @@ impl Fake {
                     Request::Order { order, answer } => drop(answer.send(carry_out(&order))),
                     Request::RecordingBound { answer } => drop(answer.send(7 << 20)),
                     Request::Recording { duration, answer } => drop(answer.send(recording(duration))),
+                    Request::Configuration { answer } => drop(answer.send(v1::Configuration::default())),
+                    Request::Fdb { vlan, answer, .. } => {
+                        let entry =
+                            v1::FdbEntry { vlan: vlan.unwrap_or(0).into(), ..v1::FdbEntry::default() };
+                        drop(answer.send(Ok(vec![entry; 10_000])));
+                    }
                     Request::Lldp { answer } => drop(answer.send(v1::LldpPorts::default())),
                     Request::Acknowledge { recording, answer } => drop(answer.send(acknowledge(recording))),
                 }
@@ -452,4 +458,38 @@ async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(20), "{what}: never");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// A daemon that knows none of the calls, as an older one does not know the newest.
+#[tokio::test]
+async fn a_daemon_of_another_version_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("old.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let clients = futures::stream::unfold(listener, |listener| async move {
+        Some((listener.accept().await.map(|(stream, _)| stream), listener))
+    });
+    let routes = tonic::service::Routes::default();
+    tokio::spawn(tonic::transport::Server::builder().add_routes(routes).serve_with_incoming(clients));
+    let mut client = Client::connect(&socket).await.unwrap();
+    let expected = format!("the daemon on {} is of another version and cannot do that: ", socket.display());
+    for error in [
+        client.configuration().await.map(drop),
+        client.fdb(None, None).await.map(drop),
+        client.execute(control::Command::FlushFdb { port: None, vlan: None }).await.map(drop),
+    ] {
+        let text = error.unwrap_err().to_string();
+        assert!(text.starts_with(&expected), "{text}");
+    }
+}
+
+/// The FDB comes in batches; a VLAN that cannot be is refused.
+#[tokio::test]
+async fn addresses_come_in_batches() {
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let entries = client.fdb(None, Some(7)).await.unwrap();
+    assert_eq!((entries.len(), entries[9_999].vlan), (10_000, 7));
+    let refused = client.fdb(None, Some(4095)).await.unwrap_err().to_string();
+    assert_eq!(refused, "VLANs are 1 to 4094, and 0 is none");
 }

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use crossbeam::queue::ArrayQueue;
 use switch::monitor::event_list::Events;
-use switch::{Event, Instant, Snapshot, SwitchSettings};
+use switch::{Event, FdbPage, Instant, Snapshot, SwitchSettings};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
@@ -52,6 +52,15 @@ pub enum LoopCommand {
         /// The priorities to enable.
         priorities: Set8,
     },
+    /// Read the next part of the FDB into this page and send it back.
+    Fdb(Box<FdbPage>),
+    /// Forget learned addresses.
+    FlushFdb {
+        /// Number of the port that they were learned on; `None` for any.
+        port: Option<usize>,
+        /// Their VLAN; `None` for any.
+        vid: Option<u16>,
+    },
     /// Record from the next iteration on; the current recording ends. `None` stops recording.
     Record(Option<Box<Recorder>>),
     /// The interface of this port has disappeared or has lost its carrier.
@@ -93,8 +102,10 @@ pub struct Settings {
 pub enum Reply {
     /// The requested snapshot.
     Snapshot(Box<Snapshot>),
+    /// The requested part of the FDB.
+    Fdb(Box<FdbPage>),
     /// The command was executed: watermarks are cleared, a port is held or released, stormed
-    /// priorities are restored, or PFC is enabled again.
+    /// priorities are restored, PFC is enabled again, or addresses are forgotten.
     Done,
     /// The port of this number is open again and has chunks posted. If false, no opened port was
     /// available.

@@ -6,16 +6,17 @@
 //! ```text
 //!   0  4  magic "SLUH"          16  8  sequence number
 //!   4  1  kind                  24  8  send time, ns of CLOCK_MONOTONIC
-//!   5  3  0                     32  8  check
+//!   5  3  age of the flow       32  8  check
 //!   8  4  flow                  40  …  pattern, another for each frame
 //!  12  4  run of the sender
 //! ```
 //!
-//! All numbers are big-endian. The send time is comparable between all processes of a machine. The
-//! check covers both addresses and all of the above except the check itself. It does not cover the
-//! tag and the IP header, which a switch may rewrite. The check is a multiply-rotate hash defined
-//! here. Each step is a bijection, so a change within one 8-byte word is always detected, and any
-//! other change except for a fraction of 2⁻⁶⁴.
+//! All numbers are big-endian. The age is the time from the flow's start to the send time, in ms,
+//! and at most 2²⁴ − 1: it shows a receiver whether a flow is older than itself. The send time is
+//! comparable between all processes of a machine. The check covers both addresses and all of the
+//! above except the check itself. It does not cover the tag and the IP header, which a switch may
+//! rewrite. The check is a multiply-rotate hash defined here. Each step is a bijection, so a change
+//! within one 8-byte word is always detected, and any other change except for a fraction of 2⁻⁶⁴.
 
 use switch::Instant;
 use wire::MacAddr;
@@ -61,7 +62,12 @@ pub struct Content {
     pub sequence: u64,
     /// Send time.
     pub sent_at: Instant,
+    /// Time from the start of the flow to the send time, in ms, rounded down; 0 without a flow.
+    pub age_ms: u32,
 }
+
+/// The largest age that a frame carries.
+const MAX_AGE_MS: u32 = (1 << 24) - 1;
 
 /// Result of parsing a frame with our ethertype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +102,8 @@ pub fn write(
     }
     let body = &mut frame[body_offset..];
     body[0..4].copy_from_slice(&MAGIC);
-    body[4..8].copy_from_slice(&[content.kind as u8, 0, 0, 0]);
+    body[4..8].copy_from_slice(&content.age_ms.min(MAX_AGE_MS).to_be_bytes());
+    body[4] = content.kind as u8;
     body[8..12].copy_from_slice(&content.flow.to_be_bytes());
     body[12..16].copy_from_slice(&content.run.to_be_bytes());
     body[16..24].copy_from_slice(&content.sequence.to_be_bytes());
@@ -149,7 +156,8 @@ pub fn read(frame: &[u8], header: &Header) -> ParseResult {
     }
     let sequence = u64::from_be_bytes(field(fields, 16));
     let sent_at = Instant(u64::from_be_bytes(field(fields, 24)));
-    ParseResult::Whole(Content { kind, flow, run, sequence, sent_at })
+    let age_ms = u32::from_be_bytes([0, fields[5], fields[6], fields[7]]);
+    ParseResult::Whole(Content { kind, flow, run, sequence, sent_at, age_ms })
 }
 
 /// Returns the `N` bytes at `offset`, which is within the fields.
@@ -220,6 +228,7 @@ mod tests {
         run: 0x0506_0708,
         sequence: 0x1112_1314_1516_1718,
         sent_at: Instant(0x2122_2324_2526_2728),
+        age_ms: 0x31_3233,
     };
 
     fn frame(len: usize, tag: Option<Tag>) -> Vec<u8> {
@@ -246,7 +255,7 @@ mod tests {
     fn a_frame_byte_by_byte() {
         let frame = frame(64, Some(Tag::priority(3)));
         assert_eq!(frame[..18], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x60, 0, 0x88, 0xb5]);
-        assert_eq!(frame[18..34], *b"SLUH\x02\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
+        assert_eq!(frame[18..34], *b"SLUH\x02123\x01\x02\x03\x04\x05\x06\x07\x08");
         assert_eq!(frame[34..42], [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]);
         assert_eq!(frame[42..50], [0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28]);
     }
@@ -333,7 +342,7 @@ mod tests {
             [0xc3, 4, 0x12, 0xb7, 0, 62, 0, 0],
             "the flow's to 4791, 62 bytes, no checksum"
         );
-        assert_eq!(frame[46..54], *b"SLUH\x02\0\0\0");
+        assert_eq!(frame[46..54], *b"SLUH\x02123");
     }
 
     #[test]

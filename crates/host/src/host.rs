@@ -156,7 +156,7 @@ impl<P: Port> Host<P> {
             has_withdrawn: false,
             egress: Egress::new(settings.speed_bps, settings.reaction_delay_ns, now),
             sent: vec![Sent::default(); settings.flows.len()],
-            receiver: Receiver::new(settings.mac, settings.reacts.then_some(DCQCN.cnp_interval_ns)),
+            receiver: Receiver::new(settings.mac, settings.reacts.then_some(DCQCN.cnp_interval_ns), now),
             cnps: Vec::with_capacity(MAX_CNPS),
             cnps_sent: 0,
             cnps_received: 0,

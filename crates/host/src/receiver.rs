@@ -34,6 +34,8 @@ pub struct Receiver {
     flows_refused: u64,
     /// The least time between two CNPs to a flow's sender; `None` if none is sent.
     cnp_interval_ns: Option<Nanos>,
+    /// When frames could arrive: a flow that began earlier lost nothing by what came before.
+    ready_at: Instant,
 }
 
 /// A request of a received frame to the host.
@@ -78,8 +80,9 @@ struct Flow {
 
 impl Receiver {
     /// Creates the receiver of the host with address `mac`. It requests at most one CNP per
-    /// `cnp_interval_ns` to the sender of a flow (`None`: no CNPs).
-    pub fn new(mac: MacAddr, cnp_interval_ns: Option<Nanos>) -> Self {
+    /// `cnp_interval_ns` to the sender of a flow (`None`: no CNPs). Its port is open since
+    /// `ready_at`.
+    pub fn new(mac: MacAddr, cnp_interval_ns: Option<Nanos>, ready_at: Instant) -> Self {
         Self {
             mac,
             flows: HashMap::with_capacity(MAX_FLOWS),
@@ -88,6 +91,7 @@ impl Receiver {
             corrupted_unattributed: 0,
             flows_refused: 0,
             cnp_interval_ns,
+            ready_at,
         }
     }
 
@@ -133,7 +137,12 @@ impl Receiver {
             self.flows_refused += 1;
             return None;
         }
-        let flow = self.flows.entry(key).or_insert_with(|| Flow::new(len, now));
+        let ready_at = self.ready_at;
+        let flow = self.flows.entry(key).or_insert_with(|| {
+            let began_at = content.sent_at.0.saturating_sub(u64::from(content.age_ms) * 1_000_000);
+            let missed_frames = if began_at < ready_at.0 { content.sequence } else { 0 };
+            Flow::new(len, missed_frames, now)
+        });
         flow.priority = header.outer.map_or(0, |tag| tag.pcp);
         flow.last_at = now;
         if flow.sequences.arrive(content.sequence) == Arrival::New {
@@ -162,10 +171,10 @@ impl Receiver {
 }
 
 impl Flow {
-    fn new(first_bytes: u64, now: Instant) -> Self {
+    fn new(first_bytes: u64, missed_frames: u64, now: Instant) -> Self {
         Self {
             priority: 0,
-            sequences: SequenceTracker::default(),
+            sequences: SequenceTracker::starting_at(missed_frames),
             corrupted: 0,
             bytes: 0,
             first_bytes,
@@ -191,6 +200,7 @@ impl Flow {
             received_frames: self.sequences.received(),
             received_bytes: self.bytes,
             lost_frames: self.sequences.lost(),
+            missed_before_ready_frames: self.sequences.missed_before_start(),
             duplicated_frames: self.sequences.duplicated(),
             reordered_frames: self.sequences.reordered(),
             corrupted_frames: self.corrupted,
@@ -219,7 +229,7 @@ mod tests {
     const SENDER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
     fn data(flow: u32, sequence: u64, sent_at: u64) -> Content {
-        Content { kind: Kind::Data, flow, run: 9, sequence, sent_at: Instant(sent_at) }
+        Content { kind: Kind::Data, flow, run: 9, sequence, sent_at: Instant(sent_at), age_ms: 0 }
     }
 
     fn frame(dst: MacAddr, len: usize, content: &Content) -> Vec<u8> {
@@ -240,7 +250,7 @@ mod tests {
 
     #[test]
     fn goodput_and_latency_are_those_worked_out_by_hand() {
-        let mut receiver = Receiver::new(ME, None);
+        let mut receiver = Receiver::new(ME, None, Instant::default());
         // 1001 frames of 1000 bytes, one each 8 µs (1 Gbit/s), frame k with a latency of k µs.
         for k in 0..=1000 {
             let now = 10_000_000 + k * 8_000;
@@ -261,7 +271,7 @@ mod tests {
     /// separately.
     #[test]
     fn frames_that_are_not_ours_to_judge_are_counted_apart() {
-        let mut receiver = Receiver::new(ME, None);
+        let mut receiver = Receiver::new(ME, None, Instant::default());
         let stranger = MacAddr([2, 0, 0, 0, 0, 7]);
         let mut own = frame(MacAddr::BROADCAST, 64, &data(0, 0, 0));
         own[6..12].copy_from_slice(&ME.0);
@@ -274,9 +284,27 @@ mod tests {
         assert_eq!((report.other_received, report.received.len()), (4, 0));
     }
 
+    /// Two flows whose first four frames did not arrive: one is older than the receiver, which is
+    /// ready at 5 ms, the other is not.
+    #[test]
+    fn what_came_before_the_receiver_was_ready_is_not_lost() {
+        const MS: u64 = 1_000_000;
+        let mut receiver = Receiver::new(ME, None, Instant(5 * MS));
+        for (flow, age_ms) in [(0, 6), (1, 4)] {
+            for sequence in [4, 6, 3] {
+                let content = Content { age_ms, ..data(flow, sequence, 10 * MS) };
+                receive(&mut receiver, &frame(ME, 64, &content), 10 * MS);
+            }
+        }
+        let counts = report(&receiver).received.into_iter().map(|flow| {
+            (flow.received_frames, flow.missed_before_ready_frames, flow.lost_frames, flow.reordered_frames)
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [(3, 3, 1, 1), (3, 0, 4, 1)]);
+    }
+
     #[test]
     fn flows_and_runs_are_counted_apart_and_announcements_are_no_flow() {
-        let mut receiver = Receiver::new(ME, None);
+        let mut receiver = Receiver::new(ME, None, Instant::default());
         receive(&mut receiver, &frame(ME, 64, &data(2, 0, 0)), 0);
         receive(&mut receiver, &frame(ME, 64, &data(1, 0, 0)), 0);
         receive(&mut receiver, &frame(ME, 64, &Content { run: 10, ..data(1, 0, 0) }), 0);
@@ -300,7 +328,7 @@ mod tests {
     #[test]
     fn cnps_are_sent_at_once_and_rate_limited() {
         let reported = |flow| Some(Request::SendCnp { to: SENDER, flow, run: 9 });
-        let mut receiver = Receiver::new(ME, Some(1_000_000));
+        let mut receiver = Receiver::new(ME, Some(1_000_000), Instant::default());
         let table = [
             // time in µs, flow, ECN field, request
             (0, 1, 0b10, None),
@@ -314,7 +342,7 @@ mod tests {
             (2019, 1, 0b11, None),
             (2020, 1, 0b11, reported(1)),
         ];
-        let mut silent = Receiver::new(ME, None);
+        let mut silent = Receiver::new(ME, None, Instant::default());
         for (sequence, (at_us, flow, ecn, request)) in table.into_iter().enumerate() {
             let frame = packet(ecn, &data(flow, sequence as u64, 0));
             assert_eq!(receive(&mut receiver, &frame, at_us * 1000), request, "at {at_us} µs");
@@ -330,7 +358,7 @@ mod tests {
     /// Any receiver accepts a CNP, which is not a frame of a flow.
     #[test]
     fn a_cnp_slows_the_sender_down() {
-        let mut receiver = Receiver::new(ME, None);
+        let mut receiver = Receiver::new(ME, None, Instant::default());
         let cnp = packet(0b01, &Content { kind: Kind::Cnp, ..data(4, 0, 0) });
         assert_eq!(receive(&mut receiver, &cnp, 0), Some(Request::Cut { flow: 4, run: 9 }));
         let report = report(&receiver);
@@ -339,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_number_of_flows_is_bounded_and_damage_opens_none() {
-        let mut receiver = Receiver::new(ME, None);
+        let mut receiver = Receiver::new(ME, None, Instant::default());
         let mut bad = frame(ME, 64, &data(77, 0, 0));
         bad[60] ^= 1;
         receive(&mut receiver, &bad, 0);
@@ -398,7 +426,7 @@ mod tests {
             }
             wire.sort_by_key(|(place, ..)| *place);
 
-            let mut receiver = Receiver::new(ME, None);
+            let mut receiver = Receiver::new(ME, None, Instant::default());
             let (mut whole, mut highest) = (Vec::new(), 0);
             let (mut damaged, mut duplicated, mut reordered) = (0, 0, 0);
             for &(_, sequence, bit) in &wire {

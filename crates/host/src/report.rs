@@ -128,8 +128,12 @@ pub struct FlowReceived {
     pub received_frames: u64,
     /// Bytes of these frames (without FCS).
     pub received_bytes: u64,
-    /// Sequence numbers below the highest seen that have not arrived.
+    /// Sequence numbers below the highest seen that have not arrived, without those of
+    /// `missed_before_ready_frames`.
     pub lost_frames: u64,
+    /// Of a flow that began before this host was ready: the frames before the first that arrived.
+    #[serde(default)]
+    pub missed_before_ready_frames: u64,
     /// Frames that arrived twice.
     pub duplicated_frames: u64,
     /// Frames that arrived after one with a higher sequence number.

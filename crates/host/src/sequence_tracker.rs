@@ -22,6 +22,10 @@ pub struct SequenceTracker {
     duplicated: u64,
     reordered: u64,
     too_old: u64,
+    /// The first number that is expected; earlier ones are not lost if they do not arrive.
+    start: u64,
+    /// Numbers below `start` that arrived.
+    received_before_start: u64,
 }
 
 /// Classification of an arrival.
@@ -44,11 +48,19 @@ impl Default for SequenceTracker {
             duplicated: 0,
             reordered: 0,
             too_old: 0,
+            start: 0,
+            received_before_start: 0,
         }
     }
 }
 
 impl SequenceTracker {
+    /// Creates the tracker of a flow that had sent the numbers below `start` before anyone
+    /// listened.
+    pub fn starting_at(start: u64) -> Self {
+        Self { start, ..Self::default() }
+    }
+
     /// Records the arrival of `sequence`.
     #[inline]
     pub fn arrive(&mut self, sequence: u64) -> Arrival {
@@ -72,6 +84,7 @@ impl SequenceTracker {
         }
         self.seen[word(sequence)] |= 1 << (sequence % 64);
         self.received += 1;
+        self.received_before_start += u64::from(sequence < self.start);
         Arrival::New
     }
 
@@ -80,10 +93,16 @@ impl SequenceTracker {
         self.received
     }
 
-    /// Numbers below the highest that have not arrived.
+    /// Numbers from the start to the highest that have not arrived.
     pub fn lost(&self) -> u64 {
         // All received numbers are distinct and at most the highest, so this cannot go below 0.
-        self.highest.map_or(0, |highest| highest - (self.received - 1))
+        let missing = self.highest.map_or(0, |highest| highest - (self.received - 1));
+        missing.saturating_sub(self.missed_before_start())
+    }
+
+    /// Numbers below the start that have not arrived.
+    pub fn missed_before_start(&self) -> u64 {
+        self.start - self.received_before_start
     }
 
     /// Arrivals of a number that had arrived before.

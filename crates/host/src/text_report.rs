@@ -38,7 +38,9 @@ pub fn report(report: &Report) -> String {
     }
     text += &report.dcbx.as_ref().map_or(String::new(), dcbx);
     text += &pauses(report);
+    let missed = sum(&report.received, |flow| flow.missed_before_ready_frames);
     for (count, what) in [
+        (missed, "frames of flows that had begun before this host was ready are not counted as lost"),
         (
             report.kernel_lost,
             "frames were lost by the kernel on this host's side: the figures above miss them",
@@ -246,6 +248,15 @@ veth0 02:00:00:00:00:01, 2.000 s
 7 frames were lost by the kernel on this host's side: the figures above miss them
 "
         );
+    }
+
+    #[test]
+    fn what_was_missed_before_the_start_is_reported_apart() {
+        let mut sample = sample();
+        sample.received[0].missed_before_ready_frames = 897;
+        let text = report(&sample);
+        let line = "897 frames of flows that had begun before this host was ready are not counted as lost";
+        assert!(text.lines().any(|shown| shown == line), "{text}");
     }
 
     #[test]

@@ -61,9 +61,9 @@ Errors and warnings go to standard error, with the lines of the file.
 
 For a valid file it reports the sizes of its buffer, and for how long the headroom of each
 no-drop priority lasts at its port's speed if the peer does not stop: frames may be lost if
-our loop stalls for longer, whatever the cable is. The longest stall on this machine comes from the
-running daemon, if there is one; with --measured, and without a daemon, it is measured here. Headroom
-that lasts shorter causes a warning.
+our loop stalls for longer, whatever the cable is. The longest stall comes from the daemon that
+--socket names, or from the running one if it has this file; with --measured, and without either, it
+is measured here. Headroom that lasts shorter causes a warning.
 
     sluice check --measured lab.toml
 
@@ -101,7 +101,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     match arguments.measured {
         Some(spin) => Stall::measure(&arguments.daemon, spin).map(Some),
-        None => Stall::known(&arguments.daemon),
+        None => Stall::known(&arguments.daemon, &arguments.files),
     }
 }
 
@@ -145,7 +145,9 @@ impl Verdict {
         if let Outcome::Right(config) = &outcome {
             notes = self::notes(config, stall);
             short = stall.map_or(Vec::new(), |stall| self::insufficient(config, stall));
-            links = mtus(config).into_iter().chain(warnings(config)).chain(short_pauses(config)).collect();
+            links = mtus(config);
+            links
+                .extend(written_mtus(config).into_iter().chain(warnings(config)).chain(short_pauses(config)));
         }
         Self { name, outcome, notes, short, links }
     }
@@ -154,7 +156,13 @@ impl Verdict {
     fn print(&self) -> Result<()> {
         match &self.outcome {
             Outcome::Right(config) => {
-                output::print(&format!("{}: right, {} ports", self.name, config.interfaces.len()))?;
+                let warnings = config.warnings.list().len() + self.links.len() + self.short.len();
+                let right = match warnings {
+                    0 => "right".to_owned(),
+                    1 => "accepted with 1 warning".to_owned(),
+                    several => format!("accepted with {several} warnings"),
+                };
+                output::print(&format!("{}: {right}, {} ports", self.name, config.interfaces.len()))?;
                 self.notes.iter().try_for_each(|note| output::print(&format!("  {}", note.text)))?;
                 if !config.warnings.list().is_empty() {
                     eprintln!("{:?}", miette::Report::new(config.warnings.clone()));
@@ -227,7 +235,7 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Finding> {
         buffer.headroom_cells
     );
     let of_buffer = Finding { setting: "buffer".to_owned(), text };
-    let of_ports = headrooms.iter().map(|headroom| finding_of(headroom, headroom.to_string()));
+    let of_ports = headrooms.iter().map(|headroom| finding_of(headroom, judged(config, headroom)));
     let of_loop = stall.filter(|_| !headrooms.is_empty()).map(|stall| Finding {
         setting: "dataplane".to_owned(),
         text: format!("a loop stalls for {} ({})", spell_time(stall.ns), stall.source),
@@ -274,6 +282,36 @@ fn mtus(config: &Config) -> Vec<Finding> {
     notes
 }
 
+/// Returns a warning if the file writes different MTUs for its ports.
+fn written_mtus(config: &Config) -> Option<Finding> {
+    let mtus = config.switch.ports.iter().zip(&config.links);
+    let mtus: Vec<(&str, u32)> =
+        mtus.map(|(port, link)| (port.name.as_str(), link.mtu_bytes.unwrap_or(DEFAULT_MTU_BYTES))).collect();
+    let (_, longest) = mtus.iter().max_by_key(|(_, mtu)| mtu)?;
+    let shorter: Vec<String> =
+        mtus.iter().filter(|(_, mtu)| mtu < longest).map(|(port, mtu)| format!("{port} {mtu}")).collect();
+    (!shorter.is_empty()).then(|| Finding {
+        setting: "port.mtu".to_owned(),
+        text: format!(
+            "`mtu` differs ({} instead of {longest}; without the setting it is {DEFAULT_MTU_BYTES}): headroom of these ports \
+             is for shorter frames, and a longer one is dropped where it leaves by a port with a smaller MTU (mtu_exceeded), \
+             no-drop or not. Write one `mtu` in [port-defaults]",
+            shorter.join(", ")
+        ),
+    })
+}
+
+/// Describes headroom, and from where the speed is that it is judged at.
+fn judged(config: &Config, headroom: &Headroom) -> String {
+    let port = config.switch.ports.iter().find(|port| port.name == headroom.port);
+    match port {
+        Some(PortSettings { speed_bps: None, link_speed_bps: None, .. }) => {
+            format!("{headroom}, which is assumed: the port has no `speed`")
+        }
+        _ => headroom.to_string(),
+    }
+}
+
 /// Returns the ports whose pauses are too short for a loop that stalls.
 fn short_pauses(config: &Config) -> Vec<Finding> {
     let warning = |port: &PortSettings| {
@@ -302,7 +340,12 @@ fn insufficient(config: &Config, stall: &Stall) -> Vec<Finding> {
     let headrooms = config::headrooms(&active(config));
     let short = headrooms.iter().filter(|headroom| headroom.duration_ns < stall.ns);
     let text = |headroom: &Headroom| {
-        format!("{headroom}, shorter than a loop stalls, {} ({})", spell_time(stall.ns), stall.source)
+        format!(
+            "{}, shorter than a loop stalls, {} ({})",
+            judged(config, headroom),
+            spell_time(stall.ns),
+            stall.source
+        )
     };
     short.map(|headroom| finding_of(headroom, text(headroom))).collect()
 }

@@ -5,6 +5,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use control::Command;
 use serde_json::json;
 
+use crate::baseline::Baseline;
+use crate::exit::misuse;
 use crate::output;
 use crate::socket::Daemon;
 
@@ -96,14 +98,42 @@ pub struct Port {
     daemon: Daemon,
 }
 
-/// Reset counters.
+/// Reset counters and peaks.
 #[derive(Args)]
+#[command(after_help = CLEAR_HELP)]
 pub struct Clear {
     /// What to clear.
     #[arg(value_enum)]
     what: Clearable,
+    /// With `counters`: count from the start of the daemon again.
+    #[arg(long)]
+    undo: bool,
     #[command(flatten)]
     daemon: Daemon,
+}
+
+/// Addresses that the switch has learned (`sluice show fdb` lists them).
+#[derive(Args)]
+pub struct Fdb {
+    #[command(subcommand)]
+    what: FdbCommand,
+}
+
+/// What is done with addresses.
+#[derive(Subcommand)]
+enum FdbCommand {
+    /// Forget learned addresses: all, or of a port, or in a VLAN. Frames to them are flooded until
+    /// they are learned again. Addresses of the file (static_addresses) stay.
+    Flush {
+        /// Only this port.
+        #[arg(long, value_name = "NAME")]
+        port: Option<String>,
+        /// Only this VLAN.
+        #[arg(long, value_name = "VID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+        vlan: Option<u16>,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -116,9 +146,17 @@ enum Action {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Clearable {
-    /// The peaks since the last clear, of every group, queue and pool (peak_clear_cells in JSON).
+    /// What `sluice show` counts for this user; the switch, telemetry and metrics go on counting.
+    Counters,
+    /// The peaks since the last clear, of every group, queue and pool (peak_clear_cells in JSON),
+    /// for all.
     Watermarks,
 }
+
+const CLEAR_HELP: &str = "\
+  sluice clear counters          `sluice show` counts from now on, for you
+  sluice clear counters --undo   … from the start of the daemon again
+  sluice show pfc --absolute     once: from the start of the daemon";
 
 /// Applies the configuration file, and prints what changed.
 pub fn reload(arguments: &Reload) -> Result<()> {
@@ -166,9 +204,33 @@ pub fn port(arguments: &Port) -> Result<()> {
     output::print(&format!("Port {} is {}.", arguments.name, if held { "held" } else { "released" }))
 }
 
+/// Forgets addresses.
+pub fn fdb(arguments: &Fdb) -> Result<()> {
+    let FdbCommand::Flush { port, vlan, daemon } = &arguments.what;
+    daemon.order(Command::FlushFdb { port: port.clone(), vlan: *vlan })?;
+    let of_port = port.as_ref().map_or(String::new(), |port| format!(" of port {port}"));
+    let in_vlan = vlan.map_or(String::new(), |vlan| format!(" in VLAN {vlan}"));
+    output::print(&format!("Learned addresses{of_port}{in_vlan} are forgotten."))
+}
+
 /// Resets a counter.
 pub fn clear(arguments: &Clear) -> Result<()> {
-    let Clearable::Watermarks = arguments.what;
-    arguments.daemon.order(Command::ClearWatermarks)?;
-    output::print("Watermarks are cleared.")
+    let Clear { what, undo, daemon } = arguments;
+    match (what, undo) {
+        (Clearable::Watermarks, true) => {
+            misuse("cleared watermarks cannot be restored: --undo is for counters")
+        }
+        (Clearable::Watermarks, false) => {
+            daemon.order(Command::ClearWatermarks)?;
+            output::print("Watermarks are cleared.")
+        }
+        (Clearable::Counters, true) => {
+            Baseline::forget(&daemon.socket()?)?;
+            output::print("Counters count from the start of the daemon again.")
+        }
+        (Clearable::Counters, false) => {
+            daemon.talk(async |client| Baseline::take(client).await)?.save(&daemon.socket()?)?;
+            output::print("Counters are cleared for this user; --absolute shows them from the start.")
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! simulates networks, and runs the hosts that a lossless network on one machine needs.
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod check;
 mod collector;
 mod commands;
@@ -27,7 +28,7 @@ mod top;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 /// Shows and controls a running Sluice switch, simulates networks of it, and runs test hosts on its
@@ -48,6 +49,7 @@ enum Task {
     Pfc(commands::Pfc),
     Port(commands::Port),
     Clear(commands::Clear),
+    Fdb(commands::Fdb),
     Events(events::Arguments),
     Record(record::Record),
     Replay(record::Arguments),
@@ -74,12 +76,21 @@ enum Task {
 fn main() -> ExitCode {
     log_to_stderr();
     config::draw_errors_unwrapped();
-    let done = match Arguments::parse().task {
+    let arguments = std::env::args_os().map(|argument| match argument.to_str() {
+        Some("-nz") => "--nonzero".into(), // as SONiC has it
+        _ => argument,
+    });
+    let task = match Arguments::from_arg_matches(&command().get_matches_from(arguments)) {
+        Ok(Arguments { task }) => task,
+        Err(error) => error.exit(),
+    };
+    let done = match task {
         Task::Show(arguments) => show::run(&arguments),
         Task::Top(arguments) => top::run(&arguments),
         Task::Reload(arguments) => commands::reload(&arguments),
         Task::Pfc(arguments) => commands::pfc(&arguments),
         Task::Port(arguments) => commands::port(&arguments),
+        Task::Fdb(arguments) => commands::fdb(&arguments),
         Task::Clear(arguments) => commands::clear(&arguments),
         Task::Events(arguments) => events::run(&arguments),
         Task::Record(arguments) => record::record(&arguments),
@@ -105,6 +116,43 @@ fn main() -> ExitCode {
     }
 }
 
+/// Examples at the end of the help of each command, short and long.
+const EXAMPLES: [(&str, &str); 17] = [
+    ("top", "  sluice top"),
+    ("explain", "  sluice explain port.pfc.no_drop"),
+    ("schema", "  sluice schema"),
+    (
+        "reload",
+        "  sluice reload          apply the file that sluiced was started with\n  sluice show config     what that would change",
+    ),
+    (
+        "pfc",
+        "  sluice pfc off                  on all ports, until `sluice pfc on` or a reload\n  sluice pfc recover uplink       end storms that wait for it",
+    ),
+    ("port", "  sluice port hold uplink         queues fill, peers are paused\n  sluice port release uplink"),
+    ("fdb", "  sluice fdb flush --port uplink --vlan 20\n  sluice show fdb"),
+    ("events", "  sluice events --follow\n  sluice events --port uplink --json"),
+    ("record", "  sluice record --duration 10s incident.sluice\n  sluice record --last loss.sluice"),
+    ("replay", "  sluice replay incident.sluice"),
+    ("check", "  sluice check lab.toml\n  sluice check --strict --json config/*.toml"),
+    ("headroom", "  sluice headroom --speed 25G --cable 10m\n  sluice headroom --fix lab.toml --dry-run"),
+    ("sim", "  sluice sim config/scenarios/first.toml --plots plots"),
+    ("telemetry", "  sluice telemetry paths"),
+    ("collector", "  sluice collector --listen 127.0.0.1:50050"),
+    ("nic", "  sluice nic check\n  sluice nic attach eth0 --speed 25G --no-drop 3"),
+    ("host", "  sluice host --interface eth0 --flow to=02:00:00:00:00:02,priority=3,rate=600M"),
+];
+
+/// Returns the command line, with the examples of each command.
+fn command() -> clap::Command {
+    EXAMPLES.iter().fold(Arguments::command(), |command, (name, examples)| {
+        command.mut_subcommand(name, |command| {
+            let long = command.get_after_long_help().map_or(String::new(), |help| format!("{help}\n\n"));
+            command.after_help(*examples).after_long_help(format!("{long}Examples:\n{examples}"))
+        })
+    })
+}
+
 /// Logs warnings, or the levels of RUST_LOG.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
@@ -115,10 +163,24 @@ fn log_to_stderr() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
+    }
+
+    /// Every command has examples, and each of them is accepted.
+    #[test]
+    fn examples_are_accepted() {
+        let names = Arguments::command();
+        let without = names.get_subcommands().map(|command| command.get_name().to_owned());
+        let without = without.filter(|name| !EXAMPLES.iter().any(|(of, _)| of == name));
+        assert_eq!(without.collect::<Vec<_>>(), ["show", "clear"], "these have their own");
+        let all = EXAMPLES.iter().map(|(_, examples)| *examples).chain([show::help::SHORT]);
+        for line in all.flat_map(str::lines).filter(|line| line.starts_with("  sluice ")) {
+            let line = line.trim().split("   ").next().unwrap_or_default();
+            let parsed = command().try_get_matches_from(line.split_whitespace());
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! that spins.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -44,15 +44,22 @@ impl fmt::Display for Source {
 }
 
 impl Stall {
-    /// Asks the daemon; `None` if none is named and none answers.
+    /// Asks the daemon that is named, or else the one that runs one of these files; `None` if none
+    /// is named, and none that answers runs one.
     ///
     /// # Errors
     /// The named daemon does not answer.
-    pub fn known(daemon: &Daemon) -> Result<Option<Self>> {
-        match query(daemon) {
-            Err(error) if daemon.is_named() => Err(error),
-            answer => Ok(answer.ok()),
+    pub fn known(daemon: &Daemon, files: &[PathBuf]) -> Result<Option<Self>> {
+        if daemon.is_named() {
+            return query(daemon).map(Some);
         }
+        let runs_one = |info: &control::v1::Info| {
+            let its_file = Path::new(&info.config).canonicalize();
+            its_file
+                .is_ok_and(|its| files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == its)))
+        };
+        let info = daemon.talk(async |client| Ok(client.info().await?));
+        Ok(if info.is_ok_and(|info| runs_one(&info)) { query(daemon).ok() } else { None })
     }
 
     /// Asks the daemon, or, if none is named and none answers, spins for `spin`.

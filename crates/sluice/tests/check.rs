@@ -52,6 +52,27 @@ fn text_form() {
     insta::assert_snapshot!(format!("{out}--- standard error\n{err}"));
 }
 
+/// Ports with different MTUs, and one whose speed has to be assumed.
+#[test]
+fn what_is_assumed_and_what_differs_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mtus.toml");
+    let text = "[port-defaults]\npfc = { mode = \"on\", no_drop = [3] }\n[port.a]\ninterface = \"none0\"\n\
+                mtu = 9018\nspeed = \"1G\"\n[port.b]\ninterface = \"none1\"\n";
+    fs::write(&file, text).unwrap();
+    let (code, out, err) = check(&[file.to_str().unwrap()]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("mtus.toml: accepted with "), "{out}");
+    assert!(out.contains("port b, priority 3: 100 headroom cells last 5.1 µs at 10G, which is assumed: the port has no `speed`"), "{out}");
+    assert!(out.contains("port a, priority 3: 100 headroom cells last 51.2 µs at 1G\n"), "{out}");
+    assert!(
+        err.contains(
+            "mtus.toml: warning: `mtu` differs (b 1518 instead of 9018; without the setting it is 1518)"
+        ),
+        "{err}"
+    );
+}
+
 #[test]
 fn for_programs() {
     let (_, out, err) = check(&["--json", "right.toml", "warned.toml", "wrong.toml", "missing.toml"]);

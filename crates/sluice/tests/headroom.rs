@@ -23,21 +23,26 @@ fn software(output: &Output) -> serde_json::Value {
     report["software"].clone()
 }
 
-/// A daemon whose loop was once delayed for 100 µs. It answers until the sender is dropped.
-fn daemon(socket: &Path) -> oneshot::Sender<()> {
+/// A daemon with this file whose loop was once delayed for 100 µs. It answers until the sender is
+/// dropped.
+fn daemon(socket: &Path, config: &Path) -> oneshot::Sender<()> {
     let listener = UnixListener::bind(socket).unwrap();
     let (requests, mut requested) = mpsc::channel(1);
     tokio::spawn(async move {
         while let Some(request) = requested.recv().await {
-            if let Request::Snapshot { answer, .. } = request {
-                let _ = answer.send(Snapshot { loop_worst_stall_ns: 100_000, ..Snapshot::default() });
+            match request {
+                Request::Snapshot { answer, .. } => {
+                    let _ = answer.send(Snapshot { loop_worst_stall_ns: 100_000, ..Snapshot::default() });
+                }
+                Request::RecordingBound { answer } => drop(answer.send(0)),
+                _ => {}
             }
         }
     });
     let about = DaemonInfo {
         name: "fake".into(),
         version: "1".into(),
-        config: "/etc/fake.toml".into(),
+        config: config.to_path_buf(),
         started: Instant::now(),
     };
     let (stop, stopped) = oneshot::channel::<()>();
@@ -58,7 +63,7 @@ fn daemon(socket: &Path) -> oneshot::Sender<()> {
 async fn a_daemon_that_answers_is_believed() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("fake.sock");
-    let _daemon = daemon(&socket);
+    let _daemon = daemon(&socket, Path::new("/etc/fake.toml"));
     let named = socket.to_str().unwrap().to_owned();
     let output = tokio::task::spawn_blocking(move || headroom(&["--measured", "--socket", &named]));
     let software = software(&output.await.unwrap());
@@ -127,13 +132,13 @@ fn sluice(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
 async fn check_compares_headroom_with_the_loop() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("lab.toml"), SHORT).unwrap();
-    let _daemon = daemon(&folder.path().join("fake.sock"));
+    let _daemon = daemon(&folder.path().join("fake.sock"), &folder.path().join("other.toml"));
     let path = folder.path().to_owned();
     let run = move |arguments: &'static [&str]| {
         let path = path.clone();
         tokio::task::spawn_blocking(move || sluice(&path, arguments))
     };
-    let lasts = "lab.toml: right, 2 ports
+    let lasts = "
   buffer: 131072 cells of 256 bytes: 16384 fixed, 102400 shared, 12288 headroom
   port a, priority 3: 100 headroom cells last 51.2 µs at 1G
   port b, priority 3: 5000 headroom cells last 2.6 ms at 1G
@@ -141,11 +146,14 @@ async fn check_compares_headroom_with_the_loop() {
     let stopped = "  while the whole process is stopped (SIGSTOP, a suspended machine) no peer is paused: the RX ring of port a \
         then fills with up to 8192 frames, 49152 cells of the longest; what exceeds its headroom (100 cells) and the shared area \
         is lost and reported (no_drop_lost)\n";
-    let expected = (0, format!("{lasts}{stopped}"), String::new());
+    let expected = (0, format!("lab.toml: right, 2 ports{lasts}{stopped}"), String::new());
     assert_eq!(run(&["check", "lab.toml", "--strict"]).await.unwrap(), expected);
     let (code, out, err) = run(&["check", "lab.toml", "--strict", "--socket", "fake.sock"]).await.unwrap();
     let delayed = "  a loop stalls for 100.0 µs (the longest of the daemon on fake.sock)\n";
-    assert_eq!((code, out), (1, format!("{lasts}{delayed}{stopped}")));
+    assert_eq!(
+        (code, out),
+        (1, format!("lab.toml: accepted with 1 warning, 2 ports{lasts}{delayed}{stopped}"))
+    );
     let warning = "lab.toml: warning: port a, priority 3: 100 headroom cells last 51.2 µs at 1G, shorter than a loop \
         stalls, 100.0 µs (the longest of the daemon on fake.sock); `sluice headroom --fix FILE` writes a sufficient value\n";
     assert_eq!(err, warning);
@@ -164,6 +172,27 @@ async fn check_compares_headroom_with_the_loop() {
     let (code, _, err) =
         run(&["check", "--strict", "--measured", "lab.toml", "--socket", "fake.sock"]).await.unwrap();
     assert_eq!((code, err.as_str()), (0, ""));
+}
+
+/// A daemon that is found, and not named, says nothing about files that it does not run.
+#[tokio::test]
+async fn check_asks_the_daemon_that_runs_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [its, other] = ["its.toml", "other.toml"].map(|name| folder.path().join(name));
+    [&its, &other].into_iter().for_each(|file| fs::write(file, SHORT).unwrap());
+    let socket = folder.path().join("fake.sock");
+    let _daemon = daemon(&socket, &its);
+    for (file, is_judged) in [(&its, true), (&other, false)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.arg("check").arg(file).env("SLUICE_SOCKET", &socket);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            text.contains("a loop stalls for 100.0 µs (the longest of the daemon"),
+            is_judged,
+            "{text}"
+        );
+    }
 }
 
 /// With --measured, a loop is tried if no daemon answers; a named daemon must answer.

@@ -27,8 +27,8 @@ impl fmt::Display for ConfigFileError {
     }
 }
 
-/// Reads the whole file and checks it.
-pub fn read(file: &Path) -> Result<Config, ConfigFileError> {
+/// Reads the whole file and checks it. Returns its text, too.
+pub fn read(file: &Path) -> Result<(Config, String), ConfigFileError> {
     let name = file.display().to_string();
     let unreadable = |error: io::Error| ConfigFileError::Unreadable(format!("cannot read {name}: {error}"));
     let file = File::open(file).map_err(unreadable)?;
@@ -41,7 +41,8 @@ pub fn read(file: &Path) -> Result<Config, ConfigFileError> {
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))?;
-    config::parse_for_daemon(&name, &text).map_err(ConfigFileError::Mistakes)
+    let config = config::parse_for_daemon(&name, &text).map_err(ConfigFileError::Mistakes)?;
+    Ok((config, text))
 }
 
 /// Logs the settings of a valid file that are not lossless.

@@ -83,7 +83,7 @@ impl Events {
             Some(EventRecord::new(kind, message).of_port(number))
         };
         match order {
-            Command::ClearWatermarks => None,
+            Command::ClearWatermarks | Command::FlushFdb { .. } => None,
             Command::HoldPort { port, held: true } => {
                 of_port(EventKind::PortHeld, port, "transmission is held, as for tests")
             }

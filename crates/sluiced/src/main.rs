@@ -78,7 +78,7 @@ fn main() -> ExitCode {
             return ExitCode::from(EXIT_BAD_FILE);
         }
     };
-    let Some(config) = read(&arguments.config) else { return ExitCode::from(EXIT_BAD_FILE) };
+    let Some((config, text)) = read(&arguments.config) else { return ExitCode::from(EXIT_BAD_FILE) };
     if arguments.check {
         let ports = config.interfaces.len();
         let printed = writeln!(std::io::stdout(), "{}: right, {ports} ports", arguments.config.display());
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     config_file::log_warnings(&config);
-    let code = match startup::run(config, &arguments.config, arguments.strict, &log) {
+    let code = match startup::run((config, &text), &arguments.config, arguments.strict, &log) {
         Ok(End::Stopped) => ExitCode::SUCCESS,
         Ok(End::Forced) => ExitCode::from(EXIT_FORCED),
         Err(error) => {
@@ -105,9 +105,9 @@ fn main() -> ExitCode {
 }
 
 /// Reads the file. If it is wrong, prints the errors with line and column and returns `None`.
-fn read(file: &Path) -> Option<Config> {
+fn read(file: &Path) -> Option<(Config, String)> {
     match config_file::read(file) {
-        Ok(config) => return Some(config),
+        Ok(read) => return Some(read),
         Err(ConfigFileError::Unreadable(why)) => eprintln!("sluiced: {why}"),
         Err(ConfigFileError::Mistakes(mistakes)) => eprintln!("{:?}", miette::Report::new(mistakes)),
     }

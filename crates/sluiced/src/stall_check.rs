@@ -5,8 +5,9 @@
 //! reads the clock for [`TRIAL`]. The longest time between two readings is the loop's stall. The
 //! stalls of the running loops are checked every [`PACE`]. A warning is given of headroom that
 //! lasts for less than the stall, and again when a loop stalled for twice as long; not because an
-//! agreement with a peer or a reload has brought the same headroom again. Source:
-//! docs/behavior.md, "Headroom needed".
+//! agreement with a peer or a reload has brought the same headroom again. Headroom that lasts until
+//! the guard pauses the peer is not warned of, only reported. Either is one line, whatever the
+//! number of ports. Source: docs/behavior.md, "Headroom needed".
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use anyhow::Result;
 use config::{Headroom, Scheduling, headrooms, spell_time};
 use control::v1;
 use dataplane::Heartbeat;
+use dataplane::guard::stall_detector::COVERED_AFTER_NS;
 use switch::{Nanos, SwitchSettings};
 use tracing::{info, warn};
 
@@ -35,6 +37,8 @@ pub struct Stalls {
     /// Headroom that a warning was given of, and the stall that it named.
     warned: Vec<(Headroom, Nanos)>,
     next_check: Instant,
+    /// A guard pauses the peers of a stalled loop.
+    has_guard: bool,
 }
 
 /// The most warnings that are remembered; of more, the oldest may be given again.
@@ -50,9 +54,11 @@ impl Stalls {
         settings: &SwitchSettings,
         loops: Vec<(usize, Arc<Heartbeat>)>,
         scheduling: Scheduling,
+        has_guard: bool,
     ) -> Result<Self> {
         let cores: Vec<usize> = loops.iter().map(|(core, _)| *core).collect();
-        let mut stalls = Self { loops, seen_ns: 0, warned: Vec::new(), next_check: Instant::now() + PACE };
+        let mut stalls =
+            Self { loops, seen_ns: 0, warned: Vec::new(), next_check: Instant::now() + PACE, has_guard };
         let headrooms = headrooms(settings);
         if headrooms.is_empty() {
             return Ok(stalls);
@@ -109,12 +115,14 @@ impl Stalls {
 
     /// Records that the longest stall of the loop on this core was `stall_ns`.
     fn record(&mut self, core: usize, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) {
-        for headroom in self.insufficient_headroom(stall_ns, settings) {
-            warn!(
-                "{headroom}, shorter than the loop on core {core} stalled, {}: `sluice headroom --fix FILE` writes a \
-                 sufficient value",
-                spell_time(stall_ns)
-            );
+        let short = self.insufficient_headroom(stall_ns, settings);
+        let [covered, short] = by_guard(&short, self.has_guard);
+        let stalled = format!("shorter than the loop on core {core} stalled, {}", spell_time(stall_ns));
+        if let Some(list) = covered {
+            info!("{list}, {stalled}; the guard pauses the peers before it is full");
+        }
+        if let Some(list) = short {
+            warn!("{list}, {stalled}: `sluice headroom --fix FILE` writes a sufficient value");
         }
     }
 
@@ -144,6 +152,16 @@ impl Stalls {
     }
 }
 
+/// Lists the headroom that lasts until the guard acts, and the headroom that does not.
+fn by_guard(headrooms: &[Headroom], has_guard: bool) -> [Option<String>; 2] {
+    let is_covered = |headroom: &&Headroom| has_guard && headroom.duration_ns >= COVERED_AFTER_NS;
+    let (covered, short): (Vec<_>, Vec<_>) = headrooms.iter().partition(is_covered);
+    [covered, short].map(|list| {
+        let list: Vec<String> = list.into_iter().map(Headroom::to_string).collect();
+        (!list.is_empty()).then(|| list.join("; "))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,8 +173,7 @@ mod tests {
     #[test]
     fn warned_once_and_again_when_it_has_doubled() {
         let settings = config::parse("test.toml", FILE).unwrap().switch;
-        let mut stalls =
-            Stalls { loops: Vec::new(), seen_ns: 0, warned: Vec::new(), next_check: Instant::now() };
+        let mut stalls = stalls(Instant::now(), false);
         for (stall_ns, expected) in [
             (0, &[][..]),
             (51_200, &[]),
@@ -186,11 +203,31 @@ mod tests {
         assert_eq!(short(&mut stalls, &settings), 0, "as where an agreement comes again and again");
     }
 
+    fn stalls(next_check: Instant, has_guard: bool) -> Stalls {
+        Stalls { loops: Vec::new(), seen_ns: 0, warned: Vec::new(), next_check, has_guard }
+    }
+
+    /// Two ports whose headroom lasts 51.2 µs, and one with 4.1 ms, longer than the guard takes.
+    #[test]
+    fn a_stall_is_a_line_and_no_warning_where_the_guard_covers_it() {
+        let file = FILE.replace("priority.3.headroom_cells = 1000", "priority.3.headroom_cells = 8000")
+            + "[port.c]\ninterface = \"c\"\n";
+        let settings = config::parse("test.toml", &file).unwrap().switch;
+        let short = stalls(Instant::now(), true).insufficient_headroom(9_000_000, || settings.clone());
+        let [a, b, c] = [
+            "a: 100 headroom cells last 51.2 µs",
+            "b: 8000 headroom cells last 4.1 ms",
+            "c: 100 headroom cells last 51.2 µs",
+        ]
+        .map(|of| format!("port {}, priority 3{} at 1G", &of[..1], &of[1..]));
+        assert_eq!(by_guard(&short, true), [Some(b.clone()), Some(format!("{a}; {c}"))]);
+        assert_eq!(by_guard(&short, false), [None, Some(format!("{a}; {b}; {c}"))]);
+    }
+
     #[test]
     fn looked_at_every_ten_seconds() {
         let start = Instant::now();
-        let mut stalls =
-            Stalls { loops: Vec::new(), seen_ns: 0, warned: Vec::new(), next_check: start + PACE };
+        let mut stalls = stalls(start + PACE, false);
         let after = |seconds| start + Duration::from_secs(seconds);
         let looks = [0, 9, 10, 11, 19, 20, 45, 46, 55].map(|seconds| stalls.is_due(after(seconds)));
         assert_eq!(looks, [false, false, true, false, false, true, true, false, true]);

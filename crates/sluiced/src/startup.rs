@@ -57,9 +57,9 @@ pub enum End {
 ///
 /// # Errors
 /// The switch could not start, or could not continue; nothing is left behind.
-pub fn run(config: Config, file: &Path, strict: bool, log: &Log) -> Result<End> {
+pub fn run((config, text): (Config, &str), file: &Path, strict: bool, log: &Log) -> Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(run_live(RunningConfig::new(config, file), strict, log));
+    let done = runtime.block_on(run_live(RunningConfig::new(config, file).with_text(text), strict, log));
     runtime.shutdown_background();
     done
 }
@@ -78,7 +78,9 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     }
     let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
     let loops = cores.iter().copied().zip(heartbeats.iter().cloned()).collect();
-    let stalls = Stalls::measure_cores(&live.settings().switch, loops, config.dataplane.scheduling)?;
+    let dataplane = &config.dataplane;
+    let (scheduling, has_guard) = (dataplane.scheduling, dataplane.pauses_on_overload);
+    let stalls = Stalls::measure_cores(&live.settings().switch, loops, scheduling, has_guard)?;
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;

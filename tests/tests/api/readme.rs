@@ -43,8 +43,12 @@ fn the_first_configuration_of_the_readme_works() -> Result<()> {
     let output = shell.log();
     println!("{output}");
     assert!(status.success(), "{status}\n{output}");
-    for part in ["sluiced is ready", "3 received", "every frame is accounted for", "nothing is left"] {
+    let parts =
+        ["sluiced is ready", "ready as 02:", "3 received", "every frame is accounted for", "nothing is left"];
+    for part in parts {
         assert!(output.contains(part), "{part}:\n{output}");
     }
+    let warnings: Vec<&str> = output.lines().filter(|line| line.contains("WARN")).collect();
+    assert!(warnings.is_empty(), "a first start warns:\n{}", warnings.join("\n"));
     Ok(())
 }

@@ -63,6 +63,84 @@ fn show_prints_the_counters_of_the_switch() -> Result<()> {
     Ok(())
 }
 
+/// Addresses, configuration and cleared counters of a running switch.
+#[test]
+fn what_runs_is_shown_and_cleared_for_one_user() -> Result<()> {
+    const OTHER: &str = "02:00:00:00:77:01"; // not the interface's own, which is entered again and again
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
+    let config = switch_config("on")
+        + &port_config("a", "1G")
+        + "static_addresses = [\"02:00:00:00:77:02\"]\n"
+        + &group_config("a", AMPLE_HEADROOM_CELLS)
+        + &port_config("b", "100M");
+    let daemon = bed.daemon(&switch, &config)?;
+    let receiver = bed.host(&b, &[], &["--no-drop", "3"])?;
+    let flows = [flow(&b.mac(), 3, "10M")];
+    let sender = bed.host(&a, &flows, &["--mac", OTHER, "--no-drop", "3", "--duration", "1s"])?;
+    run(&[&daemon], vec![sender], vec![receiver], Duration::from_secs(1))?;
+
+    let known = |arguments: &[&str]| -> Result<Vec<(String, String, bool)>> {
+        let json: Value =
+            serde_json::from_str(&sluice(&daemon, &[&["show", "fdb", "--json"], arguments].concat())?)?;
+        let text = |entry: &Value, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        let entries = json.as_array().context("a list")?.iter();
+        Ok(entries
+            .map(|entry| (text(entry, "address"), text(entry, "port"), entry["is_static"] == true))
+            .collect())
+    };
+    let learned = (OTHER.to_owned(), "a".to_owned(), false);
+    let of_file = ("02:00:00:00:77:02".to_owned(), "a".to_owned(), true);
+    assert!(known(&["--port", "a"])?.contains(&learned) && !known(&["--port", "b"])?.contains(&learned));
+    sluice(&daemon, &["fdb", "flush", "--port", "b"])?;
+    assert!(known(&[])?.contains(&learned));
+    sluice(&daemon, &["fdb", "flush", "--port", "a"])?;
+    let left = known(&[])?;
+    assert!(!left.contains(&learned) && left.contains(&of_file), "{left:?}");
+
+    // The file, and how it differs.
+    let shown = sluice(&daemon, &["show", "config"])?;
+    let written = std::fs::read_to_string(daemon.config())?;
+    assert!(shown.contains(written.trim_end()) && shown.ends_with("# The file is what runs.\n"), "{shown}");
+    std::fs::write(daemon.config(), written.replace("100M", "200M"))?;
+    let shown = sluice(&daemon, &["show", "config"])?;
+    assert!(shown.contains("\"100M\"") && shown.contains("port.b: speed "), "{shown}");
+    for (view, expected) in [
+        ("maps", "Ports a, b: trust "),
+        ("profiles", "AZURE_LOSSLESS"),
+        ("watchdog", "No priority is watched"),
+        ("version", "sluiced  "),
+    ] {
+        let shown = sluice(&daemon, &["show", view])?;
+        assert!(shown.contains(expected), "{shown}");
+    }
+
+    // One user clears counters, the switch does not.
+    let as_user = |arguments: &str| -> Result<String> {
+        let mut sluice = std::process::Command::new(testbed::binary("sluice")?);
+        sluice.args(arguments.split(' ')).arg("--socket").arg(daemon.socket());
+        let output = sluice.env("XDG_STATE_HOME", bed.dir().join("state")).output()?;
+        anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let received = |arguments: &str| -> Result<u64> {
+        let json: Value = serde_json::from_str(&as_user(arguments)?)?;
+        json["ports"][0]["received"]["frames"].as_u64().context("a number")
+    };
+    let all = frames(port(&daemon.snapshot()?, "a")?.received);
+    assert!(all > 0);
+    assert_eq!(received("show ports --json")?, all);
+    as_user("clear counters")?;
+    assert_eq!((received("show ports --json")?, received("show ports --json --absolute")?), (0, all));
+    assert!(as_user("show ports")?.starts_with("Counters of "));
+    assert_eq!(frames(port(&daemon.snapshot()?, "a")?.received), all, "the switch goes on");
+    as_user("clear counters --undo")?;
+    assert_eq!(received("show ports --json")?, all);
+    daemon.stop()?;
+    Ok(())
+}
+
 /// Frames of 300 bytes, two cells of 256 each; XOFF at 40 shared cells, above 8 reserved ones.
 const PAYLOAD_BYTES: usize = 300 - 14 - 20 - 8;
 const FRAMES: u64 = 30;

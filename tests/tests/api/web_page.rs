@@ -71,6 +71,11 @@ fn a_browser_shows_the_counters_of_the_switch() -> Result<()> {
         ensure!(under_load.contains(shown), "{shown}\n{under_load}");
     }
 
+    // Events have their port.
+    for action in ["hold", "release"] {
+        let mut sluice = Command::new(testbed::binary("sluice")?);
+        text_of(sluice.args(["port", action, "b", "--socket"]).arg(daemon.socket()))?;
+    }
     // While idle, nothing changes between two reads.
     let shown = browse(dir, netns)?;
     let now = daemon.snapshot()?;
@@ -88,9 +93,15 @@ fn a_browser_shows_the_counters_of_the_switch() -> Result<()> {
         "{tail}\n{shown}"
     );
     ensure!(
-        shown.contains("Nothing was held in the last minute.") && !shown.contains("style=\"display: block"),
+        shown.contains("Nothing was held at any look (two a second) in the ")
+            && shown.contains(" s since this page was opened. The most since the switch started: ")
+            && !shown.contains("style=\"display: block"),
         "{shown}"
     );
+    for message in ["transmission is held, as for tests", "transmission is released"] {
+        let event = format!("<td>b</td><td>{message}</td>");
+        ensure!(shown.contains(&event), "{event}\n{shown}");
+    }
     daemon.stop()?;
     Ok(())
 }

@@ -98,6 +98,11 @@ pub(crate) struct Congestion {
 }
 
 impl Congestion {
+    /// Returns the queue profiles by name; a profile without settings is tail drop.
+    pub(crate) fn profiles(&self) -> &BTreeMap<String, Option<WredSettings>> {
+        &self.profiles
+    }
+
     /// Reads all tables and profiles.
     pub(crate) fn read(file: &mut TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Self {
         let mut congestion = Self::default();
@@ -245,9 +250,16 @@ pub(crate) struct CongestionBinding {
     table: Option<Setting<WredTable>>,
     /// `queue_profile`, by queue.
     profiles: [Option<Setting<Option<WredSettings>>>; PRIORITIES],
+    /// The names of those profiles.
+    profile_names: [Option<String>; PRIORITIES],
 }
 
 impl CongestionBinding {
+    /// Returns the name of the profile of a queue.
+    pub(crate) fn profile_name(&self, q: usize) -> Option<&String> {
+        self.profile_names[q].as_ref()
+    }
+
     /// Reads a port's `wred` and `queue_profile`.
     pub(crate) fn read(port: &mut TableReader, congestion: &Congestion, report: &mut Diagnostics) -> Self {
         let mut binding = Self::default();
@@ -283,6 +295,7 @@ impl CongestionBinding {
                     let what = format!("queue {q} has profile {} already", quoted(other));
                     report.add(&queues.location, what, "list each queue once");
                 }
+                self.profile_names[q] = Some(name.to_owned());
                 self.profiles[q] = profile.map(|value| Setting { value, location: queues.location.clone() });
             }
         }

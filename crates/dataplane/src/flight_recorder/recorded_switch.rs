@@ -243,6 +243,10 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         self.recorded(|recorder, _| recorder.peer_address(port, mac, now)).peer_address(port, mac, now);
     }
 
+    pub(crate) fn flush_fdb(&mut self, port: Option<usize>, vid: Option<u16>) {
+        self.recorded(|recorder, _| recorder.flush_fdb(port, vid)).flush_fdb(port, vid);
+    }
+
     pub(crate) fn port_down<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         self.recorded(|recorder, _| recorder.port_down(port, now)).port_down(port, now, memory);
     }

@@ -123,10 +123,15 @@ pub(crate) enum EntryKind {
     Segment,
     /// Port, time u64, address of its peer's interface (6 bytes).
     PeerAddress,
+    /// Port u16 and VLAN u16 whose learned addresses were forgotten; 0xffff for any.
+    FlushFdb,
 }
 
+/// Any port or VLAN, in an entry of [`EntryKind::FlushFdb`].
+pub(crate) const ANY: u16 = u16::MAX;
+
 impl EntryKind {
-    const ALL: [EntryKind; 30] = [
+    const ALL: [EntryKind; 31] = [
         EntryKind::Checkpoint,
         EntryKind::Iteration,
         EntryKind::Completed,
@@ -157,6 +162,7 @@ impl EntryKind {
         EntryKind::StateEnd,
         EntryKind::Segment,
         EntryKind::PeerAddress,
+        EntryKind::FlushFdb,
     ];
 
     /// Returns the kind that is encoded as this number.
@@ -516,6 +522,13 @@ impl Recorder {
         self.of_port(EntryKind::PortUp, port, |out| {
             out.put_u64_le(now.0);
             out.extend_from_slice(&mac.0);
+        });
+    }
+
+    pub(crate) fn flush_fdb(&mut self, port: Option<usize>, vid: Option<u16>) {
+        self.entry(EntryKind::FlushFdb, |out| {
+            out.put_u16_le(port.map_or(ANY, |port| port as u16));
+            out.put_u16_le(vid.unwrap_or(ANY));
         });
     }
 

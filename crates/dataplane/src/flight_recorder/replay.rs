@@ -19,7 +19,7 @@ use wire::mac::MacAddr;
 
 use crate::flight_recorder::error::Error;
 use crate::flight_recorder::player::Player;
-use crate::flight_recorder::recorder::{EntryKind, TITLE, VERSION};
+use crate::flight_recorder::recorder::{ANY, EntryKind, TITLE, VERSION};
 use crate::flight_recorder::segments::{ENTRIES, STATE};
 
 /// The longest chunk that is read: a recorder's is a little longer than 1 MiB at most.
@@ -213,6 +213,13 @@ impl<R: Read> Replay<R> {
                     WatermarkReset::Clear
                 };
                 self.player()?.switch.reset_watermarks(mark);
+                Ok(())
+            }
+            EntryKind::FlushFdb => {
+                let mut next =
+                    || self.remaining.try_get_u16_le().map(|number| (number != ANY).then_some(number));
+                let (port, vid) = (next()?, next()?);
+                self.player()?.switch.flush_fdb(port.map(usize::from), vid);
                 Ok(())
             }
             EntryKind::Batch => {

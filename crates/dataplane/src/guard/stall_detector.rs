@@ -31,6 +31,10 @@ pub const GIVE_UP_NS: Nanos = 10_000_000_000;
 /// must be refreshed more often, but at least [`GUARD_REFRESH_NS`].
 const CHECK_INTERVAL_NS: Nanos = 1_000_000;
 
+/// The longest time from the start of a stall to the guard's XOFF, with a core to run on: headroom
+/// that lasts longer is covered.
+pub const COVERED_AFTER_NS: Nanos = STALL_NS + CHECK_INTERVAL_NS;
+
 /// When the guard must check the loop again; the earlier, the less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NextCheck {

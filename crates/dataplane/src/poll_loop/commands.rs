@@ -94,6 +94,14 @@ impl<P: Port> PollLoop<P> {
                 self.switch.lift_storm_limit(port, priorities, now, &mut self.memory);
                 self.mailbox.reply(Reply::Done);
             }
+            LoopCommand::Fdb(mut page) => {
+                self.switch.read_fdb(&mut page, now);
+                self.mailbox.reply(Reply::Fdb(page));
+            }
+            LoopCommand::FlushFdb { port, vid } => {
+                self.switch.flush_fdb(port, vid);
+                self.mailbox.reply(Reply::Done);
+            }
             LoopCommand::Apply(settings) => {
                 if let Some(port) = self.switch.pending_recovery(&settings.switch) {
                     self.mailbox.reply(Reply::NotApplied(settings, port));

@@ -121,6 +121,9 @@ pub enum Step {
         read_watermarks: bool,
     },
     Clear,
+    FlushFdb {
+        port: Option<usize>,
+    },
     Block {
         port: usize,
         blocked: bool,
@@ -172,6 +175,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => (2..40_u32).prop_map(|xoff_cells| Step::Apply { xoff_cells }),
         1 => any::<bool>().prop_map(|read_watermarks| Step::Snapshot { read_watermarks }),
         1 => Just(Step::Clear),
+        1 => proptest::option::of(port()).prop_map(|port| Step::FlushFdb { port }),
         1 => (port(), any::<bool>()).prop_map(|(port, blocked)| Step::Block { port, blocked }),
         1 => (port(), 1..4_u32).prop_map(|(port, frames)| Step::Lose { port, frames }),
         1 => (port(), 1..9_u64).prop_map(|(port, frames)| Step::KernelDrop { port, frames }),
@@ -337,6 +341,7 @@ impl Lab {
             Step::Add { .. } => {}
             Step::Snapshot { read_watermarks } => drop(self.parse(read_watermarks)),
             Step::Clear => drop(self.send_command(LoopCommand::ClearWatermarks)),
+            Step::FlushFdb { port } => drop(self.send_command(LoopCommand::FlushFdb { port, vid: None })),
             Step::Block { port, blocked } => self.wires[port].block(blocked),
             Step::Lose { port, frames } => self.wires[port].lose(frames),
             Step::KernelDrop { port, frames } => self.wires[port].drop_for_lack_of_chunks(frames),

@@ -84,7 +84,8 @@ impl<P: Port> Host<P> {
             if self.egress.is_paused(usize::from(priority)) {
                 self.pauses[usize::from(priority)].sent_while_paused += 1;
             }
-            let FlowArgs { to, vid, ecn, .. } = self.settings.flows[flow];
+            let FlowArgs { to, vid, ecn, start_ns, .. } = self.settings.flows[flow];
+            let age_ms = now.since(self.since + start_ns) / 1_000_000;
             let sequence = self.sent[flow].next_sequence;
             self.sent[flow].next_sequence += 1;
             let content = Content {
@@ -93,6 +94,7 @@ impl<P: Port> Host<P> {
                 run: self.settings.run,
                 sequence,
                 sent_at: now,
+                age_ms: u32::try_from(age_ms).unwrap_or(u32::MAX),
             };
             let tag = vid.map(|vid| Tag { vid, ..Tag::priority(priority) });
             let load = FrameContent { kind: LoadKind::Flow(flow as u16), priority, len: size_bytes };
@@ -108,7 +110,7 @@ impl<P: Port> Host<P> {
             && self.port.transmit_room() > self.outgoing.len()
         {
             let Some((to, flow, run)) = self.cnps.pop() else { return };
-            let content = Content { kind: Kind::Cnp, flow, run, sequence: 0, sent_at: now };
+            let content = Content { kind: Kind::Cnp, flow, run, sequence: 0, sent_at: now, age_ms: 0 };
             let load = FrameContent { kind: LoadKind::Cnp, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
             self.write_frame(to, Some(Tag::priority(CNP_PRIORITY)), Some(CNP_ECN), &content, load);
         }
@@ -128,8 +130,14 @@ impl<P: Port> Host<P> {
         }
         let often = self.announcements < FIRST_ANNOUNCEMENTS;
         self.announce_at = now + if often { FIRST_ANNOUNCEMENTS_NS } else { ANNOUNCEMENTS_NS };
-        let content =
-            Content { kind: Kind::Announce, flow: 0, run: self.settings.run, sequence: 0, sent_at: now };
+        let content = Content {
+            kind: Kind::Announce,
+            flow: 0,
+            run: self.settings.run,
+            sequence: 0,
+            sent_at: now,
+            age_ms: 0,
+        };
         let load = FrameContent { kind: LoadKind::Announcement, priority: 0, len: MIN_BYTES };
         self.write_frame(MacAddr::BROADCAST, None, None, &content, load);
     }

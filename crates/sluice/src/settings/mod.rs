@@ -110,7 +110,7 @@ fn list(settings: &[NamedSetting]) -> String {
     for setting in settings {
         table.add_row([&setting.path, setting.spec.about]);
     }
-    table.to_string()
+    table.trim_fmt()
 }
 
 fn as_json(setting: &NamedSetting) -> Value {

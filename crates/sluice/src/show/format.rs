@@ -2,7 +2,7 @@
 
 use control::v1::{Count, Port, Snapshot};
 
-pub use crate::output::{grouped, table, tenths};
+pub use crate::output::{Grid, grouped, table, tenths};
 
 /// Unit of buffer sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,14 +68,19 @@ pub fn per_second(now: u64, before: u64, elapsed_ns: u64) -> Option<u64> {
     Some(more.checked_div(u128::from(elapsed_ns))? as u64)
 }
 
-/// Returns the percentage of its line rate that a port used since `elapsed_ns` ago, when it had
-/// transmitted `before`; `None` without a speed, or without an earlier snapshot.
-pub fn utilization_percent(port: &Port, before: Option<&Port>, elapsed_ns: u64) -> Option<f64> {
+/// Returns the percentage of its line rate that a port used since `elapsed_ns` ago, when it was
+/// `before`, by its count `of`; `None` without a speed, or without an earlier snapshot.
+pub fn utilization_percent(
+    port: &Port,
+    before: Option<&Port>,
+    elapsed_ns: u64,
+    of: impl Fn(&Port) -> Option<Count>,
+) -> Option<f64> {
     if port.speed_bps == 0 || elapsed_ns == 0 {
         return None;
     }
     let line_bytes = |port: &Port| {
-        let Count { frames, bytes } = port.transmitted.unwrap_or_default();
+        let Count { frames, bytes } = of(port).unwrap_or_default();
         bytes + frames * u64::from(port.overhead_bytes)
     };
     let bits = 8 * line_bytes(port).saturating_sub(line_bytes(before?));
@@ -110,10 +115,13 @@ mod tests {
             transmitted: Some(Count { frames, bytes: 1514 * frames }),
             ..Port::default()
         };
-        let used = utilization_percent(&port(182_548), Some(&port(20_000)), 2_000_000_000).unwrap();
+        let percent = |port: &Port, before: Option<&Port>, elapsed_ns| {
+            utilization_percent(port, before, elapsed_ns, |port| port.transmitted)
+        };
+        let used = percent(&port(182_548), Some(&port(20_000)), 2_000_000_000).unwrap();
         assert!((used - 100.0).abs() < 0.01, "{used}");
-        assert_eq!(utilization_percent(&port(5), None, 1), None);
-        assert_eq!(utilization_percent(&Port::default(), Some(&Port::default()), 1), None);
+        assert_eq!(percent(&port(5), None, 1), None);
+        assert_eq!(percent(&Port::default(), Some(&Port::default()), 1), None);
     }
 
     #[test]

@@ -11,7 +11,8 @@ const WIDTH: usize = 99;
 const INDENT: usize = 30;
 
 const BEGINNING: &str = "\
-Counters count since the daemon started; lengths are without FCS. A table leaves out what is all
+Counters count since the daemon started, or since you cleared them (`sluice clear counters`;
+--absolute shows all of them); lengths are without FCS. A table leaves out what is all
 zero, JSON never does.
 
 Peaks are the most there ever was, to the cell: since the last read, since `sluice clear
@@ -23,6 +24,15 @@ view is about: ports, drops and pfc have ports[]; queues, congestion and buffers
 buffers and pfc have groups[]; pfc has priorities[] and storms[]; buffers has pools[]; counters has
 all of them. Names have their unit last and are the same in all views:
 ";
+
+/// The end of `sluice show -h`.
+pub const SHORT: &str = "\
+  sluice show pfc                          who pauses whom, how often, how long
+  sluice show pfc --style sonic            frames by port and PFC0 to PFC7
+  sluice show queues --port a --rates=5
+  sluice show buffers --priority 3 --json --watch
+
+`sluice show --help` describes each view and the fields of its JSON.";
 
 const END: &str = "\
 drops also has drop_summary, over all ports, and drops[]: frames and bytes by port, side (input:
@@ -60,13 +70,25 @@ const SECTIONS: [(&str, &str); 15] = [
 /// Returns the fields that rows have in addition to those of the message.
 fn added(message: &str) -> &'static [(&'static str, &'static str)] {
     match message {
-        "Port" => &[("utilization_percent", "Of its line, with --watch or --rates, if it has a speed.")],
+        "Port" => &[
+            (
+                "utilization_percent",
+                "Of its line by what it sends, with --watch or --rates, if it has a speed.",
+            ),
+            ("received_utilization_percent", "The same by what it receives."),
+            ("received_pps, received_bps", "Frames and bits of frames a second, with --watch or --rates."),
+            ("transmitted_pps, transmitted_bps", "The same of what it sends."),
+        ],
         "Queue" => &[
             ("port, queue", "Whose it is, and its number."),
             ("held", "The port's transmission is held."),
             ("transmitted_pps", "Frames a second, with --watch or --rates."),
             ("transmitted_bps", "Bits a second of these frames' bytes, with --watch or --rates."),
         ],
+        "Snapshot" => &[(
+            "cleared_at_ns",
+            "When this user cleared the counters (`sluice clear counters`), as at_ns; else absent.",
+        )],
         "Group" | "Priority" => &[("port, priority", "Whose it is.")],
         "Storm" => &[("port", "Where it was.")],
         "Pool" => &[("name", "ingress_0 to ingress_3, egress_0 to egress_3, headroom.")],

@@ -8,12 +8,16 @@ use serde::Serialize;
 use super::drops::{self, DropRow, Summary};
 use super::format::{earlier, elapsed_ns, per_second, utilization_percent};
 use super::view::View;
+use super::vlans;
 
 /// Output of a view: the numbers of the whole switch, and the lists of the view.
 #[derive(Serialize)]
 pub struct Document<'a> {
     #[serde(flatten)]
     switch: &'a Snapshot,
+    /// When this user cleared the counters, as `at_ns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleared_at_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<PortRow<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,6 +34,8 @@ pub struct Document<'a> {
     pub drop_summary: Option<Summary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drops: Option<Vec<DropRow<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlans: Option<Vec<vlans::Row>>,
 }
 
 /// Counters and rates of one of the switch's ports.
@@ -39,6 +45,19 @@ pub struct PortRow<'a> {
     counts: &'a Port,
     #[serde(skip_serializing_if = "Option::is_none")]
     utilization_percent: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received_utilization_percent: Option<f64>,
+    #[serde(flatten)]
+    rates: Option<Rates>,
+}
+
+/// What a port carries each second, from two snapshots.
+#[derive(Serialize)]
+pub struct Rates {
+    received_pps: u64,
+    received_bps: u64,
+    transmitted_pps: u64,
+    transmitted_bps: u64,
 }
 
 /// Row of an egress queue, with its port.
@@ -95,14 +114,20 @@ impl<'a> Document<'a> {
         let everything = view == View::Counters;
         Self {
             switch: now,
-            ports: (everything || matches!(view, View::Ports | View::Drops | View::Pfc))
-                .then(|| ports(now, before)),
-            queues: (everything || matches!(view, View::Queues | View::Congestion | View::Buffers))
-                .then(|| queues(now, before)),
-            groups: (everything || matches!(view, View::Buffers | View::Pfc)).then(|| groups(now)),
+            cleared_at_ns: None,
+            ports: (everything
+                || matches!(view, View::Ports | View::Drops | View::Pfc | View::Cores)
+                || view.is_rate())
+            .then(|| ports(now, before)),
+            vlans: (view == View::Vlan).then(|| vlans::rows(now)),
+            queues: (everything
+                || matches!(view, View::Queues | View::Congestion | View::Buffers | View::Utilization))
+            .then(|| queues(now, before)),
+            groups: (everything || matches!(view, View::Buffers | View::Pfc | View::Utilization))
+                .then(|| groups(now)),
             priorities: (everything || view == View::Pfc).then(|| priorities(now)),
             storms: (everything || view == View::Pfc).then(|| storms(now)),
-            pools: (everything || view == View::Buffers).then(|| {
+            pools: (everything || matches!(view, View::Buffers | View::Utilization)).then(|| {
                 let pools = pools(now);
                 pools.into_iter().map(|(name, counts)| PoolRow { name, counts }).collect()
             }),
@@ -114,11 +139,27 @@ impl<'a> Document<'a> {
 
 fn ports<'a>(now: &'a Snapshot, before: Option<&Snapshot>) -> Vec<PortRow<'a>> {
     let elapsed_ns = elapsed_ns(now, before);
-    let row = |port: &'a Port| PortRow {
-        counts: port,
-        utilization_percent: utilization_percent(port, earlier(before, &port.name), elapsed_ns),
+    let row = |port: &'a Port| {
+        let before = earlier(before, &port.name);
+        PortRow {
+            counts: port,
+            utilization_percent: utilization_percent(port, before, elapsed_ns, |port| port.transmitted),
+            received_utilization_percent: utilization_percent(port, before, elapsed_ns, |port| port.received),
+            rates: before.and_then(|before| rates(port, before, elapsed_ns)),
+        }
     };
     now.ports.iter().map(row).collect()
+}
+
+fn rates(port: &Port, before: &Port, elapsed_ns: u64) -> Option<Rates> {
+    let of = |now: Option<Count>, before: Option<Count>| {
+        let [now, before] = [now, before].map(Option::unwrap_or_default);
+        let bps = per_second(now.bytes, before.bytes, elapsed_ns)?.saturating_mul(8);
+        Some((per_second(now.frames, before.frames, elapsed_ns)?, bps))
+    };
+    let (received_pps, received_bps) = of(port.received, before.received)?;
+    let (transmitted_pps, transmitted_bps) = of(port.transmitted, before.transmitted)?;
+    Some(Rates { received_pps, received_bps, transmitted_pps, transmitted_bps })
 }
 
 fn queues<'a>(now: &'a Snapshot, before: Option<&Snapshot>) -> Vec<QueueRow<'a>> {

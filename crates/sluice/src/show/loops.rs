@@ -38,6 +38,32 @@ fn loops(loops: &[Loop]) -> Option<String> {
     Some(table.trim_fmt())
 }
 
+/// Formats the loops by their core: the ports that each serves, its iterations, how much of the
+/// time it was awake. With an earlier snapshot, of the time since.
+pub fn cores(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    let headings = ["Core", "Loop", "Ports", "Iterations", "Awake\n%", "Longest stall\nsince the start"];
+    let mut table = format::table(&headings, 3);
+    let start = Snapshot::default();
+    let before = before.unwrap_or(&start);
+    let elapsed_ns = now.at_ns.saturating_sub(before.at_ns).max(1);
+    for (number, of) in now.loops.iter().enumerate() {
+        let earlier = before.loops.iter().find(|loops| loops.core == of.core).copied().unwrap_or_default();
+        let served =
+            now.ports.iter().filter(|port| port.link.as_ref().is_some_and(|link| link.core == of.core));
+        let served: Vec<&str> = served.map(|port| port.name.as_str()).collect();
+        let awake_ns = of.awake_ns.saturating_sub(earlier.awake_ns);
+        table.add_row([
+            of.core.to_string(),
+            if number == 0 { "switching" } else { "I/O" }.to_owned(),
+            if served.is_empty() { "–".to_owned() } else { served.join(", ") },
+            grouped(of.turns.saturating_sub(earlier.turns)),
+            tenths(awake_ns as f64 * 100.0 / elapsed_ns as f64),
+            time(of.worst_stall_ns as f64 / 1e3),
+        ]);
+    }
+    if table.is_empty() { "No loop has reported yet.".to_owned() } else { table.trim_fmt() }
+}
+
 /// Returns the iterations by time, since the start or since the earlier snapshot.
 fn turns(now: &Snapshot, before: Option<&Snapshot>) -> Vec<u64> {
     let earlier = |place| before.and_then(|before| before.loop_turns_by_time.get(place)).copied();
@@ -85,6 +111,15 @@ mod tests {
         let of = |core, turns, worst_stall_ns| Loop { core, turns, worst_stall_ns, awake_ns: 4_500_000_000 };
         let loops = vec![of(2, 3_000_000, 21_000), of(0, 141_592, 317_000)];
         insta::assert_snapshot!(table(&Snapshot { loops, ..sample::snapshot() }, None));
+    }
+
+    #[test]
+    fn cores_and_what_they_serve() {
+        let of = |core, turns, worst_stall_ns| Loop { core, turns, worst_stall_ns, awake_ns: 4_500_000_000 };
+        let mut now =
+            Snapshot { loops: vec![of(2, 3_000_000, 21_000), of(0, 141_592, 317_000)], ..sample::snapshot() };
+        now.ports[1].link.as_mut().unwrap().core = 2;
+        insta::assert_snapshot!(cores(&now, None));
     }
 
     #[test]

@@ -11,52 +11,61 @@ mod json;
 mod loops;
 mod ports;
 mod qos;
+mod rates;
+mod select;
+mod utilization;
 mod view;
+mod vlans;
 
 use std::io::IsTerminal;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use control::client::Watch;
+use control::Client;
 use control::v1::Snapshot;
-use jiff::tz::TimeZone;
 
+use crate::baseline::Baseline;
 use crate::exit::misuse;
 use crate::output;
 use crate::socket::Daemon;
+use daemon::DaemonView;
 use format::Unit;
 use json::Document;
-use qos::{buffers, congestion, pfc, queues};
-use view::Detail;
+use qos::{buffers, congestion, pfc, pfc_matrix, queues};
+pub use select::{Select, only};
 pub use view::View;
+use view::{Detail, Style};
+
+/// How far apart the two snapshots of a view of rates are, unless --rates says.
+const RATES_APART: Duration = Duration::from_secs(1);
 
 /// What to show, and of which switch.
 #[derive(Args)]
-#[command(after_long_help = help::text())]
+#[command(after_help = help::SHORT, after_long_help = help::text())]
 pub struct Arguments {
     /// The view.
-    #[arg(value_enum)]
+    #[arg(value_enum, value_name = "VIEW")]
     shown: Shown,
-    /// With `pfc`: how often and for how long each priority was paused, rates of PFC frames, and
-    /// the last storms. With `lldp`: the neighbors.
-    #[arg(value_enum)]
+    /// More of a view: `pfc history`, `lldp neighbors`, `config effective`.
+    #[arg(value_enum, hide_possible_values = true, value_name = "MORE")]
     detail: Option<Detail>,
-    /// Only this port.
-    #[arg(long, value_name = "NAME")]
-    port: Option<String>,
+    #[command(flatten)]
+    select: Select,
+    /// With `fdb`: only this VLAN.
+    #[arg(long, value_name = "VID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    vlan: Option<u16>,
     /// Print JSON with every counter; with --watch, one object a line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     daemon: Daemon,
-    /// Repeat at this interval in seconds (0.05 at least); tables then show rates.
+    /// Repeat at this interval (0.05 at least); tables then show rates.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     watch: Option<f64>,
-    /// Take two snapshots, this number of seconds apart, and show rates and utilization of that
-    /// time.
+    /// Show rates and utilization of this time from now.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", conflicts_with = "watch")]
     rates: Option<f64>,
     /// With `buffers` and `queues`: sizes in bytes of cells instead of cells.
@@ -68,76 +77,116 @@ pub struct Arguments {
     /// With `buffers`: do not reset the peaks since the last read.
     #[arg(long)]
     keep_watermarks: bool,
+    /// Counters since the daemon started, whatever was cleared by `sluice clear counters`.
+    #[arg(long)]
+    absolute: bool,
+    /// With `pfc`: `sonic` shows the frames by port and PFC0 to PFC7.
+    #[arg(long, value_enum, value_name = "STYLE", hide_possible_values = true)]
+    style: Option<Style>,
 }
 
 /// A view of the switch, or of the daemon around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shown {
     Of(View),
-    Telemetry,
-    Lldp,
-    Dcbx,
+    Daemon(DaemonView),
 }
 
 impl ValueEnum for Shown {
     fn value_variants<'a>() -> &'a [Self] {
         static ALL: LazyLock<Vec<Shown>> = LazyLock::new(|| {
             let views = View::value_variants().iter().copied().map(Shown::Of);
-            views.chain([Shown::Telemetry, Shown::Lldp, Shown::Dcbx]).collect()
+            views.chain(DaemonView::value_variants().iter().copied().map(Shown::Daemon)).collect()
         });
         &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = match self {
-            Shown::Of(view) => return view.to_possible_value(),
-            Shown::Telemetry => (
-                "telemetry",
-                "What is reported to collectors: each subscription and collector, what was sent and dropped, the \
-                 last error",
-            ),
-            Shown::Lldp => (
-                "lldp",
-                "LLDP of each port: frames sent and received, neighbors; with `neighbors`: what each of them \
-                 advertises, as lldpctl prints it",
-            ),
-            Shown::Dcbx => (
-                "dcbx",
-                "What each port negotiates: PFC, ETS and applications, here, at the peer and in force, and why",
-            ),
-        };
-        Some(PossibleValue::new(name).help(help))
+        match self {
+            Shown::Of(view) => view.to_possible_value(),
+            Shown::Daemon(view) => view.to_possible_value(),
+        }
+    }
+}
+
+impl Shown {
+    /// Returns its name on the command line.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Returns the view that has a detail.
+fn view_of(detail: Detail) -> Shown {
+    match detail {
+        Detail::History => Shown::Of(View::Pfc),
+        Detail::Neighbors => Shown::Daemon(DaemonView::Lldp),
+        Detail::Effective => Shown::Daemon(DaemonView::Config),
     }
 }
 
 /// Prints the selected view.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let view = match arguments.shown {
-        Shown::Of(view) => view,
-        Shown::Telemetry => return show_telemetry(arguments),
-        Shown::Lldp => return show_lldp(arguments),
-        Shown::Dcbx => return show_dcbx(arguments),
-    };
     let interval = arguments.watch.map(|seconds| duration("--watch", seconds)).transpose()?;
     let apart = arguments.rates.map(|seconds| duration("--rates", seconds)).transpose()?;
-    let reads = reads_watermarks(view, arguments.keep_watermarks)?;
-    if arguments.bytes && !matches!(view, View::Buffers | View::Queues) {
+    check_options(arguments)?;
+    match arguments.shown {
+        Shown::Of(view) => {
+            let apart = apart.or((view.is_rate() && interval.is_none()).then_some(RATES_APART));
+            arguments.daemon.talk(async |client| show(arguments, view, client, interval, apart).await)
+        }
+        Shown::Daemon(view) => {
+            arguments.daemon.talk(async |client| show_of_daemon(arguments, view, client, interval).await)
+        }
+    }
+}
+
+/// Refuses options that the view does not have.
+fn check_options(arguments: &Arguments) -> Result<()> {
+    let Arguments { shown, detail, rates, bytes, verbose, keep_watermarks, style, vlan, .. } = arguments;
+    let is = |view| *shown == Shown::Of(view);
+    if *bytes && !is(View::Buffers) && !is(View::Queues) {
         return misuse("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
     }
-    if arguments.verbose && view != View::Ports {
+    if *verbose && !is(View::Ports) {
         return misuse("--verbose is for `show ports`: no other view has details of interfaces");
     }
-    match arguments.detail {
-        Some(Detail::History) if view != View::Pfc => {
-            return misuse("`history` is for `show pfc`: no other view has one");
-        }
-        Some(Detail::Neighbors) => return misuse("`neighbors` is for `show lldp`: no other view has them"),
-        _ => {}
+    if *keep_watermarks && !is(View::Buffers) {
+        return misuse("--keep-watermarks is for `show buffers`: no other view begins watermarks again");
     }
-    arguments.daemon.talk(async |client| {
-        if let Some(interval) = interval {
-            return watch(arguments, view, client.watch(interval, reads).await?).await;
+    if style.is_some() && !is(View::Pfc) {
+        return misuse("--style is for `show pfc`: no other view has several");
+    }
+    if vlan.is_some() && *shown != Shown::Daemon(DaemonView::Fdb) {
+        return misuse("--vlan is for `show fdb`: no other view has addresses");
+    }
+    if let Some(detail) = detail
+        && view_of(*detail) != *shown
+    {
+        let (name, of) = (detail.name(), view_of(*detail).name());
+        return misuse(format!("`{name}` is for `show {of}`: `show {}` has none", shown.name()));
+    }
+    if let Shown::Daemon(view) = shown {
+        if rates.is_some() {
+            return misuse(format!("--rates is for counters: `show {}` has none", shown.name()));
         }
+        view.check(&arguments.select)?;
+    }
+    Ok(())
+}
+
+/// Prints a view of the switch: of now, of two moments, or again and again.
+async fn show(
+    arguments: &Arguments,
+    view: View,
+    client: &mut Client,
+    interval: Option<Duration>,
+    apart: Option<Duration>,
+) -> Result<()> {
+    let reads = reads_watermarks(view, arguments.keep_watermarks);
+    let cleared = if arguments.absolute { None } else { cleared(arguments, client).await? };
+    let cleared = cleared.as_ref();
+    let Some(interval) = interval else {
         let before = match apart {
             Some(apart) => {
                 let before = client.snapshot().await?;
@@ -147,73 +196,61 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             None => None,
         };
         let now = if reads { client.read_watermarks().await? } else { client.snapshot().await? };
-        print(arguments, view, &now, before.as_ref())
-    })
-}
-
-/// Prints the state of the telemetry reports.
-fn show_telemetry(arguments: &Arguments) -> Result<()> {
-    if arguments.port.is_some() || arguments.detail.is_some() {
-        return misuse("of the options only --json and --socket are for `show telemetry`");
-    }
-    of_one_moment(arguments, "telemetry")?;
-    let telemetry = arguments.daemon.talk(async |client| Ok(client.telemetry().await?))?;
-    output::print(&if arguments.json {
-        output::json(&telemetry, true)?
-    } else {
-        daemon::telemetry::table(&telemetry, &TimeZone::system())
-    })
-}
-
-/// Prints LLDP of the ports, or their neighbors.
-fn show_lldp(arguments: &Arguments) -> Result<()> {
-    of_one_moment(arguments, "lldp")?;
-    let wants_neighbors = match arguments.detail {
-        None => false,
-        Some(Detail::Neighbors) => true,
-        Some(_) => return misuse("`show lldp` has `neighbors` and no other detail"),
+        return output::print(&formatted(arguments, view, (&now, before.as_ref()), cleared)?);
     };
-    let ports = arguments.daemon.talk(async |client| Ok(client.lldp().await?))?;
-    let ports = daemon::only(ports, arguments.port.as_deref())?;
-    output::print(&match (wants_neighbors, arguments.json) {
-        (false, false) => daemon::lldp::table(&ports),
-        (false, true) => output::json(&ports, true)?,
-        (true, false) => daemon::neighbors::text(&ports),
-        (true, true) => output::json(&daemon::neighbors::json(&ports), true)?,
-    })
-}
-
-/// Prints what the ports negotiate.
-fn show_dcbx(arguments: &Arguments) -> Result<()> {
-    of_one_moment(arguments, "dcbx")?;
-    if arguments.detail.is_some() {
-        return misuse("`show dcbx` has no other detail");
-    }
-    let snapshot = arguments.daemon.talk(async |client| Ok(client.snapshot().await?))?;
-    let snapshot = only(&snapshot, arguments.port.as_deref())?;
-    output::print(&if arguments.json {
-        output::json(&daemon::dcbx::rows(&snapshot), true)?
-    } else {
-        daemon::dcbx::table(&snapshot)
-    })
-}
-
-/// Refuses the options of views of the switch.
-fn of_one_moment(arguments: &Arguments, view: &str) -> Result<()> {
-    let Arguments { watch, rates, bytes, verbose, keep_watermarks, .. } = arguments;
-    if watch.is_some() || rates.is_some() || *bytes || *verbose || *keep_watermarks {
-        return misuse(format!("of the options only --json, --port and --socket are for `show {view}`"));
+    let mut watch = client.watch(interval, reads).await?;
+    let mut before: Option<Snapshot> = None;
+    while let Some(snapshot) = watch.next().await? {
+        let text = formatted(arguments, view, (&snapshot, before.as_ref()), cleared)?;
+        print_again(arguments, before.is_none(), &text)?;
+        before = Some(snapshot);
     }
     Ok(())
 }
 
+/// Returns the counters that this user has cleared.
+async fn cleared(arguments: &Arguments, client: &mut Client) -> Result<Option<Baseline>> {
+    let socket = arguments.daemon.socket()?;
+    if !Baseline::is_there(&socket) {
+        return Ok(None);
+    }
+    Ok(Baseline::load(&socket, client.info().await?.pid))
+}
+
+/// Prints a view of the daemon, once or again and again.
+async fn show_of_daemon(
+    arguments: &Arguments,
+    view: DaemonView,
+    client: &mut Client,
+    interval: Option<Duration>,
+) -> Result<()> {
+    let Arguments { select, detail, json, watch, vlan, .. } = arguments;
+    let request =
+        daemon::Request { select, vlan: *vlan, detail: *detail, json: *json, on_one_line: watch.is_some() };
+    let mut is_first = true;
+    loop {
+        let text = daemon::text(view, &request, client).await?;
+        let Some(interval) = interval else { return output::print(&text) };
+        print_again(arguments, is_first, &text)?;
+        is_first = false;
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// Prints what is shown again and again: in place on a terminal.
+fn print_again(arguments: &Arguments, is_first: bool, text: &str) -> Result<()> {
+    if std::io::stdout().is_terminal() && !arguments.json {
+        print!("\x1b[H\x1b[2J"); // cursor home, clear the screen
+    } else if !is_first && !arguments.json {
+        output::print("")?;
+    }
+    output::print(text)
+}
+
 /// True if a view restarts the watermarks: peaks are those between two executions
 /// (docs/behavior.md, "Watermarks").
-fn reads_watermarks(view: View, keep: bool) -> Result<bool> {
-    if keep && view != View::Buffers {
-        return misuse("--keep-watermarks is for `show buffers`: no other view begins watermarks again");
-    }
-    Ok(view == View::Buffers && !keep)
+fn reads_watermarks(view: View, keep: bool) -> bool {
+    view == View::Buffers && !keep
 }
 
 fn duration(option: &str, seconds: f64) -> Result<Duration> {
@@ -223,46 +260,47 @@ fn duration(option: &str, seconds: f64) -> Result<Duration> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Prints each snapshot until the daemon or the user ends it.
-async fn watch(arguments: &Arguments, view: View, mut watch: Watch) -> Result<()> {
-    let mut before: Option<Snapshot> = None;
-    let clears = std::io::stdout().is_terminal() && !arguments.json;
-    while let Some(snapshot) = watch.next().await? {
-        if clears {
-            print!("\x1b[H\x1b[2J"); // cursor home, clear the screen
-        } else if before.is_some() && !arguments.json {
-            output::print("")?;
+/// Formats one snapshot; rates need the one before. Counters are since they were `cleared`.
+fn formatted(
+    arguments: &Arguments,
+    view: View,
+    (snapshot, before): (&Snapshot, Option<&Snapshot>),
+    cleared: Option<&Baseline>,
+) -> Result<String> {
+    let Arguments { select, json, detail, verbose, style, watch, bytes, .. } = arguments;
+    let relative = |snapshot: &Snapshot| match cleared {
+        Some(cleared) => cleared.relative(snapshot.clone()),
+        None => snapshot.clone(),
+    };
+    let (mut now, mut before) = (select.apply(&relative(snapshot))?, before.map(relative));
+    let cleared_at_ns = cleared.map(Baseline::at_ns);
+    if *json {
+        let (now, before) = (&now, before.as_ref());
+        let mut document = Document::of(view, now, before);
+        document.cleared_at_ns = cleared_at_ns;
+        if *select == (Select { port: select.port.clone(), ..Select::default() }) {
+            return output::json(&document, watch.is_none());
         }
-        print(arguments, view, &snapshot, before.as_ref())?;
-        before = Some(snapshot);
+        let mut document = serde_json::to_value(document)?;
+        select.filter(now, &mut document);
+        return output::json(&document, watch.is_none());
     }
-    Ok(())
-}
-
-/// Prints one snapshot; rates need the one before.
-fn print(arguments: &Arguments, view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> Result<()> {
-    let snapshot = &only(snapshot, arguments.port.as_deref())?;
-    output::print(&if arguments.json {
-        output::json(&Document::of(view, snapshot, before), arguments.watch.is_none())?
-    } else if arguments.detail.is_some() {
-        pfc::history(snapshot)
-    } else if arguments.verbose {
-        interfaces::text(snapshot)
-    } else {
-        table(view, snapshot, before, unit(snapshot, arguments.bytes))
-    })
-}
-
-/// Returns the snapshot with the port `name` only.
-pub fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
-    let mut snapshot = snapshot.clone();
-    let Some(name) = name else { return Ok(snapshot) };
-    let names: Vec<String> = snapshot.ports.iter().map(|port| port.name.clone()).collect();
-    snapshot.ports.retain(|port| port.name == name);
-    if snapshot.ports.is_empty() {
-        bail!("there is no port `{name}`; the ports are {}", names.join(", "));
+    // Shares of the time are of that since the counters were cleared.
+    for snapshot in std::iter::once(&mut now).chain(&mut before) {
+        snapshot.at_ns = snapshot.at_ns.saturating_sub(cleared_at_ns.unwrap_or(0));
     }
-    Ok(snapshot)
+    let head = cleared_at_ns.map_or(String::new(), |_| {
+        let seconds = now.at_ns as f64 / 1e9;
+        format!("Counters of {seconds:.1} s, since you cleared them (--absolute: since the start).\n\n")
+    });
+    let (now, before) = (&now, before.as_ref());
+    Ok(head
+        + &match (detail, style) {
+            (Some(_), _) => pfc::history(now),
+            (None, Some(Style::Sonic)) => pfc_matrix::table(now, before),
+            _ if *verbose => interfaces::text(now),
+            _ => table(view, now, before, unit(now, *bytes)),
+        })
 }
 
 /// Returns the JSON of a view.
@@ -289,6 +327,10 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit)
         View::Pfc => pfc::table(snapshot, before),
         View::Loop => loops::table(snapshot, before),
         View::Counters => counters::table(snapshot, before),
+        View::Rates => rates::table(snapshot, before),
+        View::Utilization => utilization::table(snapshot, before),
+        View::Vlan => vlans::table(snapshot),
+        View::Cores => loops::cores(snapshot, before),
     }
 }
 
@@ -296,17 +338,6 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit)
 mod tests {
     use super::*;
     use crate::show_fixture as sample;
-
-    #[test]
-    fn a_port_is_chosen_by_name_and_an_unknown_one_is_answered_with_the_names() {
-        let snapshot = sample::snapshot();
-        let chosen = only(&snapshot, Some("uplink")).unwrap();
-        assert_eq!(chosen.ports.len(), 1);
-        assert_eq!(chosen.ports[0].name, "uplink");
-        assert_eq!(only(&snapshot, None).unwrap(), snapshot);
-        let unknown = only(&snapshot, Some("downlink")).unwrap_err().to_string();
-        assert_eq!(unknown, "there is no port `downlink`; the ports are server1, uplink, spare");
-    }
 
     /// The view follows an option whose number may be left out.
     #[test]
@@ -354,13 +385,10 @@ mod tests {
 
     #[test]
     fn watermarks_are_read_by_the_view_of_buffers_unless_set_otherwise() {
-        for (view, keep, reads) in [
-            (View::Buffers, false, Some(true)),
-            (View::Buffers, true, Some(false)),
-            (View::Queues, false, Some(false)),
-            (View::Queues, true, None),
-        ] {
-            assert_eq!(reads_watermarks(view, keep).ok(), reads, "{view:?}, {keep}");
+        for (view, keep, reads) in
+            [(View::Buffers, false, true), (View::Buffers, true, false), (View::Queues, false, false)]
+        {
+            assert_eq!(reads_watermarks(view, keep), reads, "{view:?}, {keep}");
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     for port in &now.ports {
         let earlier = earlier(before, &port.name);
         let dropped = port.dropped_frames() + port.kernel_lost_frames;
-        let used = utilization_percent(port, earlier, elapsed_ns);
+        let used = utilization_percent(port, earlier, elapsed_ns, |port| port.transmitted);
         let used = (elapsed_ns > 0).then(|| used.map_or("–".to_owned(), tenths));
         let words = [port.name.clone(), port.interface.clone(), state(port).to_owned()];
         let words = words.into_iter().chain(has_vlans.then(|| vlans(port)));

@@ -136,7 +136,7 @@ impl Rates {
             is_up: port.up,
             received_bps: self.bps(port.received, before.received),
             transmitted_bps: self.bps(port.transmitted, before.transmitted),
-            used_percent: utilization_percent(port, earlier, self.elapsed_ns()),
+            used_percent: utilization_percent(port, earlier, self.elapsed_ns(), |port| port.transmitted),
             ingress_cells: port.groups.iter().map(total_cells).sum(),
             egress_cells: port
                 .queues

@@ -47,6 +47,11 @@ pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<LoopStep>, C
             let command = LoopCommand::LiftStormLimit { port: slot_of(port, live)?, priorities };
             LoopStep { command, changes: Vec::new(), live: None }
         }
+        Command::FlushFdb { port, vlan } => {
+            let port = port.as_deref().map(|port| slot_of(port, live)).transpose()?;
+            let command = LoopCommand::FlushFdb { port, vid: *vlan };
+            LoopStep { command, changes: Vec::new(), live: None }
+        }
         Command::SetPfc { enabled } if *enabled == live.config().pfc_enabled => return Ok(None),
         Command::SetPfc { enabled } => apply(live.with_pfc(*enabled), Vec::new()),
         Command::Reload => {
@@ -61,7 +66,7 @@ pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<LoopStep>, C
 }
 
 /// Returns the slot of the port with this name.
-fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
+pub(super) fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
     let ports = &live.config().switch.ports;
     live.slots().of_name(name).ok_or_else(|| {
         let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
@@ -80,6 +85,7 @@ pub fn log(order: &Command, outcome: &Outcome) {
                 Command::SetPfc { .. } => "PFC on or off",
                 Command::RecoverStorms { .. } => "recover from storms",
                 Command::LiftStormLimit { .. } => "lift the limit of storms",
+                Command::FlushFdb { .. } => "flush the FDB",
                 Command::Reload => "reload",
             };
             refusal.message.lines().for_each(|line| warn!(target: FILE, "{what}: {line}"));
@@ -97,6 +103,7 @@ pub fn log(order: &Command, outcome: &Outcome) {
         (Command::SetPfc { enabled: false }, Ok(_)) => {
             warn!("PFC is off on all ports; `sluice pfc on` turns it on");
         }
+        (Command::FlushFdb { port, vlan }, Ok(_)) => info!(port, vlan, "learned addresses are forgotten"),
         (Command::Reload, Ok(changes)) if changes.is_empty() => {
             info!("reload: the file matches the running configuration");
         }

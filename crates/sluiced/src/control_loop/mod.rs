@@ -14,13 +14,14 @@ use config::Scheduling;
 use control::server::{MAX_REQUESTS, Request, WatermarkReader};
 use control::{Command, CommandError, DaemonState, ErrorKind, Outcome, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
-use switch::settings::{ClassifySettings, MAX_PORTS, Trust};
+use switch::settings::{ClassifySettings, MAX_PORTS};
 use switch::{Event, EventKind, EventRecord, LONGEST_RECEIVED_BYTES, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use crate::control_loop::commands::LoopStep;
+use crate::control_loop::fdb_reader::{FdbQuery, FdbReader};
 use crate::control_loop::running_config::RunningConfig;
 use crate::control_loop::watermark_readers::Watermarks;
 use crate::event_log::Events;
@@ -35,6 +36,8 @@ use crate::reporting::Reporting;
 use crate::stall_check::Stalls;
 
 pub(crate) mod commands;
+mod configuration;
+mod fdb_reader;
 mod reload;
 pub(crate) mod running_config;
 mod watermark_readers;
@@ -156,6 +159,8 @@ pub struct ControlLoop {
     snapshot_in_flight: Vec<SnapshotRequest>,
     /// Clients that asked after that snapshot was requested, and need a later one.
     snapshot_waiters: Vec<SnapshotRequest>,
+    /// Clients that read the FDB.
+    fdb_reader: FdbReader,
     /// Commands that are queued: one is executed at a time.
     command_queue: VecDeque<PendingCommand>,
     active: Option<ActiveCommand>,
@@ -194,6 +199,7 @@ impl ControlLoop {
             watermarks: Watermarks::default(),
             snapshot_in_flight: Vec::new(),
             snapshot_waiters: Vec::new(),
+            fdb_reader: FdbReader::default(),
             command_queue: VecDeque::new(),
             active: None,
             link_warnings: Vec::new(),
@@ -287,6 +293,15 @@ impl ControlLoop {
                 self.snapshot_waiters.push(SnapshotRequest { reader, read_watermarks, answer });
             }
             Request::Lldp { answer } => drop(answer.send(self.lldp.describe(&self.running))),
+            Request::Configuration { answer } => {
+                let _ = answer.send(configuration::describe(&self.running)); // a client may be gone
+            }
+            Request::Fdb { port, vlan, answer } => {
+                match port.map(|port| commands::slot_of(&port, &self.running)).transpose() {
+                    Ok(port) => self.fdb_reader.request(FdbQuery { port, vlan, answer }),
+                    Err(refusal) => drop(answer.send(Err(refusal))),
+                }
+            }
             Request::RecordingBound { answer } => {
                 let _ = answer.send(self.running.config().recorder.memory_bytes as u64); // a client may be gone
             }
@@ -306,6 +321,7 @@ impl ControlLoop {
             && self.command_queue.is_empty()
             && self.active.is_none()
             && self.commands.is_empty()
+            && !self.fdb_reader.is_busy()
             && !self.ports.is_busy();
         if idle { IDLE_PACE } else { BUSY_PACE }
     }
@@ -316,6 +332,10 @@ impl ControlLoop {
             match reply {
                 Reply::Snapshot(snapshot) => self.answer_snapshots(snapshot),
                 Reply::Done => self.finish_command(),
+                Reply::Fdb(page) => {
+                    let slots = self.running.slots();
+                    self.fdb_reader.on_page(page, |slot| slots.name(slot).map(str::to_owned));
+                }
                 Reply::Recorded(_) => self.flight_recorder.on_loop_reply(Instant::now()),
                 Reply::Applied(settings) => {
                     self.ports.apply(&settings.switch);
@@ -358,6 +378,7 @@ impl ControlLoop {
             self.take_on_agreements();
         }
         self.commands.extend(self.flight_recorder.poll(Instant::now()));
+        self.commands.extend(self.fdb_reader.poll());
         for event in self.flight_recorder.take_events() {
             self.events.record_now(event);
         }
@@ -520,14 +541,8 @@ impl ControlLoop {
 
 /// Returns how a port finds the priority of a frame, for clients.
 fn classification(settings: &ClassifySettings) -> v1::Classification {
-    let trust = match settings.trust {
-        Trust::Dot1p => "dot1p",
-        Trust::Dscp => "dscp",
-        Trust::TunnelDot1p => "tunnel-dot1p",
-        Trust::None => "none",
-    };
     v1::Classification {
-        trust: trust.to_owned(),
+        trust: configuration::trust(settings.trust).to_owned(),
         port_priority: settings.port_priority.into(),
         dscp_to_dot1p: settings.dscp_to_dot1p.map(u32::from).to_vec(),
     }

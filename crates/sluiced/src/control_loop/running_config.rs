@@ -6,6 +6,7 @@
 //! it keeps until it is removed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use config::{Changes, Config, Negotiated, PortDcbx};
 use control::{CommandError, ErrorKind};
@@ -22,6 +23,8 @@ use crate::ports::slots::{Link, PortSlots};
 #[derive(Debug, Clone)]
 pub struct RunningConfig {
     file: PathBuf,
+    /// The text of the file when it was read.
+    text: Arc<str>,
     config: Config,
     /// Frames of memory reserved for the switch at the start.
     frames: usize,
@@ -40,7 +43,15 @@ impl RunningConfig {
         let slots = PortSlots::new(&config);
         let servers = CoreAssignment::new(&config, &[]);
         let frames = open_ports::switch_frames(&config);
-        Self { frames, file, config, slots, core_assignment: servers, negotiated: Vec::new() }
+        Self {
+            frames,
+            text: Arc::from(""),
+            file,
+            config,
+            slots,
+            core_assignment: servers,
+            negotiated: Vec::new(),
+        }
     }
 
     /// Returns the same where the ports have these numbers of RX queues.
@@ -67,6 +78,16 @@ impl RunningConfig {
     /// The file that a reload reads.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// Returns the same with the text of the file.
+    pub fn with_text(self, text: &str) -> Self {
+        Self { text: Arc::from(text), ..self }
+    }
+
+    /// The text of the file when it was read.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The configuration as it was read, except for the change made by [`RunningConfig::with_pfc`].
@@ -123,6 +144,25 @@ impl RunningConfig {
 
     /// Reads the file again. Returns the configuration and its differences from this one.
     pub fn reloaded(&self) -> Result<(Self, Vec<String>), CommandError> {
+        let (config, text) = self.read_again()?;
+        let (next, changes) = self.changed_to(config)?;
+        Ok((next.with_text(&text), changes))
+    }
+
+    /// Compares the file as it is now with this configuration.
+    ///
+    /// # Errors
+    /// Why the file cannot be read, or its mistakes.
+    pub fn differences(&self) -> Result<Changes, String> {
+        let (config, _) = self
+            .read_again()
+            .map_err(|refusal| refusal.message.trim_start_matches("nothing was changed: ").to_owned())?;
+        let mut changes = config::changes(&self.config, &config);
+        self.moved_cores(&config, &mut changes.restart);
+        Ok(changes)
+    }
+
+    fn read_again(&self) -> Result<(Config, String), CommandError> {
         let file = self.file.display();
         // Opening anything but a regular file could block.
         if self.file.metadata().is_ok_and(|found| !found.is_file()) {
@@ -130,7 +170,7 @@ impl RunningConfig {
                 format!("nothing was changed: {file} is no file that could be read again; restart sluiced");
             return Err(CommandError { reason: ErrorKind::Precondition, message: what });
         }
-        let config = config_file::read(&self.file).map_err(|wrong| CommandError {
+        config_file::read(&self.file).map_err(|wrong| CommandError {
             reason: match wrong {
                 ConfigFileError::Unreadable(_) => ErrorKind::Precondition,
                 ConfigFileError::Mistakes(_) => ErrorKind::Invalid,
@@ -141,8 +181,7 @@ impl RunningConfig {
                     format!("nothing was changed: there are mistakes in the file\n{mistakes}")
                 }
             },
-        })?;
-        self.changed_to(config)
+        })
     }
 
     fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), CommandError> {
@@ -197,7 +236,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lab.toml");
         std::fs::write(&file, text).unwrap();
-        (RunningConfig::new(config_file::read(&file).unwrap(), &file), folder)
+        (RunningConfig::new(config_file::read(&file).unwrap().0, &file), folder)
     }
 
     fn refusal(live: &RunningConfig, text: &str) -> (ErrorKind, String) {

@@ -36,6 +36,7 @@ use crate::settings::{BridgeSettings, MAX_PORTS};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set64;
+use wire::mac::MacAddr;
 
 /// Maximum number of slots probed for one address.
 const MAX_PROBES: usize = 32;
@@ -66,6 +67,44 @@ impl cow_table::Slot for Entry {
 
     fn is_empty(&self) -> bool {
         self.address.is_empty()
+    }
+}
+
+/// An address that the FDB knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FdbEntry {
+    /// The address.
+    pub mac: MacAddr,
+    /// Its VLAN; 0 without VLANs.
+    pub vid: u16,
+    /// The port that it is behind.
+    pub port: usize,
+    /// True if it is configured; it does not age.
+    pub is_static: bool,
+    /// Time since it was last seen, in steps of 67 ms; 0 if it is static.
+    pub age_ns: Nanos,
+}
+
+/// A part of the FDB, read in one iteration: a bounded number of slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FdbPage {
+    /// The slot from which the next part is read.
+    pub next_slot: usize,
+    /// The addresses of this part.
+    pub entries: Vec<FdbEntry>,
+    /// True if there is no further part.
+    pub is_last: bool,
+}
+
+impl FdbPage {
+    /// Slots visited at once: some microseconds.
+    const SLOTS: usize = 2048;
+}
+
+impl Default for FdbPage {
+    /// Returns a page to be read from the start on, with room for its addresses.
+    fn default() -> Self {
+        Self { next_slot: 0, entries: Vec::with_capacity(Self::SLOTS), is_last: false }
     }
 }
 
@@ -330,6 +369,35 @@ impl Fdb {
     /// Forgets every address learned on a port.
     pub fn forget_port(&mut self, port: usize) {
         self.forget(|entry| entry.port == port as u32);
+    }
+
+    /// Forgets the addresses learned on a port, in a VLAN; `None` for any.
+    pub(crate) fn forget_of(&mut self, port: Option<usize>, vid: Option<u16>) {
+        self.forget(|entry| {
+            port.is_none_or(|port| entry.port == port as u32)
+                && vid.is_none_or(|vid| entry.address.vid() == vid)
+        });
+    }
+
+    /// Adds the addresses in the next slots to a page, as many as it visits at once. They may move
+    /// between two pages, so an address can be missed, or be there twice.
+    pub(crate) fn read_page(&self, page: &mut FdbPage, now: Instant) {
+        let now = tick_of(now.0);
+        let end = (page.next_slot + FdbPage::SLOTS).min(self.slots.len());
+        page.entries.clear();
+        for index in page.next_slot..end {
+            let entry = self.slots[index];
+            if entry.address.is_empty() || self.is_aged(&entry, now) {
+                continue;
+            }
+            let is_static = entry.seen_tick == STATIC;
+            let ticks = if is_static { 0 } else { now.saturating_sub(entry.seen_tick) };
+            let age_ns = u64::from(ticks) << TICK_SHIFT;
+            let (mac, vid) = (entry.address.mac(), entry.address.vid());
+            page.entries.push(FdbEntry { mac, vid, port: entry.port as usize, is_static, age_ns });
+        }
+        page.next_slot = end;
+        page.is_last = end == self.slots.len();
     }
 
     /// Forgets every learned address, as when the VLANs of ports change.

@@ -66,6 +66,11 @@ impl FdbKey {
         Self(Self::VALID | u64::from(vid & 0xfff) << Self::VLAN_SHIFT | mac)
     }
 
+    /// Returns the address, without its VLAN.
+    pub fn mac(self) -> MacAddr {
+        MacAddr::from_number(self.0)
+    }
+
     /// Returns the VID; 0 for none.
     pub fn vid(self) -> u16 {
         (self.0 >> Self::VLAN_SHIFT) as u16 & 0xfff

@@ -2,6 +2,7 @@
 //! that have work.
 
 use crate::buffer::pool::Pool;
+use crate::forwarding::fdb::FdbPage;
 use crate::frame::FrameId;
 use crate::frame::meta::FdbKey;
 use crate::monitor::counters::{GroupSnapshot, PortSnapshot, Snapshot};
@@ -48,6 +49,16 @@ impl Switch {
         for (number, port) in ports.iter().enumerate() {
             port.static_addresses.iter().for_each(|address| self.set_static(*address, number));
         }
+    }
+
+    /// Reads the next part of the FDB.
+    pub fn read_fdb(&self, page: &mut FdbPage, now: Instant) {
+        self.fdb.read_page(page, now);
+    }
+
+    /// Forgets the addresses learned on a port, in a VLAN; `None` for any.
+    pub fn flush_fdb(&mut self, port: Option<usize>, vid: Option<u16>) {
+        self.fdb.forget_of(port, vid);
     }
 
     /// Adds an entry to the FDB as if a frame from `mac` had been received on `port` at `now`.

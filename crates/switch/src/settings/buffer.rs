@@ -178,6 +178,11 @@ impl Alpha {
         (-7..=3).contains(&exponent).then_some(Self { exponent })
     }
 
+    /// Returns n of 2^n (SONiC's `dynamic_th`).
+    pub fn exponent(self) -> i8 {
+        self.exponent
+    }
+
     /// Returns the cells at which each of `groups` groups with this alpha settles when all compete
     /// for a pool of `total_cells`, rounded down: total · α / (1 + groups · α); docs/references.md,
     /// "H3C reference" (Back pressure frame triggering threshold).

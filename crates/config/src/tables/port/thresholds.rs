@@ -46,6 +46,8 @@ pub(crate) struct GroupTable {
     pub(crate) pool: Option<Setting<u8>>,
     /// Where a profile is bound; if so, all thresholds below come from it.
     pub(crate) profile: Option<SettingSpan>,
+    /// The name of that profile.
+    pub(crate) profile_name: Option<String>,
     pub(crate) headroom_cells: Option<Setting<u32>>,
     pub(crate) xoff: Option<Setting<Threshold>>,
     pub(crate) xon_offset_cells: Option<Setting<u32>>,
@@ -83,7 +85,8 @@ impl GroupTable {
                 report.add(&binding.location, what, "leave one of them out");
             }
             if let Some(profile) = profile(&binding, report) {
-                *self = Self { profile: Some(binding.location), ..profile };
+                let profile_name = Some(binding.value.to_owned());
+                *self = Self { profile: Some(binding.location), profile_name, ..profile };
             }
         }
         self.pool = pool;
@@ -139,6 +142,8 @@ impl Overrides<'_, GroupTable> {
 /// `buffer.egress.queue.N` of a port.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct QueueTable {
+    /// The name of the profile that is bound.
+    pub(crate) profile_name: Option<String>,
     pub(crate) pool: Option<Setting<u8>>,
     pub(crate) guaranteed: Option<Setting<Guaranteed>>,
     pub(crate) shared: Option<Setting<Threshold>>,
@@ -166,6 +171,7 @@ impl QueueTable {
             }
             if let Some(profile) = profile(&binding, report) {
                 (self.guaranteed, self.shared) = (profile.guaranteed, profile.shared);
+                self.profile_name = Some(binding.value.to_owned());
             }
         }
         section.finish(report);

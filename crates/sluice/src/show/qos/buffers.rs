@@ -12,6 +12,7 @@ use control::v1::{Group, Level, Pool, Queue, Snapshot};
 
 use crate::show::format::{self, Unit, frames, grouped, percent};
 use crate::show::json;
+use crate::show::select::is_shown;
 
 /// Formats the pools and the loop's memory, then the groups and the queues that were ever used.
 pub fn table(snapshot: &Snapshot, unit: Unit) -> String {
@@ -54,7 +55,7 @@ fn headings(first: &[&str], total: &str, unit: Unit, more: &[&str]) -> Vec<Strin
     [plain(first), of_use.into(), plain(more)].concat()
 }
 
-fn table_of(headings: &[String], words: usize) -> comfy_table::Table {
+fn table_of(headings: &[String], words: usize) -> format::Grid {
     format::table(&headings.iter().map(String::as_str).collect::<Vec<_>>(), words)
 }
 
@@ -87,6 +88,7 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
     for port in &snapshot.ports {
         groups.extend(port.groups.iter().enumerate().map(|(priority, group)| (&port.name, priority, group)));
     }
+    groups.retain(|(.., group)| is_shown(group));
     let all = groups.len();
     groups.retain(|(.., group)| group.no_drop || group.received.unwrap_or_default().frames > 0);
     if groups.is_empty() {

@@ -3,4 +3,5 @@
 pub mod buffers;
 pub mod congestion;
 pub mod pfc;
+pub mod pfc_matrix;
 pub mod queues;

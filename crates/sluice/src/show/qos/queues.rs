@@ -44,7 +44,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
         let earlier = earlier(before, &port.name);
         for (number, queue) in port.queues.iter().enumerate() {
             if !was_used(queue) {
-                silent += 1;
+                silent += usize::from(*queue != Queue::default()); // not one that was not asked for
                 continue;
             }
             let level = queue.level.unwrap_or_default();
@@ -73,9 +73,9 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
             ]);
         }
     }
-    let tables = || format!("{}\n\n{}", cells.trim_fmt(), counts.trim_fmt());
-    let mut text = if cells.is_empty() { "No queue has seen a frame yet.".to_owned() } else { tables() };
-    if !cells.is_empty() && silent > 0 {
+    let has_queues = !cells.is_empty();
+    let mut text = if has_queues { cells.with(&counts) } else { "No queue has seen a frame yet.".to_owned() };
+    if has_queues && silent > 0 {
         text += &format!("\n\n{silent} queues have seen no frame.");
     }
     if let Some(held) = held(now) {

@@ -1,7 +1,6 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
-use wire::mac::MacAddr;
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -23,6 +22,39 @@ fn learns_moves_and_forgets() {
         bridge.age(Instant(311 * SECOND));
     }
     assert_eq!(bridge.counts().0, 0, "and its slot is free again");
+}
+
+/// Addresses of two VLANs and ports, one of them static, are read page by page and forgotten by
+/// port and VLAN.
+#[test]
+fn it_is_read_in_pages_and_flushed_by_port_and_vlan() {
+    let mut bridge = Fdb::new(&BridgeSettings::default());
+    for (n, port, vid) in [(1, 3, 10), (2, 3, 20), (3, 4, 10)] {
+        bridge.learn(mac(n).in_vlan(vid), port, Instant(0));
+    }
+    bridge.set_static(mac(4).in_vlan(10), 3);
+    let read = |bridge: &Fdb| {
+        let (mut page, mut all, mut pages) = (FdbPage::default(), Vec::new(), 0);
+        while !page.is_last {
+            bridge.read_page(&mut page, Instant(5 * SECOND));
+            all.append(&mut page.entries.clone());
+            pages += 1;
+        }
+        assert_eq!(pages, 32_768 / FdbPage::SLOTS);
+        all.sort_by_key(|entry| entry.mac.number());
+        all
+    };
+    let all = read(&bridge);
+    let short: Vec<_> =
+        all.iter().map(|entry| (entry.mac.0[5], entry.vid, entry.port, entry.is_static)).collect();
+    assert_eq!(short, [(1, 10, 3, false), (2, 20, 3, false), (3, 10, 4, false), (4, 10, 3, true)]);
+    assert!((4_900_000_000..=5_000_000_000).contains(&all[0].age_ns) && all[3].age_ns == 0, "{all:?}");
+    for (port, vid, left) in
+        [(Some(3), Some(10), 3), (None, Some(20), 2), (Some(5), None, 2), (None, None, 1)]
+    {
+        bridge.forget_of(port, vid);
+        assert_eq!(read(&bridge).len(), left, "{port:?} {vid:?}");
+    }
 }
 
 #[test]

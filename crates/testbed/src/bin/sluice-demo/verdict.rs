@@ -101,7 +101,7 @@ fn best_effort(outcome: &Outcome) -> Finding {
     };
     Finding {
         good: all_counted(outcome) && total.lost() > 0,
-        text: format!("priority 0 (best effort): {share} % lost ({lost} frames), {account}"),
+        text: format!("priority 0 (best effort): {share} % lost ({lost} frames in the whole run), {account}"),
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(findings[0].text, "priority 3 (no-drop): 0 of 2,345,678 frames lost");
         assert_eq!(
             findings[3].text,
-            "priority 0 (best effort): 61 % lost (610 frames), exactly what the switch counted as dropped"
+            "priority 0 (best effort): 61 % lost (610 frames in the whole run), exactly what the switch counted as dropped"
         );
     }
 
@@ -209,7 +209,7 @@ mod tests {
         assert!(is_good(&outcome));
         assert_eq!(
             judge(&outcome)[3].text,
-            "priority 0 (best effort): 61 % lost (610 frames), all counted as dropped but 10 that a kernel had no room \
+            "priority 0 (best effort): 61 % lost (610 frames in the whole run), all counted as dropped but 10 that a kernel had no room \
              for: this machine stalled too long"
         );
         outcome.lost_by_kernels = 11;

@@ -76,6 +76,7 @@ fn picture(style: Style, scene: &Scene) -> Vec<String> {
     lines.push(style.bold("queue    of the slow port                        now      peak         drops"));
     let full = scene.queues.iter().map(|queue| queue.peak_kb).max().unwrap_or(0);
     lines.extend(scene.queues.iter().map(|queue| queue_line(style, queue, full)));
+    lines.push(style.dim("lost: missing at the receiver so far. drops: counted by the switch by now"));
     lines.push(String::new());
     lines.push(format!(
         "carries ▕{}▏ {:>6} of {}bit/s",

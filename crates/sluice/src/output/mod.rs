@@ -1,11 +1,14 @@
 //! Output of commands on standard output: text and tables, or JSON.
 
+mod table;
+
 pub use host::units::grouped;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
+
+pub use table::Grid;
 
 /// Prints a text, which may have several lines.
 ///
@@ -28,17 +31,8 @@ pub fn json(value: &impl Serialize, pretty: bool) -> Result<String> {
 
 /// Creates a table with these column headings. The first `words` columns are text, the others
 /// right-aligned numbers.
-pub fn table(headings: &[&str], words: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')));
-    table.set_header(headings);
-    for (number, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 1));
-        if number >= words {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+pub fn table(headings: &[&str], words: usize) -> Grid {
+    Grid::new(headings, words)
 }
 
 /// Formats `number` with one decimal and separators of thousands.

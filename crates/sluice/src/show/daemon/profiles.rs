@@ -1,0 +1,142 @@
+//! `sluice show profiles`: the queue profiles and the buffer profiles, and what they are bound to:
+//! Inspur's "show qos queue-profile", "show qos buffer-profile" and "show interface service-policy"
+//! (Inspur ECN and PFC white paper, 6-1 to 6-4, 6-6, 6-9). Conformance rows 346, 347, 349 and 352.
+
+use control::v1::{BufferProfile, Configuration, QueueProfile};
+use serde::Serialize;
+
+use crate::show::format::{self, grouped};
+
+/// The profiles and bindings in JSON.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    cell_bytes: u32,
+    queue_profiles: &'a [QueueProfile],
+    buffer_profiles: &'a [BufferProfile],
+    bindings: Vec<Binding<'a>>,
+}
+
+/// What of a port a profile is bound to.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Binding<'a> {
+    port: &'a str,
+    /// A word: queue, ingress or egress.
+    kind: &'static str,
+    /// Priorities of an ingress profile, queues of the others.
+    numbers: Vec<usize>,
+    profile: &'a str,
+}
+
+/// Returns the JSON.
+pub fn document(configuration: &Configuration) -> Document<'_> {
+    Document {
+        cell_bytes: configuration.cell_bytes,
+        queue_profiles: &configuration.queue_profiles,
+        buffer_profiles: &configuration.buffer_profiles,
+        bindings: bindings(configuration),
+    }
+}
+
+/// Returns the bindings, those of a port to the same profile together.
+fn bindings(configuration: &Configuration) -> Vec<Binding<'_>> {
+    let mut found: Vec<Binding> = Vec::new();
+    for port in &configuration.ports {
+        let queues = port.queues.iter().map(|queue| ("queue", queue.queue_profile.as_deref()));
+        let ingress = port.priorities.iter().map(|priority| ("ingress", priority.profile.as_deref()));
+        let egress = port.queues.iter().map(|queue| ("egress", queue.profile.as_deref()));
+        let all = queues.enumerate().chain(ingress.enumerate()).chain(egress.enumerate());
+        for (number, (kind, profile)) in all {
+            let Some(profile) = profile else { continue };
+            let port = port.name.as_str();
+            match found.iter_mut().find(|it| (it.port, it.kind, it.profile) == (port, kind, profile)) {
+                Some(binding) => binding.numbers.push(number),
+                None => found.push(Binding { port, kind, numbers: vec![number], profile }),
+            }
+        }
+    }
+    found
+}
+
+/// Formats the profiles and their bindings; sizes in bytes.
+pub fn text(configuration: &Configuration) -> String {
+    let bytes = |cells: u32| grouped(u64::from(cells) * u64::from(configuration.cell_bytes));
+    let mut parts: Vec<String> =
+        configuration.queue_profiles.iter().map(|profile| queue_profile(profile, &bytes)).collect();
+    parts.push(buffer_profiles(configuration, &bytes));
+    parts.push(format!("Sizes are whole cells of {} bytes.", configuration.cell_bytes));
+    let bindings = bindings(configuration);
+    if bindings.is_empty() {
+        parts.push("No profile is bound to a port.".to_owned());
+    } else {
+        let mut table = format::table(&["Port", "Profile", "Of", "Priorities or queues"], 4);
+        for Binding { port, kind, numbers, profile } in bindings {
+            let of = if kind == "queue" { "queue".to_owned() } else { format!("buffer, {kind}") };
+            let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+            table.add_row([port.to_owned(), profile.to_owned(), of, numbers.join(",")]);
+        }
+        parts.push(table.trim_fmt());
+    }
+    parts.join("\n\n")
+}
+
+fn queue_profile(profile: &QueueProfile, bytes: &impl Fn(u32) -> String) -> String {
+    let from = if profile.built_in { " (there by default)" } else { "" };
+    let head = format!("Queue profile {}{from}, action {}", profile.name, profile.action);
+    if profile.colors.is_empty() {
+        return head;
+    }
+    let headings = ["Color", "Min-threshold\nbytes", "Max-threshold\nbytes", "Probability\n%"];
+    let mut table = format::table(&headings, 1);
+    for color in &profile.colors {
+        table.add_row([
+            color.color.clone(),
+            bytes(color.min_threshold_cells),
+            bytes(color.max_threshold_cells),
+            color.probability_percent.to_string(),
+        ]);
+    }
+    format!("{head}\n{}", table.trim_fmt())
+}
+
+fn buffer_profiles(configuration: &Configuration, bytes: &impl Fn(u32) -> String) -> String {
+    let headings = [
+        "Buffer profile",
+        "Of",
+        "Mode",
+        "Reserved\nbytes",
+        "Shared bytes,\nalpha: 2^n",
+        "xoff\nbytes",
+        "xon\nbytes",
+        "xon_offset\nbytes",
+    ];
+    let mut table = format::table(&headings, 3);
+    for profile in &configuration.buffer_profiles {
+        let or_none = |cells: Option<u32>| cells.map_or("–".to_owned(), bytes);
+        let shared = profile.dynamic_th.map_or_else(|| or_none(profile.shared_cells), |n| n.to_string());
+        table.add_row([
+            profile.name.clone(),
+            profile.direction.clone(),
+            profile.mode.clone(),
+            bytes(profile.reserved_cells),
+            shared,
+            or_none(profile.xoff_cells),
+            or_none(profile.xon_cells),
+            or_none(profile.xon_offset_cells),
+        ]);
+    }
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::configuration_sample as sample;
+    use super::*;
+
+    /// Rows 346, 347, 349 and 352.
+    #[test]
+    fn profiles_and_their_bindings() {
+        insta::assert_snapshot!(text(&sample()));
+        let json = serde_json::to_value(document(&sample())).unwrap();
+        assert_eq!(json["bindings"][0]["numbers"], serde_json::json!([3, 4]));
+    }
+}

@@ -1,0 +1,70 @@
+//! `sluice show rates`: frames and bits a second of each port in both directions, its use of the
+//! line, drops and PFC a second.
+
+use control::v1::{Count, Port, Snapshot};
+
+use super::format::tenths;
+use super::format::{self, earlier, elapsed_ns, grouped, per_second, rate, utilization_percent, volume};
+
+/// Formats what happened between two snapshots; without the earlier one, since the start.
+pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    let start = Snapshot::default();
+    let before = before.unwrap_or(&start);
+    let elapsed = elapsed_ns(now, Some(before));
+    let headings = [
+        "Port",
+        "Received\nframes/s",
+        "Received\nMbit/s",
+        "Used\n%",
+        "Sent\nframes/s",
+        "Sent\nMbit/s",
+        "Used\n%",
+        "Dropped\nframes/s",
+        "PFC in\nframes/s",
+        "PFC out\nframes/s",
+    ];
+    let mut table = format::table(&headings, 1);
+    for port in &now.ports {
+        let none = Port::default();
+        let earlier = earlier(Some(before), &port.name).unwrap_or(&none);
+        let pfc = |of: fn(&Port) -> u64| grouped(per_second(of(port), of(earlier), elapsed).unwrap_or(0));
+        let dropped = per_second(port.dropped_frames(), earlier.dropped_frames(), elapsed).unwrap_or(0);
+        let used = |of: fn(&Port) -> Option<Count>| {
+            utilization_percent(port, Some(earlier), elapsed, of).map_or("–".to_owned(), tenths)
+        };
+        table.add_row([
+            port.name.clone(),
+            rate(port.received, earlier.received, elapsed),
+            volume(port.received, earlier.received, elapsed),
+            used(|port| port.received),
+            rate(port.transmitted, earlier.transmitted, elapsed),
+            volume(port.transmitted, earlier.transmitted, elapsed),
+            used(|port| port.transmitted),
+            grouped(dropped),
+            pfc(|port| port.pfc_received.as_ref().map_or(0, |count| count.frames)),
+            pfc(|port| port.pfc_sent.as_ref().map_or(0, |count| count.frames)),
+        ]);
+    }
+    let seconds = format!("{:.1}", elapsed as f64 / 1e9);
+    format!(
+        "Averages of {seconds} s; Mbit/s without FCS, Used with all that frames take of the line.\n\n{}",
+        table.trim_fmt()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show_fixture as sample;
+
+    #[test]
+    fn table_of_two_seconds() {
+        insta::assert_snapshot!(table(&sample::later(), Some(&sample::snapshot())));
+    }
+
+    #[test]
+    fn without_an_earlier_snapshot_since_the_start() {
+        let text = table(&sample::snapshot(), None);
+        assert!(text.starts_with("Averages of 10.0 s"), "{text}");
+    }
+}
