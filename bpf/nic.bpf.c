@@ -126,7 +126,7 @@ struct pauses {
 
 // Received MAC control frames, regardless of their effect; each counter is incremented atomically,
 // on any CPU.
-struct heard_frames {
+struct received_frames {
 	__u64 pfc;
 	__u64 pause;
 	__u64 malformed;
@@ -182,8 +182,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct heard_frames);
-} nic_heard SEC(".maps");
+	__type(value, struct received_frames);
+} nic_received SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -226,11 +226,11 @@ static __always_inline void *only(void *map)
 // ----------------------------------------------------------------------------------------- ingress
 
 // Makes the qdisc run: sends this frame to its own interface with a mark.
-static __always_inline void kick(struct __sk_buff *skb, struct heard_frames *heard, __u32 ifindex)
+static __always_inline void kick(struct __sk_buff *skb, struct received_frames *received, __u32 ifindex)
 {
 	skb->mark = KICK;
 	bpf_clone_redirect(skb, ifindex, 0);
-	__sync_fetch_and_add(&heard->kicks, 1);
+	__sync_fetch_and_add(&received->kicks, 1);
 }
 
 // The verifier checks a non-static function separately, once: inlined eight times in a row, its
@@ -240,15 +240,15 @@ __noinline int sluice_nic_hear(__u32 priority, __u32 is_enabled, __u32 quanta, _
 	struct settings *settings = only(&nic_settings);
 	struct pauses *pauses = only(&nic_pauses);
 	__u64 speed_bps;
-	int obeyed, earlier;
+	int honored, earlier;
 
 	if (!settings || !pauses || !is_enabled)
 		return 0;
 	priority &= PRIORITIES - 1;
-	obeyed = settings->no_drop & (1 << priority);
+	honored = settings->no_drop & (1 << priority);
 	speed_bps = settings->speed_bps;
 	bpf_spin_lock(&pauses->lock);
-	earlier = hear(&pauses->of[priority], quanta, obeyed, speed_bps, now);
+	earlier = honor_pause(&pauses->of[priority], quanta, honored, speed_bps, now);
 	bpf_spin_unlock(&pauses->lock);
 	return earlier;
 }
@@ -271,18 +271,18 @@ SEC("tc")
 int sluice_nic_pfc(struct __sk_buff *skb)
 {
 	struct settings *settings = only(&nic_settings);
-	struct heard_frames *heard = only(&nic_heard);
+	struct received_frames *received = only(&nic_received);
 	struct state *state = only(&nic_state);
 	__u8 frame[CONTROL_BYTES] = {};
 	struct pfc pfc = {};
 	__u32 len, earlier = 0;
 	__u64 now;
-	int p, what = HEARD_MALFORMED;
+	int p, what = RECEIVED_MALFORMED;
 
 	if (skb->protocol != bpf_htons(MAC_CONTROL) || skb->vlan_present)
 		return TC_ACT_OK;
 	// The kernel keeps the maps that a program refers to.
-	if (!settings || !heard || !state || !only(&nic_replaced))
+	if (!settings || !received || !state || !only(&nic_replaced))
 		return TC_ACT_OK;
 	now = bpf_ktime_get_ns();
 	len = skb->len;
@@ -294,11 +294,11 @@ int sluice_nic_pfc(struct __sk_buff *skb)
 		what = read_control(frame, CONTROL_BYTES, &pfc);
 	else if (len >= 18 && !bpf_skb_load_bytes(skb, 0, frame, 18))
 		what = read_control(frame, 18, &pfc);
-	if (what == HEARD_PAUSE)
-		__sync_fetch_and_add(&heard->pause, 1);
-	if (what == HEARD_MALFORMED)
-		__sync_fetch_and_add(&heard->malformed, 1);
-	if (what != HEARD_PFC)
+	if (what == RECEIVED_PAUSE)
+		__sync_fetch_and_add(&received->pause, 1);
+	if (what == RECEIVED_MALFORMED)
+		__sync_fetch_and_add(&received->malformed, 1);
+	if (what != RECEIVED_PFC)
 		return TC_ACT_SHOT;
 
 	for (p = 0; p < PRIORITIES; p++)
@@ -307,8 +307,8 @@ int sluice_nic_pfc(struct __sk_buff *skb)
 	// The times above must be visible before the queues are examined: enqueue does both in the
 	// opposite order, so one of the two sees the other. An atomic operation that returns a
 	// value is a full barrier.
-	if (__sync_fetch_and_add(&heard->pfc, 1) + 1 && state->is_attached && (earlier & sluice_nic_holding()))
-		kick(skb, heard, settings->ifindex);
+	if (__sync_fetch_and_add(&received->pfc, 1) + 1 && state->is_attached && (earlier & sluice_nic_holding()))
+		kick(skb, received, settings->ifindex);
 	return TC_ACT_SHOT; // a MAC keeps its control frames to itself
 }
 

@@ -68,7 +68,7 @@ struct pause {
 };
 
 /* Kinds of MAC control frames. */
-enum heard { HEARD_PFC, HEARD_PAUSE, HEARD_MALFORMED };
+enum received { RECEIVED_PFC, RECEIVED_PAUSE, RECEIVED_MALFORMED };
 
 struct pfc {
 	__u16 quanta[PRIORITIES];
@@ -104,18 +104,18 @@ static __always_inline int read_control(const __u8 *frame, __u32 len, struct pfc
 
 	for (i = 0; i < 6; i++)
 		if (frame[i] != group[i])
-			return HEARD_MALFORMED;
+			return RECEIVED_MALFORMED;
 	if (len < 18)
-		return HEARD_MALFORMED;
+		return RECEIVED_MALFORMED;
 	opcode = be16(frame + 14);
 	if (opcode == OPCODE_PAUSE)
-		return HEARD_PAUSE;
+		return RECEIVED_PAUSE;
 	if (opcode != OPCODE_PFC || len < CONTROL_BYTES)
-		return HEARD_MALFORMED;
+		return RECEIVED_MALFORMED;
 	pfc->enable = frame[17];
 	for (i = 0; i < PRIORITIES; i++)
 		pfc->quanta[i] = be16(frame + 18 + 2 * i);
-	return HEARD_PFC;
+	return RECEIVED_PFC;
 }
 
 /* Ends the pause, at `at_ns`. */
@@ -128,7 +128,7 @@ static __always_inline void end_pause(struct pause *pause, __u64 at_ns)
 }
 
 /* Applies one priority of a PFC frame. True if the priority may send earlier than before. */
-static __always_inline int hear(struct pause *pause, __u16 quanta, int obeyed, __u64 speed_bps, __u64 now)
+static __always_inline int honor_pause(struct pause *pause, __u16 quanta, int honored, __u64 speed_bps, __u64 now)
 {
 	__u64 until, before;
 
@@ -138,7 +138,7 @@ static __always_inline int hear(struct pause *pause, __u16 quanta, int obeyed, _
 		pause->xoff_frames++;
 	else
 		pause->xon_frames++;
-	if (!obeyed)
+	if (!honored)
 		return 0;
 	before = pause->until_ns;
 	if (!quanta) {

@@ -455,6 +455,11 @@ fn wrong_rules_for_dcbx() {
         let mistakes = config::parse("x.toml", &MARKED.replacen(right, wrong, 1)).unwrap_err().to_string();
         assert!(mistakes.contains(message), "{mistakes}");
     }
+    let strict = parse(&MARKED.replace("schedule = { mode = \"ets\" }", "")).warnings.to_string();
+    assert!(
+        strict.contains("port-defaults.policy: rules of the policy mark priorities for DCBX, which advertises them in groups of ETS, and the port has none (port a)"),
+        "{strict}"
+    );
     let without =
         MARKED.replace("mode = \"auto\"", "mode = \"on\"").replace("dcbx = {", "dcbx = { enabled = false,");
     let warnings = parse(&without).warnings.to_string();

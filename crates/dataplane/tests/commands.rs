@@ -222,7 +222,7 @@ fn a_loop_that_ends_still_executes_commands() {
             (0..5).for_each(|_| to_0.inject(frame(mac(1), mac(0), 3)));
         }
     });
-    assert_eq!(snapshot.ports[1].pfc_received.frames, 1, "the peer was heard");
+    assert_eq!(snapshot.ports[1].pfc_received.frames, 1, "the pause was received");
     assert_eq!(snapshot.ports[1].queues[3].pauses, 1);
     assert_eq!(snapshot.ports[0].drops[DropReason::PortDown as usize].frames, 5);
     conserved(&snapshot);

@@ -75,7 +75,7 @@ fn frames_are_treated_by_the_rules_of_the_turn_that_takes_them() {
     let mut loops = loops(&settings(), &[1, 0, 0]);
     (0..3 * RX_BATCH).for_each(|n| loops.wires[0].inject(numbered(1, 0, 5, n as u64)));
     (0..3).for_each(|_| _ = loops.turn(1));
-    assert_eq!(loops.wires[0].waiting(), 0, "all are on the lane");
+    assert_eq!(loops.wires[0].waiting(), 0, "all are in the ring of their core");
     let mut settings = settings();
     settings.ports[0].classify.trust = Trust::None;
     loops.apply(&settings);
@@ -159,13 +159,13 @@ fn a_full_channel_pauses_the_peer() {
     (0..frames).for_each(|n| loops.wires[0].inject(numbered(1, 0, 3, n as u64)));
     (0..100).for_each(|_| _ = loops.turn(1));
     let waiting = loops.wires[0].waiting();
-    assert_eq!(waiting, frames - XOFF_FRAMES as usize, "the lane is full, and takes no more");
+    assert_eq!(waiting, frames - XOFF_FRAMES as usize, "the ring is full, and takes no more");
     loops.turn(0);
     loops.turn(1);
     loops.turn(1);
     assert_eq!(loops.pfc(0), [xoff_3(65_535)]);
     while loops.wires[0].waiting() > 0 {
-        assert_eq!(loops.pfc(0), [], "more than {XON_FRAMES} wait on the lane");
+        assert_eq!(loops.pfc(0), [], "more than {XON_FRAMES} wait in the ring");
         loops.rounds(1);
     }
     loops.rounds(40);
@@ -274,11 +274,7 @@ fn a_port_of_a_line_comes_and_goes() {
     let snapshot = loops.conserved();
     assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 5);
     let taken = snapshot.ports[1].received.frames - 1; // without the announcement
-    assert_eq!(
-        snapshot.ports[1].kernel.rx_closed_frames,
-        101 - taken,
-        "what waited on the lane, and in the ring"
-    );
+    assert_eq!(snapshot.ports[1].kernel.rx_closed_frames, 101 - taken, "what waited in both rings");
     assert!(!snapshot.ports[1].up);
 
     loops.wires[1].open_again();

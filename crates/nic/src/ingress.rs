@@ -48,7 +48,7 @@ impl Ingress {
 
     /// The counters of PFC, PAUSE, malformed frames and kicks.
     fn received(&self) -> Vec<u64> {
-        self.words("nic_heard")
+        self.words("nic_received")
     }
 
     /// The pause state of a priority: (until, since, paused, episodes, XOFF, XON).

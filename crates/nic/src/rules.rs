@@ -192,7 +192,7 @@ fn pauses_are_those_of_the_switch() {
             let mut pfc = Pfc { enable: 1 << 3, ..Pfc::default() };
             pfc.quanta[3] = world.quanta as u16;
             switch.apply(&pfc, Instant(world.now));
-            let earlier = rules.run("heard", &mut world) != 0;
+            let earlier = rules.run("received", &mut world) != 0;
 
             let now = Instant(world.now);
             let is_paused = !switch.paused(now).is_empty();

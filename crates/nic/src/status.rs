@@ -106,7 +106,7 @@ pub fn status(device: &str) -> Result<Status, Error> {
     let (settings, _) = Settings::from_bytes(&settings).ok_or_else(unknown)?;
     let (state, pauses) = (value_of(&program, "nic_state")?, value_of(&program, "nic_pauses")?);
     let at_ns = now_ns()?;
-    let received = read_received(&value_of(&program, "nic_heard")?).ok_or_else(unknown)?;
+    let received = read_received(&value_of(&program, "nic_received")?).ok_or_else(unknown)?;
     let mut priorities = read_priorities(&state, &pauses, at_ns).ok_or_else(unknown)?;
     for (priority, of) in priorities.iter_mut().enumerate() {
         // What is not agreed on any more holds nothing.
@@ -122,7 +122,7 @@ fn now_ns() -> Result<u64, Error> {
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-/// Decodes `struct heard_frames`.
+/// Decodes `struct received_frames`.
 fn read_received(bytes: &[u8]) -> Option<PfcRxCounters> {
     let mut from = Reader::new(bytes);
     Some(PfcRxCounters {

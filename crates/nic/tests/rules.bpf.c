@@ -57,12 +57,12 @@ int control(struct __sk_buff *skb)
 }
 
 SEC("tc")
-int heard(struct __sk_buff *skb)
+int received(struct __sk_buff *skb)
 {
 	struct world *w = here();
 
 	if (w)
-		w->result = hear(&w->pause, w->quanta, w->flag, w->settings.speed_bps, w->now);
+		w->result = honor_pause(&w->pause, w->quanta, w->flag, w->settings.speed_bps, w->now);
 	return 0;
 }
 

@@ -35,7 +35,9 @@ fn send_frames(from: &Endpoint, tos: u8, frames: u32) -> Result<()> {
 
 /// Waits until an interface has received `frames` PFC frames.
 fn until_received(at: &Namespace, frames: u64) -> Result<()> {
-    eventually("the PFC frames are heard", || Ok((show(at)?["heard"]["pfc_frames"] == frames).then_some(())))
+    eventually("the PFC frames are received", || {
+        Ok((show(at)?["heard"]["pfc_frames"] == frames).then_some(()))
+    })
 }
 
 /// A name in /run/sluice, where switches have their control sockets; removed on drop.

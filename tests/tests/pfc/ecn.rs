@@ -173,7 +173,7 @@ fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
     // drop; no data segment does.
     assert_eq!((with.retransmits, with.tail_dropped), (0, 0), "{with:?}");
     assert!(with.wred_dropped * 50 < with.marked, "{with:?}");
-    assert!(with.marked > 0 && with.delivered_ce > 0, "the sender heard of the marks: {with:?}");
+    assert!(with.marked > 0 && with.delivered_ce > 0, "the sender learned of the marks: {with:?}");
     let without = tcp(false)?;
     assert_eq!((without.marked, without.delivered_ce), (0, 0), "{without:?}");
     assert!(without.wred_dropped > 0 && without.retransmits > 0, "{without:?}");

@@ -213,7 +213,7 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
     assert_eq!(
         (reported.xoff_frames[3], reported.xon_frames[3]),
         (pauses_received.xoff_frames[3], pauses_received.xon_frames[3]),
-        "what one sent the other heard"
+        "what one sent the other received"
     );
     assert!(uplink.queues[3].pauses > 0 && uplink.queues[3].paused_ns > 0, "{:?}", uplink.queues[3]);
     // The first switch paused its hosts.
@@ -222,7 +222,11 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
         assert!(sent.xoff_frames[3] > 0 && sent.xon_frames[3] > 0, "{sender}: {sent:?}");
         let seen = pause(run.report(sender)?, 3);
         assert!(seen.paused_ns > 0, "{sender} was paused");
-        assert_eq!((seen.xoff, seen.xon), (sent.xoff_frames[3], sent.xon_frames[3]), "{sender} heard both");
+        assert_eq!(
+            (seen.xoff, seen.xon),
+            (sent.xoff_frames[3], sent.xon_frames[3]),
+            "{sender} received both"
+        );
         assert_eq!(seen.sent_while_paused, 0, "{sender} honors pauses");
         let flow = &run.report(sender)?.sent[0];
         assert!(flow.sent_frames < flow.offered_frames, "{sender} was held back: {flow:?}");

@@ -284,7 +284,7 @@ fn pfc_of_a_peer_is_received_on_a_nic() -> Result<()> {
     let peer = bed.nic_host(&switch, "a")?;
     let daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("a", "100M")))?;
     let _storming = bed.host(&peer, &[], &["--storm", "3", "--duration", "2s"])?;
-    daemon.until("PFC is heard", |now| {
+    daemon.until("PFC is received", |now| {
         let pauses_received = port(now, "a").ok()?.pfc_received.clone()?;
         (pauses_received.xoff_frames[3] > 0).then_some(())
     })?;

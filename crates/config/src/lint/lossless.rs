@@ -284,15 +284,23 @@ impl Lints {
         }
     }
 
-    /// What a policy has for DCBX is advertised only where the port negotiates.
+    /// What a policy has for DCBX is advertised only where the port negotiates, and its priorities
+    /// only in the groups of ETS: its own, or those that it takes over.
     fn unadvertised(&mut self, port: &Port) {
         let Some(policy) = port.tables().classify().policy() else { return };
-        let is_marked = policy.value.dcbx_dot1p != 0 || !policy.value.applications.is_empty();
-        if is_marked && port.dcbx.is_none() {
-            let what = "rules of the policy are marked for DCBX, and the port does not negotiate";
-            let cure = "write dcbx = {} there or in [port-defaults], or take another policy".to_owned();
-            self.warn(&policy.location, what.to_owned(), cure, port, 0);
-        }
+        let has_priorities = policy.value.dcbx_dot1p != 0;
+        let (what, cure) = match &port.dcbx {
+            None if has_priorities || !policy.value.applications.is_empty() => (
+                "rules of the policy are marked for DCBX, and the port does not negotiate",
+                "write dcbx = {} there or in [port-defaults], or take another policy",
+            ),
+            Some(dcbx) if has_priorities && dcbx.settings.ets.is_none() => (
+                "rules of the policy mark priorities for DCBX, which advertises them in groups of ETS, and the port has none",
+                "write schedule.mode = \"ets\" there or in [port-defaults], or take another policy",
+            ),
+            _ => return,
+        };
+        self.warn(&policy.location, what.to_owned(), cure.to_owned(), port, 0);
     }
 
     fn priorities(&mut self, port: &Port) {
