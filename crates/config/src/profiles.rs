@@ -17,7 +17,7 @@ use crate::tables::ports::Port;
 /// All profiles, and the bindings of each port.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profiles {
-    /// Buffer profiles: of egress, then of ingress, each by name.
+    /// Buffer profiles: of egress, then of ingress; of each the built-in ones first.
     pub buffer: Vec<BufferProfile>,
     /// Queue profiles by name.
     pub queue: Vec<QueueProfile>,

@@ -33,6 +33,8 @@ pub enum Replace {
 pub struct Attached {
     /// Interface index.
     pub ifindex: u32,
+    /// Number of the program that was attached, which no other attachment has.
+    pub program: u32,
     /// The root qdisc that was replaced: ours, or a kind that an administrator configured.
     pub replaced: RootQdisc,
     /// Why [`detach`] cannot restore it.
@@ -97,7 +99,8 @@ pub fn attach(device: &str, settings: &Settings, replace: Replace) -> Result<Att
         let _ = clean(&links, ifindex, made_clsact);
         return Err(error);
     }
-    Ok(Attached { ifindex, replaced: qdiscs.root, unrestorable })
+    let program = attached_program(ifindex).map_or(0, |program| program.id);
+    Ok(Attached { ifindex, program, replaced: qdiscs.root, unrestorable })
 }
 
 /// Reads the root qdisc of an administrator, to restore it later. If it cannot be restored, returns
@@ -144,17 +147,17 @@ pub fn detach(device: &str) -> Result<Detached, Error> {
     Ok(Detached { before, unrestored })
 }
 
-/// Sets the priorities whose pauses `device` honors from now on, as a mask. Frames that a pause of
-/// another priority holds are sent when the pause would have ended, or with the next frame.
+/// Sets the priorities whose pauses `device` honors from now on, as a mask, in the attachment with
+/// this program ([`Attached::program`]). Frames that a pause of another priority holds are sent
+/// when the pause would have ended, or with the next frame.
 ///
 /// # Errors
-/// There is no such interface, or our qdisc is not attached to it (any more), or access is not
-/// permitted.
-pub fn set_no_drop(device: &str, no_drop: u8) -> Result<(), Error> {
+/// There is no such interface, or that attachment is gone or replaced, or access is not permitted.
+pub fn set_no_drop(device: &str, program: u32, no_drop: u8) -> Result<(), Error> {
     let links = RtNetlink::connect()?;
     let ifindex = links.find(device)?.index;
     let is_ours = links.qdiscs(ifindex)?.root == RootQdisc::Ours;
-    let program = attached_program(ifindex).filter(|_| is_ours);
+    let program = attached_program(ifindex).filter(|found| is_ours && found.id == program);
     let program = program.ok_or_else(|| Error::Lost { device: device.to_owned() })?;
     let mut bytes = value_of(&program, "nic_settings")?;
     let Some((before, _)) = Settings::from_bytes(&bytes) else {

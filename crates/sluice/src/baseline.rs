@@ -8,18 +8,22 @@
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use control::Client;
-use control::v1::Snapshot;
+use control::v1::{Info, Snapshot};
 
 /// Counters of a daemon at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Baseline {
-    /// The process of the daemon.
-    pid: u32,
+    /// When the daemon started, in seconds since 1970: a process number may come again.
+    started_s: u64,
     snapshot: Snapshot,
 }
+
+/// How far two readings of the same start may be apart.
+const SAME_START_S: u64 = 2;
 
 impl Baseline {
     /// Takes the counters of now.
@@ -27,7 +31,8 @@ impl Baseline {
     /// # Errors
     /// The daemon does not answer.
     pub async fn take(client: &mut Client) -> Result<Self> {
-        Ok(Self { pid: client.info().await?.pid, snapshot: client.snapshot().await? })
+        let started_s = start_of(&client.info().await?);
+        Ok(Self { started_s, snapshot: client.snapshot().await? })
     }
 
     /// Writes them to the file of this user for the daemon on `socket`.
@@ -42,18 +47,23 @@ impl Baseline {
             .mode(0o700)
             .create(folder)
             .with_context(|| format!("cannot make {}, where cleared counters are kept", folder.display()))?;
-        let mut bytes = self.pid.to_le_bytes().to_vec();
+        let mut bytes = self.started_s.to_le_bytes().to_vec();
         bytes.extend(self.snapshot.to_bytes());
-        std::fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))
+        // Another command of this user may be reading it.
+        let new = file.with_extension("new");
+        std::fs::write(&new, bytes)
+            .and_then(|()| std::fs::rename(&new, &file))
+            .with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// Returns the counters that this user has cleared of the daemon on `socket`, which is process
-    /// `pid`; `None` if none are.
-    pub fn load(socket: &Path, pid: u32) -> Option<Self> {
+    /// Returns the counters that this user has cleared of the daemon on `socket`, which says this of
+    /// itself; `None` if none are.
+    pub fn load(socket: &Path, info: &Info) -> Option<Self> {
         let bytes = std::fs::read(file_of(socket).ok()?).ok()?;
-        let (its_pid, rest) = bytes.split_first_chunk()?;
+        let (started_s, rest) = bytes.split_first_chunk()?;
+        let started_s = u64::from_le_bytes(*started_s);
         let snapshot = Snapshot::from_bytes(rest)?;
-        (u32::from_le_bytes(*its_pid) == pid).then_some(Self { pid, snapshot })
+        (started_s.abs_diff(start_of(info)) <= SAME_START_S).then_some(Self { started_s, snapshot })
     }
 
     /// True if this user has cleared counters of the daemon on `socket`, or of one before it.
@@ -79,12 +89,26 @@ impl Baseline {
     }
 
     /// Returns the counters of `now` since they were cleared; a snapshot of another start as it is.
+    /// After ports were removed, those that are there count from the start: one of them may have
+    /// come again, and its losses would be hidden.
     pub fn relative(&self, mut now: Snapshot) -> Snapshot {
-        if now.at_ns >= self.snapshot.at_ns {
+        let removed = |of: &Snapshot| of.removed_ports.as_ref().map_or(0, |removed| removed.ports);
+        if now.at_ns < self.snapshot.at_ns {
+            return now;
+        }
+        if removed(&now) == removed(&self.snapshot) {
             now.subtract(&self.snapshot);
+        } else {
+            now.subtract(&Snapshot { ports: Vec::new(), ..self.snapshot.clone() });
         }
         now
     }
+}
+
+/// Returns when a daemon started, in seconds since 1970.
+fn start_of(info: &Info) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_nanos(info.uptime_ns)).as_secs()
 }
 
 /// Returns the file of this user for the daemon on `socket`.
@@ -104,7 +128,7 @@ mod tests {
 
     #[test]
     fn counters_are_relative_and_levels_are_not() {
-        let baseline = Baseline { pid: 1, snapshot: sample::snapshot() };
+        let baseline = Baseline { started_s: 1, snapshot: sample::snapshot() };
         let (now, absolute) = (baseline.relative(sample::later()), sample::later());
         let received = |snapshot: &Snapshot| snapshot.ports[0].received.unwrap().frames;
         assert_eq!((received(&now), received(&absolute)), (200_000, 1_200_000));
@@ -117,5 +141,8 @@ mod tests {
         assert_eq!((now.at_ns, now.ports[0].speed_bps), (absolute.at_ns, 25_000_000_000));
         let restarted = Snapshot { at_ns: 5, ..sample::snapshot() };
         assert_eq!(baseline.relative(restarted.clone()), restarted);
+        let mut without_a_port = sample::later();
+        without_a_port.removed_ports.as_mut().unwrap().ports += 1;
+        assert_eq!(received(&baseline.relative(without_a_port)), 1_200_000, "a port may have come again");
     }
 }

@@ -1,6 +1,7 @@
 //! Every command that talks to a daemon, where there is none, none that may be asked, and with
 //! wrong input: one clear line, and the exit code of the rule (`sluice --help`).
 
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -87,7 +88,10 @@ fn no_permission() {
         sluice.args(command.split(' ')).env("SLUICE_SOCKET", &socket).uid(65_534).gid(65_534);
         match sluice.output() {
             Ok(output) => check(command, &output, 1, "sluice: no permission for "),
-            Err(error) => return println!("only root can become another user: {error}"),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return println!("only root can become another user: {error}");
+            }
+            Err(error) => panic!("{command}: {error}"),
         }
     }
 }

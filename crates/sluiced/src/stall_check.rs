@@ -17,6 +17,7 @@ use config::{Headroom, Scheduling, headrooms, spell_time};
 use control::v1;
 use dataplane::Heartbeat;
 use dataplane::guard::stall_detector::COVERED_AFTER_NS;
+use switch::settings::GroupSettings;
 use switch::{Nanos, SwitchSettings};
 use tracing::{info, warn};
 
@@ -154,7 +155,13 @@ impl Stalls {
 
 /// Lists the headroom that lasts until the guard acts, and the headroom that does not.
 fn by_guard(headrooms: &[Headroom], has_guard: bool) -> [Option<String>; 2] {
-    let is_covered = |headroom: &&Headroom| has_guard && headroom.duration_ns >= COVERED_AFTER_NS;
+    // Beyond the time until the guard pauses the peer, the headroom that a link itself needs.
+    let for_link_ns = |headroom: &Headroom| {
+        let cells = GroupSettings::default_for(headroom.speed_bps).headroom_cells;
+        headroom.duration_ns * Nanos::from(cells) / Nanos::from(headroom.cells.max(1))
+    };
+    let is_covered =
+        |headroom: &&Headroom| has_guard && headroom.duration_ns >= COVERED_AFTER_NS + for_link_ns(headroom);
     let (covered, short): (Vec<_>, Vec<_>) = headrooms.iter().partition(is_covered);
     [covered, short].map(|list| {
         let list: Vec<String> = list.into_iter().map(Headroom::to_string).collect();

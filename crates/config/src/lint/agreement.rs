@@ -47,12 +47,11 @@ fn shortages(port: &PortSettings, unlisted: u8, link: &Link, cell: CellSize) -> 
     let (Some(speed_bps), Some(cable_m)) = (port.speed_bps, link.cable_m) else { return Vec::new() };
     let mtu_bytes = u64::from(link.mtu_bytes.unwrap_or(DEFAULT_MTU_BYTES));
     let link = LinkParams { speed_bps, cable_m: u64::from(cable_m), mtu_bytes };
-    let mut whats = Vec::new();
+    let mut whats: Vec<String> = Vec::new();
     for priority in priorities(unlisted) {
         let shortage = headroom_shortage(link, cell, port.groups[priority].headroom_cells);
-        whats.extend(shortage.map(|(what, _)| what));
+        whats.extend(shortage.map(|(what, _)| what).filter(|what| !whats.contains(what)));
     }
-    whats.dedup();
     whats
 }
 

@@ -30,7 +30,7 @@ pub(crate) const DATAPLANE: TableSpec = &[
     choice("overload", || words(&OVERLOAD))
         .value("\"pause\"", "A loop that falls behind pauses its peers, or lets the kernel drop."),
     choice("pfc_test", || words(&PFC_TEST))
-        .value("\"nics\"", "Ports that test at startup whether PFC frames get out and in."),
+        .value("\"nics\"", "Ports that test whether PFC frames get out and in, once they are no-drop."),
     choice("zero_copy", || words(&ZeroCopy::CHOICES))
         .value("\"auto\"", "NICs whose drivers support it; off: the kernel copies; emulate: for tests."),
     number("spare_ports", 0, MAX_PORTS as i64)

@@ -181,7 +181,9 @@ impl Attach {
         };
         self.report(&settings, replaced)?;
         match stop {
-            Some(stop) => follow::run(&self.device, &self.namespace, asked_for, self.json, &stop),
+            Some(stop) => {
+                follow::run((&self.device, attached.program), &self.namespace, asked_for, self.json, &stop)
+            }
             None => Ok(()),
         }
     }

@@ -18,13 +18,19 @@ pub fn stop_signals() -> Result<SignalFd> {
     SignalFd::new(&signals).context("a descriptor for signals")
 }
 
-/// Has `device` honor what is agreed with the switch until a signal; it asks for the priorities
+/// Has `device`, with this program attached, honor what is agreed with the switch until a signal; it asks for the priorities
 /// `asked_for`, as a mask. Nothing is honored afterwards.
-pub fn run(device: &str, namespace: &Namespace, asked_for: u8, is_json: bool, stop: &SignalFd) -> Result<()> {
+pub fn run(
+    (device, program): (&str, u32),
+    namespace: &Namespace,
+    asked_for: u8,
+    is_json: bool,
+    stop: &SignalFd,
+) -> Result<()> {
     let mut shown = None;
     let ended = namespace.enter(|| {
         let ended = nic::follow(device, asked_for, stop.as_fd(), |status| {
-            nic::set_no_drop(device, status.operational.no_drop)?;
+            nic::set_no_drop(device, program, status.operational.no_drop)?;
             let line = if is_json { json(device, status).to_string() } else { text(device, status) };
             if shown.as_ref() != Some(&line) {
                 // A reader that is gone does not end the negotiation.
@@ -34,7 +40,7 @@ pub fn run(device: &str, namespace: &Namespace, asked_for: u8, is_json: bool, st
             Ok(())
         });
         // The qdisc may be gone, too, which is then how it has ended.
-        let reset = nic::set_no_drop(device, 0);
+        let reset = nic::set_no_drop(device, program, 0);
         ended.and(reset)
     });
     if ended.is_ok() && !is_json {

@@ -23,8 +23,8 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 No kernel honors PFC on a veth. `attach` gives the interface a queueing discipline that does: what the
 switch has paused is held back, and sockets that sent it wait. It takes Linux 6.16 or later with
-CONFIG_NET_SCH_BPF (`check` tests whether this one has it) and root. No process stays, except with --dcbx, and all of it
-goes away with the interface.
+CONFIG_NET_SCH_BPF (`check` tests whether this one has it) and root. No process stays, except with
+--dcbx, and all of it goes away with the interface.
 
     sluice nic check
     sluice nic attach eth0 --speed 10G --trust dscp --no-drop 3

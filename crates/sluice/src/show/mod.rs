@@ -214,7 +214,7 @@ async fn cleared(arguments: &Arguments, client: &mut Client) -> Result<Option<Ba
     if !Baseline::is_there(&socket) {
         return Ok(None);
     }
-    Ok(Baseline::load(&socket, client.info().await?.pid))
+    Ok(Baseline::load(&socket, &client.info().await?))
 }
 
 /// Prints a view of the daemon, once or again and again.

@@ -124,7 +124,7 @@ const NO_COUNTERS: [&str; 22] = [
     "core",
 ];
 
-/// True if a counter of a row is not zero; also for a row without numbers.
+/// True if a counter of a row is not zero.
 fn has_number(row: &Value) -> bool {
     match row {
         Value::Object(fields) => {

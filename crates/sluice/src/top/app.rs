@@ -254,7 +254,8 @@ QUEUED     cells that its queues hold (frames to send here)
 XOFF       part of the time that we paused the peer, worst priority
 PAUSED     part of the time that the peer paused us, worst priority
 DROPS/s    frames dropped here a second, at input and output
-LOST       no-drop frames lost since the start: must be 0
+LOST       no-drop frames lost since the start, and frames of any
+           priority that the kernel lost on receipt
 Bars: cells in use of what a pool, group or queue may have. The mark is
 the XOFF threshold; what is beyond it is in headroom, and red.
 Rates and times are of the last interval (--interval).";

@@ -60,7 +60,7 @@ fn scaled(number: u64, units: &[&str]) -> String {
     }
 }
 
-/// Formats a percentage in at most five columns; nothing for none.
+/// Formats a percentage in at most five columns; a dash for none.
 pub fn percent(part: f64) -> String {
     match part {
         0.0 => "-".to_owned(),

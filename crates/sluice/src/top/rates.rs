@@ -7,7 +7,7 @@ use switch::DropReason;
 
 use crate::show::format::{earlier, elapsed_ns, per_second, utilization_percent};
 
-/// Snapshots whose received rates are kept, for the trend.
+/// Snapshots whose transmitted rates are kept, for the trend.
 const TREND: usize = 240;
 
 /// The present snapshot, and what of the past is needed for rates and trends.

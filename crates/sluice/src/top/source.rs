@@ -49,6 +49,8 @@ pub struct Live {
     socket: PathBuf,
     interval: Duration,
     streams: Option<(Watch, EventBatches)>,
+    /// Process of the daemon, and the number of its last event.
+    last_event: (u32, u64),
 }
 
 impl Live {
@@ -58,14 +60,18 @@ impl Live {
     /// There is none.
     pub async fn connect(socket: &Path, interval: Duration) -> Result<(Self, String)> {
         let info = Client::connect(socket).await?.info().await?;
-        let mut live = Self { socket: socket.to_path_buf(), interval, streams: None };
+        let mut live = Self { socket: socket.to_path_buf(), interval, streams: None, last_event: (0, 0) };
         live.streams = Some(live.open().await?);
         Ok((live, info.name))
     }
 
-    async fn open(&self) -> Result<(Watch, EventBatches), ClientError> {
+    /// Opens the streams. Events of the same daemon go on after the last one.
+    async fn open(&mut self) -> Result<(Watch, EventBatches), ClientError> {
         let mut client = Client::connect(&self.socket).await?;
-        Ok((client.watch(self.interval, false).await?, client.events(0, true).await?))
+        let pid = client.info().await?.pid;
+        let since = if self.last_event.0 == pid { self.last_event.1 } else { 0 };
+        self.last_event = (pid, since);
+        Ok((client.watch(self.interval, false).await?, client.events(since, true).await?))
     }
 
     async fn next(&mut self) -> Update {
@@ -85,7 +91,10 @@ impl Live {
                 other => other.err(),
             },
             batch = events.next() => match batch {
-                Ok(Some(batch)) => return Update::Events(batch.events),
+                Ok(Some(batch)) => {
+                    self.last_event.1 = batch.events.last().map_or(self.last_event.1, |last| last.number);
+                    return Update::Events(batch.events);
+                }
                 other => other.err(),
             },
         };
@@ -104,6 +113,8 @@ pub struct Recording {
     /// Events of the last step.
     events: Vec<Event>,
     is_over: bool,
+    /// The end has been reported.
+    has_said_so: bool,
 }
 
 impl Recording {
@@ -118,26 +129,36 @@ impl Recording {
         replay.run_until(Instant(1), &mut |_, _| {})?;
         let next_at = replay.totals().from;
         let (step_ns, ticks) = (step.as_nanos() as u64, interval(step));
-        Ok(Self { replay, name, next_at, step_ns, ticks, events: Vec::new(), is_over: false })
+        Ok(Self {
+            replay,
+            name,
+            next_at,
+            step_ns,
+            ticks,
+            events: Vec::new(),
+            is_over: false,
+            has_said_so: false,
+        })
     }
 
     async fn next(&mut self) -> Result<Update> {
         if !self.events.is_empty() {
             return Ok(Update::Events(std::mem::take(&mut self.events)));
         }
-        if self.is_over {
+        if self.is_over && std::mem::replace(&mut self.has_said_so, true) {
             return pending().await;
+        }
+        if self.is_over {
+            return Ok(Update::Interrupted("the recording ends here".to_owned()));
         }
         self.ticks.tick().await;
         let mut happened = Vec::new();
         self.replay.run_until(self.next_at, &mut |at, event| happened.push((at, event)))?;
+        // What led to a loss is often at the end, in a last step that is shorter than the others.
+        self.is_over = self.replay.totals().to < self.next_at;
         let Some(snapshot) = self.replay.snapshot() else {
             anyhow::bail!("{}: the recording is empty", self.name);
         };
-        if self.replay.totals().to < self.next_at {
-            self.is_over = true;
-            return Ok(Update::Interrupted("the recording ends here".to_owned()));
-        }
         self.next_at = self.next_at + self.step_ns;
         let names = record::port_names(&snapshot);
         self.events = happened.into_iter().map(|(at, event)| record::event_of(at, event, &names)).collect();

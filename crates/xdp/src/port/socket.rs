@@ -4,7 +4,7 @@
 //! Source: `linux/if_xdp.h`, `net/xdp/xsk.c`.
 
 use std::io;
-use std::mem::size_of;
+use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -81,12 +81,17 @@ pub(crate) fn set_option(fd: RawFd, level: i32, name: i32, value: u32) -> io::Re
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads a socket option into `value`, a plain structure of the kernel's.
-pub(crate) fn option<T: Copy>(fd: RawFd, level: i32, name: i32, value: &mut T) -> io::Result<()> {
+/// Returns the value of a socket option.
+///
+/// # Safety
+/// Every pattern of bits is a value of `T`, as of the kernel's plain structures and numbers.
+pub(crate) unsafe fn option<T: Copy>(fd: RawFd, level: i32, name: i32) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the buffer is a `T` and the length matches.
-    let failed = unsafe { libc::getsockopt(fd, level, name, (&raw mut *value).cast(), &raw mut len) } != 0;
-    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let failed = unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut len) } != 0;
+    // SAFETY: zeros and what the kernel wrote are a value, by the caller's promise.
+    if failed { Err(io::Error::last_os_error()) } else { Ok(unsafe { value.assume_init() }) }
 }
 
 /// Makes the kernel send what is in the TX ring, up to the budget, or wakes the driver that sends.
@@ -110,8 +115,8 @@ pub(crate) fn wake_receiver(fd: RawFd) {
 /// Takes the error that the kernel left on the socket, 0 if none: ENETDOWN if the interface has
 /// disappeared. Unlike poll(), this sends nothing.
 pub(crate) fn take_error(fd: RawFd) -> i32 {
-    let mut error = 0i32;
-    option(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut error).map_or(libc::EBADF, |()| error)
+    // SAFETY: a number.
+    unsafe { option(fd, libc::SOL_SOCKET, libc::SO_ERROR) }.unwrap_or(libc::EBADF)
 }
 
 /// Adds the kernel's counters of a socket that receives to `counters`.
@@ -143,9 +148,9 @@ pub(crate) fn tx_invalid_frames(fd: RawFd) -> u64 {
 }
 
 fn statistics(fd: RawFd) -> libc::xdp_statistics {
-    // SAFETY: plain numbers, for which zero is a value.
-    let mut statistics = unsafe { std::mem::zeroed() };
+    // SAFETY: plain numbers.
+    let statistics = unsafe { option(fd, libc::SOL_XDP, libc::XDP_STATISTICS) };
     // It fails only on a descriptor that is no such socket.
-    let _ = option(fd, libc::SOL_XDP, libc::XDP_STATISTICS, &mut statistics);
-    statistics
+    // SAFETY: zeros are numbers.
+    statistics.unwrap_or_else(|_| unsafe { std::mem::zeroed() })
 }

@@ -45,9 +45,9 @@ impl TxSocket {
             OwnedFd::from_raw_fd(fd)
         };
         set_option(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_TX_RING, entries)?;
-        // SAFETY: plain numbers, for which zero is a value.
-        let mut offsets: xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-        option(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+        // SAFETY: plain numbers.
+        let offsets: xdp_mmap_offsets =
+            unsafe { option(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS) }?;
         let len = offsets.tx.desc as usize + entries as usize * size_of::<xdp_desc>();
         let ring = Mapping::new(&fd, len, libc::XDP_PGOFF_TX_RING)?;
         bind(&fd, receiver, (interface, queue))?;
