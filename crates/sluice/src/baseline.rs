@@ -56,8 +56,8 @@ impl Baseline {
             .with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// Returns the counters that this user has cleared of the daemon on `socket`, which says this of
-    /// itself; `None` if none are.
+    /// Returns the counters that this user has cleared of the daemon on `socket`, which says this
+    /// of itself; `None` if none are.
     pub fn load(socket: &Path, info: &Info) -> Option<Self> {
         let bytes = std::fs::read(file_of(socket).ok()?).ok()?;
         let (started_s, rest) = bytes.split_first_chunk()?;

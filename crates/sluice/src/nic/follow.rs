@@ -18,8 +18,8 @@ pub fn stop_signals() -> Result<SignalFd> {
     SignalFd::new(&signals).context("a descriptor for signals")
 }
 
-/// Has `device`, with this program attached, honor what is agreed with the switch until a signal; it asks for the priorities
-/// `asked_for`, as a mask. Nothing is honored afterwards.
+/// Has `device`, with this program attached, honor what is agreed with the switch until a signal;
+/// it asks for the priorities `asked_for`, as a mask. Nothing is honored afterwards.
 pub fn run(
     (device, program): (&str, u32),
     namespace: &Namespace,
