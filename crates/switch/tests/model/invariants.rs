@@ -170,7 +170,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn the_laws_hold_whatever_happens(
+    fn the_invariants_hold_whatever_happens(
         steps in proptest::collection::vec(step(), 1..600),
         down in proptest::option::of((0_usize..600, 0..PORTS)),
     ) {
@@ -213,7 +213,7 @@ proptest! {
     /// is reserved here, so the pool cells that a group holds stay pool cells when its port is
     /// removed.
     #[test]
-    fn the_laws_hold_while_ports_are_removed_and_added(
+    fn the_invariants_hold_while_ports_are_removed_and_added(
         steps in proptest::collection::vec(
             prop_oneof![
                 30 => step(),
