@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use nic::{Replace, RootQdisc, Settings};
+use nic::{Interface, Replace, RootQdisc, Settings};
 use serde_json::json;
 
 use super::follow;
@@ -148,14 +148,8 @@ impl Attach {
         })?;
         let facts = self.switch.as_deref().map(|switch| self.query(switch, &device)).transpose()?;
         let mut settings = self.settings(facts.as_ref())?;
-        let mut warnings = facts.iter().flat_map(|facts| self.differences(facts)).collect::<Vec<_>>();
-        if !device.interface.is_virtual {
-            warnings.push(format!(
-                "{} is a NIC: many consume PFC frames before the kernel sees them, and then no pause is honored; \
-                 `sluice nic show` counts those that come",
-                self.device
-            ));
-        }
+        let differences = facts.iter().flat_map(|facts| self.differences(facts));
+        let warnings: Vec<String> = differences.chain(nic_warning(&device.interface)).collect();
         warnings.iter().for_each(|warning| eprintln!("sluice: warning: {warning}"));
         let replace = match (self.force, self.replace) {
             (true, _) => Replace::Any,
@@ -367,6 +361,16 @@ impl Detach {
     }
 }
 
+/// Returns a warning where pauses may never reach the kernel.
+fn nic_warning(interface: &Interface) -> Option<String> {
+    let warning = format!(
+        "{} is a NIC: many consume PFC frames before the kernel sees them, and then no pause is honored; \
+         `sluice nic show` counts those that come",
+        interface.name
+    );
+    (!interface.is_virtual).then_some(warning)
+}
+
 fn speed_bps(text: &str) -> Result<u64, String> {
     config::parse_speed(text)
         .ok_or_else(|| "write a speed up to 800G with K, M or G, as 500M or 2.5G".to_owned())
@@ -411,6 +415,22 @@ mod tests {
 
     fn settings(line: &str, facts: Option<&PortFacts>) -> Result<Settings, String> {
         attach(line)?.settings(facts).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nics_get_a_warning_and_veths_none() {
+        let interface = |is_virtual| Interface {
+            name: "eth0".into(),
+            index: 2,
+            peer: None,
+            peer_namespace: None,
+            is_virtual,
+            is_up: true,
+            mac: [0; 6],
+        };
+        assert_eq!(nic_warning(&interface(true)), None);
+        let warning = nic_warning(&interface(false)).unwrap();
+        assert!(warning.starts_with("eth0 is a NIC: many consume PFC frames"), "{warning}");
     }
 
     #[test]

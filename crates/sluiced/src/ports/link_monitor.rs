@@ -307,3 +307,19 @@ fn name(link: &LinkMessage) -> Option<&str> {
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn any_slot_can_be_monitored() {
+        let mut monitor = LinkMonitor::new().unwrap();
+        monitor.forget(9);
+        monitor.add(5, "lo", None); // it was not there at its look-up
+        let event = monitor.next().await.unwrap();
+        assert_eq!((event.port, event.interface.map(|lo| lo.name)), (5, Some("lo".to_owned())));
+        monitor.add(0, "lo", None);
+        assert_eq!(monitor.next().await.unwrap().port, 0);
+    }
+}
