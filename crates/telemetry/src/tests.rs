@@ -14,7 +14,7 @@ use tonic::Status;
 
 use crate::collector::{self, Received};
 use crate::dial_out::destination::Timing;
-use crate::example::sample;
+use crate::example_reports::sample;
 use crate::{Device, Settings, Sources, Telemetry};
 
 /// Time limit that only ends a failed test; nothing is measured by it.
