@@ -13,7 +13,7 @@ pub mod journal;
 pub mod server;
 
 pub use client::{BlockingClient, Client, ClientError};
-pub use command::{Command, CommandError, ErrorKind, Outcome};
+pub use command::{Command, CommandError, CommandResult, ErrorKind};
 pub use conservation::FrameBalance;
 pub use convert::{DaemonState, LogCounts, PortDetails, RecordingCounts};
 pub use journal::Journal;

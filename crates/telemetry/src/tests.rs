@@ -19,7 +19,7 @@ use tonic_prost::ProstCodec;
 use crate::collector::{self, Received};
 use crate::dial_out::destination::Timing;
 use crate::dialout::{DialoutMsg, DialoutResponse};
-use crate::example::sample;
+use crate::example_reports::sample;
 use crate::{Device, Settings, Sources, Telemetry};
 
 /// Time limit that only ends a failed test; nothing is measured by it.
@@ -437,7 +437,8 @@ fn streams_of_all_connections_are_bounded_together() {
         while refused < 16 {
             let (answer, index, _) = futures::future::select_all(calls.iter_mut()).await;
             assert_eq!(answer.unwrap_err().message(), "too many streams at once");
-            (calls.remove(index), streams.remove(index));
+            drop(calls.remove(index));
+            streams.remove(index);
             refused += 1;
         }
         streams.clear();

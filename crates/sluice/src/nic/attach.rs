@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use nic::{Interface, Replace, RootQdisc, Settings};
 use serde_json::json;
 
-use super::follow;
+use super::follow_dcbx;
 use super::namespace::{Namespace, list, priorities};
 use super::switch_port::{Device, PortFacts, port_facts};
 use crate::exit::misuse;
@@ -161,7 +161,7 @@ impl Attach {
             settings.no_drop = 0; // until something is agreed
         }
         // From before the attachment, which is then not left half-way.
-        let stop = if self.dcbx { Some(follow::stop_signals()?) } else { None };
+        let stop = if self.dcbx { Some(follow_dcbx::stop_signals()?) } else { None };
         let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, replace))?;
         if let Some(why) = &attached.unrestorable {
             eprintln!(
@@ -175,9 +175,13 @@ impl Attach {
         };
         self.report(&settings, replaced)?;
         match stop {
-            Some(stop) => {
-                follow::run((&self.device, attached.program), &self.namespace, asked_for, self.json, &stop)
-            }
+            Some(stop) => follow_dcbx::run(
+                (&self.device, attached.program),
+                &self.namespace,
+                asked_for,
+                self.json,
+                &stop,
+            ),
             None => Ok(()),
         }
     }

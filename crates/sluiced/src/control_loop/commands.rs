@@ -1,7 +1,7 @@
 //! Commands of clients (and SIGHUP): what each means for the poll loop, and how its outcome is
 //! logged.
 
-use control::{Command, CommandError, ErrorKind, Outcome};
+use control::{Command, CommandError, CommandResult, ErrorKind};
 use dataplane::LoopCommand;
 use tracing::{info, warn};
 use wire::bitset::Set8;
@@ -76,7 +76,7 @@ pub(super) fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, Command
 }
 
 /// Logs the outcome of a command.
-pub fn log(order: &Command, outcome: &Outcome) {
+pub fn log(order: &Command, outcome: &CommandResult) {
     match (order, outcome) {
         (_, Err(refusal)) => {
             let what = match order {
