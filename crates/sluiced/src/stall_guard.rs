@@ -265,7 +265,9 @@ fn run_thread(
     let mut version = 0;
     while !ends.load(Relaxed) && switching.state() != LoopState::Ended {
         let mut next_check = NextCheck::OnFrame;
-        for (watched, detector) in loops.iter().zip(&mut detectors) {
+        // The switching core is last: its pauses follow what an I/O loop that runs again sends.
+        for (watched, detector) in loops.iter().zip(&mut detectors).rev() {
+            let had_stalled = detector.stalled_ns() > 0;
             let state = watched.heartbeat.state();
             if let Ok(newest) = shared.try_lock()
                 && newest.version != pause_frames.version
@@ -288,6 +290,11 @@ fn run_thread(
                     // for it.
                     waker.wake_by_ref();
                 }
+            }
+            if had_stalled && detector.stalled_ns() == 0 {
+                // It may have sent an XON that waited for it, after the guard's XOFF.
+                let since = if let LoopState::Awake(at) = state { at } else { clock() };
+                switching.repeat_claims(watched.pauses, since);
             }
             next_check = next_check.min(detector.next_check(state, refresh_ns));
         }

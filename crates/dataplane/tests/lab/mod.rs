@@ -60,13 +60,9 @@ pub struct Lab {
 
 impl Lab {
     pub fn new() -> Self {
-        Self::with(&settings())
-    }
-
-    pub fn with(settings: &SwitchSettings) -> Self {
         let heartbeat = Arc::new(Heartbeat::default());
         let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
-        let switch = Switch::new(settings, &macs, FRAMES);
+        let switch = Switch::new(&settings(), &macs, FRAMES);
         let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| LoopbackPort::new()).unzip();
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let settings = PollLoopSettings {
