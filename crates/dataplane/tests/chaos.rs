@@ -113,10 +113,11 @@ impl Chaos {
         let mut random = Random(seed);
         let served_by = [[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 2, 2], [0, 1, 2]][random.below(5)];
         let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
-        let loops = Loops::new(&settings, &macs, FRAMES, &served_by);
+        let mut loops = Loops::new(&settings, &macs, FRAMES, &served_by);
         for (port, wire) in loops.wires.iter().enumerate() {
-            wire.inject(data(port, PORTS, LOSSY, u64::MAX, 1)); // so that addresses are known
+            wire.inject(data(port, PORTS, LOSSY, u64::MAX, 1));
         }
+        loops.rounds(10); // the switch knows where each host is
         Self {
             skips: vec![0; loops.lines.len() + 1],
             loops,
