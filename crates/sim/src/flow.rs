@@ -259,7 +259,7 @@ impl Flow {
         }
         receiver.account(number);
         let completed = if receiver.message_frames == 0 { None } else { receiver.complete(number) };
-        ReceiveOutcome { sends_cnp: sends_cnp, completed }
+        ReceiveOutcome { sends_cnp, completed }
     }
 }
 

@@ -131,8 +131,8 @@ fn traffic_outcome(
     }
 }
 
-/// Jain's index: (Σx)² / (n · Σx²). Source: R. Jain, D.-M. Chiu and W. Hawe, "A quantitative measure
-/// of fairness" (DEC TR-301, 1984).
+/// Jain's index: (Σx)² / (n · Σx²). Source: R. Jain, D.-M. Chiu and W. Hawe, "A quantitative
+/// measure of fairness" (DEC TR-301, 1984).
 fn fairness(shares: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     let count = shares.len() as f64;
     let (sum, squares) =
