@@ -27,7 +27,7 @@ use testbed::{
     pauses_sent, port,
 };
 
-pub use capture::Capture;
+pub use capture::{Capture, tshark};
 pub use checksums::Checksums;
 pub use cpu_load::CpuLoad;
 pub use datagrams::datagrams;
