@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use config::Scheduling;
 use control::server::{MAX_REQUESTS, Request, WatermarkReader};
-use control::{Command, CommandError, DaemonState, ErrorKind, Outcome, convert, v1};
+use control::{Command, CommandError, DaemonState, ErrorKind, Outcome, Peer, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
 use switch::settings::{ClassifySettings, MAX_PORTS};
 use switch::{Event, EventKind, EventRecord, LONGEST_RECEIVED_BYTES, Snapshot};
@@ -106,6 +106,8 @@ struct SnapshotRequest {
 /// A command, and the client that waits for its outcome. A command given by a signal has no client.
 struct PendingCommand {
     command: Command,
+    /// The client that sent it; `None` for SIGHUP.
+    by: Option<Peer>,
     answer: Option<oneshot::Sender<Outcome>>,
 }
 
@@ -240,7 +242,7 @@ impl ControlLoop {
                 },
                 reported = signals.next() => match reported {
                     SignalAction::Reload if has_room => {
-                        self.command_queue.push_back(PendingCommand { command: Command::Reload, answer: None });
+                        self.command_queue.push_back(PendingCommand { command: Command::Reload, by: None, answer: None });
                     }
                     SignalAction::Reload => warn!("SIGHUP: too much to do; send it again"),
                     SignalAction::Stop(name) => {
@@ -309,8 +311,9 @@ impl ControlLoop {
                 self.flight_recorder.request(duration, answer, Instant::now())
             }
             Request::Acknowledge { recording, answer } => self.flight_recorder.acknowledge(recording, answer),
-            Request::Order { order, answer } => {
-                self.command_queue.push_back(PendingCommand { command: order, answer: Some(answer) });
+            Request::Order { order, by, answer } => {
+                let pending = PendingCommand { command: order, by: Some(by), answer: Some(answer) };
+                self.command_queue.push_back(pending);
             }
         }
     }
@@ -481,7 +484,7 @@ impl ControlLoop {
         let Some(ActiveCommand { pending, changes, live, .. }) = self.active.take() else { return };
         let moved = live.map(|live| self.adopt(live)).unwrap_or_default();
         if let Some(pending) = &pending {
-            self.events.journal_command(&pending.command, &changes);
+            self.events.journal_command(&pending.command, pending.by.as_ref(), &changes);
         }
         if moved.is_empty() {
             answer_command(pending, Ok(changes));
@@ -575,8 +578,8 @@ async fn next_link_event(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
 
 /// Logs the outcome of a command and sends it to the waiting client, if any.
 fn answer_command(pending: impl Into<Option<PendingCommand>>, outcome: Outcome) {
-    let Some(PendingCommand { command: order, answer }) = pending.into() else { return };
-    commands::log(&order, &outcome);
+    let Some(PendingCommand { command: order, by, answer }) = pending.into() else { return };
+    commands::log(&order, by.as_ref(), &outcome);
     if let Some(answer) = answer {
         let _ = answer.send(outcome); // a client that has disconnected needs none
     }
