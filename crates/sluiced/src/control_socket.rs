@@ -1,8 +1,8 @@
 //! The control socket: its permissions and its ownership.
 //!
 //! Rule: owner, group and mode are those of the configuration before any client can connect. A file
-//! left by a daemon that was killed is replaced. A socket that a daemon listens on, and a file that is not a socket, are not touched.
-//! The file is removed when the daemon ends.
+//! left by a daemon that was killed is replaced. A socket that a daemon listens on, and a file that
+//! is not a socket, are not touched. The file is removed when the daemon ends.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -59,7 +59,7 @@ pub struct UnknownName {
     pub setting: &'static str,
     /// What is wrong.
     pub what: String,
-    /// The cure.
+    /// How to correct it.
     pub cure: String,
 }
 

@@ -70,7 +70,7 @@ pub(crate) const SOCKET_MODES: [(&str, u32); 3] = [("0600", 0o600), ("0660", 0o6
 /// Where clients reach the daemon, and who may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlSocket {
-    /// Its path.
+    /// Where it is in the file system.
     pub path: PathBuf,
     /// Name of its group, whose members may read; `None` for that of the daemon.
     pub group: Option<String>,
