@@ -6,7 +6,7 @@ use anyhow::Result;
 use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, idle};
 
 use crate::{
-    AMPLE_HEADROOM_CELLS, Run, flow, group_config, port_config, run, slow_port_config, switch_config,
+    AMPLE_HEADROOM_CELLS, TrafficRun, flow, group_config, port_config, run, slow_port_config, switch_config,
 };
 
 /// Senders `a` and `b`, and receiver `c`, whose port has 100 Mbit/s.
@@ -40,7 +40,7 @@ impl Incast {
 
     /// Runs the incast: each sender sends 100 Mbit/s of no-drop priority 3, and as much of priority
     /// 0.
-    pub fn run(&self, daemon: &Daemon, duration: Duration) -> Result<Run> {
+    pub fn run(&self, daemon: &Daemon, duration: Duration) -> Result<TrafficRun> {
         let (sending, receiving) = self.hosts(duration)?;
         run(&[daemon], sending, vec![receiving], duration)
     }

@@ -6,13 +6,13 @@
 //! [`testbed::binary`].
 
 mod capture;
-mod catalog;
 mod checksums;
+mod cpu_load;
 mod datagrams;
-mod fetch;
-mod hogs;
+mod frame_catalog;
 mod incast;
-mod stops;
+mod preemption;
+mod tcp_fetch;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -21,20 +21,20 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use host::report::{FlowReceived, Pause, Report};
+use host::report::{FlowReceived, HostReport, Pause};
 use testbed::{
     ANNOUNCEMENT_QUEUE, Daemon, Host, PATIENCE, Port, Snapshot, Testbed, binary, idle, line_bytes,
     pauses_sent, port,
 };
 
 pub use capture::Capture;
-pub use catalog::{Sample, catalog, lengths};
 pub use checksums::Checksums;
+pub use cpu_load::CpuLoad;
 pub use datagrams::datagrams;
-pub use fetch::fetch;
-pub use hogs::CpuLoad;
+pub use frame_catalog::{Sample, catalog, lengths};
 pub use incast::Incast;
-pub use stops::{PeriodicStops, loop_thread, stop_thread, thread_named};
+pub use preemption::{PeriodicStops, loop_thread, stop_thread, thread_named};
+pub use tcp_fetch::fetch;
 
 /// The queue of each priority in the default map.
 pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
@@ -93,14 +93,14 @@ pub fn flow(to: &str, priority: u8, rate: &str) -> String {
 /// Results of a run: the idle switch, snapshots while all senders sent, and every host's last
 /// report.
 #[derive(Debug)]
-pub struct Run {
+pub struct TrafficRun {
     /// Snapshot after the last frame has left, and all hosts have ended.
     pub snapshot: Snapshot,
     /// Snapshots while all senders sent, about ten a second, from their start until shortly before
     /// the first one was done.
     pub sending: Vec<Snapshot>,
     /// Last reports by port.
-    pub reports: Vec<(String, Report)>,
+    pub reports: Vec<(String, HostReport)>,
 }
 
 /// Lets the senders send for `duration` (which is their configured time), waits until the switch is
@@ -111,7 +111,7 @@ pub fn run(
     mut senders: Vec<Host>,
     receivers: Vec<Host>,
     duration: Duration,
-) -> Result<Run> {
+) -> Result<TrafficRun> {
     let watched = daemons.first().context("a run needs a daemon")?;
     let before = watched.snapshot()?;
     senders.iter_mut().try_for_each(Host::start_sending)?;
@@ -127,7 +127,7 @@ pub fn run(
     }
     let run = stop_hosts(daemons, &before, senders, receivers)?;
     ensure!(!sending.is_empty(), "there was no moment in which all senders sent");
-    Ok(Run { sending, ..run })
+    Ok(TrafficRun { sending, ..run })
 }
 
 /// Ends a run whose senders are done: waits until the switch is idle and the hosts have received
@@ -137,7 +137,7 @@ pub fn stop_hosts(
     before: &Snapshot,
     senders: Vec<Host>,
     receivers: Vec<Host>,
-) -> Result<Run> {
+) -> Result<TrafficRun> {
     let watched = daemons.first().context("a run needs a daemon")?;
     // In the order from the hosts on: once the first switch is idle, nothing more arrives at the
     // next.
@@ -160,11 +160,11 @@ pub fn stop_hosts(
     at_rest()?;
     reports.extend(Host::stop_all(senders)?);
     daemons.iter().try_for_each(|daemon| daemon.kernel_agrees())?;
-    Ok(Run { snapshot: watched.snapshot()?, sending: Vec::new(), reports })
+    Ok(TrafficRun { snapshot: watched.snapshot()?, sending: Vec::new(), reports })
 }
 
 /// Runs `once`, and again at most twice if the machine disturbed the run.
-pub fn undisturbed<T>(once: impl Fn() -> Result<(Run, T)>) -> Result<(Run, T)> {
+pub fn undisturbed<T>(once: impl Fn() -> Result<(TrafficRun, T)>) -> Result<(TrafficRun, T)> {
     for _ in 0..2 {
         let (run, more) = once()?;
         if !run.is_disturbed() {
@@ -189,14 +189,14 @@ fn received(snapshot: &Snapshot) -> u64 {
     snapshot.ports.iter().map(|port| frames(port.received)).sum()
 }
 
-impl Run {
+impl TrafficRun {
     /// Returns ports and reports as arguments for [`testbed::conservation`].
-    pub fn hosts(&self) -> Vec<(&str, &Report)> {
+    pub fn hosts(&self) -> Vec<(&str, &HostReport)> {
         self.reports.iter().map(|(port, report)| (port.as_str(), report)).collect()
     }
 
     /// Returns the report of the host on a port.
-    pub fn report(&self, port: &str) -> Result<&Report> {
+    pub fn report(&self, port: &str) -> Result<&HostReport> {
         let found = self.reports.iter().find(|(name, _)| name == port);
         Ok(&found.with_context(|| format!("no report of {port}"))?.1)
     }
@@ -308,7 +308,7 @@ pub fn frames(count: Option<control::v1::Count>) -> u64 {
 }
 
 /// Returns the pauses of one priority in a host's report.
-pub fn pause(report: &Report, priority: u8) -> Pause {
+pub fn pause(report: &HostReport, priority: u8) -> Pause {
     report.pauses.iter().find(|pause| pause.priority == priority).copied().unwrap_or_default()
 }
 

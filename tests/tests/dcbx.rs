@@ -26,24 +26,24 @@ fn config(name: &str, no_drop: u8, version: &str, willing: bool) -> String {
 
 /// What a port negotiated: version, state of PFC, and the priorities that are no-drop now.
 #[derive(Debug, PartialEq, Eq, Clone)]
-struct Outcome {
+struct NegotiationResult {
     version: String,
     state: String,
     no_drop: Vec<usize>,
 }
 
-fn outcome(snapshot: &Snapshot) -> Option<Outcome> {
+fn outcome(snapshot: &Snapshot) -> Option<NegotiationResult> {
     let port = port(snapshot, "first").ok()?;
     let dcbx = port.dcbx.as_ref()?;
     let groups = port.groups.iter().enumerate().filter(|(_, group)| group.no_drop);
-    Some(Outcome {
+    Some(NegotiationResult {
         version: dcbx.version.clone(),
         state: dcbx.features.first()?.state.clone(),
         no_drop: groups.map(|(priority, _)| priority).collect(),
     })
 }
 
-fn becomes(daemon: &Daemon, what: &str, expected: &Outcome) -> Result<()> {
+fn becomes(daemon: &Daemon, what: &str, expected: &NegotiationResult) -> Result<()> {
     let seen = |snapshot: &Snapshot| (outcome(snapshot).as_ref() == Some(expected)).then_some(());
     daemon.until(what, seen).with_context(|| format!("{what}: {expected:?}"))
 }
@@ -88,7 +88,7 @@ fn combinations_of_version_and_willing() -> Result<()> {
     ] {
         reload(&left, &config("left", 3, versions.0, willing.0))?;
         reload(&right, &config("right", 4, versions.1, willing.1))?;
-        let expected = |version: &str| Outcome {
+        let expected = |version: &str| NegotiationResult {
             version: version.to_owned(),
             state: state.to_owned(),
             no_drop: no_drop.into_iter().collect(),
@@ -107,7 +107,8 @@ fn combinations_of_version_and_willing() -> Result<()> {
 
     // The peer dies: nothing is no-drop without an agreement.
     right.kill9()?;
-    let alone = Outcome { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
+    let alone =
+        NegotiationResult { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
     becomes(&left, "left alone", &alone)
 }
 
@@ -119,8 +120,11 @@ fn headroom_is_checked_for_what_was_agreed_on() -> Result<()> {
     let long = "speed = \"100G\"\ncable_m = 10000\n";
     let left = bed.daemon(&left, &(config("left", 3, "auto", true) + long))?;
     let right = bed.daemon(&right, &config("right", 3, "ieee", false))?;
-    let agreed =
-        |no_drop| Outcome { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop: vec![no_drop] };
+    let agreed = |no_drop| NegotiationResult {
+        version: "IEEE".to_owned(),
+        state: "agreed".to_owned(),
+        no_drop: vec![no_drop],
+    };
     let uncovered = || -> Result<Vec<String>> {
         let events = BlockingClient::connect(left.socket())?.events(0)?;
         let of_kind = events.into_iter().filter(|event| event.kind == "dcbx_uncovered");
@@ -151,7 +155,7 @@ fn mode_on_keeps_its_own() -> Result<()> {
     let on = config("left", 3, "ieee", false).replace("\"auto\"", "\"on\"");
     let left = bed.daemon(&left, &on)?;
     let right = bed.daemon(&right, &config("right", 4, "ieee", false))?;
-    let outcome = |state: &str, no_drop: &[usize]| Outcome {
+    let outcome = |state: &str, no_drop: &[usize]| NegotiationResult {
         version: "IEEE".to_owned(),
         state: state.to_owned(),
         no_drop: no_drop.to_vec(),
@@ -191,7 +195,8 @@ fn an_agreement_makes_a_running_link_lossless() -> Result<()> {
         let second = bed.daemon(&second, &silent(&other))?;
         reload(&first, &willing)?;
         reload(&second, &other)?;
-        let agreed = |no_drop| Outcome { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop };
+        let agreed =
+            |no_drop| NegotiationResult { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop };
         becomes(&first, "first follows", &agreed(vec![3]))?;
         becomes(&second, "second", &agreed(vec![3]))?;
 
@@ -203,7 +208,8 @@ fn an_agreement_makes_a_running_link_lossless() -> Result<()> {
         }
         let run = run(&[&first, &second], sending, vec![receiving], Duration::from_secs(3))?;
         second.kill9()?;
-        let alone = Outcome { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
+        let alone =
+            NegotiationResult { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
         becomes(&first, "first alone", &alone)?;
         let no_drop = outcome(&first.snapshot()?).context("an outcome")?.no_drop;
         Ok((run, no_drop))
@@ -257,7 +263,8 @@ fn traffic_that_runs_becomes_lossless() -> Result<()> {
     eventually("priority 3 loses frames", || Ok((dropped(3)? > 1000).then_some(())))?;
     reload(&second, &other)?;
     reload(&first, &willing)?;
-    let agreed = Outcome { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop: vec![3] };
+    let agreed =
+        NegotiationResult { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop: vec![3] };
     becomes(&first, "first follows", &agreed)?;
     becomes(&second, "second", &agreed)?;
     let xoff = |now: &Snapshot| port(now, "first").map_or(0, |port| port.groups[3].xoff_ns);
@@ -299,7 +306,7 @@ fn two_peers_on_a_port_and_a_changed_peer() -> Result<()> {
     let socket = right.enter(|| PacketSocket::open("p"))??;
     let left = bed.daemon(&left, &config("left", 3, "auto", true))?;
     let first = bed.daemon(&right, &config("right", 4, "ieee", false))?;
-    let outcome = |state: &str, no_drop: &[usize]| Outcome {
+    let outcome = |state: &str, no_drop: &[usize]| NegotiationResult {
         version: "IEEE".to_owned(),
         state: state.to_owned(),
         no_drop: no_drop.to_vec(),
@@ -336,7 +343,7 @@ fn a_flapping_peer_disturbs_no_other_port() -> Result<()> {
     let buffer = "\n[buffer]\nheadroom_cells = 32768\n";
     let left = bed.daemon(&left, &(config("left", 3, "cee", false) + &sender + &receiver + buffer))?;
     let _right_daemon = bed.daemon(&right, &config("right", 4, "cee", true))?;
-    let outcome = |state: &str, no_drop: &[usize]| Outcome {
+    let outcome = |state: &str, no_drop: &[usize]| NegotiationResult {
         version: "CEE".to_owned(),
         state: state.to_owned(),
         no_drop: no_drop.to_vec(),
@@ -383,7 +390,8 @@ fn a_willing_host_follows_the_switch() -> Result<()> {
     let mut sending = bed.host(&host, &flows, &willing)?;
     let receiving = bed.host(&other, &[], &["--speed", "1G"])?;
     daemon.until_announced(2)?;
-    let agreed = Outcome { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop: vec![3] };
+    let agreed =
+        NegotiationResult { version: "IEEE".to_owned(), state: "agreed".to_owned(), no_drop: vec![3] };
     becomes(&daemon, "the switch", &agreed)?;
     sending.start_sending()?;
     daemon.until("pauses", |now| {
@@ -396,6 +404,7 @@ fn a_willing_host_follows_the_switch() -> Result<()> {
     ensure!(outcome.lldp_sent > 0 && outcome.lldp_received > 0, "{outcome:?}");
     ensure!(report.pauses[3].paused_ns > 0 && report.other_received == 0, "{:?}", report.pauses);
     drop(receiving);
-    let alone = Outcome { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
+    let alone =
+        NegotiationResult { version: "IEEE".to_owned(), state: "local".to_owned(), no_drop: Vec::new() };
     becomes(&daemon, "the switch alone", &alone)
 }

@@ -21,8 +21,8 @@ use dataplane::guard::heartbeat::STALL_NS;
 use sim::{Results, Simulation, scenario};
 use testbed::{Testbed, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, FRAME_BYTES, Run, flow, pause, port_config, run, slow_port_config, switch_config,
-    undisturbed,
+    AMPLE_HEADROOM_CELLS, FRAME_BYTES, TrafficRun, flow, pause, port_config, run, slow_port_config,
+    switch_config, undisturbed,
 };
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of_run(run: &Run, watched: &[&str], carried_bps: f64) -> Result<Self> {
+    fn of_run(run: &TrafficRun, watched: &[&str], carried_bps: f64) -> Result<Self> {
         let lost = [3, 0].map(|priority| {
             let total = run.total(priority);
             (total.sent - total.received) as f64 / total.sent.max(1) as f64
@@ -174,7 +174,7 @@ fn on_an_incast() -> Result<()> {
     daemon.agree(&simulated)
 }
 
-fn incast() -> Result<(Run, [Figures; 2])> {
+fn incast() -> Result<(TrafficRun, [Figures; 2])> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
@@ -214,7 +214,7 @@ fn on_two_switches_in_series() -> Result<()> {
     daemon.agree(&simulated)
 }
 
-fn series() -> Result<(Run, [Figures; 2])> {
+fn series() -> Result<(TrafficRun, [Figures; 2])> {
     let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
     let senders = [bed.sluice_host(&first_at, "sender1")?, bed.sluice_host(&first_at, "sender2")?];

@@ -7,7 +7,7 @@ mod lint;
 mod module_cycles;
 mod packages;
 mod run;
-mod tests;
+mod test_runner;
 mod vm;
 
 use std::process::ExitCode;
@@ -80,7 +80,7 @@ fn run_task(task: Task) -> Result<()> {
         Task::Test { filter } => {
             packages::set_up_tests()?;
             run::require_root("the end-to-end tests")?;
-            tests::all(filter.as_deref())
+            test_runner::all(filter.as_deref())
         }
         Task::Bench { filter } => {
             packages::set_up()?;

@@ -70,21 +70,21 @@ fn is_test(item: &ItemMod) -> bool {
 }
 
 fn imports_of(module: &Module, file: &syn::File, modules: &BTreeSet<Module>) -> BTreeSet<Module> {
-    let mut reader = Reader { modules, inside: module.clone(), imports: BTreeSet::new() };
+    let mut reader = ImportVisitor { modules, inside: module.clone(), imports: BTreeSet::new() };
     reader.visit_file(file);
     reader.imports.remove(module);
     reader.imports
 }
 
 /// A visitor that records the modules that a file names.
-struct Reader<'m> {
+struct ImportVisitor<'m> {
     modules: &'m BTreeSet<Module>,
     /// The current module, possibly an inline one.
     inside: Module,
     imports: BTreeSet<Module>,
 }
 
-impl Reader<'_> {
+impl ImportVisitor<'_> {
     /// Records the module that a path leads to, if it is in this crate.
     fn add_import(&mut self, path: &[String]) {
         let mut full = match path.first().map(String::as_str) {
@@ -120,7 +120,7 @@ impl Reader<'_> {
     }
 }
 
-impl<'s> Visit<'s> for Reader<'_> {
+impl<'s> Visit<'s> for ImportVisitor<'_> {
     fn visit_item_mod(&mut self, item: &'s ItemMod) {
         if is_test(item) {
             return;

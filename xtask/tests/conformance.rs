@@ -204,8 +204,8 @@ fn mistakes_are_found() -> Result<()> {
     for (tests, what) in [
         (format!("`{this}::wrong`"), format!("{this} has no wrong")),
         (
-            "`tests/tests/nic/life.rs::killed_half_way`".to_owned(),
-            "tests/tests/nic/life.rs has no killed_half_way".to_owned(),
+            "`tests/tests/nic/attach_detach.rs::killed_half_way`".to_owned(),
+            "tests/tests/nic/attach_detach.rs has no killed_half_way".to_owned(),
         ),
         (format!("`{this}`"), format!("{this} is no test: write {this}::NAME")),
     ] {

@@ -135,12 +135,16 @@ impl Client {
 
     /// Streams a snapshot every `interval` (50 ms at least), the first at once. With
     /// `read_watermarks`, each restarts the watermarks since the last read.
-    pub async fn watch(&mut self, interval: Duration, read_watermarks: bool) -> Result<Watch, ClientError> {
+    pub async fn watch(
+        &mut self,
+        interval: Duration,
+        read_watermarks: bool,
+    ) -> Result<SnapshotStream, ClientError> {
         let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
         let socket = self.socket.clone();
         let request = v1::WatchRequest { interval_ms, read_watermarks };
         let stream = answer(socket.clone(), self.inner.watch(request)).await?;
-        Ok(Watch { socket, stream })
+        Ok(SnapshotStream { socket, stream })
     }
 
     /// Records the loop for `duration`; with a zero duration, fetches the kept recording.
@@ -284,12 +288,12 @@ impl EventBatches {
 
 /// A stream of snapshots.
 #[derive(Debug)]
-pub struct Watch {
+pub struct SnapshotStream {
     socket: PathBuf,
     stream: Streaming<v1::Snapshot>,
 }
 
-impl Watch {
+impl SnapshotStream {
     /// Returns the next snapshot; `None` when the daemon has ended the stream.
     pub async fn next(&mut self) -> Result<Option<v1::Snapshot>, ClientError> {
         self.stream.message().await.map_err(|status| no(self.socket.clone(), status))

@@ -67,7 +67,7 @@ impl Command {
 }
 
 /// Result of a command: the changes that are worth a line, or why the command was refused.
-pub type Outcome = Result<Vec<String>, CommandError>;
+pub type CommandResult = Result<Vec<String>, CommandError>;
 
 /// Why a command was refused. A refused command changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub mod server;
 
 pub use access::{API_VERSION, Peer, Role};
 pub use client::{BlockingClient, Client, ClientError};
-pub use command::{Command, CommandError, ErrorKind, Outcome};
+pub use command::{Command, CommandError, CommandResult, ErrorKind};
 pub use conservation::FrameBalance;
 pub use convert::{DaemonState, LogCounts, PortDetails, RecordingCounts};
 pub use journal::Journal;

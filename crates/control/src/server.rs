@@ -22,7 +22,7 @@ use tonic::service::InterceptorLayer;
 use tonic::{Response, Status};
 
 use crate::access::{API_VERSION, Access, Peer, check_version, clean};
-use crate::command::{Command, CommandError, Outcome};
+use crate::command::{Command, CommandError, CommandResult};
 use crate::connection_limit::{Connection, ConnectionLimiter};
 use crate::journal::Journal;
 use crate::v1;
@@ -32,7 +32,7 @@ use crate::v1::control_server::{Control, ControlServer};
 pub const MAX_CLIENTS: usize = 32;
 /// Maximum number of concurrent calls on one connection.
 pub const MAX_STREAMS: u32 = 8;
-/// Maximum number of concurrent `Watch` streams, over all connections.
+/// Maximum number of concurrent `SnapshotStream` streams, over all connections.
 pub const MAX_WATCHERS: usize = 32;
 /// Maximum number of concurrent readers of events, over all connections.
 pub const MAX_EVENT_READERS: usize = 32;
@@ -42,7 +42,7 @@ pub const MAX_REQUESTS: usize = 64;
 const MAX_REQUEST_BYTES: usize = 1024;
 /// Maximum bytes of a request's headers.
 const MAX_HEADER_BYTES: u32 = 8 * 1024;
-/// Shortest interval of `Watch`.
+/// Shortest interval of `SnapshotStream`.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of the keepalive pings to a silent client; well below
 /// [`crate::connection_limit::SILENCE`].
@@ -119,7 +119,7 @@ pub enum Request {
         /// Number of the recording.
         recording: u64,
         /// Channel for the result.
-        answer: oneshot::Sender<Outcome>,
+        answer: oneshot::Sender<CommandResult>,
     },
     /// Execute a command; the reply is sent when it is done.
     Order {
@@ -128,7 +128,7 @@ pub enum Request {
         /// The client that sends it.
         by: Peer,
         /// Channel for the result.
-        answer: oneshot::Sender<Outcome>,
+        answer: oneshot::Sender<CommandResult>,
     },
 }
 
@@ -159,7 +159,7 @@ pub struct DaemonInfo {
 }
 
 /// Serves clients on `listener` until `stop` completes, then waits for the pending calls.
-/// `telemetry` returns the state of the telemetry. `Watch` streams end when the receiver of
+/// `telemetry` returns the state of the telemetry. `SnapshotStream` streams end when the receiver of
 /// `requests` is dropped.
 pub async fn serve(
     listener: UnixListener,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use control::server::{DaemonInfo, MAX_CLIENTS, MAX_EVENT_READERS, MAX_WATCHERS, Recorded, Request};
 use control::{
-    BlockingClient, Client, ClientError, Command, CommandError, ErrorKind, Journal, Outcome, server, v1,
+    BlockingClient, Client, ClientError, Command, CommandError, CommandResult, ErrorKind, Journal, server, v1,
 };
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -100,7 +100,7 @@ fn recording(duration: Duration) -> Result<Recorded, CommandError> {
     Ok(Recorded { pieces, ..Recorded::default() })
 }
 
-fn acknowledge(recording: u64) -> Outcome {
+fn acknowledge(recording: u64) -> CommandResult {
     let none = CommandError { reason: ErrorKind::NotFound, message: "there is no such recording".into() };
     if recording == 7 { Ok(Vec::new()) } else { Err(none) }
 }
@@ -204,7 +204,7 @@ async fn a_reader_that_follows_gets_what_happens_and_the_end() {
 }
 
 /// Echoes the command, or refuses it.
-fn carry_out(order: &Command) -> Outcome {
+fn carry_out(order: &Command) -> CommandResult {
     match order {
         Command::HoldPort { port, .. } if port == "nowhere" => {
             Err(CommandError { reason: ErrorKind::NotFound, message: "no such port; there is x".into() })
@@ -426,7 +426,7 @@ async fn when_the_switch_stops_clients_are_notified_and_the_server_ends() {
 }
 
 /// The error that ends a stream.
-async fn last(mut watch: control::client::Watch) -> ClientError {
+async fn last(mut watch: control::client::SnapshotStream) -> ClientError {
     loop {
         match watch.next().await {
             Ok(Some(_)) => {}

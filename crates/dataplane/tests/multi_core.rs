@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use dataplane::guard::heartbeat::STALL_NS;
 use dataplane::guard::stall_detector::GIVE_UP_NS;
 use dataplane::{CHANNEL_FRAMES, LoopCommand, RX_BATCH, Reply, Settings};
-use lab::lines::Loops;
-use lab::story::{FRAMES, Reported, Story, loops, numbered};
+use lab::io_loops::Loops;
+use lab::traffic_scenarios::{FRAMES, ScenarioResults, TrafficScenario, loops, numbered};
 use lab::{Sleepless, mac, settings, xoff_3};
 use proptest::prelude::*;
 use switch::monitor::counters::DropReason;
@@ -28,15 +28,15 @@ const PORTS: usize = lab::PORTS;
 /// watermarks, drops and events are the same.
 #[test]
 fn several_loops_decide_what_one_does() {
-    let reported = Story::PLAIN.reported(&[0, 0, 0]);
-    let Reported { left, events, snapshot } = &reported;
+    let reported = TrafficScenario::PLAIN.reported(&[0, 0, 0]);
+    let ScenarioResults { left, events, snapshot } = &reported;
     let drops: u64 = snapshot.ports.iter().flat_map(|port| &port.drops).map(|count| count.frames).sum();
     let paused: u64 = snapshot.ports.iter().map(|port| port.pfc_sent.frames).sum();
     let lost: u64 = snapshot.ports.iter().map(|port| port.kernel_lost_frames).sum();
-    assert!(drops > 1000 && paused > 100 && lost > 10, "it was a story: {drops}, {paused}, {lost}");
+    assert!(drops > 1000 && paused > 100 && lost > 10, "the scenario covers it: {drops}, {paused}, {lost}");
     assert!(left.len() > 9000 && !events.is_empty());
     for served_by in [[1, 1, 1], [1, 2, 2], [0, 1, 2], [2, 0, 1]] {
-        reported.is_as(&Story::PLAIN.reported(&served_by), served_by);
+        reported.is_as(&TrafficScenario::PLAIN.reported(&served_by), served_by);
     }
 }
 
@@ -44,7 +44,7 @@ fn several_loops_decide_what_one_does() {
 /// ports of its own touches no byte of them.
 #[test]
 fn several_loops_mark_and_tag_what_one_does() {
-    let reported = Story::EDITED.reported(&[0, 0, 0]);
+    let reported = TrafficScenario::EDITED.reported(&[0, 0, 0]);
     let marked = |port: usize| {
         let queues = &reported.snapshot.ports[port].queues;
         queues.iter().map(|queue| queue.marked.frames as usize).sum()
@@ -62,9 +62,9 @@ fn several_loops_mark_and_tag_what_one_does() {
         ("untagged", reported.count(1, |_, header| header.outer.is_none())),
         ("flooded", reported.snapshot.flood_copies as usize),
     ];
-    assert!(seen.iter().all(|&(_, frames)| frames > 500), "it was a story: {seen:?}");
+    assert!(seen.iter().all(|&(_, frames)| frames > 500), "the scenario covers it: {seen:?}");
     for served_by in [[1, 1, 1], [1, 2, 2], [2, 1, 3], [0, 1, 2], [2, 0, 1]] {
-        reported.is_as(&Story::EDITED.reported(&served_by), served_by);
+        reported.is_as(&TrafficScenario::EDITED.reported(&served_by), served_by);
     }
 }
 

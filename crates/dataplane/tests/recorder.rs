@@ -1,7 +1,7 @@
 //! The replay of a recorded loop: the same switch reaches the same counters, watermarks, events and
 //! times, whatever happened.
 
-#[path = "lab/recorded.rs"]
+#[path = "lab/recorded_loop.rs"]
 mod lab;
 
 use dataplane::flight_recorder::error::Error;

@@ -2,7 +2,7 @@
 
 use crate::lldp::neighbors::NeighborId;
 use crate::settings::Version;
-use crate::status::{FeatureName, FeatureState, Reason};
+use crate::status::{FeatureName, FeatureReason, FeatureState};
 
 /// The most events that an agent keeps until they are taken; further ones are counted.
 pub const MAX_EVENTS: usize = 64;
@@ -27,7 +27,7 @@ pub enum Event {
         /// State now.
         state: FeatureState,
         /// Why it is in this state.
-        reason: Reason,
+        reason: FeatureReason,
         /// Operational configuration now, as text.
         operational: String,
     },

@@ -86,7 +86,7 @@ pub struct Feature<T> {
     /// How far the negotiation got.
     pub state: FeatureState,
     /// Why it is in this state.
-    pub reason: Reason,
+    pub reason: FeatureReason,
 }
 
 /// How far the negotiation of a feature got.
@@ -106,7 +106,7 @@ pub enum FeatureState {
 
 /// Why a feature is in its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum FeatureReason {
     /// Disabled by the local configuration.
     DisabledHere,
     /// Disabled by the peer (CEE, CIN).
@@ -151,7 +151,7 @@ pub enum Reason {
 
 impl<T: Clone> Feature<T> {
     /// Makes a feature with only a local configuration, which is in force.
-    pub fn local(local: T, local_willing: bool, reason: Reason) -> Self {
+    pub fn local(local: T, local_willing: bool, reason: FeatureReason) -> Self {
         Self {
             operational: local.clone(),
             local,
@@ -174,7 +174,7 @@ impl FeatureState {
 impl Status {
     /// Makes the status of a port without a peer.
     pub fn new(settings: &DcbxSettings, version: Version) -> Self {
-        let none = Reason::NoPeer;
+        let none = FeatureReason::NoPeer;
         let applications = &settings.applications;
         let mut status = Self {
             version,
@@ -191,7 +191,7 @@ impl Status {
     }
 
     /// Sets a state that all features have in common.
-    pub fn set_all(&mut self, state: FeatureState, reason: Reason) {
+    pub fn set_all(&mut self, state: FeatureState, reason: FeatureReason) {
         (self.pfc.state, self.pfc.reason) = (state, reason);
         (self.applications.state, self.applications.reason) = (state, reason);
         if let Some(ets) = &mut self.ets {
@@ -208,7 +208,7 @@ impl Status {
             PfcMode::On => self.pfc.operational = own,
             PfcMode::Off => {
                 self.pfc.operational = own;
-                (self.pfc.state, self.pfc.reason) = (FeatureState::Off, Reason::DisabledHere);
+                (self.pfc.state, self.pfc.reason) = (FeatureState::Off, FeatureReason::DisabledHere);
             }
         }
         let is_in_force = settings.pfc.mode == PfcMode::On || self.pfc.state.is_agreed();
@@ -271,7 +271,7 @@ impl fmt::Display for FeatureState {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for FeatureReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::DisabledHere => "disabled here",

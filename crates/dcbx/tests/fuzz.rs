@@ -13,7 +13,7 @@ mod pair;
 use core::time::Duration;
 use dcbx::Agent;
 use dcbx::settings::{AgentSettings, DcbxSettings, Version};
-use dcbx::status::Reason;
+use dcbx::status::FeatureReason;
 use pair::{ALL_VERSIONS, dcbx, seconds, settings};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -188,7 +188,7 @@ fn received(agent: &Agent, frame: &[u8]) {
     {
         assert!(after.rx_malformed_dcbx > counters.rx_malformed_dcbx, "counted");
         assert_eq!(agent.operational().unwrap(), &before.operational, "changes nothing");
-        assert!(matches!(agent.status().unwrap().pfc.reason, Reason::Malformed(_)), "shown");
+        assert!(matches!(agent.status().unwrap().pfc.reason, FeatureReason::Malformed(_)), "shown");
     }
     agent.poll(now + seconds(65_536));
     assert_eq!((agent.neighbors().count(), agent.operational().unwrap().no_drop), (0, 0), "forgotten");

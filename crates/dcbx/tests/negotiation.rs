@@ -5,7 +5,7 @@ mod pair;
 use core::time::Duration;
 use dcbx::event::Event;
 use dcbx::settings::{DcbxSettings, Ets, PfcMode, Precedence, Version, VersionSetting};
-use dcbx::status::{FeatureName, FeatureState, PeerState, Reason};
+use dcbx::status::{FeatureName, FeatureReason, FeatureState, PeerState};
 use pair::{ALL_VERSIONS, DELAY, Pair, dcbx, groups, seconds, settings};
 use wire::MacAddr;
 use wire::dcbx::ieee::{Ieee, PfcConfiguration, Selector};
@@ -47,7 +47,7 @@ fn the_willing_end_takes_over_everything() {
         assert_eq!(operational.priority_of(Selector::Ethertype, 0x8906), Some(3));
         let status = pair.status(1);
         assert_eq!((status.pfc.local, status.pfc.peer), (0, Some(1 << 3)));
-        assert_eq!((status.pfc.state, status.pfc.reason), (FeatureState::Agreed, Reason::TakenOver));
+        assert_eq!((status.pfc.state, status.pfc.reason), (FeatureState::Agreed, FeatureReason::TakenOver));
     }
 }
 
@@ -78,7 +78,7 @@ fn the_agreement_goes_with_the_peer() {
             assert_eq!(pair.no_drop(), [0; 2], "{version:?}, {way}");
             let status = pair.status(1);
             assert_eq!(status.peer, PeerState::Absent);
-            assert_eq!(status.pfc.reason, Reason::NoPeer);
+            assert_eq!(status.pfc.reason, FeatureReason::NoPeer);
             assert_eq!(status.operational.ets, Some(groups(60)), "the local groups");
             if way == "link" {
                 pair.set_link(true);
@@ -139,7 +139,10 @@ fn modes_on_and_off_do_not_follow() {
         let pair = Pair::settled(own.clone(), dcbx(version, false, 1 << 4));
         assert_eq!(pair.no_drop(), [1 << 3, 0]);
         let pfc = &pair.status(0).pfc;
-        assert_eq!((pfc.state, pfc.reason, pfc.local_willing), (FeatureState::Error, Reason::Differs, false));
+        assert_eq!(
+            (pfc.state, pfc.reason, pfc.local_willing),
+            (FeatureState::Error, FeatureReason::Differs, false)
+        );
         let pair = Pair::settled(own.clone(), dcbx(version, true, 1 << 4));
         assert_eq!(pair.no_drop(), [1 << 3; 2]);
         own.pfc.mode = PfcMode::Off;
@@ -227,10 +230,10 @@ fn a_recommendation_that_is_unavailable_is_not_taken_over() {
         let ets = pair.status(0).ets.clone().unwrap();
         (ets.state, ets.reason, ets.operational)
     };
-    assert_eq!(pair_of(2), (FeatureState::Agreed, Reason::TakenOver, Ets::SINGLE_GROUP));
-    assert_eq!(pair_of(0), (FeatureState::Agreed, Reason::TakenOver, Ets::STRICT));
+    assert_eq!(pair_of(2), (FeatureState::Agreed, FeatureReason::TakenOver, Ets::SINGLE_GROUP));
+    assert_eq!(pair_of(0), (FeatureState::Agreed, FeatureReason::TakenOver, Ets::STRICT));
     for algorithm in [1, 3, 255] {
-        assert_eq!(pair_of(algorithm), (FeatureState::Error, Reason::Unsupported, groups(50)));
+        assert_eq!(pair_of(algorithm), (FeatureState::Error, FeatureReason::Unsupported, groups(50)));
     }
 }
 
@@ -244,7 +247,7 @@ fn several_peers_are_an_error() {
         pair.agents[0].receive(pair.now, &foreign(2, 20, ieee_pfc(true, 0)));
         let status = pair.status(0);
         assert_eq!((status.peer, status.operational.no_drop), (PeerState::Several, 0));
-        assert_eq!((status.pfc.state, status.pfc.reason), (FeatureState::Error, Reason::SeveralPeers));
+        assert_eq!((status.pfc.state, status.pfc.reason), (FeatureState::Error, FeatureReason::SeveralPeers));
         pair.run(seconds(19));
         assert_eq!(pair.no_drop()[0], 0, "{version:?}");
         pair.run(seconds(90));
@@ -344,7 +347,7 @@ fn a_foreign_peer_changes_its_version_while_running() {
     pair.agents[1].set_link(pair.now, true);
     pair.run(seconds(60));
     assert_eq!((pair.status(0).version, pair.no_drop()), (Version::Cee, [0, 0]));
-    let reason = Reason::OtherVersion { peer: Version::Cin, is_pinned: false };
+    let reason = FeatureReason::OtherVersion { peer: Version::Cin, is_pinned: false };
     assert_eq!(pair.status(0).pfc.reason, reason);
     assert_eq!(reason.to_string(), "the peer sends CIN only; the next link up or its restart begins again");
     pair.set_link(false);
@@ -415,12 +418,12 @@ fn cee_errors_disabled_features_and_other_versions_of_the_peer() {
         &mut cee.pfc.as_mut().unwrap().0
     }
     type Change = fn(&mut Cee);
-    let changes: [(Change, FeatureState, Reason); 5] = [
-        (|it| pfc(it).error = true, FeatureState::Error, Reason::PeerError),
-        (|it| pfc(it).enabled = false, FeatureState::Local, Reason::DisabledByPeer),
-        (|it| it.pfc = None, FeatureState::Local, Reason::NotSent),
-        (|it| pfc(it).willing = false, FeatureState::Error, Reason::Differs),
-        (|it| it.control.max_version = 1, FeatureState::Agreed, Reason::PeerTakesOver),
+    let changes: [(Change, FeatureState, FeatureReason); 5] = [
+        (|it| pfc(it).error = true, FeatureState::Error, FeatureReason::PeerError),
+        (|it| pfc(it).enabled = false, FeatureState::Local, FeatureReason::DisabledByPeer),
+        (|it| it.pfc = None, FeatureState::Local, FeatureReason::NotSent),
+        (|it| pfc(it).willing = false, FeatureState::Error, FeatureReason::Differs),
+        (|it| it.control.max_version = 1, FeatureState::Agreed, FeatureReason::PeerTakesOver),
     ];
     for (change, state, reason) in changes {
         let mut pair = agreed(CEE);
@@ -436,9 +439,11 @@ fn cee_errors_disabled_features_and_other_versions_of_the_peer() {
     // A peer that operates another version is waited for.
     let mut pair = Pair::new([settings(1, Some(dcbx(CEE, false, 8))), settings(2, None)]);
     pair.run(seconds(5));
-    for (control, feature, expected) in
-        [(1, 0, Reason::PeerVersion), (0, 1, Reason::PeerVersion), (0, 0, Reason::PeerTakesOver)]
-    {
+    for (control, feature, expected) in [
+        (1, 0, FeatureReason::PeerVersion),
+        (0, 1, FeatureReason::PeerVersion),
+        (0, 0, FeatureReason::PeerTakesOver),
+    ] {
         let ack = pair.status(0).control.unwrap().seq;
         let value =
             [&[2, 10, control, 1, 0, 0, 0, 1, 0, 0, 0, ack as u8][..], &[6, 6, feature, 1, 0xc0, 0, 0, 8]];
@@ -479,13 +484,13 @@ fn malformed_tlvs_change_nothing_and_extend_nothing() {
             count += 1;
             let status = pair.status(0);
             assert_eq!((status.operational.no_drop, status.pfc.state), (8, FeatureState::Agreed));
-            assert_eq!(status.pfc.reason, Reason::Malformed(expected));
+            assert_eq!(status.pfc.reason, FeatureReason::Malformed(expected));
         }
         assert_eq!(pair.agents[0].counters().rx_malformed_dcbx, count);
         pair.run(last_good + seconds(121) - pair.now);
         let status = pair.status(0);
         assert_eq!((status.operational.no_drop, status.pfc.state), (0, FeatureState::Error));
-        assert_eq!(status.pfc.reason, Reason::Malformed(expected));
+        assert_eq!(status.pfc.reason, FeatureReason::Malformed(expected));
         assert_eq!(pair.agents[0].neighbors().count(), 1, "the neighbor itself is there");
         pair.delivers_to[0] = true;
         pair.run(seconds(60));
@@ -530,7 +535,7 @@ fn dcbx_comes_and_goes_with_its_settings() {
     pair.run(seconds(10));
     assert_eq!(pair.no_drop(), [8, 8]);
     assert_eq!(pair.status(0).ets, None);
-    assert_eq!(pair.status(1).ets.as_ref().unwrap().reason, Reason::NotSent);
+    assert_eq!(pair.status(1).ets.as_ref().unwrap().reason, FeatureReason::NotSent);
 }
 
 /// The frames of a whole negotiation can be read by the strict reader.

@@ -340,7 +340,7 @@ mod tests {
 
     /// Throughput of two flows on a link in the second half of the time.
     #[derive(Debug)]
-    struct Outcome {
+    struct LinkThroughput {
         busy: f64,
         peak_bytes: f64,
         first_share: f64,
@@ -353,7 +353,7 @@ mod tests {
         line: &SharedLink,
         turn_ns: Nanos,
         turns: u64,
-    ) -> Outcome {
+    ) -> LinkThroughput {
         let mut flows = [(); 2].map(|()| Dcqcn::new(settings, most_bps, Instant(0)));
         let (mut reported_at, mut sent) = ([Instant(0); 2], [0.0; 2]);
         let (mut queue, mut room_bytes, mut random) = (std::collections::VecDeque::new(), 0.0, 1_u64);
@@ -391,7 +391,7 @@ mod tests {
         }
         let carried: f64 = sent.iter().sum();
         let busy = carried * 8e9 / (line.bps * (turns / 2 * turn_ns) as f64);
-        Outcome { busy, peak_bytes, first_share: sent[0] / carried }
+        LinkThroughput { busy, peak_bytes, first_share: sent[0] / carried }
     }
 
     /// Two flows of 600 Mbit/s into a link of 500 that marks from 1 to 8 ms of queue, as
@@ -402,7 +402,7 @@ mod tests {
         let line = SharedLink { bps: 500e6, low_bytes: 64e3, high_bytes: 512e3, most: 0.2 };
         for turn_ns in [50_000, 200_000, MS] {
             let outcome = two_flows(SETTINGS, 600_000_000, &line, turn_ns, 10_000 * MS / turn_ns);
-            let Outcome { busy, peak_bytes, first_share } = outcome;
+            let LinkThroughput { busy, peak_bytes, first_share } = outcome;
             assert!(busy > 0.98 && peak_bytes < 256e3, "{turn_ns} ns: {outcome:?}");
             assert!((0.45..0.55).contains(&first_share), "{turn_ns} ns: {outcome:?}");
         }
@@ -414,7 +414,7 @@ mod tests {
     fn two_flows_of_the_paper_share_a_line() {
         let line = SharedLink { bps: 40e9, low_bytes: 5e3, high_bytes: 200e3, most: 0.01 };
         let outcome = two_flows(DcqcnSettings::PAPER, 40_000_000_000, &line, 200, 500_000);
-        let Outcome { busy, peak_bytes, first_share } = outcome;
+        let LinkThroughput { busy, peak_bytes, first_share } = outcome;
         assert!(busy > 0.98 && peak_bytes < 250e3, "{outcome:?}");
         assert!((0.45..0.55).contains(&first_share), "{outcome:?}");
     }

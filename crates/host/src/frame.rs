@@ -40,7 +40,7 @@ const PATTERN: usize = 40;
 /// Purpose of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// Announces the host's address to the switch and other hosts.
     Announce = 1,
     /// A frame of a flow.
@@ -53,7 +53,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
     /// Purpose of the frame.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Number of the flow at its sender.
     pub flow: u32,
     /// Distinguishes runs of the same sender.
@@ -146,9 +146,9 @@ pub fn read(frame: &[u8], header: &Header) -> ParseResult {
     let run = u32::from_be_bytes(field(fields, 12));
     let expected = check(header.dst, header.src, &fields[..FIELDS], rest);
     let kind = match fields[4] {
-        1 => Kind::Announce,
-        2 => Kind::Data,
-        3 => Kind::Cnp,
+        1 => FrameKind::Announce,
+        2 => FrameKind::Data,
+        3 => FrameKind::Cnp,
         _ => return ParseResult::Corrupted { flow, run },
     };
     if fields[0..4] != MAGIC || u64::from_be_bytes(field(fields, FIELDS)) != expected {
@@ -223,7 +223,7 @@ mod tests {
     const DST: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const SRC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
     const CONTENT: Content = Content {
-        kind: Kind::Data,
+        kind: FrameKind::Data,
         flow: 0x0102_0304,
         run: 0x0506_0708,
         sequence: 0x1112_1314_1516_1718,
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_cnp_is_recognized() {
-        let cnp = Content { kind: Kind::Cnp, sequence: 0, ..CONTENT };
+        let cnp = Content { kind: FrameKind::Cnp, sequence: 0, ..CONTENT };
         let mut frame = vec![0; usize::from(MIN_IP_BYTES)];
         write(&mut frame, DST, SRC, Some(Tag::priority(6)), Some(1), &cnp);
         assert_eq!(received(&frame), Some(ParseResult::Whole(cnp)));

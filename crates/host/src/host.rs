@@ -22,7 +22,7 @@ use crate::egress::{Egress, FlowQueue};
 use crate::in_flight::{FrameContent, IN_FLIGHT_FRAMES, InFlight, LoadKind};
 use crate::pacer::Pacer;
 use crate::receiver::{MAX_FLOWS, Receiver, Request};
-use crate::report::{FlowSent, Pause, Report};
+use crate::report::{FlowSent, HostReport, Pause};
 use dataplane::Port;
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
@@ -84,7 +84,7 @@ pub struct HostSettings {
 
 /// State of a host; see the top of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum HostState {
     Waiting,
     Sending { give_up_at: Instant },
     Lingering { until: Instant },
@@ -98,7 +98,7 @@ pub struct Host<P: Port> {
     settings: HostSettings,
     port: P,
     memory: P::Memory,
-    stage: Stage,
+    stage: HostState,
     /// When the host began to send; until then, when it was created.
     since: Instant,
     /// When a sender had sent everything, or the host was stopped.
@@ -165,7 +165,7 @@ impl<P: Port> Host<P> {
             settings: HostSettings { honored, ..settings },
             port,
             memory,
-            stage: Stage::Waiting,
+            stage: HostState::Waiting,
             since: now,
             sent_at: None,
             announcements: 0,
@@ -189,12 +189,12 @@ impl<P: Port> Host<P> {
 
     /// True if the host waits for `begin`.
     pub fn is_waiting(&self) -> bool {
-        self.stage == Stage::Waiting
+        self.stage == HostState::Waiting
     }
 
     /// True if everything is sent or discarded, and the time for late arrivals has passed.
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.stage == HostState::Done
     }
 
     /// True if the interface is up.
@@ -220,14 +220,14 @@ impl<P: Port> Host<P> {
         }
         // Frames that wait at the end of the duration still leave, if they can do so soon.
         let grace = if self.settings.flows.is_empty() { 0 } else { self.settings.linger_ns };
-        self.stage = Stage::Sending { give_up_at: stop + grace };
+        self.stage = HostState::Sending { give_up_at: stop + grace };
     }
 
     /// Stops sending. The host is done once no frame is in flight, or `linger_ns` later.
     pub fn stop(&mut self, now: Instant) {
-        if !matches!(self.stage, Stage::Stopping { .. } | Stage::Done) {
+        if !matches!(self.stage, HostState::Stopping { .. } | HostState::Done) {
             self.sent_at.get_or_insert(now);
-            self.stage = Stage::Stopping { until: now + self.settings.linger_ns };
+            self.stage = HostState::Stopping { until: now + self.settings.linger_ns };
         }
     }
 
@@ -354,16 +354,16 @@ impl<P: Port> Host<P> {
     }
 
     fn change_stage(&mut self, now: Instant, received_none: bool) {
-        let linger = Stage::Lingering { until: now + self.settings.linger_ns };
+        let linger = HostState::Lingering { until: now + self.settings.linger_ns };
         self.stage = match self.stage {
-            Stage::Sending { give_up_at } if now >= give_up_at => linger,
-            Stage::Sending { .. } if self.all_sent(now) => linger,
-            Stage::Lingering { until } if now >= until => Stage::Done,
-            Stage::Stopping { until } if now >= until => Stage::Done,
-            Stage::Stopping { .. } if self.in_flight.frames == 0 && received_none => Stage::Done,
+            HostState::Sending { give_up_at } if now >= give_up_at => linger,
+            HostState::Sending { .. } if self.all_sent(now) => linger,
+            HostState::Lingering { until } if now >= until => HostState::Done,
+            HostState::Stopping { until } if now >= until => HostState::Done,
+            HostState::Stopping { .. } if self.in_flight.frames == 0 && received_none => HostState::Done,
             stage => stage,
         };
-        let over = !matches!(self.stage, Stage::Waiting | Stage::Sending { .. });
+        let over = !matches!(self.stage, HostState::Waiting | HostState::Sending { .. });
         if over && !self.settings.flows.is_empty() {
             self.sent_at.get_or_insert(now);
         }
@@ -381,15 +381,15 @@ impl<P: Port> Host<P> {
     /// at once.
     pub fn next_turn(&self, now: Instant) -> Instant {
         let (stage, sending) = match self.stage {
-            Stage::Waiting | Stage::Done => (Instant::NEVER, None),
-            Stage::Sending { .. } if self.all_sent(now) || self.storms(now) => (now, None),
-            Stage::Stopping { .. } if self.in_flight.frames == 0 => (now, None),
-            Stage::Sending { give_up_at } => (give_up_at, self.egress.next_send()),
-            Stage::Lingering { until } | Stage::Stopping { until } => (until, None),
+            HostState::Waiting | HostState::Done => (Instant::NEVER, None),
+            HostState::Sending { .. } if self.all_sent(now) || self.storms(now) => (now, None),
+            HostState::Stopping { .. } if self.in_flight.frames == 0 => (now, None),
+            HostState::Sending { give_up_at } => (give_up_at, self.egress.next_send()),
+            HostState::Lingering { until } | HostState::Stopping { until } => (until, None),
         };
         let announcing = match self.stage {
-            Stage::Waiting => self.announce_at,
-            Stage::Sending { .. } if self.settings.flows.is_empty() => self.announce_at,
+            HostState::Waiting => self.announce_at,
+            HostState::Sending { .. } if self.settings.flows.is_empty() => self.announce_at,
             _ => Instant::NEVER,
         };
         // Without room, due frames wait for a completion.
@@ -403,9 +403,9 @@ impl<P: Port> Host<P> {
     }
 
     /// Returns the report at `now`.
-    pub fn report(&self, now: Instant) -> Report {
+    pub fn report(&self, now: Instant) -> HostReport {
         let kernel = self.closed_counters.unwrap_or_else(|| self.port.kernel_counters());
-        let mut report = Report {
+        let mut report = HostReport {
             interface: self.settings.interface.clone(),
             mac: self.settings.mac.to_string(),
             elapsed_ns: self.sent_at.unwrap_or(now).since(self.since),
@@ -420,7 +420,7 @@ impl<P: Port> Host<P> {
             control_ignored: self.control_ignored,
             kernel_lost: lost(&kernel),
             dcbx: self.negotiation.as_ref().and_then(Negotiation::report),
-            ..Report::default()
+            ..HostReport::default()
         };
         for (priority, pause) in report.pauses.iter_mut().enumerate() {
             pause.paused_ns = self.egress.paused_ns(priority, now);

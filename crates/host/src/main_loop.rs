@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::host::{Host, HostSettings};
-use crate::report::{Line, Report};
+use crate::report::{HostReport, ReportLine};
 use crate::text_report;
 use anyhow::{Context, anyhow, bail};
 use dataplane::Sleeper;
@@ -71,12 +71,12 @@ pub fn run_with(
     let port = XdpPort::open(&mut memory, &args.interface, &setup)?;
     let mut host = Host::new(settings(args)?, port, memory, frames, now());
     waiter.watch([host.port()]);
-    let mut output = Output { out, json: args.json, before: Report::default() };
+    let mut output = Output { out, json: args.json, before: HostReport::default() };
     let is_up = run_loop(&mut host, &mut waiter, orders, &mut output, args.interval)?;
 
     let at = now();
     host.close();
-    output.print(Line::Final(host.report(at)))?;
+    output.print(ReportLine::Final(host.report(at)))?;
     if host.free_frames() != frames {
         bail!("{} of {frames} frames came back: a bug", host.free_frames());
     }
@@ -131,14 +131,14 @@ fn run_loop(
 
         if !announced && host.is_ready() {
             announced = true;
-            output.print(Line::Ready { mac: host.report(at).mac })?;
+            output.print(ReportLine::Ready { mac: host.report(at).mac })?;
         }
         if host.is_waiting() && announced && orders.may_begin() {
             host.begin(at);
             report_at = if interval_ns == 0 { Instant::NEVER } else { at + interval_ns };
         }
         if at >= report_at {
-            output.print(Line::Progress(host.report(at)))?;
+            output.print(ReportLine::Progress(host.report(at)))?;
             report_at = report_at + interval_ns;
         }
         if orders.must_stop() || !host.is_up() {
@@ -235,25 +235,25 @@ struct Output<'a> {
     out: &'a mut dyn Write,
     json: bool,
     /// The previous report, for the changes since.
-    before: Report,
+    before: HostReport,
 }
 
 impl Output<'_> {
-    fn print(&mut self, line: Line) -> anyhow::Result<()> {
+    fn print(&mut self, line: ReportLine) -> anyhow::Result<()> {
         let mut text = if self.json { serde_json::to_string(&line)? } else { self.text_form(&line) };
         text.push('\n');
         self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).context("writing the report")?;
-        if let Line::Progress(report) = line {
+        if let ReportLine::Progress(report) = line {
             self.before = report;
         }
         Ok(())
     }
 
-    fn text_form(&self, line: &Line) -> String {
+    fn text_form(&self, line: &ReportLine) -> String {
         match line {
-            Line::Ready { mac } => format!("ready as {mac}"),
-            Line::Progress(report) => text_report::progress(&self.before, report),
-            Line::Final(report) => text_report::report(report).trim_end().into(),
+            ReportLine::Ready { mac } => format!("ready as {mac}"),
+            ReportLine::Progress(report) => text_report::progress(&self.before, report),
+            ReportLine::Final(report) => text_report::report(report).trim_end().into(),
         }
     }
 }

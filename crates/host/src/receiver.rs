@@ -3,9 +3,9 @@
 //! A flow is (sender's MAC, flow number, run of the sender). Only a frame with a correct check
 //! creates a flow, and there are at most [`MAX_FLOWS`], so that no input can grow memory.
 
-use crate::frame::{self, Content, Kind, ParseResult};
-use crate::report::{FlowReceived, Latency, Report};
-use crate::sequence_tracker::{Arrival, SequenceTracker};
+use crate::frame::{self, Content, FrameKind, ParseResult};
+use crate::report::{FlowReceived, HostReport, Latency};
+use crate::sequence_tracker::{ArrivalClass, SequenceTracker};
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use switch::{Instant, Nanos};
@@ -108,8 +108,8 @@ impl Receiver {
             return None;
         };
         match frame::read(bytes, header) {
-            ParseResult::Whole(content) if content.kind == Kind::Announce => self.announcements += 1,
-            ParseResult::Whole(Content { kind: Kind::Cnp, flow, run, .. }) => {
+            ParseResult::Whole(content) if content.kind == FrameKind::Announce => self.announcements += 1,
+            ParseResult::Whole(Content { kind: FrameKind::Cnp, flow, run, .. }) => {
                 return Some(Request::Cut { flow, run });
             }
             ParseResult::Whole(content) => {
@@ -145,7 +145,7 @@ impl Receiver {
         });
         flow.priority = header.outer.map_or(0, |tag| tag.pcp);
         flow.last_at = now;
-        if flow.sequences.arrive(content.sequence) == Arrival::New {
+        if flow.sequences.arrive(content.sequence) == ArrivalClass::New {
             flow.bytes += len;
             let latency_ns = now.since(content.sent_at);
             flow.latency.saturating_record(latency_ns);
@@ -159,7 +159,7 @@ impl Receiver {
     }
 
     /// Writes the received flows into `report`, in the order of sender, number and run.
-    pub fn report(&self, report: &mut Report) {
+    pub fn report(&self, report: &mut HostReport) {
         report.announcements_received = self.announcements;
         report.other_received = self.other;
         report.corrupted_unattributed = self.corrupted_unattributed;
@@ -229,7 +229,7 @@ mod tests {
     const SENDER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
     fn data(flow: u32, sequence: u64, sent_at: u64) -> Content {
-        Content { kind: Kind::Data, flow, run: 9, sequence, sent_at: Instant(sent_at), age_ms: 0 }
+        Content { kind: FrameKind::Data, flow, run: 9, sequence, sent_at: Instant(sent_at), age_ms: 0 }
     }
 
     fn frame(dst: MacAddr, len: usize, content: &Content) -> Vec<u8> {
@@ -242,8 +242,8 @@ mod tests {
         receiver.receive(frame, Header::parse(frame).ok().as_ref(), Instant(now))
     }
 
-    fn report(receiver: &Receiver) -> Report {
-        let mut report = Report::default();
+    fn report(receiver: &Receiver) -> HostReport {
+        let mut report = HostReport::default();
         receiver.report(&mut report);
         report
     }
@@ -309,7 +309,7 @@ mod tests {
         receive(&mut receiver, &frame(ME, 64, &data(1, 0, 0)), 0);
         receive(&mut receiver, &frame(ME, 64, &Content { run: 10, ..data(1, 0, 0) }), 0);
         receive(&mut receiver, &frame(MacAddr::BROADCAST, 64, &data(1, 1, 0)), 0);
-        let announcement = Content { kind: Kind::Announce, ..data(0, 0, 0) };
+        let announcement = Content { kind: FrameKind::Announce, ..data(0, 0, 0) };
         receive(&mut receiver, &frame(MacAddr::BROADCAST, 64, &announcement), 0);
         let report = report(&receiver);
         let flows: Vec<_> = report.received.iter().map(|f| (f.flow, f.run, f.received_frames)).collect();
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_cnp_slows_the_sender_down() {
         let mut receiver = Receiver::new(ME, None, Instant::default());
-        let cnp = packet(0b01, &Content { kind: Kind::Cnp, ..data(4, 0, 0) });
+        let cnp = packet(0b01, &Content { kind: FrameKind::Cnp, ..data(4, 0, 0) });
         assert_eq!(receive(&mut receiver, &cnp, 0), Some(Request::Cut { flow: 4, run: 9 }));
         let report = report(&receiver);
         assert_eq!((report.received.len(), report.other_received, report.corrupted_unattributed), (0, 0, 0));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// One line of a host's output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Line {
+pub enum ReportLine {
     /// The host is on its interface and has announced its address. It starts to send by itself, or
     /// on a command (see `--wait`).
     Ready {
@@ -13,14 +13,14 @@ pub enum Line {
         mac: String,
     },
     /// The state at every `--interval`.
-    Progress(Report),
+    Progress(HostReport),
     /// The last line: everything is sent or discarded.
-    Final(Report),
+    Final(HostReport),
 }
 
 /// Totals since the start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct HostReport {
     /// The host's interface.
     pub interface: String,
     /// The host's MAC address.

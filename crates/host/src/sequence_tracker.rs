@@ -30,7 +30,7 @@ pub struct SequenceTracker {
 
 /// Classification of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival {
+pub enum ArrivalClass {
     /// Arrived for the first time.
     New,
     /// Had arrived before.
@@ -63,16 +63,16 @@ impl SequenceTracker {
 
     /// Records the arrival of `sequence`.
     #[inline]
-    pub fn arrive(&mut self, sequence: u64) -> Arrival {
+    pub fn arrive(&mut self, sequence: u64) -> ArrivalClass {
         match self.highest {
             Some(highest) if sequence <= highest => {
                 if highest - sequence >= WINDOW {
                     self.too_old += 1;
-                    return Arrival::TooOld;
+                    return ArrivalClass::TooOld;
                 }
                 if self.is_seen(sequence) {
                     self.duplicated += 1;
-                    return Arrival::Duplicate;
+                    return ArrivalClass::Duplicate;
                 }
                 self.reordered += 1;
             }
@@ -85,7 +85,7 @@ impl SequenceTracker {
         self.seen[word(sequence)] |= 1 << (sequence % 64);
         self.received += 1;
         self.received_before_start += u64::from(sequence < self.start);
-        Arrival::New
+        ArrivalClass::New
     }
 
     /// Distinct numbers that arrived.

@@ -1,14 +1,14 @@
 //! A host's report as text: a line of progress, and tables at the end.
 
-use crate::report::{DcbxReport, FlowReceived, FlowSent, Report};
+use crate::report::{DcbxReport, FlowReceived, FlowSent, HostReport};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
 /// Formats the changes between two reports, in one line.
-pub fn progress(before: &Report, now: &Report) -> String {
+pub fn progress(before: &HostReport, now: &HostReport) -> String {
     let span_ns = now.elapsed_ns.saturating_sub(before.elapsed_ns);
-    let sent = |report: &Report| sum(&report.sent, |flow| flow.sent_bytes);
-    let received = |report: &Report| sum(&report.received, |flow| flow.received_bytes);
+    let sent = |report: &HostReport| sum(&report.sent, |flow| flow.sent_bytes);
+    let received = |report: &HostReport| sum(&report.received, |flow| flow.received_bytes);
     let paused_ns: u64 = now.pauses.iter().map(|pause| pause.paused_ns).sum();
     let mut line = format!("{:>6.1} s", seconds(now.elapsed_ns));
     if !now.sent.is_empty() {
@@ -28,7 +28,7 @@ pub fn progress(before: &Report, now: &Report) -> String {
 }
 
 /// Formats the whole report, as tables.
-pub fn report(report: &Report) -> String {
+pub fn report(report: &HostReport) -> String {
     let mut text = format!("{} {}, {:.3} s\n", report.interface, report.mac, seconds(report.elapsed_ns));
     if !report.sent.is_empty() {
         text += &sent(&report.sent, report.elapsed_ns);
@@ -135,7 +135,7 @@ fn received(flows: &[FlowReceived]) -> String {
     lines(table)
 }
 
-fn pauses(report: &Report) -> String {
+fn pauses(report: &HostReport) -> String {
     let mut table = table(&["pauses", "XOFF", "XON", "paused", "sent while paused", "late at most"]);
     for pause in report.pauses.iter().filter(|pause| pause.xoff + pause.xon > 0) {
         table.add_row(vec![
@@ -184,8 +184,8 @@ mod tests {
     use super::*;
     use crate::report::{Latency, Pause};
 
-    fn sample() -> Report {
-        Report {
+    fn sample() -> HostReport {
+        HostReport {
             interface: "veth0".into(),
             mac: "02:00:00:00:00:01".into(),
             elapsed_ns: 2_000_000_000,
@@ -220,7 +220,7 @@ mod tests {
                 ..Pause::default()
             }],
             kernel_lost: 7,
-            ..Report::default()
+            ..HostReport::default()
         }
     }
 
@@ -295,11 +295,11 @@ no pauses received
 
     #[test]
     fn progress_is_one_line() {
-        let before = Report {
+        let before = HostReport {
             elapsed_ns: 1_000_000_000,
             sent: sample().sent,
             received: sample().received,
-            ..Report::default()
+            ..HostReport::default()
         };
         let mut now = sample();
         now.sent[0].sent_bytes += 75_000_000;
@@ -309,7 +309,7 @@ no pauses received
             "   2.0 s  sent    600.0 Mbit/s  paused 1.235 s  received      8.0 Mbit/s  lost 1"
         );
         assert_eq!(
-            progress(&Report::default(), &Report { elapsed_ns: 5, ..Report::default() }),
+            progress(&HostReport::default(), &HostReport { elapsed_ns: 5, ..HostReport::default() }),
             "   0.0 s  nothing received yet"
         );
     }

@@ -5,7 +5,7 @@ use dataplane::{LoopbackPort, Wire};
 use host::args::FlowArgs;
 use host::host::{Host, HostSettings};
 use host::in_flight::IN_FLIGHT_BYTES;
-use host::report::{FlowReceived, Report};
+use host::report::{FlowReceived, HostReport};
 use switch::{HeapMemory, Instant, Nanos};
 use wire::ethernet::Header;
 use wire::pause::{FRAME_BYTES, Pfc};
@@ -19,7 +19,7 @@ const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
 /// A host and the far end of its wire.
-struct Station {
+struct WiredHost {
     host: Host<LoopbackPort>,
     wire: Wire,
 }
@@ -46,13 +46,13 @@ fn flow(to: MacAddr, priority: u8, size_bytes: u16, rate_bps: u64) -> FlowArgs {
     FlowArgs { to, priority, size_bytes, rate_bps, count: None, start_ns: 0, vid: Some(0), ecn: None }
 }
 
-fn station(settings: HostSettings) -> Station {
+fn station(settings: HostSettings) -> WiredHost {
     let (port, wire) = LoopbackPort::new();
     let memory = HeapMemory::new(FRAMES, 2048);
-    Station { host: Host::new(settings, port, memory, FRAMES, Instant(0)), wire }
+    WiredHost { host: Host::new(settings, port, memory, FRAMES, Instant(0)), wire }
 }
 
-impl Station {
+impl WiredHost {
     fn turn(&mut self, now: Instant) -> Vec<Vec<u8>> {
         self.host.receive(|| now);
         self.host.send(now);
@@ -60,7 +60,7 @@ impl Station {
     }
 
     /// Ends the host. Every frame of its memory must be free again.
-    fn finish(mut self, now: Instant) -> Report {
+    fn finish(mut self, now: Instant) -> HostReport {
         self.host.close();
         assert_eq!(self.host.free_frames(), FRAMES, "frames of {:?}", self.host);
         self.host.report(now)
@@ -77,7 +77,7 @@ impl Station {
 
 /// Runs iterations of both until `until` or both are done. Each frame of one host reaches the other
 /// in its next iteration.
-fn run(alice: &mut Station, bob: &mut Station, from: Instant, until: Instant) -> Instant {
+fn run(alice: &mut WiredHost, bob: &mut WiredHost, from: Instant, until: Instant) -> Instant {
     let mut now = from;
     while now < until && !(alice.host.is_done() && bob.host.is_done()) {
         for frame in alice.turn(now) {
@@ -94,7 +94,7 @@ fn run(alice: &mut Station, bob: &mut Station, from: Instant, until: Instant) ->
     now
 }
 
-fn start(alice: &mut Station, bob: &mut Station) -> Instant {
+fn start(alice: &mut WiredHost, bob: &mut WiredHost) -> Instant {
     let now = run(alice, bob, Instant(0), Instant(250 * MILLISECOND));
     assert!(alice.host.is_ready() && bob.host.is_ready());
     alice.host.begin(now);
@@ -158,7 +158,7 @@ fn a_pause_stops_one_priority() {
     let mut bob = station(HostSettings { duration_ns: None, ..settings(BOB, vec![]) });
     let begun = start(&mut alice, &mut bob);
     let at = |ms: u64| begun + ms * MILLISECOND + MILLISECOND / 2;
-    let counts = |bob: &Station| {
+    let counts = |bob: &WiredHost| {
         let report = bob.host.report(Instant(0));
         (report.received[0].received_frames, report.received[1].received_frames)
     };

@@ -4,7 +4,7 @@
 use clap::Parser;
 use host::args::FlowArgs;
 use host::host::{Host, HostSettings};
-use host::report::{FlowSent, Line, Report};
+use host::report::{FlowSent, HostReport, ReportLine};
 use host::{Args, HostControl, run_with};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, sendto, socket};
@@ -136,7 +136,7 @@ impl RunningHost {
         String::from_utf8(bytes[..whole].to_vec()).unwrap()
     }
 
-    fn last_line(&self) -> Option<Line> {
+    fn last_line(&self) -> Option<ReportLine> {
         Some(serde_json::from_str(self.output().lines().last()?).unwrap())
     }
 
@@ -146,14 +146,14 @@ impl RunningHost {
     }
 
     /// Waits until the newest report satisfies `holds`, and returns it.
-    fn wait_for(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
+    fn wait_for(&self, what: &str, holds: impl Fn(&HostReport) -> bool) -> HostReport {
         let mut newest = None;
         let give_up = Instant::now() + PATIENCE;
         until(what, || {
             assert!(Instant::now() < give_up, "waited in vain: {what}: {newest:#?}");
             match self.last_line() {
-                Some(Line::Progress(report) | Line::Final(report)) => newest = Some(report),
-                Some(Line::Ready { .. }) | None => {}
+                Some(ReportLine::Progress(report) | ReportLine::Final(report)) => newest = Some(report),
+                Some(ReportLine::Ready { .. }) | None => {}
             }
             let found = newest.as_ref().is_some_and(&holds);
             assert!(found || !self.thread.is_finished(), "{what}: the host has ended: {newest:#?}");
@@ -163,12 +163,12 @@ impl RunningHost {
     }
 
     /// Waits for the end. Returns the last line.
-    fn finish(self) -> (anyhow::Result<()>, Report) {
+    fn finish(self) -> (anyhow::Result<()>, HostReport) {
         until("the host ends", || self.thread.is_finished());
         let last = self.last_line();
         let result = self.thread.join().unwrap();
         match last {
-            Some(Line::Final(report)) => (result, report),
+            Some(ReportLine::Final(report)) => (result, report),
             last => panic!("the last line is {last:?}, the result {result:?}"),
         }
     }
@@ -260,7 +260,7 @@ fn every_frame_arrives_both_ways() {
     });
 }
 
-fn assert_all_arrived(sender: &Report, receiver: &Report) {
+fn assert_all_arrived(sender: &HostReport, receiver: &HostReport) {
     assert_eq!(sender.kernel_lost, 0);
     assert_eq!(sender.sent.len(), receiver.received.len());
     for (sent, received) in sender.sent.iter().zip(&receiver.received) {
@@ -299,7 +299,7 @@ fn a_pfc_frame_stops_its_priority_alone() {
         lab.inject(1, &frame);
     };
     let arrived =
-        |report: &Report, flow: usize| report.received.get(flow).map_or(0, |flow| flow.received_frames);
+        |report: &HostReport, flow: usize| report.received.get(flow).map_or(0, |flow| flow.received_frames);
     bob.wait_for("frames of both", |report| arrived(report, 0) >= 50 && arrived(report, 1) >= 50);
 
     pfc(u16::MAX);
@@ -319,7 +319,7 @@ fn a_pfc_frame_stops_its_priority_alone() {
     alice.orders.stop();
     let (result, alice) = alice.finish();
     result.unwrap();
-    let all = |report: &Report| (0..2).all(|flow| arrived(report, flow) == alice.sent[flow].sent_frames);
+    let all = |report: &HostReport| (0..2).all(|flow| arrived(report, flow) == alice.sent[flow].sent_frames);
     bob.wait_for("the rest", all);
     bob.orders.stop();
     let (result, bob) = bob.finish();

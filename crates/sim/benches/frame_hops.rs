@@ -12,7 +12,7 @@ use std::time::Instant;
 mod huge_pages;
 
 use sim::scenario::{
-    End, Forwarding, HostNode, Link, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
+    Forwarding, HostNode, Link, LinkEnd, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
 };
 use sim::{Results, Simulation};
 
@@ -53,7 +53,7 @@ fn switch(name: String, ports: usize) -> Node {
 }
 
 fn cable(a: (usize, usize), b: (usize, usize)) -> Link {
-    let [a, b] = [a, b].map(|(node, port)| End { node, port });
+    let [a, b] = [a, b].map(|(node, port)| LinkEnd { node, port });
     Link {
         name: format!("{a:?}–{b:?}"),
         ends: [a, b],

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::event_queue::{Event, Queue};
 use crate::packet::{CARRIED_BYTES, Packet, Packets};
-use crate::scenario::{End, Link};
+use crate::scenario::{Link, LinkEnd};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
 
 /// All link directions and the time, as needed by nodes to send.
@@ -132,8 +132,8 @@ struct InFlightFrame {
 pub(crate) struct LinkDirection {
     /// Twice the number of the link, plus one from the link's second end.
     pub(crate) number: usize,
-    pub(crate) from: End,
-    pub(crate) to: End,
+    pub(crate) from: LinkEnd,
+    pub(crate) to: LinkEnd,
     pub(crate) up: bool,
     /// True while a frame is being sent.
     pub(crate) busy: bool,

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::scenario::types::{End, Link, Node, NodeKind, Route};
+use crate::scenario::types::{Link, LinkEnd, Node, NodeKind, Route};
 
 /// Returns an entry for each switch and each host that it has a path to, by switch and then by
 /// host.
@@ -20,7 +20,7 @@ pub fn shortest_paths(nodes: &[Node], links: &[Link]) -> Vec<Route> {
 #[derive(Debug, Clone)]
 pub struct Routes {
     /// By node and port: the other end, and the link.
-    peers: Vec<Vec<Option<(End, usize)>>>,
+    peers: Vec<Vec<Option<(LinkEnd, usize)>>>,
     /// Nodes that are switches; `hosts` are the nodes that are hosts.
     switches: Vec<usize>,
     hosts: Vec<usize>,
@@ -74,7 +74,7 @@ impl Routes {
         let hops = self.hops_to(last);
         for switch in self.switches.clone() {
             let Some(distance) = hops[switch] else { continue };
-            let nearer = |end: &End| {
+            let nearer = |end: &LinkEnd| {
                 self.is_switch(end.node) && hops[end.node].is_some_and(|hops| hops + 1 == distance)
             };
             let ends = self.peers[switch].iter().enumerate();
@@ -152,12 +152,12 @@ impl Routes {
     }
 }
 
-fn peers(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(End, usize)>>> {
+fn peers(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(LinkEnd, usize)>>> {
     let ports = |node: &Node| match &node.kind {
         NodeKind::Switch(switch) => switch.settings.ports.len(),
         NodeKind::Host(host) => usize::from(host.ports),
     };
-    let mut peers: Vec<Vec<Option<(End, usize)>>> =
+    let mut peers: Vec<Vec<Option<(LinkEnd, usize)>>> =
         nodes.iter().map(|node| vec![None; ports(node)]).collect();
     for (number, link) in links.iter().enumerate() {
         let [a, b] = link.ends;

@@ -17,7 +17,7 @@ use crate::results::{
     Completion, DcbxOutcome, GroupOutcome, HostOutcome, LinkOutcome, PortOutcome, PriorityOutcome,
     QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
 };
-use crate::scenario::{End, NodeKind, Scenario};
+use crate::scenario::{LinkEnd, NodeKind, Scenario};
 use crate::simulation::{LldpEnd, NodeIndex, Simulation};
 use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
@@ -141,7 +141,7 @@ fn switches(simulation: &Simulation, snapshots: &[Snapshot]) -> Vec<SwitchOutcom
     let outcome =
         |((node, names), (snapshot, device)): ((usize, &crate::scenario::Node), (&Snapshot, &SimSwitch))| {
             let ports = snapshot.ports.iter().enumerate().filter_map(|(port, counts)| {
-                let peer = peer(scenario, End { node, port })?;
+                let peer = peer(scenario, LinkEnd { node, port })?;
                 Some(port_outcome(counts, peer))
             });
             SwitchOutcome {
@@ -182,7 +182,7 @@ fn hosts(simulation: &Simulation) -> Vec<HostOutcome> {
         let (pauses, paused_ns) = host.pause_history(now);
         HostOutcome {
             name: scenario.nodes[host.node].name.clone(),
-            peer: peer(scenario, End { node: host.node, port: 0 }).unwrap_or_default(),
+            peer: peer(scenario, LinkEnd { node: host.node, port: 0 }).unwrap_or_default(),
             sent_frames: host.sent_frames,
             received_frames: host.received_frames,
             foreign_frames: host.foreign_frames,
@@ -297,7 +297,7 @@ fn device_imbalances(device: &mut SimSwitch, snapshot: &Snapshot) -> Vec<String>
 }
 
 /// Returns the other end of a port's link.
-fn peer(scenario: &Scenario, end: End) -> Option<String> {
+fn peer(scenario: &Scenario, end: LinkEnd) -> Option<String> {
     let link = scenario.links.iter().find(|link| link.ends.contains(&end))?;
     let other = if link.ends[0] == end { link.ends[1] } else { link.ends[0] };
     Some(scenario.end_name(other))

@@ -10,7 +10,7 @@ use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 use crate::link::{LinkDirection, Links};
 use crate::packet::Packet;
 use crate::results::{GroupSeries, MessageSpan, PauseSpan, Series};
-use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
+use crate::scenario::{LinkEnd, NodeKind, Pattern, Scenario, Start};
 use crate::switch_node::SimSwitch;
 use crate::time::{NEVER, NS, Picos, of_ns};
 use switch::pfc::rx::quanta_ns;
@@ -271,7 +271,7 @@ impl PauseLog {
 }
 
 /// Returns the priorities whose pauses a port honors.
-fn honored(scenario: &Scenario, end: End) -> u8 {
+fn honored(scenario: &Scenario, end: LinkEnd) -> u8 {
     match &scenario.nodes[end.node].kind {
         NodeKind::Switch(device) => {
             let pfc = device.settings.ports[end.port].pfc;
@@ -282,7 +282,7 @@ fn honored(scenario: &Scenario, end: End) -> u8 {
 }
 
 /// True if a port honors PAUSE.
-fn honors_pause(scenario: &Scenario, end: End) -> bool {
+fn honors_pause(scenario: &Scenario, end: LinkEnd) -> bool {
     match &scenario.nodes[end.node].kind {
         NodeKind::Switch(device) => device.settings.ports[end.port].flow_control.honors(),
         NodeKind::Host(host) => host.honors_pause,

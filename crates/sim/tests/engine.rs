@@ -6,7 +6,7 @@ use lab::{GBPS, MS, US, cable, constant, host, one_frame, run, scenario, switch}
 use proptest::prelude::*;
 use sim::results::TrafficOutcome;
 use sim::scenario::{
-    End, Fault, FaultKind, Forwarding, Link, NodeKind, Pattern, Route, Scenario, Start, Traffic,
+    Fault, FaultKind, Forwarding, Link, LinkEnd, NodeKind, Pattern, Route, Scenario, Start, Traffic,
 };
 use sim::{Results, Simulation};
 
@@ -411,5 +411,5 @@ fn a_port_that_nothing_is_linked_to_takes_nothing() {
         outcome.traffic[0].lost_frames,
         outcome.traffic[0].sent_frames - outcome.traffic[0].in_network_frames
     );
-    assert_eq!(scenario.links[1].ends[1], End { node: 0, port: 1 });
+    assert_eq!(scenario.links[1].ends[1], LinkEnd { node: 0, port: 1 });
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use config::read::document::too_long;
+use config::read::toml_document::too_long;
 use config::{Config, ConfigError, ConfigErrors, DEFAULT_MTU_BYTES, Headroom, spell_time};
 use serde::Serialize;
 use switch::{PortSettings, SwitchSettings};
@@ -82,10 +82,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::from(EXIT_WRONG);
         }
     };
-    let verdicts: Vec<Verdict> =
-        arguments.files.iter().map(|file| Verdict::of(file, stall.as_ref())).collect();
+    let verdicts: Vec<FileCheck> =
+        arguments.files.iter().map(|file| FileCheck::of(file, stall.as_ref())).collect();
     let printed =
-        if arguments.json { print_json(&verdicts) } else { verdicts.iter().try_for_each(Verdict::print) };
+        if arguments.json { print_json(&verdicts) } else { verdicts.iter().try_for_each(FileCheck::print) };
     match printed {
         // A reader that closes standard output early is no error; the exit code still reports the
         // result.
@@ -106,9 +106,9 @@ fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
 }
 
 /// Result of the check of a file.
-struct Verdict {
+struct FileCheck {
     name: String,
-    outcome: Outcome,
+    outcome: CheckResult,
     /// Properties of the buffer of a valid file.
     notes: Vec<Finding>,
     /// Headroom that lasts shorter than a loop stalls.
@@ -124,25 +124,25 @@ struct Finding {
     text: String,
 }
 
-enum Outcome {
-    Right(Box<Config>),
-    Wrong(ConfigErrors),
+enum CheckResult {
+    Valid(Box<Config>),
+    Invalid(ConfigErrors),
     Unreadable(io::Error),
 }
 
-impl Verdict {
+impl FileCheck {
     fn of(file: &Path, stall: Option<&Stall>) -> Self {
         let name = file.display().to_string();
         let outcome = match read_file::read(file) {
-            Err(error) => Outcome::Unreadable(error),
-            Ok(Text::TooLong(bytes)) => Outcome::Wrong(too_long(&name, bytes)),
+            Err(error) => CheckResult::Unreadable(error),
+            Ok(Text::TooLong(bytes)) => CheckResult::Invalid(too_long(&name, bytes)),
             Ok(Text::Whole(text)) => match config::parse_for_daemon(&name, &text) {
-                Ok(config) => Outcome::Right(Box::new(config)),
-                Err(mistakes) => Outcome::Wrong(mistakes),
+                Ok(config) => CheckResult::Valid(Box::new(config)),
+                Err(mistakes) => CheckResult::Invalid(mistakes),
             },
         };
         let (mut notes, mut short, mut links) = (Vec::new(), Vec::new(), Vec::new());
-        if let Outcome::Right(config) = &outcome {
+        if let CheckResult::Valid(config) = &outcome {
             notes = self::notes(config, stall);
             short = stall.map_or(Vec::new(), |stall| self::insufficient(config, stall));
             links = mtus(config);
@@ -155,7 +155,7 @@ impl Verdict {
     /// Prints the result as text.
     fn print(&self) -> Result<()> {
         match &self.outcome {
-            Outcome::Right(config) => {
+            CheckResult::Valid(config) => {
                 let warnings = config.warnings.list().len() + self.links.len() + self.short.len();
                 let right = match warnings {
                     0 => "right".to_owned(),
@@ -170,8 +170,8 @@ impl Verdict {
                 self.links.iter().for_each(|note| eprintln!("{}: warning: {}", self.name, note.text));
                 self.short.iter().for_each(|note| eprintln!("{}: warning: {}; {CURE}", self.name, note.text));
             }
-            Outcome::Wrong(mistakes) => eprintln!("{:?}", miette::Report::new(mistakes.clone())),
-            Outcome::Unreadable(error) => eprintln!("sluice: cannot read {}: {error}", self.name),
+            CheckResult::Invalid(mistakes) => eprintln!("{:?}", miette::Report::new(mistakes.clone())),
+            CheckResult::Unreadable(error) => eprintln!("sluice: cannot read {}: {error}", self.name),
         }
         Ok(())
     }
@@ -179,15 +179,15 @@ impl Verdict {
     /// Returns the result for JSON.
     fn json(&self) -> Vec<Message<'_>> {
         match &self.outcome {
-            Outcome::Right(config) => {
+            CheckResult::Valid(config) => {
                 let mut messages = self.all("warning", &config.warnings);
                 messages.extend(self.links.iter().map(|note| self.note("warning", note, None)));
                 messages.extend(self.short.iter().map(|note| self.note("warning", note, Some(CURE))));
                 messages.extend(self.notes.iter().map(|note| self.note("note", note, None)));
                 messages
             }
-            Outcome::Wrong(mistakes) => self.all("error", mistakes),
-            Outcome::Unreadable(error) => vec![Message {
+            CheckResult::Invalid(mistakes) => self.all("error", mistakes),
+            CheckResult::Unreadable(error) => vec![Message {
                 file: &self.name,
                 severity: "error",
                 line: None,
@@ -371,19 +371,19 @@ struct Message<'m> {
     cure: Option<&'m str>,
 }
 
-fn print_json(verdicts: &[Verdict]) -> Result<()> {
-    let messages: Vec<Message> = verdicts.iter().flat_map(Verdict::json).collect();
+fn print_json(verdicts: &[FileCheck]) -> Result<()> {
+    let messages: Vec<Message> = verdicts.iter().flat_map(FileCheck::json).collect();
     output::print(&output::json(&messages, true)?)
 }
 
-fn exit_code(verdicts: &[Verdict], strict: bool) -> ExitCode {
-    let has_warnings = |verdict: &Verdict| match &verdict.outcome {
-        Outcome::Right(config) => {
+fn exit_code(verdicts: &[FileCheck], strict: bool) -> ExitCode {
+    let has_warnings = |verdict: &FileCheck| match &verdict.outcome {
+        CheckResult::Valid(config) => {
             !config.warnings.list().is_empty() || !verdict.short.is_empty() || !verdict.links.is_empty()
         }
-        Outcome::Wrong(_) | Outcome::Unreadable(_) => false,
+        CheckResult::Invalid(_) | CheckResult::Unreadable(_) => false,
     };
-    if verdicts.iter().any(|verdict| !matches!(verdict.outcome, Outcome::Right(_))) {
+    if verdicts.iter().any(|verdict| !matches!(verdict.outcome, CheckResult::Valid(_))) {
         ExitCode::from(EXIT_WRONG)
     } else if strict && verdicts.iter().any(has_warnings) {
         ExitCode::from(EXIT_WARNINGS)

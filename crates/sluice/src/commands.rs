@@ -91,7 +91,7 @@ them.")]
 pub struct Port {
     /// What to do with it.
     #[arg(value_enum)]
-    action: Action,
+    action: HoldAction,
     /// The port.
     name: String,
     #[command(flatten)]
@@ -137,7 +137,7 @@ enum FdbCommand {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Action {
+enum HoldAction {
     /// Hold its transmission.
     Hold,
     /// Release it.
@@ -199,7 +199,7 @@ pub fn pfc(arguments: &Pfc) -> Result<()> {
 
 /// Holds or releases a port.
 pub fn port(arguments: &Port) -> Result<()> {
-    let (port, held) = (arguments.name.clone(), arguments.action == Action::Hold);
+    let (port, held) = (arguments.name.clone(), arguments.action == HoldAction::Hold);
     arguments.daemon.order(Command::HoldPort { port, held })?;
     output::print(&format!("Port {} is {}.", arguments.name, if held { "held" } else { "released" }))
 }

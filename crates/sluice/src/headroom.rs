@@ -125,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return misuse("--speed and --cable are needed");
     };
     let link = LinkParams { speed_bps, cable_m: u64::from(cable_m), mtu_bytes: u64::from(arguments.mtu) };
-    let report = Report::new(link, CellSize::new(arguments.cell), stall.as_ref());
+    let report = HeadroomReport::new(link, CellSize::new(arguments.cell), stall.as_ref());
     output::print(&if arguments.json { output::json(&report, true)? } else { report.text() })
 }
 
@@ -146,7 +146,7 @@ fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
 
 /// The printed results; the fields are the names in JSON.
 #[derive(Serialize)]
-struct Report {
+struct HeadroomReport {
     speed_bps: u64,
     cable_m: u64,
     mtu_bytes: u64,
@@ -189,7 +189,7 @@ struct SoftwareReport {
     headroom_cells: u64,
 }
 
-impl Report {
+impl HeadroomReport {
     fn new(link: LinkParams, cell: CellSize, stall: Option<&Stall>) -> Self {
         let in_transit = link.in_transit();
         let total_bytes = in_transit.total_bytes();
@@ -244,7 +244,7 @@ impl SoftwareReport {
 }
 
 /// Formats the report as text.
-impl Report {
+impl HeadroomReport {
     fn text(&self) -> String {
         let mut out = String::new();
         self.write_in_transit(&mut out);

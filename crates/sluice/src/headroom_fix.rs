@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use config::read::document::too_long;
+use config::read::toml_document::too_long;
 use config::{FixedFile, spell_time};
 use serde::Serialize;
 use similar::TextDiff;
@@ -50,7 +50,7 @@ pub fn run(file: &Path, stall: &Stall, dry_run: bool, as_json: bool) -> Result<(
     }
     match (as_json, written) {
         (true, _) => output::print(&output::json(
-            &Outcome { file: &name, stall_ns: stall.ns, changes, written },
+            &FixReport { file: &name, stall_ns: stall.ns, changes, written },
             true,
         )?),
         (false, true) => {
@@ -63,7 +63,7 @@ pub fn run(file: &Path, stall: &Stall, dry_run: bool, as_json: bool) -> Result<(
 
 /// The changes for JSON.
 #[derive(Serialize)]
-struct Outcome<'n> {
+struct FixReport<'n> {
     file: &'n str,
     stall_ns: u64,
     changes: Vec<String>,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use config::read::document::MAX_FILE_BYTES;
+use config::read::toml_document::MAX_FILE_BYTES;
 
 /// Content of a file.
 pub enum Text {

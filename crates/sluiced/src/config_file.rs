@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use config::read::document::{MAX_FILE_BYTES, too_long};
+use config::read::toml_document::{MAX_FILE_BYTES, too_long};
 use config::{Config, ConfigErrors};
 use tracing::warn;
 

@@ -13,10 +13,10 @@ mod log;
 mod loop_threads;
 mod pfc_probe;
 mod ports;
-mod reporting;
 mod stall_check;
 mod stall_guard;
 mod startup;
+mod telemetry_events;
 mod totals;
 
 use std::io::Write;
@@ -27,7 +27,7 @@ use clap::Parser;
 use config::Config;
 use config_file::ConfigFileError;
 use log::{Format, Log};
-use startup::End;
+use startup::DaemonEnd;
 
 /// Exit code if the file is wrong or cannot be read.
 const EXIT_BAD_FILE: u8 = 2;
@@ -93,8 +93,8 @@ fn main() -> ExitCode {
     }
     config_file::log_warnings(&config);
     let code = match startup::run((config, &text), &arguments.config, arguments.strict, &log) {
-        Ok(End::Stopped) => ExitCode::SUCCESS,
-        Ok(End::Forced) => ExitCode::from(EXIT_FORCED),
+        Ok(DaemonEnd::Stopped) => ExitCode::SUCCESS,
+        Ok(DaemonEnd::Forced) => ExitCode::from(EXIT_FORCED),
         Err(error) => {
             log.log(&format!("sluiced: {error:#}"));
             ExitCode::FAILURE

@@ -19,7 +19,7 @@ use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::PacketSocket;
 
-use crate::ports::link_monitor::{Interface, Kind};
+use crate::ports::link_monitor::{DeviceKind, Interface};
 
 /// The most time that a frame may take to be received and counted.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -39,7 +39,7 @@ struct Sender {
 
 /// The result of a probe.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum ProbeResult {
     /// The kernel did not accept the frame.
     Refused(String),
     /// The ports in these slots have received the frame.
@@ -86,7 +86,7 @@ impl PfcProbe {
             };
             self.seen.retain(|(seen, _)| *seen != slot);
             self.seen.push((slot, interface.index));
-            let is_nic = interface.kind == Kind::Hardware;
+            let is_nic = interface.kind == DeviceKind::Hardware;
             if is_nic || self.wanted == PfcTest::All {
                 self.waiting.push_back(Sender {
                     slot,
@@ -119,13 +119,13 @@ impl PfcProbe {
         snapshot: &Snapshot,
         now: Instant,
         send: impl FnOnce(&Sender) -> io::Result<()>,
-    ) -> Option<(Sender, Outcome)> {
+    ) -> Option<(Sender, ProbeResult)> {
         let counts = || snapshot.ports.iter().map(|port| port.pfc_received).collect::<Vec<_>>();
         if let Some(ActiveProbe { sender, before, deadline }) = self.active.take() {
             let received = received(&before, &counts());
             return match (received.is_empty(), now >= deadline) {
-                (false, _) => Some((sender, Outcome::Received(received))),
-                (true, true) => Some((sender, Outcome::Unknown)),
+                (false, _) => Some((sender, ProbeResult::Received(received))),
+                (true, true) => Some((sender, ProbeResult::Unknown)),
                 (true, false) => {
                     self.active = Some(ActiveProbe { sender, before, deadline });
                     None
@@ -134,14 +134,14 @@ impl PfcProbe {
         }
         let sender = self.waiting.pop_front()?;
         if sender.is_silent {
-            return Some((sender, Outcome::Unknown));
+            return Some((sender, ProbeResult::Unknown));
         }
         match send(&sender) {
             Ok(()) => {
                 self.active = Some(ActiveProbe { sender, before: counts(), deadline: now + PATIENCE });
                 None
             }
-            Err(error) => Some((sender, Outcome::Refused(error.to_string()))),
+            Err(error) => Some((sender, ProbeResult::Refused(error.to_string()))),
         }
     }
 }
@@ -164,21 +164,21 @@ fn send(sender: &Sender) -> io::Result<()> {
     PacketSocket::open(&sender.interface).map_err(io::Error::other)?.send(&frame)
 }
 
-fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRecord {
+fn describe(sender: &Sender, outcome: &ProbeResult, snapshot: &Snapshot) -> EventRecord {
     let Sender { interface, slot, is_nic, .. } = sender;
     let (kind, message) = match outcome {
-        Outcome::Refused(why) => (
+        ProbeResult::Refused(why) => (
             EventKind::PfcRefused,
             format!(
                 "{interface} does not send PFC frames, so its peer cannot be paused and no-drop frames may be lost: {why}"
             ),
         ),
-        Outcome::Received(slots) => {
+        ProbeResult::Received(slots) => {
             let names: Vec<&str> = slots.iter().map(|&slot| &*snapshot.ports[slot].name).collect();
             let names = names.join(" and ");
             (EventKind::PfcProved, format!("a PFC frame sent by {interface} was received on port {names}"))
         }
-        Outcome::Unknown if *is_nic => (
+        ProbeResult::Unknown if *is_nic => (
             EventKind::PfcUnproved,
             format!(
                 "whether PFC frames get out of {interface} and in cannot be known from here, and some NICs refuse to send or swallow \
@@ -186,7 +186,7 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRec
                  arrive (`sluice show pfc`); a cable to another port of this switch proves both at the next start"
             ),
         ),
-        Outcome::Unknown => (
+        ProbeResult::Unknown => (
             EventKind::PfcUnproved,
             format!(
                 "no port of this switch received the PFC frame sent by {interface}; virtual interfaces let them through"
@@ -196,7 +196,7 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRec
     let event = EventRecord::new(kind, message).of_port(*slot);
     match outcome {
         // Virtual interfaces pass PFC frames, so nothing is amiss.
-        Outcome::Unknown if !is_nic => EventRecord { severity: Severity::Info, ..event },
+        ProbeResult::Unknown if !is_nic => EventRecord { severity: Severity::Info, ..event },
         _ => event,
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     use crate::ports::fsm::LinkState;
     use switch::monitor::counters::PortSnapshot;
 
-    fn interface(name: &str, kind: Kind) -> Interface {
+    fn interface(name: &str, kind: DeviceKind) -> Interface {
         Interface {
             name: name.to_owned(),
             index: 1,
@@ -225,7 +225,7 @@ mod tests {
     /// Three ports: a lossy one on a NIC, a no-drop one on a NIC, a no-drop one on a veth.
     fn test(wanted: PfcTest) -> PfcProbe {
         let settings = config::parse("test.toml", FILE).unwrap().switch;
-        let kinds = [Kind::Hardware, Kind::Hardware, Kind::Software("veth".to_owned())];
+        let kinds = [DeviceKind::Hardware, DeviceKind::Hardware, DeviceKind::Software("veth".to_owned())];
         let interfaces: Vec<_> =
             ["e0", "e1", "v0"].into_iter().zip(kinds).map(|(n, k)| interface(n, k)).collect();
         PfcProbe::new(wanted, &settings, &interfaces.iter().map(Some).collect::<Vec<_>>())
@@ -252,14 +252,14 @@ mod tests {
         let mut off = test(PfcTest::Off);
         let (sender, outcome) =
             off.proceed(&snapshot([(0, 0); 3]), Instant::now(), |_| panic!("sends")).unwrap();
-        assert_eq!((sender.interface.as_str(), outcome), ("e1", Outcome::Unknown));
+        assert_eq!((sender.interface.as_str(), outcome), ("e1", ProbeResult::Unknown));
     }
 
     /// A port in mode `auto` has no no-drop priority at the start.
     #[test]
     fn a_port_is_probed_when_an_agreement_makes_it_no_drop() {
         let mut settings = config::parse("test.toml", FILE).unwrap().switch;
-        let [a, mut b] = [interface("e0", Kind::Hardware), interface("e1", Kind::Hardware)];
+        let [a, mut b] = [interface("e0", DeviceKind::Hardware), interface("e1", DeviceKind::Hardware)];
         settings.ports[1].pfc.no_drop = 0;
         let mut probe = PfcProbe::new(PfcTest::Nics, &settings, &[Some(&a), Some(&b), None]);
         assert!(probe.waiting.is_empty());
@@ -286,18 +286,18 @@ mod tests {
         assert_eq!(all.proceed(&others, start, |_| panic!("sends")), None);
         let here = snapshot([(6, 10), (1, 0), (8, 7)]);
         let (sender, outcome) = all.proceed(&here, start, |_| panic!("sends")).unwrap();
-        assert_eq!((sender.slot, outcome), (1, Outcome::Received(vec![1, 2])));
+        assert_eq!((sender.slot, outcome), (1, ProbeResult::Received(vec![1, 2])));
         assert_eq!(all.proceed(&here, start, |_| Ok(())), None);
         assert_eq!(all.proceed(&here, start + PATIENCE / 2, |_| panic!("sends")), None);
         let (sender, outcome) = all.proceed(&here, start + PATIENCE, |_| panic!("sends")).unwrap();
-        assert_eq!((sender.slot, outcome), (2, Outcome::Unknown));
+        assert_eq!((sender.slot, outcome), (2, ProbeResult::Unknown));
         assert!(!all.is_due(start + PATIENCE), "all have had their turn");
 
         let mut nics = test(PfcTest::Nics);
         assert!(nics.is_due(start + PATIENCE));
         let (_, outcome) =
             nics.proceed(&quiet, start, |_| Err(io::ErrorKind::PermissionDenied.into())).unwrap();
-        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        assert!(matches!(outcome, ProbeResult::Refused(_)), "{outcome:?}");
     }
 
     #[test]
@@ -314,15 +314,15 @@ mod tests {
                 describe(&sender, &outcome, &snapshot([(0, 0); 3]));
             (kind, severity, message)
         };
-        let (kind, severity, message) = of(true, Outcome::Unknown);
+        let (kind, severity, message) = of(true, ProbeResult::Unknown);
         assert_eq!((kind, severity), (EventKind::PfcUnproved, Severity::Warning));
         assert!(message.contains("`ethtool -a e1`"), "{message}");
-        let (kind, severity, _) = of(false, Outcome::Unknown);
+        let (kind, severity, _) = of(false, ProbeResult::Unknown);
         assert_eq!((kind, severity), (EventKind::PfcUnproved, Severity::Info));
-        let (kind, severity, message) = of(true, Outcome::Received(vec![2]));
+        let (kind, severity, message) = of(true, ProbeResult::Received(vec![2]));
         assert_eq!((kind, severity), (EventKind::PfcProved, Severity::Info));
         assert_eq!(message, "a PFC frame sent by e1 was received on port x");
-        let (kind, severity, message) = of(true, Outcome::Refused("no".to_owned()));
+        let (kind, severity, message) = of(true, ProbeResult::Refused("no".to_owned()));
         assert_eq!((kind, severity), (EventKind::PfcRefused, Severity::Error));
         assert!(message.ends_with("may be lost: no"), "{message}");
     }

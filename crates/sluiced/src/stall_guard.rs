@@ -319,3 +319,6 @@ fn pause_peers(
     }
     has_sent
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,9 +35,9 @@ use crate::ports::link_monitor::{LinkMonitor, look_up};
 use crate::ports::open_ports::{self, OpenPorts};
 use crate::ports::supervisor::{PortSupervisor, StartedPort};
 use crate::ports::worker::PortWorker;
-use crate::reporting::Reporting;
 use crate::stall_check::Stalls;
 use crate::stall_guard::{Guard, PortTap};
+use crate::telemetry_events::TelemetryEvents;
 use crate::totals;
 
 /// The most time that clients have to receive the end of the switch.
@@ -45,7 +45,7 @@ const API_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum DaemonEnd {
     /// Stopped by a signal, with its totals printed.
     Stopped,
     /// A second signal forced the end.
@@ -57,14 +57,14 @@ pub enum End {
 ///
 /// # Errors
 /// The switch could not start, or could not continue; nothing is left behind.
-pub fn run((config, text): (Config, &str), file: &Path, strict: bool, log: &Log) -> Result<End> {
+pub fn run((config, text): (Config, &str), file: &Path, strict: bool, log: &Log) -> Result<DaemonEnd> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(run_live(RunningConfig::new(config, file).with_text(text), strict, log));
     runtime.shutdown_background();
     done
 }
 
-async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
+async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<DaemonEnd> {
     let started = Instant::now();
     let config = &live.config().clone();
     let cores = &config.dataplane.cores;
@@ -175,7 +175,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
         ports_at_start,
         &settings,
     );
-    let reports = Reporting::new(telemetry);
+    let reports = TelemetryEvents::new(telemetry);
     let lldp = Lldp::new(punts, started);
     let end = ControlLoop::new(
         handle,
@@ -191,21 +191,21 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
     drop(end_api);
     let _ = tokio::time::timeout(API_PATIENCE, api).await;
     let end = match end {
-        Ok(control_loop::End::Stopped(totals)) => {
+        Ok(control_loop::LoopEnd::Stopped(totals)) => {
             machine.join()?;
             if !totals::is_clean(&totals) {
                 error!("frames are missing from the totals: this is a fault of sluiced, please report it");
             }
             print(totals::totals(&totals), &mut signals).await
         }
-        Ok(control_loop::End::Forced) => End::Forced,
+        Ok(control_loop::LoopEnd::Forced) => DaemonEnd::Forced,
         Err(error) if machine.has_ended() => {
             machine.join()?;
             return Err(error);
         }
         Err(error) => return Err(error), // the thread still runs; it ends with the process
     };
-    if end == End::Forced {
+    if end == DaemonEnd::Forced {
         warn!("second signal: ending at once");
     }
     Ok(end)
@@ -213,14 +213,14 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<End> {
 
 /// Prints the totals until they are written or a signal arrives: standard output may be a pipe that
 /// nobody reads.
-async fn print(totals: String, signals: &mut Signals) -> End {
+async fn print(totals: String, signals: &mut Signals) -> DaemonEnd {
     let print = tokio::task::spawn_blocking(move || {
         // A reader that has closed the pipe wants no totals.
         let _ = writeln!(std::io::stdout(), "{totals}");
     });
     tokio::select! {
-        _ = print => End::Stopped,
-        () = signals.stop() => End::Forced,
+        _ = print => DaemonEnd::Stopped,
+        () = signals.stop() => DaemonEnd::Forced,
     }
 }
 

@@ -5,7 +5,7 @@
 
 pub mod collector;
 mod dial_out;
-mod example;
+mod example_reports;
 mod metrics;
 mod printable;
 mod reporter;
@@ -16,7 +16,7 @@ mod web_page;
 
 pub use dial_out::message::Device;
 pub use dial_out::tls::{FileError, server as server_tls};
-pub use example::example;
+pub use example_reports::example;
 pub use printable::{MOST_NAME, printable};
 pub use reporter::Telemetry;
 pub use settings::{Settings, Sources};

@@ -11,10 +11,15 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
 
 use crate::collector::{self, Received};
 use crate::dial_out::destination::Timing;
-use crate::example::sample;
+use crate::dialout::{DialoutMsg, DialoutResponse};
+use crate::example_reports::sample;
 use crate::{Device, Settings, Sources, Telemetry};
 
 /// Time limit that only ends a failed test; nothing is measured by it.
@@ -110,6 +115,15 @@ impl Collector {
         tls: Option<collector::ServerTlsConfig>,
         to: std::sync::mpsc::Sender<Received>,
     ) -> Self {
+        Self::taking(port, tls, move |message| to.send(message).map_err(|_| Status::unavailable("over")))
+    }
+
+    /// Starts a collector that passes its messages to `take`.
+    fn taking(
+        port: u16,
+        tls: Option<collector::ServerTlsConfig>,
+        take: impl Fn(Received) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
         let (end, ended) = oneshot::channel::<()>();
         let (ready, reported) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -117,7 +131,6 @@ impl Collector {
             runtime.block_on(async move {
                 let listener = listen(port).await;
                 ready.send(listener.local_addr().unwrap().port()).unwrap();
-                let take = move |message| to.send(message).map_err(|_| Status::unavailable("over"));
                 tokio::select! {
                     served = collector::serve(listener, tls, take, std::future::pending()) => served.unwrap(),
                     _ = ended => {}
@@ -375,4 +388,66 @@ fn other_settings_are_applied_while_it_runs() {
     let status = (lab.status)();
     assert_eq!((status.destinations.len(), status.subscriptions.len(), status.metrics), (1, 1, None));
     until(&|| std::net::TcpListener::bind(address).is_ok());
+}
+
+/// What a collector answers reaches `sluice show telemetry` and the log.
+#[test]
+fn what_a_collector_answers_is_cleaned() {
+    let answer = |_| Err(Status::unavailable("\u{1b}[2J\u{202e}full"));
+    let collector = Collector::taking(0, None, answer);
+    let lab = Lab::new(collector.port, "", &[("sluice/events", None)]);
+    lab.note("reloaded");
+    lab.until("the refusal is known", |to| to.last_error.as_ref().is_some_and(|why| why.contains("full")));
+    let why = lab.destination().last_error.unwrap();
+    assert!(why.contains("\u{fffd}[2J\u{fffd}full") && !why.contains(['\u{1b}', '\u{202e}']), "{why:?}");
+}
+
+async fn dial(
+    channel: Channel,
+    stream: futures::channel::mpsc::Receiver<DialoutMsg>,
+) -> Result<String, Status> {
+    let mut client = Grpc::new(channel);
+    client.ready().await.unwrap();
+    let codec = ProstCodec::<DialoutMsg, DialoutResponse>::default();
+    let path = PathAndQuery::from_static("/grpc_dialout.gRPCDialout/Dialout");
+    let answer = client.client_streaming(tonic::Request::new(stream), path, codec).await?;
+    Ok(answer.into_inner().response)
+}
+
+/// Five clients with 16 streams each: the 65th stream and those after it are refused, until others
+/// have ended.
+#[test]
+fn streams_of_all_connections_are_bounded_together() {
+    let (to, _received) = std::sync::mpsc::channel();
+    let collector = Collector::start(0, to);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut streams = Vec::new();
+        let mut calls = Vec::new();
+        for _ in 0..5 {
+            let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{}", collector.port)).unwrap();
+            let channel = endpoint.connect().await.unwrap();
+            for _ in 0..16 {
+                let (messages, stream) = futures::channel::mpsc::channel::<DialoutMsg>(1);
+                calls.push(Box::pin(dial(channel.clone(), stream)));
+                streams.push(messages);
+            }
+        }
+        let mut refused = 0;
+        while refused < 16 {
+            let (answer, index, _) = futures::future::select_all(calls.iter_mut()).await;
+            assert_eq!(answer.unwrap_err().message(), "too many streams at once");
+            drop(calls.remove(index));
+            streams.remove(index);
+            refused += 1;
+        }
+        streams.clear();
+        for call in calls {
+            assert_eq!(call.await.unwrap(), "test");
+        }
+        let url = format!("http://127.0.0.1:{}", collector.port);
+        let channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
+        let ended = futures::channel::mpsc::channel(1).1;
+        assert_eq!(dial(channel, ended).await.unwrap(), "test");
+    });
 }

@@ -20,7 +20,7 @@ const FIRST_EVENTS: u64 = 100;
 
 /// The data that the page shows, as one JSON object.
 #[derive(Debug, Serialize)]
-struct Live<'a> {
+struct PageData<'a> {
     name: &'a str,
     /// The snapshot without its lists.
     switch: &'a v1::Snapshot,
@@ -54,7 +54,7 @@ pub fn live(device: &Device, snapshot: &v1::Snapshot, journal: &Journal, query: 
     let since: u64 = since.unwrap_or(last_event.saturating_sub(FIRST_EVENTS));
     let events = journal.read(since.min(last_event)).events;
     let ports = snapshot.ports.iter().map(LivePort::of).collect();
-    let live = Live { name: &device.name, switch: snapshot, ports, last_event, events };
+    let live = PageData { name: &device.name, switch: snapshot, ports, last_event, events };
     serde_json::to_string(&live).expect("numbers and texts")
 }
 

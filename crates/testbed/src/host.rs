@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use host::report::{Line, Report};
+use host::report::{HostReport, ReportLine};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -51,7 +51,7 @@ impl Host {
         command.args(arguments);
         let mut process = Process::start(&station.name, &mut command)?;
         process.wait_for("a line `ready`", |line| {
-            matches!(serde_json::from_str(line), Ok(Line::Ready { .. })).then_some(())
+            matches!(serde_json::from_str(line), Ok(ReportLine::Ready { .. })).then_some(())
         })?;
         Ok(Self { process, port: station.name.clone() })
     }
@@ -62,14 +62,14 @@ impl Host {
     }
 
     /// Returns the latest report, if there is one.
-    pub fn report(&self) -> Option<Report> {
+    pub fn report(&self) -> Option<HostReport> {
         self.latest(1).pop()
     }
 
     /// Returns the latest reports, at most `count`, the newest first.
-    fn latest(&self, count: usize) -> Vec<Report> {
+    fn latest(&self, count: usize) -> Vec<HostReport> {
         let of_line = |line: &String| match serde_json::from_str(line) {
-            Ok(Line::Progress(report) | Line::Final(report)) => Some(report),
+            Ok(ReportLine::Progress(report) | ReportLine::Final(report)) => Some(report),
             _ => None,
         };
         self.process.stdout().iter().rev().filter_map(of_line).take(count).collect()
@@ -99,7 +99,7 @@ impl Host {
     /// Waits until the host has received `frames` PFC and PAUSE frames: frames sent to it may still
     /// wait in its kernel, or for its core. Frames that its kernel lost may have been some of them.
     pub fn until_reported(&self, frames: u64) -> Result<()> {
-        let received = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
+        let received = |report: HostReport| report.pfc_received + report.pause_received + report.kernel_lost;
         eventually(&format!("{} has received {frames} PFC and PAUSE frames", self.port), || {
             Ok(self.report().is_some_and(|report| received(report) >= frames).then_some(()))
         })
@@ -111,27 +111,27 @@ impl Host {
     }
 
     /// Stops the host and returns its last report.
-    pub fn stop(self) -> Result<Report> {
+    pub fn stop(self) -> Result<HostReport> {
         Ok(Self::stop_all(vec![self])?.remove(0).1)
     }
 
     /// Stops several hosts at once, so that none announces itself to a host that has ended. Returns
     /// their ports and last reports.
-    pub fn stop_all(mut hosts: Vec<Host>) -> Result<Vec<(String, Report)>> {
+    pub fn stop_all(mut hosts: Vec<Host>) -> Result<Vec<(String, HostReport)>> {
         for host in &hosts {
             host.process.signal(Signal::SIGTERM)?;
         }
         hosts.iter_mut().map(|host| Ok((host.port.clone(), host.last_report()?))).collect()
     }
 
-    fn last_report(&mut self) -> Result<Report> {
+    fn last_report(&mut self) -> Result<HostReport> {
         let status = self.process.wait(Duration::ZERO)?;
         if !status.success() {
             bail!("host {} ended with {status}\n{}", self.port, self.process.log());
         }
         let last = self.process.stdout().pop().context("it printed nothing")?;
         match serde_json::from_str(&last) {
-            Ok(Line::Final(report)) => Ok(report),
+            Ok(ReportLine::Final(report)) => Ok(report),
             _ => bail!("the last line of host {} is no final report: {last}", self.port),
         }
     }

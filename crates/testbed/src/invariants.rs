@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, anyhow};
 use control::FrameBalance;
 use control::v1::{Group, Pool};
-use host::report::Report;
+use host::report::HostReport;
 use switch::DropReason;
 use switch::monitor::counters::{DropSide, DropSum};
 
@@ -43,7 +43,7 @@ fn cells(level: &Option<control::v1::Level>) -> u64 {
 
 /// Returns the frames that a kernel had no room for, at the switch or at a host, because the
 /// program behind it stalled for longer than its rings last. Their priorities are unknown.
-pub fn lost_by_kernels<'a>(snapshot: &Snapshot, hosts: impl IntoIterator<Item = &'a Report>) -> u64 {
+pub fn lost_by_kernels<'a>(snapshot: &Snapshot, hosts: impl IntoIterator<Item = &'a HostReport>) -> u64 {
     let at_switch = snapshot.ports.iter().map(lost_on_receipt).sum::<u64>();
     at_switch + hosts.into_iter().map(|host| host.kernel_lost).sum::<u64>()
 }
@@ -84,7 +84,7 @@ impl FrameLedger {
 /// Checks that an idle switch accounts for every frame and every cell, by itself, against its
 /// kernel, and against the hosts on its ports: `hosts` are pairs of a port and the report of its
 /// host. The error lists all differences.
-pub fn conservation(snapshot: &Snapshot, hosts: &[(&str, &Report)]) -> Result<()> {
+pub fn conservation(snapshot: &Snapshot, hosts: &[(&str, &HostReport)]) -> Result<()> {
     let mut ledger = FrameLedger::default();
     whole_switch(&mut ledger, snapshot);
     for port in &snapshot.ports {
@@ -175,7 +175,7 @@ pub fn pauses_sent(port: &Port) -> u64 {
 
 /// Checks that each side of a cable received what the other side sent, less what a kernel reports
 /// as dropped in between.
-fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &Report) {
+fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &HostReport) {
     let name = &port.name;
     let sent: u64 = host.sent.iter().map(|flow| flow.sent_frames).sum();
     ledger.equal(

@@ -26,12 +26,12 @@ pub struct Process {
 /// Lines of both outputs, in the order of arrival.
 #[derive(Debug, Default)]
 struct OutputLog {
-    lines: Mutex<Vec<Line>>,
+    lines: Mutex<Vec<OutputLine>>,
     more: Condvar,
 }
 
 #[derive(Debug, Clone)]
-struct Line {
+struct OutputLine {
     from_stdout: bool,
     text: String,
 }
@@ -154,7 +154,11 @@ fn read_lines(from: impl Read + Send + 'static, from_stdout: bool, output: Arc<O
     std::thread::spawn(move || {
         for text in BufReader::new(from).lines() {
             let Ok(text) = text else { return };
-            output.lines.lock().unwrap_or_else(PoisonError::into_inner).push(Line { from_stdout, text });
+            output
+                .lines
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(OutputLine { from_stdout, text });
             output.more.notify_all();
         }
     })

@@ -17,13 +17,13 @@ use xdp::Scheduling;
 const HEADROOM_CELLS: u32 = tests::AMPLE_HEADROOM_CELLS;
 
 /// A short recording, with snapshots of the daemon during it, and shortly before and after it.
-struct Moment {
+struct ShortRecording {
     recording: Vec<u8>,
     output: Vec<v1::Snapshot>,
 }
 
 /// Records for a moment and takes snapshots meanwhile.
-fn moment(daemon: &Daemon) -> Result<Moment> {
+fn moment(daemon: &Daemon) -> Result<ShortRecording> {
     let record = || -> Result<Vec<u8>> {
         Ok(BlockingClient::connect(daemon.socket())?.record(Duration::from_millis(400))?)
     };
@@ -35,7 +35,7 @@ fn moment(daemon: &Daemon) -> Result<Moment> {
             thread::sleep(Duration::from_millis(50));
         }
         let recording = recording.join().expect("no panic")?;
-        Ok(Moment { recording, output })
+        Ok(ShortRecording { recording, output })
     })
 }
 
@@ -76,7 +76,7 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
 
 /// Replays a recording, which must be equal in everything. Returns received frames and XOFF
 /// episodes.
-fn replay(moment: &Moment) -> Result<(u64, usize)> {
+fn replay(moment: &ShortRecording) -> Result<(u64, usize)> {
     let mut replay = Replay::new(&moment.recording[..])?;
     let mut xoffs = 0;
     let mut note = |_, event| xoffs += usize::from(matches!(event, Event::XoffBegan { .. }));
@@ -125,7 +125,7 @@ fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
     daemon.until_announced(3)?;
 
     let moments = thread::scope(|scope| {
-        let moments = scope.spawn(|| -> Result<Vec<Moment>> {
+        let moments = scope.spawn(|| -> Result<Vec<ShortRecording>> {
             daemon.until("frames wait at the receiver", |now| {
                 let receiver = now.ports.iter().find(|port| port.name == "receiver")?;
                 (receiver.queues[3].waiting_frames > 0).then_some(())

@@ -18,9 +18,10 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, conservation, eventually, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Bpf, bpf_object, flow, frames, group_config, pause, port_config, run, sluice,
-    switch_config,
+    AMPLE_HEADROOM_CELLS, Bpf, CpuLoad, Incast, bpf_object, flow, frames, group_config, pause, port_config,
+    run, sluice, switch_config,
 };
+use xdp::Scheduling;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -391,6 +392,29 @@ fn a_log_that_nobody_reads_delays_nobody() -> Result<()> {
     eventually("it is full again", || {
         daemon.snapshot()?;
         Ok((pipe.write(b"\n").is_err()).then_some(()))
+    })?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Amid an incast, and beside threads that take both cores, every order of an operator is carried
+/// out within the time that its client waits.
+#[test]
+fn orders_are_carried_out_under_load_beside_hogs() -> Result<()> {
+    let incast = Incast::new()?;
+    let daemon = incast.daemon("")?;
+    let recording = incast.bed.dir().join("under-load.sluicerec");
+    let record = ["record", "--duration", "200ms", &recording.display().to_string()].map(str::to_owned);
+    incast.run_while(&daemon, || {
+        let _hogs = CpuLoad::new(&[0, 1], Scheduling::Normal, SECOND, SECOND, 60 * SECOND);
+        for _ in 0..2 {
+            for order in ["show ports --json", "show fdb", "clear watermarks", "reload", "port hold c"] {
+                sluice(&daemon, &order.split(' ').collect::<Vec<_>>())?;
+            }
+            sluice(&daemon, &record.each_ref().map(String::as_str))?;
+            sluice(&daemon, &["port", "release", "c"])?;
+        }
+        Ok(())
     })?;
     daemon.stop()?;
     Ok(())

@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, conservation, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Run, flow, frames, group_config, pause, port_config, run, slow_port_config, sluice,
-    switch_config,
+    AMPLE_HEADROOM_CELLS, TrafficRun, flow, frames, group_config, pause, port_config, run, slow_port_config,
+    sluice, switch_config,
 };
 
 /// A sender and a receiver whose port is slower.
@@ -43,7 +43,7 @@ impl Pair {
         daemon: &Daemon,
         duration: Duration,
         meanwhile: impl FnOnce() -> Result<()> + Send,
-    ) -> Result<Run> {
+    ) -> Result<TrafficRun> {
         let receiver = self.bed.host(&self.receiver, &[], &["--speed", "100M", "--no-drop", "3"])?;
         let lasts = format!("{}s", duration.as_secs());
         let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &lasts];

@@ -1,6 +1,7 @@
 //! Telemetry of a running daemon: reference collectors, one beside the daemon and one in another
 //! network namespace, receive every path, and the numbers equal the switch's counters.
 
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -276,6 +277,51 @@ fn a_daemon_starts_with_what_is_there_and_takes_up_the_rest() -> Result<()> {
     until("metrics_available", 1)?;
     ensure!(sluice(&daemon, &["show", "telemetry"])?.contains("Metrics are served at 192.0.2.77:9464."));
     assert_eq!(sluice(&daemon, &["show", "ports"])?.matches(" up").count(), 3);
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Telemetry, metrics and the recorder begin and end with a reload, while frames are forwarded.
+#[test]
+fn reports_and_the_recorder_follow_a_reload() -> Result<()> {
+    let bed = Testbed::new()?;
+    let (switch, elsewhere) = (bed.switch("switch")?, bed.switch("collector")?);
+    let (a, b) = (bed.linux_host(&switch, "a")?, bed.linux_host(&switch, "b")?);
+    switch.ip("link set dev lo up")?;
+    let config = switch_config("off") + &port_config("a", "1G") + &port_config("b", "1G");
+    let daemon = bed.daemon(&switch, &config)?;
+    let without = std::fs::read_to_string(daemon.config())?;
+    let ping = || a.namespace.run(&format!("ping -c 3 -i 0.2 -W 5 {}", b.ipv4()));
+    let reload = |config: &str| {
+        std::fs::write(daemon.config(), config)?;
+        sluice(&daemon, &["reload"])
+    };
+    let served = || switch.enter(|| TcpStream::connect("127.0.0.1:9464").is_ok());
+    let recorded = || -> Result<bool> {
+        let last = bed.dir().join("last.sluicerec");
+        Ok(sluice(&daemon, &["record", "--last", &last.display().to_string()]).is_ok())
+    };
+    ping()?;
+    ensure!(!served()? && !recorded()?, "nothing is reported yet");
+
+    let here = Collector::start(&switch, &bed.dir().join("here.json"))?;
+    let more = "\n[metrics]\nenabled = true\n[recorder]\nalways = true\nmemory_mib = 128\n";
+    reload(&(without.clone() + &telemetry_config(elsewhere.name()) + more))?;
+    eventually("the collector has each path", || {
+        let received = here.received();
+        let mut periodic = SensorPath::ALL.into_iter().filter(|path| !path.is_event());
+        Ok(periodic.all(|path| last(&received, path.name()).is_some()).then_some(()))
+    })?;
+    eventually("metrics are served", || Ok(served()?.then_some(())))?;
+    ping()?;
+    eventually("the recorder has a part", || Ok(recorded()?.then_some(())))?;
+
+    reload(&without)?;
+    eventually("metrics are served no more", || Ok((!served()?).then_some(())))?;
+    let shown: Value = serde_json::from_str(&sluice(&daemon, &["show", "telemetry", "--json"])?)?;
+    ensure!(shown["destinations"].as_array().is_none_or(Vec::is_empty), "{shown:#}");
+    ensure!(!recorded()?, "nothing is recorded any more");
+    ping()?;
     daemon.stop()?;
     Ok(())
 }

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, sendto, socket};
 use testbed::{Namespace, Process, eventually};
 
+use crate::attach_detach::{Cable, FAR};
 use crate::lab::{Full, NO_DROP_TOS, attach, send};
-use crate::life::{Cable, FAR};
 
 /// Sends a PFC frame for one priority from eth0 of a namespace.
 pub fn send_pfc(from: &Namespace, priority: u8, quanta: u16) -> Result<()> {
@@ -50,7 +50,7 @@ impl PfcSender {
 
 /// A frame seen at the far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum FarEndFrame {
     /// PFC frame with the quanta of priority 3.
     Pfc(u16),
     NoDrop,
@@ -58,7 +58,7 @@ enum Seen {
 }
 
 /// Reads a capture file with nanosecond times: when, and what.
-fn read(file: &Path) -> Result<Vec<(u64, Seen)>> {
+fn read(file: &Path) -> Result<Vec<(u64, FarEndFrame)>> {
     let bytes = std::fs::read(file)?;
     let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     ensure!(u32_at(0) == Some(0xa1b2_3c4d), "a capture with nanoseconds");
@@ -67,9 +67,9 @@ fn read(file: &Path) -> Result<Vec<(u64, Seen)>> {
         let Some(frame) = bytes.get(at + 16..at + 16 + len as usize) else { break };
         at += 16 + len as usize;
         let seen = match (frame[12], frame[13]) {
-            (0x88, 0x08) => Seen::Pfc(u16::from_be_bytes([frame[24], frame[25]])),
-            (0x08, 0x00) if frame[15] == NO_DROP_TOS => Seen::NoDrop,
-            (0x08, 0x00) => Seen::BestEffort,
+            (0x88, 0x08) => FarEndFrame::Pfc(u16::from_be_bytes([frame[24], frame[25]])),
+            (0x08, 0x00) if frame[15] == NO_DROP_TOS => FarEndFrame::NoDrop,
+            (0x08, 0x00) => FarEndFrame::BestEffort,
             _ => continue,
         };
         all.push((u64::from(s) * 1_000_000_000 + u64::from(ns), seen));
@@ -143,11 +143,12 @@ fn latency_of_xoff_xon_and_the_timer() -> Result<()> {
     let (mut to_silence, mut to_first, mut to_end, mut after_xoff, mut beside) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (place, (at, what)) in seen.iter().enumerate() {
-        let Seen::Pfc(quanta) = *what else { continue };
+        let FarEndFrame::Pfc(quanta) = *what else { continue };
         let rest = &seen[place + 1..];
-        let next = rest.iter().find(|(_, what)| matches!(what, Seen::Pfc(_))).map_or(u64::MAX, |(at, _)| *at);
+        let next =
+            rest.iter().find(|(_, what)| matches!(what, FarEndFrame::Pfc(_))).map_or(u64::MAX, |(at, _)| *at);
         let no_drop: Vec<u64> =
-            rest.iter().filter(|(_, what)| *what == Seen::NoDrop).map(|(at, _)| *at).collect();
+            rest.iter().filter(|(_, what)| *what == FarEndFrame::NoDrop).map(|(at, _)| *at).collect();
         if quanta == 0 {
             to_first.extend(no_drop.first().map(|first| first - at));
             continue;
@@ -156,7 +157,8 @@ fn latency_of_xoff_xon_and_the_timer() -> Result<()> {
         let late: Vec<u64> = no_drop.iter().copied().filter(|then| *then < end).collect();
         after_xoff.push(late.len() as u64);
         to_silence.push(late.last().map_or(0, |last| last - at));
-        let others = rest.iter().filter(|(then, what)| *what == Seen::BestEffort && *then < end).count();
+        let others =
+            rest.iter().filter(|(then, what)| *what == FarEndFrame::BestEffort && *then < end).count();
         beside.push(others as u64);
         if quanta == SHORT_QUANTA {
             to_end.extend(no_drop.iter().find(|then| **then >= end).map(|first| first - end));

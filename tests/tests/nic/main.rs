@@ -3,10 +3,10 @@
 //! that QEMU emulates. No test depends on its speed: assertions are about counts, and about times
 //! only where an instruction takes a nanosecond (`--shift 0`).
 
-mod command;
+mod attach_detach;
+mod command_line;
 mod lab;
 mod latency;
-mod life;
 mod rdma;
 mod storm;
 mod traffic;

@@ -43,13 +43,13 @@ impl Drop for Device {
 }
 
 /// Results of a run.
-struct Run {
+struct RdmaRun {
     snapshot: Snapshot,
     sequence_errors: u64,
 }
 
 /// Runs `program` on both senders for ten seconds with eight queue pairs.
-fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<Run> {
+fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<RdmaRun> {
     let receiver = Device::new(&lab.receiver)?;
     let senders = [Device::new(&lab.senders[0])?, Device::new(&lab.senders[1])?];
     // -u 17: a timeout of half a second, since pauses are longer than RDMA expects a response to
@@ -104,7 +104,7 @@ fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<Run> {
         sequence_errors += sender.sequence_errors()?;
     }
     println!("    {program}: {} dropped, {sequence_errors} errors of sequence", dropped(&snapshot)?);
-    Ok(Run { snapshot, sequence_errors })
+    Ok(RdmaRun { snapshot, sequence_errors })
 }
 
 #[test]

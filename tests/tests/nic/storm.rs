@@ -13,8 +13,8 @@ use wire::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::{PortConfig, Umem, XdpPort};
 
+use crate::attach_detach::{Cable, FAR};
 use crate::lab::{Full, NO_DROP_TOS, Sent, attach, nic, priorities, send, show};
-use crate::life::{Cable, FAR};
 
 /// A quarter of a second at a million a second.
 const FRAMES: u64 = 250_000;

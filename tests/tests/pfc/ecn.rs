@@ -12,7 +12,7 @@ use serde_json::Value;
 use testbed::{
     ANNOUNCEMENT_QUEUE, Daemon, Endpoint, Process, Snapshot, Testbed, conservation, drops, idle, port,
 };
-use tests::{Capture, Run, Total, frames, pause, port_config, run, slow_port_config, sluice};
+use tests::{Capture, Total, TrafficRun, frames, pause, port_config, run, slow_port_config, sluice};
 
 /// Bytes of a datagram whose frame is 300 bytes, and the cells of 256 bytes that it takes.
 const PAYLOAD: usize = 300 - 14 - 20 - 8;
@@ -185,7 +185,7 @@ fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
 /// Results of an incast on a no-drop priority.
 #[derive(Debug)]
 struct Incast {
-    run: Run,
+    run: TrafficRun,
     /// Rate on the receiver's line while both senders sent: average and median.
     carried_bps: f64,
     typical_bps: f64,

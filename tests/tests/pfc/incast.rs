@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use testbed::{Endpoint, Snapshot, Testbed, conservation, drops, eventually, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Run, Total, flow, frames, group_config, mbps, pause, port_config, run,
+    AMPLE_HEADROOM_CELLS, Total, TrafficRun, flow, frames, group_config, mbps, pause, port_config, run,
     slow_port_config, switch_config, undisturbed,
 };
 
@@ -23,11 +23,11 @@ struct Incast {
 /// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s (see
 /// [`mbps`]), for 10 s. The switch and its hosts must agree on every frame, whatever was lost. The
 /// result includes the daemon's log.
-fn incast(how: &Incast) -> Result<(Run, String)> {
+fn incast(how: &Incast) -> Result<(TrafficRun, String)> {
     undisturbed(|| incast_once(how))
 }
 
-fn incast_once(how: &Incast) -> Result<(Run, String)> {
+fn incast_once(how: &Incast) -> Result<(TrafficRun, String)> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
@@ -142,7 +142,7 @@ fn with_headroom_cut_the_switch_counts_what_the_receiver_misses() -> Result<()> 
 }
 
 /// Runs two switches in series, the slow port at the second. The result includes that switch, idle.
-fn series() -> Result<(Run, Snapshot)> {
+fn series() -> Result<(TrafficRun, Snapshot)> {
     let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
     let senders = [bed.sluice_host(&first_at, "sender1")?, bed.sluice_host(&first_at, "sender2")?];
@@ -245,7 +245,7 @@ struct Crossing<'a> {
 
 impl Crossing<'_> {
     /// Runs the flow of priority 5 for 5 s, alone or beside the incast.
-    fn run(&self, config: &str, switch: &testbed::Namespace, congested: bool) -> Result<Run> {
+    fn run(&self, config: &str, switch: &testbed::Namespace, congested: bool) -> Result<TrafficRun> {
         let daemon = self.bed.daemon(switch, config)?;
         let crossing = flow(&self.bystander.mac(), 5, "50M");
         let crowd = flow(&self.receiver.mac(), 3, "600M");
@@ -301,7 +301,8 @@ fn a_priority_that_is_not_paused_keeps_its_rate_and_latency() -> Result<()> {
         assert_eq!(run.total(5).received, run.total(5).sent);
         assert_eq!(pause(run.report("sender1")?, 5).xoff, 0, "priority 5 was never paused");
     }
-    let latency = |run: &Run, name: &str| Ok::<_, anyhow::Error>(run.report(name)?.received[0].latency_ns);
+    let latency =
+        |run: &TrafficRun, name: &str| Ok::<_, anyhow::Error>(run.report(name)?.received[0].latency_ns);
     let (quiet, busy, held) =
         (latency(&alone, "bystander")?, latency(&beside, "bystander")?, latency(&beside, "receiver")?);
     println!("priority 5 alone {quiet:?}\npriority 5 beside {busy:?}\npriority 3 {held:?}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::unistd::Pid;
 use testbed::{Endpoint, Testbed, conservation, port};
-use tests::{CpuLoad, PeriodicStops, Run, Total, loop_thread, port_config, run};
+use tests::{CpuLoad, PeriodicStops, Total, TrafficRun, loop_thread, port_config, run};
 use xdp::Scheduling;
 
 /// A run whose first part is disturbed; in the rest the switch and its hosts become idle.
@@ -25,7 +25,11 @@ const CORE: usize = 0;
 /// Two hosts offer 1 Gbit/s of 64-byte frames of priority 3 each, crosswise, into uncongested
 /// ports, while `disturb`, which gets the loop's thread, disturbs the loop. The result includes the
 /// daemon's log.
-fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -> Result<(Run, T, String)> {
+fn small_frames<T>(
+    plan: Plan,
+    overload: &str,
+    disturb: impl FnOnce(Pid) -> T,
+) -> Result<(TrafficRun, T, String)> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.sluice_host(&switch, "host1")?, bed.sluice_host(&switch, "host2")?];
@@ -50,12 +54,12 @@ fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -
     Ok((run, disturbance, log))
 }
 
-fn xoffs(run: &Run) -> u64 {
+fn xoffs(run: &TrafficRun) -> u64 {
     let sent = run.snapshot.ports.iter().map(|port| port.pfc_sent.clone().unwrap_or_default());
     sent.map(|sent| sent.xoff_frames[3]).sum()
 }
 
-fn kernel_drops(run: &Run) -> u64 {
+fn kernel_drops(run: &TrafficRun) -> u64 {
     let kernel = run.snapshot.ports.iter().map(|port| port.kernel.unwrap_or_default());
     kernel.map(|kernel| kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames).sum()
 }

@@ -224,7 +224,7 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
 
     let dropped = drops(&last, "watchdog");
     ensure!(storming.pfc_sent > 0 && dropped > 0, "{} PFC frames, {dropped} dropped", storming.pfc_sent);
-    let received = |report: &host::report::Report, priority: u8| -> u64 {
+    let received = |report: &host::report::HostReport, priority: u8| -> u64 {
         let flows = report.received.iter().filter(|flow| flow.priority == priority);
         flows.map(|flow| flow.received_frames).sum()
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use testbed::{Daemon, Endpoint, Namespace, Testbed, conservation, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Checksums, Run, Total, fetch, group_config, pause, port_config, run,
+    AMPLE_HEADROOM_CELLS, Checksums, Total, TrafficRun, fetch, group_config, pause, port_config, run,
     slow_port_config, switch_config, undisturbed,
 };
 
@@ -24,8 +24,8 @@ fn set_mtu(switch: &Namespace, host: &Endpoint) -> Result<()> {
 }
 
 /// Two senders of no-drop jumbo frames, 400 Mbit/s each, into a port of 500 Mbit/s.
-fn incast() -> Result<Run> {
-    let once = || -> Result<(Run, ())> {
+fn incast() -> Result<TrafficRun> {
+    let once = || -> Result<(TrafficRun, ())> {
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let senders = [bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?];
@@ -53,7 +53,7 @@ fn incast() -> Result<Run> {
 
 /// Checks that all frames arrived, with the senders paused for it, and that they had the expected
 /// length.
-fn nothing_was_lost(run: &Run) -> Result<()> {
+fn nothing_was_lost(run: &TrafficRun) -> Result<()> {
     let no_drop = run.total(3);
     println!("{no_drop:?}, carried {:.1} Mbit/s", run.carried_bps("c")? / 1e6);
     assert_eq!(no_drop, Total { sent: no_drop.sent, received: no_drop.sent, ..Total::default() });

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 use testbed::{Daemon, Endpoint, Testbed, conservation, drops, eventually, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, PeriodicStops, Run, flow, group_config, port_config, run, slow_port_config, sluice,
-    switch_config, thread_named,
+    AMPLE_HEADROOM_CELLS, PeriodicStops, TrafficRun, flow, group_config, port_config, run, slow_port_config,
+    sluice, switch_config, thread_named,
 };
 
 /// Ports are assigned in turn: even ones to core 0, which switches, the others to core 1.
@@ -40,7 +40,7 @@ fn an_incast_across_cores_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-fn incast(receiver_first: bool) -> Result<(Run, String)> {
+fn incast(receiver_first: bool) -> Result<(TrafficRun, String)> {
     const SECONDS: u64 = 10;
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
@@ -84,7 +84,7 @@ fn a_core_that_stalls_is_covered() -> Result<()> {
     Ok(())
 }
 
-fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, u32)> {
+fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(TrafficRun, u32)> {
     const SECONDS: u64 = 6;
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;

@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use testbed::{conservation, drops, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Incast, PeriodicStops, Run, group_config, loop_thread, port_config, sluice,
+    AMPLE_HEADROOM_CELLS, Incast, PeriodicStops, TrafficRun, group_config, loop_thread, port_config, sluice,
 };
 
 const EMULATED: &str = "\n[dataplane]\nzero_copy = \"emulate\"\n";
 const THREE_SECONDS: Duration = Duration::from_secs(3);
 
 /// Checks that priority 3 lost nothing, and that the losses of best effort are all counted.
-fn check(run: &Run) -> Result<()> {
+fn check(run: &TrafficRun) -> Result<()> {
     let (no_drop, best_effort) = (run.total(3), run.total(0));
     println!("{no_drop:?}; {best_effort:?}");
     run.switch_lost_nothing(3)?;

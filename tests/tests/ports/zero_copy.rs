@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use testbed::{Daemon, Endpoint, Host, Testbed, conservation, drops, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, PeriodicStops, Run, flow, group_config, loop_thread, mbps, port_config, run,
+    AMPLE_HEADROOM_CELLS, PeriodicStops, TrafficRun, flow, group_config, loop_thread, mbps, port_config, run,
     slow_port_config, sluice, switch_config,
 };
 
@@ -65,7 +65,7 @@ fn is_zero_copy(daemon: &Daemon, name: &str) -> Result<bool> {
 
 /// Results of an incast.
 struct Incast {
-    run: Run,
+    run: TrafficRun,
     /// Whether the ports of the two senders and of the receiver were zero-copy.
     zero_copy: [bool; 3],
     /// Frames received from the first sender, by RX queue, as igb counts them.
@@ -132,7 +132,7 @@ fn frames_by_queue(statistics: &str) -> Vec<u64> {
     statistics.lines().filter_map(frames).collect()
 }
 
-fn check(run: &Run) -> Result<()> {
+fn check(run: &TrafficRun) -> Result<()> {
     let (no_drop, best_effort) = (run.total(3), run.total(0));
     println!("{no_drop:?}; {best_effort:?}; carried {:.1} Mbit/s", run.carried_bps("receiver")? / 1e6);
     for port in &run.snapshot.ports {

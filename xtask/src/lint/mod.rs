@@ -13,7 +13,7 @@ use crate::run::repo_root;
 use rules::Finding;
 
 /// Endings of the files that are read.
-const ENDINGS: [&str; 5] = [".rs", ".md", ".toml", ".proto", ".sh"];
+const ENDINGS: [&str; 8] = [".rs", ".c", ".h", ".html", ".md", ".toml", ".proto", ".sh"];
 
 /// Runs the lint over all tracked files, and fails if it finds anything.
 pub fn run() -> Result<()> {

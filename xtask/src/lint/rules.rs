@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::ENDINGS;
 use super::rust_tokens::{Token, tokens};
-use super::words::{find_avoided, words_of_name, words_of_prose};
+use super::words::{find_avoided, find_avoided_in_name, needs_context, words_of_name, words_of_prose};
 
 /// The longest comment line.
 const MAX_COLUMNS: usize = 100;
@@ -34,6 +34,8 @@ pub enum Rule {
     Word,
     /// No avoided words in identifiers and file names.
     Name,
+    /// A type has a name with its context.
+    Type,
     /// No folder with more than 15 files in sources and tests.
     Folder,
     /// The doc comment of a public item does not merely repeat its name.
@@ -48,6 +50,7 @@ impl Rule {
             Self::Fragment => "fragment",
             Self::Word => "word",
             Self::Name => "name",
+            Self::Type => "type",
             Self::Folder => "folder",
             Self::Repeat => "repeat",
         }
@@ -110,7 +113,8 @@ pub fn check_file(path: &str, text: &str, findings: &mut Vec<Finding>) {
     let file_name = path.rsplit('/').next().unwrap_or_default();
     check_name(path, 1, file_name.split('.').next().unwrap_or_default(), findings);
     match file_name.rsplit('.').next() {
-        Some("rs") => check_rust(path, text, findings),
+        Some("rs" | "c" | "h") => check_code(path, text, findings),
+        Some("html") => check_page(path, text, findings),
         Some("md") => check_prose(path, &numbered(text), findings),
         Some("proto") => check_comments(path, text, "//", findings),
         Some("toml" | "sh") => check_comments(path, text, "#", findings),
@@ -132,7 +136,7 @@ fn check_prose(path: &str, lines: &[(usize, &str)], findings: &mut Vec<Finding>)
 
 fn check_name(path: &str, line: usize, name: &str, findings: &mut Vec<Finding>) {
     let words: Vec<_> = words_of_name(name).into_iter().map(|word| (line, word)).collect();
-    for found in find_avoided(&words) {
+    for found in find_avoided_in_name(&words) {
         let message = format!("\"{}\" in the name {name}: write {}", found.found, found.instead);
         findings.push(Finding::new(path, line, Rule::Name, message));
     }
@@ -155,10 +159,22 @@ fn comment<'l>(line: &'l str, mark: &str) -> Option<&'l str> {
     })
 }
 
-fn check_rust(path: &str, text: &str, findings: &mut Vec<Finding>) {
+/// Checks a page: its text, its style and its script are read alike, as prose and as names.
+fn check_page(path: &str, text: &str, findings: &mut Vec<Finding>) {
+    check_prose(path, &numbered(text), findings);
+    let mut seen = BTreeSet::new();
+    for (number, line) in numbered(text) {
+        let names = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        names.filter(|name| seen.insert(*name)).for_each(|name| check_name(path, number, name, findings));
+    }
+}
+
+/// Checks a source in Rust or C.
+fn check_code(path: &str, text: &str, findings: &mut Vec<Finding>) {
     let lines: Vec<&str> = text.lines().collect();
     let tokens = tokens(text);
     check_identifiers(path, &tokens, findings);
+    check_types(path, &tokens, findings);
     let comments = comment_lines(&tokens);
     let is_alone = |number: usize, comment: &str| lines[number - 1].trim_start() == comment.trim_start();
     let mut in_example = false;
@@ -228,6 +244,18 @@ fn check_identifiers(path: &str, tokens: &[(usize, Token)], findings: &mut Vec<F
             && seen.insert(*name)
         {
             check_name(path, *number, name, findings);
+        }
+    }
+}
+
+/// Checks the names of the types that a source defines.
+fn check_types(path: &str, tokens: &[(usize, Token)], findings: &mut Vec<Finding>) {
+    for pair in tokens.windows(2) {
+        if let [(_, Token::Word("struct" | "enum" | "trait" | "type" | "union")), (number, Token::Word(name))] = pair
+            && needs_context(name)
+        {
+            let message = format!("the type {name}: a noun with its context");
+            findings.push(Finding::new(path, *number, Rule::Type, message));
         }
     }
 }
@@ -377,6 +405,16 @@ mod unit {
     }
 
     #[test]
+    fn types_without_context_are_found() {
+        for text in ["struct Kind;", "pub(crate) enum Outcome { A }", "trait Watch {}", "type Report = u8;"] {
+            assert_eq!(lines("a.rs", text, Rule::Type), [1], "{text}");
+        }
+        for text in ["struct FrameKind;", "use a::Kind;", "enum A { Kind }", "// struct Kind;"] {
+            assert_eq!(lines("a.rs", text, Rule::Type), [], "{text}");
+        }
+    }
+
+    #[test]
     fn words_are_found_in_comments_and_prose() {
         for (path, text) in [
             ("a.rs", "let x; // told\n"),
@@ -387,6 +425,9 @@ mod unit {
             ("a.toml", "x = \"# no\" # told\n"),
             ("a.toml", "# told\n"),
             ("a.sh", "# told"),
+            ("a.c", "/* told */"),
+            ("a.h", "int x; // told"),
+            ("a.html", "<p>told</p>"),
             ("a.sh", "echo $# # told"),
             ("a.proto", "// told\n"),
             ("a.proto", "  bool x = 1; // told\n"),

@@ -65,8 +65,50 @@ const AVOIDED: &[(&str, &str)] = &[
     ("initialise*", "initialize"),
 ];
 
+/// Words that are ordinary English in prose, and say nothing of a protocol or of this program in a
+/// name. Avoided like those above, but only in names.
+const AVOIDED_IN_NAMES: &[(&str, &str)] = &[
+    ("ask", "query or request"),
+    ("asked", "requested"),
+    ("census", "frame accounting"),
+    ("conductor", "control loop"),
+    ("fate", "result"),
+    ("gate", "port tap"),
+    ("hear", "receive"),
+    ("heard", "received"),
+    ("hog", "CPU load"),
+    ("judge", "check or decide"),
+    ("keeper", "port opener, or port worker"),
+    ("life", "life cycle, or what happens in it"),
+    ("lives", "port supervisor"),
+    ("loan", "ring owner"),
+    ("looker", "parser"),
+    ("obey", "honor"),
+    ("pulse", "loop state"),
+    ("said", "reported"),
+    ("say", "report, or the message"),
+    ("seat", "client slot"),
+    ("story", "scenario"),
+    ("taught", "learned"),
+    ("teach", "learn, or add an address"),
+    ("tell", "advertise, send or report"),
+    ("telling", "report"),
+    ("wish", "request"),
+];
+
+/// Words that need their context as the whole name of a type.
+const AVOIDED_TYPES: &[&str] = &[
+    "Answer", "Happening", "Kind", "Life", "Line", "Moment", "Order", "Outcome", "Place", "Question", "Report",
+    "Scene", "Seen", "Stage", "Station", "Told", "Verdict", "Watch", "Wish", "Words",
+];
+
+/// True if a word is no name of a type without its context.
+pub fn needs_context(type_name: &str) -> bool {
+    AVOIDED_TYPES.contains(&type_name)
+}
+
 /// An avoided word or phrase that was found.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Match {
     pub line: usize,
     pub found: String,
@@ -75,9 +117,18 @@ pub struct Match {
 
 /// Finds avoided words in a text of lower-case words, each with its line.
 pub fn find_avoided(words: &[(usize, String)]) -> Vec<Match> {
+    find(words, AVOIDED)
+}
+
+/// Finds avoided words among the lower-case words of a name.
+pub fn find_avoided_in_name(words: &[(usize, String)]) -> Vec<Match> {
+    [find(words, AVOIDED), find(words, AVOIDED_IN_NAMES)].concat()
+}
+
+fn find(words: &[(usize, String)], avoided: &[(&str, &'static str)]) -> Vec<Match> {
     let mut matches = Vec::new();
     for at in 0..words.len() {
-        for &(phrase, instead) in AVOIDED {
+        for &(phrase, instead) in avoided {
             let length = phrase.split(' ').count();
             let Some(part) = words.get(at..at + length) else { continue };
             let is_found = part.iter().zip(phrase.split(' ')).all(|((_, word), pattern)| fits(word, pattern));

@@ -16,7 +16,7 @@ const QEMU: &str = "qemu-system-x86_64";
 
 /// The last line of the init process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Verdict {
+struct VmResult {
     status: i32,
     warnings: u32,
 }
@@ -116,7 +116,7 @@ fn clock(vm: &Vm) -> String {
 }
 
 /// Prints the console until the verdict appears.
-fn listen(console: impl std::io::Read + Send + 'static, patience: Duration) -> Result<Verdict> {
+fn listen(console: impl std::io::Read + Send + 'static, patience: Duration) -> Result<VmResult> {
     let (lines, console_lines) = mpsc::channel();
     std::thread::spawn(move || {
         let mut console = BufReader::new(console);
@@ -148,10 +148,10 @@ fn listen(console: impl std::io::Read + Send + 'static, patience: Duration) -> R
 }
 
 /// Parses `vm: exit 0 warnings 0`.
-fn parse(line: &str) -> Option<Verdict> {
+fn parse(line: &str) -> Option<VmResult> {
     let (_, rest) = line.split_once("vm: exit ")?;
     let (status, warnings) = rest.split_once(" warnings ")?;
-    Some(Verdict { status: status.parse().ok()?, warnings: warnings.trim().parse().ok()? })
+    Some(VmResult { status: status.parse().ok()?, warnings: warnings.trim().parse().ok()? })
 }
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod unit {
 
     #[test]
     fn the_verdict_is_read() {
-        assert_eq!(parse("vm: exit 101 warnings 3"), Some(Verdict { status: 101, warnings: 3 }));
+        assert_eq!(parse("vm: exit 101 warnings 3"), Some(VmResult { status: 101, warnings: 3 }));
         assert_eq!(parse("vm: 7.3.4 is up after 3.21 s"), None);
     }
 }

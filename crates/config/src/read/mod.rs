@@ -4,9 +4,9 @@
 //! These modules know no particular setting.
 
 pub(crate) mod diagnostics;
-pub mod document;
 pub(crate) mod overrides;
 pub(crate) mod parse;
 pub(crate) mod size;
 pub(crate) mod suggest;
 pub(crate) mod table_reader;
+pub mod toml_document;

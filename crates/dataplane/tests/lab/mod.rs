@@ -1,8 +1,8 @@
 //! A loop over ports in memory, and the hosts' ends of their wires.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-pub mod lines;
-pub mod story;
+pub mod io_loops;
+pub mod traffic_scenarios;
 
 use std::io;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 //! Source: IEEE 802.1AB-2016 clause 9.2.
 
 pub mod neighbors;
-pub mod rx;
+pub mod rx_machine;
 pub mod transmitter;
-pub mod tx;
+pub mod tx_machine;
 pub mod tx_timer_machine;
 
 pub use neighbors::{Neighbor, NeighborId};
-pub use rx::Receiver;
+pub use rx_machine::Receiver;
 pub use transmitter::{Transmitter, TxFrame};

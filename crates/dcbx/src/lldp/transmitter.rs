@@ -5,7 +5,7 @@
 //! Timers are deadlines, so that an idle port wakes its owner once an interval and not each second.
 //! The credit that ticks have earned meanwhile is added when the machine runs.
 
-use super::tx::{TxConditions, TxState};
+use super::tx_machine::{TxConditions, TxState};
 use super::tx_timer_machine::{TxTimerConditions, TxTimerState};
 use crate::settings::LldpSettings;
 use core::time::Duration;

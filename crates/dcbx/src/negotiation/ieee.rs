@@ -20,7 +20,7 @@
 
 use super::convert::{from_table, to_table};
 use crate::settings::{DcbxSettings, Ets, PfcMode, Precedence};
-use crate::status::{Feature, FeatureState, Reason, Status, is_pfc_willing, local_no_drop};
+use crate::status::{Feature, FeatureReason, FeatureState, Status, is_pfc_willing, local_no_drop};
 use wire::MacAddr;
 use wire::dcbx::Ieee;
 use wire::dcbx::ieee::{Application, EtsConfiguration, PfcConfiguration};
@@ -61,11 +61,11 @@ pub fn negotiate(status: &mut Status, settings: &DcbxSettings, peer: &Ieee, has_
     let recommended = peer.ets_recommendation.as_ref().map(from_table);
     status.ets_recommendation = recommended.flatten();
     status.ets = settings.ets.map(|own| {
-        let mut feature = Feature::local(own.ets, own.willing, Reason::NotSent);
+        let mut feature = Feature::local(own.ets, own.willing, FeatureReason::NotSent);
         feature.peer_willing = peer.ets_configuration.map(|it| it.willing);
         feature.peer = peer.ets_configuration.and_then(|it| from_table(&it.table));
         if own.willing && recommended == Some(None) {
-            (feature.state, feature.reason) = (FeatureState::Error, Reason::Unsupported);
+            (feature.state, feature.reason) = (FeatureState::Error, FeatureReason::Unsupported);
             return feature;
         }
         select_asymmetric(&mut feature, recommended.flatten());
@@ -80,19 +80,19 @@ fn select_asymmetric<T: Clone + PartialEq>(feature: &mut Feature<T>, recommended
     let selected = asymmetric(feature.local_willing, recommended.is_some());
     if let (Selected::Peer, Some(recommended)) = (selected, recommended) {
         feature.operational = recommended;
-        (feature.state, feature.reason) = (FeatureState::Agreed, Reason::TakenOver);
+        (feature.state, feature.reason) = (FeatureState::Agreed, FeatureReason::TakenOver);
     } else if feature.peer.as_ref() == Some(&feature.local) {
-        (feature.state, feature.reason) = (FeatureState::Agreed, Reason::Same);
+        (feature.state, feature.reason) = (FeatureState::Agreed, FeatureReason::Same);
     } else if feature.peer_willing == Some(true) {
-        (feature.state, feature.reason) = (FeatureState::Agreed, Reason::PeerTakesOver);
+        (feature.state, feature.reason) = (FeatureState::Agreed, FeatureReason::PeerTakesOver);
     } else if feature.peer.is_some() {
-        feature.reason = Reason::Differs;
+        feature.reason = FeatureReason::Differs;
     }
 }
 
 fn applications(settings: &DcbxSettings, peer: Option<&Vec<Application>>) -> Feature<Vec<Application>> {
     let own = &settings.applications;
-    let mut feature = Feature::local(own.entries.clone(), own.willing, Reason::NotSent);
+    let mut feature = Feature::local(own.entries.clone(), own.willing, FeatureReason::NotSent);
     feature.peer = peer.cloned();
     select_asymmetric(&mut feature, peer.cloned());
     feature
@@ -100,7 +100,7 @@ fn applications(settings: &DcbxSettings, peer: Option<&Vec<Application>>) -> Fea
 
 fn pfc(settings: &DcbxSettings, peer: Option<&PfcConfiguration>, has_precedence: bool) -> Feature<u8> {
     let (own, willing) = (local_no_drop(settings), is_pfc_willing(settings));
-    let mut feature = Feature::local(own, willing, Reason::NotSent);
+    let mut feature = Feature::local(own, willing, FeatureReason::NotSent);
     let Some(peer) = peer else { return feature };
     (feature.peer, feature.peer_willing) = (Some(peer.enabled), Some(peer.willing));
     let selected = symmetric(willing, feature.peer_willing, has_precedence);
@@ -108,13 +108,13 @@ fn pfc(settings: &DcbxSettings, peer: Option<&PfcConfiguration>, has_precedence:
         feature.operational = peer.enabled;
     }
     (feature.state, feature.reason) = match selected {
-        _ if peer.enabled == own => (FeatureState::Agreed, Reason::Same),
-        Selected::Peer => (FeatureState::Agreed, Reason::TakenOver),
+        _ if peer.enabled == own => (FeatureState::Agreed, FeatureReason::Same),
+        Selected::Peer => (FeatureState::Agreed, FeatureReason::TakenOver),
         Selected::Local if peer.willing && own.count_ones() > u32::from(peer.capability) => {
-            (FeatureState::Error, Reason::PeerCapability(peer.capability))
+            (FeatureState::Error, FeatureReason::PeerCapability(peer.capability))
         }
-        Selected::Local if peer.willing => (FeatureState::Agreed, Reason::PeerTakesOver),
-        Selected::Local => (FeatureState::Error, Reason::Differs),
+        Selected::Local if peer.willing => (FeatureState::Agreed, FeatureReason::PeerTakesOver),
+        Selected::Local => (FeatureState::Error, FeatureReason::Differs),
     };
     feature
 }
@@ -191,11 +191,19 @@ mod tests {
             let feature = pfc(own, Some(&peer), true);
             (feature.state, feature.reason)
         };
-        assert_eq!(of(&own, 2, 0), (FeatureState::Error, Reason::PeerCapability(2)));
-        assert_eq!(of(&own, 3, 0), (FeatureState::Agreed, Reason::PeerTakesOver));
-        assert_eq!(of(&own, 2, 0b11_1000), (FeatureState::Agreed, Reason::Same), "it has taken them over");
+        assert_eq!(of(&own, 2, 0), (FeatureState::Error, FeatureReason::PeerCapability(2)));
+        assert_eq!(of(&own, 3, 0), (FeatureState::Agreed, FeatureReason::PeerTakesOver));
+        assert_eq!(
+            of(&own, 2, 0b11_1000),
+            (FeatureState::Agreed, FeatureReason::Same),
+            "it has taken them over"
+        );
         own.pfc.willing = true;
-        assert_eq!(of(&own, 2, 0), (FeatureState::Error, Reason::PeerCapability(2)), "with precedence");
+        assert_eq!(
+            of(&own, 2, 0),
+            (FeatureState::Error, FeatureReason::PeerCapability(2)),
+            "with precedence"
+        );
         let mut status = Status::new(&own, crate::settings::Version::Ieee);
         let peer = PfcConfiguration { willing: true, macsec_bypass: false, capability: 0, enabled: 0 };
         negotiate(&mut status, &own, &Ieee { pfc: Some(peer), ..Ieee::default() }, true);

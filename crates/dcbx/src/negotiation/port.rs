@@ -9,15 +9,15 @@
 //!
 //! Source: docs/dcbx.md, "Peers".
 
+use super::cee_cin::{Features, Legacy};
 use super::ieee::{self, has_precedence};
-use super::legacy::{Features, Legacy};
 use super::peer::PeerDcbx;
 use super::version::{self, OfferedVersions};
 use crate::event::Event;
 use crate::lldp::neighbors::{Neighbor, NeighborId, Neighbors};
 use crate::settings::{DcbxSettings, EtsSettings, Version, VersionSetting};
 use crate::status::{
-    Feature, FeatureName, FeatureState, PeerState, Reason, Status, is_pfc_willing, local_no_drop,
+    Feature, FeatureName, FeatureReason, FeatureState, PeerState, Status, is_pfc_willing, local_no_drop,
     priorities_text,
 };
 use wire::MacAddr;
@@ -99,7 +99,7 @@ impl Dcbx {
         status.applications.local_willing = applications.willing;
         let feature = |own: EtsSettings, before: Option<Feature<_>>| match before {
             Some(before) => Feature { local: own.ets, local_willing: own.willing, ..before },
-            None => Feature::local(own.ets, own.willing, Reason::NoPeer),
+            None => Feature::local(own.ets, own.willing, FeatureReason::NoPeer),
         };
         status.ets = settings.ets.map(|own| feature(own, status.ets.take()));
     }
@@ -108,7 +108,7 @@ impl Dcbx {
         self.status = Status::new(settings, self.status.version);
         self.status.peer = state;
         if state == PeerState::Several {
-            self.status.set_all(FeatureState::Error, Reason::SeveralPeers);
+            self.status.set_all(FeatureState::Error, FeatureReason::SeveralPeers);
         }
         self.legacy.reset(self.status.version, settings);
     }
@@ -134,18 +134,18 @@ impl Dcbx {
                 self.without_peer(settings, PeerState::One);
                 let newest = offered(dcbx).newest().unwrap_or(version);
                 let is_pinned = settings.version != VersionSetting::Auto;
-                let other = Reason::OtherVersion { peer: newest, is_pinned };
-                let reason = error.map_or(other, Reason::Malformed);
+                let other = FeatureReason::OtherVersion { peer: newest, is_pinned };
+                let reason = error.map_or(other, FeatureReason::Malformed);
                 self.status.set_all(FeatureState::Error, reason);
             }
         }
         if let Some(error) = error {
-            self.show_malformed(Reason::Malformed(error));
+            self.show_malformed(FeatureReason::Malformed(error));
         }
     }
 
     /// Shows an error without a change of what is in force.
-    fn show_malformed(&mut self, reason: Reason) {
+    fn show_malformed(&mut self, reason: FeatureReason) {
         (self.status.pfc.reason, self.status.applications.reason) = (reason, reason);
         if let Some(ets) = &mut self.status.ets {
             ets.reason = reason;

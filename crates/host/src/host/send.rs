@@ -4,10 +4,10 @@
 //! Rule: no frame of a paused priority is sent, and the kernel holds at most
 //! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) at once.
 
-use super::{Host, Stage};
+use super::{Host, HostState};
 use crate::args::FlowArgs;
 use crate::egress::Departure;
-use crate::frame::{self, Content, Kind, MIN_BYTES, MIN_IP_BYTES};
+use crate::frame::{self, Content, FrameKind, MIN_BYTES, MIN_IP_BYTES};
 use crate::in_flight::{FrameContent, LoadKind};
 use dataplane::Port;
 use switch::settings::PRIORITIES;
@@ -39,7 +39,7 @@ impl<P: Port> Host<P> {
         self.negotiate(now);
         self.announce(now);
         self.send_cnps(now);
-        if matches!(self.stage, Stage::Sending { .. })
+        if matches!(self.stage, HostState::Sending { .. })
             && self.egress.next_send().is_some_and(|due| due <= now)
         {
             self.fill_batch(now);
@@ -58,7 +58,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn storms(&self, now: Instant) -> bool {
-        now < self.storm_until && matches!(self.stage, Stage::Sending { .. })
+        now < self.storm_until && matches!(self.stage, HostState::Sending { .. })
     }
 
     /// Sends pauses of a storm, as many as there is room for.
@@ -89,7 +89,7 @@ impl<P: Port> Host<P> {
             let sequence = self.sent[flow].next_sequence;
             self.sent[flow].next_sequence += 1;
             let content = Content {
-                kind: Kind::Data,
+                kind: FrameKind::Data,
                 flow: flow as u32,
                 run: self.settings.run,
                 sequence,
@@ -110,7 +110,7 @@ impl<P: Port> Host<P> {
             && self.port.transmit_room() > self.outgoing.len()
         {
             let Some((to, flow, run)) = self.cnps.pop() else { return };
-            let content = Content { kind: Kind::Cnp, flow, run, sequence: 0, sent_at: now, age_ms: 0 };
+            let content = Content { kind: FrameKind::Cnp, flow, run, sequence: 0, sent_at: now, age_ms: 0 };
             let load = FrameContent { kind: LoadKind::Cnp, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
             self.write_frame(to, Some(Tag::priority(CNP_PRIORITY)), Some(CNP_ECN), &content, load);
         }
@@ -120,9 +120,9 @@ impl<P: Port> Host<P> {
     /// sends nothing.
     fn announce(&mut self, now: Instant) {
         let wanted = match self.stage {
-            Stage::Waiting => true,
-            Stage::Sending { .. } => self.settings.flows.is_empty(),
-            Stage::Lingering { .. } | Stage::Stopping { .. } | Stage::Done => false,
+            HostState::Waiting => true,
+            HostState::Sending { .. } => self.settings.flows.is_empty(),
+            HostState::Lingering { .. } | HostState::Stopping { .. } | HostState::Done => false,
         };
         let may = !self.egress.is_paused(0) && self.in_flight.has_room() && self.port.transmit_room() > 0;
         if !wanted || !may || now < self.announce_at || self.memory.free_frames() == 0 {
@@ -131,7 +131,7 @@ impl<P: Port> Host<P> {
         let often = self.announcements < FIRST_ANNOUNCEMENTS;
         self.announce_at = now + if often { FIRST_ANNOUNCEMENTS_NS } else { ANNOUNCEMENTS_NS };
         let content = Content {
-            kind: Kind::Announce,
+            kind: FrameKind::Announce,
             flow: 0,
             run: self.settings.run,
             sequence: 0,
@@ -167,7 +167,7 @@ impl<P: Port> Host<P> {
     /// not agreed on any more end.
     pub(super) fn negotiate(&mut self, now: Instant) {
         let Some(negotiation) = &mut self.negotiation else { return };
-        if self.stage == Stage::Done && !self.has_withdrawn {
+        if self.stage == HostState::Done && !self.has_withdrawn {
             self.has_withdrawn = true;
             negotiation.withdraw(now);
         }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use dcbx::status::{FeatureState, Reason};
+use dcbx::status::{FeatureReason, FeatureState};
 
 use super::*;
 use crate::netns;
@@ -110,7 +110,7 @@ fn a_host_follows_the_switch() {
             move |_: &Agent, status: Option<&Status>| status.is_some_and(|it| it.operational.no_drop == mask)
         };
         let status = switch.until("the agreement", host, agreed(1 << 4)).unwrap();
-        assert_eq!((status.pfc.local, status.pfc.reason), (1 << 3, Reason::TakenOver));
+        assert_eq!((status.pfc.local, status.pfc.reason), (1 << 3, FeatureReason::TakenOver));
         switch.until("the same at the switch", host, |agent, _| {
             agent.operational().is_some_and(|it| it.no_drop == 1 << 4)
         });
@@ -120,7 +120,7 @@ fn a_host_follows_the_switch() {
         switch.until("a further priority", host, agreed(0b11_0000));
         switch.configure(settings(false, 0b11_0000).withdrawn());
         let status = switch.until("the end of the agreement", host, agreed(0)).unwrap();
-        assert_eq!((status.pfc.state, status.pfc.reason), (FeatureState::Local, Reason::NoPeer));
+        assert_eq!((status.pfc.state, status.pfc.reason), (FeatureState::Local, FeatureReason::NoPeer));
         switch.configure(settings(true, 0b11_0000));
         let status = switch.until("an agreement of two willing ends", host, |_, status| {
             status.is_some_and(|it| it.pfc.state.is_agreed())

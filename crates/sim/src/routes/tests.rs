@@ -5,7 +5,7 @@ use std::fmt::Write;
 use switch::{PortSettings, SwitchSettings};
 
 use super::{Routes, shortest_paths};
-use crate::scenario::types::{End, HostNode, Link, Node, NodeKind, Route, SwitchNode};
+use crate::scenario::types::{HostNode, Link, LinkEnd, Node, NodeKind, Route, SwitchNode};
 
 /// Builds a network of links between `(node, port)` and `(node, port)`. Nodes whose names begin
 /// with h are hosts.
@@ -34,7 +34,7 @@ fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link
     };
     let link = |ends: &[(usize, usize); 2]| Link {
         name: String::new(),
-        ends: ends.map(|(node, port)| End { node, port }),
+        ends: ends.map(|(node, port)| LinkEnd { node, port }),
         speed_bps: 1,
         cable_m: 0,
         propagation_ns: 0,

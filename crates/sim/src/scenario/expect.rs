@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use config::read::document::{Diagnostics, Item, Setting, SettingSpan, TableReader, quoted};
+use config::read::toml_document::{Diagnostics, Item, Setting, SettingSpan, TableReader, quoted};
 use toml::de::DeValue;
 
 use super::network::Network;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use config::read::document::{Diagnostics, Setting, TableReader};
+use config::read::toml_document::{Diagnostics, Setting, TableReader};
 use switch::Nanos;
 
 use super::links::Links;
@@ -10,7 +10,7 @@ use super::network::Network;
 use super::nodes::{Nodes, mask};
 use super::parse::{MAX_TIME_NS, before_the_end, time};
 use super::tables::{entries, required};
-use super::types::{End, Fault, FaultKind, Route};
+use super::types::{Fault, FaultKind, LinkEnd, Route};
 
 /// The most routes of a file.
 const MAX_ROUTES: usize = 16_384;
@@ -55,7 +55,7 @@ fn read_route(mut section: TableReader, network: Network, report: &mut Diagnosti
         return None;
     };
     let [a, b] = links.list[link].ends;
-    let End { node: peer, .. } = if a == end { b } else { a };
+    let LinkEnd { node: peer, .. } = if a == end { b } else { a };
     if nodes.is_host(peer) && peer != host {
         let what = format!("{name} leads to {} only", nodes.name(peer));
         report.add(&location, what, format!("take a port on a way to {}", nodes.name(host)));

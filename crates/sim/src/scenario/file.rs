@@ -134,7 +134,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use config::ConfigErrors;
-use config::read::document::{Diagnostics, Setting, SettingSpan, TableReader, read_file};
+use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, read_file};
 use switch::Nanos;
 
 use super::faults::{read_faults, read_routes};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use config::read::document::{Diagnostics, Setting, SettingSpan, TableReader, speed};
+use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, speed};
 use config::{CABLE_M, MTU_BYTES, spell_speed};
 use switch::Nanos;
 use switch::buffer::headroom::RESPONSE_BYTES;
@@ -12,7 +12,7 @@ use super::name_ranges::{MAX_NAMES, Names};
 use super::nodes::{Devices, Nodes};
 use super::parse::{decimal, text, time};
 use super::tables::{entries, required};
-use super::types::{End, Link};
+use super::types::{Link, LinkEnd};
 
 /// Nanoseconds that a bit takes per meter of fiber or copper.
 const DELAY_NS_PER_M: f64 = 5.0;
@@ -29,7 +29,7 @@ pub(super) struct Links {
     pub(super) list: Vec<Link>,
     /// By link: the span of its length, if it is set.
     pub(super) cables: Vec<Option<SettingSpan>>,
-    by_end: HashMap<End, usize>,
+    by_end: HashMap<LinkEnd, usize>,
 }
 
 /// The settings of a `[[link]]` except its ends. Invalid settings have been reported, and missing
@@ -102,7 +102,7 @@ impl Links {
         }
     }
 
-    fn is_free(&self, end: End, name: &Setting<Names>, nodes: &Nodes, report: &mut Diagnostics) -> bool {
+    fn is_free(&self, end: LinkEnd, name: &Setting<Names>, nodes: &Nodes, report: &mut Diagnostics) -> bool {
         let Some(link) = self.at(end) else { return true };
         let (who, cure) = match nodes.is_host(end.node) {
             true => {
@@ -116,7 +116,7 @@ impl Links {
     }
 
     /// The link of a port.
-    pub(super) fn at(&self, end: End) -> Option<usize> {
+    pub(super) fn at(&self, end: LinkEnd) -> Option<usize> {
         self.by_end.get(&end).copied()
     }
 
@@ -188,7 +188,7 @@ impl LinkTable {
     /// Returns the span of the cable's length: here, or in a port's configuration.
     fn cable_location(
         &self,
-        ends: &Setting<[End; 2]>,
+        ends: &Setting<[LinkEnd; 2]>,
         nodes: &Nodes,
         devices: &Devices,
     ) -> Option<SettingSpan> {
@@ -207,13 +207,13 @@ impl LinkTable {
     fn link(
         &self,
         name: String,
-        ends: Setting<[End; 2]>,
+        ends: Setting<[LinkEnd; 2]>,
         nodes: &Nodes,
         devices: &Devices,
         report: &mut Diagnostics,
     ) -> Option<Link> {
         let speed_bps = self.speed(&name, &ends, nodes, devices, report)?;
-        let mtu = |end: End| nodes.device(end.node, devices)?.links[end.port].mtu_bytes;
+        let mtu = |end: LinkEnd| nodes.device(end.node, devices)?.links[end.port].mtu_bytes;
         let cable_m = match &self.cable_m {
             Some(cable_m) => cable_m.value,
             None if self.is_wrong => 0,
@@ -244,12 +244,12 @@ impl LinkTable {
     fn speed(
         &self,
         name: &str,
-        ends: &Setting<[End; 2]>,
+        ends: &Setting<[LinkEnd; 2]>,
         nodes: &Nodes,
         devices: &Devices,
         report: &mut Diagnostics,
     ) -> Option<u64> {
-        let of_port = |end: End| nodes.device(end.node, devices)?.switch.ports[end.port].speed_bps;
+        let of_port = |end: LinkEnd| nodes.device(end.node, devices)?.switch.ports[end.port].speed_bps;
         let Some(speed) = &self.speed_bps else {
             if self.is_wrong {
                 return Some(DEFAULT_SPEED_BPS);
@@ -277,7 +277,7 @@ impl LinkTable {
 }
 
 /// Returns the meters of cable in a port's configuration.
-fn cable_of_port(end: End, nodes: &Nodes, devices: &Devices) -> Option<u32> {
+fn cable_of_port(end: LinkEnd, nodes: &Nodes, devices: &Devices) -> Option<u32> {
     nodes.device(end.node, devices)?.links[end.port].cable_m
 }
 
@@ -285,8 +285,8 @@ fn cable_of_port(end: End, nodes: &Nodes, devices: &Devices) -> Option<u32> {
 /// they contradict each other.
 fn common<T: Copy + PartialEq + Into<u64>>(
     setting: &str,
-    ends: &Setting<[End; 2]>,
-    of_port: impl Fn(End) -> Option<T>,
+    ends: &Setting<[LinkEnd; 2]>,
+    of_port: impl Fn(LinkEnd) -> Option<T>,
     nodes: &Nodes,
     devices: &Devices,
     report: &mut Diagnostics,

@@ -3,7 +3,7 @@
 //! its length is configured.
 
 use config::headroom_shortage;
-use config::read::document::{Diagnostics, SettingSpan};
+use config::read::toml_document::{Diagnostics, SettingSpan};
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom;
 use switch::settings::PRIORITIES;

@@ -1,7 +1,7 @@
 //! Names with ranges, which stand for several names: `leaf[1-16]` is leaf1 … leaf16. Of several
 //! ranges, the first changes slowest.
 
-use config::read::document::{NAME_CURE, is_name, quoted};
+use config::read::toml_document::{NAME_CURE, is_name, quoted};
 
 /// The most names that one may stand for: the ports of all possible switches.
 pub(super) const MAX_NAMES: usize = 16_384;

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use config::read::document::{Diagnostics, Setting, SettingSpan, TableReader, did_you_mean, quoted};
+use config::read::toml_document::{Diagnostics, Setting, SettingSpan, TableReader, did_you_mean, quoted};
 use config::{Config, ConfigErrors};
 use switch::Nanos;
 use switch::settings::VlanSettings;
 
 use super::name_ranges::Names;
 use super::parse::{MAX_TIME_NS, text, time};
-use super::types::{End, HostNode, Node, NodeKind, SwitchNode};
+use super::types::{HostNode, LinkEnd, Node, NodeKind, SwitchNode};
 
 /// The most switches and hosts together.
 pub(super) const MAX_NODES: usize = 4096;
@@ -212,7 +212,7 @@ impl Nodes {
     }
 
     /// The name of an end: `h1`, or `leaf1.p3`.
-    pub(super) fn end_name(&self, end: End, devices: &Devices) -> String {
+    pub(super) fn end_name(&self, end: LinkEnd, devices: &Devices) -> String {
         let name = self.name(end.node);
         match (self.device(end.node, devices), self.list[end.node].kind) {
             (Some(device), _) => format!("{name}.{}", device.switch.ports[end.port].name),
@@ -276,7 +276,7 @@ impl Nodes {
         location: &SettingSpan,
         devices: &Devices,
         report: &mut Diagnostics,
-    ) -> Option<End> {
+    ) -> Option<LinkEnd> {
         // Mistakes in its configuration have been reported.
         let ports = &self.device(switch, devices)?.switch.ports;
         let port = ports.iter().position(|port| port.name == name);
@@ -285,7 +285,7 @@ impl Nodes {
             let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
             report.add(location, what, meant(name, &names, &names, ""));
         }
-        Some(End { node: switch, port: port? })
+        Some(LinkEnd { node: switch, port: port? })
     }
 
     /// Finds the end of a link: `HOST`, `HOST.NUMBER` where a host has several ports, or
@@ -296,13 +296,13 @@ impl Nodes {
         location: &SettingSpan,
         devices: &Devices,
         report: &mut Diagnostics,
-    ) -> Option<End> {
+    ) -> Option<LinkEnd> {
         let (node_name, port) = name.split_once('.').map_or((name, None), |(node, port)| (node, Some(port)));
         let node = self.find(node_name, location, report)?;
         match (port, self.list[node].kind) {
             (port, TableKind::Host(host)) => {
                 let port = host_port(&host, node_name, port, location, report)?;
-                Some(End { node, port })
+                Some(LinkEnd { node, port })
             }
             (Some(port), _) => self.port(node, port, location, devices, report),
             (None, _) => {

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use config::read::document::{Diagnostics, Item, Setting, parse_units};
+use config::read::toml_document::{Diagnostics, Item, Setting, parse_units};
 use switch::Nanos;
 use toml::de::DeValue;
 

@@ -1,6 +1,6 @@
 //! Lists of tables in the file, and required settings.
 
-use config::read::document::{Diagnostics, TableReader};
+use config::read::toml_document::{Diagnostics, TableReader};
 
 /// Returns the value of a required setting, or reports that it is missing; `example` shows its
 /// form.

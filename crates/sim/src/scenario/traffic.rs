@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use config::read::document::{
+use config::read::toml_document::{
     Diagnostics, NAME_CURE, Setting, SettingSpan, TableReader, is_name, quoted, speed,
 };
 use endpoint::dcqcn::FastRecovery;
@@ -56,7 +56,7 @@ pub(super) struct TrafficTable {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PatternKind {
     Constant,
     OnOff,
     Finite,
@@ -64,17 +64,17 @@ enum Kind {
     Incast,
 }
 
-const KINDS: [(&str, Kind); 5] = [
-    ("constant", Kind::Constant),
-    ("on-off", Kind::OnOff),
-    ("finite", Kind::Finite),
-    ("poisson", Kind::Poisson),
-    ("incast", Kind::Incast),
+const KINDS: [(&str, PatternKind); 5] = [
+    ("constant", PatternKind::Constant),
+    ("on-off", PatternKind::OnOff),
+    ("finite", PatternKind::Finite),
+    ("poisson", PatternKind::Poisson),
+    ("incast", PatternKind::Incast),
 ];
 
 /// `pattern` and its settings. Required settings are present unless a mistake was reported.
 struct PatternTable {
-    kind: Kind,
+    kind: PatternKind,
     on_ns: Option<Nanos>,
     off_ns: Option<Nanos>,
     bytes: Option<u64>,
@@ -152,7 +152,7 @@ impl TrafficTable {
 
     /// True if the traffic consists of messages that have a last byte.
     pub(super) fn has_messages(&self) -> bool {
-        !matches!(self.pattern.kind, Kind::Constant | Kind::OnOff)
+        !matches!(self.pattern.kind, PatternKind::Constant | PatternKind::OnOff)
     }
 
     /// Builds the traffic.
@@ -206,8 +206,8 @@ impl PatternTable {
         let every = duration(section, "every", report);
         let kind = match &pattern {
             Some(pattern) => pattern.value,
-            None if section.has("bytes") => Kind::Finite,
-            None => Kind::Constant,
+            None if section.has("bytes") => PatternKind::Finite,
+            None => PatternKind::Constant,
         };
         // If the pattern could not be read, its required settings are unknown.
         if pattern.is_some() || !section.has("pattern") {
@@ -225,26 +225,27 @@ impl PatternTable {
     fn pattern(&self, frame_bytes: u16) -> Pattern {
         let bytes = self.bytes.unwrap_or(u64::from(frame_bytes));
         match self.kind {
-            Kind::Constant => Pattern::Constant,
-            Kind::OnOff => {
+            PatternKind::Constant => Pattern::Constant,
+            PatternKind::OnOff => {
                 Pattern::OnOff { on_ns: self.on_ns.unwrap_or(1), off_ns: self.off_ns.unwrap_or(1) }
             }
-            Kind::Finite => Pattern::Finite { bytes },
-            Kind::Poisson => Pattern::Poisson { bytes },
-            Kind::Incast => Pattern::Incast { bytes, every_ns: self.every_ns.unwrap_or(MAX_TIME_NS) },
+            PatternKind::Finite => Pattern::Finite { bytes },
+            PatternKind::Poisson => Pattern::Poisson { bytes },
+            PatternKind::Incast => Pattern::Incast { bytes, every_ns: self.every_ns.unwrap_or(MAX_TIME_NS) },
         }
     }
 }
 
 /// Checks that the settings which the pattern requires are present, and no others.
-fn check_settings(kind: Kind, section: &TableReader, report: &mut Diagnostics) {
-    const SETTINGS: [(&str, &str, &[Kind]); 4] = [
-        ("on", "\"10us\"", &[Kind::OnOff]),
-        ("off", "\"30us\"", &[Kind::OnOff]),
-        ("bytes", "\"1M\"", &[Kind::Finite, Kind::Incast, Kind::Poisson]),
-        ("every", "\"1ms\"", &[Kind::Incast]),
+fn check_settings(kind: PatternKind, section: &TableReader, report: &mut Diagnostics) {
+    const SETTINGS: [(&str, &str, &[PatternKind]); 4] = [
+        ("on", "\"10us\"", &[PatternKind::OnOff]),
+        ("off", "\"30us\"", &[PatternKind::OnOff]),
+        ("bytes", "\"1M\"", &[PatternKind::Finite, PatternKind::Incast, PatternKind::Poisson]),
+        ("every", "\"1ms\"", &[PatternKind::Incast]),
     ];
-    let name_of = |kind: Kind| KINDS.iter().find(|(_, other)| *other == kind).map_or("", |(name, _)| name);
+    let name_of =
+        |kind: PatternKind| KINDS.iter().find(|(_, other)| *other == kind).map_or("", |(name, _)| name);
     let name = name_of(kind);
     let pattern = section.location_of("pattern").unwrap_or(section.location.clone());
     for (setting, example, users) in SETTINGS {
@@ -255,14 +256,14 @@ fn check_settings(kind: Kind, section: &TableReader, report: &mut Diagnostics) {
                 report.add(&location, format!("has no effect with the pattern \"{name}\""), cure);
             }
             // A Poisson message is a frame by default.
-            None if users.contains(&kind) && (setting, kind) != ("bytes", Kind::Poisson) => {
+            None if users.contains(&kind) && (setting, kind) != ("bytes", PatternKind::Poisson) => {
                 let what = format!("the pattern \"{name}\" needs {setting}");
                 report.add(&pattern, what, format!("write {setting} = {example}"));
             }
             _ => (),
         }
     }
-    if kind == Kind::Poisson && !section.has("rate") {
+    if kind == PatternKind::Poisson && !section.has("rate") {
         report.add(
             &pattern,
             "the pattern \"poisson\" needs rate",
@@ -384,7 +385,9 @@ fn resolve_after(traffics: &[TrafficTable], report: &mut Diagnostics) {
     for (number, traffic) in traffics.iter().enumerate() {
         let Some(after) = &traffic.after else { continue };
         match numbers.get(after.value.as_str()).filter(|_| !after.value.is_empty()) {
-            Some(other) if traffics[*other].pattern.kind == Kind::Finite => next[number] = Some(*other),
+            Some(other) if traffics[*other].pattern.kind == PatternKind::Finite => {
+                next[number] = Some(*other)
+            }
             Some(_) => {
                 let what = format!("{} never arrives whole", after.value);
                 report.add(&after.location, what, "give it the pattern \"finite\", or write a start");

@@ -38,7 +38,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// Returns the name of a port: `h1`, or `leaf1.p3`.
-    pub fn end_name(&self, end: End) -> String {
+    pub fn end_name(&self, end: LinkEnd) -> String {
         let node = &self.nodes[end.node];
         match &node.kind {
             NodeKind::Switch(device) => format!("{}.{}", node.name, device.settings.ports[end.port].name),
@@ -130,7 +130,7 @@ impl HostNode {
 
 /// A port of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct End {
+pub struct LinkEnd {
     /// Index of the node.
     pub node: usize,
     /// Port of the node; 0 for a host with one.
@@ -143,7 +143,7 @@ pub struct Link {
     /// Composed of the names of its ends: `h1–leaf1.p3`.
     pub name: String,
     /// The two ports.
-    pub ends: [End; 2],
+    pub ends: [LinkEnd; 2],
     /// Speed in bit/s.
     pub speed_bps: u64,
     /// Length in meters.
@@ -304,7 +304,7 @@ pub enum Scope {
     /// One switch.
     Switch(usize),
     /// One port of a switch.
-    Port(End),
+    Port(LinkEnd),
 }
 
 /// A measured quantity. Frames and times are those of the scope's traffic, or, for switches and

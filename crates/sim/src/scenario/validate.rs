@@ -1,6 +1,6 @@
 //! Requirements on the network as a whole, which are checked once all of its parts are valid.
 
-use config::read::document::{Diagnostics, SettingSpan};
+use config::read::toml_document::{Diagnostics, SettingSpan};
 
 use super::network::Network;
 use super::traffic::{PathLimits, TrafficTable};

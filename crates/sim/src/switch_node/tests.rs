@@ -13,7 +13,7 @@ use wire::pause::Pfc;
 
 use super::*;
 use crate::packet::host_mac;
-use crate::scenario::{End, Forwarding, HostNode, Link, Node, NodeKind};
+use crate::scenario::{Forwarding, HostNode, Link, LinkEnd, Node, NodeKind};
 use crate::time::of_ns;
 
 const PORTS: usize = 4;
@@ -52,7 +52,7 @@ fn scenario() -> Scenario {
     let kinds = std::iter::once(switch).chain((0..PORTS).map(host));
     let link = |n| Link {
         name: format!("h{n}"),
-        ends: [End { node: 0, port: n }, End { node: 1 + n, port: 0 }],
+        ends: [LinkEnd { node: 0, port: n }, LinkEnd { node: 1 + n, port: 0 }],
         speed_bps: 10_000_000_000,
         cable_m: 0,
         propagation_ns: 0,

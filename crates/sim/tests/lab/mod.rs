@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use sim::scenario::{
-    End, Forwarding, HostNode, Link, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
+    Forwarding, HostNode, Link, LinkEnd, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
 };
 use sim::{Results, Simulation};
 
@@ -27,7 +27,7 @@ pub fn host(name: &str) -> Node {
 /// Builds a cable of `cable_m` meters without overhead per frame, between (node, port) and (node,
 /// port).
 pub fn cable(a: (usize, usize), b: (usize, usize), speed_bps: u64, cable_m: u32) -> Link {
-    let [a, b] = [a, b].map(|(node, port)| End { node, port });
+    let [a, b] = [a, b].map(|(node, port)| LinkEnd { node, port });
     Link {
         name: format!("{}.{}–{}.{}", a.node, a.port, b.node, b.port),
         ends: [a, b],

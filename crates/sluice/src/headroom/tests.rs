@@ -2,8 +2,8 @@ use super::*;
 
 const SERVER: LinkParams = LinkParams { speed_bps: 25_000_000_000, cable_m: 10, mtu_bytes: 1536 };
 
-fn report(link: LinkParams, cell_bytes: u32, stall: Option<Stall>) -> Report {
-    Report::new(link, CellSize::new(cell_bytes), stall.as_ref())
+fn report(link: LinkParams, cell_bytes: u32, stall: Option<Stall>) -> HeadroomReport {
+    HeadroomReport::new(link, CellSize::new(cell_bytes), stall.as_ref())
 }
 
 fn by_daemon() -> Option<Stall> {

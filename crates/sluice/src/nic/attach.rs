@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use nic::{Replace, RootQdisc, Settings};
+use nic::{Interface, Replace, RootQdisc, Settings};
 use serde_json::json;
 
-use super::follow;
+use super::follow_dcbx;
 use super::namespace::{Namespace, list, priorities};
 use super::switch_port::{Device, PortFacts, port_facts};
 use crate::exit::misuse;
@@ -148,14 +148,8 @@ impl Attach {
         })?;
         let facts = self.switch.as_deref().map(|switch| self.query(switch, &device)).transpose()?;
         let mut settings = self.settings(facts.as_ref())?;
-        let mut warnings = facts.iter().flat_map(|facts| self.differences(facts)).collect::<Vec<_>>();
-        if !device.interface.is_virtual {
-            warnings.push(format!(
-                "{} is a NIC: many consume PFC frames before the kernel sees them, and then no pause is honored; \
-                 `sluice nic show` counts those that come",
-                self.device
-            ));
-        }
+        let differences = facts.iter().flat_map(|facts| self.differences(facts));
+        let warnings: Vec<String> = differences.chain(nic_warning(&device.interface)).collect();
         warnings.iter().for_each(|warning| eprintln!("sluice: warning: {warning}"));
         let replace = match (self.force, self.replace) {
             (true, _) => Replace::Any,
@@ -167,7 +161,7 @@ impl Attach {
             settings.no_drop = 0; // until something is agreed
         }
         // From before the attachment, which is then not left half-way.
-        let stop = if self.dcbx { Some(follow::stop_signals()?) } else { None };
+        let stop = if self.dcbx { Some(follow_dcbx::stop_signals()?) } else { None };
         let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, replace))?;
         if let Some(why) = &attached.unrestorable {
             eprintln!(
@@ -181,9 +175,13 @@ impl Attach {
         };
         self.report(&settings, replaced)?;
         match stop {
-            Some(stop) => {
-                follow::run((&self.device, attached.program), &self.namespace, asked_for, self.json, &stop)
-            }
+            Some(stop) => follow_dcbx::run(
+                (&self.device, attached.program),
+                &self.namespace,
+                asked_for,
+                self.json,
+                &stop,
+            ),
             None => Ok(()),
         }
     }
@@ -367,6 +365,16 @@ impl Detach {
     }
 }
 
+/// Returns a warning where pauses may never reach the kernel.
+fn nic_warning(interface: &Interface) -> Option<String> {
+    let warning = format!(
+        "{} is a NIC: many consume PFC frames before the kernel sees them, and then no pause is honored; \
+         `sluice nic show` counts those that come",
+        interface.name
+    );
+    (!interface.is_virtual).then_some(warning)
+}
+
 fn speed_bps(text: &str) -> Result<u64, String> {
     config::parse_speed(text)
         .ok_or_else(|| "write a speed up to 800G with K, M or G, as 500M or 2.5G".to_owned())
@@ -411,6 +419,22 @@ mod tests {
 
     fn settings(line: &str, facts: Option<&PortFacts>) -> Result<Settings, String> {
         attach(line)?.settings(facts).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nics_get_a_warning_and_veths_none() {
+        let interface = |is_virtual| Interface {
+            name: "eth0".into(),
+            index: 2,
+            peer: None,
+            peer_namespace: None,
+            is_virtual,
+            is_up: true,
+            mac: [0; 6],
+        };
+        assert_eq!(nic_warning(&interface(true)), None);
+        let warning = nic_warning(&interface(false)).unwrap();
+        assert!(warning.starts_with("eth0 is a NIC: many consume PFC frames"), "{warning}");
     }
 
     #[test]

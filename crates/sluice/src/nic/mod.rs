@@ -3,7 +3,7 @@
 
 mod attach;
 mod check;
-mod follow;
+mod follow_dcbx;
 mod namespace;
 mod show;
 mod switch_port;

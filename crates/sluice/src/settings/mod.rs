@@ -5,7 +5,7 @@ mod schema;
 use anyhow::{Result, bail};
 use clap::Args;
 use config::aliases::alias;
-use config::read::document::did_you_mean;
+use config::read::toml_document::did_you_mean;
 use config::reference::{self, NamedSetting};
 use config::spec::DefaultSpec;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use config::ConfigErrors;
-use config::read::document::too_long;
+use config::read::toml_document::too_long;
 use sim::Scenario;
 
 use super::format::time;
@@ -12,20 +12,20 @@ use crate::read_file::{self, Text};
 
 /// Why a run could not start or complete.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum RunError {
     /// The scenario or a configuration is invalid.
     Mistakes(Vec<ConfigErrors>),
     /// A file cannot be read or written, or an option is wrong.
     Other(anyhow::Error),
 }
 
-impl From<anyhow::Error> for Refusal {
+impl From<anyhow::Error> for RunError {
     fn from(error: anyhow::Error) -> Self {
         Self::Other(error)
     }
 }
 
-impl Refusal {
+impl RunError {
     /// Prints the reason on standard error.
     pub fn print(self) {
         match self {
@@ -38,11 +38,11 @@ impl Refusal {
 }
 
 /// Reads a scenario; paths of configurations are relative to its folder.
-pub fn read(file: &Path) -> Result<Scenario, Refusal> {
+pub fn read(file: &Path) -> Result<Scenario, RunError> {
     let name = file.display().to_string();
     let text = match read_file::read(file).with_context(|| format!("cannot read {name}"))? {
         Text::Whole(text) => text,
-        Text::TooLong(bytes) => return Err(Refusal::Mistakes(vec![too_long(&name, bytes)])),
+        Text::TooLong(bytes) => return Err(RunError::Mistakes(vec![too_long(&name, bytes)])),
     };
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut load = |config: &str| match read_file::read(&folder.join(config)) {
@@ -52,7 +52,7 @@ pub fn read(file: &Path) -> Result<Scenario, Refusal> {
         }
         Err(error) => Err(error.to_string()),
     };
-    sim::scenario::parse(&name, &text, &mut load).map_err(Refusal::Mistakes)
+    sim::scenario::parse(&name, &text, &mut load).map_err(RunError::Mistakes)
 }
 
 /// Sets another seed, and an earlier end.
@@ -116,7 +116,7 @@ to = \"h2\"
     #[test]
     fn errors_are_reported() {
         let missing = folder("").path().join("none.toml");
-        let Refusal::Other(error) = read(&missing).unwrap_err() else {
+        let RunError::Other(error) = read(&missing).unwrap_err() else {
             panic!("no mistake of a file that is not there")
         };
         assert!(
@@ -125,7 +125,7 @@ to = \"h2\"
         );
 
         let folder = folder(&SCENARIO.replace("configs/switch", "configs/none"));
-        let Refusal::Mistakes(all) = read(&folder.path().join("scenario.toml")).unwrap_err() else {
+        let RunError::Mistakes(all) = read(&folder.path().join("scenario.toml")).unwrap_err() else {
             panic!("a configuration that is not there is a mistake of the scenario")
         };
         assert_eq!((all.len(), all[0].list()[0].line), (1, 4), "{all:?}");

@@ -20,12 +20,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use config::read::document::parse_units;
+use config::read::toml_document::parse_units;
 use sim::scenario::TIMES;
 
 use crate::output;
-use input::Refusal;
-use run::Run;
+use input::RunError;
+use run::CompletedRun;
 
 /// Exit code if an expectation does not hold, or something does not add up.
 const EXIT_MISSED: u8 = 1;
@@ -124,7 +124,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// Runs the scenario. True if all expectations hold.
-fn simulate(arguments: &Arguments) -> Result<bool, Refusal> {
+fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
     let mut scenario = input::read(&arguments.file)?;
     if !scenario.warnings.list().is_empty() {
         eprintln!("{:?}", miette::Report::new(scenario.warnings.clone()));
@@ -134,7 +134,7 @@ fn simulate(arguments: &Arguments) -> Result<bool, Refusal> {
     if let Some(folder) = &arguments.plots {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    let Run { outcome, wall, captures } = run::run(&scenario, &arguments.pcap, arguments.quiet)?;
+    let CompletedRun { outcome, wall, captures } = run::run(&scenario, &arguments.pcap, arguments.quiet)?;
     let mut files = match &arguments.plots {
         Some(folder) => plots::write(&outcome, folder)?,
         None => Vec::new(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use sim::scenario::End;
+use sim::scenario::LinkEnd;
 use sim::{Results, Scenario, Simulation};
 
 use super::capture::Capture;
@@ -18,7 +18,7 @@ const STEPS: u64 = 1000;
 const MOST_ENDS: usize = 8;
 
 /// A completed run.
-pub struct Run {
+pub struct CompletedRun {
     /// Results of the run.
     pub outcome: Results,
     /// Real duration of the run.
@@ -31,7 +31,7 @@ pub struct Run {
 ///
 /// # Errors
 /// There is no such link, a capture cannot be written, or switches hold more than fits the memory.
-pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<Run> {
+pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<CompletedRun> {
     let mut captures = Captures::new(scenario, pcap)?;
     let mut simulation = Simulation::new(scenario);
     captures.open.iter().for_each(|open| simulation.capture(open.link));
@@ -55,7 +55,7 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
     }
     let wall = progress.end();
     let captures = captures.finish()?;
-    Ok(Run { outcome: simulation.finish(), wall, captures })
+    Ok(CompletedRun { outcome: simulation.finish(), wall, captures })
 }
 
 /// The capture files.
@@ -115,7 +115,7 @@ fn create(scenario: &Scenario, link: usize, file: &Path) -> Result<Capture<BufWr
 
 /// Returns the link that has an end of this name.
 fn link_of(scenario: &Scenario, name: &str) -> Result<usize> {
-    let named = |end: &End| scenario.end_name(*end) == name;
+    let named = |end: &LinkEnd| scenario.end_name(*end) == name;
     if let Some(link) = scenario.links.iter().position(|link| link.ends.iter().any(named)) {
         return Ok(link);
     }
@@ -190,7 +190,7 @@ lost = 0
     fn a_capture_has_all_frames_of_its_link() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("h2.pcapng");
-        let Run { outcome, captures, .. } =
+        let CompletedRun { outcome, captures, .. } =
             run(&scenario(), &[("h2".to_owned(), file.clone())], true).unwrap();
         assert_eq!(captures, [file.as_path()]);
         assert!(outcome.holds(), "{:?} {:?}", outcome.expectations, outcome.imbalances);

@@ -15,7 +15,7 @@ use crate::top::bar::{Use, bar};
 use crate::top::overview::{self, SortBy};
 use crate::top::port_screen;
 use crate::top::rates::Rates;
-use crate::top::source::Update;
+use crate::top::snapshot_source::Update;
 
 /// Events that are kept.
 const EVENTS: usize = 100;

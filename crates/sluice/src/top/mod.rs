@@ -8,7 +8,7 @@ mod bar;
 mod overview;
 mod port_screen;
 mod rates;
-mod source;
+mod snapshot_source;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use crate::exit::misuse;
 use crate::socket::Daemon;
 use app::App;
-use source::{Live, Recording, Source};
+use snapshot_source::{DaemonSource, Recording, Source};
 
 /// Watch ports, queues and pauses live; look into one port; freeze a moment.
 #[derive(Args)]
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 format!("recording {}", file.display()),
             ),
             None => {
-                let (live, title) = Live::connect(&arguments.daemon.socket()?, interval).await?;
+                let (live, title) = DaemonSource::connect(&arguments.daemon.socket()?, interval).await?;
                 (Source::Live(Box::new(live)), title)
             }
         };

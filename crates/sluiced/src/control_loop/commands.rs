@@ -1,7 +1,7 @@
 //! Commands of clients (and SIGHUP): what each means for the poll loop, and how its outcome is
 //! logged.
 
-use control::{Command, CommandError, ErrorKind, Outcome, Peer};
+use control::{Command, CommandError, CommandResult, ErrorKind, Peer};
 use dataplane::LoopCommand;
 use tracing::{info, warn};
 use wire::bitset::Set8;
@@ -76,7 +76,7 @@ pub(super) fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, Command
 }
 
 /// Logs the outcome of a command, with the client that sent it; `None` for SIGHUP.
-pub fn log(order: &Command, by: Option<&Peer>, outcome: &Outcome) {
+pub fn log(order: &Command, by: Option<&Peer>, outcome: &CommandResult) {
     let by = by.map_or("SIGHUP".to_owned(), Peer::to_string);
     match (order, outcome) {
         (Command::Reload, Err(refusal)) => {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use config::Scheduling;
 use control::server::{MAX_REQUESTS, Request, WatermarkReader};
-use control::{Command, CommandError, DaemonState, ErrorKind, Outcome, Peer, convert, v1};
+use control::{Command, CommandError, CommandResult, DaemonState, ErrorKind, Peer, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
 use switch::settings::{ClassifySettings, MAX_PORTS};
 use switch::{Event, EventKind, EventRecord, LONGEST_RECEIVED_BYTES, Snapshot};
@@ -32,8 +32,8 @@ use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
 use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
 use crate::ports::supervisor::PortSupervisor;
-use crate::reporting::Reporting;
 use crate::stall_check::Stalls;
+use crate::telemetry_events::TelemetryEvents;
 
 pub(crate) mod commands;
 mod configuration;
@@ -89,7 +89,7 @@ impl Signals {
 
 /// How the control loop ended.
 #[derive(Debug)]
-pub enum End {
+pub enum LoopEnd {
     /// The poll loop has stopped, with these totals.
     Stopped(Box<v1::Snapshot>),
     /// A second signal forced the end.
@@ -108,7 +108,7 @@ struct PendingCommand {
     command: Command,
     /// The client that sent it; `None` for SIGHUP.
     by: Option<Peer>,
-    answer: Option<oneshot::Sender<Outcome>>,
+    answer: Option<oneshot::Sender<CommandResult>>,
 }
 
 /// A command that is being executed.
@@ -117,11 +117,11 @@ struct ActiveCommand {
     pending: Option<PendingCommand>,
     changes: Vec<String>,
     live: Option<RunningConfig>,
-    stage: Stage,
+    stage: CommandStage,
 }
 
 /// Progress of a command.
-enum Stage {
+enum CommandStage {
     /// The ports that the command adds are being opened. The poll loop gets its command after that.
     Opening(LoopCommand),
     /// The command has been sent to the poll loop.
@@ -148,7 +148,7 @@ pub struct ControlLoop {
     /// Checks that the NICs pass PFC frames in both directions.
     pfc_probe: pfc_probe::PfcProbe,
     /// Telemetry and metrics.
-    telemetry: Reporting,
+    telemetry: TelemetryEvents,
     /// LLDP of the ports.
     lldp: Lldp,
     /// Commands that found the ring full.
@@ -181,7 +181,7 @@ impl ControlLoop {
         live: RunningConfig,
         (lives, links): (PortSupervisor, LinkMonitor),
         log: Log,
-        (stalls, pfc_test, reports, lldp): (Stalls, pfc_probe::PfcProbe, Reporting, Lldp),
+        (stalls, pfc_test, reports, lldp): (Stalls, pfc_probe::PfcProbe, TelemetryEvents, Lldp),
         events: Events,
     ) -> Self {
         Self {
@@ -219,7 +219,7 @@ impl ControlLoop {
         mut requests: mpsc::Receiver<Request>,
         machine: &LoopThreads,
         signals: &mut Signals,
-    ) -> Result<End> {
+    ) -> Result<LoopEnd> {
         if self.running.config().dataplane.scheduling != Scheduling::Normal {
             // Beside a loop on its core, or other work, an ordinary thread would wait for seconds.
             // A loop to which the kernel refuses its own scheduling reports that.
@@ -257,7 +257,7 @@ impl ControlLoop {
         self.stop(machine, signals).await
     }
 
-    async fn stop(mut self, machine: &LoopThreads, signals: &mut Signals) -> Result<End> {
+    async fn stop(mut self, machine: &LoopThreads, signals: &mut Signals) -> Result<LoopEnd> {
         self.snapshot_waiters.clear();
         self.command_queue.clear();
         self.ports.stop_reopening();
@@ -270,7 +270,7 @@ impl ControlLoop {
             let has_ended = machine.has_ended();
             self.exchange().await;
             if let Some(totals) = self.stopped.take() {
-                return Ok(End::Stopped(Box::new(self.message(&totals))));
+                return Ok(LoopEnd::Stopped(Box::new(self.message(&totals))));
             }
             if has_ended {
                 bail!("the poll loop ended without its totals");
@@ -279,7 +279,7 @@ impl ControlLoop {
                 bail!("the poll loop does not stop");
             }
             tokio::select! {
-                () = signals.stop() => return Ok(End::Forced),
+                () = signals.stop() => return Ok(LoopEnd::Forced),
                 () = tokio::time::sleep(BUSY_PACE) => {}
             }
         }
@@ -464,7 +464,7 @@ impl ControlLoop {
         match commands::plan(&pending.command, &self.running) {
             Ok(Some(LoopStep { command, changes, live })) => {
                 let mut begun =
-                    ActiveCommand { pending: Some(pending), changes, live, stage: Stage::SentToLoop };
+                    ActiveCommand { pending: Some(pending), changes, live, stage: CommandStage::SentToLoop };
                 match self.open_added(&mut begun).await {
                     Ok(true) => self.active = Some(begun),
                     Ok(false) => {
@@ -489,8 +489,12 @@ impl ControlLoop {
         if moved.is_empty() {
             answer_command(pending, Ok(changes));
         } else {
-            self.active =
-                Some(ActiveCommand { pending, changes, live: None, stage: Stage::WaitingForPorts(moved) });
+            self.active = Some(ActiveCommand {
+                pending,
+                changes,
+                live: None,
+                stage: CommandStage::WaitingForPorts(moved),
+            });
         }
     }
 
@@ -577,7 +581,7 @@ async fn next_link_event(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
 }
 
 /// Logs the outcome of a command and sends it to the waiting client, if any.
-fn answer_command(pending: impl Into<Option<PendingCommand>>, outcome: Outcome) {
+fn answer_command(pending: impl Into<Option<PendingCommand>>, outcome: CommandResult) {
     let Some(PendingCommand { command: order, by, answer }) = pending.into() else { return };
     commands::log(&order, by.as_ref(), &outcome);
     if let Some(answer) = answer {

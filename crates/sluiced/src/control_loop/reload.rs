@@ -11,7 +11,7 @@ use switch::{EventKind, EventRecord, PortSettings};
 use telemetry::Settings;
 use tracing::{error, info};
 
-use super::{ActiveCommand, ControlLoop, Stage, answer_command, unusable};
+use super::{ActiveCommand, CommandStage, ControlLoop, answer_command, unusable};
 use crate::control_loop::running_config::RunningConfig;
 use crate::ports::link_monitor::look_up;
 
@@ -91,7 +91,8 @@ impl ControlLoop {
     fn apply(&mut self, live: RunningConfig) {
         self.commands.push_back(LoopCommand::Apply(Box::new(live.settings())));
         let (pending, changes) = (None, Vec::new());
-        self.active = Some(ActiveCommand { pending, changes, live: Some(live), stage: Stage::SentToLoop });
+        self.active =
+            Some(ActiveCommand { pending, changes, live: Some(live), stage: CommandStage::SentToLoop });
     }
 
     /// Starts to open the ports that a command adds. True if there are any: the poll loop then gets
@@ -122,7 +123,7 @@ impl ControlLoop {
         for (slot, interface, queues) in prepared {
             self.ports.prepare(slot, interface, (queues, settings.min_posted[slot]));
         }
-        order.stage = Stage::Opening(LoopCommand::Apply(Box::new(settings)));
+        order.stage = CommandStage::Opening(LoopCommand::Apply(Box::new(settings)));
         Ok(true)
     }
 
@@ -130,16 +131,16 @@ impl ControlLoop {
     pub(super) fn resume(&mut self) {
         let Some(mut order) = self.active.take() else { return };
         match (order.stage, self.ports.prepared()) {
-            (Stage::Opening(command), Some(Ok(()))) => {
+            (CommandStage::Opening(command), Some(Ok(()))) => {
                 self.commands.push_back(command);
-                order.stage = Stage::SentToLoop;
+                order.stage = CommandStage::SentToLoop;
             }
-            (Stage::Opening(_), Some(Err((slot, why)))) => {
+            (CommandStage::Opening(_), Some(Err((slot, why)))) => {
                 self.ports.abort();
                 let name = order.live.as_ref().and_then(|live| live.slots().name(slot)).unwrap_or_default();
                 return answer_command(order.pending, Err(unusable(&format!("port.{name}: {why}"))));
             }
-            (Stage::WaitingForPorts(slots), _) if self.ports.are_settled(&slots) => {
+            (CommandStage::WaitingForPorts(slots), _) if self.ports.are_settled(&slots) => {
                 return answer_command(order.pending, Ok(order.changes));
             }
             (stage, _) => order.stage = stage,

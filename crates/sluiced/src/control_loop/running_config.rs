@@ -17,7 +17,7 @@ use crate::config_file::{self, ConfigFileError};
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::link_monitor::Interface;
 use crate::ports::open_ports;
-use crate::ports::slots::{Link, PortSlots};
+use crate::ports::slots::{PortLink, PortSlots};
 
 /// The running configuration.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ impl RunningConfig {
 
     /// Sets the interface of the port in this slot.
     pub fn set_interface(&mut self, slot: usize, interface: &Interface) {
-        let link = Link { speed_bps: interface.speed_bps, mtu_bytes: Some(interface.mtu) };
+        let link = PortLink { speed_bps: interface.speed_bps, mtu_bytes: Some(interface.mtu) };
         self.slots.set_link(slot, link);
     }
 

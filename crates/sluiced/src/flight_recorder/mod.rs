@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use config::RecorderSettings;
 use control::server::Recorded;
-use control::{CommandError, ErrorKind, Outcome, RecordingCounts};
+use control::{CommandError, CommandResult, ErrorKind, RecordingCounts};
 use dataplane::{Chunk, ChunkPool, LoopCommand, Recorder, Segments};
 use switch::{EventKind, EventRecord};
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ const AFTERMATH: Duration = Duration::from_millis(500);
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The channel to the client that requested a recording.
-pub type Answer = oneshot::Sender<Result<Recorded, CommandError>>;
+pub type RecordingReply = oneshot::Sender<Result<Recorded, CommandError>>;
 
 /// A client that waits for a recording.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct RecordRequest {
     until: Option<Instant>,
     /// The client wants what has been recorded so far, which is kept until it has stored it.
     is_kept: bool,
-    answer: Answer,
+    answer: RecordingReply,
 }
 
 /// A loss whose recording is frozen a moment later.
@@ -51,7 +51,7 @@ struct Loss {
 
 /// State of the loop's recorder.
 #[derive(Debug)]
-enum State {
+enum RecorderState {
     /// The recorder is off.
     Off,
     /// The poll loop records.
@@ -65,7 +65,7 @@ enum State {
 pub struct FlightRecorder {
     settings: RecorderSettings,
     ports: usize,
-    state: State,
+    state: RecorderState,
     /// Commands that the poll loop has not answered.
     unanswered: usize,
     /// The most recent part of the present recording.
@@ -90,7 +90,7 @@ impl FlightRecorder {
         Self {
             settings,
             ports,
-            state: State::Off,
+            state: RecorderState::Off,
             unanswered: 0,
             current: Segments::default(),
             incidents: Incidents::new(2 * settings.memory_bytes),
@@ -109,7 +109,7 @@ impl FlightRecorder {
 
     /// Handles the request for a recording of the next `duration`, or of what is kept if `duration`
     /// is 0: the oldest recording of a loss, or else what has been recorded so far.
-    pub fn request(&mut self, duration: Duration, answer: Answer, now: Instant) {
+    pub fn request(&mut self, duration: Duration, answer: RecordingReply, now: Instant) {
         let is_kept = duration.is_zero();
         let outcome = match self.incidents.oldest() {
             Some(oldest) if is_kept => Ok(self.kept(oldest)),
@@ -127,13 +127,13 @@ impl FlightRecorder {
 
     /// Starts the time of a request, if the loop records: it may have taken a while to begin.
     fn begin_request(&mut self, now: Instant) {
-        if let (State::On(_), Some(request)) = (&self.state, &mut self.request) {
+        if let (RecorderState::On(_), Some(request)) = (&self.state, &mut self.request) {
             request.until.get_or_insert(now + request.duration);
         }
     }
 
     /// Discards a kept recording, which a client has stored.
-    pub fn acknowledge(&mut self, number: u64, answer: oneshot::Sender<Outcome>) {
+    pub fn acknowledge(&mut self, number: u64, answer: oneshot::Sender<CommandResult>) {
         let outcome = if self.incidents.discard(number) {
             let message = format!("recording {number} was fetched, and is no longer kept");
             let event = EventRecord::new(EventKind::RecordingFetched, message);
@@ -180,18 +180,18 @@ impl FlightRecorder {
         let ends = !is_wanted
             || self.request.as_ref().is_some_and(|request| request.is_over(now))
             || self.loss.as_ref().is_some_and(|loss| loss.freeze_at <= now);
-        let command = match std::mem::replace(&mut self.state, State::Off) {
-            State::Off if is_wanted => {
+        let command = match std::mem::replace(&mut self.state, RecorderState::Off) {
+            RecorderState::Off if is_wanted => {
                 let pool = ChunkPool::new(CHUNKS);
                 let recorder = Recorder::new(Arc::clone(&pool), self.ports);
-                self.state = State::On(pool);
+                self.state = RecorderState::On(pool);
                 Some(LoopCommand::Record(Some(Box::new(recorder))))
             }
-            State::On(ended) if ends => {
+            RecorderState::On(ended) if ends => {
                 let goes_on = self.request.as_ref().is_some_and(|request| !request.is_over(now));
                 let next = (self.settings.always || goes_on).then(|| ChunkPool::new(CHUNKS));
                 let recorder = next.as_ref().map(|pool| Recorder::new(Arc::clone(pool), self.ports));
-                self.state = State::Ending { ended, next };
+                self.state = RecorderState::Ending { ended, next };
                 Some(LoopCommand::Record(recorder.map(Box::new)))
             }
             state => {
@@ -211,8 +211,8 @@ impl FlightRecorder {
         if self.unanswered > 0 {
             return; // the answer to a command before the last
         }
-        if let State::Ending { next, .. } = &mut self.state {
-            self.state = next.take().map_or(State::Off, State::On);
+        if let RecorderState::Ending { next, .. } = &mut self.state {
+            self.state = next.take().map_or(RecorderState::Off, RecorderState::On);
             self.on_recording_end(now);
         }
         self.begin_request(now);
@@ -288,7 +288,9 @@ impl FlightRecorder {
     /// Takes full chunks from the poll loop, returns their memory to it, and discards what exceeds
     /// the bound.
     fn collect(&mut self) {
-        let (State::On(pool) | State::Ending { ended: pool, .. }) = &self.state else { return };
+        let (RecorderState::On(pool) | RecorderState::Ending { ended: pool, .. }) = &self.state else {
+            return;
+        };
         while let Some(chunk) = pool.pop_full() {
             self.current.push(&chunk);
             self.current.discard_beyond(self.settings.memory_bytes, 0);

@@ -46,7 +46,7 @@ impl Lab {
         let LoopCommand::Record(recorder) = command else { panic!("{command:?}") };
         let had_one = std::mem::replace(&mut self.recorder, recorder.is_some());
         assert!(had_one || self.recorder, "a loop that does not record is not ended");
-        if let State::On(pool) | State::Ending { ended: pool, .. } = &self.recording.state {
+        if let RecorderState::On(pool) | RecorderState::Ending { ended: pool, .. } = &self.recording.state {
             self.chunks += 1;
             let (segment, bytes) = (self.chunks.into(), vec![self.chunks; 10]);
             pool.push_full(Chunk { segment, kind: ChunkKind::LastState, bytes }).unwrap();
@@ -215,7 +215,7 @@ fn a_request_lasts_its_time_from_when_the_loop_records() {
     drop(other);
     assert!(lab.recording.poll(lab.ms(503)).is_some(), "nobody wants it any more");
     lab.recording.on_loop_reply(lab.ms(504)); // it records
-    assert!(matches!(lab.recording.state, State::Ending { .. }));
+    assert!(matches!(lab.recording.state, RecorderState::Ending { .. }));
     lab.recording.on_loop_reply(lab.ms(505));
-    assert!(matches!(lab.recording.state, State::Off));
+    assert!(matches!(lab.recording.state, RecorderState::Off));
 }

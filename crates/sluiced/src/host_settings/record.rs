@@ -30,7 +30,7 @@ pub struct Record {
 }
 
 /// The settings of an interface, and the inode of its network namespace.
-type Line = (u64, HostSettings);
+type RecordLine = (u64, HostSettings);
 
 /// Whether the settings of an interface, by name, could be restored.
 pub type Restored = Vec<(String, io::Result<()>)>;
@@ -96,7 +96,7 @@ pub fn restore_of(path: &Path, owner: &str) -> io::Result<Restored> {
 }
 
 /// Reads a file: its owner, and the namespace and settings of each interface.
-fn read(path: &Path) -> io::Result<Option<(String, Vec<Line>)>> {
+fn read(path: &Path) -> io::Result<Option<(String, Vec<RecordLine>)>> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         text => text?,
@@ -111,8 +111,8 @@ fn read(path: &Path) -> io::Result<Option<(String, Vec<Line>)>> {
 }
 
 /// Restores settings, each in its namespace.
-fn restore(lines: &[Line]) -> Restored {
-    let restore = |(namespace, settings): &Line| {
+fn restore(lines: &[RecordLine]) -> Restored {
+    let restore = |(namespace, settings): &RecordLine| {
         let restored = inside(*namespace, || settings.restore()).unwrap_or(Ok(()));
         (settings.interface.clone(), restored)
     };

@@ -6,7 +6,7 @@
 //! link is up while its interface has a carrier and the poll loop carries frames for it. Source:
 //! docs/dcbx.md, "Frames".
 
-mod agreement_holds;
+mod agreement_hold_off;
 mod events;
 mod port;
 mod report;
@@ -21,7 +21,7 @@ use switch::EventRecord;
 use wire::mac::MacAddr;
 
 use crate::control_loop::running_config::RunningConfig;
-use crate::lldp::agreement_holds::AgreementHolds;
+use crate::lldp::agreement_hold_off::AgreementHolds;
 use crate::lldp::port::PortAgent;
 use crate::ports::fsm::LinkState;
 use crate::ports::supervisor::PortSupervisor;

@@ -28,7 +28,7 @@ pub struct Interface {
     /// MTU in bytes.
     pub mtu: u32,
     /// Kind of the device.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Speed of the link in bit/s, if the driver reports it.
     pub speed_bps: Option<u64>,
     /// State of the interface and its carrier.
@@ -37,7 +37,7 @@ pub struct Interface {
 
 /// Kind of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// A software device: `veth`, `tun`, …
     Software(String),
     /// A NIC that a hypervisor emulates.
@@ -46,18 +46,18 @@ pub enum Kind {
     Hardware,
 }
 
-impl Kind {
+impl DeviceKind {
     /// True if the peer is a Linux stack on the same machine, which may leave checksums unfilled.
     pub fn is_virtual(&self) -> bool {
-        !matches!(self, Kind::Hardware)
+        !matches!(self, DeviceKind::Hardware)
     }
 
     /// The name of the kind for the log.
     pub fn name(&self) -> &str {
         match self {
-            Kind::Software(kind) => kind,
-            Kind::Virtio => "virtio",
-            Kind::Hardware => "NIC",
+            DeviceKind::Software(kind) => kind,
+            DeviceKind::Virtio => "virtio",
+            DeviceKind::Hardware => "NIC",
         }
     }
 }
@@ -265,7 +265,7 @@ fn describe(link: &LinkMessage) -> Interface {
         index: link.header.index,
         mac: MacAddr::default(),
         mtu: 0,
-        kind: Kind::Hardware,
+        kind: DeviceKind::Hardware,
         speed_bps: None,
         state: seen(link),
     };
@@ -276,11 +276,11 @@ fn describe(link: &LinkMessage) -> Interface {
             LinkAttribute::Address(bytes) => {
                 interface.mac = bytes.as_slice().try_into().map_or(MacAddr::default(), MacAddr);
             }
-            LinkAttribute::ParentDevBusName(bus) if bus == "virtio" => interface.kind = Kind::Virtio,
+            LinkAttribute::ParentDevBusName(bus) if bus == "virtio" => interface.kind = DeviceKind::Virtio,
             LinkAttribute::LinkInfo(infos) => {
                 for info in infos {
                     if let LinkInfo::Kind(kind) = info {
-                        interface.kind = Kind::Software(kind.to_string());
+                        interface.kind = DeviceKind::Software(kind.to_string());
                     }
                 }
             }
@@ -306,4 +306,20 @@ fn name(link: &LinkMessage) -> Option<&str> {
         LinkAttribute::IfName(name) => Some(name.as_str()),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn any_slot_can_be_monitored() {
+        let mut monitor = LinkMonitor::new().unwrap();
+        monitor.forget(9);
+        monitor.add(5, "lo", None); // it was not there at its look-up
+        let event = monitor.next().await.unwrap();
+        assert_eq!((event.port, event.interface.map(|lo| lo.name)), (5, Some("lo".to_owned())));
+        monitor.add(0, "lo", None);
+        assert_eq!(monitor.next().await.unwrap().port, 0);
+    }
 }

@@ -19,12 +19,12 @@ use crate::ports::core_assignment::CoreAssignment;
 struct PortSlot {
     name: String,
     interface: String,
-    link: Link,
+    link: PortLink,
 }
 
 /// State of the link of a port, as the kernel reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct PortLink {
     /// Speed in bit/s, if the driver reports it.
     pub speed_bps: Option<u64>,
     /// MTU of the interface in bytes.
@@ -124,7 +124,7 @@ impl PortSlots {
     }
 
     /// Sets the link of the port in this slot.
-    pub fn set_link(&mut self, slot: usize, link: Link) {
+    pub fn set_link(&mut self, slot: usize, link: PortLink) {
         if let Some(Some(port_slot)) = self.slots.get_mut(slot) {
             port_slot.link = link;
         }
@@ -134,8 +134,8 @@ impl PortSlots {
     pub fn arrange(&self, ports: &[PortSettings]) -> Vec<PortSettings> {
         let mut settled = vec![PortSettings::vacant(); self.count()];
         for (port, &slot) in ports.iter().zip(&self.in_config_order_slots) {
-            let Link { speed_bps, mtu_bytes } =
-                self.slots[slot].as_ref().map_or(Link::default(), |port_slot| port_slot.link);
+            let PortLink { speed_bps, mtu_bytes } =
+                self.slots[slot].as_ref().map_or(PortLink::default(), |port_slot| port_slot.link);
             settled[slot] = PortSettings { link_speed_bps: speed_bps, mtu_bytes, ..port.clone() };
         }
         settled
@@ -144,7 +144,7 @@ impl PortSlots {
 
 impl PortSlot {
     fn new(port: &PortSettings, interface: &str) -> Self {
-        Self { name: port.name.clone(), interface: interface.to_owned(), link: Link::default() }
+        Self { name: port.name.clone(), interface: interface.to_owned(), link: PortLink::default() }
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn ports_keep_their_places_and_vacant_ones_are_taken_again() {
         let mut slots = PortSlots::new(&config(&[("a", "v0"), ("b", "v1"), ("c", "v2")]));
-        slots.set_link(2, Link { speed_bps: Some(7), mtu_bytes: Some(1500) });
+        slots.set_link(2, PortLink { speed_bps: Some(7), mtu_bytes: Some(1500) });
         for (file, at, order) in [
             (&[("a", "v0"), ("c", "v2")][..], "a–c", &[0, 2][..]),
             (&[("c", "v2"), ("a", "v0")], "a–c", &[2, 0]),

@@ -20,7 +20,7 @@ use xdp::PacketSocket;
 
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::fsm::{FsmStep, LinkState, PortAction, PortEvent, PortFsm, PortNotice};
-use crate::ports::link_monitor::{Interface, Kind, LinkEvent};
+use crate::ports::link_monitor::{DeviceKind, Interface, LinkEvent};
 use crate::ports::worker::{Assignment, PortWorker, TaskResult};
 use crate::stall_guard::{Guard, PortTap};
 
@@ -120,7 +120,7 @@ fn default_details(interface: String) -> PortDetails {
 }
 
 fn is_nic(interface: &Option<Interface>) -> bool {
-    interface.as_ref().is_some_and(|interface| interface.kind == Kind::Hardware)
+    interface.as_ref().is_some_and(|interface| interface.kind == DeviceKind::Hardware)
 }
 
 impl PortSupervisor {

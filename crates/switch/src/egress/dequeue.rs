@@ -2,7 +2,7 @@
 //!
 //! Rule: before each frame the scheduler picks among the FIFOs that hold frames and are not
 //! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
-//! same queue again ([`Turn`]), it is not called: frames of one queue are taken in runs. Where each
+//! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs. Where each
 //! frame needs more work (rates, WRED, flooded frames queued as well), a run is one frame. Copies
 //! of flooded frames leave as their queue entries; they get memory afterwards
 //! ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or change
@@ -11,7 +11,7 @@
 
 use super::Egress;
 use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};
-use crate::egress::scheduler::Turn;
+use crate::egress::scheduler::QueueTurn;
 use crate::fifo_set::FifoSet;
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
@@ -124,7 +124,7 @@ impl Egress {
 
     /// Picks the queue whose DRR turn it is, and one of its FIFOs.
     #[inline(always)] // once in `dequeue_any`
-    fn pick(&mut self, ready: FifoSet, is_mixed: bool, store: &FrameQueues) -> Option<(Turn, bool)> {
+    fn pick(&mut self, ready: FifoSet, is_mixed: bool, store: &FrameQueues) -> Option<(QueueTurn, bool)> {
         if is_mixed {
             return self.pick_fifo(ready, store);
         }
@@ -133,7 +133,7 @@ impl Egress {
 
     /// Picks the queue whose DRR turn it is, of those with frames to known addresses.
     #[inline(always)] // once in each loop of `dequeue`
-    fn pick_known(&mut self, ready: Set8, store: &FrameQueues) -> Option<Turn> {
+    fn pick_known(&mut self, ready: Set8, store: &FrameQueues) -> Option<QueueTurn> {
         self.scheduler.pick(ready.bits(), |q| store.front_len(&self.queues[q & 7].waiting))
     }
 
@@ -141,7 +141,7 @@ impl Egress {
     /// send, it picks the one whose turn it is.
     #[cold]
     #[inline(never)]
-    fn pick_fifo(&mut self, ready: FifoSet, store: &FrameQueues) -> Option<(Turn, bool)> {
+    fn pick_fifo(&mut self, ready: FifoSet, store: &FrameQueues) -> Option<(QueueTurn, bool)> {
         let (known, waiting, next) = (ready.known(), ready.flooded(), self.flood_turn);
         let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
         let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
@@ -165,7 +165,7 @@ impl Egress {
     #[inline(always)] // once in each loop of `dequeue`
     fn dequeue_run(
         &mut self,
-        turn: &Turn,
+        turn: &QueueTurn,
         room: u32,
         in_flight_bytes: u32,
         store: &FrameQueues,

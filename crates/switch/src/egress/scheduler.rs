@@ -81,7 +81,7 @@ struct DrrState {
 
 /// A queue's turn: what it may send before another queue is picked, if nothing else changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct QueueTurn {
     /// The queue that was picked.
     pub queue: usize,
     group: usize,
@@ -150,7 +150,7 @@ impl Scheduler {
     /// and calls `sent`. Where queues with frames are not in `ready`, it has called
     /// `end_blocked_turns` first.
     #[inline]
-    pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<Turn> {
+    pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<QueueTurn> {
         if self.group_count == 1 {
             return (ready != 0).then(|| self.pick_inside(0, ready, &head_len));
         }
@@ -159,7 +159,7 @@ impl Scheduler {
 
     /// Applies level 1 among several groups.
     #[inline(never)]
-    fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> Option<Turn> {
+    fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> Option<QueueTurn> {
         for rank in 0..usize::from(self.rank_count) {
             let groups = self.ready_groups(rank, ready);
             if groups != 0 {
@@ -184,7 +184,13 @@ impl Scheduler {
 
     /// Applies level 1 to `groups`, of which there is at least one: picks the one whose turn it is.
     #[inline]
-    fn pick_of_rank(&mut self, rank: usize, groups: u8, ready: u8, head_len: &impl Fn(usize) -> u16) -> Turn {
+    fn pick_of_rank(
+        &mut self,
+        rank: usize,
+        groups: u8,
+        ready: u8,
+        head_len: &impl Fn(usize) -> u16,
+    ) -> QueueTurn {
         if self.groups[groups.trailing_zeros() as usize].alone {
             return self.pick_inside(groups.trailing_zeros() as usize, ready, head_len);
         }
@@ -194,7 +200,7 @@ impl Scheduler {
                 let turn = self.pick_inside(usize::from(current), ready, head_len);
                 let bytes = i32::from(head_len(turn.queue)) + self.overhead_bytes;
                 if self.groups[usize::from(current & 7)].round.deficit >= bytes {
-                    return Turn { frames: 1, ..turn };
+                    return QueueTurn { frames: 1, ..turn };
                 }
             }
             let next = next_in_ring(groups, current);
@@ -207,11 +213,11 @@ impl Scheduler {
     /// Applies level 2: picks a queue of a group, of which at least one is in `ready`. A repeated
     /// call picks the same queue.
     #[inline]
-    fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> Turn {
+    fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> QueueTurn {
         let group = group & 7;
         let Group { queues, inside, current, .. } = &mut self.groups[group];
         let (ready, inside) = (ready & *queues, *inside);
-        let turn = |queue, frames, bytes| Turn { queue, group, inside, frames, bytes };
+        let turn = |queue, frames, bytes| QueueTurn { queue, group, inside, frames, bytes };
         if inside == Discipline::Strict {
             return turn(7 - ready.leading_zeros() as usize, u32::MAX, u32::MAX);
         }
@@ -236,7 +242,7 @@ impl Scheduler {
     /// Records that `frames` of `bytes` in all left in this turn; `backlogged` are the queues that
     /// still hold frames.
     #[inline]
-    pub fn sent(&mut self, turn: &Turn, frames: u32, bytes: u32, backlogged: u8) {
+    pub fn sent(&mut self, turn: &QueueTurn, frames: u32, bytes: u32, backlogged: u8) {
         let (queue, frames, bytes) = (turn.queue & 7, frames as i32, bytes as i32);
         let round = &mut self.queues[queue];
         let cost = match turn.inside {

@@ -78,7 +78,7 @@ pub enum PauseFrame {
 
 /// Why a frame is sent.
 #[derive(Debug, Clone, Copy)]
-enum Reason {
+enum SendReason {
     /// A priority has entered or left XOFF.
     Change,
     /// XOFF lasts, and half of the pause time will have passed soon.
@@ -246,34 +246,34 @@ impl PfcSender {
     fn withdraw(&mut self, now: Instant) -> PauseFrame {
         let xoff = std::mem::take(&mut self.xoff);
         let pfc = self.next(now);
-        let reported = self.pause_frame(pfc, Reason::Change);
+        let reported = self.pause_frame(pfc, SendReason::Change);
         (self.xoff, self.xon_repeat_pending) = (xoff, Set8::EMPTY);
         (self.advertised_on_link, self.repeat_at) = (self.timing.uses_link_pause, Instant::NEVER);
         reported
     }
 
     /// Returns why the next frame is sent.
-    fn reason(&self, now: Instant) -> Reason {
+    fn reason(&self, now: Instant) -> SendReason {
         if self.xoff != self.advertised {
-            Reason::Change
+            SendReason::Change
         } else if !self.xoff.is_empty() && now.since(self.sent_at) >= self.response.refresh_ns() {
-            Reason::Refresh
+            SendReason::Refresh
         } else {
-            Reason::Repeat
+            SendReason::Repeat
         }
     }
 
     /// Counts a frame, and returns it as the kind of frame in use.
-    fn pause_frame(&mut self, pfc: Pfc, reason: Reason) -> PauseFrame {
+    fn pause_frame(&mut self, pfc: Pfc, reason: SendReason) -> PauseFrame {
         if self.advertised_on_link {
             self.pause_frames += 1;
             return PauseFrame::Pause(Pause { quanta: pfc.quanta[LINK] });
         }
         self.count.frames += 1;
         match reason {
-            Reason::Change => self.reasons.change_frames += 1,
-            Reason::Refresh => self.reasons.refresh_frames += 1,
-            Reason::Repeat => self.reasons.repeat_frames += 1,
+            SendReason::Change => self.reasons.change_frames += 1,
+            SendReason::Refresh => self.reasons.refresh_frames += 1,
+            SendReason::Repeat => self.reasons.repeat_frames += 1,
         }
         for p in Set8::from_bits(pfc.enable) {
             let counter =

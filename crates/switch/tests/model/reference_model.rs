@@ -13,7 +13,7 @@ mod reference;
 use std::io::Write;
 
 use lab::{Frame, Lab, OPEN, mac};
-use reference::{Arrival, Model, PORTS, REASONS, everywhere};
+use reference::{ArrivingFrame, Model, PORTS, REASONS, everywhere};
 use switch::settings::{
     Alpha, BufferSettings, ClassifySettings, EcnMarkPoint, GroupSettings, Guaranteed, PRIORITIES,
     PfcWdAction, PortSettings, QueueSettings, Restoration, SwitchSettings, Threshold, WatchdogSettings,
@@ -271,7 +271,7 @@ impl Pair {
         self.lab.arrive(Frame { port, dst, priority, len });
         let others = (0..PORTS).filter(|&out| out != port && (to == out || to >= PORTS));
         let outs: Vec<usize> = others.filter(|&out| self.is_there(out)).collect();
-        let arrival = Arrival {
+        let arrival = ArrivingFrame {
             sequence: self.lab.sequence,
             port,
             priority: usize::from(priority),

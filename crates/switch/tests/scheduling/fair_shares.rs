@@ -308,6 +308,14 @@ impl Driver {
         self.lab.switch.apply(&self.settings, self.lab.now);
     }
 
+    /// Applies settings that leave the schedule and the rates as they are. All windows span it.
+    fn reload_other_settings(&mut self) {
+        let q = self.random.below(8) as usize;
+        let cells = 100_000 + self.random.below(1_000) as u32;
+        self.settings.ports[1].queues[q].shared = Some(Threshold::Static(cells));
+        self.lab.switch.apply(&self.settings, self.lab.now);
+    }
+
     fn pause(&mut self) {
         let enable = 1 << self.random.below(8) | 1 << self.random.below(8);
         let quanta = if self.random.below(3) == 0 { 0 } else { 1 + self.random.below(4_000) as u16 };
@@ -394,6 +402,7 @@ impl Driver {
                 self.domains.iter_mut().for_each(|domain| domain.begin_window(place));
             }
             14 if self.random.below(64) == 0 => self.reload(),
+            15 => self.reload_other_settings(),
             _ => {}
         }
         self.fill();

@@ -47,7 +47,7 @@ fn port(bps: u64, schedule: ScheduleSettings) -> SwitchSettings {
 }
 
 /// Rates that each queue sent and lost, in bit/s on the line.
-struct Outcome {
+struct QueueRates {
     sent: [f64; 8],
     lost: [f64; 8],
 }
@@ -59,7 +59,7 @@ fn run(
     flows: &[Flow],
     seconds: f64,
     mut during: impl FnMut(&mut Lab, f64),
-) -> Outcome {
+) -> QueueRates {
     let mut lab = Lab::with_frames(settings, 2048);
     lab.turn();
     let before = lab.snapshot().ports[1].queues;
@@ -92,7 +92,7 @@ fn run(
         let overhead = (after.frames - before.frames) * u64::from(WIRE_OVERHEAD_BYTES);
         (after.bytes - before.bytes + overhead) as f64 * 8.0 / seconds
     };
-    Outcome {
+    QueueRates {
         sent: std::array::from_fn(|q| bps(before[q].transmitted, after[q].transmitted)),
         lost: std::array::from_fn(|q| bps(before[q].dropped, after[q].dropped)),
     }

@@ -115,7 +115,7 @@ pub fn report(path: SensorPath, event: &Event) -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example::{drop_alarm, use_alarm};
+    use crate::example_reports::{drop_alarm, use_alarm};
 
     /// The kinds are made up here as the alarms will report them.
     #[test]

@@ -442,7 +442,7 @@ fn statistics(if_index: usize, port: &Port) -> Vec<Statistics<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example::{later, sample};
+    use crate::example_reports::{later, sample};
 
     fn pretty(member: &str) -> String {
         let value: serde_json::Value = serde_json::from_str(&format!("{{{member}}}")).unwrap();

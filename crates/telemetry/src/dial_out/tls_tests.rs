@@ -201,6 +201,22 @@ fn files_are_read_again() {
 }
 
 #[test]
+fn a_file_that_comes_later_is_taken_up() {
+    let authority = Authority::new();
+    authority.sign("collector", "127.0.0.1", 2200);
+    let (collector, received) = authority.collector("collector", None);
+    let (file, later) = (authority.file("ca.pem"), authority.file("later.pem"));
+    std::fs::rename(&file, &later).unwrap();
+    let lab = Lab::new(collector.port, &authority.trusted(""), &[("sluice/events", None)]);
+    lab.note("reloaded");
+    lab.until("it failed", |to| to.failures > 0);
+    let why = lab.destination().last_error.unwrap();
+    assert!(why.starts_with("tls.ca: ") && why.contains("ca.pem"), "{why}");
+    std::fs::rename(&later, &file).unwrap();
+    assert!(received.recv_timeout(PATIENCE).unwrap().json.contains("reloaded"));
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named() {
     let authority = Authority::new();
     authority.sign("switch", "switch.example", 2200);

@@ -201,9 +201,9 @@ fn is_for_this_machine<T>(request: &hyper::Request<T>) -> bool {
         || host.eq_ignore_ascii_case(own_name().trim())
 }
 
-type Answer = Response<Full<Bytes>>;
+type HttpResponse = Response<Full<Bytes>>;
 
-async fn answer(site: Arc<Site>, request: hyper::Request<Incoming>) -> Result<Answer, Infallible> {
+async fn answer(site: Arc<Site>, request: hyper::Request<Incoming>) -> Result<HttpResponse, Infallible> {
     let (path, has_page) = (request.uri().path(), site.source.has_page);
     let is_known = matches!(path, "/" | "/metrics") || has_page && path == "/live";
     if is_known && request.method() != Method::GET && request.method() != Method::HEAD {
@@ -235,7 +235,7 @@ fn wants_openmetrics<T>(request: &hyper::Request<T>) -> bool {
 }
 
 impl Site {
-    async fn metrics(&self, as_openmetrics: bool) -> Answer {
+    async fn metrics(&self, as_openmetrics: bool) -> HttpResponse {
         match self.openmetrics().await {
             Some(found) if as_openmetrics => respond(StatusCode::OK, OPENMETRICS, found.to_string()),
             Some(found) => respond(StatusCode::OK, PROMETHEUS, prometheus_text::prometheus(&found)),
@@ -258,7 +258,7 @@ impl Site {
         Some(text)
     }
 
-    async fn live(&self, query: Option<&str>) -> Answer {
+    async fn live(&self, query: Option<&str>) -> HttpResponse {
         match self.live_snapshot().await {
             Some(snapshot) => {
                 let live = web_page::live(
@@ -296,17 +296,17 @@ impl Site {
     }
 }
 
-fn document() -> Answer {
+fn document() -> HttpResponse {
     let mut answer = respond(StatusCode::OK, HTML, web_page::DOCUMENT.to_owned());
     answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(web_page::POLICY));
     answer
 }
 
-fn plain(status: StatusCode, text: &str) -> Answer {
+fn plain(status: StatusCode, text: &str) -> HttpResponse {
     respond(status, PLAIN, text.to_owned())
 }
 
-fn respond(status: StatusCode, kind: &'static str, text: String) -> Answer {
+fn respond(status: StatusCode, kind: &'static str, text: String) -> HttpResponse {
     let mut answer = Response::new(Full::new(Bytes::from(text)));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -14,7 +14,7 @@ use super::family::{self, Metric};
 use super::server::{Source, serve};
 use super::{MetricsSnapshot, buffer, no_metric, port, priority, prometheus_text, switch};
 use crate::dial_out::message::Device;
-use crate::example::sample;
+use crate::example_reports::sample;
 use crate::settings::Sources;
 
 /// Maximum number of series of a port, and of the switch beside its ports, as

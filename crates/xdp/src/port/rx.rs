@@ -14,7 +14,7 @@ use crate::port::fill::{FLOOR_FRAMES, FillPolicy};
 use crate::port::socket::wake_receiver;
 use crate::umem::Umem;
 use crate::umem::bounce_buffer::BounceBuffers;
-use crate::umem::chains::MAX_CHUNKS;
+use crate::umem::chunk_chains::MAX_CHUNKS;
 use crate::umem::register::FILL_RING;
 use crate::umem::ring_ownership::RingOwnership;
 

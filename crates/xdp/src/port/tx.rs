@@ -26,7 +26,7 @@ use crate::port::tx_loss::TxLossTracker;
 use crate::port::tx_socket::TxSocket;
 use crate::umem::area::UmemFrames;
 use crate::umem::bounce_buffer::BounceBuffers;
-use crate::umem::chains::MAX_CHUNKS;
+use crate::umem::chunk_chains::MAX_CHUNKS;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 /// The TX ring that a port sends from.

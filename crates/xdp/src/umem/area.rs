@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use switch::{FrameId, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, chunks_of};
 use xsk_rs::FrameDesc;
 
-use crate::umem::chains::Chains;
+use crate::umem::chunk_chains::Chains;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 /// Bytes in front of each frame that XDP programs may use (`XDP_PACKET_HEADROOM`).

@@ -8,11 +8,11 @@
 //! [`Umem::check`] counts all frames.
 //!
 //! The memory is divided into chunks of less than a page. A longer frame spans several, where the
-//! kernel supports that ([`crate::umem::chains`]), and its token is that of the first.
+//! kernel supports that ([`crate::umem::chunk_chains`]), and its token is that of the first.
 
 pub(crate) mod area;
 pub(crate) mod bounce_buffer;
-pub(crate) mod chains;
+pub(crate) mod chunk_chains;
 pub(crate) mod multi_buffer;
 pub(crate) mod prefetch;
 pub(crate) mod register;

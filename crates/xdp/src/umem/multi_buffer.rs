@@ -1,7 +1,7 @@
 //! Long frames: the operations of a UMEM on frames that span several chunks. A frame of one chunk
 //! never reaches this code.
 //!
-//! Rule: [`crate::umem::chains`]. Code that reads headers reads the first chunk. Code that needs
+//! Rule: [`crate::umem::chunk_chains`]. Code that reads headers reads the first chunk. Code that needs
 //! all bytes of a frame receives a copy, which is written back if it was changed. Source:
 //! docs/kernel/af-xdp.md, "Frames in several chunks".
 
@@ -9,7 +9,7 @@ use switch::{FrameId, FrameMemory, RxDesc};
 use xsk_rs::FrameDesc;
 
 use crate::umem::Umem;
-use crate::umem::chains::MAX_CHUNKS;
+use crate::umem::chunk_chains::MAX_CHUNKS;
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 impl Umem {

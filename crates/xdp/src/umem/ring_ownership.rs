@@ -17,7 +17,7 @@ pub(crate) enum RingOwner {
     /// Transmission: the chunk is in the TX ring or the completion ring, or between the two. It is
     /// a whole frame.
     Transmit,
-    /// Transmission, of one of several chunks of a frame ([`crate::umem::chains`]).
+    /// Transmission, of one of several chunks of a frame ([`crate::umem::chunk_chains`]).
     TransmitPart,
 }
 

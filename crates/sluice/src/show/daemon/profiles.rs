@@ -13,12 +13,12 @@ pub struct Document<'a> {
     cell_bytes: u32,
     queue_profiles: &'a [QueueProfile],
     buffer_profiles: &'a [BufferProfile],
-    bindings: Vec<Binding<'a>>,
+    bindings: Vec<ProfileBinding<'a>>,
 }
 
 /// What of a port a profile is bound to.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Binding<'a> {
+struct ProfileBinding<'a> {
     port: &'a str,
     /// A word: queue, ingress or egress.
     kind: &'static str,
@@ -38,8 +38,8 @@ pub fn document(configuration: &Configuration) -> Document<'_> {
 }
 
 /// Returns the bindings, those of a port to the same profile together.
-fn bindings(configuration: &Configuration) -> Vec<Binding<'_>> {
-    let mut found: Vec<Binding> = Vec::new();
+fn bindings(configuration: &Configuration) -> Vec<ProfileBinding<'_>> {
+    let mut found: Vec<ProfileBinding> = Vec::new();
     for port in &configuration.ports {
         let queues = port.queues.iter().map(|queue| ("queue", queue.queue_profile.as_deref()));
         let ingress = port.priorities.iter().map(|priority| ("ingress", priority.profile.as_deref()));
@@ -50,7 +50,7 @@ fn bindings(configuration: &Configuration) -> Vec<Binding<'_>> {
             let port = port.name.as_str();
             match found.iter_mut().find(|it| (it.port, it.kind, it.profile) == (port, kind, profile)) {
                 Some(binding) => binding.numbers.push(number),
-                None => found.push(Binding { port, kind, numbers: vec![number], profile }),
+                None => found.push(ProfileBinding { port, kind, numbers: vec![number], profile }),
             }
         }
     }
@@ -69,7 +69,7 @@ pub fn text(configuration: &Configuration) -> String {
         parts.push("No profile is bound to a port.".to_owned());
     } else {
         let mut table = format::table(&["Port", "Profile", "Of", "Priorities or queues"], 4);
-        for Binding { port, kind, numbers, profile } in bindings {
+        for ProfileBinding { port, kind, numbers, profile } in bindings {
             let of = if kind == "queue" { "queue".to_owned() } else { format!("buffer, {kind}") };
             let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
             table.add_row([port.to_owned(), profile.to_owned(), of, numbers.join(",")]);

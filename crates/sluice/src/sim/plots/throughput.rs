@@ -23,7 +23,7 @@ const NAME_CHARS: usize = 18;
 const MOST_STEPS: usize = 200;
 
 /// Arrivals of one color: bit/s in each sample.
-struct Line {
+struct RateCurve {
     name: String,
     color: RGBColor,
     bps: Vec<f64>,
@@ -34,7 +34,7 @@ struct Line {
 struct Panel {
     /// The period of the lines' means.
     mean_of: &'static str,
-    lines: Vec<Line>,
+    lines: Vec<RateCurve>,
 }
 
 /// Draws the chart; `None` if nothing was sent.
@@ -62,7 +62,7 @@ pub fn throughput(outcome: &Results) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-fn by_priority(outcome: &Results) -> Vec<Line> {
+fn by_priority(outcome: &Results) -> Vec<RateCurve> {
     let samples = outcome.series.at_ns.len();
     let line = |priority: u8| {
         let mut of_priority = outcome
@@ -77,7 +77,7 @@ fn by_priority(outcome: &Results) -> Vec<Line> {
             bps.iter_mut().zip(of_traffic).for_each(|(sum, bps)| *sum += bps);
         }
         let mean_bps = mean_over_time(&outcome.series.at_ns, &bps);
-        Some(Line {
+        Some(RateCurve {
             name: format!("priority {priority}"),
             color: PRIORITY[usize::from(priority)],
             bps,
@@ -87,9 +87,9 @@ fn by_priority(outcome: &Results) -> Vec<Line> {
     (0..8).filter_map(line).collect()
 }
 
-fn by_traffic(outcome: &Results) -> Vec<Line> {
+fn by_traffic(outcome: &Results) -> Vec<RateCurve> {
     let traffic = outcome.traffic.iter().zip(&outcome.series.traffic_bps).zip(TRAFFIC);
-    let line = |((traffic, bps), color): ((&sim::results::TrafficOutcome, &Vec<f64>), RGBColor)| Line {
+    let line = |((traffic, bps), color): ((&sim::results::TrafficOutcome, &Vec<f64>), RGBColor)| RateCurve {
         name: short(&traffic.name, NAME_CHARS),
         color,
         bps: bps.clone(),

@@ -23,7 +23,7 @@ const FRAME_NS: u64 = 800;
 
 /// A received frame.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival {
+pub struct ArrivingFrame {
     pub sequence: u64,
     pub port: usize,
     pub priority: usize,
@@ -257,8 +257,8 @@ impl Model {
 
     /// Receives a frame for some egress ports. "It is charged once at ingress, … and each queue for
     /// its own copy."
-    pub fn arrive(&mut self, arrival: Arrival, outs: &[usize], now: Instant) {
-        let Arrival { port, priority, cells, .. } = arrival;
+    pub fn arrive(&mut self, arrival: ArrivingFrame, outs: &[usize], now: Instant) {
+        let ArrivingFrame { port, priority, cells, .. } = arrival;
         if self.drops_storm(port, priority) {
             self.drops[port][3] += 1;
             self.groups[port][priority].storm_dropped += 1;
@@ -308,8 +308,8 @@ impl Model {
     }
 
     /// Queues a copy of a frame at one egress port. Returns whether the queue admitted it.
-    fn queue_copy(&mut self, arrival: Arrival, out: usize, now: Instant) -> bool {
-        let Arrival { sequence, port, priority, cells, multicast } = arrival;
+    fn queue_copy(&mut self, arrival: ArrivingFrame, out: usize, now: Instant) -> bool {
+        let ArrivingFrame { sequence, port, priority, cells, multicast } = arrival;
         let map_of_its_own = self.settings.bridge.multicast_to_queue.filter(|_| multicast);
         let flooded = map_of_its_own.is_some();
         let map = map_of_its_own.unwrap_or(self.settings.ports[port].classify.dot1p_to_queue);

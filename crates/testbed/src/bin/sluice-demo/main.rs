@@ -5,10 +5,10 @@
 //! evaluates them, and removes everything.
 
 mod collector;
-mod scene;
-mod stage;
+mod measurements;
+mod network;
+mod result_text;
 mod text;
-mod verdict;
 mod view;
 
 use std::io::IsTerminal;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Parser;
 
-use stage::Demo;
+use network::Demo;
 use text::Style;
 use view::Screen;
 
@@ -82,7 +82,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::from(130));
     }
     let outcome = stage.end()?;
-    let verdict = verdict::judge(&outcome);
+    let verdict = result_text::judge(&outcome);
     println!("{}", view::verdict(style, &verdict));
     println!("{}", collector::text(style, &outcome.received));
     Ok(if verdict.iter().all(|finding| finding.good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -3,9 +3,9 @@
 use host::units::grouped;
 use std::io::Write;
 
-use crate::scene::{Flow, Queue, Scene};
+use crate::measurements::{Flow, Measurements, Queue};
+use crate::result_text::Finding;
 use crate::text::{Style, bar, megabits};
-use crate::verdict::Finding;
 
 /// Returns the text that explains the demo before it starts.
 pub fn introduction(style: Style, pfc: bool) -> String {
@@ -39,7 +39,7 @@ impl Screen {
     }
 
     /// Shows a picture.
-    pub fn show(&mut self, scene: &Scene) {
+    pub fn show(&mut self, scene: &Measurements) {
         let mut out = std::io::stdout().lock();
         // A closed terminal must not prevent the cleanup.
         let _ = if self.terminal {
@@ -56,7 +56,7 @@ impl Screen {
 }
 
 /// Returns the whole picture, line by line.
-fn picture(style: Style, scene: &Scene) -> Vec<String> {
+fn picture(style: Style, scene: &Measurements) -> Vec<String> {
     let (elapsed, total) = (scene.elapsed.as_millis() as u64, scene.total.as_millis() as u64);
     let mut lines = vec![
         format!(
@@ -120,7 +120,7 @@ fn queue_line(style: Style, queue: &Queue, full: u64) -> String {
 }
 
 /// Returns the picture as one line, for logs.
-fn one_line(scene: &Scene) -> String {
+fn one_line(scene: &Measurements) -> String {
     let of = |priority: u8| scene.flows.iter().filter(move |flow| flow.priority == priority);
     let total = |priority: u8, value: fn(&Flow) -> u64| of(priority).map(value).sum::<u64>();
     format!(
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn busy_scene() -> Scene {
+    fn busy_scene() -> Measurements {
         let flow = |host: &str, priority, no_drop| Flow {
             host: host.to_string(),
             priority,
@@ -169,7 +169,7 @@ mod tests {
             peak_kb: 1100,
             dropped_frames,
         };
-        Scene {
+        Measurements {
             elapsed: Duration::from_millis(9_800),
             total: Duration::from_secs(15),
             flows: vec![

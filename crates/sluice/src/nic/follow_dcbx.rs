@@ -81,7 +81,7 @@ fn text(device: &str, status: &Status) -> String {
 mod tests {
     use super::*;
     use dcbx::settings::{DcbxSettings, PfcSettings, Version};
-    use dcbx::status::{PeerState, Reason};
+    use dcbx::status::{FeatureReason, PeerState};
 
     fn status() -> Status {
         let pfc = PfcSettings { no_drop: 0b1000, willing: true, ..PfcSettings::default() };
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(text("eth0", &of), "eth0 honors no pause (IEEE: no peer with DCBX).");
         of.peer = PeerState::One;
         of.pfc.peer = Some(0b11_0000);
-        (of.pfc.state, of.pfc.reason) = (FeatureState::Agreed, Reason::TakenOver);
+        (of.pfc.state, of.pfc.reason) = (FeatureState::Agreed, FeatureReason::TakenOver);
         of.operational.no_drop = 0b11_0000;
         assert_eq!(text("eth0", &of), "eth0 honors pauses of 4, 5 (IEEE: taken over from the peer).");
         let expected = json!({

@@ -3,7 +3,7 @@
 use host::units::grouped;
 use std::time::Duration;
 
-use crate::scene::Outcome;
+use crate::measurements::DemoResults;
 use crate::text::percent;
 
 /// One sentence of the verdict.
@@ -23,7 +23,7 @@ const CARRIED_AT_LEAST: u64 = 980;
 const MAX_COVERED_STALL: Duration = Duration::from_millis(30);
 
 /// Evaluates a run.
-pub fn judge(outcome: &Outcome) -> Vec<Finding> {
+pub fn judge(outcome: &DemoResults) -> Vec<Finding> {
     let mut findings = vec![no_drop(outcome), order(outcome)];
     if outcome.pfc {
         findings.push(pauses(outcome));
@@ -34,7 +34,7 @@ pub fn judge(outcome: &Outcome) -> Vec<Finding> {
     findings
 }
 
-fn no_drop(outcome: &Outcome) -> Finding {
+fn no_drop(outcome: &DemoResults) -> Finding {
     let total = outcome.no_drop;
     let (lost, sent) = (grouped(total.lost()), grouped(total.sent));
     if outcome.pfc {
@@ -55,7 +55,7 @@ fn no_drop(outcome: &Outcome) -> Finding {
     }
 }
 
-fn order(outcome: &Outcome) -> Finding {
+fn order(outcome: &DemoResults) -> Finding {
     let disordered = outcome.no_drop.disordered + outcome.best_effort.disordered;
     let corrupted = outcome.no_drop.corrupted + outcome.best_effort.corrupted;
     let received = outcome.no_drop.received + outcome.best_effort.received;
@@ -70,7 +70,7 @@ fn order(outcome: &Outcome) -> Finding {
     }
 }
 
-fn pauses(outcome: &Outcome) -> Finding {
+fn pauses(outcome: &DemoResults) -> Finding {
     let honored = match outcome.sent_while_paused {
         0 => "and they always honored them".to_string(),
         frames => format!("and yet {} frames left while paused", grouped(frames)),
@@ -85,7 +85,7 @@ fn pauses(outcome: &Outcome) -> Finding {
     }
 }
 
-fn best_effort(outcome: &Outcome) -> Finding {
+fn best_effort(outcome: &DemoResults) -> Finding {
     let total = outcome.best_effort;
     let share = percent(total.lost(), total.sent);
     let lost = grouped(total.lost());
@@ -106,13 +106,13 @@ fn best_effort(outcome: &Outcome) -> Finding {
 }
 
 /// True if every missing frame was counted by the switch or, of any priority, by a kernel.
-fn all_counted(outcome: &Outcome) -> bool {
+fn all_counted(outcome: &DemoResults) -> bool {
     let both = [outcome.no_drop, outcome.best_effort];
     let uncounted: Option<u64> = both.iter().map(|total| total.lost().checked_sub(total.dropped)).sum();
     uncounted == Some(outcome.lost_by_kernels)
 }
 
-fn rate(outcome: &Outcome) -> Finding {
+fn rate(outcome: &DemoResults) -> Finding {
     Finding {
         good: outcome.carried_bps * 1000 >= outcome.speed_bps * CARRIED_AT_LEAST,
         text: format!(
@@ -123,7 +123,7 @@ fn rate(outcome: &Outcome) -> Finding {
     }
 }
 
-fn accounts(outcome: &Outcome) -> Finding {
+fn accounts(outcome: &DemoResults) -> Finding {
     match &outcome.imbalance {
         None => Finding {
             good: true,
@@ -137,10 +137,10 @@ fn accounts(outcome: &Outcome) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scene::Total;
+    use crate::measurements::Total;
 
-    fn good_run() -> Outcome {
-        Outcome {
+    fn good_run() -> DemoResults {
+        DemoResults {
             pfc: true,
             no_drop: Total { sent: 2_345_678, received: 2_345_678, ..Total::default() },
             best_effort: Total { sent: 1000, received: 390, dropped: 610, ..Total::default() },
@@ -148,11 +148,11 @@ mod tests {
             xons: 812,
             carried_bps: 499_000_000,
             speed_bps: 500_000_000,
-            ..Outcome::default()
+            ..DemoResults::default()
         }
     }
 
-    fn is_good(outcome: &Outcome) -> bool {
+    fn is_good(outcome: &DemoResults) -> bool {
         judge(outcome).iter().all(|finding| finding.good)
     }
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn each_thing_that_goes_wrong_makes_it_bad() {
-        let spoil: [fn(&mut Outcome); 11] = [
+        let spoil: [fn(&mut DemoResults); 11] = [
             |o| o.no_drop.received -= 1,
             |o| o.no_drop = Total::default(),
             |o| o.no_drop.dropped = 1,
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_stalled_is_named() {
-        let mut outcome = Outcome { worst_stall: Duration::from_millis(83), ..good_run() };
+        let mut outcome = DemoResults { worst_stall: Duration::from_millis(83), ..good_run() };
         assert!(is_good(&outcome));
         outcome.no_drop.received -= 1;
         assert_eq!(
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn without_pfc_losses_are_expected_but_must_be_counted() {
-        let mut outcome = Outcome { pfc: false, pauses: 0, xons: 0, ..good_run() };
+        let mut outcome = DemoResults { pfc: false, pauses: 0, xons: 0, ..good_run() };
         outcome.no_drop = Total { sent: 100, received: 40, dropped: 60, ..Total::default() };
         assert!(is_good(&outcome), "{:?}", judge(&outcome));
         outcome.no_drop.dropped = 59;

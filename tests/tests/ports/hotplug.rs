@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use host::report::Report;
+use host::report::HostReport;
 use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, eventually, idle, port};
 use tests::{AMPLE_HEADROOM_CELLS, flow, group_config, port_config, sluice, switch_config};
 
@@ -72,11 +72,11 @@ impl Pair {
     }
 }
 
-fn sent(report: &Report) -> u64 {
+fn sent(report: &HostReport) -> u64 {
     report.sent.iter().map(|flow| flow.sent_frames).sum()
 }
 
-fn received(report: &Report) -> u64 {
+fn received(report: &HostReport) -> u64 {
     report.received.iter().filter(|flow| flow.priority == 3).map(|flow| flow.received_frames).sum()
 }
 

@@ -1,4 +1,4 @@
-//! Stories: the same received frames, iteration by iteration, for any assignment of ports to loops,
+//! Traffic scenarios: the same received frames, iteration by iteration, for any assignment of ports to loops,
 //! and all their results.
 
 use dataplane::flight_recorder::replay::difference;
@@ -10,16 +10,16 @@ use wire::ethernet::{Header, IPV4, Tag, VLAN, write_header};
 use wire::mac::MacAddr;
 use wire::pause::{Pfc, decode};
 
-use super::lines::Loops;
+use super::io_loops::Loops;
 use super::{PORTS, frame, mac, settings};
 
 /// More than all frames that the loops keep for themselves.
 pub const FRAMES: usize = 16_384;
 /// Iterations until settings change.
-const CHAPTER: u64 = 500;
+const SETTINGS_ROUNDS: u64 = 500;
 /// Iterations after that until no frames that were parsed by the previous settings wait on port
 /// channels.
-const LOOKED_AT_AGAIN: u64 = 40;
+const REPARSED_ROUNDS: u64 = 40;
 
 /// Creates loops whose hosts are in the FDB.
 pub fn loops(settings: &SwitchSettings, served_by: &[usize; PORTS]) -> Loops {
@@ -53,16 +53,16 @@ impl Random {
 /// Builds a frame to one port from another, with a priority and a number.
 type MakeFrame = fn(&mut Random, (usize, usize), u8, u64) -> Vec<u8>;
 
-/// The events of a story: overload, pauses in both directions, floods, losses in the kernel,
+/// The events of a scenario: overload, pauses in both directions, floods, losses in the kernel,
 /// blocked ports, and changed settings.
-pub struct Story {
+pub struct TrafficScenario {
     /// The initial settings, then two that alternate.
     settings: [fn() -> SwitchSettings; 3],
     frame: MakeFrame,
 }
 
-/// The results of a story.
-pub struct Reported {
+/// The results of a scenario.
+pub struct ScenarioResults {
     /// The frames that left each port in each iteration.
     pub left: Vec<Vec<Vec<u8>>>,
     pub events: Vec<Event>,
@@ -70,30 +70,30 @@ pub struct Reported {
 }
 
 /// The fate of frames that leave.
-enum Leaving {
+enum TxFault {
     Lost,
     Blocked(bool),
 }
 
-impl Story {
+impl TrafficScenario {
     /// Frames that leave unchanged.
-    pub const PLAIN: Story = Story {
+    pub const PLAIN: TrafficScenario = TrafficScenario {
         settings: [settings, || changed(true), || changed(false)],
         frame: |_, (to, from), priority, number| numbered(to, from, priority, number),
     };
 
     /// Frames that are marked, rewritten and tagged, differently after settings have changed.
-    pub const EDITED: Story =
-        Story { settings: [|| edited(false), || edited(true), || edited(false)], frame: tagged };
+    pub const EDITED: TrafficScenario =
+        TrafficScenario { settings: [|| edited(false), || edited(true), || edited(false)], frame: tagged };
 
-    /// Runs the story; port n is served by loop `served_by[n]`. If the switching core serves no
+    /// Runs the scenario; port n is served by loop `served_by[n]`. If the switching core serves no
     /// port, it must not touch the bytes of data frames.
-    pub fn reported(&self, served_by: &[usize; PORTS]) -> Reported {
+    pub fn reported(&self, served_by: &[usize; PORTS]) -> ScenarioResults {
         let mut loops = loops(&(self.settings[0])(), served_by);
         let mut random = Random(7);
         let (mut left, mut leaving) = (Vec::new(), Vec::new());
         for round in 0..3000 {
-            let is_settled = round < CHAPTER || round % CHAPTER >= LOOKED_AT_AGAIN;
+            let is_settled = round < SETTINGS_ROUNDS || round % SETTINGS_ROUNDS >= REPARSED_ROUNDS;
             loops.core.memory().is_guarded = is_settled && !served_by.contains(&0);
             for port in 0..PORTS {
                 for _ in 0..random.below(6) * random.below(6) {
@@ -104,17 +104,17 @@ impl Story {
                 }
                 disturb(&mut loops, port, &mut random, &mut leaving);
             }
-            if round % CHAPTER == CHAPTER - 1 {
+            if round % SETTINGS_ROUNDS == SETTINGS_ROUNDS - 1 {
                 // In force from the next iteration on, also for frames that were parsed before.
                 loops.core.memory().is_guarded = false;
-                let other = round % (2 * CHAPTER) == CHAPTER - 1;
+                let other = round % (2 * SETTINGS_ROUNDS) == SETTINGS_ROUNDS - 1;
                 (0..200).for_each(|_| loops.wires[0].inject(numbered(1, 0, 3, round)));
                 loops.apply(&(self.settings[if other { 1 } else { 2 }])());
             }
             loops.round(|wires| {
                 leaving.drain(..).for_each(|(port, change)| match change {
-                    Leaving::Lost => wires[port].lose(2),
-                    Leaving::Blocked(is_blocked) => wires[port].block(is_blocked),
+                    TxFault::Lost => wires[port].lose(2),
+                    TxFault::Blocked(is_blocked) => wires[port].block(is_blocked),
                 });
             });
             left.extend(loops.wires.iter().map(|wire| wire.take_sent()));
@@ -124,13 +124,13 @@ impl Story {
         loops.rounds(600);
         left.extend(loops.wires.iter().map(|wire| wire.take_sent()));
         let snapshot = loops.conserved();
-        Reported { left, events: std::mem::take(&mut loops.events), snapshot: of_the_switch(snapshot) }
+        ScenarioResults { left, events: std::mem::take(&mut loops.events), snapshot: of_the_switch(snapshot) }
     }
 }
 
-impl Reported {
+impl ScenarioResults {
     /// Checks that the results are the same.
-    pub fn is_as(&self, there: &Reported, served_by: [usize; PORTS]) {
+    pub fn is_as(&self, there: &ScenarioResults, served_by: [usize; PORTS]) {
         let differs = self.left.iter().zip(&there.left).position(|(here, there)| here != there);
         assert_eq!(differs, None, "of wire and turn, served by {served_by:?}");
         assert_eq!(self.events, there.events);
@@ -146,7 +146,7 @@ impl Reported {
 }
 
 /// Simulates what a host does besides sending data, and what happens to its wire.
-fn disturb(loops: &mut Loops, port: usize, random: &mut Random, leaving: &mut Vec<(usize, Leaving)>) {
+fn disturb(loops: &mut Loops, port: usize, random: &mut Random, leaving: &mut Vec<(usize, TxFault)>) {
     if random.below(40) == 0 {
         let mut bytes = [0; 60];
         let quanta = [0, 3, 200][random.below(3) as usize];
@@ -154,9 +154,9 @@ fn disturb(loops: &mut Loops, port: usize, random: &mut Random, leaving: &mut Ve
         loops.wires[port].inject(bytes);
     }
     match random.below(200) {
-        0 => leaving.push((port, Leaving::Lost)),
-        1..=3 => leaving.push((port, Leaving::Blocked(true))),
-        4..=30 => leaving.push((port, Leaving::Blocked(false))),
+        0 => leaving.push((port, TxFault::Lost)),
+        1..=3 => leaving.push((port, TxFault::Blocked(true))),
+        4..=30 => leaving.push((port, TxFault::Blocked(false))),
         31 => loops.wires[port].hold_completions(true),
         32..=60 => loops.wires[port].hold_completions(false),
         61 => loops.wires[port].drop_for_lack_of_chunks(3),

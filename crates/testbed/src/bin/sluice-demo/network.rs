@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use host::report::{FlowReceived, Report};
+use host::report::{FlowReceived, HostReport};
 use testbed::{
     ANNOUNCEMENT_QUEUE, Daemon, Endpoint, Host, Port, Snapshot, Testbed, conservation, idle, line_bytes,
     lost_by_kernels, pauses_sent, port,
 };
 
 use crate::collector::{self, Collector};
-use crate::scene::{Flow, Outcome, Queue, Scene, Total};
+use crate::measurements::{DemoResults, Flow, Measurements, Queue, Total};
 
 /// Rate that each sender offers on each of its two priorities, in bit/s.
 const OFFERED_BPS: u64 = 600_000_000;
@@ -87,8 +87,8 @@ pub struct Demo {
 #[derive(Debug, Default)]
 struct Sample {
     snapshot: Snapshot,
-    sent: Vec<Report>,
-    received: Report,
+    sent: Vec<HostReport>,
+    received: HostReport,
 }
 
 impl Demo {
@@ -146,7 +146,7 @@ impl Demo {
     }
 
     /// Collects the numbers of one picture.
-    pub fn sample(&mut self) -> Result<Scene> {
+    pub fn sample(&mut self) -> Result<Measurements> {
         let now = Sample {
             snapshot: self.daemon.snapshot()?,
             sent: self.senders.iter().map(|sender| sender.report().unwrap_or_default()).collect(),
@@ -155,13 +155,13 @@ impl Demo {
         let before = std::mem::replace(&mut self.last, now);
         let now = &self.last;
         let slow = port(&now.snapshot, RECEIVER)?;
-        let mut scene = Scene {
+        let mut scene = Measurements {
             elapsed: Duration::from_nanos(now.sent.iter().map(|report| report.elapsed_ns).max().unwrap_or(0)),
             total: self.total,
             speed_bps: SLOW_BPS,
             carried_bps: carried_bps(&before.snapshot, &now.snapshot)?,
             queues: PRIORITIES.map(|(p, q)| queue(&now.snapshot, slow, p, q)).to_vec(),
-            ..Scene::default()
+            ..Measurements::default()
         };
         for (sender, name) in SENDERS.iter().enumerate() {
             for (number, (priority, _)) in PRIORITIES.into_iter().enumerate() {
@@ -211,7 +211,7 @@ impl Demo {
     }
 
     /// Waits until the network is idle, stops everything, and adds up.
-    pub fn end(self) -> Result<Outcome> {
+    pub fn end(self) -> Result<DemoResults> {
         let carried_bps = match &self.sending {
             Some((first, last)) => carried_bps(first, last)?,
             None => 0,
@@ -225,8 +225,9 @@ impl Demo {
         // that.
         let received = self.receiver.stop()?;
         let snapshot = self.daemon.until("the switch has sent all it held", at_rest)?;
-        let sent: Vec<Report> = Host::stop_all(self.senders)?.into_iter().map(|(_, report)| report).collect();
-        let mut hosts: Vec<(&str, &Report)> = SENDERS.into_iter().zip(&sent).collect();
+        let sent: Vec<HostReport> =
+            Host::stop_all(self.senders)?.into_iter().map(|(_, report)| report).collect();
+        let mut hosts: Vec<(&str, &HostReport)> = SENDERS.into_iter().zip(&sent).collect();
         hosts.push((RECEIVER, &received));
         let imbalance = conservation(&snapshot, &hosts).err().map(|error| error.to_string());
         let pauses = |of: fn(&host::report::Pause) -> u64| -> u64 {
@@ -238,7 +239,7 @@ impl Demo {
             PRIORITIES.map(|(priority, queue)| total(&snapshot, &sent, &received, priority, queue));
         let collected = self.collector.received(unix_ms())?;
         self.daemon.stop()?;
-        Ok(Outcome {
+        Ok(DemoResults {
             received: collected,
             pfc: self.pfc,
             no_drop,
@@ -263,7 +264,13 @@ fn unix_ms() -> u64 {
 }
 
 /// Returns the totals of one priority, from the counters of both ends and of the switch.
-fn total(snapshot: &Snapshot, sent: &[Report], received: &Report, priority: u8, queue: usize) -> Total {
+fn total(
+    snapshot: &Snapshot,
+    sent: &[HostReport],
+    received: &HostReport,
+    priority: u8,
+    queue: usize,
+) -> Total {
     let sent = sent.iter().flat_map(|report| &report.sent).filter(|flow| flow.priority == priority);
     let arrived = || received.received.iter().filter(|flow| flow.priority == priority);
     Total {

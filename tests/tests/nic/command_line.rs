@@ -10,9 +10,9 @@ use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
 use testbed::{Endpoint, Namespace, Process, eventually};
 
+use crate::attach_detach::{Cable, FAR};
 use crate::lab::{Lab, NO_DROP_TOS, PORT, attach, nic, priorities, show};
 use crate::latency::PfcSender;
-use crate::life::{Cable, FAR};
 
 /// DSCP 32 is priority 4.
 const FOUR_TOS: u8 = 32 << 2;

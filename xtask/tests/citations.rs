@@ -37,7 +37,7 @@ const OWN_PAGES: [&str; 5] = [
     "docs/monitoring/recorder.md",
 ];
 /// This file, which has to name what is absent.
-const THIS: &str = "xtask/tests/sources.rs";
+const THIS: &str = "xtask/tests/citations.rs";
 
 fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")

@@ -17,13 +17,13 @@ const PACE: Duration = Duration::from_millis(500);
 
 /// Running telemetry, and what of it was reported.
 #[derive(Debug)]
-pub struct Reporting {
+pub struct TelemetryEvents {
     telemetry: Telemetry,
     problems: Problems,
     next_check: Instant,
 }
 
-impl Reporting {
+impl TelemetryEvents {
     /// Takes running telemetry.
     pub fn new(telemetry: Telemetry) -> Self {
         Self { telemetry, problems: Problems::default(), next_check: Instant::now() }

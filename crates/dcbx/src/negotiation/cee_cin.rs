@@ -6,14 +6,14 @@
 //! PFC and applications are compatible if they are the same. Groups of CEE always are, those of CIN
 //! if they are the same.
 
-use super::control::{ControlMachine, VERSION};
 use super::convert::{
     applications_from_cee, applications_to_cee, fcoe_from_cin, fcoe_to_cin, from_cee, from_cin, to_cee,
     to_cin,
 };
 use super::feature::{LegacyConditions, LegacyState};
+use super::sequence_numbers::{ControlMachine, VERSION};
 use crate::settings::{DcbxSettings, Ets, PfcMode, Version};
-use crate::status::{Feature, FeatureState, Reason, Status, is_pfc_willing, local_no_drop};
+use crate::status::{Feature, FeatureReason, FeatureState, Status, is_pfc_willing, local_no_drop};
 use wire::dcbx::sub_tlv::{Control, FeatureHeader};
 use wire::dcbx::{Cee, Cin, cee, cin};
 use wire::lldp::OrgTlv;
@@ -194,7 +194,7 @@ impl Common {
         feature.peer_willing = peer.map(|(header, _)| header.willing);
         let Some((own_header, own)) = own else {
             feature.operational = feature.local.clone();
-            (feature.state, feature.reason) = (FeatureState::Off, Reason::DisabledHere);
+            (feature.state, feature.reason) = (FeatureState::Off, FeatureReason::DisabledHere);
             return false;
         };
         let peer_header = peer.map(|(header, _)| *header).unwrap_or_default();
@@ -229,23 +229,23 @@ fn enter<T: Clone + PartialEq>(
 ) {
     let (state, reason) = match state {
         LegacyState::Wait | LegacyState::Version if feature.state == FeatureState::Agreed => return,
-        LegacyState::Wait => (FeatureState::Waiting, Reason::NotAcknowledged),
-        LegacyState::Version => (FeatureState::Waiting, Reason::PeerVersion),
-        LegacyState::NotSent => (FeatureState::Local, Reason::NotSent),
-        LegacyState::DisabledHere => (FeatureState::Off, Reason::DisabledHere),
-        LegacyState::DisabledByPeer => (FeatureState::Local, Reason::DisabledByPeer),
-        LegacyState::Conflict => (FeatureState::Error, Reason::Differs),
-        _ if peer_header.error => (FeatureState::Error, Reason::PeerError),
-        LegacyState::UsePeer => (FeatureState::Agreed, Reason::TakenOver),
-        LegacyState::UseLocal if peer == Some(own) => (FeatureState::Agreed, Reason::Same),
+        LegacyState::Wait => (FeatureState::Waiting, FeatureReason::NotAcknowledged),
+        LegacyState::Version => (FeatureState::Waiting, FeatureReason::PeerVersion),
+        LegacyState::NotSent => (FeatureState::Local, FeatureReason::NotSent),
+        LegacyState::DisabledHere => (FeatureState::Off, FeatureReason::DisabledHere),
+        LegacyState::DisabledByPeer => (FeatureState::Local, FeatureReason::DisabledByPeer),
+        LegacyState::Conflict => (FeatureState::Error, FeatureReason::Differs),
+        _ if peer_header.error => (FeatureState::Error, FeatureReason::PeerError),
+        LegacyState::UsePeer => (FeatureState::Agreed, FeatureReason::TakenOver),
+        LegacyState::UseLocal if peer == Some(own) => (FeatureState::Agreed, FeatureReason::Same),
         LegacyState::UseLocal if peer_header.willing && !feature.local_willing => {
-            (FeatureState::Agreed, Reason::PeerTakesOver)
+            (FeatureState::Agreed, FeatureReason::PeerTakesOver)
         }
-        LegacyState::UseLocal => (FeatureState::Agreed, Reason::Compatible),
+        LegacyState::UseLocal => (FeatureState::Agreed, FeatureReason::Compatible),
     };
     (feature.state, feature.reason) = (state, reason);
     feature.operational = match (reason, peer) {
-        (Reason::TakenOver, Some(peer)) => peer.clone(),
+        (FeatureReason::TakenOver, Some(peer)) => peer.clone(),
         _ => feature.local.clone(),
     };
 }

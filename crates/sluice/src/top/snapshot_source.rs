@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use control::client::{EventBatches, Watch};
+use control::client::{EventBatches, SnapshotStream};
 use control::v1::{Event, Snapshot};
 use control::{Client, ClientError};
 use switch::Instant;
@@ -29,7 +29,7 @@ pub enum Update {
 /// A daemon or a recording.
 pub enum Source {
     /// A running switch.
-    Live(Box<Live>),
+    Live(Box<DaemonSource>),
     /// A recording.
     Recording(Box<Recording>),
 }
@@ -45,15 +45,15 @@ impl Source {
 }
 
 /// A daemon, to which a lost connection is made again.
-pub struct Live {
+pub struct DaemonSource {
     socket: PathBuf,
     interval: Duration,
-    streams: Option<(Watch, EventBatches)>,
+    streams: Option<(SnapshotStream, EventBatches)>,
     /// Process of the daemon, and the number of its last event.
     last_event: (u32, u64),
 }
 
-impl Live {
+impl DaemonSource {
     /// Connects to a daemon. Returns its name as well.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Live {
     }
 
     /// Opens the streams. Events of the same daemon go on after the last one.
-    async fn open(&mut self) -> Result<(Watch, EventBatches), ClientError> {
+    async fn open(&mut self) -> Result<(SnapshotStream, EventBatches), ClientError> {
         let mut client = Client::connect(&self.socket).await?;
         let pid = client.info().await?.pid;
         let since = if self.last_event.0 == pid { self.last_event.1 } else { 0 };

@@ -6,7 +6,7 @@ use crate::collector::Received;
 
 /// All numbers of one picture.
 #[derive(Debug, Clone, Default)]
-pub struct Scene {
+pub struct Measurements {
     /// Time since the senders started.
     pub elapsed: Duration,
     /// Time that the senders will send in total.
@@ -61,7 +61,7 @@ pub struct Queue {
 
 /// Results of the whole run.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct DemoResults {
     /// What a collector received.
     pub received: Received,
     /// True if PFC was on.

@@ -1,0 +1,191 @@
+//! The guard's threads over loops that the test plays, by a clock that the test turns. What they
+//! send leaves on the loopback interface of a namespace of the test's own, which nothing else uses,
+//! so its counter of frames is exact. Needs root.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use dataplane::guard::heartbeat::STALL_NS;
+use dataplane::guard::stall_detector::GIVE_UP_NS;
+use nix::sched::{CloneFlags, unshare};
+use switch::Instant;
+use switch::pfc::tx::GUARD_REFRESH_NS;
+
+use super::*;
+
+/// Fails a test that would otherwise wait indefinitely; no result depends on it.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PORTS: usize = 2;
+const FILE: &str = r#"
+[port-defaults]
+speed = "10G"
+pfc = { mode = "on", no_drop = [3] }
+
+[port.a]
+interface = "a"
+
+[port.b]
+interface = "b"
+"#;
+
+/// A loop that the test plays, on two ports, and its guard.
+struct Watched {
+    heartbeat: Arc<Heartbeat>,
+    clock: Arc<AtomicU64>,
+    /// How often the guard has read the clock.
+    reads: Arc<AtomicU64>,
+    guard: Guard,
+    settings: SwitchSettings,
+    /// The write ends of what stands for the RX rings.
+    rings: Vec<File>,
+    /// Their read ends.
+    readers: Vec<OwnedFd>,
+}
+
+impl Watched {
+    /// `on_read` is called at each reading of the clock.
+    fn new(on_read: impl Fn(&Heartbeat) + Clone + Send + 'static) -> Self {
+        unshare(CloneFlags::CLONE_NEWNET).expect("needs root");
+        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+        let settings = config::parse("test.toml", FILE).unwrap().switch;
+        let (readers, rings): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| nix::unistd::pipe().unwrap()).unzip();
+        let taps = readers.iter().map(|ring| PortTap {
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            fds: vec![ring.as_raw_fd()],
+            packets: PacketSocket::open("lo").unwrap(),
+        });
+        let heartbeat = Arc::new(Heartbeat::default());
+        let all = Set64::first_n(PORTS);
+        let watched =
+            GuardedLoop { heartbeat: heartbeat.clone(), serves: all, pauses: all, channels: Vec::new() };
+        let (clock, reads) = (Arc::new(AtomicU64::new(1_000_000_000)), Arc::new(AtomicU64::new(0)));
+        let read = {
+            let (heartbeat, clock, reads) = (heartbeat.clone(), clock.clone(), reads.clone());
+            move || {
+                on_read(&heartbeat);
+                reads.fetch_add(1, SeqCst);
+                Instant(clock.load(SeqCst))
+            }
+        };
+        let loops = (vec![watched], Waker::noop().clone());
+        let guard = Guard::start(loops, &settings, taps.collect(), &[0, 0], read).unwrap();
+        let rings = rings.into_iter().map(File::from).collect();
+        Self { heartbeat, clock, reads, guard, settings, rings, readers }
+    }
+
+    fn now(&self) -> Instant {
+        Instant(self.clock.load(SeqCst))
+    }
+
+    fn pass(&self, nanos: Nanos) {
+        self.clock.fetch_add(nanos, SeqCst);
+    }
+
+    /// A frame waits in the RX ring of a port, whose peer has thus sent lately.
+    fn receive(&mut self, port: usize) {
+        self.rings[port].write_all(&[0]).unwrap();
+    }
+
+    /// Waits until both threads have checked the loop at the present time.
+    fn until_checked(&self) {
+        // A thread reads the clock at the end of a check. Of eight readings by two threads, one of
+        // which may wait twice as long, each has made a whole check.
+        let from = self.reads.load(SeqCst);
+        wait_for(|| self.reads.load(SeqCst) >= from + 8);
+    }
+
+    /// Waits until the guard has sent this many frames in all, and checks twice more.
+    fn until_sent(&self, frames: u64) {
+        wait_for(|| frames_sent() >= frames);
+        self.until_checked();
+        assert_eq!(frames_sent(), frames);
+    }
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "{} frames were sent", frames_sent());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Frames that have left on the loopback interface of this thread's namespace.
+fn frames_sent() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let lo = text.lines().find_map(|line| line.trim_start().strip_prefix("lo:")).unwrap();
+    lo.split_whitespace().nth(9).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_stalled_loop_has_one_xoff_a_refresh_sent_to_each_peer_that_sends() {
+    let mut watched = Watched::new(|_| ());
+    watched.receive(0);
+    watched.heartbeat.beat(watched.now());
+    watched.pass(STALL_NS - 1);
+    watched.until_checked();
+    assert_eq!(frames_sent(), 0, "the loop has not stalled yet");
+    watched.pass(1);
+    watched.until_sent(1);
+    let refresh_ns = PfcTiming::from_settings(&watched.settings.ports[0]).refresh_ns();
+    assert!(refresh_ns > GUARD_REFRESH_NS);
+    watched.pass(refresh_ns - 1);
+    watched.until_sent(1);
+    watched.pass(1);
+    watched.until_sent(2);
+    watched.receive(1);
+    watched.until_sent(3);
+    assert_eq!(watched.heartbeat.times().worst_stall_ns, STALL_NS + refresh_ns);
+
+    watched.pass(GIVE_UP_NS);
+    watched.until_sent(3);
+    watched.heartbeat.beat(watched.now());
+    watched.until_sent(3);
+}
+
+#[test]
+fn a_loop_that_goes_to_sleep_between_two_readings_has_not_stalled() {
+    // The loop goes to sleep after the guard has read its heartbeat and before it reads the clock,
+    // and runs again after the reading.
+    let mut watched = Watched::new(|heartbeat| heartbeat.sleep(Instant::NEVER));
+    watched.receive(0);
+    for _ in 0..5 {
+        watched.heartbeat.beat(Instant(watched.now().0 - STALL_NS));
+        watched.until_checked();
+    }
+    assert_eq!(frames_sent(), 0);
+}
+
+#[test]
+fn the_guard_waits_for_no_lock() {
+    let mut watched = Watched::new(|_| ());
+    watched.receive(0);
+    watched.heartbeat.beat(watched.now());
+    watched.until_checked();
+    let state = watched.guard.state.clone();
+    let held = state.lock().unwrap();
+    watched.pass(STALL_NS);
+    watched.until_sent(1);
+    drop(held);
+}
+
+#[test]
+fn a_port_that_was_removed_is_paused_no_more_and_one_that_is_added_is() {
+    let mut watched = Watched::new(|_| ());
+    (0..PORTS).for_each(|port| watched.receive(port));
+    watched.heartbeat.beat(watched.now());
+    watched.guard.remove_port(1);
+    watched.until_checked();
+    watched.pass(STALL_NS);
+    watched.until_sent(1);
+    let tap = PortTap {
+        mac: MacAddr([2, 0, 0, 0, 0, 2]),
+        fds: vec![watched.readers[1].as_raw_fd()],
+        packets: PacketSocket::open("lo").unwrap(),
+    };
+    watched.guard.add_port(1, tap, &watched.settings);
+    watched.until_sent(2);
+}
