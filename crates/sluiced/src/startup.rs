@@ -35,6 +35,7 @@ use crate::ports::link_monitor::{LinkMonitor, look_up};
 use crate::ports::open_ports::{self, OpenPorts};
 use crate::ports::supervisor::{PortSupervisor, StartedPort};
 use crate::ports::worker::PortWorker;
+use crate::service::ServiceManager;
 use crate::stall_check::Stalls;
 use crate::stall_guard::{Guard, PortTap};
 use crate::telemetry_events::TelemetryEvents;
@@ -164,6 +165,8 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         socket = %config.control.path.display(),
         "sluiced is ready"
     );
+    let mut service = ServiceManager::new(&heartbeats);
+    service.ready(&config.name, config.interfaces.len());
 
     let open: Vec<_> = ports_at_start.iter().map(StartedPort::open_interface).collect();
     let pfc_test = pfc_probe::PfcProbe::new(config.dataplane.pfc_test, &live.settings().switch, &open);
@@ -185,7 +188,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         (stalls, pfc_test, reports, lldp),
         events,
     )
-    .run(requested, &machine, &mut signals)
+    .run(requested, &machine, &mut signals, &mut service)
     .await;
     drop(socket_file);
     drop(end_api);

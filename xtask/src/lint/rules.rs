@@ -251,7 +251,8 @@ fn check_identifiers(path: &str, tokens: &[(usize, Token)], findings: &mut Vec<F
 /// Checks the names of the types that a source defines.
 fn check_types(path: &str, tokens: &[(usize, Token)], findings: &mut Vec<Finding>) {
     for pair in tokens.windows(2) {
-        if let [(_, Token::Word("struct" | "enum" | "trait" | "type" | "union")), (number, Token::Word(name))] = pair
+        if let [(_, Token::Word("struct" | "enum" | "trait" | "type" | "union")), (number, Token::Word(name))] =
+            pair
             && needs_context(name)
         {
             let message = format!("the type {name}: a noun with its context");

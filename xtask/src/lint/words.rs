@@ -98,8 +98,26 @@ const AVOIDED_IN_NAMES: &[(&str, &str)] = &[
 
 /// Words that need their context as the whole name of a type.
 const AVOIDED_TYPES: &[&str] = &[
-    "Answer", "Happening", "Kind", "Life", "Line", "Moment", "Order", "Outcome", "Place", "Question", "Report",
-    "Scene", "Seen", "Stage", "Station", "Told", "Verdict", "Watch", "Wish", "Words",
+    "Answer",
+    "Happening",
+    "Kind",
+    "Life",
+    "Line",
+    "Moment",
+    "Order",
+    "Outcome",
+    "Place",
+    "Question",
+    "Report",
+    "Scene",
+    "Seen",
+    "Stage",
+    "Station",
+    "Told",
+    "Verdict",
+    "Watch",
+    "Wish",
+    "Words",
 ];
 
 /// True if a word is no name of a type without its context.

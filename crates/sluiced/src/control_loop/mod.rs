@@ -32,6 +32,7 @@ use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
 use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
 use crate::ports::supervisor::PortSupervisor;
+use crate::service::ServiceManager;
 use crate::stall_check::Stalls;
 use crate::telemetry_events::TelemetryEvents;
 
@@ -219,6 +220,7 @@ impl ControlLoop {
         mut requests: mpsc::Receiver<Request>,
         machine: &LoopThreads,
         signals: &mut Signals,
+        service: &mut ServiceManager,
     ) -> Result<LoopEnd> {
         if self.running.config().dataplane.scheduling != Scheduling::Normal {
             // Beside a loop on its core, or other work, an ordinary thread would wait for seconds.
@@ -227,6 +229,7 @@ impl ControlLoop {
         }
         loop {
             self.exchange().await;
+            service.feed(Instant::now());
             if machine.has_ended() {
                 bail!("the poll loop ended by itself");
             }
@@ -246,6 +249,7 @@ impl ControlLoop {
                     }
                     SignalAction::Reload => warn!("SIGHUP: too much to do; send it again"),
                     SignalAction::Stop(name) => {
+                        service.stopping();
                         info!("{name}: stopping; queues drain for a moment (a second signal ends it at once)");
                         break;
                     }
