@@ -195,6 +195,9 @@ fn wrong_input() {
         ("show fdb --priority 3", "sluice: --priority is for views of priorities"),
         ("show maps -nz", "sluice: --nonzero is for counters"),
         ("show config --rates", "sluice: --rates is for counters"),
+        ("lab exec sw", "error: the following required arguments were not provided"),
+        ("lab up --duration x y.toml", "error: invalid value 'x' for '--duration <TIME>'"),
+        ("lab down --all x", "error: the argument '--all' cannot be used with"),
         ("clear watermarks --undo", "sluice: cleared watermarks cannot be restored"),
     ] {
         let output = sluice(command).output().unwrap();
@@ -221,6 +224,9 @@ fn short_help_fits_a_screen() {
         "check",
         "headroom",
         "sim",
+        "lab",
+        "lab up",
+        "lab exec",
         "telemetry",
         "collector",
         "nic",

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_version_is_said() {
+    fn another_version_is_reported() {
         let info = Info {
             name: "lab".to_owned(),
             version: OWN.to_owned(),
