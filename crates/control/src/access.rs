@@ -2,7 +2,7 @@
 //!
 //! Rule: who may connect to the control socket, by its owner, group and mode, may read. Only root,
 //! the user of the daemon and the owner of the socket may change anything. The kernel reports who a
-//! client is (`SO_PEERCRED`), as it was when it connected. Source: docs/control-api.md, "Roles".
+//! client is (SO_PEERCRED), as it was when it connected. Source: docs/control-api.md, "Roles".
 
 use std::fmt;
 use std::sync::Mutex;

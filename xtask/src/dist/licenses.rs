@@ -18,20 +18,20 @@ Comment:
  licenses.
 
 Files: *
-Copyright: the Sluice authors
+Copyright: 2025-2026 the Sluice authors
 License: MIT or Apache-2.0
 
 Files: bpf/*
-Copyright: the Sluice authors
+Copyright: 2025-2026 the Sluice authors
 License: MIT or GPL-2
 
 Files: vendor/libbpf/*
-Copyright: the libbpf authors
+Copyright: 2018-2025 the libbpf authors
 License: LGPL-2.1 or BSD-2-clause
 Comment: linked in, in the form that the crate libbpf-sys has.
 
 Files: vendor/libxdp/*
-Copyright: the xdp-tools authors
+Copyright: 2019-2025 the xdp-tools authors
 License: LGPL-2.1 or BSD-2-clause
 Comment: linked in, in the form that the crate libxdp-sys has.
 
