@@ -235,7 +235,7 @@ static __always_inline void kick(struct __sk_buff *skb, struct received_frames *
 
 // The verifier checks a non-static function separately, once: inlined eight times in a row, its
 // branches would be too many for the kernel's verifier. The same applies to the others below.
-__noinline int sluice_nic_hear(__u32 priority, __u32 is_enabled, __u32 quanta, __u64 now)
+__noinline int sluice_nic_rx_pfc(__u32 priority, __u32 is_enabled, __u32 quanta, __u64 now)
 {
 	struct settings *settings = only(&nic_settings);
 	struct pauses *pauses = only(&nic_pauses);
@@ -302,7 +302,7 @@ int sluice_nic_pfc(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 
 	for (p = 0; p < PRIORITIES; p++)
-		earlier |= (sluice_nic_hear(p, pfc.enable >> p & 1, pfc.quanta[p], now) & 1) << p;
+		earlier |= (sluice_nic_rx_pfc(p, pfc.enable >> p & 1, pfc.quanta[p], now) & 1) << p;
 
 	// The times above must be visible before the queues are examined: enqueue does both in the
 	// opposite order, so one of the two sees the other. An atomic operation that returns a

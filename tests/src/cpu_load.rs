@@ -24,7 +24,7 @@ impl CpuLoad {
         longest: Duration,
     ) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        let hog = |&core: &usize| {
+        let spin = |&core: &usize| {
             let ends = Arc::clone(&ends);
             spawn(move || {
                 set_affinity(core).expect("the core is there");
@@ -39,7 +39,7 @@ impl CpuLoad {
                 }
             })
         };
-        Self { threads: cores.iter().map(hog).collect(), ends }
+        Self { threads: cores.iter().map(spin).collect(), ends }
     }
 }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, idle};
 
-use crate::{
-    AMPLE_HEADROOM_CELLS, TrafficRun, flow, group_config, port_config, run, slow_port_config, switch_config,
+use crate::configurations::{
+    AMPLE_HEADROOM_CELLS, flow, group_config, port_config, slow_port_config, switch_config,
 };
+use crate::traffic_run::{TrafficRun, run};
 
 /// Senders `a` and `b`, and receiver `c`, whose port has 100 Mbit/s.
 pub struct Incast {

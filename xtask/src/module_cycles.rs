@@ -1,6 +1,6 @@
-//! No import cycles, in any crate: **a file imports what is below it or beside it, and nothing that
-//! imports it in turn**. So each file can be read after its dependencies, and moved without the
-//! rest.
+//! No import cycles, in any crate or program: **a file imports what is below it or beside it, and
+//! nothing that imports it in turn**. So each file can be read after its dependencies, and moved
+//! without the rest.
 //!
 //! A `mod` declaration is not an import: a folder's `mod.rs` may hold the type that the files below
 //! it implement parts of. Tests may use anything. What two files need from each other moves into a
@@ -18,35 +18,73 @@ use crate::run::repo_root;
 /// A module path within its crate; the crate itself has the empty path.
 type Module = Vec<String>;
 
+/// The modules of a crate, parsed.
+type Sources = BTreeMap<Module, syn::File>;
+
 /// Imports of each module.
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
-/// Collects the modules of a crate and their sources.
-fn sources(folder: &Path, module: &Module, found: &mut BTreeMap<Module, PathBuf>) {
+/// Finds the crates below a folder by their first files: libraries, binaries, test programs,
+/// examples and benchmarks, those that a manifest names among them.
+fn crate_roots(folder: &Path, roots: &mut BTreeSet<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_program = ["bin", "tests", "examples", "benches"].iter().any(|it| folder.ends_with(it));
         if path.is_dir() {
-            sources(&path, &[module.clone(), vec![name]].concat(), found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
-            let module = match name.as_str() {
-                "lib" | "main" | "mod" => module.clone(),
-                _ => [module.clone(), vec![name]].concat(),
-            };
-            found.insert(module, path);
+            crate_roots(&path, roots);
+        } else if matches!(name, "lib.rs" | "main.rs") || name.ends_with(".rs") && is_program {
+            roots.insert(path);
+        } else if name == "Cargo.toml" {
+            let manifest = fs::read_to_string(&path).unwrap();
+            let named = manifest.lines().filter_map(|line| line.strip_prefix("path = \""));
+            roots.extend(named.map(|named| folder.join(named.trim_end_matches('"'))));
         }
     }
 }
 
-fn imports(sources: &BTreeMap<Module, PathBuf>) -> Imports {
-    let files: Vec<(&Module, syn::File)> = sources
-        .iter()
-        .map(|(module, path)| (module, syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap()))
-        .collect();
+/// Collects the modules of a crate with their sources, from its first file: as the compiler finds
+/// them, and so each file belongs to the crates that declare it. Modules that only tests compile
+/// are left out.
+fn sources(path: &Path, module: &Module, found: &mut Sources) {
+    let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
+    let name = path.file_stem().unwrap().to_str().unwrap();
+    let folder = path.parent().unwrap();
+    let below = match module.is_empty() || name == "mod" {
+        true => folder.to_owned(),
+        false => folder.join(name),
+    };
+    let declared = file.items.iter().filter_map(|item| match item {
+        syn::Item::Mod(inner) if inner.content.is_none() && !is_test(inner) => Some(inner),
+        _ => None,
+    });
+    for inner in declared {
+        let name = inner.ident.to_string();
+        let named = inner.attrs.iter().find_map(path_attribute).map(|path| folder.join(path));
+        let candidates = [below.join(format!("{name}.rs")), below.join(&name).join("mod.rs")];
+        let path = named.or_else(|| candidates.into_iter().find(|path| path.is_file()));
+        let path = path.unwrap_or_else(|| panic!("the module {name} has no file in {}", folder.display()));
+        sources(&path, &[module.clone(), vec![name]].concat(), found);
+    }
+    found.insert(module.clone(), file);
+}
+
+/// The path in an attribute `#[path = "…"]`.
+fn path_attribute(attribute: &syn::Attribute) -> Option<String> {
+    let syn::Meta::NameValue(meta) = &attribute.meta else { return None };
+    match &meta.value {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) if meta.path.is_ident("path") => {
+            Some(path.value())
+        }
+        _ => None,
+    }
+}
+
+fn imports(files: &Sources) -> Imports {
     let inline = files.iter().flat_map(|(module, file)| inline_modules(module, file));
-    let modules: BTreeSet<Module> = sources.keys().cloned().chain(inline).collect();
+    let modules: BTreeSet<Module> = files.keys().cloned().chain(inline).collect();
     let mut imports: Imports = modules.iter().map(|module| (module.clone(), BTreeSet::new())).collect();
-    for (module, file) in &files {
+    for (module, file) in files {
         imports.insert((*module).clone(), imports_of(module, file, &modules));
     }
     imports
@@ -173,14 +211,23 @@ fn cycle_from<'i>(
 
 #[test]
 fn no_module_imports_one_that_imports_it() {
+    let mut roots = BTreeSet::new();
+    for folder in ["crates", "tests", "xtask"] {
+        crate_roots(&repo_root().join(folder), &mut roots);
+    }
+    for expected in [
+        "crates/switch/src/lib.rs",
+        "crates/testbed/src/bin/sluice-demo/main.rs",
+        "crates/sluice/src/main.rs",
+    ] {
+        assert!(roots.contains(&repo_root().join(expected)), "{expected} was not found");
+    }
     let mut failed = Vec::new();
-    for entry in fs::read_dir(repo_root().join("crates")).unwrap() {
-        let folder = entry.unwrap().path();
+    for root in roots {
         let mut found = BTreeMap::new();
-        sources(&folder.join("src"), &Vec::new(), &mut found);
-        assert!(!found.is_empty(), "{} has no sources", folder.display());
+        sources(&root, &Vec::new(), &mut found);
         if let Some(cycle) = cycle(&imports(&found)) {
-            failed.push(format!("{}: {}", folder.display(), cycle.join(" → ")));
+            failed.push(format!("{}: {}", root.display(), cycle.join(" → ")));
         }
     }
     assert!(failed.is_empty(), "import cycles:\n{}", failed.join("\n"));

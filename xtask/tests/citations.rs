@@ -255,6 +255,48 @@ fn every_file_of_the_switch_is_in_the_table() -> Result<()> {
     Ok(())
 }
 
+/// Returns the folders with sources below `folder`, except those that hold only tests.
+fn folders_of_sources(folder: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            folders_of_sources(&path, found)?;
+        } else if path.extension().is_some_and(|ending| ending == "rs") && !path.ends_with("tests.rs") {
+            found.insert(folder.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Every folder has a row that says what must never be in it.
+#[test]
+fn every_folder_is_in_the_architecture() -> Result<()> {
+    let page = fs::read_to_string(top().join("docs/architecture.md"))?;
+    let (_, section) = page.split_once("### Folders of the other crates\n").context("no section")?;
+    let table = section.split_once("|---|---|---|---|\n").context("no table")?.1;
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let (mut listed, mut package) = (BTreeSet::new(), "");
+    for cells in rows.map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`')).collect::<Vec<_>>())
+    {
+        package = if cells[1].is_empty() { package } else { cells[1] };
+        assert!(!cells[4].is_empty(), "{package}, {}: what must never be in it?", cells[2]);
+        listed.insert(format!("{package}/{}", cells[2]));
+    }
+    let mut there = BTreeSet::new();
+    let crates = fs::read_dir(top().join("crates"))?.map(|entry| Ok(entry?.path()));
+    for package in crates.chain([Ok(top().join("xtask"))]).collect::<Result<Vec<_>>>()? {
+        let name = package.file_name().context("a crate without a name")?.to_string_lossy().into_owned();
+        let (source, mut folders) = (package.join("src"), BTreeSet::new());
+        folders_of_sources(&source, &mut folders)?;
+        let below = folders.iter().filter_map(|folder| folder.strip_prefix(&source).ok()?.to_str());
+        // The folders of the switch have a table of their own.
+        let is_listed = |folder: &&str| !folder.is_empty() && name != "switch";
+        there.extend(below.filter(is_listed).map(|folder| format!("{name}/{folder}")));
+    }
+    assert_eq!(listed.symmetric_difference(&there).collect::<Vec<_>>(), Vec::<&String>::new());
+    Ok(())
+}
+
 /// Returns the names in a text: runs of letters, digits and underscores.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|name| !name.is_empty())

@@ -181,7 +181,7 @@ pub(crate) fn word_of<T: PartialEq>(choices: &[(&'static str, T)], value: &T) ->
 }
 
 impl SettingSpec {
-    pub(crate) const fn says(self, about: &'static str) -> Self {
+    pub(crate) const fn about(self, about: &'static str) -> Self {
         Self { about, ..self }
     }
 

@@ -579,10 +579,10 @@ fn wire_overhead() {
 /// the settings of one port count for the queues of all.
 #[test]
 fn no_drop_queues() {
-    let asked = "[wred.t.queue.3]\necn = true\ndrop_not_ect = true\n";
+    let wred = "[wred.t.queue.3]\necn = true\ndrop_not_ect = true\n";
     let ports = |pfc: &str| {
         format!(
-            "{asked}[port.a]\ninterface = \"veth0\"\nwred = \"t\"\n[port.b]\ninterface = \"veth1\"\npfc = {pfc}"
+            "{wred}[port.a]\ninterface = \"veth0\"\nwred = \"t\"\n[port.b]\ninterface = \"veth1\"\npfc = {pfc}"
         )
     };
     for pfc in ["{ mode = \"on\", no_drop = [3] }", "{ mode = \"off\", no_drop = [3] }"] {

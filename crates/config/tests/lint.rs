@@ -85,7 +85,7 @@ const WARNED: &[(&str, &str)] = &[
          [port.b]\ncable_m = 1000\n[port-defaults.pfc.priority.3]\nheadroom_cells = 230",
     ),
     (
-        "an XON offset of exactly a frame, of the defaults (row 146 of the documents' table)",
+        "an XON offset of exactly a frame, of the defaults (row 146 of docs/conformance.md)",
         "[port-defaults]\nmtu = 1536\n[port-defaults.pfc.priority.3]\nxon_offset_cells = 6",
     ),
     (

@@ -1,5 +1,5 @@
 //! Service pools with sizes and pause thresholds, reservations in the fixed area, and built-in
-//! profiles. Rows are those of the documents' table.
+//! profiles. Rows are those of docs/conformance.md.
 
 use config::Config;
 use switch::settings::{Alpha, GroupSettings, Guaranteed, Threshold, WredProfile, WredSettings};

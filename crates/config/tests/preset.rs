@@ -12,7 +12,7 @@ fn parse(buffer: &str, speed: &str) -> Config {
 }
 
 /// docs/references.md, "H3C reference" (Cell resources; Setting PFC thresholds, table 7): rows 12
-/// and 33 of the documents' table.
+/// and 33 of docs/conformance.md.
 #[test]
 fn as_on_those_switches() {
     for (name, cell_bytes, total_cells, pool_cells, reserved_cells, by_speed) in [
@@ -54,7 +54,7 @@ fn as_on_those_switches() {
     assert_eq!(PRESETS.len(), 6);
 }
 
-/// Row 157 of the documents' table: a group reserves 20 cells of 208 or 254 bytes, with or without
+/// Row 157 of docs/conformance.md: a group reserves 20 cells of 208 or 254 bytes, with or without
 /// a preset.
 #[test]
 fn reserved_cells_follow_the_cell() {

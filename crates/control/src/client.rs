@@ -286,7 +286,7 @@ impl EventBatches {
     }
 }
 
-/// A stream of snapshots.
+/// The snapshots that the daemon sends at an interval.
 #[derive(Debug)]
 pub struct SnapshotStream {
     socket: PathBuf,

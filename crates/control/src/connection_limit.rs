@@ -76,11 +76,11 @@ impl ConnectionLimiter {
         let stream = stream.into_std().ok()?;
         let socket = stream.try_clone().ok()?;
         let stream = UnixStream::from_std(stream).ok()?;
-        let seat =
+        let client =
             Arc::new(ClientConn { socket, connected_at: Instant::now(), last_request_ns: AtomicU64::new(0) });
-        self.clients.retain(|seat| seat.strong_count() > 0);
-        self.clients.push(Arc::downgrade(&seat));
-        Some(Connection { stream, client: seat, _permit: slot })
+        self.clients.retain(|client| client.strong_count() > 0);
+        self.clients.push(Arc::downgrade(&client));
+        Some(Connection { stream, client: client, _permit: slot })
     }
 
     async fn slot(&mut self) -> Option<OwnedSemaphorePermit> {
@@ -101,11 +101,11 @@ impl ConnectionLimiter {
     /// Closes the connection of the client that exceeded its allowed silence the most. Returns true
     /// if there was one.
     fn evict_idlest(&mut self) -> bool {
-        let seats = self.clients.iter().filter_map(Weak::upgrade);
-        let silent = seats.filter_map(|seat| Some((seat.excess()?, seat)));
-        let Some((_, seat)) = silent.max_by_key(|(excess, _)| *excess) else { return false };
-        let _ = seat.socket.shutdown(Shutdown::Both); // an error: it is gone already
-        self.clients.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&seat)));
+        let clients = self.clients.iter().filter_map(Weak::upgrade);
+        let silent = clients.filter_map(|client| Some((client.excess()?, client)));
+        let Some((_, client)) = silent.max_by_key(|(excess, _)| *excess) else { return false };
+        let _ = client.socket.shutdown(Shutdown::Both); // an error: it is gone already
+        self.clients.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&client)));
         true
     }
 }

@@ -159,7 +159,7 @@ pub struct DaemonInfo {
 }
 
 /// Serves clients on `listener` until `stop` completes, then waits for the pending calls.
-/// `telemetry` returns the state of the telemetry. `SnapshotStream` streams end when the receiver of
+/// `telemetry` returns the state of the telemetry. Streams of snapshots end when the receiver of
 /// `requests` is dropped.
 pub async fn serve(
     listener: UnixListener,

@@ -268,13 +268,13 @@ async fn orders_arrive_and_their_outcome_comes_back() {
 
 #[test]
 fn a_client_without_async_gets_the_same() {
-    let (tell, reported) = std::sync::mpsc::channel();
+    let (sender, reported) = std::sync::mpsc::channel();
     let (end, ended) = oneshot::channel::<()>();
     let daemon = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let fake = Fake::start();
-            tell.send(fake.socket.clone()).unwrap();
+            sender.send(fake.socket.clone()).unwrap();
             let _ = ended.await;
         });
     });

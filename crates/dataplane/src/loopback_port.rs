@@ -1,5 +1,6 @@
 //! A port without a kernel, for tests. Frames come from and go to a [`Wire`], which can inject
-//! faults: refuse room, withhold completions, lose frames the way `sendto` does, go down.
+//! faults: refuse room, send a part, withhold or reorder completions, lose frames the way `sendto`
+//! does, go down.
 //!
 //! The bytes of a sent frame are copied to the wire when the port next sees the memory, that is, in
 //! `receive` or `close`. Until then the frame does not complete. So a frame that a loop sends in
@@ -44,7 +45,10 @@ struct Shared {
     sent: Vec<Vec<u8>>,
     room: usize,
     hold_completions: bool,
+    reverse_completions: bool,
     blocked: bool,
+    /// The most frames that a kick sends.
+    kick_frames: usize,
     lose: u32,
     up: bool,
     fault: Option<PortFault>,
@@ -111,7 +115,9 @@ impl<M> LoopbackPort<M> {
             sent: Vec::new(),
             room: 2048,
             hold_completions: false,
+            reverse_completions: false,
             blocked: false,
+            kick_frames: usize::MAX,
             lose: 0,
             up: true,
             fault: None,
@@ -167,6 +173,16 @@ impl Wire {
     /// Withholds completions while true.
     pub fn hold_completions(&self, hold: bool) {
         self.shared().hold_completions = hold;
+    }
+
+    /// While true, completions come in the opposite order.
+    pub fn reverse_completions(&self, reverse: bool) {
+        self.shared().reverse_completions = reverse;
+    }
+
+    /// Limits the frames that a kick sends; the rest stays in the TX ring, as after EAGAIN.
+    pub fn limit_kicks(&self, frames: usize) {
+        self.shared().kick_frames = frames;
     }
 
     /// While true, every kick fails with EAGAIN and frames stay in the TX ring.
@@ -303,14 +319,19 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
         shared.lose -= lost;
         shared.counters.tx_busy += u64::from(lost);
         shared.counters.tx_kicks += u64::from(lost);
-        let Shared { ring, leaving, .. } = &mut *shared;
-        leaving.append(ring);
+        let Shared { ring, leaving, counters, kick_frames, .. } = &mut *shared;
+        counters.tx_again += u64::from(ring.len() > *kick_frames);
+        leaving.extend(ring.drain(..ring.len().min(*kick_frames)));
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
         let mut shared = self.shared();
         if !shared.hold_completions {
+            let from = out.len();
             out.extend(shared.completed.drain(..));
+            if shared.reverse_completions {
+                out[from..].reverse();
+            }
         }
     }
 

@@ -39,7 +39,7 @@ pub trait Port {
 
     /// Sets the parser of this port's frames, for another core that serves the port, and whether
     /// transport checksums are completed.
-    fn set_parser(&mut self, _looker: FrameParser, _complete_checksums: bool) {}
+    fn set_parser(&mut self, _parser: FrameParser, _complete_checksums: bool) {}
 
     /// Sets the minimum number of posted chunks, regardless of need, as far as the rings allow. Has
     /// no effect on a port that posts none.

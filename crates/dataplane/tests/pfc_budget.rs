@@ -183,8 +183,8 @@ impl Lab {
     }
 
     fn guard(&mut self) {
-        let pulse = self.heartbeat.state();
-        if !self.guard.check(pulse, || true, self.refresh_ns, self.now) {
+        let state = self.heartbeat.state();
+        if !self.guard.check(state, || true, self.refresh_ns, self.now) {
             return;
         }
         let all = Set64::first_n(self.senders.len() + 1);

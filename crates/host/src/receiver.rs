@@ -270,7 +270,7 @@ mod tests {
     /// Frames with another destination or type, our own frames, and invalid frames are counted
     /// separately.
     #[test]
-    fn frames_that_are_not_ours_to_judge_are_counted_apart() {
+    fn other_frames_are_counted_apart() {
         let mut receiver = Receiver::new(ME, None, Instant::default());
         let stranger = MacAddr([2, 0, 0, 0, 0, 7]);
         let mut own = frame(MacAddr::BROADCAST, 64, &data(0, 0, 0));
@@ -395,28 +395,28 @@ mod tests {
         Delays(usize),
     }
 
-    fn fates() -> impl Strategy<Value = Vec<ChannelFault>> {
-        let fate = prop_oneof![
+    fn faults() -> impl Strategy<Value = Vec<ChannelFault>> {
+        let fault = prop_oneof![
             6 => Just(ChannelFault::Arrives),
             1 => Just(ChannelFault::Drops),
             1 => Just(ChannelFault::Duplicates),
             1 => (0..46 * 8_usize).prop_map(|bit| ChannelFault::Corrupts { bit }),
             1 => (1..20_usize).prop_map(ChannelFault::Delays),
         ];
-        prop::collection::vec(fate, 1..300)
+        prop::collection::vec(fault, 1..300)
     }
 
     proptest! {
         /// A flow over a channel that drops, duplicates, corrupts and reorders: the report matches
         /// the channel exactly.
         #[test]
-        fn the_report_describes_the_channel(fates in fates()) {
+        fn the_report_describes_the_channel(faults in faults()) {
             // (position on the wire, sequence, damaged bit); frame 0 arrives first, intact, and
             // creates the flow.
             let mut wire = vec![(0, 0_u64, None)];
-            for (place, fate) in fates.iter().enumerate() {
+            for (place, fault) in faults.iter().enumerate() {
                 let (place, sequence) = (place + 1, place as u64 + 1);
-                match *fate {
+                match *fault {
                     ChannelFault::Arrives => wire.push((place, sequence, None)),
                     ChannelFault::Drops => {}
                     ChannelFault::Duplicates => wire.extend([(place, sequence, None); 2]),

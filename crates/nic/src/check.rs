@@ -60,14 +60,14 @@ fn trial() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_support::judge;
+    use crate::kernel_support::of_release;
 
     #[test]
     fn an_old_kernel_is_reported_with_the_remedy() {
         for (release, is_good) in
             [("6.1.0-50-amd64", false), ("6.15.9", false), ("6.16.0", true), ("7.3.4+deb13-amd64", true)]
         {
-            let finding = judge(release);
+            let finding = of_release(release);
             assert_eq!(finding.is_good, is_good, "{release}");
             assert_eq!(finding.cure.contains("trixie-backports"), !is_good, "{release}");
         }

@@ -36,10 +36,10 @@ const OTHER_KERNEL: &str = "Debian's kernels of trixie-backports and sid can do 
 
 pub(crate) fn kernel() -> Finding {
     let release = release();
-    judge(&release)
+    of_release(&release)
 }
 
-pub(crate) fn judge(release: &str) -> Finding {
+pub(crate) fn of_release(release: &str) -> Finding {
     let (major, minor) = FIRST;
     match parse(release) {
         Some(version) if version < FIRST => bad(

@@ -6,7 +6,7 @@ use switch::monitor::counters::PrioritySnapshot;
 
 /// Evaluates every expectation, in the scenario's order.
 pub(crate) fn evaluate(scenario: &Scenario, outcome: &Results) -> Vec<ExpectationOutcome> {
-    let judge_one = |expectation: &Expectation| {
+    let evaluate_one = |expectation: &Expectation| {
         let measured = measure(scenario, outcome, expectation.scope, expectation.metric);
         let holds = expectation.at_least.is_none_or(|least| measured >= least)
             && expectation.at_most.is_none_or(|most| measured <= most);
@@ -18,7 +18,7 @@ pub(crate) fn evaluate(scenario: &Scenario, outcome: &Results) -> Vec<Expectatio
             holds,
         }
     };
-    scenario.expectations.iter().map(judge_one).collect()
+    scenario.expectations.iter().map(evaluate_one).collect()
 }
 
 /// Returns the measured value.

@@ -244,16 +244,16 @@ impl Flow {
     /// Handles the arrival of frame `number`.
     #[inline]
     pub(crate) fn receive(&mut self, number: u64, marked: bool, now: Picos) -> ReceiveOutcome {
-        let tells = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
+        let sends_cnp = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
         let receiver = &mut self.receiver;
         receiver.received_frames += 1;
         receiver.marked_frames += u64::from(marked);
-        if tells {
+        if sends_cnp {
             receiver.quiet_until = now + of_ns(DcqcnSettings::PAPER.cnp_interval_ns);
         }
         receiver.account(number);
         let completed = if receiver.message_frames == 0 { None } else { receiver.complete(number) };
-        ReceiveOutcome { sends_cnp: tells, completed }
+        ReceiveOutcome { sends_cnp: sends_cnp, completed }
     }
 }
 

@@ -54,7 +54,7 @@ fn text_form() {
 
 /// Ports with different MTUs, and one whose speed has to be assumed.
 #[test]
-fn what_is_assumed_and_what_differs_is_said() {
+fn what_is_assumed_and_what_differs_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mtus.toml");
     let text = "[port-defaults]\npfc = { mode = \"on\", no_drop = [3] }\n[port.a]\ninterface = \"none0\"\n\

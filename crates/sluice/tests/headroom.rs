@@ -177,7 +177,7 @@ async fn check_compares_headroom_with_the_loop() {
 
 /// A daemon that is found, and not named, says nothing about files that it does not run.
 #[tokio::test]
-async fn check_asks_the_daemon_that_runs_the_file() {
+async fn check_queries_the_daemon_that_runs_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let [its, other] = ["its.toml", "other.toml"].map(|name| folder.path().join(name));
     [&its, &other].into_iter().for_each(|file| fs::write(file, SHORT).unwrap());

@@ -168,7 +168,7 @@ mod tests {
     fn events_and_commands_are_in_the_journal() {
         let (mut events, journal) = events();
         let of_port = |kind, number| AlarmSource::Port { port: 1, kind, number };
-        let telling = AlarmReport { raised: true, peak: (90, 100), crossings: 4, percent: 70 };
+        let report = AlarmReport { raised: true, peak: (90, 100), crossings: 4, percent: 70 };
         for (at, event) in (1_u64..).zip([
             Event::XoffBegan { port: 0, priority: 3 },
             Event::XoffEnded { port: 0, priority: 3 },
@@ -190,11 +190,11 @@ mod tests {
             Event::StrayFrames { port: 0, frames: 2 },
             Event::AddressLimit { port: 1 },
             Event::FloodLimit { port: 1, cast: FloodType::UnknownUnicast, frames: 30, no_drop_frames: 2 },
-            Event::Alarm { place: of_port(AlarmKind::Headroom, 3), telling },
-            Event::Alarm { place: of_port(AlarmKind::Egress, 7), telling },
+            Event::Alarm { place: of_port(AlarmKind::Headroom, 3), report },
+            Event::Alarm { place: of_port(AlarmKind::Egress, 7), report },
             Event::Alarm {
                 place: AlarmSource::Pool { kind: AlarmKind::Ingress, number: 1 },
-                telling: AlarmReport { raised: false, ..telling },
+                report: AlarmReport { raised: false, ..report },
             },
             Event::DropAlarm {
                 place: of_port(AlarmKind::Egress, 2),

@@ -129,14 +129,14 @@ fn start(
     mut waiter: Waiter,
     run: impl FnOnce(&mut Waiter) -> io::Result<()> + Send + 'static,
 ) -> Result<JoinHandle<io::Result<()>>> {
-    let (tell, reported) = mpsc::sync_channel(1);
+    let (sender, reported) = mpsc::sync_channel(1);
     let run = move || {
         xdp::set_affinity(core)?;
         xdp::set_timer_slack(TIMER_SLACK_NS)?;
         if scheduling == xdp::Scheduling::ShortSlices {
             waiter.schedule(xdp::Scheduling::ShortSlice, scheduling);
         }
-        let _ = tell.send(xdp::set_scheduling(scheduling));
+        let _ = sender.send(xdp::set_scheduling(scheduling));
         run(&mut waiter)
     };
     let thread = Builder::new().name(name).spawn(run).context("starting the poll loop")?;

@@ -111,38 +111,38 @@ impl PauseFrames {
     fn of(
         version: u64,
         settings: &SwitchSettings,
-        gates: impl IntoIterator<Item = Option<Arc<PortTap>>>,
+        taps: impl IntoIterator<Item = Option<Arc<PortTap>>>,
     ) -> Self {
         let owner = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
-        let post = |(port, gate): (&PortSettings, Option<Arc<PortTap>>)| {
-            let mac = gate.as_ref().map(|gate| gate.mac);
+        let guarded = |(port, tap): (&PortSettings, Option<Arc<PortTap>>)| {
+            let mac = tap.as_ref().map(|tap| tap.mac);
             let frame = mac.filter(|_| owner(&port)).map(|mac| xoff(port, mac));
-            GuardedPort { frame, refresh_ns: PfcTiming::from_settings(port).refresh_ns(), tap: gate }
+            GuardedPort { frame, refresh_ns: PfcTiming::from_settings(port).refresh_ns(), tap }
         };
         let refresh =
             settings.ports.iter().filter(owner).map(|port| PfcTiming::from_settings(port).refresh_ns());
         Self {
             version,
-            ports: settings.ports.iter().zip(gates).map(post).collect(),
+            ports: settings.ports.iter().zip(taps).map(guarded).collect(),
             refresh_ns: refresh.min().unwrap_or(Nanos::MAX),
         }
     }
 
     /// Returns the same with other settings, and with a changed tap of one port.
     fn with(&self, settings: &SwitchSettings, changed: Option<(usize, Arc<PortTap>)>) -> Self {
-        let mut gates: Vec<_> = self.ports.iter().map(|post| post.tap.clone()).collect();
-        gates.resize_with(settings.ports.len().max(gates.len()), || None);
-        if let Some((port, gate)) = changed {
-            gates[port] = Some(gate);
+        let mut taps: Vec<_> = self.ports.iter().map(|port| port.tap.clone()).collect();
+        taps.resize_with(settings.ports.len().max(taps.len()), || None);
+        if let Some((port, tap)) = changed {
+            taps[port] = Some(tap);
         }
-        Self::of(self.version + 1, settings, gates)
+        Self::of(self.version + 1, settings, taps)
     }
 
     /// Returns the same without one port.
-    fn without(&self, port: usize) -> Self {
-        let keep = |(number, post): (usize, &GuardedPort)| match number == port {
-            true => GuardedPort { frame: None, refresh_ns: post.refresh_ns, tap: None },
-            false => GuardedPort { frame: post.frame, refresh_ns: post.refresh_ns, tap: post.tap.clone() },
+    fn without(&self, removed: usize) -> Self {
+        let keep = |(number, port): (usize, &GuardedPort)| match number == removed {
+            true => GuardedPort { frame: None, refresh_ns: port.refresh_ns, tap: None },
+            false => GuardedPort { frame: port.frame, refresh_ns: port.refresh_ns, tap: port.tap.clone() },
         };
         Self {
             version: self.version + 1,
@@ -154,7 +154,7 @@ impl PauseFrames {
     /// The sockets of each open port.
     fn sockets(&self) -> impl Iterator<Item = (usize, &[RawFd])> {
         let ports = self.ports.iter().enumerate();
-        ports.filter_map(|(number, post)| Some((number, &post.tap.as_ref()?.fds[..])))
+        ports.filter_map(|(number, port)| Some((number, &port.tap.as_ref()?.fds[..])))
     }
 }
 
@@ -176,23 +176,23 @@ impl Guard {
     pub fn start(
         (loops, waker): (Vec<GuardedLoop>, Waker),
         settings: &SwitchSettings,
-        gates: Vec<PortTap>,
+        taps: Vec<PortTap>,
         cores: &[usize],
         clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
-        let gates = gates.into_iter().map(|gate| Some(Arc::new(gate)));
-        let words = Arc::new(Mutex::new(Arc::new(PauseFrames::of(1, settings, gates))));
+        let taps = taps.into_iter().map(|tap| Some(Arc::new(tap)));
+        let pause_frames = Arc::new(Mutex::new(Arc::new(PauseFrames::of(1, settings, taps))));
         let loops = Arc::new((loops, waker));
-        let mut guard = Self { state: words, ends: Arc::default(), threads: Vec::new() };
+        let mut guard = Self { state: pause_frames, ends: Arc::default(), threads: Vec::new() };
         for (number, &core) in cores.iter().enumerate() {
             let times = if number == 0 { 1 } else { SECOND_THREAD_FACTOR };
             let frames = RxWatcher::new().context("starting the guard")?;
             let waker = frames.waker();
-            let (words, ends) = (Arc::clone(&guard.state), Arc::clone(&guard.ends));
+            let (pause_frames, ends) = (Arc::clone(&guard.state), Arc::clone(&guard.ends));
             let (loops, clock) = (Arc::clone(&loops), clock.clone());
             let keep_watch = move || {
                 pin_and_prioritize(core);
-                run_thread(&words, frames, &ends, &loops, (times, &clock));
+                run_thread(&pause_frames, frames, &ends, &loops, (times, &clock));
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
             guard.threads.push(GuardThread { thread: thread.context("starting the guard")?, waker });
@@ -202,27 +202,27 @@ impl Guard {
 
     /// Applies other settings.
     pub fn apply(&self, settings: &SwitchSettings) {
-        self.change(|words| words.with(settings, None));
+        self.change(|pause_frames| pause_frames.with(settings, None));
     }
 
     /// Drops a port that is about to be closed. Its sockets will be invalid, and its peer is no
     /// longer paused.
     pub fn remove_port(&self, port: usize) {
-        self.change(|words| words.without(port));
+        self.change(|pause_frames| pause_frames.without(port));
     }
 
     /// Adds a port that is open again.
-    pub fn add_port(&self, port: usize, gate: PortTap, settings: &SwitchSettings) {
-        let gate = Arc::new(gate);
-        self.change(|words| words.with(settings, Some((port, gate))));
+    pub fn add_port(&self, port: usize, tap: PortTap, settings: &SwitchSettings) {
+        let tap = Arc::new(tap);
+        self.change(|pause_frames| pause_frames.with(settings, Some((port, tap))));
     }
 
     /// Replaces the state that the threads use. They never wait for the lock: while this thread, of
     /// ordinary priority, holds it, they use what was in force before.
     fn change(&self, make: impl FnOnce(&PauseFrames) -> PauseFrames) {
         let before = Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        let words = Arc::new(make(&before));
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = words;
+        let pause_frames = Arc::new(make(&before));
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = pause_frames;
         self.threads.iter().for_each(|thread| thread.waker.wake_by_ref());
     }
 }
@@ -261,35 +261,42 @@ fn run_thread(
 ) {
     let Some(GuardedLoop { heartbeat: switching, .. }) = loops.first() else { return };
     let mut detectors: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
-    let mut words = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut pause_frames = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
     let mut version = 0;
     while !ends.load(Relaxed) && switching.state() != LoopState::Ended {
         let mut next_check = NextCheck::OnFrame;
-        for (watched, detector) in loops.iter().zip(&mut detectors) {
-            let pulse = watched.heartbeat.state();
+        // The switching core is last: its pauses follow what an I/O loop that runs again sends.
+        for (watched, detector) in loops.iter().zip(&mut detectors).rev() {
+            let had_stalled = detector.stalled_ns() > 0;
+            let state = watched.heartbeat.state();
             if let Ok(newest) = shared.try_lock()
-                && newest.version != words.version
+                && newest.version != pause_frames.version
             {
-                words = Arc::clone(&newest);
+                pause_frames = Arc::clone(&newest);
             }
-            if version != words.version {
-                frames.watch(words.sockets());
-                version = words.version;
+            if version != pause_frames.version {
+                frames.watch(pause_frames.sockets());
+                version = pause_frames.version;
             }
             let frames_wait = || watched.has_waiting_input(frames.wait(0));
-            let refresh_ns = words.refresh_ns;
-            // A loop that fell asleep or started an iteration after its pulse was read has not
+            let refresh_ns = pause_frames.refresh_ns;
+            // A loop that fell asleep or started an iteration after its state was read has not
             // stalled.
-            if detector.check(pulse, frames_wait, refresh_ns, clock()) && watched.heartbeat.state() == pulse {
+            if detector.check(state, frames_wait, refresh_ns, clock()) && watched.heartbeat.state() == state {
                 watched.heartbeat.record_stall(detector.stalled_ns());
                 let sending = switching.active_ports().with(frames.wait(0));
-                if pause_peers(&words, watched.pauses.and(sending), switching, clock) {
+                if pause_peers(&pause_frames, watched.pauses.and(sending), switching, clock) {
                     // The loop may have fallen asleep meanwhile, and must cancel the pauses sent
                     // for it.
                     waker.wake_by_ref();
                 }
             }
-            next_check = next_check.min(detector.next_check(pulse, refresh_ns));
+            if had_stalled && detector.stalled_ns() == 0 {
+                // It may have sent an XON that waited for it, after the guard's XOFF.
+                let since = if let LoopState::Awake(at) = state { at } else { clock() };
+                switching.repeat_claims(watched.pauses, since);
+            }
+            next_check = next_check.min(detector.next_check(state, refresh_ns));
         }
         match next_check {
             NextCheck::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),
@@ -301,17 +308,17 @@ fn run_thread(
 /// Pauses the peers of these ports, each once and then with each refresh. `heartbeat` is that of
 /// the switching core, which cancels the pauses. Returns true if a frame was sent.
 fn pause_peers(
-    words: &PauseFrames,
+    pause_frames: &PauseFrames,
     ports: Set64,
     heartbeat: &Heartbeat,
     clock: &impl Fn() -> switch::Instant,
 ) -> bool {
     let mut has_sent = false;
-    for (number, post) in words.ports.iter().enumerate() {
-        if let GuardedPort { frame: Some((frame, priorities)), refresh_ns, tap: Some(gate) } = post
+    for (number, port) in pause_frames.ports.iter().enumerate() {
+        if let GuardedPort { frame: Some((frame, priorities)), refresh_ns, tap: Some(tap) } = port
             && ports.contains(number)
             && heartbeat.claim(number, *refresh_ns, clock())
-            && gate.packets.send(frame).is_ok()
+            && tap.packets.send(frame).is_ok()
         {
             heartbeat.record_sent(number, *priorities, clock());
             has_sent = true;

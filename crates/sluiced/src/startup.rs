@@ -171,7 +171,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     let open: Vec<_> = ports_at_start.iter().map(StartedPort::open_interface).collect();
     let pfc_test = pfc_probe::PfcProbe::new(config.dataplane.pfc_test, &live.settings().switch, &open);
     let settings = live.settings().switch;
-    let lives = PortSupervisor::new(
+    let supervisor = PortSupervisor::new(
         (worker, guard),
         live.core_assignment(),
         queues_set_aside,
@@ -183,7 +183,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     let end = ControlLoop::new(
         handle,
         live,
-        (lives, links),
+        (supervisor, links),
         log.clone(),
         (stalls, pfc_test, reports, lldp),
         events,

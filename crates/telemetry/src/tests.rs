@@ -227,9 +227,9 @@ fn no_event_is_lost_by_a_collector_that_is_killed_under_load() {
             let mut restarts = 0;
             while !done.load(Ordering::Relaxed) {
                 let collector = Collector::start(port, to.clone());
-                let life = if restarts < 5 { 80 } else { 600_000 };
+                let lifetime_ms = if restarts < 5 { 80 } else { 600_000 };
                 let began = Instant::now();
-                while began.elapsed() < Duration::from_millis(life) && !done.load(Ordering::Relaxed) {
+                while began.elapsed() < Duration::from_millis(lifetime_ms) && !done.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 drop(collector);

@@ -29,10 +29,10 @@ mod tests {
 
     #[test]
     fn polls_until_the_condition_holds() {
-        let mut asked = 0;
+        let mut tries = 0;
         let third = eventually("third time", || {
-            asked += 1;
-            Ok((asked == 3).then_some(asked))
+            tries += 1;
+            Ok((tries == 3).then_some(tries))
         });
         assert_eq!(third.expect("comes"), 3);
     }

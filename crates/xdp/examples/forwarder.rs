@@ -50,7 +50,7 @@ fn main() {
     let mut unsent = Vec::new();
     ports.iter_mut().for_each(|port| _ = port.close(&mut umem, &mut unsent));
     unsent.into_iter().for_each(|frame| umem.free(frame));
-    assert_eq!(umem.check().map(|census| census.free), Ok(umem.frames()));
+    assert_eq!(umem.check().map(|accounting| accounting.free), Ok(umem.frames()));
 }
 
 /// Lists that are reused in each iteration.

@@ -88,10 +88,12 @@ fn replay(moment: &ShortRecording) -> Result<(u64, usize)> {
             continue;
         }
         replay.run_until(Instant(output.at_ns + 1), &mut note)?;
-        let Some(asked) = replay.last_requested_snapshot().filter(|asked| asked.at_ns == output.at_ns) else {
+        let Some(requested) =
+            replay.last_requested_snapshot().filter(|requested| requested.at_ns == output.at_ns)
+        else {
             break;
         };
-        let replayed = v1::Snapshot::from(asked);
+        let replayed = v1::Snapshot::from(requested);
         ensure!(
             of_the_switch(replayed.clone()) == of_the_switch(output.clone()),
             "the daemon said {output:#?}\nthe replay {replayed:#?}"
@@ -99,16 +101,16 @@ fn replay(moment: &ShortRecording) -> Result<(u64, usize)> {
         compared += 1;
     }
     replay.run_until(Instant::NEVER, &mut note)?;
-    let asked: Vec<u64> = moment.output.iter().map(|output| output.at_ns).collect();
-    ensure!(compared > 0, "asked at {asked:?} while it recorded: {:?}", replay.totals());
+    let requested: Vec<u64> = moment.output.iter().map(|output| output.at_ns).collect();
+    ensure!(compared > 0, "requested at {requested:?} while it recorded: {:?}", replay.totals());
     ensure!(replay.totals().checkpoints > 0, "nothing was compared");
     ensure!(replay.totals().gaps == 0, "the recorder left something out");
     Ok((replay.totals().received_frames, xoffs))
 }
 
-/// Ten recordings of an incast, every other one beside hogs on both cores.
+/// Ten recordings of an incast, every other one beside load on both cores.
 #[test]
-fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
+fn an_incast_is_replayed_exactly_with_and_without_cpu_load() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.sluice_host(&switch, "sender1")?, bed.sluice_host(&switch, "sender2")?];
@@ -132,8 +134,8 @@ fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
             })?;
             let one = |number| {
                 let (busy, period) = (Duration::from_millis(30), Duration::from_millis(60));
-                let hogs = || CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, Duration::from_secs(1));
-                let _hogs = (number % 2 == 1).then(hogs);
+                let load = || CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, Duration::from_secs(1));
+                let _load = (number % 2 == 1).then(load);
                 moment(&daemon)
             };
             (0..10).map(one).collect()

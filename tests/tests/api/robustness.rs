@@ -400,13 +400,13 @@ fn a_log_that_nobody_reads_delays_nobody() -> Result<()> {
 /// Amid an incast, and beside threads that take both cores, every order of an operator is carried
 /// out within the time that its client waits.
 #[test]
-fn orders_are_carried_out_under_load_beside_hogs() -> Result<()> {
+fn orders_are_carried_out_under_load_on_a_busy_machine() -> Result<()> {
     let incast = Incast::new()?;
     let daemon = incast.daemon("")?;
     let recording = incast.bed.dir().join("under-load.sluicerec");
     let record = ["record", "--duration", "200ms", &recording.display().to_string()].map(str::to_owned);
     incast.run_while(&daemon, || {
-        let _hogs = CpuLoad::new(&[0, 1], Scheduling::Normal, SECOND, SECOND, 60 * SECOND);
+        let _load = CpuLoad::new(&[0, 1], Scheduling::Normal, SECOND, SECOND, 60 * SECOND);
         for _ in 0..2 {
             for order in ["show ports --json", "show fdb", "clear watermarks", "reload", "port hold c"] {
                 sluice(&daemon, &order.split(' ').collect::<Vec<_>>())?;

@@ -10,7 +10,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
 use testbed::{Endpoint, Namespace, Process, eventually};
 
-use crate::attach_detach::{Cable, FAR};
+use crate::cable::{Cable, FAR};
 use crate::lab::{Lab, NO_DROP_TOS, PORT, attach, nic, priorities, show};
 use crate::latency::PfcSender;
 

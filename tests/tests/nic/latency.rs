@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, sendto, socket};
 use testbed::{Namespace, Process, eventually};
 
-use crate::attach_detach::{Cable, FAR};
+use crate::cable::{Cable, FAR};
 use crate::lab::{Full, NO_DROP_TOS, attach, send};
 
 /// Sends a PFC frame for one priority from eth0 of a namespace.

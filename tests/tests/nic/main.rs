@@ -4,6 +4,7 @@
 //! only where an instruction takes a nanosecond (`--shift 0`).
 
 mod attach_detach;
+mod cable;
 mod command_line;
 mod lab;
 mod latency;

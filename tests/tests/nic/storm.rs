@@ -13,7 +13,7 @@ use wire::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::{PortConfig, Umem, XdpPort};
 
-use crate::attach_detach::{Cable, FAR};
+use crate::cable::{Cable, FAR};
 use crate::lab::{Full, NO_DROP_TOS, Sent, attach, nic, priorities, send, show};
 
 /// A quarter of a second at a million a second.

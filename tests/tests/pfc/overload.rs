@@ -79,9 +79,9 @@ fn an_overloaded_loop_pauses_its_peers_for_half_a_minute() -> Result<()> {
 
 fn overload(plan: Plan) -> Result<()> {
     let (busy, period) = (Duration::from_millis(400), Duration::from_millis(800));
-    let hogs = |_| CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, plan.disturbed);
-    let (run, hogs, _) = small_frames(plan, "pause", hogs)?;
-    drop(hogs);
+    let load = |_| CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, plan.disturbed);
+    let (run, load, _) = small_frames(plan, "pause", load)?;
+    drop(load);
     let total = run.total(3);
     println!(
         "{total:?}, {} XOFF frames, stall {} ms",
@@ -114,9 +114,9 @@ fn a_loop_that_stalls_is_covered() -> Result<()> {
 #[test]
 fn a_core_that_is_taken_away_takes_no_guard_with_it() -> Result<()> {
     let (busy, period) = (Duration::from_millis(300), Duration::from_millis(600));
-    let hog = |_| CpuLoad::new(&[CORE], Scheduling::Fifo(90), busy, period, SHORT.disturbed);
-    let (run, hog, _) = small_frames(SHORT, "pause", hog)?;
-    drop(hog);
+    let load = |_| CpuLoad::new(&[CORE], Scheduling::Fifo(90), busy, period, SHORT.disturbed);
+    let (run, load, _) = small_frames(SHORT, "pause", load)?;
+    drop(load);
     let stall = Duration::from_nanos(run.snapshot.loop_worst_stall_ns);
     println!("{:?}, {} XOFF frames, stall {stall:?}", run.total(3), xoffs(&run));
     assert!(stall >= busy / 2, "the loop stalled for no more than {stall:?}");

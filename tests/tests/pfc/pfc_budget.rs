@@ -106,13 +106,13 @@ fn fifteen_senders() -> Result<()> {
 
 /// Other work on both cores for half of the time.
 #[test]
-fn two_senders_beside_hogs() -> Result<()> {
+fn two_senders_beside_cpu_load() -> Result<()> {
     let (busy, period) = (Duration::from_millis(400), Duration::from_millis(800));
     let lasts = Duration::from_secs(SECONDS);
     incast(2, |_| {
-        let hogs = CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, lasts);
+        let load = CpuLoad::new(&[0, 1], Scheduling::Normal, busy, period, lasts);
         sleep(lasts);
-        drop(hogs);
+        drop(load);
     })
 }
 

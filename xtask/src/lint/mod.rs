@@ -10,10 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::run::repo_root;
-use rules::Finding;
-
-/// Endings of the files that are read.
-const ENDINGS: [&str; 8] = [".rs", ".c", ".h", ".html", ".md", ".toml", ".proto", ".sh"];
+use rules::{ENDINGS, Finding};
 
 /// Runs the lint over all tracked files, and fails if it finds anything.
 pub fn run() -> Result<()> {

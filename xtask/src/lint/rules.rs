@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use super::ENDINGS;
 use super::rust_tokens::{Token, tokens};
 use super::words::{find_avoided, find_avoided_in_name, needs_context, words_of_name, words_of_prose};
 
+/// Endings of the files that are read.
+pub const ENDINGS: [&str; 8] = [".rs", ".c", ".h", ".html", ".md", ".toml", ".proto", ".sh"];
 /// The longest comment line.
 const MAX_COLUMNS: usize = 100;
 /// The most files in a folder of sources or tests.

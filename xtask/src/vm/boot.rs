@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::kernel::Kernel;
-use super::{Nic, Vm};
+use super::options::{Nic, Vm};
 use crate::run::log;
 
 const QEMU: &str = "qemu-system-x86_64";

@@ -10,8 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::place;
-use crate::run::{check, log};
+use crate::run::{check, log, repo_root};
 
 /// An unpacked kernel.
 pub struct Kernel {
@@ -37,6 +36,11 @@ const META: &str = "linux-image-amd64";
 
 /// Prefixes of the packages that contain a kernel's files.
 const PARTS: [&str; 4] = ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"];
+
+/// Returns the folder of kernels and images.
+fn place() -> PathBuf {
+    repo_root().join("target/vm")
+}
 
 /// Fetches and unpacks the newest kernel of `suite`, unless that was done before.
 pub fn fetch(suite: &str) -> Result<Kernel> {

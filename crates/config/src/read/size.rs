@@ -44,10 +44,10 @@ fn either_size(
 
 /// A threshold: one of these. With a static one of 0 cells nothing would ever pass.
 pub(crate) const THRESHOLD: TableSpec = &[
-    needed("static", 1).says("Threshold in cells, whatever is free."),
+    needed("static", 1).about("Threshold in cells, whatever is free."),
     number("dynamic_percent", 0, 100)
-        .says("Alpha by percent: the threshold is alpha × the free cells of the pool."),
-    number("dynamic_th", -7, 3).says("Alpha as a power of two: 2^n × the free cells of the pool."),
+        .about("Alpha by percent: the threshold is alpha × the free cells of the pool."),
+    number("dynamic_th", -7, 3).about("Alpha as a power of two: 2^n × the free cells of the pool."),
 ];
 
 /// Reads a threshold: a table of one setting, whose name states its kind.

@@ -18,17 +18,17 @@ pub(crate) const ALARM: TableSpec = &[
     number("usage_percent", 1, 100)
         .value("100", "Use of a limit above which a queue or group counts a violation."),
     table("ingress", &[ENABLED, INTERVAL, ALL, PRIORITY, POOL])
-        .says("Events about priority groups above their threshold."),
+        .about("Events about priority groups above their threshold."),
     table("egress", &[ENABLED, INTERVAL, ALL, QUEUE, POOL])
-        .says("Events about queues above their threshold."),
-    table("headroom", &[ENABLED, INTERVAL, ALL, PRIORITY, HEADROOM_POOL]).says("Events about headroom."),
-    table("drop", &[ENABLED, INTERVAL]).says("Events about drops."),
+        .about("Events about queues above their threshold."),
+    table("headroom", &[ENABLED, INTERVAL, ALL, PRIORITY, HEADROOM_POOL]).about("Events about headroom."),
+    table("drop", &[ENABLED, INTERVAL]).about("Events about drops."),
 ];
 
 pub(crate) const PORT_ALARM: TableSpec = &[
-    table("ingress", &[PRIORITY]).says("Thresholds of its priority groups."),
-    table("egress", &[QUEUE]).says("Thresholds of its queues."),
-    table("headroom", &[PRIORITY]).says("Thresholds of its headroom."),
+    table("ingress", &[PRIORITY]).about("Thresholds of its priority groups."),
+    table("egress", &[QUEUE]).about("Thresholds of its queues."),
+    table("headroom", &[PRIORITY]).about("Thresholds of its headroom."),
 ];
 
 const ENABLED: SettingSpec = boolean("enabled").value("false", "Raise these events.");
@@ -36,10 +36,10 @@ const INTERVAL: SettingSpec =
     number("interval_s", 1, 3600).value("5", "Time between two events of one queue, group or pool.");
 const ALL: SettingSpec =
     number("percent", 1, 100).value("100", "Use of the limit above which an event comes.");
-const PRIORITY: SettingSpec = map("priority", Number(PRIORITIES - 1), &EACH).says("By priority.");
-const QUEUE: SettingSpec = map("queue", Number(PRIORITIES - 1), &EACH).says("By queue.");
-const POOL: SettingSpec = map("pool", Number(POOLS - 1), &EACH).says("By service pool.");
-const HEADROOM_POOL: SettingSpec = map("pool", Number(0), &EACH).says("The headroom pool has number 0.");
+const PRIORITY: SettingSpec = map("priority", Number(PRIORITIES - 1), &EACH).about("By priority.");
+const QUEUE: SettingSpec = map("queue", Number(PRIORITIES - 1), &EACH).about("By queue.");
+const POOL: SettingSpec = map("pool", Number(POOLS - 1), &EACH).about("By service pool.");
+const HEADROOM_POOL: SettingSpec = map("pool", Number(0), &EACH).about("The headroom pool has number 0.");
 const EACH: ValueSpec =
     ValueSpec::Table(&[number("percent", 1, 100).otherwise("the common `percent`", "Its own threshold.")]);
 

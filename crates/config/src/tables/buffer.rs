@@ -25,34 +25,34 @@ use crate::tables::preset::{self, PRESETS, Preset};
 
 pub(crate) const BUFFER: TableSpec = &[
     choice("preset", || PRESETS.iter().map(|preset| preset.name).collect())
-        .says("Defaults of that switch for all of the following except the fixed area."),
+        .about("Defaults of that switch for all of the following except the fixed area."),
     number("cell_bytes", *CELL_BYTES.start() as i64, *CELL_BYTES.end() as i64)
         .value("256", "Size of a cell.")
         .restart(),
     area("total", 1).value("131072", "Cells of the buffer."),
     area("fixed", 0).otherwise("an eighth of the total, or more if reserved", "Cells that are reserved."),
     area("headroom", 0).value("12288", "Cells of the headroom pool."),
-    table("ingress", INGRESS).says("Pools and profiles of received frames."),
-    table("egress", EGRESS).says("Pools and profiles of frames to transmit."),
+    table("ingress", INGRESS).about("Pools and profiles of received frames."),
+    table("egress", EGRESS).about("Pools and profiles of frames to transmit."),
 ];
 
 const INGRESS: TableSpec = &[
     map("pool", Number(POOLS - 1), &ValueSpec::Table(&[SHARE, SIZE, PAUSE]))
-        .says("A service pool of the shared area; pool 0 has what the others leave."),
+        .about("A service pool of the shared area; pool 0 has what the others leave."),
     map("profile", Name, &ValueSpec::Table(INGRESS_PROFILE))
-        .says("Thresholds that ports bind to priorities; 0 is the default of each."),
+        .about("Thresholds that ports bind to priorities; 0 is the default of each."),
 ];
 
 const EGRESS: TableSpec = &[
     map("pool", Number(POOLS - 1), &ValueSpec::Table(&[SHARE, SIZE]))
-        .says("A service pool of the shared area; pool 0 has what the others leave."),
+        .about("A service pool of the shared area; pool 0 has what the others leave."),
     map("profile", Name, &ValueSpec::Table(&[RESERVED, SHARED]))
-        .says("Thresholds that ports bind to queues."),
+        .about("Thresholds that ports bind to queues."),
 ];
 
-const SHARE: SettingSpec = number("shared_percent", 0, 100).says("Its share of the shared area.");
-const SIZE: SettingSpec = area("size", 0).says("Its size, in place of a share.");
-const PAUSE: SettingSpec = area("pause_threshold", 1).says("Use at which its no-drop groups are paused.");
+const SHARE: SettingSpec = number("shared_percent", 0, 100).about("Its share of the shared area.");
+const SIZE: SettingSpec = area("size", 0).about("Its size, in place of a share.");
+const PAUSE: SettingSpec = area("pause_threshold", 1).about("Use at which its no-drop groups are paused.");
 
 const INGRESS_PROFILE: TableSpec = &[
     RESERVED,

@@ -32,7 +32,7 @@ const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(f
 
 /// `wred.NAME`.
 pub(crate) const WRED: TableSpec = &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(WRED_QUEUE))
-    .says("A queue; those that are not written have the defaults.")];
+    .about("A queue; those that are not written have the defaults.")];
 
 const EXPONENT: SettingSpec = number("weighting_exponent", 0, 15);
 const PROBABILITY: SettingSpec = number("probability_percent", 0, 100);
@@ -43,9 +43,9 @@ const WRED_QUEUE: TableSpec = &[
     choice("mark", || words(&MARK_POINTS)).value("\"enqueue\"", "Where frames are marked; needs ecn."),
     boolean("drop_not_ect")
         .value("false", "On a no-drop queue: frames that cannot be marked are dropped; needs ecn."),
-    table("green", LEVEL).says("Frames of drop level 0."),
-    table("yellow", LEVEL).says("Frames of drop level 1."),
-    table("red", LEVEL).says("Frames of drop level 2."),
+    table("green", LEVEL).about("Frames of drop level 0."),
+    table("yellow", LEVEL).about("Frames of drop level 1."),
+    table("red", LEVEL).about("Frames of drop level 2."),
 ];
 
 const LEVEL: TableSpec = &[
@@ -58,9 +58,9 @@ const LEVEL: TableSpec = &[
 pub(crate) const QUEUE_PROFILE: TableSpec = &[
     choice("action", || words(&ACTIONS)).required("Mark, drop early, or tail drop only."),
     EXPONENT.value("0", "Of the average length; 0: the length of the instant."),
-    table("green", PROFILE_LEVEL).says("Frames of drop level 0."),
-    table("yellow", PROFILE_LEVEL).says("Frames of drop level 1."),
-    table("red", PROFILE_LEVEL).says("Frames of drop level 2."),
+    table("green", PROFILE_LEVEL).about("Frames of drop level 0."),
+    table("yellow", PROFILE_LEVEL).about("Frames of drop level 1."),
+    table("red", PROFILE_LEVEL).about("Frames of drop level 2."),
 ];
 
 const PROFILE_LEVEL: TableSpec = &[

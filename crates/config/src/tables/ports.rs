@@ -61,10 +61,10 @@ pub(crate) const PORT: TableSpec = &[
     boolean("wire_overhead")
         .otherwise("true where `speed` is set", "Adds 24 bytes per frame: preamble, FCS, gap."),
     number("cable_m", *CABLE_M.start() as i64, *CABLE_M.end() as i64)
-        .says("Length of the cable, for warnings about headroom only."),
+        .about("Length of the cable, for warnings about headroom only."),
     number("mtu", *MTU_BYTES.start() as i64, *MTU_BYTES.end() as i64)
         .unit("bytes")
-        .says("The longest frame without FCS, for warnings about headroom only."),
+        .about("The longest frame without FCS, for warnings about headroom only."),
     number("in_flight_bytes", IN_FLIGHT_BYTES.0, IN_FLIGHT_BYTES.1)
         .value("65536", "Bytes that may be in flight in the kernel."),
     choice("flow_control", || words(&FlowControl::ALL))
@@ -88,17 +88,17 @@ pub(crate) const PORT: TableSpec = &[
     map("dscp_to_queue", Dscp, &ValueSpec::Number(0, 7)).otherwise("by the priority", "Queue by DSCP."),
     map("dscp_to_drop_level", Dscp, &ValueSpec::Number(0, 2)).otherwise("0", "Drop level by DSCP."),
     number("dei_drop_level", 0, 2).value("0", "Drop level of tagged frames with DEI, if higher."),
-    either("policy", &policy::OF_PORT).says("Queues by the tag; overrides the maps."),
-    table("rewrite", classify::REWRITE).says("What is written into sent frames; unchanged by default."),
-    text("wred", "table").says("Name of a WRED table, for all queues."),
+    either("policy", &policy::OF_PORT).about("Queues by the tag; overrides the maps."),
+    table("rewrite", classify::REWRITE).about("What is written into sent frames; unchanged by default."),
+    text("wred", "table").about("Name of a WRED table, for all queues."),
     map("queue_profile", Name, &ValueSpec::List(&ValueSpec::Number(0, 7)))
-        .says("Queues, by the name of the queue profile that they have."),
-    table("pfc", PFC).says("PFC of the port."),
-    table("schedule", SCHEDULE).says("The order in which queues send, and their rates."),
-    table("buffer", BUFFER).says("Pools and profiles of its priorities and queues."),
-    table("alarm", PORT_ALARM).says("Thresholds of events that differ from those of `[alarm]`."),
-    table("vlan", VLAN).says("VLANs of the port."),
-    table("dcbx", DCBX).says("What the port negotiates (docs/dcbx.md); without it, nothing."),
+        .about("Queues, by the name of the queue profile that they have."),
+    table("pfc", PFC).about("PFC of the port."),
+    table("schedule", SCHEDULE).about("The order in which queues send, and their rates."),
+    table("buffer", BUFFER).about("Pools and profiles of its priorities and queues."),
+    table("alarm", PORT_ALARM).about("Thresholds of events that differ from those of `[alarm]`."),
+    table("vlan", VLAN).about("VLANs of the port."),
+    table("dcbx", DCBX).about("What the port negotiates (docs/dcbx.md); without it, nothing."),
 ];
 
 const PFC: TableSpec = &[
@@ -109,24 +109,24 @@ const PFC: TableSpec = &[
     number("pause_time", 1, 65_535).unit("quanta").value("65535", "Duration of a pause."),
     speed("pause_speed")
         .otherwise("`speed`, or the interface's", "Speed that defines the quantum, 512 bit times."),
-    table("watchdog", WATCHDOG).says("PFC deadlock detection of the port (docs/watchdog.md)."),
-    table("early-warning", EARLY_WARNING).says("PFC rates that raise events."),
+    table("watchdog", WATCHDOG).about("PFC deadlock detection of the port (docs/watchdog.md)."),
+    table("early-warning", EARLY_WARNING).about("PFC rates that raise events."),
     map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::GROUP))
-        .says("Thresholds of the group of a priority."),
+        .about("Thresholds of the group of a priority."),
 ];
 
 const BUFFER: TableSpec = &[
     table(
         "ingress",
         &[map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::INGRESS))
-            .says("A priority.")],
+            .about("A priority.")],
     )
-    .says("Received frames."),
+    .about("Received frames."),
     table(
         "egress",
-        &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::EGRESS)).says("A queue.")],
+        &[map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(thresholds::EGRESS)).about("A queue.")],
     )
-    .says("Frames to transmit."),
+    .about("Frames to transmit."),
 ];
 
 /// Properties of a port's cable, as configured.

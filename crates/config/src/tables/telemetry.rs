@@ -28,10 +28,10 @@ const COLLECTOR_CURE: &str = "write an address and a port, as in \"192.168.2.1:5
 
 pub(crate) const TELEMETRY: TableSpec = &[
     map("sensor-group", Name, &ValueSpec::Table(SENSOR_GROUP))
-        .says("Sensor paths that are reported together: periodic ones, or event paths."),
+        .about("Sensor paths that are reported together: periodic ones, or event paths."),
     map("destination-group", Name, &ValueSpec::Table(DESTINATION_GROUP))
-        .says("Collectors that get the same reports."),
-    map("subscription", Name, &ValueSpec::Table(SUBSCRIPTION)).says("Which groups are reported to which."),
+        .about("Collectors that get the same reports."),
+    map("subscription", Name, &ValueSpec::Table(SUBSCRIPTION)).about("Which groups are reported to which."),
 ];
 
 const SENSOR_GROUP: TableSpec = &[list("paths", &ValueSpec::Text("buffermonitor/bufferusages"))
@@ -44,7 +44,7 @@ const DESTINATION_GROUP: TableSpec = &[
         .otherwise("the daemon's own", "A network namespace of `ip netns` that reaches them."),
     text("service", SERVICE)
         .value("\"/grpc_dialout.GRPCDialout/Dialout\"", "HTTP/2 path of the collectors' service."),
-    table("tls", TLS).says("Encryption; all of it is optional. Files are beside this one."),
+    table("tls", TLS).about("Encryption; all of it is optional. Files are beside this one."),
     number("backlog_messages", 1, 1_000_000).value("1000", "Backlog of each collector in messages."),
     number("backlog_kib", 64, 1 << 20).value("16384", "Backlog of each collector."),
     number("message_kib", 1, 65_536).value("4096", "Longer messages are sent in chunks."),
@@ -57,8 +57,8 @@ const SUBSCRIPTION: TableSpec = &[
 ];
 
 const SENSOR: TableSpec = &[
-    number("interval_s", 1, 86_400).says("Sampling interval of periodic paths."),
-    number("interval_ms", 100, 86_400_000).says("The same in ms."),
+    number("interval_s", 1, 86_400).about("Sampling interval of periodic paths."),
+    number("interval_ms", 100, 86_400_000).about("The same in ms."),
     text("group", "usage").required("Name of the sensor group."),
 ];
 

@@ -17,8 +17,8 @@ use crate::spec::{TableSpec, text};
 pub(crate) const TLS: TableSpec = &[
     text("ca", "ca.pem")
         .otherwise("those that the system trusts", "Certificates of the trusted authorities."),
-    text("certificate", "switch.pem").says("Certificate of the switch; needs its key."),
-    text("key", "switch.key").says("Private key of the certificate."),
+    text("certificate", "switch.pem").about("Certificate of the switch; needs its key."),
+    text("key", "switch.key").about("Private key of the certificate."),
     text("server_name", "collector.example")
         .otherwise("the collector's host name", "The name in the collectors' certificates."),
 ];

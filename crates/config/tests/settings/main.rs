@@ -318,9 +318,12 @@ fn wrong_values_are_refused_with_what_would_be_right() {
         for (value, cure) in wrong_values(&setting.name, setting.spec.values) {
             let text = file(setting, Some(&value));
             let Err(errors) = config::parse("x", &text) else { return Err(format!("accepted: {text}")) };
-            let says = |error: &config::ConfigError| error.cure.as_ref().is_some_and(|it| it.contains(&cure));
+            let about =
+                |error: &config::ConfigError| error.cure.as_ref().is_some_and(|it| it.contains(&cure));
             let of_setting = |error: &&config::ConfigError| error.setting.contains(&setting.name);
-            ensure(errors.list().iter().filter(of_setting).any(says), || format!("no {cure:?} in {errors}"))?;
+            ensure(errors.list().iter().filter(of_setting).any(about), || {
+                format!("no {cure:?} in {errors}")
+            })?;
         }
         Ok(())
     });

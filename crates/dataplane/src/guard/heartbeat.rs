@@ -146,6 +146,17 @@ impl Heartbeat {
         is_due && claimed.compare_exchange(last, now.0.max(1), Relaxed, Relaxed).is_ok()
     }
 
+    /// Makes the XOFF of these ports due again that were claimed before a time, should the loop
+    /// still be stalled.
+    pub fn repeat_claims(&self, ports: Set64, before: Instant) {
+        for claimed in ports.into_iter().map(|port| &self.ports[port].claimed_ns) {
+            let last = claimed.load(Relaxed);
+            if last < before.0 {
+                let _ = claimed.compare_exchange(last, 0, Relaxed, Relaxed); // or it was just claimed
+            }
+        }
+    }
+
     /// Records that the guard has sent an XOFF for these priorities on a port.
     pub fn record_sent(&self, port: usize, priorities: Set8, at: Instant) {
         let reported = &self.ports[port];

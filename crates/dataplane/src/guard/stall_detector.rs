@@ -59,12 +59,12 @@ impl StallDetector {
     /// refreshes an XOFF after `refresh_ns` at the earliest.
     pub fn check(
         &mut self,
-        pulse: LoopState,
+        state: LoopState,
         frames_wait: impl FnOnce() -> bool,
         refresh_ns: Nanos,
         now: Instant,
     ) -> bool {
-        let still_since = match pulse {
+        let still_since = match state {
             LoopState::Awake(at) => Some(at),
             LoopState::Asleep { refresh_at, .. } if refresh_at <= now => Some(refresh_at),
             LoopState::Asleep { turns, .. } if frames_wait() => {
@@ -74,7 +74,7 @@ impl StallDetector {
             }
             LoopState::Asleep { .. } | LoopState::Ended => None,
         };
-        if !matches!(pulse, LoopState::Asleep { .. }) || still_since.is_none() {
+        if !matches!(state, LoopState::Asleep { .. }) || still_since.is_none() {
             self.waiting_since = None;
         }
         let stall_ns = STALL_NS.min(refresh_ns).max(GUARD_REFRESH_NS);
@@ -87,8 +87,8 @@ impl StallDetector {
     }
 
     /// Returns when to check again, after a check that saw this state.
-    pub fn next_check(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
-        match (pulse, self.waiting_since) {
+    pub fn next_check(&self, state: LoopState, refresh_ns: Nanos) -> NextCheck {
+        match (state, self.waiting_since) {
             (LoopState::Asleep { refresh_at: Instant::NEVER, .. }, None) => NextCheck::OnFrame,
             _ => NextCheck::After(CHECK_INTERVAL_NS.min(refresh_ns).max(GUARD_REFRESH_NS)),
         }
@@ -117,11 +117,11 @@ mod tests {
     /// Runs the detector on the loop's state, and whether frames wait, at each half millisecond
     /// from 10 ms on. Returns when the peers are paused, in half milliseconds, of a port whose
     /// XOFF is refreshed after 2 ms.
-    fn pauses_sent(pulses: &[(LoopState, bool)]) -> Vec<usize> {
+    fn pauses_sent(states: &[(LoopState, bool)]) -> Vec<usize> {
         let (mut detector, heartbeat) = (StallDetector::default(), Heartbeat::default());
-        let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
+        let looks = states.iter().enumerate().filter(|&(n, &(state, waiting))| {
             let now = Instant(10 * MS + n as u64 * MS / 2);
-            detector.check(pulse, || waiting, 2 * MS, now) && heartbeat.claim(0, 2 * MS, now)
+            detector.check(state, || waiting, 2 * MS, now) && heartbeat.claim(0, 2 * MS, now)
         });
         looks.map(|(n, _)| n).collect()
     }
@@ -144,17 +144,17 @@ mod tests {
 
     #[test]
     fn a_loop_that_stalls_is_covered_until_it_iterates() {
-        let mut pulses = vec![iterated(0); 12]; // one iteration at 0, and none since
-        pulses.extend((12..20).map(iterated));
-        assert_eq!(pauses_sent(&pulses), [2, 6, 10], "after 1 ms, and each 2 ms from then on");
+        let mut states = vec![iterated(0); 12]; // one iteration at 0, and none since
+        states.extend((12..20).map(iterated));
+        assert_eq!(pauses_sent(&states), [2, 6, 10], "after 1 ms, and each 2 ms from then on");
     }
 
     #[test]
     fn a_sleeping_loop_with_waiting_frames_counts_as_stalled() {
-        let mut pulses = vec![(ASLEEP, false); 4];
-        pulses.extend([(ASLEEP, true); 5]);
-        pulses.extend([(ASLEEP, false), (ASLEEP, true), (ASLEEP, false)]);
-        assert_eq!(pauses_sent(&pulses), [6,], "1 ms after frames were first seen");
+        let mut states = vec![(ASLEEP, false); 4];
+        states.extend([(ASLEEP, true); 5]);
+        states.extend([(ASLEEP, false), (ASLEEP, true), (ASLEEP, false)]);
+        assert_eq!(pauses_sent(&states), [6,], "1 ms after frames were first seen");
     }
 
     /// A pause of 335 µs, received by a peer at 100 Gbit/s: the loop refreshes it after 112 µs, and
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn the_xoff_of_a_loop_that_oversleeps_is_refreshed() {
         let asleep = LoopState::Asleep { refresh_at: Instant(12 * MS), turns: 7 };
-        let mut pulses = vec![(asleep, false); 16];
-        pulses.extend([(LoopState::Awake(Instant(18 * MS)), false)]);
-        assert_eq!(pauses_sent(&pulses), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
+        let mut states = vec![(asleep, false); 16];
+        states.extend([(LoopState::Awake(Instant(18 * MS)), false)]);
+        assert_eq!(pauses_sent(&states), [6, 10, 14], "1 ms after it was due, and each 2 ms from then on");
         let detector = StallDetector::default();
         assert_eq!(
             detector.next_check(asleep, 2 * MS),
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn a_sleeping_loop_without_waiting_frames_is_not_stalled() {
         let mut detector = StallDetector::default();
-        let mut next = |pulse, frames_wait| {
-            detector.check(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
-            detector.next_check(pulse, 2 * MS)
+        let mut next = |state, frames_wait| {
+            detector.check(state, || frames_wait, 2 * MS, Instant(10 * MS));
+            detector.next_check(state, 2 * MS)
         };
         assert_eq!(next(LoopState::Awake(Instant(10 * MS)), false), NextCheck::After(CHECK_INTERVAL_NS));
         assert_eq!(next(ASLEEP, false), NextCheck::OnFrame);
@@ -205,8 +205,8 @@ mod tests {
     /// iteration each time.
     #[test]
     fn a_sleeper_that_runs_between_two_checks_does_not_stall() {
-        let pulses: Vec<_> = (0..20).map(|n| (asleep_after(7 + n), true)).collect();
-        assert_eq!(pauses_sent(&pulses), []);
+        let states: Vec<_> = (0..20).map(|n| (asleep_after(7 + n), true)).collect();
+        assert_eq!(pauses_sent(&states), []);
     }
 
     /// A loop was asleep when its thread was stopped: it wakes half a second after frames came, and

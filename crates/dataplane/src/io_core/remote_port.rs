@@ -255,8 +255,8 @@ impl<M: FrameMemory> Port for RemotePort<M> {
 
     fn receive(&mut self, memory: &mut M, now: Instant, _max: usize, _out: &mut Vec<RxDesc>) {
         self.check_io_loop(now);
-        let pulse = self.channel.heartbeat.state();
-        self.backlog_is_fresh = matches!(pulse, LoopState::Awake(at) if now.since(at) < CURRENT_NS);
+        let state = self.channel.heartbeat.state();
+        self.backlog_is_fresh = matches!(state, LoopState::Awake(at) if now.since(at) < CURRENT_NS);
         self.send_settings();
         self.exchange(memory);
     }

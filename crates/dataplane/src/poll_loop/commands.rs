@@ -71,7 +71,7 @@ impl<P: Port> PollLoop<P> {
                 return Some(command);
             }
             LoopCommand::Snapshot { mut snapshot, read_watermarks } => {
-                (self.status_received, self.reports_asked) = (Set64::EMPTY, None);
+                (self.status_received, self.reports_requested) = (Set64::EMPTY, None);
                 self.snapshot(now, &mut snapshot);
                 if read_watermarks {
                     self.mark_watermarks(WatermarkReset::Read);
@@ -158,8 +158,8 @@ impl<P: Port> PollLoop<P> {
     /// True if the pending snapshot has waited long enough. What was asked of I/O loops is then no
     /// longer waited for.
     fn gives_up_reports(&mut self, now: Instant) -> bool {
-        let asked_at = *self.reports_asked.get_or_insert(now);
-        let gives_up = now.since(asked_at) >= REPORT_PATIENCE_NS;
+        let requested_at = *self.reports_requested.get_or_insert(now);
+        let gives_up = now.since(requested_at) >= REPORT_PATIENCE_NS;
         if gives_up {
             self.ports.iter_mut().for_each(Port::forget_report);
         }

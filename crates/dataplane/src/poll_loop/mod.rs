@@ -73,7 +73,7 @@ pub struct PollLoop<P: Port> {
     /// Ports that have reported their status for the pending snapshot.
     status_received: Set64,
     /// When the pending snapshot began to wait for the reports.
-    reports_asked: Option<Instant>,
+    reports_requested: Option<Instant>,
     /// The kernel's counters of removed ports whose slots are reused.
     removed: KernelCounters,
     /// Frames of a port that closes; empty otherwise.
@@ -115,7 +115,7 @@ impl<P: Port> PollLoop<P> {
             detached: Set64::EMPTY,
             closing: Set64::EMPTY,
             status_received: Set64::EMPTY,
-            reports_asked: None,
+            reports_requested: None,
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
             last_iteration: None,

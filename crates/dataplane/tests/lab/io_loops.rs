@@ -93,6 +93,8 @@ pub struct Loops {
     pub lines: Vec<IoLoop<SharedPort>>,
     pub wires: Vec<Wire>,
     pub handle: Handle,
+    /// The heartbeat of the switching core.
+    pub heartbeat: Arc<Heartbeat>,
     pub now: Instant,
     pub events: Vec<Event>,
     frames: usize,
@@ -125,7 +127,9 @@ impl Loops {
             .map(|((ports, bell), heartbeat)| IoLoop::new(ports, Arc::clone(bell), Arc::clone(heartbeat)));
         let lines = lines.collect();
         let (handle, mailbox) = mailbox(Waker::noop().clone());
+        let heartbeat = Arc::new(Heartbeat::default());
         let of_core = PollLoopSettings {
+            heartbeat: Arc::clone(&heartbeat),
             complete_checksums: vec![true; served_by.len()],
             watches_rings: true,
             io_heartbeats: heartbeats,
@@ -133,12 +137,13 @@ impl Loops {
             ..PollLoopSettings::default()
         };
         let switch = Switch::new(settings, macs, frames);
-        let memory = Shared::new(frames, 128, count);
+        let memory = Shared::new(frames, 1024, count);
         Self {
             lines,
             core: PollLoop::new(switch, ports, memory, frames, mailbox, of_core),
             wires,
             handle,
+            heartbeat,
             now: Instant(1_000_000),
             events: Vec::new(),
             frames,

@@ -1,5 +1,5 @@
-//! Traffic scenarios: the same received frames, iteration by iteration, for any assignment of ports to loops,
-//! and all their results.
+//! Traffic scenarios: the same received frames, iteration by iteration, for any assignment of ports
+//! to loops, and all their results.
 
 use dataplane::flight_recorder::replay::difference;
 use switch::settings::{
@@ -61,7 +61,7 @@ pub struct TrafficScenario {
     frame: MakeFrame,
 }
 
-/// The results of a scenario.
+/// All that hosts and users see of a run.
 pub struct ScenarioResults {
     /// The frames that left each port in each iteration.
     pub left: Vec<Vec<Vec<u8>>>,

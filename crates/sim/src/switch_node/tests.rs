@@ -103,8 +103,8 @@ impl Daemon {
 
     /// Runs an iteration. Returns the switch's counters after it.
     fn turn(&mut self, now: Instant) -> Snapshot {
-        let ask = LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false };
-        self.handle.send(ask).expect("room for a command");
+        let request = LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false };
+        self.handle.send(request).expect("room for a command");
         self.core.iterate(now);
         self.wires.iter().for_each(|wire| drop(wire.take_sent()));
         let mut replies = std::iter::from_fn(|| self.handle.receive());

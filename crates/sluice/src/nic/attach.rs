@@ -156,7 +156,7 @@ impl Attach {
             (false, true) => Replace::Restorable,
             (false, false) => Replace::No,
         };
-        let asked_for = settings.no_drop;
+        let requested = settings.no_drop;
         if self.dcbx {
             settings.no_drop = 0; // until something is agreed
         }
@@ -178,7 +178,7 @@ impl Attach {
             Some(stop) => follow_dcbx::run(
                 (&self.device, attached.program),
                 &self.namespace,
-                asked_for,
+                requested,
                 self.json,
                 &stop,
             ),
@@ -255,7 +255,7 @@ impl Attach {
         warnings
     }
 
-    /// Sets how the priority of a frame is found: as the port does, or as the command line says.
+    /// Sets how the priority of a frame is found: as the port does, or as the command line message.
     /// Where both say something else, pauses would stop other frames than they are meant for.
     fn classify(&self, settings: &mut Settings, facts: Option<&PortFacts>) -> Result<()> {
         let of_port = facts.and_then(|facts| Some((facts, facts.classification.as_ref()?)));
@@ -289,7 +289,7 @@ impl Attach {
         }
         settings.port_priority = self.port_priority.unwrap_or(settings.port_priority);
         let Some((facts, port)) = of_port else { return Ok(()) };
-        // A trusted socket priority is no field of the frame: a warning says what it takes.
+        // A trusted socket priority is no field of the frame: a warning message what it takes.
         let is_other_trust = settings.trust != before.trust && settings.trust != nic::Trust::Priority;
         let differs = [
             (is_other_trust, "--trust", format!("trust {}", port.trust)),
@@ -482,23 +482,23 @@ mod tests {
         assert_eq!(settings(same, Some(&facts("dscp"))).unwrap(), taken);
         let none = settings("eth0 --switch lab", Some(&facts("none"))).unwrap();
         assert_eq!((none.trust, none.dscp_to_dot1p), (nic::Trust::Dscp, [2; 64]));
-        for (more, says) in [
+        for (more, expected) in [
             ("--trust dot1p", "port a of the switch has trust dscp"),
             ("--dscp 26=3", "other priorities of DSCPs"),
             ("--port-priority 1", "port priority 2"),
         ] {
             let message = settings(&format!("eth0 --switch lab {more}"), Some(&facts("dscp"))).unwrap_err();
-            assert!(message.contains(says) && message.contains("leave --"), "{more}: {message}");
+            assert!(message.contains(expected) && message.contains("leave --"), "{more}: {message}");
         }
         let warned = |line| attach(line).unwrap().differences(&facts("dscp")).join("\n");
         assert_eq!(warned("eth0 --switch lab --speed 1G --no-drop 3"), "");
         assert_eq!(warned("eth0 --switch lab --no-drop 3,4 --dcbx"), "", "the switch decides");
-        for (line, says) in [
+        for (line, message) in [
             ("eth0 --switch lab --speed 2G", "overruns its headroom"),
             ("eth0 --switch lab --no-drop 3,4", "is not what port a has (3)"),
             ("eth0 --switch lab --trust priority", "does not see the priority of a socket"),
         ] {
-            assert!(warned(line).contains(says), "{line}: {}", warned(line));
+            assert!(warned(line).contains(message), "{line}: {}", warned(line));
         }
     }
 

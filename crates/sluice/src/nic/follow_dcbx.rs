@@ -19,17 +19,17 @@ pub fn stop_signals() -> Result<SignalFd> {
 }
 
 /// Has `device`, with this program attached, honor what is agreed with the switch until a signal;
-/// it asks for the priorities `asked_for`, as a mask. Nothing is honored afterwards.
+/// it asks for the priorities `requested`, as a mask. Nothing is honored afterwards.
 pub fn run(
     (device, program): (&str, u32),
     namespace: &Namespace,
-    asked_for: u8,
+    requested: u8,
     is_json: bool,
     stop: &SignalFd,
 ) -> Result<()> {
     let mut shown = None;
     let ended = namespace.enter(|| {
-        let ended = nic::follow(device, asked_for, stop.as_fd(), |status| {
+        let ended = nic::follow(device, requested, stop.as_fd(), |status| {
             nic::set_no_drop(device, program, status.operational.no_drop)?;
             let line = if is_json { json(device, status).to_string() } else { text(device, status) };
             if shown.as_ref() != Some(&line) {

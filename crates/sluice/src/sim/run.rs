@@ -17,7 +17,7 @@ const STEPS: u64 = 1000;
 /// The most ends of links that are listed if an unknown end was named.
 const MOST_ENDS: usize = 8;
 
-/// A completed run.
+/// Results of a simulation, and what it took to get them.
 pub struct CompletedRun {
     /// Results of the run.
     pub outcome: Results,

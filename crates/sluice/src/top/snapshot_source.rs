@@ -114,7 +114,7 @@ pub struct Recording {
     events: Vec<Event>,
     is_over: bool,
     /// The end has been reported.
-    has_said_so: bool,
+    has_reported_end: bool,
 }
 
 impl Recording {
@@ -137,7 +137,7 @@ impl Recording {
             ticks,
             events: Vec::new(),
             is_over: false,
-            has_said_so: false,
+            has_reported_end: false,
         })
     }
 
@@ -145,7 +145,7 @@ impl Recording {
         if !self.events.is_empty() {
             return Ok(Update::Events(std::mem::take(&mut self.events)));
         }
-        if self.is_over && std::mem::replace(&mut self.has_said_so, true) {
+        if self.is_over && std::mem::replace(&mut self.has_reported_end, true) {
             return pending().await;
         }
         if self.is_over {

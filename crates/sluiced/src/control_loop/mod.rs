@@ -180,14 +180,14 @@ impl ControlLoop {
     pub fn new(
         handle: Handle,
         live: RunningConfig,
-        (lives, links): (PortSupervisor, LinkMonitor),
+        (supervisor, links): (PortSupervisor, LinkMonitor),
         log: Log,
         (stalls, pfc_test, reports, lldp): (Stalls, pfc_probe::PfcProbe, TelemetryEvents, Lldp),
         events: Events,
     ) -> Self {
         Self {
             handle,
-            ports: lives,
+            ports: supervisor,
             link_monitor: Some(links),
             log,
             events,

@@ -94,7 +94,7 @@ fn a_client_that_goes_away_ends_its_recording() {
 
 /// What is recorded all the time is kept once a client asks for it, until the client has stored it.
 #[test]
-fn a_client_that_fails_to_store_what_it_asked_for_gets_it_again() {
+fn a_client_that_fails_to_store_a_recording_gets_it_again() {
     let refused = Lab::new(SETTINGS).enable(0, 0).try_recv().unwrap().unwrap_err();
     assert!(refused.message.starts_with("nothing is kept"), "{refused}");
     let mut lab = Lab::new(ALWAYS);

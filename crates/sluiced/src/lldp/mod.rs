@@ -56,13 +56,13 @@ impl Lldp {
     }
 
     /// Passes received frames and changes of interfaces to the agents, and sends what is due.
-    pub fn poll(&mut self, live: &RunningConfig, lives: &PortSupervisor) {
+    pub fn poll(&mut self, live: &RunningConfig, supervisor: &PortSupervisor) {
         if self.has_stopped {
             return;
         }
         let now = self.now();
         for (number, &slot) in live.slots().in_config_order().iter().enumerate() {
-            let Some(interface) = lives.interface(slot) else { continue };
+            let Some(interface) = supervisor.interface(slot) else { continue };
             let chassis = *self.chassis.get_or_insert(interface.mac);
             let identity = port::Identity { chassis, config: live.config(), number, interface };
             if self.ports.len() <= slot {
@@ -70,7 +70,7 @@ impl Lldp {
             }
             let agent = self.ports[slot].get_or_insert_with(|| PortAgent::new(&identity));
             // The port of a NIC that settles is open without a carrier.
-            let is_up = lives.is_open(slot) && interface.state == LinkState::Carrier;
+            let is_up = supervisor.is_open(slot) && interface.state == LinkState::Carrier;
             agent.apply(now, &identity, is_up);
             while let Some(frame) = self.rings.pop(slot) {
                 agent.receive(now, frame.bytes());

@@ -31,9 +31,12 @@ interface = "a"
 interface = "b"
 "#;
 
-/// A loop that the test plays, on two ports, and its guard.
+/// Loops that the test plays, on two ports, and their guard.
 struct Watched {
+    /// The heartbeat of the switching core.
     heartbeat: Arc<Heartbeat>,
+    /// The heartbeat of an I/O loop, through which the core sends on port 1.
+    io_heartbeat: Arc<Heartbeat>,
     clock: Arc<AtomicU64>,
     /// How often the guard has read the clock.
     reads: Arc<AtomicU64>,
@@ -70,10 +73,13 @@ impl Watched {
                 Instant(clock.load(SeqCst))
             }
         };
-        let loops = (vec![watched], Waker::noop().clone());
+        let io_heartbeat = Arc::new(Heartbeat::default());
+        let (serves, pauses) = (Set64::EMPTY, Set64::of(1));
+        let io = GuardedLoop { heartbeat: io_heartbeat.clone(), serves, pauses, channels: Vec::new() };
+        let loops = (vec![watched, io], Waker::noop().clone());
         let guard = Guard::start(loops, &settings, taps.collect(), &[0, 0], read).unwrap();
         let rings = rings.into_iter().map(File::from).collect();
-        Self { heartbeat, clock, reads, guard, settings, rings, readers }
+        Self { heartbeat, io_heartbeat, clock, reads, guard, settings, rings, readers }
     }
 
     fn now(&self) -> Instant {
@@ -157,6 +163,20 @@ fn a_loop_that_goes_to_sleep_between_two_readings_has_not_stalled() {
         watched.until_checked();
     }
     assert_eq!(frames_sent(), 0);
+}
+
+/// An I/O loop that runs again while the core does not may send an XON that had waited for it.
+#[test]
+fn a_pause_is_repeated_after_what_an_io_loop_had_left_to_send() {
+    let mut watched = Watched::new(|_| ());
+    watched.receive(1);
+    watched.heartbeat.beat(watched.now());
+    watched.io_heartbeat.beat(watched.now());
+    watched.pass(STALL_NS);
+    watched.until_sent(1);
+    watched.pass(1);
+    watched.io_heartbeat.beat(watched.now());
+    watched.until_sent(2);
 }
 
 #[test]

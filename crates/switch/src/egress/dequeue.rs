@@ -2,9 +2,9 @@
 //!
 //! Rule: before each frame the scheduler picks among the FIFOs that hold frames and are not
 //! blocked, as long as the bytes with the kernel are below their bound. Where it would pick the
-//! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs. Where each
-//! frame needs more work (rates, WRED, flooded frames queued as well), a run is one frame. Copies
-//! of flooded frames leave as their queue entries; they get memory afterwards
+//! same queue again ([`QueueTurn`]), it is not called: frames of one queue are taken in runs. Where
+//! each frame needs more work (rates, WRED, flooded frames queued as well), a run is one frame.
+//! Copies of flooded frames leave as their queue entries; they get memory afterwards
 //! ([`crate::pipeline::flood`]). Where the port remarks, or queued frames are ECN-marked or change
 //! their tag, each frame that leaves carries its header edit. Source: docs/behavior.md,
 //! "Scheduling" and "Frames in flight"; docs/multi-core.md.

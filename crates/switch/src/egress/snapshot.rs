@@ -44,9 +44,9 @@ impl Egress {
             let place = AlarmSource::Port { port, kind: AlarmKind::Egress, number };
             let (used, drops, dropped) = queue.alarms();
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Egress)
-                && let Some(telling) = used.poll(now, interval_ns)
+                && let Some(report) = used.poll(now, interval_ns)
             {
-                events.push(now, Event::Alarm { place, telling });
+                events.push(now, Event::Alarm { place, report });
             }
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
                 && let Some(dropped) = drops.poll(dropped, now, interval_ns)

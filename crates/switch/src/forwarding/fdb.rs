@@ -11,6 +11,10 @@
 //! counts for no port, and stays when its port goes down. Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8
 //! (static entries 8.8.1; aging time 300 s).
 //!
+//! When a port comes up again, another host may be there: its addresses are unconfirmed until they
+//! are seen again. A frame to an unconfirmed address is flooded, but while its port is down again
+//! the address is still known to be there.
+//!
 //! The address of a peer's interface, where the owner knows it, is entered as if learned, so that
 //! frames to a peer that never sends are not flooded. It is only for an address that is not known
 //! on another port, and only where there is room. It lasts for [`PEER_NS`] at least, so that an
@@ -54,7 +58,21 @@ pub(crate) struct Entry {
     /// The address; the default marks an empty slot.
     address: FdbKey,
     seen_tick: u32,
+    /// The port, and [`UNCONFIRMED`].
     port: u32,
+}
+
+/// Set in the port of an entry whose port has been down since the address was last seen.
+const UNCONFIRMED: u32 = 1 << 31;
+
+impl Entry {
+    fn port(&self) -> usize {
+        (self.port & !UNCONFIRMED) as usize
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.port & UNCONFIRMED == 0
+    }
 }
 
 /// Time of static entries: later than any other.
@@ -216,7 +234,7 @@ impl Fdb {
                 if self.entries >= self.max_entries {
                     break;
                 }
-                if entry.seen_tick == STATIC || self.add_to_quota(entry.port as usize) {
+                if entry.seen_tick == STATIC || self.add_to_quota(entry.port()) {
                     *self.slots.write(index) = entry;
                     self.entries += 1;
                 }
@@ -230,12 +248,12 @@ impl Fdb {
     /// Renews an entry that was seen again, perhaps on another port.
     fn renew(&mut self, mut entry: Entry, index: usize) {
         let before = self.slots[index];
-        if before.port != entry.port {
-            if !self.add_to_quota(entry.port as usize) {
+        if before.port() != entry.port() {
+            if !self.add_to_quota(entry.port()) {
                 return self.remove(index);
             }
             self.moves += 1;
-            self.remove_from_quota(before.port as usize);
+            self.remove_from_quota(before.port());
         } else {
             entry.seen_tick = entry.seen_tick.max(before.seen_tick); // later, if it is the peer's
         }
@@ -288,7 +306,7 @@ impl Fdb {
         if let Some(index) = replaced {
             let before = self.slots[index];
             if before.seen_tick != STATIC {
-                self.remove_from_quota(before.port as usize);
+                self.remove_from_quota(before.port());
             }
             *self.slots.write(index) = entry;
             return;
@@ -329,7 +347,13 @@ impl Fdb {
         if entry.address != address {
             entry = self.find(address, home)?;
         }
-        (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize)
+        (!self.is_aged(entry, tick_of(now.0)) && entry.is_confirmed()).then_some(entry.port as usize)
+    }
+
+    /// Returns the port of `address` if it is unconfirmed, and not aged.
+    pub(crate) fn lookup_unconfirmed(&self, address: FdbKey, now: Instant) -> Option<usize> {
+        let entry = self.find(address, self.slot_of(address))?;
+        (!self.is_aged(entry, tick_of(now.0)) && !entry.is_confirmed()).then_some(entry.port())
     }
 
     /// True if `address` has a static entry.
@@ -366,16 +390,25 @@ impl Fdb {
         self.quotas[port].refused = 0;
     }
 
+    /// Makes every address learned on a port unconfirmed.
+    pub(crate) fn unconfirm_port(&mut self, port: usize) {
+        for index in 0..self.slots.len() {
+            let entry = self.slots[index];
+            if !entry.address.is_empty() && entry.seen_tick != STATIC && entry.port == port as u32 {
+                *self.slots.write(index) = Entry { port: entry.port | UNCONFIRMED, ..entry };
+            }
+        }
+    }
+
     /// Forgets every address learned on a port.
     pub fn forget_port(&mut self, port: usize) {
-        self.forget(|entry| entry.port == port as u32);
+        self.forget(|entry| entry.port() == port);
     }
 
     /// Forgets the addresses learned on a port, in a VLAN; `None` for any.
     pub(crate) fn forget_of(&mut self, port: Option<usize>, vid: Option<u16>) {
         self.forget(|entry| {
-            port.is_none_or(|port| entry.port == port as u32)
-                && vid.is_none_or(|vid| entry.address.vid() == vid)
+            port.is_none_or(|port| entry.port() == port) && vid.is_none_or(|vid| entry.address.vid() == vid)
         });
     }
 
@@ -387,7 +420,7 @@ impl Fdb {
         page.entries.clear();
         for index in page.next_slot..end {
             let entry = self.slots[index];
-            if entry.address.is_empty() || self.is_aged(&entry, now) {
+            if entry.address.is_empty() || self.is_aged(&entry, now) || !entry.is_confirmed() {
                 continue;
             }
             let is_static = entry.seen_tick == STATIC;
@@ -457,9 +490,9 @@ impl Fdb {
     /// Empties a slot and moves later entries of the chain up, so that no lookup stops short.
     fn remove(&mut self, mut hole: usize) {
         let mask = self.slots.len() - 1;
-        let Entry { port, seen_tick, .. } = self.slots[hole];
-        if seen_tick != STATIC {
-            self.remove_from_quota(port as usize);
+        let entry = self.slots[hole];
+        if entry.seen_tick != STATIC {
+            self.remove_from_quota(entry.port());
         }
         let mut index = hole;
         loop {

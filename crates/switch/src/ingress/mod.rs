@@ -454,10 +454,10 @@ impl Ingress {
             let (used, headroom, drops, dropped) = group.alarms();
             for (kind, watch) in [(AlarmKind::Ingress, used), (AlarmKind::Headroom, headroom)] {
                 if let Some(interval_ns) = alarms.interval_ns(kind)
-                    && let Some(telling) = watch.poll(now, interval_ns)
+                    && let Some(report) = watch.poll(now, interval_ns)
                 {
                     events
-                        .push(now, Event::Alarm { place: AlarmSource::Port { port, kind, number }, telling });
+                        .push(now, Event::Alarm { place: AlarmSource::Port { port, kind, number }, report });
                 }
             }
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)

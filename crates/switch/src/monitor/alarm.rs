@@ -100,14 +100,14 @@ impl UsageAlarm {
         if !is_news || !self.throttle.pass(interval_ns, now) {
             return None;
         }
-        let telling = AlarmReport {
+        let report = AlarmReport {
             raised: self.crossings > 0,
             peak: self.peak,
             crossings: self.crossings,
             percent: self.percent,
         };
-        (self.raised, self.crossings, self.peak) = (telling.raised, 0, (0, 0));
-        Some(telling)
+        (self.raised, self.crossings, self.peak) = (report.raised, 0, (0, 0));
+        Some(report)
     }
 
     /// Discards crossings until now, as the alarm was off.

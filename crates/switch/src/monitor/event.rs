@@ -403,7 +403,7 @@ pub enum Event {
         /// Source of the alarm.
         place: AlarmSource,
         /// Contents of the report.
-        telling: AlarmReport,
+        report: AlarmReport,
     },
     /// Frames were dropped, and a drop alarm is enabled.
     DropAlarm {
@@ -680,7 +680,7 @@ impl Event {
             Event::PortUp { port } => {
                 EventRecord::new(EventKind::PortUp, "the port carries frames again").of_port(port)
             }
-            Event::Alarm { place, telling } => describe_alarm(place, telling),
+            Event::Alarm { place, report } => describe_alarm(place, report),
             Event::DropAlarm { place, dropped: FrameCount { frames, bytes } } => {
                 let message = format!("{}: {frames} frames were dropped", place.source_text());
                 place.describe(EventKind::DropAlarm, message)
@@ -698,8 +698,8 @@ impl Event {
     }
 }
 
-fn describe_alarm(place: AlarmSource, telling: AlarmReport) -> EventRecord {
-    let AlarmReport { raised, peak: (cells, allowed), crossings, percent } = telling;
+fn describe_alarm(place: AlarmSource, report: AlarmReport) -> EventRecord {
+    let AlarmReport { raised, peak: (cells, allowed), crossings, percent } = report;
     let words = place.source_text();
     if !raised {
         let message = format!("{words}: usage back below {percent} % of the limit");

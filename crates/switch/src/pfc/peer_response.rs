@@ -210,8 +210,8 @@ mod tests {
                 xoff.push(us);
                 is_due = false;
             }
-            let heard = xoff.iter().rev().find(|&&sent| sent + reaction_us <= us);
-            let is_paused = heard.is_some_and(|sent| us < sent + reaction_us + pause_us);
+            let in_force = xoff.iter().rev().find(|&&sent| sent + reaction_us <= us);
+            let is_paused = in_force.is_some_and(|sent| us < sent + reaction_us + pause_us);
             if us >= next_us && !is_paused {
                 next_us = us + 80;
                 frames += 1;
@@ -265,7 +265,7 @@ mod tests {
 
     /// Frames of before XOFF wait in the ring for 5 ms; the loop takes one each 10 µs.
     #[test]
-    fn what_waited_in_the_ring_says_nothing() {
+    fn frames_that_waited_in_the_ring_are_not_counted() {
         let mut response = XoffResponse::new(EXPECTED);
         response.sent(at(0));
         response.left(at(10));
@@ -277,7 +277,7 @@ mod tests {
 
     /// The loop slept from 100 µs on, and was woken by the frame.
     #[test]
-    fn the_first_frame_after_a_sleep_says_nothing() {
+    fn the_first_frame_after_a_sleep_is_not_counted() {
         let mut response = XoffResponse::new(EXPECTED);
         response.sent(at(0));
         response.left(at(10));

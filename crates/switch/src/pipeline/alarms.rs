@@ -46,9 +46,9 @@ impl Switch {
         let headroom = [(AlarmKind::Headroom, 0, &mut pools.headroom)];
         for (kind, number, pool) in ingress.chain(egress).chain(headroom) {
             if let Some(interval_ns) = alarms.interval_ns(kind)
-                && let Some(telling) = pool.alarm().poll(now, interval_ns)
+                && let Some(report) = pool.alarm().poll(now, interval_ns)
             {
-                events.push(now, Event::Alarm { place: AlarmSource::Pool { kind, number }, telling });
+                events.push(now, Event::Alarm { place: AlarmSource::Pool { kind, number }, report });
             }
         }
     }

@@ -202,7 +202,10 @@ impl Switch {
                 self.forward_one(arrival, out.into(), now, memory)
             }
             Disposition::Filtered(out) => self.filter(arrival, out.into(), now, memory),
-            Disposition::Data => self.flood(arrival, now, memory),
+            Disposition::Data => match self.fdb.lookup_unconfirmed(arrival.dst, now) {
+                Some(out) if !self.sets.up.contains(out) => self.filter(arrival, out, now, memory),
+                _ => self.flood(arrival, now, memory),
+            },
             Disposition::Control => self.receive_mac_control(arrival, now, memory),
             Disposition::Punted => self.punt(arrival),
             Disposition::Invalid(reason) => {

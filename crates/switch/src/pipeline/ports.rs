@@ -45,7 +45,7 @@ impl Switch {
             return;
         }
         self.sets.up.set(port, true);
-        self.fdb.forget_port(port);
+        self.fdb.unconfirm_port(port);
         if let Some(mac) = mac {
             self.ingress[port].set_mac(mac);
         }

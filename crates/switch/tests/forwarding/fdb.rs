@@ -142,6 +142,37 @@ fn no_drop_frames_to_a_port_that_is_down_are_held_back() {
     }
 }
 
+/// A link that flaps twice before its host speaks again: the switch still knows that no other port
+/// leads to the host. A host that speaks on another port, or ages out, is no longer expected there.
+#[test]
+fn a_link_that_flaps_again_forgets_no_host() {
+    let mut lab = Lab::new(&lab::settings(4, 0b0000_1000, 1000, 100));
+    let to_1 = Frame { port: 0, dst: mac(1), priority: 3, len: 64 };
+    let held_back = |lab: &mut Lab| {
+        let s = lab.snapshot();
+        (s.ports[1].drops[DropReason::DestinationDown as usize].frames, s.flood_copies)
+    };
+    lab.switch.port_down(1, lab.now, &mut lab.memory);
+    lab.switch.port_up(1, None, lab.now);
+    lab.arrive(to_1);
+    assert_eq!(held_back(&mut lab), (0, 2), "flooded to three ports: another host may be there");
+    lab.switch.port_down(1, lab.now, &mut lab.memory);
+    lab.arrive(to_1);
+    assert_eq!(held_back(&mut lab), (1, 2));
+    lab.arrive(Frame { priority: 1, ..to_1 });
+    assert_eq!(held_back(&mut lab), (1, 3), "a lossy frame is flooded to the two others");
+
+    lab.switch.set_learned(mac(1), 2, lab.now);
+    lab.arrive(to_1);
+    assert_eq!(held_back(&mut lab), (1, 3), "it is on port 2 now");
+    lab.switch.port_down(2, lab.now, &mut lab.memory);
+    lab.switch.port_up(2, None, lab.now);
+    lab.switch.port_down(2, lab.now, &mut lab.memory);
+    lab.now = lab.now + BridgeSettings::default().aging_ns + 200_000_000;
+    lab.arrive(to_1);
+    assert_eq!(held_back(&mut lab), (1, 3), "nobody expects it: to port 3, the only one that is up");
+}
+
 /// A reload to the other setting takes effect for ports that are already down.
 #[test]
 fn held_back_frames_are_flooded_after_a_reload() {

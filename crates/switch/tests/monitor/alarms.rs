@@ -49,10 +49,10 @@ fn arrive(lab: &mut Lab, frames: usize) {
 #[test]
 fn every_kind_reports_its_source_once() {
     let mut lab = alarmed(&KINDS);
-    let mut story = String::new();
+    let mut output = String::new();
     let mut after = |what: &str, lab: &mut Lab, after_ns| {
         let reported: String = reported(lab, after_ns).iter().map(|line| format!("  {line}\n")).collect();
-        story += &format!("{what}:\n{reported}");
+        output += &format!("{what}:\n{reported}");
     };
     after("nothing has happened", &mut lab, 0);
     arrive(&mut lab, 9);
@@ -64,7 +64,7 @@ fn every_kind_reports_its_source_once() {
     after("the port sends again", &mut lab, 0); // what waits leaves right after this look
     after("a turn later", &mut lab, 0);
     after("a minute later", &mut lab, 60 * SECOND_NS);
-    insta::assert_snapshot!(story);
+    insta::assert_snapshot!(output);
 }
 
 /// Each kind alone reports only its own sources, and with all of them disabled nothing is reported.

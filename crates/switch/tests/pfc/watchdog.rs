@@ -284,23 +284,23 @@ fn a_port_whose_transmissions_never_complete_is_no_silent_pause() {
         (0..20).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
         let start = lab.now;
         stuck_until(&mut lab, start + 4_900 * MS);
-        let said: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        let reported: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
         let waiting = port(&mut lab).queues[P].waiting_frames;
         let is_paused = lab.snapshot().ports[0].groups[P].xoff;
         match action {
-            None => assert_eq!((said, waiting > 0, is_paused), (vec![], true, true)),
-            Some(_) => assert_eq!((said, waiting, is_paused), (vec![began()], 0, false)),
+            None => assert_eq!((reported, waiting > 0, is_paused), (vec![], true, true)),
+            Some(_) => assert_eq!((reported, waiting, is_paused), (vec![began()], 0, false)),
         }
         stuck_until(&mut lab, start + 5_300 * MS);
         let stalls = port(&mut lab).tx_stalls;
-        let said: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
-        assert_eq!((said, stalls), (vec![Event::TxStalled { port: STORMED }], 1));
+        let reported: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        assert_eq!((reported, stalls), (vec![Event::TxStalled { port: STORMED }], 1));
         let end = lab.now + 1000 * MS;
         turn_at(&mut lab, end);
-        let said: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
+        let reported: Vec<Event> = events(&mut lab).into_iter().map(|(_, event)| event).collect();
         match action {
-            None => assert_eq!(said, [Event::TxResumed { port: STORMED }]),
-            Some(_) => assert_eq!(said, [Event::TxResumed { port: STORMED }, ended()]),
+            None => assert_eq!(reported, [Event::TxResumed { port: STORMED }]),
+            Some(_) => assert_eq!(reported, [Event::TxResumed { port: STORMED }, ended()]),
         }
         assert_eq!(lab.switch.frames_held(), 0);
     }

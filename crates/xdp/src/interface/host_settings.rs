@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_was_changed() {
+    fn a_line_lists_what_was_changed() {
         for line in ["7 eth0", "7 eth0 pfifo", "7 eth0 ipv6", "7 eth0.20 pfifo ipv6 fe80::1/64 fe80::2/64"] {
             assert_eq!(line.parse::<HostSettings>().unwrap().to_string(), line);
         }

@@ -144,7 +144,7 @@ impl Umem {
     /// # Errors
     /// A frame has two owners; the message names them.
     pub fn check(&self) -> Result<FrameAccounting, String> {
-        let mut census = FrameAccounting { free: self.free.len(), ..FrameAccounting::default() };
+        let mut accounting = FrameAccounting { free: self.free.len(), ..FrameAccounting::default() };
         let mut owners = vec!["the user"; self.frames()];
         let mut claim = |index: usize, owner: &'static str| {
             let before = std::mem::replace(&mut owners[index], owner);
@@ -156,17 +156,17 @@ impl Umem {
         }
         for owned in &self.ports {
             for index in 0..self.frames() {
-                let Some(loan) = owned.of(index) else { continue };
-                let (count, owner) = match loan {
-                    RingOwner::Fill => (&mut census.fill, "a fill ring"),
-                    RingOwner::Transmit => (&mut census.transmit, "a TX ring"),
-                    RingOwner::TransmitPart => (&mut census.transmit, "a TX ring, in part"),
+                let Some(owner) = owned.of(index) else { continue };
+                let (count, owner) = match owner {
+                    RingOwner::Fill => (&mut accounting.fill, "a fill ring"),
+                    RingOwner::Transmit => (&mut accounting.transmit, "a TX ring"),
+                    RingOwner::TransmitPart => (&mut accounting.transmit, "a TX ring, in part"),
                 };
                 *count += 1;
                 claim(index, owner)?;
             }
         }
-        census.user = owners.iter().filter(|&&owner| owner == "the user").count();
+        accounting.user = owners.iter().filter(|&&owner| owner == "the user").count();
         let is_part =
             self.check_chains(|index| ["the user", "a TX ring, in part"].contains(&owners[index]))?;
         let stray =
@@ -174,7 +174,7 @@ impl Umem {
         if let Some(index) = stray {
             return Err(format!("chunk {index} is sent as a part, and of no frame"));
         }
-        Ok(census)
+        Ok(accounting)
     }
 
     /// Returns the frames as a port sees them.
@@ -247,13 +247,13 @@ impl Umem {
     /// Reclaims the chunks in the rings of a port that will have other sockets.
     pub(crate) fn reclaim(&mut self, owned: &RingOwnership, unsent: &mut Vec<FrameId>) {
         for index in 0..self.frames() {
-            let Some(loan) = owned.of(index) else { continue };
-            let was_there = match loan {
+            let Some(owner) = owned.of(index) else { continue };
+            let was_there = match owner {
                 RingOwner::TransmitPart => self.frames.return_chunk(index, owned, unsent),
-                _ => owned.release(index, loan),
+                _ => owned.release(index, owner),
             };
             debug_assert!(was_there, "chunk {index} was just seen there");
-            match loan {
+            match owner {
                 RingOwner::Fill => self.push_free(index as u32),
                 RingOwner::Transmit => unsent.push(FrameId::new(index as u32)),
                 RingOwner::TransmitPart => {}

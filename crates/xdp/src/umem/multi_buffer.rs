@@ -1,8 +1,8 @@
 //! Long frames: the operations of a UMEM on frames that span several chunks. A frame of one chunk
 //! never reaches this code.
 //!
-//! Rule: [`crate::umem::chunk_chains`]. Code that reads headers reads the first chunk. Code that needs
-//! all bytes of a frame receives a copy, which is written back if it was changed. Source:
+//! Rule: [`crate::umem::chunk_chains`]. Code that reads headers reads the first chunk. Code that
+//! needs all bytes of a frame receives a copy, which is written back if it was changed. Source:
 //! docs/kernel/af-xdp.md, "Frames in several chunks".
 
 use switch::{FrameId, FrameMemory, RxDesc};

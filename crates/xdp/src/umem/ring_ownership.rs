@@ -36,9 +36,9 @@ impl RingOwnership {
 
     /// Returns the purpose for which the kernel owns chunk `index`, if it does.
     pub(crate) fn of(&self, index: usize) -> Option<RingOwner> {
-        let loans = [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart];
+        let owners = [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart];
         let tag = self.0[index].load(Relaxed);
-        loans.into_iter().find(|&loan| loan as u8 == tag)
+        owners.into_iter().find(|&owner| owner as u8 == tag)
     }
 
     /// True if the kernel owns chunk `index` for transmission.
@@ -48,17 +48,19 @@ impl RingOwnership {
 
     /// Passes chunk `index` to the kernel. The chunk was free, or its token was given up for this.
     #[inline]
-    pub(crate) fn assign(&self, index: usize, loan: RingOwner) {
+    pub(crate) fn assign(&self, index: usize, owner: RingOwner) {
         debug_assert_eq!(self.of(index), None, "chunk {index} already belongs to the kernel");
-        self.0[index].store(loan as u8, Relaxed);
+        self.0[index].store(owner as u8, Relaxed);
     }
 
     /// Records that the kernel returns chunk `index`. Returns false and changes nothing if there is
     /// no such chunk or the kernel did not own it for that purpose.
     #[inline]
     #[must_use]
-    pub(crate) fn release(&self, index: usize, loan: RingOwner) -> bool {
-        let Some(tag) = self.0.get(index).filter(|tag| tag.load(Relaxed) == loan as u8) else { return false };
+    pub(crate) fn release(&self, index: usize, owner: RingOwner) -> bool {
+        let Some(tag) = self.0.get(index).filter(|tag| tag.load(Relaxed) == owner as u8) else {
+            return false;
+        };
         tag.store(NONE, Relaxed);
         true
     }
@@ -73,15 +75,15 @@ mod tests {
     #[test]
     fn what_the_kernel_gives_back_twice_stays_where_it_is() {
         let [owned, others] = [RingOwnership::new(2), RingOwnership::new(2)];
-        for loan in [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart] {
-            owned.assign(1, loan);
-            assert!(!others.release(1, loan), "another port's");
+        for owner in [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart] {
+            owned.assign(1, owner);
+            assert!(!others.release(1, owner), "another port's");
             for other in [RingOwner::Fill, RingOwner::Transmit, RingOwner::TransmitPart] {
-                assert!(other == loan || !owned.release(1, other), "{loan:?}, not {other:?}");
+                assert!(other == owner || !owned.release(1, other), "{owner:?}, not {other:?}");
             }
-            assert_eq!((owned.of(1), owned.of(0)), (Some(loan), None));
-            assert!(owned.release(1, loan));
-            assert!(!owned.release(1, loan), "once");
+            assert_eq!((owned.of(1), owned.of(0)), (Some(owner), None));
+            assert!(owned.release(1, owner));
+            assert!(!owned.release(1, owner), "once");
             assert_eq!(owned.of(1), None);
         }
         assert!(!owned.release(2, RingOwner::Transmit), "there is no such chunk");

@@ -261,7 +261,7 @@ pub fn all_leave(from: &XdpPort, to: &mut XdpPort, umem: &mut Umem) {
     assert_eq!(from.kernel_counters(), KernelCounters::default());
     let sent = to.kernel_counters();
     assert_eq!(KernelCounters { tx_kicks: 0, tx_again: 0, ..sent }, KernelCounters::default());
-    let census = umem.check().unwrap();
-    assert_eq!((census.user, census.transmit), (0, 0));
-    assert_eq!(census.fill, from.frames_held() + to.frames_held());
+    let accounting = umem.check().unwrap();
+    assert_eq!((accounting.user, accounting.transmit), (0, 0));
+    assert_eq!(accounting.fill, from.frames_held() + to.frames_held());
 }

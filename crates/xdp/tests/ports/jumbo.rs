@@ -273,8 +273,11 @@ fn a_port_closes_with_frames_of_several_chunks_in_its_rings() {
             assert_eq!(unsent.len(), 5);
             let lost = port.kernel_counters();
             assert_eq!((lost.rx_closed_frames, lost.rx_stray_frames), (8, 0));
-            let census = umem.check().unwrap();
-            assert_eq!(census, FrameAccounting { free: CHUNKS - 7 * 6, user: 7 * 6, fill: 0, transmit: 0 });
+            let accounting = umem.check().unwrap();
+            assert_eq!(
+                accounting,
+                FrameAccounting { free: CHUNKS - 7 * 6, user: 7 * 6, fill: 0, transmit: 0 }
+            );
             for frame in unsent {
                 let mut bytes = Vec::new();
                 umem.whole(&frame, 9000, |whole| {
@@ -323,8 +326,8 @@ fn what_is_longer_than_any_port_takes_in_is_counted_and_reported() {
             reported >= 3
         });
         assert_eq!((reported, longest), (3, 20_014));
-        let census = umem.check().unwrap();
-        assert_eq!((census.user, census.free + census.fill), (0, free.free + free.fill));
+        let accounting = umem.check().unwrap();
+        assert_eq!((accounting.user, accounting.free + accounting.fill), (0, free.free + free.fill));
         port.close(&mut umem, &mut Vec::new());
         assert_eq!(umem.check().unwrap().free, CHUNKS);
     });

@@ -36,9 +36,9 @@ fn close_leaves_the_interface_as_it_was_and_it_opens_again() {
             let host = Host::new("h0");
             host.send(&frame(round, 100));
             assert_eq!(receive(&mut port, &mut umem, 1), [frame(round, 100)]);
-            let census = umem.check().unwrap();
+            let accounting = umem.check().unwrap();
             assert_eq!(
-                (census.user, census.transmit, census.fill),
+                (accounting.user, accounting.transmit, accounting.fill),
                 (0, 0, port.frames_held() + other.frames_held())
             );
 

@@ -28,8 +28,8 @@ pub(crate) const TRUSTS: [(&str, Trust); 4] = [
 ];
 
 pub(crate) const REWRITE: TableSpec = &[
-    eight("dot1p", 7, "local precedence").says("Priority of sent tags, by queue."),
-    eight("dscp", 63, "local precedence").says("DSCP of sent packets, by queue."),
+    eight("dot1p", 7, "local precedence").about("Priority of sent tags, by queue."),
+    eight("dscp", 63, "local precedence").about("DSCP of sent packets, by queue."),
 ];
 
 /// A map by DSCP. The file need not write all DSCPs.

@@ -57,11 +57,11 @@ pub(crate) const DCBX: TableSpec = &[
 
 const APPLICATION: TableSpec = &[
     number("priority", 0, 7).required("Its priority."),
-    number("ethertype", 0, 65_535).says("An Ethertype; or one of the following."),
-    number("tcp", 1, 65_535).says("A TCP port, or one of SCTP."),
-    number("udp", 1, 65_535).says("A UDP port, or one of DCCP."),
-    number("port", 1, 65_535).says("A port of any of these."),
-    number("dscp", 0, DSCPS as i64 - 1).says("A DSCP."),
+    number("ethertype", 0, 65_535).about("An Ethertype; or one of the following."),
+    number("tcp", 1, 65_535).about("A TCP port, or one of SCTP."),
+    number("udp", 1, 65_535).about("A UDP port, or one of DCCP."),
+    number("port", 1, 65_535).about("A port of any of these."),
+    number("dscp", 0, DSCPS as i64 - 1).about("A DSCP."),
 ];
 
 /// `dcbx` of a port.

@@ -35,19 +35,19 @@ const DESCRIPTION_CHARS: usize = 127;
 const OPERATORS: [(&str, bool); 2] = [("or", false), ("and", true)];
 const MODES: [(&str, ()); 1] = [("dcbx", ())];
 
-const DESCRIPTION: SettingSpec = text("description", "RoCE data").says("A note for readers of the file.");
+const DESCRIPTION: SettingSpec = text("description", "RoCE data").about("A note for readers of the file.");
 const LOCAL_PRECEDENCE: SettingSpec = number("local_precedence", 0, 7).required("The queue of these frames.");
 
 pub(crate) const CLASSIFIER: TableSpec = &[
     DESCRIPTION,
     choice("operator", || words(&OPERATORS))
         .value("\"or\"", "\"and\" would match no frame that \"or\" does not."),
-    list("dot1p", &ValueSpec::Number(0, 7)).says("The priorities that it matches; or applications:"),
-    list("ethertype", &ValueSpec::Number(0, 65_535)).says("Ethertypes, for rules with `mode = \"dcbx\"`."),
-    list("tcp", &ValueSpec::Number(1, 65_535)).says("TCP or SCTP ports."),
-    list("udp", &ValueSpec::Number(1, 65_535)).says("UDP or DCCP ports."),
-    list("port", &ValueSpec::Number(1, 65_535)).says("Ports of any of these."),
-    list("dscp", &ValueSpec::Number(0, DSCPS as i64 - 1)).says("DSCPs."),
+    list("dot1p", &ValueSpec::Number(0, 7)).about("The priorities that it matches; or applications:"),
+    list("ethertype", &ValueSpec::Number(0, 65_535)).about("Ethertypes, for rules with `mode = \"dcbx\"`."),
+    list("tcp", &ValueSpec::Number(1, 65_535)).about("TCP or SCTP ports."),
+    list("udp", &ValueSpec::Number(1, 65_535)).about("UDP or DCCP ports."),
+    list("port", &ValueSpec::Number(1, 65_535)).about("Ports of any of these."),
+    list("dscp", &ValueSpec::Number(0, DSCPS as i64 - 1)).about("DSCPs."),
 ];
 
 pub(crate) const POLICY: TableSpec =
@@ -55,10 +55,10 @@ pub(crate) const POLICY: TableSpec =
 
 const RULE: TableSpec = &[
     text("classifier", "roce").required("Name of the classifier."),
-    text("insert_before", "roce").says("Classifier of an earlier rule, before which this one goes."),
-    choice("mode", || words(&MODES)).says("\"dcbx\": DCBX advertises it, too."),
-    number("local_precedence", 0, 7).says("The queue of frames with a matching priority."),
-    number("priority", 0, 7).says("The priority that DCBX advertises for a matching application."),
+    text("insert_before", "roce").about("Classifier of an earlier rule, before which this one goes."),
+    choice("mode", || words(&MODES)).about("\"dcbx\": DCBX advertises it, too."),
+    number("local_precedence", 0, 7).about("The queue of frames with a matching priority."),
+    number("priority", 0, 7).about("The priority that DCBX advertises for a matching application."),
 ];
 
 /// The `policy` of a port: a policy's name, or rules.

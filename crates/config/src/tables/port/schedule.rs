@@ -38,7 +38,7 @@ pub(crate) const BURST: SettingSpec = number("burst_bytes", 0, MAX_BURST_BYTES)
 pub(crate) const SCHEDULE: TableSpec = &[
     choice("mode", || words(&MODES)).value("\"sp-wrr\"", "Strict priority and WRR, or groups of ETS."),
     choice("wrr", || words(&WRR)).value("\"byte-count\"", "What weights are counted in."),
-    map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(QUEUE)).says("A queue."),
+    map("queue", Number(PRIORITIES - 1), &ValueSpec::Table(QUEUE)).about("A queue."),
     map("group", Number(STRICT_GROUP), &ValueSpec::Table(GROUP)).otherwise(
         "0: queues 0, 1, 2, 4, 5 with 50 %; 1: queue 3 with 50 %; 15: queues 6, 7",
         "A group of ETS; 15 goes before all others, whose shares add up to 100 %.",
@@ -50,16 +50,16 @@ const QUEUE: TableSpec = &[
         .value("\"wrr1\"", "Of mode \"sp-wrr\": sp goes before wrr1, or wrr, and that before wrr2."),
     number("weight", 1, 255)
         .otherwise("1, 2, 3, 4, 5, 9, 13, 15 by queue; 1 with ETS", "Its share of its group."),
-    speed("rate").says("Its highest rate."),
+    speed("rate").about("Its highest rate."),
     BURST,
 ];
 
 const GROUP: TableSpec = &[
     list("queues", &ValueSpec::Number(0, 7)).required("Its queues; each queue is in one group."),
-    number("bandwidth_percent", 1, 100).says("Its share; group 15 has none, all others have one."),
+    number("bandwidth_percent", 1, 100).about("Its share; group 15 has none, all others have one."),
     choice("scheduling", || words(&DISCIPLINES))
         .otherwise("wrr; sp in group 15", "The order inside the group."),
-    speed("rate").says("Its highest rate."),
+    speed("rate").about("Its highest rate."),
     BURST,
 ];
 

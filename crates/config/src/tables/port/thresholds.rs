@@ -15,7 +15,7 @@ const LAST_POOL: i64 = POOLS as i64 - 1;
 /// `pfc.priority.N`.
 pub(crate) const GROUP: TableSpec = &[
     needed("headroom", 0).otherwise("by the speed", "Cells for frames that arrive after XOFF."),
-    table("xoff", THRESHOLD).says("Use of the shared area at which XOFF is sent: one of these."),
+    table("xoff", THRESHOLD).about("Use of the shared area at which XOFF is sent: one of these."),
     needed("xon_offset", 0).value("12", "XON is sent this far below the XOFF threshold."),
     needed("resume", 0).value("0", "XON is not sent above this many cells."),
     needed("reserved", 0)
@@ -25,19 +25,19 @@ pub(crate) const GROUP: TableSpec = &[
 /// `buffer.ingress.priority.N`.
 pub(crate) const INGRESS: TableSpec = &[
     number("pool", 0, LAST_POOL).value("0", "Its service pool."),
-    text("profile", "lossless").says("All thresholds of `pfc.priority.N` by a profile's name."),
+    text("profile", "lossless").about("All thresholds of `pfc.priority.N` by a profile's name."),
 ];
 
 /// `buffer.egress.queue.N`.
 pub(crate) const EGRESS: TableSpec = &[
     number("pool", 0, LAST_POOL).value("0", "Its service pool."),
     // With 0 cells nothing would ever pass.
-    number("shared_cells", 1, MAX_CELLS as i64).says("Its limit in the shared area."),
+    number("shared_cells", 1, MAX_CELLS as i64).about("Its limit in the shared area."),
     number("shared_percent", 0, 100)
         .otherwise("20 of a lossy queue; none of a no-drop queue", "Alpha by percent, in place of a limit."),
     number("guaranteed_percent", 0, 100)
         .otherwise("by the fixed area", "Its part of what the port has of the fixed area."),
-    text("profile", "lossy").says("All of these except the pool, by a profile's name."),
+    text("profile", "lossy").about("All of these except the pool, by a profile's name."),
 ];
 
 /// `pfc.priority.N` and `buffer.ingress.priority.N` of a port.

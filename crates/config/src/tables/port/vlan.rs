@@ -16,9 +16,9 @@ use crate::spec::{TableSpec, choice, number, text, words};
 const MODES: [(&str, Mode); 2] = [("access", Mode::Access), ("trunk", Mode::Trunk)];
 
 pub(crate) const VLAN: TableSpec = &[
-    choice("mode", || words(&MODES)).says("Of all ports, or of none; none: one bridge for all tags."),
+    choice("mode", || words(&MODES)).about("Of all ports, or of none; none: one bridge for all tags."),
     number("pvid", *VLANS.start() as i64, *VLANS.end() as i64)
-        .says("The untagged VLAN; an access port needs it."),
+        .about("The untagged VLAN; an access port needs it."),
     text("allowed", "1-100,200").value("\"1-4094\"", "The tagged VLANs of a trunk."),
 ];
 

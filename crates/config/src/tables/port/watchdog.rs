@@ -32,18 +32,18 @@ pub(crate) const WATCHDOG: TableSpec = &[
     choice("recovery", || words(&RECOVERIES))
         .value("\"auto\"", "Manual: a storm ends by `sluice pfc recover`."),
     map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(PRIORITY))
-        .says("A priority that is watched, in one of two styles (docs/watchdog.md)."),
+        .about("A priority that is watched, in one of two styles (docs/watchdog.md)."),
 ];
 
 const PRIORITY: TableSpec = &[
-    number("interval", 1, 15).unit("× precision").says("Detection time."),
+    number("interval", 1, 15).unit("× precision").about("Detection time."),
     number("restore_delay", 1, 15)
         .unit("× 100 ms")
         .otherwise("the detection time", "Restored 100 ms and this time after detection."),
     boolean("pause_recover").value("false", "Restored when no XOFF came for an interval."),
-    number("detection_ms", 100, 5000).says("Detection time, in place of `interval`."),
-    number("restoration_ms", 100, 5000).says("Restored once no XOFF has come for this time."),
-    table("limit", LIMIT).says("Storms after which PFC is turned off for the priority."),
+    number("detection_ms", 100, 5000).about("Detection time, in place of `interval`."),
+    number("restoration_ms", 100, 5000).about("Restored once no XOFF has come for this time."),
+    table("limit", LIMIT).about("Storms after which PFC is turned off for the priority."),
 ];
 
 const LIMIT: TableSpec = &[
@@ -52,11 +52,11 @@ const LIMIT: TableSpec = &[
 ];
 
 pub(crate) const EARLY_WARNING: TableSpec =
-    &[map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(RATES)).says("Rates of a priority.")];
+    &[map("priority", Number(PRIORITIES - 1), &ValueSpec::Table(RATES)).about("Rates of a priority.")];
 
 const RATES: TableSpec = &[
-    number("in_pps", 1, MAX_PPS).says("Rate of received PFC frames that raises an event."),
-    number("out_pps", 1, MAX_PPS).says("Rate of sent PFC frames that raises an event."),
+    number("in_pps", 1, MAX_PPS).about("Rate of received PFC frames that raises an event."),
+    number("out_pps", 1, MAX_PPS).about("Rate of sent PFC frames that raises an event."),
 ];
 
 /// `pfc.watchdog`.

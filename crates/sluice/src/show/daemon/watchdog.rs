@@ -24,8 +24,10 @@ pub fn rows(configuration: &Configuration, priority: Option<u8>) -> Vec<Row<'_>>
     for port in &configuration.ports {
         for (number, of) in port.priorities.iter().enumerate() {
             let PriorityConfiguration { watchdog, early_warning_in_pps, early_warning_out_pps, .. } = of;
-            let is_asked = priority.is_none_or(|priority| usize::from(priority) == number);
-            if is_asked && (watchdog.is_some() || early_warning_in_pps.or(*early_warning_out_pps).is_some()) {
+            let is_selected = priority.is_none_or(|priority| usize::from(priority) == number);
+            if is_selected
+                && (watchdog.is_some() || early_warning_in_pps.or(*early_warning_out_pps).is_some())
+            {
                 rows.push(Row {
                     port: &port.name,
                     priority: number,

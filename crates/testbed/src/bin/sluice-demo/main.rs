@@ -81,7 +81,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::from(130));
     }
     let outcome = stage.end()?;
-    let verdict = result_text::judge(&outcome);
+    let verdict = result_text::assess(&outcome);
     println!("{}", view::verdict(style, &verdict));
     println!("{}", collector::text(style, &outcome.received));
     Ok(if verdict.iter().all(|finding| finding.good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -23,7 +23,7 @@ const CARRIED_AT_LEAST: u64 = 980;
 const MAX_COVERED_STALL: Duration = Duration::from_millis(30);
 
 /// Evaluates a run.
-pub fn judge(outcome: &DemoResults) -> Vec<Finding> {
+pub fn assess(outcome: &DemoResults) -> Vec<Finding> {
     let mut findings = vec![no_drop(outcome), order(outcome)];
     if outcome.pfc {
         findings.push(pauses(outcome));
@@ -153,12 +153,12 @@ mod tests {
     }
 
     fn is_good(outcome: &DemoResults) -> bool {
-        judge(outcome).iter().all(|finding| finding.good)
+        assess(outcome).iter().all(|finding| finding.good)
     }
 
     #[test]
     fn a_good_run_reads_well() {
-        let findings = judge(&good_run());
+        let findings = assess(&good_run());
         assert!(findings.iter().all(|finding| finding.good), "{findings:?}");
         assert_eq!(findings[0].text, "priority 3 (no-drop): 0 of 2,345,678 frames lost");
         assert_eq!(
@@ -195,7 +195,7 @@ mod tests {
         assert!(is_good(&outcome));
         outcome.no_drop.received -= 1;
         assert_eq!(
-            judge(&outcome)[0].text,
+            assess(&outcome)[0].text,
             "priority 3 (no-drop): 1 of 2,345,678 frames lost: this machine stalled for 83 ms, longer than headroom \
              lasts"
         );
@@ -208,7 +208,7 @@ mod tests {
         outcome.lost_by_kernels = 10;
         assert!(is_good(&outcome));
         assert_eq!(
-            judge(&outcome)[3].text,
+            assess(&outcome)[3].text,
             "priority 0 (best effort): 61 % lost (610 frames in the whole run), all counted as dropped but 10 that a kernel had no room \
              for: this machine stalled too long"
         );
@@ -220,7 +220,7 @@ mod tests {
     fn without_pfc_losses_are_expected_but_must_be_counted() {
         let mut outcome = DemoResults { pfc: false, pauses: 0, xons: 0, ..good_run() };
         outcome.no_drop = Total { sent: 100, received: 40, dropped: 60, ..Total::default() };
-        assert!(is_good(&outcome), "{:?}", judge(&outcome));
+        assert!(is_good(&outcome), "{:?}", assess(&outcome));
         outcome.no_drop.dropped = 59;
         assert!(!is_good(&outcome));
     }
