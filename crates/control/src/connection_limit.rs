@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tokio::net::unix::UCred;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::server::Connected;
+
+use crate::access::Peer;
 
 /// A client that was silent for this long may be evicted.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -118,10 +119,10 @@ pub(crate) struct Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Option<UCred>;
+    type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.peer_cred().ok()
+        Peer::of_stream(&self.stream)
     }
 }
 

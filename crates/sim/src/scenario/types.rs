@@ -90,15 +90,19 @@ pub struct SwitchNode {
     pub dcbx: Vec<Option<PortDcbx>>,
     /// LLDP of each port.
     pub lldp: Vec<LldpSettings>,
+    /// Path of its configuration, as the scenario has it; empty for one that was not read.
+    pub file: String,
+    /// Interface of each port in its configuration; only a lab on real interfaces uses them.
+    pub interfaces: Vec<String>,
 }
 
 impl SwitchNode {
     /// Makes a switch of its configuration. While PFC is off on all ports, none negotiates.
     pub fn new(config: Config, turn_ns: Nanos) -> Self {
-        let Config { switch, dcbx, lldp, pfc_enabled, .. } = config;
+        let Config { switch, dcbx, lldp, pfc_enabled, interfaces, .. } = config;
         let (settings, dcbx) = if pfc_enabled { (switch, dcbx) } else { (switch.without_pfc(), Vec::new()) };
         let lldp = lldp.ports.iter().map(|port| port.settings).collect();
-        Self { settings, turn_ns, dcbx, lldp }
+        Self { settings, turn_ns, dcbx, lldp, file: String::new(), interfaces }
     }
 }
 

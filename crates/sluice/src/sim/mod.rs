@@ -6,7 +6,7 @@ mod capture;
 mod format;
 mod hotspots;
 mod huge_pages;
-mod input;
+pub mod input;
 mod plots;
 mod progress;
 mod run;
@@ -120,7 +120,7 @@ fn capture_of(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-fn time_ns(text: &str) -> Result<u64, String> {
+pub fn time_ns(text: &str) -> Result<u64, String> {
     let ns = parse_units(text, TIMES).filter(|ns| *ns > 0);
     ns.ok_or_else(|| "write a time with its unit (ns, us, ms or s), as 5ms or 1.5us".to_owned())
 }
