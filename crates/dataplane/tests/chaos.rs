@@ -427,7 +427,7 @@ impl Chaos {
 
 /// A data frame, with its number and a filling that depends on it.
 fn data(from: usize, to: usize, priority: u8, number: u64, random: u64) -> Vec<u8> {
-    let len = 64 + (random % 700) as usize * usize::from(random % 4 == 0);
+    let len = 64 + (random % 700) as usize * usize::from(random.is_multiple_of(4));
     let mut bytes = vec![0; len];
     write_header(&mut bytes, mac(to), mac(from), Some(Tag::priority(priority)), EXPERIMENTAL);
     bytes[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&number.to_be_bytes());
