@@ -9,9 +9,12 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use tokio::net::UnixStream;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
+use crate::access::{API_VERSION, VERSION_KEY};
 use crate::command::{Command, ErrorKind};
 use crate::v1;
 use crate::v1::control_client::ControlClient;
@@ -77,11 +80,22 @@ impl ClientError {
     }
 }
 
+/// Adds the version of the API to each call.
+#[derive(Debug, Clone)]
+struct Version;
+
+impl Interceptor for Version {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        request.metadata_mut().insert(VERSION_KEY, API_VERSION.into());
+        Ok(request)
+    }
+}
+
 /// A connection to one daemon.
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
-    inner: ControlClient<Channel>,
+    inner: ControlClient<InterceptedService<Channel, Version>>,
 }
 
 impl Client {
@@ -95,7 +109,7 @@ impl Client {
         // The address is unused: the connector has the socket's path.
         let endpoint = Endpoint::from_static("http://sluiced").connect_timeout(PATIENCE);
         let channel = endpoint.connect_with_connector(connector).await.map_err(|e| refusal(socket, &e))?;
-        Ok(Self { socket: socket.to_path_buf(), inner: ControlClient::new(channel) })
+        Ok(Self { socket: socket.to_path_buf(), inner: ControlClient::with_interceptor(channel, Version) })
     }
 
     /// Returns the identity of the daemon.
@@ -140,6 +154,13 @@ impl Client {
         let call = self.inner.record(v1::RecordRequest { duration_ms });
         let stream = answer_within(socket.clone(), call, duration + PATIENCE).await?;
         Ok(RecordingStream { socket, stream, number: None, further: 0 })
+    }
+
+    /// Captures frames until a bound is reached, or the stream is dropped.
+    pub async fn capture(&mut self, wanted: v1::CaptureRequest) -> Result<CaptureBatches, ClientError> {
+        let socket = self.socket.clone();
+        let stream = answer(socket.clone(), self.inner.capture(wanted)).await?;
+        Ok(CaptureBatches { socket, stream })
     }
 
     /// Has the daemon discard the kept recording of this number, which is stored elsewhere now.
@@ -255,6 +276,20 @@ impl RecordingStream {
     /// Returns how many further recordings the daemon keeps; valid after the first piece.
     pub fn further(&self) -> u64 {
         self.further
+    }
+}
+
+/// A stream of captured frames.
+#[derive(Debug)]
+pub struct CaptureBatches {
+    socket: PathBuf,
+    stream: Streaming<v1::CaptureBatch>,
+}
+
+impl CaptureBatches {
+    /// Returns the next frames; `None` when the capture has ended.
+    pub async fn next(&mut self) -> Result<Option<v1::CaptureBatch>, ClientError> {
+        self.stream.message().await.map_err(|status| no(self.socket.clone(), status))
     }
 }
 

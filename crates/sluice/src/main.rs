@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod baseline;
+mod capture;
 mod check;
 mod collector;
 mod commands;
@@ -10,6 +11,7 @@ mod events;
 mod exit;
 mod headroom;
 mod headroom_fix;
+mod lab;
 mod new_file;
 mod nic;
 mod output;
@@ -28,6 +30,7 @@ mod top;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -51,6 +54,7 @@ enum Task {
     Clear(commands::Clear),
     Fdb(commands::Fdb),
     Events(events::Arguments),
+    Capture(capture::Arguments),
     Record(record::Record),
     Replay(record::Arguments),
     /// Check configuration files: what is wrong, and what cannot be lossless.
@@ -66,6 +70,20 @@ enum Task {
     /// Run a network of switches in virtual time: the daemon's own switch, from its own
     /// configuration files.
     Sim(sim::Arguments),
+    Lab(lab::Arguments),
+    /// Print completions of the command line for a shell.
+    Completions {
+        /// Which shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands into a folder.
+    #[command(hide = true)]
+    Manuals {
+        /// An existing folder.
+        #[arg(value_name = "DIR")]
+        folder: std::path::PathBuf,
+    },
     Telemetry(telemetry::Arguments),
     Collector(collector::Arguments),
     Nic(nic::Arguments),
@@ -93,6 +111,7 @@ fn main() -> ExitCode {
         Task::Fdb(arguments) => commands::fdb(&arguments),
         Task::Clear(arguments) => commands::clear(&arguments),
         Task::Events(arguments) => events::run(&arguments),
+        Task::Capture(arguments) => capture::run(&arguments),
         Task::Record(arguments) => record::record(&arguments),
         Task::Replay(arguments) => record::replay(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
@@ -100,6 +119,11 @@ fn main() -> ExitCode {
         Task::Schema => settings::schema(),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
+        Task::Lab(arguments) => return lab::run(arguments),
+        Task::Completions { shell } => completions(shell),
+        Task::Manuals { folder } => {
+            clap_mangen::generate_to(command(), &folder).with_context(|| folder.display().to_string())
+        }
         Task::Telemetry(arguments) => telemetry::run(&arguments),
         Task::Collector(arguments) => collector::run(&arguments),
         Task::Nic(arguments) => nic::run(&arguments),
@@ -117,7 +141,7 @@ fn main() -> ExitCode {
 }
 
 /// Examples at the end of the help of each command, short and long.
-const EXAMPLES: [(&str, &str); 17] = [
+const EXAMPLES: [(&str, &str); 20] = [
     ("top", "  sluice top"),
     ("explain", "  sluice explain port.pfc.no_drop"),
     ("schema", "  sluice schema"),
@@ -132,11 +156,20 @@ const EXAMPLES: [(&str, &str); 17] = [
     ("port", "  sluice port hold uplink         queues fill, peers are paused\n  sluice port release uplink"),
     ("fdb", "  sluice fdb flush --port uplink --vlan 20\n  sluice show fdb"),
     ("events", "  sluice events --follow\n  sluice events --port uplink --json"),
+    (
+        "capture",
+        "  sluice capture --write incident.pcapng --port uplink --duration 10s\n  sluice capture --write - --verdict dropped,pause   | tshark -r -",
+    ),
     ("record", "  sluice record --duration 10s incident.sluice\n  sluice record --last loss.sluice"),
     ("replay", "  sluice replay incident.sluice"),
     ("check", "  sluice check lab.toml\n  sluice check --strict --json config/*.toml"),
     ("headroom", "  sluice headroom --speed 25G --cable 10m\n  sluice headroom --fix lab.toml --dry-run"),
     ("sim", "  sluice sim config/scenarios/first.toml --plots plots"),
+    ("completions", "  sluice completions bash"),
+    (
+        "lab",
+        "  sluice lab up config/scenarios/first.toml --duration 5s\n  sluice lab exec sw sluice show pfc\n  sluice lab down",
+    ),
     ("telemetry", "  sluice telemetry paths"),
     ("collector", "  sluice collector --listen 127.0.0.1:50050"),
     ("nic", "  sluice nic check\n  sluice nic attach eth0 --speed 25G --no-drop 3"),
@@ -151,6 +184,13 @@ fn command() -> clap::Command {
             command.after_help(*examples).after_long_help(format!("{long}Examples:\n{examples}"))
         })
     })
+}
+
+/// Prints completions for a shell.
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "sluice", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
 }
 
 /// Logs warnings, or the levels of RUST_LOG.
@@ -175,7 +215,7 @@ mod tests {
         let names = Arguments::command();
         let without = names.get_subcommands().map(|command| command.get_name().to_owned());
         let without = without.filter(|name| !EXAMPLES.iter().any(|(of, _)| of == name));
-        assert_eq!(without.collect::<Vec<_>>(), ["show", "clear"], "these have their own");
+        assert_eq!(without.collect::<Vec<_>>(), ["show", "clear", "manuals"], "these have their own");
         let all = EXAMPLES.iter().map(|(_, examples)| *examples).chain([show::help::SHORT]);
         for line in all.flat_map(str::lines).filter(|line| line.starts_with("  sluice ")) {
             let line = line.trim().split("   ").next().unwrap_or_default();

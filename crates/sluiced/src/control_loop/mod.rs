@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use config::Scheduling;
 use control::server::{MAX_REQUESTS, Request, WatermarkReader};
-use control::{Command, CommandError, CommandResult, DaemonState, ErrorKind, convert, v1};
+use control::{Command, CommandError, CommandResult, DaemonState, ErrorKind, Peer, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
 use switch::settings::{ClassifySettings, MAX_PORTS};
 use switch::{Event, EventKind, EventRecord, LONGEST_RECEIVED_BYTES, Snapshot};
@@ -20,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
+use crate::capture::Captures;
 use crate::control_loop::commands::LoopStep;
 use crate::control_loop::fdb_reader::{FdbQuery, FdbReader};
 use crate::control_loop::running_config::RunningConfig;
@@ -32,6 +33,7 @@ use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
 use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
 use crate::ports::supervisor::PortSupervisor;
+use crate::service::ServiceManager;
 use crate::stall_check::Stalls;
 use crate::telemetry_events::TelemetryEvents;
 
@@ -106,6 +108,8 @@ struct SnapshotRequest {
 /// A command, and the client that waits for its outcome. A command given by a signal has no client.
 struct PendingCommand {
     command: Command,
+    /// The client that sent it; `None` for SIGHUP.
+    by: Option<Peer>,
     answer: Option<oneshot::Sender<CommandResult>>,
 }
 
@@ -139,6 +143,7 @@ pub struct ControlLoop {
     log: Log,
     events: Events,
     flight_recorder: FlightRecorder,
+    captures: Captures,
     /// The configuration that the poll loop runs with, according to all its replies so far.
     running: RunningConfig,
     /// The longest stalls of the loops.
@@ -189,6 +194,7 @@ impl ControlLoop {
             log,
             events,
             flight_recorder: FlightRecorder::new(live.config().recorder, MAX_PORTS),
+            captures: Captures::default(),
             running: live,
             stall_check: stalls,
             pfc_probe: pfc_test,
@@ -217,6 +223,7 @@ impl ControlLoop {
         mut requests: mpsc::Receiver<Request>,
         machine: &LoopThreads,
         signals: &mut Signals,
+        service: &mut ServiceManager,
     ) -> Result<LoopEnd> {
         if self.running.config().dataplane.scheduling != Scheduling::Normal {
             // Beside a loop on its core, or other work, an ordinary thread would wait for seconds.
@@ -225,6 +232,7 @@ impl ControlLoop {
         }
         loop {
             self.exchange().await;
+            service.feed(Instant::now());
             if machine.has_ended() {
                 bail!("the poll loop ended by itself");
             }
@@ -240,10 +248,11 @@ impl ControlLoop {
                 },
                 reported = signals.next() => match reported {
                     SignalAction::Reload if has_room => {
-                        self.command_queue.push_back(PendingCommand { command: Command::Reload, answer: None });
+                        self.command_queue.push_back(PendingCommand { command: Command::Reload, by: None, answer: None });
                     }
                     SignalAction::Reload => warn!("SIGHUP: too much to do; send it again"),
                     SignalAction::Stop(name) => {
+                        service.stopping();
                         info!("{name}: stopping; queues drain for a moment (a second signal ends it at once)");
                         break;
                     }
@@ -257,6 +266,7 @@ impl ControlLoop {
 
     async fn stop(mut self, machine: &LoopThreads, signals: &mut Signals) -> Result<LoopEnd> {
         self.snapshot_waiters.clear();
+        self.captures.stop();
         self.command_queue.clear();
         self.ports.stop_reopening();
         self.lldp.stop();
@@ -308,9 +318,14 @@ impl ControlLoop {
             Request::Recording { duration, answer } => {
                 self.flight_recorder.request(duration, answer, Instant::now())
             }
+            Request::Capture { wanted, answer } => {
+                let answered = self.captures.request(&wanted, &self.running, self.events.unix_start_ns());
+                let _ = answer.send(answered); // a client that has disconnected needs none
+            }
             Request::Acknowledge { recording, answer } => self.flight_recorder.acknowledge(recording, answer),
-            Request::Order { order, answer } => {
-                self.command_queue.push_back(PendingCommand { command: order, answer: Some(answer) });
+            Request::Order { order, by, answer } => {
+                let pending = PendingCommand { command: order, by: Some(by), answer: Some(answer) };
+                self.command_queue.push_back(pending);
             }
         }
     }
@@ -322,6 +337,7 @@ impl ControlLoop {
             && self.active.is_none()
             && self.commands.is_empty()
             && !self.fdb_reader.is_busy()
+            && !self.captures.is_busy()
             && !self.ports.is_busy();
         if idle { IDLE_PACE } else { BUSY_PACE }
     }
@@ -337,6 +353,7 @@ impl ControlLoop {
                     self.fdb_reader.on_page(page, |slot| slots.name(slot).map(str::to_owned));
                 }
                 Reply::Recorded(_) => self.flight_recorder.on_loop_reply(Instant::now()),
+                Reply::Captured(before) => self.captures.on_loop_reply(before.is_some()),
                 Reply::Applied(settings) => {
                     self.ports.apply(&settings.switch);
                     self.finish_command();
@@ -378,6 +395,7 @@ impl ControlLoop {
             self.take_on_agreements();
         }
         self.commands.extend(self.flight_recorder.poll(Instant::now()));
+        self.commands.extend(self.captures.poll(Instant::now(), &self.running));
         self.commands.extend(self.fdb_reader.poll());
         for event in self.flight_recorder.take_events() {
             self.events.record_now(event);
@@ -481,7 +499,7 @@ impl ControlLoop {
         let Some(ActiveCommand { pending, changes, live, .. }) = self.active.take() else { return };
         let moved = live.map(|live| self.adopt(live)).unwrap_or_default();
         if let Some(pending) = &pending {
-            self.events.journal_command(&pending.command, &changes);
+            self.events.journal_command(&pending.command, pending.by.as_ref(), &changes);
         }
         if moved.is_empty() {
             answer_command(pending, Ok(changes));
@@ -579,8 +597,8 @@ async fn next_link_event(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
 
 /// Logs the outcome of a command and sends it to the waiting client, if any.
 fn answer_command(pending: impl Into<Option<PendingCommand>>, outcome: CommandResult) {
-    let Some(PendingCommand { command: order, answer }) = pending.into() else { return };
-    commands::log(&order, &outcome);
+    let Some(PendingCommand { command: order, by, answer }) = pending.into() else { return };
+    commands::log(&order, by.as_ref(), &outcome);
     if let Some(answer) = answer {
         let _ = answer.send(outcome); // a client that has disconnected needs none
     }
