@@ -7,6 +7,8 @@
 
 use std::time::Instant;
 
+use endpoint::dcqcn::DcqcnSettings;
+
 /// As in `sluice sim`.
 #[path = "../../sluice/src/sim/huge_pages.rs"]
 mod huge_pages;
@@ -98,12 +100,12 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         start: Start::At(0),
         stop_ns: duration_ns,
         ecn: true,
-        dcqcn: true,
-        fast_recovery: Default::default(),
+        dcqcn: Some(DcqcnSettings::PAPER),
     };
     Scenario {
         title: format!("{leaves} leaves, {spines} spines, {hosts} hosts"),
         duration_ns,
+        warmup_ns: 0,
         seed: 1,
         sample_ns: duration_ns / 100,
         forwarding: Forwarding::ShortestPath,
