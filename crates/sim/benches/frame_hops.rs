@@ -7,8 +7,6 @@
 
 use std::time::Instant;
 
-use endpoint::dcqcn::DcqcnSettings;
-
 /// As in `sluice sim`.
 #[path = "../../sluice/src/sim/huge_pages.rs"]
 mod huge_pages;
