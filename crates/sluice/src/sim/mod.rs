@@ -83,8 +83,8 @@ virtual, to the nanosecond: the same scenario and seed give the same outcome.
     sluice sim config/scenarios/first.toml
     sluice sim --plots plots --duration 20ms config/scenarios/first.toml
     sluice sim --pcap sender1=s1.pcapng --pcap sw.receiver=r.pcapng config/scenarios/first.toml
-    sluice sim --set traffic.storage.rate=400M --set duration=50ms config/scenarios/first.toml
-    sluice sim --set ../incast.toml:buffer.headroom_cells=20000 config/scenarios/first.toml
+    sluice sim --set traffic.storage.rate=400M config/scenarios/first.toml
+    sluice sim --set ../incast.toml:buffer.headroom_cells=60000 config/scenarios/first.toml
     sluice sim --messages messages.csv config/scenarios/incast-dcqcn.toml
     sluice sim --json config/scenarios/first.toml | jq '.traffic[].lost_frames'
 
