@@ -1,6 +1,7 @@
 //! `cargo xtask`: sets the machine up, shows the demo, and runs the tests and benches. Needs only
 //! Rust itself, so that it can install the rest.
 
+mod dist;
 mod instruction_count;
 mod lint;
 #[cfg(test)]
@@ -50,6 +51,8 @@ enum Task {
     /// Boot another kernel in QEMU and run tests inside: those of `sluice nic`, or any of
     /// tests/tests. Takes minutes.
     Vm(vm::Vm),
+    /// Build the Debian package: programs, unit, manual pages, completions, licenses.
+    Dist(dist::Dist),
     /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are
     /// more than they were.
     Instructions,
@@ -87,6 +90,7 @@ fn run_task(task: Task) -> Result<()> {
             run::bench(filter.as_deref())
         }
         Task::Vm(vm) => vm::run(&vm),
+        Task::Dist(dist) => dist::run(&dist),
         Task::Instructions => {
             packages::set_up()?;
             instruction_count::check()

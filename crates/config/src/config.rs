@@ -1,8 +1,6 @@
 //! The configuration as a whole: the settings of the switch, its ports, and the constraints between
 //! them.
 
-use std::path::PathBuf;
-
 use dcbx::settings::PfcMode;
 use switch::settings::MAX_PORTS;
 use switch::{PortSettings, SwitchSettings};
@@ -20,7 +18,7 @@ use crate::tables::alarm::AlarmTable;
 use crate::tables::bridge;
 use crate::tables::buffer::Buffer;
 use crate::tables::congestion::Congestion;
-use crate::tables::daemon::{self, Dataplane, RecorderSettings};
+use crate::tables::daemon::{self, ControlSocket, Dataplane, RecorderSettings};
 use crate::tables::fixed_area;
 use crate::tables::lldp::{self, Lldp};
 use crate::tables::metrics::{self, Metrics};
@@ -62,8 +60,8 @@ pub struct Config {
     pub dcbx: Vec<Option<PortDcbx>>,
     /// The flight recorder.
     pub recorder: RecorderSettings,
-    /// Path of the Unix socket that the control API listens on.
-    pub control_socket: PathBuf,
+    /// The Unix socket that the control API listens on.
+    pub control: ControlSocket,
     /// Subscriptions and their collectors.
     pub telemetry: Telemetry,
     /// Where metrics are served; `None` if they are off.
@@ -140,7 +138,7 @@ fn read<T>(
 ) -> (Config, Option<T>) {
     let name = daemon::read_name(&mut file, report);
     let dataplane = daemon::read_dataplane(&mut file, report);
-    let control_socket = daemon::read_control(&mut file, &name, report);
+    let control = daemon::read_control(&mut file, &name, report);
     let recorder = daemon::read_recorder(&mut file, report);
     let mut buffer = Buffer::read(&mut file, report);
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
@@ -232,7 +230,7 @@ fn read<T>(
         pfc_modes,
         dcbx,
         recorder,
-        control_socket,
+        control,
         telemetry,
         metrics,
         warnings,

@@ -18,7 +18,9 @@ use switch::{Nanos, SwitchSettings};
 use crate::config::Config;
 use crate::reference;
 use crate::spec::word_of;
-use crate::tables::daemon::{Dataplane, OVERLOAD, PFC_TEST, RecorderSettings, SCHEDULING};
+use crate::tables::daemon::{
+    ControlSocket, Dataplane, OVERLOAD, PFC_TEST, RecorderSettings, SCHEDULING, SOCKET_MODES,
+};
 use crate::tables::lldp::PortLldp;
 use crate::tables::port::dcbx::PortDcbx;
 use crate::tables::port::zero_copy::ZeroCopy;
@@ -83,7 +85,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         dataplane,
         switch,
         interfaces,
-        control_socket,
+        control,
         recorder,
         telemetry,
         metrics,
@@ -117,7 +119,11 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.value("dataplane: spare_ports", &old.dataplane.spare_ports, spare_ports);
     changes.word("dataplane: pfc_test", &PFC_TEST, [old.dataplane.pfc_test, *pfc_test]);
     changes.word("dataplane: zero_copy", &ZeroCopy::CHOICES, [old.dataplane.zero_copy, *zero_copy]);
-    changes.value("control: socket", &old.control_socket, control_socket);
+    let ControlSocket { path, group, owner, mode } = control;
+    changes.value("control: socket", &old.control.path, path);
+    changes.value("control: group", &old.control.group, group);
+    changes.value("control: owner", &old.control.owner, owner);
+    changes.word("control: mode", &SOCKET_MODES, [old.control.mode, *mode]);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
     changes.value("recorder: always", &old.recorder.always, always);
     changes.value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);

@@ -32,7 +32,7 @@ pub use crate::profiles::{Bindings, BufferProfile, IngressThresholds, Profiles, 
 pub use crate::read::diagnostics::{ConfigError, ConfigErrors, draw_errors_unwrapped};
 pub use crate::read::parse::{parse_speed, spell_speed};
 pub use crate::spec::{CELL_BYTES, MAX_CELLS};
-pub use crate::tables::daemon::{Dataplane, PfcTest, RecorderSettings, Scheduling};
+pub use crate::tables::daemon::{ControlSocket, Dataplane, PfcTest, RecorderSettings, Scheduling};
 pub use crate::tables::lldp::{Lldp, LldpMode, PortLldp};
 pub use crate::tables::metrics::Metrics;
 pub use crate::tables::port::dcbx::{Negotiated, PortDcbx};

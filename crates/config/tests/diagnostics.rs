@@ -267,6 +267,7 @@ const WRONG_FILES: &[&str] = &[
      [port.a]\ninterface = \"veth0\"\nspeed = \"800G\"\n[port.b]\ninterface = \"veth1\"\nspeed = \"400G\"",
     "[port.a]\ninterface = \"veth0\"\n[recorder]\nfreeze_on_loss = true\nmemory_mib = 64\nseconds = 5",
     "[port.a]\ninterface = \"veth0\"\n[control]\nsocket = \"here.sock\"\npath = 1",
+    "[port.a]\ninterface = \"veth0\"\n[control]\nmode = \"0600\"\ngroup = \"netops\"",
     "[port.a]\ninterface = \"veth0\"\n[bridge]\nmax_entries = 0\naging_s = 0",
     "[port.a]\ninterface = \"veth0\"\n[bridge]\nmax_entries = 100\nmax_entries_per_port = 101",
     "[port.a]\ninterface = \"veth0\"\n[buffer]\ncell_bytes = 63\ntotal_cells = \"many\"\nheadroom_cells = 20000000",

@@ -1,8 +1,8 @@
 //! Valid files, and the settings that result.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use config::{Config, Dataplane, Link, Lldp, LldpMode, PortLldp, RecorderSettings, Telemetry};
+use config::{Config, ControlSocket, Dataplane, Link, Lldp, LldpMode, PortLldp, RecorderSettings, Telemetry};
 use dcbx::settings::{AdminStatus, LldpSettings, PfcMode, TlvSelection};
 use switch::settings::{
     AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, DownPortAction, DropLevel,
@@ -58,7 +58,12 @@ fn the_smallest_file() {
             pfc_modes: vec![PfcMode::Off],
             dcbx: vec![None],
             recorder: RecorderSettings::default(),
-            control_socket: PathBuf::from("/run/sluice/sluice.sock"),
+            control: ControlSocket {
+                path: PathBuf::from("/run/sluice/sluice.sock"),
+                group: None,
+                owner: None,
+                mode: 0o660,
+            },
             telemetry: Telemetry::default(),
             metrics: None,
             profiles: config.profiles.clone(),
@@ -79,6 +84,9 @@ fn every_setting() {
         switch_core_serves = false
         [control]
         socket = "/tmp/lab.sock"
+        group = "netops"
+        owner = "sluice"
+        mode = "0666"
         [recorder]
         always = true
         freeze_on_loss = false
@@ -162,7 +170,13 @@ fn every_setting() {
     assert_eq!(config.name, "lab");
     assert_eq!((config.dataplane.cores, config.dataplane.switch_core_serves), (vec![3, 5], false));
     assert_eq!(config.port_cores, [Some(5), None]);
-    assert_eq!(config.control_socket, Path::new("/tmp/lab.sock"));
+    let control = ControlSocket {
+        path: PathBuf::from("/tmp/lab.sock"),
+        group: Some("netops".to_owned()),
+        owner: Some("sluice".to_owned()),
+        mode: 0o666,
+    };
+    assert_eq!(config.control, control);
     let recorder = RecorderSettings { always: true, freeze_on_loss: false, memory_bytes: 128 << 20 };
     assert_eq!(config.recorder, recorder);
     assert!(!config.pfc_enabled, "the settings below stay as they are written");

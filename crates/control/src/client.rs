@@ -9,9 +9,12 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
 use tokio::net::UnixStream;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
+use crate::access::{API_VERSION, VERSION_KEY};
 use crate::command::{Command, ErrorKind};
 use crate::v1;
 use crate::v1::control_client::ControlClient;
@@ -77,11 +80,22 @@ impl ClientError {
     }
 }
 
+/// Adds the version of the API to each call.
+#[derive(Debug, Clone)]
+struct Version;
+
+impl Interceptor for Version {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        request.metadata_mut().insert(VERSION_KEY, API_VERSION.into());
+        Ok(request)
+    }
+}
+
 /// A connection to one daemon.
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
-    inner: ControlClient<Channel>,
+    inner: ControlClient<InterceptedService<Channel, Version>>,
 }
 
 impl Client {
@@ -95,7 +109,7 @@ impl Client {
         // The address is unused: the connector has the socket's path.
         let endpoint = Endpoint::from_static("http://sluiced").connect_timeout(PATIENCE);
         let channel = endpoint.connect_with_connector(connector).await.map_err(|e| refusal(socket, &e))?;
-        Ok(Self { socket: socket.to_path_buf(), inner: ControlClient::new(channel) })
+        Ok(Self { socket: socket.to_path_buf(), inner: ControlClient::with_interceptor(channel, Version) })
     }
 
     /// Returns the identity of the daemon.

@@ -46,6 +46,19 @@ pub enum Command {
 }
 
 impl Command {
+    /// Returns what the command does, as in "to reload takes root".
+    pub fn what(&self) -> &'static str {
+        match self {
+            Command::ClearWatermarks => "clear watermarks",
+            Command::HoldPort { .. } => "hold or release a port",
+            Command::SetPfc { .. } => "turn PFC on or off",
+            Command::RecoverStorms { .. } => "recover from storms",
+            Command::LiftStormLimit { .. } => "lift the limit of storms",
+            Command::FlushFdb { .. } => "flush the FDB",
+            Command::Reload => "reload",
+        }
+    }
+
     /// Returns how long the daemon may take. One iteration of the loop is enough for most commands;
     /// a reload opens interfaces, and a NIC driver is slow at that.
     pub(crate) fn patience(&self) -> Duration {
@@ -74,6 +87,8 @@ pub enum ErrorKind {
     Invalid,
     /// The present state does not allow the command.
     Precondition,
+    /// The client may only read.
+    Permission,
 }
 
 impl ErrorKind {
@@ -83,12 +98,13 @@ impl ErrorKind {
             ErrorKind::NotFound => Code::NotFound,
             ErrorKind::Invalid => Code::InvalidArgument,
             ErrorKind::Precondition => Code::FailedPrecondition,
+            ErrorKind::Permission => Code::PermissionDenied,
         }
     }
 
     /// Returns true if a reachable daemon refused with a message meant for users.
     pub(crate) fn is_user_message(code: Code) -> bool {
-        [ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Precondition]
+        [ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Precondition, ErrorKind::Permission]
             .iter()
             .any(|reason| reason.code() == code)
     }

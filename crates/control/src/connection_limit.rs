@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tokio::net::unix::UCred;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::server::Connected;
+
+use crate::access::Peer;
 
 /// A client that was silent for this long may be evicted.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -79,7 +80,7 @@ impl ConnectionLimiter {
             Arc::new(ClientConn { socket, connected_at: Instant::now(), last_request_ns: AtomicU64::new(0) });
         self.clients.retain(|client| client.strong_count() > 0);
         self.clients.push(Arc::downgrade(&client));
-        Some(Connection { stream, client: client, _permit: slot })
+        Some(Connection { stream, client, _permit: slot })
     }
 
     async fn slot(&mut self) -> Option<OwnedSemaphorePermit> {
@@ -118,10 +119,10 @@ pub(crate) struct Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Option<UCred>;
+    type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.peer_cred().ok()
+        Peer::of_stream(&self.stream)
     }
 }
 

@@ -3,6 +3,7 @@
 //! what both sides need to interpret a snapshot.
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod client;
 pub mod command;
 mod connection_limit;
@@ -12,6 +13,7 @@ pub mod field_docs;
 pub mod journal;
 pub mod server;
 
+pub use access::{API_VERSION, Peer, Role};
 pub use client::{BlockingClient, Client, ClientError};
 pub use command::{Command, CommandError, CommandResult, ErrorKind};
 pub use conservation::FrameBalance;

@@ -18,8 +18,10 @@ use futures::Stream;
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
+use tonic::service::InterceptorLayer;
 use tonic::{Response, Status};
 
+use crate::access::{API_VERSION, Access, Peer, check_version, clean};
 use crate::command::{Command, CommandError, CommandResult};
 use crate::connection_limit::{Connection, ConnectionLimiter};
 use crate::journal::Journal;
@@ -130,6 +132,8 @@ pub enum Request {
     Order {
         /// The command.
         order: Command,
+        /// The client that sends it.
+        by: Peer,
         /// Channel for the result.
         answer: oneshot::Sender<CommandResult>,
     },
@@ -157,6 +161,8 @@ pub struct DaemonInfo {
     pub config: PathBuf,
     /// When the daemon started.
     pub started: Instant,
+    /// Users who may change the switch, besides root.
+    pub admins: Vec<u32>,
 }
 
 /// Serves clients on `listener` until `stop` completes, then waits for the pending calls.
@@ -171,6 +177,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
     let api = Api {
+        access: Access::new(&about.admins),
         info: about,
         owner: LoopOwner(requests),
         watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
@@ -185,6 +192,7 @@ pub async fn serve(
         // A live client replies to the pings; one that no longer replies gives its slot back.
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_PATIENCE))
+        .layer(InterceptorLayer::new(check_version))
         .add_service(service)
         .serve_with_incoming_shutdown(clients(listener), stop)
         .await
@@ -221,9 +229,11 @@ impl LoopOwner {
             .await
     }
 
-    async fn carry_out(&self, order: Command) -> Result<Vec<String>, Status> {
+    async fn carry_out(&self, order: Command, by: Peer) -> Result<Vec<String>, Status> {
         let patience = order.patience();
-        self.request_from(|answer| Request::Order { order, answer }, patience).await?.map_err(Status::from)
+        self.request_from(|answer| Request::Order { order, by, answer }, patience)
+            .await?
+            .map_err(Status::from)
     }
 
     async fn record(&self, duration: Duration) -> Result<Recorded, Status> {
@@ -264,6 +274,7 @@ fn vlan_of(vlan: Option<u32>) -> Result<Option<u16>, Status> {
 }
 
 struct Api {
+    access: Access,
     info: DaemonInfo,
     owner: LoopOwner,
     watchers: Arc<Semaphore>,
@@ -274,7 +285,10 @@ struct Api {
 
 #[tonic::async_trait]
 impl Control for Api {
-    async fn get_info(&self, _: tonic::Request<v1::GetInfoRequest>) -> Result<Response<v1::Info>, Status> {
+    async fn get_info(
+        &self,
+        request: tonic::Request<v1::GetInfoRequest>,
+    ) -> Result<Response<v1::Info>, Status> {
         let recording_most_bytes = self.owner.request(|answer| Request::RecordingBound { answer }).await?;
         Ok(Response::new(v1::Info {
             name: self.info.name.clone(),
@@ -283,6 +297,8 @@ impl Control for Api {
             uptime_ns: u64::try_from(self.info.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             config: self.info.config.display().to_string(),
             recording_most_bytes,
+            api_version: API_VERSION,
+            role: self.access.role(&Peer::of(&request)).name().to_owned(),
         }))
     }
 
@@ -290,6 +306,7 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::GetSnapshotRequest>,
     ) -> Result<Response<v1::Snapshot>, Status> {
+        self.may_read_watermarks(&request, request.get_ref().read_watermarks)?;
         self.owner.snapshot(request.into_inner().read_watermarks).await.map(Response::new)
     }
 
@@ -299,6 +316,7 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
+        self.may_read_watermarks(&request, request.get_ref().read_watermarks)?;
         let place = self.watchers.clone().try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("{MAX_WATCHERS} clients are watching already"))
         })?;
@@ -319,43 +337,45 @@ impl Control for Api {
 
     async fn clear_watermarks(
         &self,
-        _: tonic::Request<v1::ClearWatermarksRequest>,
+        request: tonic::Request<v1::ClearWatermarksRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        self.done(Command::ClearWatermarks).await
+        self.done(&request, Command::ClearWatermarks).await
     }
 
     async fn hold_port(
         &self,
         request: tonic::Request<v1::HoldPortRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        let v1::HoldPortRequest { port, held } = request.into_inner();
-        self.done(Command::HoldPort { port, held }).await
+        let v1::HoldPortRequest { port, held } = request.get_ref();
+        self.done(&request, Command::HoldPort { port: clean(port), held: *held }).await
     }
 
     async fn recover_storms(
         &self,
         request: tonic::Request<v1::RecoverStormsRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        self.done(Command::RecoverStorms { port: request.into_inner().port }).await
+        let port = clean(&request.get_ref().port);
+        self.done(&request, Command::RecoverStorms { port }).await
     }
 
     async fn lift_storm_limit(
         &self,
         request: tonic::Request<v1::LiftStormLimitRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        let v1::LiftStormLimitRequest { port, priority } = request.into_inner();
+        let v1::LiftStormLimitRequest { port, priority } = request.get_ref();
         let priority = match priority {
-            Some(priority) if priority > 7 => return Err(Status::invalid_argument("priorities are 0 to 7")),
+            Some(priority) if *priority > 7 => return Err(Status::invalid_argument("priorities are 0 to 7")),
             priority => priority.map(|priority| priority as u8),
         };
-        self.done(Command::LiftStormLimit { port, priority }).await
+        self.done(&request, Command::LiftStormLimit { port: clean(port), priority }).await
     }
 
     async fn set_pfc(
         &self,
         request: tonic::Request<v1::SetPfcRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        self.done(Command::SetPfc { enabled: request.into_inner().enabled }).await
+        let enabled = request.get_ref().enabled;
+        self.done(&request, Command::SetPfc { enabled }).await
     }
 
     async fn get_configuration(
@@ -372,7 +392,7 @@ impl Control for Api {
         request: tonic::Request<v1::GetFdbRequest>,
     ) -> Result<Response<Self::GetFdbStream>, Status> {
         let v1::GetFdbRequest { port, vlan } = request.into_inner();
-        let vlan = vlan_of(vlan)?;
+        let (port, vlan) = (port.as_deref().map(clean), vlan_of(vlan)?);
         let entries = self.owner.request(|answer| Request::Fdb { port, vlan, answer }).await??;
         let batch = |entries: &[v1::FdbEntry]| Ok(v1::FdbBatch { entries: entries.to_vec() });
         let batches: Vec<_> = entries.chunks(FDB_BATCH).map(batch).collect();
@@ -383,8 +403,9 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::FlushFdbRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        let v1::FlushFdbRequest { port, vlan } = request.into_inner();
-        self.done(Command::FlushFdb { port, vlan: vlan_of(vlan)? }).await
+        let v1::FlushFdbRequest { port, vlan } = request.get_ref();
+        let (port, vlan) = (port.as_deref().map(clean), vlan_of(*vlan)?);
+        self.done(&request, Command::FlushFdb { port, vlan }).await
     }
 
     type RecordStream = Pin<Box<dyn Stream<Item = Result<v1::RecordingPiece, Status>> + Send>>;
@@ -393,7 +414,10 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::RecordRequest>,
     ) -> Result<Response<Self::RecordStream>, Status> {
-        let duration = Duration::from_millis(request.into_inner().duration_ms.into()).min(MAX_RECORDING);
+        let duration = Duration::from_millis(request.get_ref().duration_ms.into()).min(MAX_RECORDING);
+        if !duration.is_zero() {
+            self.access.must_be_admin(&request, "record")?;
+        }
         let Recorded { pieces, number, further } = self.owner.record(duration).await?;
         let first = v1::RecordingPiece { bytes: Vec::new(), recording: number, further_recordings: further };
         let pieces = pieces.into_iter().flat_map(|piece| {
@@ -407,6 +431,7 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::AcknowledgeRecordingRequest>,
     ) -> Result<Response<v1::Done>, Status> {
+        self.access.must_be_admin(&request, "discard a recording")?;
         let recording = request.into_inner().recording;
         let outcome = self.owner.request(|answer| Request::Acknowledge { recording, answer }).await?;
         outcome.map(|_| Response::new(v1::Done {})).map_err(Status::from)
@@ -474,15 +499,32 @@ impl Control for Api {
         Ok(Response::new((self.telemetry)()))
     }
 
-    async fn reload(&self, _: tonic::Request<v1::ReloadRequest>) -> Result<Response<v1::Reloaded>, Status> {
-        let changes = self.owner.carry_out(Command::Reload).await?;
+    async fn reload(
+        &self,
+        request: tonic::Request<v1::ReloadRequest>,
+    ) -> Result<Response<v1::Reloaded>, Status> {
+        let by = self.access.must_be_admin(&request, Command::Reload.what())?;
+        let changes = self.owner.carry_out(Command::Reload, by).await?;
         Ok(Response::new(v1::Reloaded { changes }))
     }
 }
 
 impl Api {
-    /// Executes a command that returns no text.
-    async fn done(&self, order: Command) -> Result<Response<v1::Done>, Status> {
-        self.owner.carry_out(order).await.map(|_| Response::new(v1::Done {}))
+    /// Executes a command that returns no text, of a client that may change the switch.
+    async fn done<T>(
+        &self,
+        request: &tonic::Request<T>,
+        order: Command,
+    ) -> Result<Response<v1::Done>, Status> {
+        let by = self.access.must_be_admin(request, order.what())?;
+        self.owner.carry_out(order, by).await.map(|_| Response::new(v1::Done {}))
+    }
+
+    /// Refuses to restart the watermarks of all clients for one that may only read.
+    fn may_read_watermarks<T>(&self, request: &tonic::Request<T>, restarts: bool) -> Result<(), Status> {
+        if restarts {
+            self.access.must_be_admin(request, "restart the watermarks since the last read")?;
+        }
+        Ok(())
     }
 }

@@ -51,7 +51,7 @@ impl Fake {
                         let _ =
                             answer.send(v1::Snapshot { at_ns, bridge_entries, ports, ..Default::default() });
                     }
-                    Request::Order { order, answer } => drop(answer.send(carry_out(&order))),
+                    Request::Order { order, answer, .. } => drop(answer.send(carry_out(&order))),
                     Request::RecordingBound { answer } => drop(answer.send(7 << 20)),
                     Request::Recording { duration, answer } => drop(answer.send(recording(duration))),
                     Request::Configuration { answer } => drop(answer.send(v1::Configuration::default())),
@@ -71,6 +71,7 @@ impl Fake {
             version: "1.2.3".into(),
             config: "/etc/sluice/fake.toml".into(),
             started: Instant::now(),
+            admins: Vec::new(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let journal = Journal::default();

@@ -140,8 +140,8 @@ fn pauses(scenario: &Scenario, outcome: &Results, scope: Scope) -> u64 {
     }
 }
 
-/// Describes an expectation.
-fn spell(scenario: &Scenario, expectation: &Expectation) -> String {
+/// Describes an expectation, as in "rdma: lost = 0".
+pub fn spell(scenario: &Scenario, expectation: &Expectation) -> String {
     let scope = match expectation.scope {
         Scope::All => String::new(),
         Scope::Traffic(traffic) => format!("{}: ", scenario.traffic[traffic].name),

@@ -12,7 +12,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod event_queue;
-mod expect;
+pub mod expect;
 mod flow;
 mod host_node;
 mod link;

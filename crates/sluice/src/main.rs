@@ -13,6 +13,7 @@ mod headroom;
 mod headroom_fix;
 mod import;
 mod init;
+mod lab;
 mod new_file;
 mod nic;
 mod output;
@@ -31,6 +32,7 @@ mod top;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -72,6 +74,20 @@ enum Task {
     /// Run a network of switches in virtual time: the daemon's own switch, from its own
     /// configuration files.
     Sim(sim::Arguments),
+    Lab(lab::Arguments),
+    /// Print completions of the command line for a shell.
+    Completions {
+        /// Which shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands into a folder.
+    #[command(hide = true)]
+    Manuals {
+        /// An existing folder.
+        #[arg(value_name = "DIR")]
+        folder: std::path::PathBuf,
+    },
     Telemetry(telemetry::Arguments),
     Collector(collector::Arguments),
     Nic(nic::Arguments),
@@ -109,6 +125,11 @@ fn main() -> ExitCode {
         Task::Schema => settings::schema(),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
+        Task::Lab(arguments) => return lab::run(arguments),
+        Task::Completions { shell } => completions(shell),
+        Task::Manuals { folder } => {
+            clap_mangen::generate_to(command(), &folder).with_context(|| folder.display().to_string())
+        }
         Task::Telemetry(arguments) => telemetry::run(&arguments),
         Task::Collector(arguments) => collector::run(&arguments),
         Task::Nic(arguments) => nic::run(&arguments),
@@ -126,7 +147,7 @@ fn main() -> ExitCode {
 }
 
 /// Examples at the end of the help of each command, short and long.
-const EXAMPLES: [(&str, &str); 20] = [
+const EXAMPLES: [(&str, &str); 22] = [
     ("top", "  sluice top"),
     ("explain", "  sluice explain port.pfc.no_drop"),
     (
@@ -137,7 +158,7 @@ const EXAMPLES: [(&str, &str); 20] = [
     ("schema", "  sluice schema"),
     (
         "reload",
-        "  sluice reload          apply the file that sluiced was started with\n  sluice show config     what that would change",
+        "  sluice reload              apply the file that sluiced was started with\n  sluice reload --dry-run    what that would change",
     ),
     (
         "pfc",
@@ -155,6 +176,11 @@ const EXAMPLES: [(&str, &str); 20] = [
     ("check", "  sluice check lab.toml\n  sluice check --strict --json config/*.toml"),
     ("headroom", "  sluice headroom --speed 25G --cable 10m\n  sluice headroom --fix lab.toml --dry-run"),
     ("sim", "  sluice sim config/scenarios/first.toml --plots plots"),
+    ("completions", "  sluice completions bash"),
+    (
+        "lab",
+        "  sluice lab up config/scenarios/first.toml --duration 5s\n  sluice lab exec sw sluice show pfc\n  sluice lab down",
+    ),
     ("telemetry", "  sluice telemetry paths"),
     ("collector", "  sluice collector --listen 127.0.0.1:50050"),
     ("nic", "  sluice nic check\n  sluice nic attach eth0 --speed 25G --no-drop 3"),
@@ -169,6 +195,13 @@ fn command() -> clap::Command {
             command.after_help(*examples).after_long_help(format!("{long}Examples:\n{examples}"))
         })
     })
+}
+
+/// Prints completions for a shell.
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "sluice", &mut script);
+    output::print(&String::from_utf8_lossy(&script))
 }
 
 /// Logs warnings, or the levels of RUST_LOG.
@@ -193,7 +226,7 @@ mod tests {
         let names = Arguments::command();
         let without = names.get_subcommands().map(|command| command.get_name().to_owned());
         let without = without.filter(|name| !EXAMPLES.iter().any(|(of, _)| of == name));
-        assert_eq!(without.collect::<Vec<_>>(), ["show", "clear"], "these have their own");
+        assert_eq!(without.collect::<Vec<_>>(), ["show", "clear", "manuals"], "these have their own");
         let all = EXAMPLES.iter().map(|(_, examples)| *examples).chain([show::help::SHORT]);
         for line in all.flat_map(str::lines).filter(|line| line.starts_with("  sluice ")) {
             let line = line.trim().split("   ").next().unwrap_or_default();

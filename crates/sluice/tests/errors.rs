@@ -96,6 +96,85 @@ fn no_permission() {
     }
 }
 
+/// A user who may only read gets one line for each command that changes something.
+#[test]
+fn readers_may_not_change() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let (socket, program) = (folder.path().join("sluice.sock"), folder.path().join("sluice"));
+    std::fs::copy(env!("CARGO_BIN_EXE_sluice"), &program).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).unwrap();
+    std::thread::spawn(move || serve(listener)); // it ends with the test
+    let recording = format!("record --duration 1ms {}", folder.path().join("none.sluice").display());
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let commands = [
+        ("reload", "reload"),
+        ("pfc off", "turn PFC on or off"),
+        ("pfc recover a", "recover from storms"),
+        ("pfc lift-limit a 3", "lift the limit of storms"),
+        ("port hold a", "hold or release a port"),
+        ("clear watermarks", "clear watermarks"),
+        ("fdb flush", "flush the FDB"),
+        (&recording, "record"),
+        ("show version", ""),
+    ];
+    for (command, what) in commands {
+        let mut sluice = Command::new(&program);
+        sluice.args(command.split(' ')).env("SLUICE_SOCKET", &socket).uid(64_999).gid(64_999);
+        match sluice.output() {
+            Ok(output) if what.is_empty() => {
+                let text = String::from_utf8_lossy(&output.stdout);
+                assert!(
+                    output.status.success() && text.contains("API      version 1; you may read\n"),
+                    "{text}"
+                );
+            }
+            Ok(output) => {
+                let expected = format!(
+                    "sluice: permission denied: to {what} takes root or uid 998, and you are uid 64999, who may only read"
+                );
+                match what {
+                    // Its progress is on standard error, too.
+                    "record" => {
+                        let error = String::from_utf8_lossy(&output.stderr);
+                        assert!(output.status.code() == Some(1) && error.contains(&expected), "{error}");
+                    }
+                    _ => check(command, &output, 1, &expected),
+                }
+            }
+            Err(error) => return println!("only root can become another user: {error}"),
+        }
+    }
+}
+
+/// Serves a daemon without a switch, which user 998 may change.
+fn serve(listener: UnixListener) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        listener.set_nonblocking(true).unwrap();
+        let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+        let (requests, mut requested) = tokio::sync::mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Some(request) = requested.recv().await {
+                if let control::server::Request::RecordingBound { answer } = request {
+                    let _ = answer.send(0);
+                }
+            }
+        });
+        let about = control::server::DaemonInfo {
+            name: "fake".into(),
+            version: "1".into(),
+            config: "/etc/fake.toml".into(),
+            started: std::time::Instant::now(),
+            admins: vec![998],
+        };
+        let (journal, telemetry) = (control::Journal::default(), control::v1::Telemetry::default);
+        let _ = control::server::serve(listener, about, requests, journal, telemetry, std::future::pending())
+            .await;
+    });
+}
+
 #[test]
 fn wrong_input() {
     for (command, expected) in [
@@ -116,6 +195,9 @@ fn wrong_input() {
         ("show fdb --priority 3", "sluice: --priority is for views of priorities"),
         ("show maps -nz", "sluice: --nonzero is for counters"),
         ("show config --rates", "sluice: --rates is for counters"),
+        ("lab exec sw", "error: the following required arguments were not provided"),
+        ("lab up --duration x y.toml", "error: invalid value 'x' for '--duration <TIME>'"),
+        ("lab down --all x", "error: the argument '--all' cannot be used with"),
         ("clear watermarks --undo", "sluice: cleared watermarks cannot be restored"),
     ] {
         let output = sluice(command).output().unwrap();
@@ -142,6 +224,9 @@ fn short_help_fits_a_screen() {
         "check",
         "headroom",
         "sim",
+        "lab",
+        "lab up",
+        "lab exec",
         "telemetry",
         "collector",
         "nic",

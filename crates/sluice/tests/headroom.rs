@@ -44,6 +44,7 @@ fn daemon(socket: &Path, config: &Path) -> oneshot::Sender<()> {
         version: "1".into(),
         config: config.to_path_buf(),
         started: Instant::now(),
+        admins: Vec::new(),
     };
     let (stop, stopped) = oneshot::channel::<()>();
     tokio::spawn(server::serve(

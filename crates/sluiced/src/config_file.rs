@@ -9,6 +9,8 @@ use config::read::toml_document::{MAX_FILE_BYTES, too_long};
 use config::{Config, ConfigErrors};
 use tracing::warn;
 
+use crate::control_socket::{Permissions, UnknownName};
+
 /// Why a file yields no configuration.
 #[derive(Debug)]
 pub enum ConfigFileError {
@@ -42,6 +44,9 @@ pub fn read(file: &Path) -> Result<(Config, String), ConfigFileError> {
     let text = String::from_utf8(bytes)
         .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))?;
     let config = config::parse_for_daemon(&name, &text).map_err(ConfigFileError::Mistakes)?;
+    Permissions::look_up(&config.control).map_err(|UnknownName { setting, what, cure }| {
+        ConfigFileError::Mistakes(ConfigErrors::of_setting(&name, &text, setting, what, cure))
+    })?;
     Ok((config, text))
 }
 
@@ -64,6 +69,9 @@ mod tests {
         };
         assert!(wrong(b"[port.a]\n").contains("lab.toml:1:7: port.a: no interface"));
         assert!(wrong(&[0xff]).contains("cannot read ") && wrong(&[0xff]).contains("UTF-8"));
+        let unknown = wrong(b"port.a.interface = 'x'\n[control]\ngroup = 'no-such-group'\n");
+        assert!(unknown.contains("lab.toml:3:9: control.group: this machine has no group"), "{unknown}");
+        assert!(unknown.contains("groupadd --system"), "{unknown}");
         // An endless file is read only as far as needed to reject it.
         let endless = read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(endless.contains("the file has more than 1 MiB; 1 MiB is the most"), "{endless}");

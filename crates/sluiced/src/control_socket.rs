@@ -1,8 +1,8 @@
 //! The control socket: its permissions and its ownership.
 //!
-//! Rule: the mode is 0660 before any client can connect. A file left by a daemon that was killed is
-//! replaced. A socket that a daemon listens on, and a file that is not a socket, are not touched.
-//! The file is removed when the daemon ends.
+//! Rule: owner, group and mode are those of the configuration before any client can connect. A file
+//! left by a daemon that was killed is replaced. A socket that a daemon listens on, and a file that
+//! is not a socket, are not touched. The file is removed when the daemon ends.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,11 +12,68 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use config::ControlSocket;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::socket::{bind as bind_to, listen, socket};
+use nix::unistd::{Gid, Group, Uid, User, chown, geteuid};
 
-/// Owner and group may connect to the daemon.
-const MODE: u32 = 0o660;
+/// Who may connect: `[control]` with its names looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permissions {
+    /// Owner of the socket; `None` for the user of the daemon.
+    owner: Option<Uid>,
+    /// Group of the socket; `None` for that of the daemon.
+    group: Option<Gid>,
+    mode: u32,
+}
+
+impl Permissions {
+    /// Looks up the names of users and groups.
+    ///
+    /// # Errors
+    /// The name of the setting that has an unknown one, what is wrong, and the cure.
+    pub fn look_up(control: &ControlSocket) -> Result<Self, UnknownName> {
+        let owner = control.owner.as_deref().map(|name| {
+            let found = User::from_name(name).ok().flatten().map(|user| user.uid);
+            found.ok_or_else(|| UnknownName::new("control.owner", "user", "useradd", name))
+        });
+        let group = control.group.as_deref().map(|name| {
+            let found = Group::from_name(name).ok().flatten().map(|group| group.gid);
+            found.ok_or_else(|| UnknownName::new("control.group", "group", "groupadd", name))
+        });
+        Ok(Self { owner: owner.transpose()?, group: group.transpose()?, mode: control.mode })
+    }
+
+    /// Returns the users who may change the switch.
+    pub fn admins(&self) -> Vec<u32> {
+        let mut admins = vec![geteuid().as_raw()];
+        admins.extend(self.owner.map(Uid::as_raw).filter(|owner| *owner != admins[0]));
+        admins
+    }
+}
+
+/// A user or group in `[control]` that this machine does not have.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    /// Full name of the setting.
+    pub setting: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// How to correct it.
+    pub cure: String,
+}
+
+impl UnknownName {
+    fn new(setting: &'static str, what: &str, command: &str, name: &str) -> Self {
+        let what = format!("this machine has no {what} {name:?}");
+        Self {
+            setting,
+            what,
+            cure: format!("create it with `{command} --system NAME`, or leave the setting out"),
+        }
+    }
+}
+
 /// Mode of the directories created for the socket.
 pub const DIRECTORY_MODE: u32 = 0o755;
 
@@ -60,7 +117,7 @@ pub fn must_be_free(path: &Path) -> Result<()> {
 }
 
 /// Listens on `path`.
-pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
+pub fn bind(path: &Path, permissions: Permissions) -> Result<(UnixListener, SocketFile)> {
     let context = || format!("control socket {}", path.display());
     if let Some(directory) = path.parent() {
         let mut builder = fs::DirBuilder::new();
@@ -79,7 +136,13 @@ pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
     let inode = fs::symlink_metadata(path).with_context(context)?.ino();
     let file = SocketFile { path: path.to_path_buf(), inode };
     // No client can connect before `listen`.
-    fs::set_permissions(path, fs::Permissions::from_mode(MODE)).with_context(context)?;
+    let Permissions { owner, group, mode } = permissions;
+    if owner.is_some() || group.is_some() {
+        chown(path, owner, group).with_context(|| {
+            format!("control socket {}: owner and group (control.owner, control.group)", path.display())
+        })?;
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(context)?;
     listen(&unheard, Backlog::new(128)?).with_context(context)?;
     let listener = UnixListener::from(unheard);
     Ok((listener, file))
@@ -89,6 +152,8 @@ pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
 mod tests {
     use super::*;
 
+    const OPEN: Permissions = Permissions { owner: None, group: None, mode: 0o660 };
+
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
@@ -97,7 +162,7 @@ mod tests {
     fn the_socket_is_for_owner_and_group_and_goes_away_with_its_guard() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/sluice/a.sock");
-        let (_listener, guard) = bind(&path).unwrap();
+        let (_listener, guard) = bind(&path, OPEN).unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o660, 0o755));
         assert!(UnixStream::connect(&path).is_ok());
         drop(guard);
@@ -108,8 +173,8 @@ mod tests {
     fn a_live_socket_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
-        let (_listener, _guard) = bind(&path).unwrap();
-        for refusal in [must_be_free(&path).unwrap_err(), bind(&path).unwrap_err()] {
+        let (_listener, _guard) = bind(&path, OPEN).unwrap();
+        for refusal in [must_be_free(&path).unwrap_err(), bind(&path, OPEN).unwrap_err()] {
             assert!(refusal.to_string().contains("another sluiced runs with this socket"), "{refusal:#}");
         }
         assert!(UnixStream::connect(&path).is_ok());
@@ -122,7 +187,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists() && UnixStream::connect(&path).is_err(), "dead, but there");
         must_be_free(&path).unwrap();
-        let (_listener, _guard) = bind(&path).unwrap();
+        let (_listener, _guard) = bind(&path, OPEN).unwrap();
         assert!(UnixStream::connect(&path).is_ok());
         assert_eq!(mode(&path), 0o660);
     }
@@ -132,7 +197,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         fs::write(&path, "data").unwrap();
-        let refusal = bind(&path).unwrap_err().to_string();
+        let refusal = bind(&path, OPEN).unwrap_err().to_string();
         assert!(refusal.contains("there is a file that is no socket"), "{refusal}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "data");
     }
@@ -142,12 +207,36 @@ mod tests {
     fn a_socket_of_somebody_else_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
-        let (listener, guard) = bind(&path).unwrap();
+        let (listener, guard) = bind(&path, OPEN).unwrap();
         // So that its inode is not reused.
         fs::hard_link(&path, folder.path().join("first")).unwrap();
         drop(listener);
-        let (_next, _its_guard) = bind(&path).unwrap();
+        let (_next, _its_guard) = bind(&path, OPEN).unwrap();
         drop(guard);
         assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn owner_group_and_mode_are_those_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let names = ControlSocket {
+            path: path.clone(),
+            group: Some("daemon".to_owned()),
+            owner: Some("nobody".to_owned()),
+            mode: 0o666,
+        };
+        let permissions = Permissions::look_up(&names).unwrap();
+        let nobody = User::from_name("nobody").unwrap().unwrap().uid;
+        assert_eq!(permissions.admins(), [geteuid().as_raw(), nobody.as_raw()]);
+        let group = Group::from_name("daemon").unwrap().unwrap().gid;
+        if geteuid().is_root() {
+            let (_listener, _guard) = bind(&path, permissions).unwrap();
+            let file = fs::metadata(&path).unwrap();
+            assert_eq!((file.uid(), file.gid(), mode(&path)), (nobody.as_raw(), group.as_raw(), 0o666));
+        }
+        let unknown = ControlSocket { group: Some("no such".to_owned()), ..names };
+        let error = Permissions::look_up(&unknown).unwrap_err();
+        assert_eq!((error.setting, &*error.what), ("control.group", "this machine has no group \"no such\""));
     }
 }

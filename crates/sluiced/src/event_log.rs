@@ -7,7 +7,7 @@
 
 use std::time::SystemTime;
 
-use control::{Command, Journal, v1};
+use control::{Command, Journal, Peer, v1};
 use switch::{EventKind, EventRecord, Instant, Severity};
 use tracing::{debug, error, info, warn};
 
@@ -61,8 +61,11 @@ impl Events {
     }
 
     /// Records an executed command in the journal; it has been logged separately.
-    pub fn journal_command(&self, order: &Command, changes: &[String]) {
-        if let Some(event) = self.event_of_command(order, changes) {
+    pub fn journal_command(&self, order: &Command, by: Option<&Peer>, changes: &[String]) {
+        if let Some(mut event) = self.event_of_command(order, changes) {
+            if let Some(uid) = by.and_then(|by| by.uid) {
+                event = event.with("uid", uid.into());
+            }
             self.journal_event(self.now(), event);
         }
     }
@@ -215,7 +218,8 @@ mod tests {
             (Command::Reload, vec!["port a: speed 1G → 2G".to_owned(), "port b: no_drop 3 → 4".to_owned()]),
             (Command::ClearWatermarks, vec![]),
         ] {
-            events.journal_command(&order, &changes);
+            let by = Peer { uid: Some(1000), ..Peer::default() };
+            events.journal_command(&order, (order != Command::Reload).then_some(&by), &changes);
         }
         events.set_lost(0);
         events.set_lost(40);

@@ -14,6 +14,7 @@ mod log;
 mod loop_threads;
 mod pfc_probe;
 mod ports;
+mod service;
 mod stall_check;
 mod stall_guard;
 mod startup;
@@ -40,8 +41,8 @@ const EXIT_FORCED: u8 = 130;
 #[command(name = "sluiced", version, max_term_width = 100, after_long_help = AFTER_HELP)]
 struct Arguments {
     /// The configuration: which ports, how fast, which priorities are no-drop.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "manual")]
+    config: Option<PathBuf>,
     /// Only read FILE, and report errors and what is not lossless.
     #[arg(long)]
     check: bool,
@@ -53,9 +54,13 @@ struct Arguments {
     /// [default: $RUST_LOG, or info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// How to log: text for people, or json, an object a line, for programs and journald.
+    /// How to log: text for people (with priorities, if standard error is the journal), or json, an
+    /// object a line, for programs.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
+    /// Print the manual page and end.
+    #[arg(long, hide = true, exclusive = true)]
+    manual: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -72,6 +77,10 @@ fn main() -> ExitCode {
     }
     config::draw_errors_unwrapped();
     let arguments = Arguments::parse();
+    if arguments.manual {
+        return print_manual();
+    }
+    let Some(file) = &arguments.config else { return ExitCode::from(EXIT_BAD_FILE) }; // clap requires it
     let log = match Log::to_stderr(arguments.log_level.as_deref(), arguments.log_format) {
         Ok(log) => log,
         Err(problem) => {
@@ -79,10 +88,10 @@ fn main() -> ExitCode {
             return ExitCode::from(EXIT_BAD_FILE);
         }
     };
-    let Some((config, text)) = read(&arguments.config) else { return ExitCode::from(EXIT_BAD_FILE) };
+    let Some((config, text)) = read(file) else { return ExitCode::from(EXIT_BAD_FILE) };
     if arguments.check {
         let ports = config.interfaces.len();
-        let printed = writeln!(std::io::stdout(), "{}: right, {ports} ports", arguments.config.display());
+        let printed = writeln!(std::io::stdout(), "{}: right, {ports} ports", file.display());
         if let Err(error) = printed {
             eprintln!("sluiced: cannot write to standard output: {error}");
             return ExitCode::FAILURE;
@@ -93,7 +102,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     config_file::log_warnings(&config);
-    let code = match startup::run((config, &text), &arguments.config, arguments.strict, &log) {
+    let code = match startup::run((config, &text), file, arguments.strict, &log) {
         Ok(DaemonEnd::Stopped) => ExitCode::SUCCESS,
         Ok(DaemonEnd::Forced) => ExitCode::from(EXIT_FORCED),
         Err(error) => {
@@ -103,6 +112,15 @@ fn main() -> ExitCode {
     };
     log.flush();
     code
+}
+
+/// Prints the manual page, for packages.
+fn print_manual() -> ExitCode {
+    let page = clap_mangen::Man::new(<Arguments as clap::CommandFactory>::command()).section("8");
+    match page.render(&mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
 }
 
 /// Reads the file. If it is wrong, prints the errors with line and column and returns `None`.

@@ -23,7 +23,7 @@ use xdp::{PacketSocket, Umem, Waiter, XdpPort};
 
 use crate::control_loop::running_config::RunningConfig;
 use crate::control_loop::{self, ControlLoop, Signals};
-use crate::control_socket;
+use crate::control_socket::{self, Permissions};
 use crate::event_log::Events;
 use crate::host_settings::ChangedSettings;
 use crate::lldp::Lldp;
@@ -35,6 +35,7 @@ use crate::ports::link_monitor::{LinkMonitor, look_up};
 use crate::ports::open_ports::{self, OpenPorts};
 use crate::ports::supervisor::{PortSupervisor, StartedPort};
 use crate::ports::worker::PortWorker;
+use crate::service::ServiceManager;
 use crate::stall_check::Stalls;
 use crate::stall_guard::{Guard, PortTap};
 use crate::telemetry_events::TelemetryEvents;
@@ -70,7 +71,9 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     let cores = &config.dataplane.cores;
     let core = cores.first().copied().context("dataplane.cores names no core")?;
     cores.iter().try_for_each(|&core| check_core(core))?;
-    control_socket::must_be_free(&config.control_socket)?;
+    control_socket::must_be_free(&config.control.path)?;
+    let permissions = Permissions::look_up(&config.control)
+        .map_err(|unknown| anyhow::anyhow!("{}: {}", unknown.setting, unknown.what))?;
     let interfaces = look_up(&config.interfaces).await?;
     let mut live = live;
     for (slot, interface) in interfaces.iter().enumerate() {
@@ -89,12 +92,12 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     for (slot, (name, interface)) in config.interfaces.iter().zip(&interfaces).enumerate() {
         links.add(slot, name, interface.as_ref());
     }
-    let mut changed = ChangedSettings::new(&config.control_socket)?;
+    let mut changed = ChangedSettings::new(&config.control.path)?;
     let mut open = OpenPorts::open(config, &interfaces, strict, &mut changed)?;
     let ports_at_start = open.started(config, interfaces);
     let queues: Vec<u32> = ports_at_start.iter().map(|port| port.queues).collect();
     let live = live.with_queues(&queues);
-    let (listener, socket_file) = control_socket::bind(&config.control_socket)?;
+    let (listener, socket_file) = control_socket::bind(&config.control.path, permissions)?;
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
 
@@ -144,7 +147,8 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     let device = Device { name: config.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
     let sources = Sources { device, requests: requests.clone(), journal: journal.clone() };
     let telemetry = Telemetry::start(&Settings::of(config, live.file()), sources).context("telemetry")?;
-    let (about, status, noted) = (daemon_info(&live, started), telemetry.status(), journal.clone());
+    let (about, status, noted) =
+        (daemon_info(&live, started, permissions.admins()), telemetry.status(), journal.clone());
     let api = tokio::spawn(server::serve(listener, about, requests, noted, status, async {
         let _ = api_ends.await;
     }));
@@ -158,9 +162,11 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         switch = config.name,
         ports = config.interfaces.len(),
         ?cores,
-        socket = %config.control_socket.display(),
+        socket = %config.control.path.display(),
         "sluiced is ready"
     );
+    let mut service = ServiceManager::new(&heartbeats);
+    service.ready(&config.name, config.interfaces.len());
 
     let open: Vec<_> = ports_at_start.iter().map(StartedPort::open_interface).collect();
     let pfc_test = pfc_probe::PfcProbe::new(config.dataplane.pfc_test, &live.settings().switch, &open);
@@ -182,7 +188,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         (stalls, pfc_test, reports, lldp),
         events,
     )
-    .run(requested, &machine, &mut signals)
+    .run(requested, &machine, &mut signals, &mut service)
     .await;
     drop(socket_file);
     drop(end_api);
@@ -260,11 +266,12 @@ fn taps(
     Ok(Some(taps))
 }
 
-fn daemon_info(live: &RunningConfig, started: Instant) -> DaemonInfo {
+fn daemon_info(live: &RunningConfig, started: Instant, admins: Vec<u32>) -> DaemonInfo {
     DaemonInfo {
         name: live.config().name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         config: live.file().to_path_buf(),
         started,
+        admins,
     }
 }

@@ -32,7 +32,9 @@ pub struct Host {
 }
 
 impl Host {
-    pub(crate) fn start(station: &Endpoint, flows: &[String], arguments: &[&str]) -> Result<Self> {
+    /// Starts `sluice host` at an endpoint with these flows (`to=…,priority=…`) and other
+    /// arguments, and waits until it is ready. With flows it sends after [`Host::start_sending`].
+    pub fn start(station: &Endpoint, flows: &[String], arguments: &[&str]) -> Result<Self> {
         let mut command = station.namespace.command("nice");
         command.args(["-n", NICENESS]).arg(binary("sluice")?);
         command.args(["host", "--interface", Endpoint::INTERFACE, "--json"]);

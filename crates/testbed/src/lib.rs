@@ -24,6 +24,7 @@ mod host;
 mod invariants;
 mod netns;
 mod process;
+mod signals;
 mod testbed;
 mod wait;
 
@@ -32,9 +33,11 @@ pub use daemon::{Daemon, binary};
 pub use endpoint::Endpoint;
 pub use host::Host;
 pub use invariants::{
-    ANNOUNCEMENT_QUEUE, Port, conservation, drops, idle, line_bytes, lost_by_kernels, pauses_sent, port,
+    ANNOUNCEMENT_QUEUE, Port, conservation, conservation_beside_announcements, drops, idle, line_bytes,
+    lost_by_kernels, pauses_sent, port,
 };
-pub use netns::{Namespace, require_root, sweep};
+pub use netns::{Namespace, require_root, sweep, veth};
 pub use process::Process;
+pub use signals::watch_signals;
 pub use testbed::Testbed;
 pub use wait::{PATIENCE, eventually};

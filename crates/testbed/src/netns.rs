@@ -16,8 +16,28 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// Returns a handle of a namespace that exists, or did.
+    pub fn existing(name: &str) -> Self {
+        Self { name: name.to_owned() }
+    }
+
+    /// True if the namespace exists.
+    pub fn is_there(&self) -> bool {
+        Path::new("/run/netns").join(&self.name).exists()
+    }
+
+    /// Kills the processes in the namespace.
+    pub fn end_processes(&self) -> Result<()> {
+        for pid in ip(&format!("netns pids {}", self.name))?.lines() {
+            if let Ok(pid) = pid.trim().parse() {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended by itself
+            }
+        }
+        Ok(())
+    }
+
     /// Creates a namespace with loopback up.
-    pub(crate) fn create(name: String) -> Result<Self> {
+    pub fn create(name: String) -> Result<Self> {
         ip(&format!("netns add {name}"))?;
         let namespace = Self { name };
         namespace.ip("link set dev lo up")?;
@@ -25,7 +45,7 @@ impl Namespace {
     }
 
     /// Removes the namespace, with the interfaces in it and the other ends of its veths.
-    pub(crate) fn remove(&self) -> Result<()> {
+    pub fn remove(&self) -> Result<()> {
         ip(&format!("netns del {}", self.name)).map(drop)
     }
 
@@ -87,6 +107,20 @@ pub fn require_root() -> Result<()> {
     Ok(())
 }
 
+/// Creates a veth pair, up at both ends: the namespace, the interface and more options of each.
+pub fn veth(a: (&Namespace, &str, &str), b: (&Namespace, &str, &str)) -> Result<()> {
+    for (_, interface, _) in [a, b] {
+        ensure!(interface.len() <= 15, "an interface name has at most 15 bytes: {interface}");
+    }
+    let ((ns_a, if_a, more_a), (ns_b, if_b, more_b)) = (a, b);
+    ip(&format!(
+        "link add name {if_a} {more_a} netns {} type veth peer name {if_b} {more_b} netns {}",
+        ns_a.name, ns_b.name
+    ))?;
+    ns_a.ip(&format!("link set dev {if_a} up"))?;
+    ns_b.ip(&format!("link set dev {if_b} up")).map(drop)
+}
+
 /// Runs `ip` in the namespace of this process.
 pub(crate) fn ip(arguments: &str) -> Result<String> {
     output(Command::new("ip").args(arguments.split_whitespace()))
@@ -110,11 +144,7 @@ pub fn sweep() -> Result<Vec<String>> {
             Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {}
             _ => continue,
         }
-        for pid in ip(&format!("netns pids {name}")).unwrap_or_default().lines() {
-            if let Ok(pid) = pid.trim().parse() {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended by itself
-            }
-        }
+        let _ = Namespace::existing(name).end_processes();
         if ip(&format!("netns del {name}")).is_ok() {
             removed.push(name.to_string()); // else another bed swept it at the same time
         }

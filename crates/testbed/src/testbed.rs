@@ -6,13 +6,13 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use nix::fcntl::{Flock, FlockArg};
 use tempfile::TempDir;
 
 use crate::daemon::Daemon;
 use crate::host::Host;
-use crate::netns::{Namespace, require_root, sweep};
+use crate::netns::{Namespace, require_root, sweep, veth};
 use crate::process::Process;
 use crate::wait::eventually;
 
@@ -198,18 +198,8 @@ impl Testbed {
 
     /// Creates a veth pair, with the options `more` for the first end.
     fn connect(&self, a: (&Namespace, &str), more: &str, b: (&Namespace, &str)) -> Result<()> {
-        for (_, interface) in [a, b] {
-            ensure!(interface.len() <= 15, "an interface name has at most 15 bytes: {interface}");
-        }
-        let ((ns_a, if_a), (ns_b, if_b)) = (a, b);
         let queues = self.queues.get().map_or(String::new(), |n| format!("numtxqueues {n} numrxqueues {n}"));
-        crate::netns::ip(&format!(
-            "link add name {if_a} {more} {queues} netns {} type veth peer name {if_b} {queues} netns {}",
-            ns_a.name(),
-            ns_b.name()
-        ))?;
-        ns_a.ip(&format!("link set dev {if_a} up"))?;
-        ns_b.ip(&format!("link set dev {if_b} up")).map(drop)
+        veth((a.0, a.1, &format!("{more} {queues}")), (b.0, b.1, &queues))
     }
 
     /// Starts `sluiced` in `namespace` and waits until it forwards. `config` lacks only the

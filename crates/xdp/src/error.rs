@@ -96,9 +96,7 @@ pub enum Error {
         interface: String,
     },
     /// The process lacks a capability.
-    #[error(
-        "{action}: not permitted; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_SYS_ADMIN"
-    )]
+    #[error("{action}: not permitted; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")]
     NotPermitted {
         /// The action that was not permitted.
         action: String,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
+use toml::de::DeTable;
 
 use crate::read::suggest::quoted;
 
@@ -153,6 +154,15 @@ impl ConfigErrors {
         Self::of_severity(Severity::Warning, file_name, text, report)
     }
 
+    /// Returns an error about a setting that only the machine can judge, as a user that does not
+    /// exist. `setting` is its full name of plain keys, as `control.group`.
+    pub fn of_setting(file_name: &str, text: &str, setting: &str, what: String, cure: String) -> Self {
+        let mut report = Diagnostics::default();
+        let span = span_of(text, setting).unwrap_or(0..0);
+        report.add(&SettingSpan { setting: setting.to_owned(), span }, what, cure);
+        Self::of_severity(Severity::Error, file_name, text, report)
+    }
+
     fn of_severity(severity: Severity, file_name: &str, text: &str, report: Diagnostics) -> Self {
         // Computed once, not for each error.
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
@@ -176,6 +186,17 @@ impl ConfigErrors {
     pub fn list(&self) -> &[ConfigError] {
         &self.list
     }
+}
+
+/// Returns the bytes of a setting's value.
+fn span_of(text: &str, setting: &str) -> Option<Range<usize>> {
+    let document = DeTable::parse(text).ok()?;
+    let (tables, name) = setting.rsplit_once('.').unwrap_or(("", setting));
+    let mut table = document.get_ref();
+    for key in tables.split('.').filter(|key| !key.is_empty()) {
+        table = table.get(key)?.get_ref().as_table()?;
+    }
+    Some(table.get(name)?.span())
 }
 
 impl Finding {

@@ -37,8 +37,20 @@ pub(crate) const DATAPLANE: TableSpec = &[
         .value("2", "Ports that a reload may add, with one RX queue each; 32 MiB of memory each."),
 ];
 
-pub(crate) const CONTROL: TableSpec = &[text("socket", "/run/sluice/lab.sock")
-    .otherwise("`/run/sluice/` and the name of the switch", "Unix socket of the control API.")];
+pub(crate) const CONTROL: TableSpec = &[
+    text("socket", "/run/sluice/lab.sock")
+        .otherwise("`/run/sluice/` and the name of the switch", "Unix socket of the control API."),
+    text("group", "sluice").otherwise(
+        "that of the daemon",
+        "Group of the socket: its members may read. Root and the user of the daemon may change, too.",
+    ),
+    text("owner", "sluice")
+        .otherwise("the user of the daemon", "Owner of the socket, by name: may change the switch, too."),
+    choice("mode", || words(&SOCKET_MODES)).value(
+        "\"0660\"",
+        "Mode of the socket; \"0666\": every user may read, \"0600\": only those who may change.",
+    ),
+];
 
 pub(crate) const RECORDER: TableSpec = &[
     boolean("always").value("false", "Record all the time, and keep the most recent part."),
@@ -51,6 +63,22 @@ pub(crate) const SCHEDULING: [(&str, Scheduling); 3] =
 pub(crate) const OVERLOAD: [(&str, bool); 2] = [("pause", true), ("drop", false)];
 pub(crate) const PFC_TEST: [(&str, PfcTest); 3] =
     [("off", PfcTest::Off), ("nics", PfcTest::Nics), ("all", PfcTest::All)];
+
+/// Modes of the control socket. To connect, and so to read, takes permission to write.
+pub(crate) const SOCKET_MODES: [(&str, u32); 3] = [("0600", 0o600), ("0660", 0o660), ("0666", 0o666)];
+
+/// Where clients reach the daemon, and who may connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlSocket {
+    /// Where it is in the file system.
+    pub path: PathBuf,
+    /// Name of its group, whose members may read; `None` for that of the daemon.
+    pub group: Option<String>,
+    /// Name of its owner, who may change the switch; `None` for the user of the daemon.
+    pub owner: Option<String>,
+    /// Permission bits.
+    pub mode: u32,
+}
 
 /// Settings of the poll loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,12 +239,26 @@ pub(crate) fn read_recorder(file: &mut TableReader, report: &mut Diagnostics) ->
     recorder
 }
 
-pub(crate) fn read_control(file: &mut TableReader, name: &str, report: &mut Diagnostics) -> PathBuf {
-    let default = PathBuf::from(format!("/run/sluice/{name}.sock"));
-    let Some(mut section) = file.section("control", report) else { return default };
+pub(crate) fn read_control(file: &mut TableReader, name: &str, report: &mut Diagnostics) -> ControlSocket {
+    let path = PathBuf::from(format!("/run/sluice/{name}.sock"));
+    let mut control = ControlSocket { path, group: None, owner: None, mode: 0o660 };
+    let Some(mut section) = file.section("control", report) else { return control };
     let socket = section.string("socket", report);
+    let group = section.string("group", report);
+    control.owner = section.string("owner", report).map(|owner| owner.value.to_owned());
+    set(&mut control.mode, section.choice("mode", &SOCKET_MODES, report));
     section.finish(report);
-    let Some(socket) = socket else { return default };
+    if let Some(group) = group {
+        if control.mode == 0o600 {
+            report.add(
+                &group.location,
+                "a group may not connect to a socket of mode 0600",
+                "leave control.mode out, or control.group",
+            );
+        }
+        control.group = Some(group.value.to_owned());
+    }
+    let Some(socket) = socket else { return control };
     if !socket.value.starts_with('/') || socket.value.contains('\0') {
         report.add(
             &socket.location,
@@ -227,5 +269,6 @@ pub(crate) fn read_control(file: &mut TableReader, name: &str, report: &mut Diag
         let what = format!("{} bytes are too many for the path of a socket", socket.value.len());
         report.add(&socket.location, what, format!("the kernel takes {SOCKET_BYTES}"));
     }
-    PathBuf::from(socket.value)
+    control.path = PathBuf::from(socket.value);
+    control
 }

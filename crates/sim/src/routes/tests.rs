@@ -28,7 +28,14 @@ fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link
                 seed: 0,
                 ports,
             };
-            NodeKind::Switch(Box::new(SwitchNode { settings, turn_ns: 0, dcbx: vec![], lldp: vec![] }))
+            NodeKind::Switch(Box::new(SwitchNode {
+                settings,
+                turn_ns: 0,
+                dcbx: vec![],
+                lldp: vec![],
+                file: String::new(),
+                interfaces: vec![],
+            }))
         };
         Node { name: (*name).to_owned(), kind }
     };

@@ -319,7 +319,10 @@ impl Nodes {
             TableKind::Host(host) => Some(NodeKind::Host(host)),
             TableKind::Switch { device, turn_ns } => {
                 let config = devices.list.get(device?)?.clone();
-                Some(NodeKind::Switch(Box::new(SwitchNode::new(config, turn_ns))))
+                let file =
+                    devices.by_path.iter().find(|(_, found)| **found == Ok(device.unwrap_or(usize::MAX)));
+                let file = file.map(|(path, _)| path.clone()).unwrap_or_default();
+                Some(NodeKind::Switch(Box::new(SwitchNode { file, ..SwitchNode::new(config, turn_ns) })))
             }
         };
         let node = |node: &NodeTable| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });

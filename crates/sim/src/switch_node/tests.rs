@@ -46,8 +46,14 @@ fn scenario() -> Scenario {
     let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\n");
     let text = CONFIG.to_owned() + &(0..PORTS).map(port).collect::<String>();
     let settings = config::parse("device", &text).unwrap_or_else(|mistakes| panic!("{mistakes}")).switch;
-    let switch =
-        NodeKind::Switch(Box::new(SwitchNode { settings, turn_ns: TURN_NS, dcbx: vec![], lldp: vec![] }));
+    let switch = NodeKind::Switch(Box::new(SwitchNode {
+        settings,
+        turn_ns: TURN_NS,
+        dcbx: vec![],
+        lldp: vec![],
+        file: String::new(),
+        interfaces: vec![],
+    }));
     let host = |_| NodeKind::Host(HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 });
     let kinds = std::iter::once(switch).chain((0..PORTS).map(host));
     let link = |n| Link {
@@ -63,6 +69,7 @@ fn scenario() -> Scenario {
     Scenario {
         title: "two loops".to_owned(),
         duration_ns: TURN_NS * TURNS,
+        warmup_ns: 0,
         seed: 1,
         sample_ns: TURN_NS,
         forwarding: Forwarding::Learning,

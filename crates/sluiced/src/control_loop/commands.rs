@@ -1,7 +1,7 @@
 //! Commands of clients (and SIGHUP): what each means for the poll loop, and how its outcome is
 //! logged.
 
-use control::{Command, CommandError, CommandResult, ErrorKind};
+use control::{Command, CommandError, CommandResult, ErrorKind, Peer};
 use dataplane::LoopCommand;
 use tracing::{info, warn};
 use wire::bitset::Set8;
@@ -75,40 +75,33 @@ pub(crate) fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, Command
     })
 }
 
-/// Logs the outcome of a command.
-pub fn log(order: &Command, outcome: &CommandResult) {
+/// Logs the outcome of a command, with the client that sent it; `None` for SIGHUP.
+pub fn log(order: &Command, by: Option<&Peer>, outcome: &CommandResult) {
+    let by = by.map_or("SIGHUP".to_owned(), Peer::to_string);
     match (order, outcome) {
-        (_, Err(refusal)) => {
-            let what = match order {
-                Command::ClearWatermarks => "clear watermarks",
-                Command::HoldPort { .. } => "hold or release a port",
-                Command::SetPfc { .. } => "PFC on or off",
-                Command::RecoverStorms { .. } => "recover from storms",
-                Command::LiftStormLimit { .. } => "lift the limit of storms",
-                Command::FlushFdb { .. } => "flush the FDB",
-                Command::Reload => "reload",
-            };
-            refusal.message.lines().for_each(|line| warn!(target: FILE, "{what}: {line}"));
+        (Command::Reload, Err(refusal)) => {
+            refusal.message.lines().for_each(|line| warn!(target: FILE, by, "reload: {line}"));
         }
-        (Command::ClearWatermarks, Ok(_)) => info!("watermarks are cleared"),
+        (_, Err(refusal)) => warn!(by, "{}: {}", order.what(), refusal.message.replace('\n', " ")),
+        (Command::ClearWatermarks, Ok(_)) => info!(by, "watermarks are cleared"),
         (Command::HoldPort { port, held: true }, Ok(_)) => {
-            warn!(port, "transmission is held, as for tests; `sluice port release {port}` lets it go on");
+            warn!(port, by, "transmission is held, as for tests; `sluice port release {port}` lets it go on");
         }
-        (Command::HoldPort { port, held: false }, Ok(_)) => info!(port, "transmission is released"),
+        (Command::HoldPort { port, held: false }, Ok(_)) => info!(port, by, "transmission is released"),
         (Command::RecoverStorms { port }, Ok(_)) => {
-            info!(port, "storms that waited for manual recovery are ended")
+            info!(port, by, "storms that waited for manual recovery are ended")
         }
-        (Command::LiftStormLimit { port, .. }, Ok(_)) => info!(port, "the limit of storms is lifted"),
-        (Command::SetPfc { enabled: true }, Ok(_)) => info!("PFC is on, as the ports have it"),
+        (Command::LiftStormLimit { port, .. }, Ok(_)) => info!(port, by, "the limit of storms is lifted"),
+        (Command::SetPfc { enabled: true }, Ok(_)) => info!(by, "PFC is on, as the ports have it"),
         (Command::SetPfc { enabled: false }, Ok(_)) => {
-            warn!("PFC is off on all ports; `sluice pfc on` turns it on");
+            warn!(by, "PFC is off on all ports; `sluice pfc on` turns it on");
         }
-        (Command::FlushFdb { port, vlan }, Ok(_)) => info!(port, vlan, "learned addresses are forgotten"),
+        (Command::FlushFdb { port, vlan }, Ok(_)) => info!(port, vlan, by, "learned addresses are forgotten"),
         (Command::Reload, Ok(changes)) if changes.is_empty() => {
-            info!("reload: the file matches the running configuration");
+            info!(by, "reload: the file matches the running configuration");
         }
         (Command::Reload, Ok(changes)) => {
-            changes.iter().for_each(|change| info!(target: FILE, "reload: {change}"));
+            changes.iter().for_each(|change| info!(target: FILE, by, "reload: {change}"));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use config::Scheduling;
 use control::server::{MAX_REQUESTS, Request, WatermarkReader};
-use control::{Command, CommandError, CommandResult, DaemonState, ErrorKind, convert, v1};
+use control::{Command, CommandError, CommandResult, DaemonState, ErrorKind, Peer, convert, v1};
 use dataplane::{Handle, LoopCommand, PortFault, Reply};
 use switch::settings::{ClassifySettings, MAX_PORTS};
 use switch::{Event, EventKind, EventRecord, LONGEST_RECEIVED_BYTES, Snapshot};
@@ -33,6 +33,7 @@ use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
 use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
 use crate::ports::supervisor::PortSupervisor;
+use crate::service::ServiceManager;
 use crate::stall_check::Stalls;
 use crate::telemetry_events::TelemetryEvents;
 
@@ -107,6 +108,8 @@ struct SnapshotRequest {
 /// A command, and the client that waits for its outcome. A command given by a signal has no client.
 struct PendingCommand {
     command: Command,
+    /// The client that sent it; `None` for SIGHUP.
+    by: Option<Peer>,
     answer: Option<oneshot::Sender<CommandResult>>,
 }
 
@@ -220,6 +223,7 @@ impl ControlLoop {
         mut requests: mpsc::Receiver<Request>,
         machine: &LoopThreads,
         signals: &mut Signals,
+        service: &mut ServiceManager,
     ) -> Result<LoopEnd> {
         if self.running.config().dataplane.scheduling != Scheduling::Normal {
             // Beside a loop on its core, or other work, an ordinary thread would wait for seconds.
@@ -228,6 +232,7 @@ impl ControlLoop {
         }
         loop {
             self.exchange().await;
+            service.feed(Instant::now());
             if machine.has_ended() {
                 bail!("the poll loop ended by itself");
             }
@@ -243,10 +248,11 @@ impl ControlLoop {
                 },
                 reported = signals.next() => match reported {
                     SignalAction::Reload if has_room => {
-                        self.command_queue.push_back(PendingCommand { command: Command::Reload, answer: None });
+                        self.command_queue.push_back(PendingCommand { command: Command::Reload, by: None, answer: None });
                     }
                     SignalAction::Reload => warn!("SIGHUP: too much to do; send it again"),
                     SignalAction::Stop(name) => {
+                        service.stopping();
                         info!("{name}: stopping; queues drain for a moment (a second signal ends it at once)");
                         break;
                     }
@@ -317,8 +323,9 @@ impl ControlLoop {
                 let _ = answer.send(answered); // a client that has disconnected needs none
             }
             Request::Acknowledge { recording, answer } => self.flight_recorder.acknowledge(recording, answer),
-            Request::Order { order, answer } => {
-                self.command_queue.push_back(PendingCommand { command: order, answer: Some(answer) });
+            Request::Order { order, by, answer } => {
+                let pending = PendingCommand { command: order, by: Some(by), answer: Some(answer) };
+                self.command_queue.push_back(pending);
             }
         }
     }
@@ -492,7 +499,7 @@ impl ControlLoop {
         let Some(ActiveCommand { pending, changes, live, .. }) = self.active.take() else { return };
         let moved = live.map(|live| self.adopt(live)).unwrap_or_default();
         if let Some(pending) = &pending {
-            self.events.journal_command(&pending.command, &changes);
+            self.events.journal_command(&pending.command, pending.by.as_ref(), &changes);
         }
         if moved.is_empty() {
             answer_command(pending, Ok(changes));
@@ -590,8 +597,8 @@ async fn next_link_event(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
 
 /// Logs the outcome of a command and sends it to the waiting client, if any.
 fn answer_command(pending: impl Into<Option<PendingCommand>>, outcome: CommandResult) {
-    let Some(PendingCommand { command: order, answer }) = pending.into() else { return };
-    commands::log(&order, &outcome);
+    let Some(PendingCommand { command: order, by, answer }) = pending.into() else { return };
+    commands::log(&order, by.as_ref(), &outcome);
     if let Some(answer) = answer {
         let _ = answer.send(outcome); // a client that has disconnected needs none
     }

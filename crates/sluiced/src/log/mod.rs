@@ -7,11 +7,14 @@ mod writer;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use control::LogCounts;
 use tracing::error;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
@@ -25,6 +28,53 @@ pub enum Format {
     Text,
     /// An object.
     Json,
+    /// For journald: a priority first, and no time, which the journal has.
+    #[value(skip)]
+    Journal,
+}
+
+impl Format {
+    /// Returns the format of a standard error that is the journal, if this one is text.
+    fn of_output(self) -> Self {
+        let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+        let is_journal = std::fs::metadata("/dev/stderr").is_ok_and(|stderr| is_stream(&stream, &stderr));
+        if self == Format::Text && is_journal { Format::Journal } else { self }
+    }
+}
+
+/// True if `JOURNAL_STREAM`, as in `8:12345`, is this file (systemd.exec(5)).
+fn is_stream(stream: &str, file: &std::fs::Metadata) -> bool {
+    stream == format!("{}:{}", file.dev(), file.ino())
+}
+
+/// Lines with the priority of their level (sd-daemon(3)), which journald takes from them.
+struct JournalLines;
+
+impl<S, N> FormatEvent<S, N> for JournalLines
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: tracing_subscriber::fmt::format::Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> std::fmt::Result {
+        write!(writer, "<{}>", priority(*event.metadata().level()))?;
+        let line = tracing_subscriber::fmt::format().without_time().with_level(false).with_ansi(false);
+        line.format_event(context, writer, event)
+    }
+}
+
+/// Returns the priority of syslog(3) for a level.
+fn priority(level: tracing::Level) -> u8 {
+    match level {
+        tracing::Level::ERROR => 3,
+        tracing::Level::WARN => 4,
+        tracing::Level::INFO => 6,
+        _ => 7,
+    }
 }
 
 /// The running log.
@@ -42,6 +92,7 @@ impl Log {
     /// # Errors
     /// The level is invalid, or no thread could be started.
     pub fn to_stderr(level: Option<&str>, format: Format) -> Result<Self, String> {
+        let format = format.of_output();
         let from_environment = std::env::var(EnvFilter::DEFAULT_ENV).ok();
         let wanted =
             level.or(from_environment.as_deref()).filter(|wanted| !wanted.is_empty()).unwrap_or("info");
@@ -59,6 +110,7 @@ impl Log {
         let lines = tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(colors);
         let lines = match format {
             Format::Text => lines.boxed(),
+            Format::Journal => lines.with_ansi(false).event_format(JournalLines).boxed(),
             Format::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
         };
         tracing_subscriber::registry().with(lines).with(filter).with(LimitLayer(limits.clone())).init();
@@ -70,6 +122,7 @@ impl Log {
     pub fn log(&self, line: &str) {
         match self.format {
             Format::Text => self.writer.put(format!("{line}\n").as_bytes()),
+            Format::Journal => self.writer.put(format!("<3>{line}\n").as_bytes()),
             Format::Json => error!(target: TARGET, "{line}"),
         }
     }

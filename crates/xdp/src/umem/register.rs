@@ -3,13 +3,15 @@
 //! libxdp keeps the UMEM's own descriptor as the first socket bound on it, and that socket stays
 //! bound for the lifetime of the UMEM. To keep this from blocking a port's interface, the first
 //! socket is bound to the loopback interface of a network namespace created for it alone. The
-//! kernel removes the namespace with the socket.
+//! kernel removes the namespace with the socket. Without CAP_SYS_ADMIN no namespace can be made:
+//! then it is the loopback interface of the process's own namespace, which takes one such socket.
 //!
 //! That socket decides for all sockets on the UMEM whether they support multi-buffer frames
 //! (`XDP_USE_SG`, kernel 6.6). Source: docs/kernel/af-xdp.md, "Frames in several chunks".
 
 use std::num::NonZeroU32;
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use xsk_rs::config::{BindFlags, FrameSize, LibxdpFlags, QueueSize, SocketConfig, UmemConfig};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue};
@@ -71,15 +73,22 @@ pub(crate) fn register(
 /// Registers on a thread of its own, which can change its network namespace.
 fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> Result<Registered, Error> {
     let work = move || {
-        unshare(CloneFlags::CLONE_NEWNET)
-            .map_err(|errno| Error::kernel("making a network namespace for the UMEM", errno.into()))?;
+        let action = match unshare(CloneFlags::CLONE_NEWNET) {
+            Ok(()) => "binding the UMEM's first socket",
+            Err(Errno::EPERM) => {
+                "binding the UMEM's first socket to lo (with CAP_SYS_ADMIN it would not be lo)"
+            }
+            Err(errno) => {
+                return Err(Error::kernel("making a network namespace for the UMEM", errno.into()));
+            }
+        };
         let (umem, descs) = memory(chunks, frame_bytes)?;
         let flags =
             BindFlags::XDP_COPY | if multi_buffer { BindFlags::XDP_USE_SG } else { BindFlags::empty() };
         let loopback = "lo".parse().expect("no zero byte");
         // SAFETY: no program is loaded by libxdp, so none is detached twice.
         let (tx, rx, rings) = unsafe { Socket::new(socket_config(64, 64, flags), &umem, &loopback, 0) }
-            .map_err(|error| Error::kernel("binding the UMEM's first socket", os_error(&error)))?;
+            .map_err(|error| Error::kernel(action, os_error(&error)))?;
         let anchor = UmemSocket { _tx: tx, _rx: rx, _rings: rings };
         Ok(Registered { descs, umem, multi_buffer, first_socket: anchor })
     };

@@ -23,12 +23,14 @@ pub fn row(info: &Info) -> Row<'_> {
 /// Formats the versions, a line each.
 pub fn text(info: &Info) -> String {
     let mut text = format!(
-        "sluice   {OWN}\nsluiced  {}\nSwitch   {}\nFile     {}\nProcess  {}, up for {}",
+        "sluice   {OWN}\nsluiced  {}\nSwitch   {}\nFile     {}\nProcess  {}, up for {}\nAPI      version {}; you may {}",
         info.version,
         info.name,
         info.config,
         info.pid,
-        uptime(info.uptime_ns / 1_000_000_000)
+        uptime(info.uptime_ns / 1_000_000_000),
+        info.api_version,
+        if info.role == "admin" { "read and change" } else { "read" }
     );
     if info.version != OWN {
         text += "\nThe versions differ: restart the daemon, or use the command that came with it.";
@@ -56,9 +58,16 @@ mod tests {
             uptime_ns: 273_906_000_000_000,
             config: "/etc/lab.toml".to_owned(),
             recording_most_bytes: 0,
+            api_version: 1,
+            role: "reader".to_owned(),
         };
         let text = text(&info);
-        assert!(text.ends_with("File     /etc/lab.toml\nProcess  17, up for 3 d 04:05:06"), "{text}");
+        assert!(
+            text.ends_with(
+                "File     /etc/lab.toml\nProcess  17, up for 3 d 04:05:06\nAPI      version 1; you may read"
+            ),
+            "{text}"
+        );
         let other = Info { version: "9.9.9".to_owned(), ..info };
         let text = super::text(&other);
         assert!(text.contains("sluiced  9.9.9\n") && text.contains("\nThe versions differ: "), "{text}");

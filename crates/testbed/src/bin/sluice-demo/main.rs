@@ -13,8 +13,7 @@ mod view;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -61,7 +60,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let terminal = std::io::stdout().is_terminal();
     let style = Style::new(terminal && std::env::var_os("NO_COLOR").is_none());
-    let interrupted = watch_signals()?;
+    let interrupted = testbed::watch_signals()?;
 
     println!("{}", view::introduction(style, !arguments.no_pfc));
     let mut stage = Demo::build(arguments.seconds, !arguments.no_pfc)?;
@@ -86,25 +85,4 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     println!("{}", view::verdict(style, &verdict));
     println!("{}", collector::text(style, &outcome.received));
     Ok(if verdict.iter().all(|finding| finding.good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Returns a flag that is set on SIGINT, SIGTERM or SIGHUP; from then on the demo cleans up by
-/// itself.
-fn watch_signals() -> Result<Arc<AtomicBool>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = interrupted.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let _inside = runtime.enter();
-    let mut signals =
-        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
-    drop(_inside);
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            let [interrupt, terminate, hangup] = &mut signals;
-            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {}, _ = hangup.recv() => {} }
-        });
-        flag.store(true, Ordering::Relaxed);
-    });
-    Ok(interrupted)
 }

@@ -1,0 +1,320 @@
+//! The verdict of a lab: what was lost, whether every frame is accounted for, and the expectations
+//! of the scenario.
+
+use host::report::HostReport;
+use serde::Serialize;
+use sim::Scenario;
+use sim::scenario::{Expectation, LinkEnd, Metric, Scope, Start};
+use testbed::conservation_beside_announcements;
+
+use super::plan::{self, Flow};
+use super::state::State;
+use super::traffic::{Measured, received, sent};
+use crate::output::grouped;
+use control::v1::{Group, Port, Snapshot};
+
+/// The result of a run, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct LabVerdict {
+    /// Name of the lab.
+    pub lab: String,
+    /// True if all checks and expectations hold.
+    pub holds: bool,
+    /// In the order of the scenario.
+    pub traffic: Vec<TrafficResult>,
+    /// What holds of every run.
+    pub checks: Vec<CheckResult>,
+    /// What the scenario expects.
+    pub expectations: Vec<ExpectationResult>,
+}
+
+/// One traffic, all its flows together.
+#[derive(Debug, Default, Serialize)]
+pub struct TrafficResult {
+    /// Its name in the scenario.
+    pub name: String,
+    /// 802.1p priority.
+    pub priority: u8,
+    /// Frames that its senders sent.
+    pub sent_frames: u64,
+    /// Frames that arrived.
+    pub received_frames: u64,
+    /// Frames that were sent and did not arrive.
+    pub lost_frames: u64,
+    /// Frames that arrived with a congestion mark.
+    pub marked_frames: u64,
+    /// Frames that arrived late or twice.
+    pub reordered_frames: u64,
+    /// Frames that arrived damaged.
+    pub corrupted_frames: u64,
+    /// Received bit/s on the wire while it was sent.
+    pub throughput_bps: u64,
+}
+
+/// Something that holds of every run.
+#[derive(Debug, Serialize)]
+pub struct CheckResult {
+    /// True if it does.
+    pub holds: bool,
+    /// A sentence.
+    pub text: String,
+}
+
+/// An expectation of the scenario.
+#[derive(Debug, Serialize)]
+pub struct ExpectationResult {
+    /// Line of the file.
+    pub line: usize,
+    /// As in "storage: lost = 0".
+    pub expected: String,
+    /// The measured value, in the unit of the file's number.
+    pub measured: f64,
+    /// True if it is in the range.
+    pub holds: bool,
+    #[serde(skip)]
+    metric: Metric,
+}
+
+/// Evaluates a run.
+pub fn evaluate(scenario: &Scenario, state: &State, measured: &Measured) -> LabVerdict {
+    let flows = plan::flows(scenario);
+    let nodes: Vec<usize> = plan::hosts(scenario).map(|(number, ..)| number).collect();
+    let of_traffic = |traffic| traffic_result(scenario, traffic, &flows, &nodes, &measured.reports);
+    let traffic: Vec<TrafficResult> = (0..scenario.traffic.len()).map(of_traffic).collect();
+    let checks = checks(scenario, state, measured, &traffic);
+    let run = RunResult { scenario, state, measured, traffic: &traffic };
+    let expectations: Vec<_> = scenario.expectations.iter().map(|it| run.expectation(it)).collect();
+    let holds = checks.iter().all(|check| check.holds) && expectations.iter().all(|it| it.holds);
+    LabVerdict { lab: state.name.clone(), holds, traffic, checks, expectations }
+}
+
+fn traffic_result(
+    scenario: &Scenario,
+    number: usize,
+    flows: &[Flow],
+    nodes: &[usize],
+    reports: &[HostReport],
+) -> TrafficResult {
+    let traffic = &scenario.traffic[number];
+    let mut result =
+        TrafficResult { name: traffic.name.clone(), priority: traffic.priority, ..TrafficResult::default() };
+    let mut wire_bytes = 0;
+    for flow in flows.iter().filter(|flow| flow.traffic == number) {
+        let (sent, received) = (sent(flows, nodes, flow, reports), received(flows, nodes, flow, reports));
+        result.sent_frames += sent.sent_frames;
+        result.received_frames += received.received_frames;
+        result.lost_frames += sent.sent_frames.saturating_sub(received.received_frames);
+        result.marked_frames += received.received_ce_frames;
+        result.reordered_frames += received.reordered_frames + received.duplicated_frames;
+        result.corrupted_frames += received.corrupted_frames;
+        let overhead = plan::link_of(scenario, flow.to).map_or(0, |(link, _)| u64::from(link.overhead_bytes));
+        wire_bytes += received.received_bytes + received.received_frames * overhead;
+    }
+    let start_ns = match traffic.start {
+        Start::At(ns) => ns,
+        Start::After(_) => 0,
+    };
+    let sending_ns = traffic.stop_ns.min(scenario.duration_ns).saturating_sub(start_ns).max(1);
+    result.throughput_bps = (u128::from(wire_bytes) * 8_000_000_000 / u128::from(sending_ns)) as u64;
+    result
+}
+
+/// Returns what holds of every run.
+fn checks(
+    scenario: &Scenario,
+    state: &State,
+    measured: &Measured,
+    traffic: &[TrafficResult],
+) -> Vec<CheckResult> {
+    let mut checks = Vec::new();
+    let groups = || measured.snapshots.iter().flat_map(|switch| &switch.ports).flat_map(|port| &port.groups);
+    let no_drop = || groups().filter(|group| group.no_drop);
+    if no_drop().next().is_some() {
+        let lost: u64 = no_drop().map(dropped_frames).sum();
+        checks.push(CheckResult {
+            holds: lost == 0,
+            text: format!("no-drop priorities: {} frames were dropped", grouped(lost)),
+        });
+    }
+    let sum = |of: fn(&TrafficResult) -> u64| traffic.iter().map(of).sum::<u64>();
+    let (late, damaged) = (sum(|it| it.reordered_frames), sum(|it| it.corrupted_frames));
+    checks.push(CheckResult {
+        holds: late + damaged == 0,
+        text: format!(
+            "of {} frames that arrived, {} came out of order or twice, {} were damaged",
+            grouped(sum(|it| it.received_frames)),
+            grouped(late),
+            grouped(damaged)
+        ),
+    });
+    let pauses = || measured.reports.iter().flat_map(|report| &report.pauses);
+    if pauses().any(|pause| pause.xoff > 0) {
+        let paused_s = pauses().map(|pause| pause.paused_ns).sum::<u64>() as f64 / 1e9;
+        let late: u64 = pauses().map(|pause| pause.sent_while_paused).sum();
+        checks.push(CheckResult {
+            holds: late == 0,
+            text: match late {
+                0 => format!("hosts were paused for {paused_s:.1} s in all, and they always honored it"),
+                late => format!("{} frames left a host while their priority was paused", grouped(late)),
+            },
+        });
+    }
+    if measured.is_stuck {
+        let text = "switches still hold frames, or pause peers, though nobody has sent for long".to_owned();
+        checks.push(CheckResult { holds: false, text });
+        return checks;
+    }
+    let errors: Vec<String> = state
+        .switches
+        .iter()
+        .zip(&measured.snapshots)
+        .filter_map(|(switch, snapshot)| {
+            let hosts = plan::hosts(scenario).zip(&measured.reports).filter_map(|((number, ..), report)| {
+                let (_, end) = plan::link_of(scenario, number)?;
+                let (name, port) = plan::port_of(scenario, end)?;
+                (name == switch.name).then_some((port, report))
+            });
+            let error = conservation_beside_announcements(snapshot, &hosts.collect::<Vec<_>>()).err()?;
+            Some(format!("switch {}: {error}", switch.name))
+        })
+        .collect();
+    checks.push(CheckResult {
+        holds: errors.is_empty(),
+        text: match errors.is_empty() {
+            true => "every frame is accounted for, by hosts, switches and kernel, and every buffer cell was given back".to_owned(),
+            false => errors.join("\n    "),
+        },
+    });
+    checks
+}
+
+fn dropped_frames(group: &Group) -> u64 {
+    group.dropped.map_or(0, |dropped| dropped.frames)
+}
+
+/// A run, for its expectations.
+struct RunResult<'r> {
+    scenario: &'r Scenario,
+    state: &'r State,
+    measured: &'r Measured,
+    traffic: &'r [TrafficResult],
+}
+
+impl RunResult<'_> {
+    fn expectation(&self, expectation: &Expectation) -> ExpectationResult {
+        let measured = self.measure(expectation.scope, expectation.metric);
+        ExpectationResult {
+            line: expectation.line,
+            expected: sim::expect::spell(self.scenario, expectation),
+            measured,
+            holds: expectation.at_least.is_none_or(|least| measured >= least)
+                && expectation.at_most.is_none_or(|most| measured <= most),
+            metric: expectation.metric,
+        }
+    }
+
+    fn measure(&self, scope: Scope, metric: Metric) -> f64 {
+        let of_traffic = |of: fn(&TrafficResult) -> u64| {
+            let meant = self.traffic.iter().enumerate().filter(|(t, it)| plan::is_in(scope, *t, it.priority));
+            meant.map(|(_, it)| of(it)).sum::<u64>() as f64
+        };
+        let is_meant =
+            |priority: usize| !matches!(scope, Scope::Priority(wanted) if usize::from(wanted) != priority);
+        let groups = |of: fn(&Group) -> u64| -> Vec<u64> {
+            let groups = self.ports(scope).flat_map(|port| port.groups.iter().enumerate());
+            groups.filter(|(priority, _)| is_meant(*priority)).map(|(_, group)| of(group)).collect()
+        };
+        let priorities = |of: fn(&control::v1::Priority) -> u64| -> f64 {
+            let all = self.ports(scope).flat_map(|port| port.priorities.iter().enumerate());
+            all.filter(|(number, _)| is_meant(*number)).map(|(_, it)| of(it)).sum::<u64>() as f64
+        };
+        let count = |of: fn(&Port) -> u64| self.ports(scope).map(of).sum::<u64>() as f64;
+        let is_of_ports = matches!(scope, Scope::Switch(_) | Scope::Port(_));
+        match metric {
+            Metric::Lost if is_of_ports => count(|port| {
+                let dropped = |count: Option<control::v1::Count>| count.map_or(0, |count| count.frames);
+                dropped(port.input_dropped) + dropped(port.output_dropped)
+            }),
+            Metric::Lost => of_traffic(|it| it.lost_frames),
+            Metric::NoDropLost => groups(|group| if group.no_drop { dropped_frames(group) } else { 0 })
+                .iter()
+                .sum::<u64>() as f64,
+            Metric::Sent if is_of_ports => count(|port| port.transmitted.map_or(0, |it| it.frames)),
+            Metric::Sent => of_traffic(|it| it.sent_frames),
+            Metric::Received if is_of_ports => count(|port| port.received.map_or(0, |it| it.frames)),
+            Metric::Received => of_traffic(|it| it.received_frames),
+            Metric::Reordered => of_traffic(|it| it.reordered_frames),
+            Metric::Marked if is_of_ports => {
+                count(|port| port.queues.iter().filter_map(|queue| queue.marked).map(|it| it.frames).sum())
+            }
+            Metric::Marked => of_traffic(|it| it.marked_frames),
+            Metric::Throughput => of_traffic(|it| it.throughput_bps),
+            Metric::XoffEpisodes => groups(|group| group.xoff_episodes).iter().sum::<u64>() as f64,
+            Metric::Pauses => priorities(|it| it.pauses) + self.host_pauses(scope),
+            Metric::Storms => priorities(|it| it.storms),
+            Metric::StormsRestored => priorities(|it| it.storms_restored),
+            Metric::StormDropped => {
+                priorities(|it| it.storm_traffic.map_or(0, |it| it.tx_dropped_frames + it.rx_dropped_frames))
+            }
+            Metric::HeadroomPeakCells => {
+                let peaks = groups(|group| group.headroom.map_or(0, |it| u64::from(it.peak_cells)));
+                peaks.into_iter().max().unwrap_or(0) as f64
+            }
+            // Refused before anything was built.
+            Metric::Completed | Metric::SlowestCompletionNs | Metric::StuckNs | Metric::InNetwork => f64::NAN,
+        }
+    }
+
+    /// Counts the pauses that hosts have received, for the whole network or a priority.
+    fn host_pauses(&self, scope: Scope) -> f64 {
+        let pauses = self.measured.reports.iter().flat_map(|report| &report.pauses);
+        let counted = pauses.filter(|pause| match scope {
+            Scope::All => true,
+            Scope::Priority(wanted) => pause.priority == wanted,
+            Scope::Traffic(_) | Scope::Switch(_) | Scope::Port(_) => false,
+        });
+        counted.map(|pause| pause.xon).sum::<u64>() as f64
+    }
+
+    /// Returns the ports of a scope.
+    fn ports(&self, scope: Scope) -> impl Iterator<Item = &Port> {
+        let wanted = |end: LinkEnd| plan::port_of(self.scenario, end);
+        let switch = match scope {
+            Scope::Switch(node) => Some(self.scenario.nodes[node].name.as_str()),
+            Scope::Port(end) => wanted(end).map(|(switch, _)| switch),
+            _ => None,
+        };
+        let port = match scope {
+            Scope::Port(end) => wanted(end).map(|(_, port)| port),
+            _ => None,
+        };
+        let switches = self.state.switches.iter().zip(&self.measured.snapshots);
+        let meant = switches.filter(move |(it, _)| switch.is_none_or(|switch| it.name == switch));
+        let ports = meant.flat_map(|(_, snapshot): (_, &Snapshot)| &snapshot.ports);
+        ports.filter(move |it| port.is_none_or(|port| it.name == port))
+    }
+}
+
+impl LabVerdict {
+    /// Formats the verdict: a line for each traffic, check and expectation.
+    pub fn text(&self) -> String {
+        let mut text = String::from("Verdict\n");
+        let mark = |holds: bool| if holds { '✔' } else { '✘' };
+        for it in &self.traffic {
+            let (lost, sent) = (grouped(it.lost_frames), grouped(it.sent_frames));
+            let rate = grouped(it.throughput_bps / 1_000_000);
+            text += &format!(
+                "    {} (priority {}): {lost} of {sent} frames lost, {rate} Mbit/s arrived\n",
+                it.name, it.priority
+            );
+        }
+        for check in &self.checks {
+            text += &format!("  {} {}\n", mark(check.holds), check.text);
+        }
+        for it in &self.expectations {
+            let measured = it.metric.spell(it.measured);
+            text += &format!("  {} line {}: {}, measured {measured}\n", mark(it.holds), it.line, it.expected);
+        }
+        text
+    }
+}
