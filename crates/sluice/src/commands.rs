@@ -1,8 +1,8 @@
 //! Commands to a running daemon: `reload`, `pfc`, `port`, `clear`.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use control::Command;
+use control::{Command, v1};
 use serde_json::json;
 
 use crate::baseline::Baseline;
@@ -14,6 +14,9 @@ use crate::socket::Daemon;
 #[derive(Args)]
 #[command(after_long_help = reload_help())]
 pub struct Reload {
+    /// Only say what would change, what would be refused and why.
+    #[arg(long)]
+    dry_run: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -30,7 +33,12 @@ more memory than was set aside at the start), nothing changes, and the cause is 
 removed and renamed. No frame is lost by it. PFC is on or off afterwards as the file has it. SIGHUP \
 does the same.
 
-JSON: changes[], a line for each thing that changed.",
+--dry-run reads and checks the file in the same way and changes nothing; it exits with 1 if the file \
+would be refused. What only the attempt shows is not covered: an interface that cannot be opened, a \
+storm that waits for manual recovery.
+
+JSON: changes[], a line for each thing that changed. With --dry-run: changes[], needs_restart[], \
+invalid (null: nothing is wrong), accepted.",
         config::reference::needs_restart().join(", ")
     )
 }
@@ -160,6 +168,9 @@ const CLEAR_HELP: &str = "\
 
 /// Applies the configuration file, and prints what changed.
 pub fn reload(arguments: &Reload) -> Result<()> {
+    if arguments.dry_run {
+        return preview(arguments);
+    }
     let changes = arguments.daemon.order(Command::Reload)?;
     if arguments.json {
         output::print(&output::json(&json!({ "changes": changes }), true)?)
@@ -167,6 +178,35 @@ pub fn reload(arguments: &Reload) -> Result<()> {
         output::print("Nothing changed: the file matches the running configuration.")
     } else {
         output::print(&changes.join("\n"))
+    }
+}
+
+/// Prints what a reload would do.
+///
+/// # Errors
+/// The file would be refused.
+fn preview(arguments: &Reload) -> Result<()> {
+    let configuration = arguments.daemon.talk(async |client| Ok(client.configuration().await?))?;
+    let v1::Configuration { file, differences: changes, needs_restart, invalid, .. } = configuration;
+    let accepted = invalid.is_none() && needs_restart.is_empty();
+    if arguments.json {
+        let object = json!({
+            "changes": changes, "needs_restart": needs_restart, "invalid": invalid, "accepted": accepted
+        });
+        output::print(&output::json(&object, true)?)?;
+    } else if accepted && changes.is_empty() {
+        output::print("Nothing would change: the file matches the running configuration.")?;
+    } else if invalid.is_none() && !changes.is_empty() {
+        let would = if accepted { "Would change" } else { "Would change, without what needs a restart" };
+        output::print(&format!("{would}:\n{}", changes.join("\n")))?;
+    }
+    match invalid {
+        Some(why) => bail!("the file would be refused: {why}"),
+        None if accepted => Ok(()),
+        None => bail!(
+            "{file} would be refused: these settings need a restart of sluiced. Revert them to apply the rest:\n{}",
+            needs_restart.join("\n")
+        ),
     }
 }
 

@@ -83,7 +83,7 @@ fn shown(name: &str, old: &str, new: &str, changes: &[String], stall: &Stall) ->
 
 /// Replaces a file completely or not at all. Owner and permissions are kept, and a symbolic link to
 /// the file remains.
-fn replace(file: &Path, text: &str) -> Result<()> {
+pub fn replace(file: &Path, text: &str) -> Result<()> {
     let file = fs::canonicalize(file)?;
     let metadata = fs::metadata(&file)?;
     if !metadata.is_file() {

@@ -51,6 +51,7 @@ enum Task {
     Show(show::Arguments),
     Top(top::Arguments),
     Reload(commands::Reload),
+    Set(settings::set::Arguments),
     Pfc(commands::Pfc),
     Port(commands::Port),
     Clear(commands::Clear),
@@ -109,6 +110,7 @@ fn main() -> ExitCode {
     let done = match task {
         Task::Show(arguments) => show::run(&arguments),
         Task::Top(arguments) => top::run(&arguments),
+        Task::Set(arguments) => settings::set::run(&arguments),
         Task::Reload(arguments) => commands::reload(&arguments),
         Task::Pfc(arguments) => commands::pfc(&arguments),
         Task::Port(arguments) => commands::port(&arguments),
@@ -147,7 +149,7 @@ fn main() -> ExitCode {
 }
 
 /// Examples at the end of the help of each command, short and long.
-const EXAMPLES: [(&str, &str); 22] = [
+const EXAMPLES: [(&str, &str); 23] = [
     ("top", "  sluice top"),
     ("explain", "  sluice explain port.pfc.no_drop"),
     (
@@ -158,8 +160,9 @@ const EXAMPLES: [(&str, &str); 22] = [
     ("schema", "  sluice schema"),
     (
         "reload",
-        "  sluice reload          apply the file that sluiced was started with\n  sluice show config     what that would change",
+        "  sluice reload              apply the file that sluiced was started with\n  sluice reload --dry-run    what that would change",
     ),
+    ("set", "  sluice set port.uplink.speed=10G"),
     (
         "pfc",
         "  sluice pfc off                  on all ports, until `sluice pfc on` or a reload\n  sluice pfc recover uplink       end storms that wait for it",

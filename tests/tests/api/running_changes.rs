@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, conservation, port};
@@ -105,6 +105,58 @@ fn other_thresholds_under_traffic_take_effect_and_lose_nothing() -> Result<()> {
     assert!(total.sent > 0);
     assert_eq!((total.received, total.dropped, total.reordered), (total.sent, 0, 0), "{total:?}");
     assert!(run.carried_bps("receiver")? > 95e6, "the port never ran dry");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// One hundred reloads under load, each of which changes when the sender may go on: no no-drop
+/// frame is lost. A dry run changes nothing, and `sluice set` keeps the comments of the file.
+#[test]
+fn a_hundred_reloads_under_load_lose_nothing() -> Result<()> {
+    let pair = Pair::new()?;
+    let daemon = pair.bed.daemon(&pair.switch, &(Pair::config() + "\n# This comment stays.\n"))?;
+    let key = "port.sender.pfc.priority.3.xon_offset_cells";
+    let set = |cells: u32, more: &[&str]| {
+        let setting = format!("{key}={cells}");
+        sluice(&daemon, &[&["set", &setting], more].concat())
+    };
+    let run = pair.run(&daemon, Duration::from_secs(12), || {
+        for round in 0..50 {
+            set(1000 + round, &[])?;
+            edit(
+                &daemon,
+                &format!("xon_offset_cells = {}", 1000 + round),
+                &format!("xon_offset_cells = {}", 2000 + round),
+            )?;
+            if round == 0 {
+                let preview = sluice(&daemon, &["reload", "--dry-run"])?;
+                ensure!(preview == "Would change:\nport.sender: PFC thresholds of priority 3\n", "{preview}");
+                let twice = set(7, &[]).expect_err("the file has another change").to_string();
+                ensure!(twice.contains("has changes that are not applied"), "{twice}");
+            }
+            ensure!(sluice(&daemon, &["reload"])? == "port.sender: PFC thresholds of priority 3\n");
+        }
+        Ok(())
+    })?;
+    let lost: u64 = run.snapshot.ports.iter().map(|port| port.drops["ingress_no_drop"].frames).sum();
+    ensure!(lost == 0 && xoff_episodes(&run.snapshot)? > 0, "{lost} lost");
+    let text = std::fs::read_to_string(daemon.config())?;
+    ensure!(text.contains("# This comment stays.") && text.contains("xon_offset_cells = 2049"), "{text}");
+
+    let shown = set(3000, &["--dry-run"])?;
+    ensure!(
+        shown.contains("+xon_offset_cells = 3000") && shown.contains("is as it was (--dry-run)"),
+        "{shown}"
+    );
+    ensure!(sluice(&daemon, &["reload", "--dry-run"])?.starts_with("Nothing would change"));
+    for (setting, why) in [("switch.name=other", "need a restart"), ("port.sender.speed=0", "is as it was")] {
+        let refusal = refused(&daemon, &["set", setting]);
+        ensure!(refusal.contains(why), "{refusal}");
+    }
+    ensure!(std::fs::read_to_string(daemon.config())? == text, "refused settings are not in the file");
+    edit(&daemon, "name = \"under-test\"", "name = \"other\"")?;
+    let preview = refused(&daemon, &["reload", "--dry-run"]);
+    ensure!(preview.contains("need a restart") && preview.contains("switch: name"), "{preview}");
     daemon.stop()?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::output;
+use crate::run::output;
 use crate::run::{check, log, require_root};
 
 /// Files that the package must have installed.

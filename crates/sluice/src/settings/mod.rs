@@ -1,6 +1,7 @@
 //! `sluice explain`: what a setting does, by its name or a part of it; `sluice schema`.
 
 mod schema;
+pub mod set;
 
 use anyhow::{Result, bail};
 use clap::Args;

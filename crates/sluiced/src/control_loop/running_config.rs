@@ -157,9 +157,24 @@ impl RunningConfig {
         let (config, _) = self
             .read_again()
             .map_err(|refusal| refusal.message.trim_start_matches("nothing was changed: ").to_owned())?;
-        let mut changes = config::changes(&self.config, &config);
-        self.moved_cores(&config, &mut changes.restart);
-        Ok(changes)
+        self.slots.of(&config, &self.core_assignment).map_err(|refusal| refusal.message)?;
+        Ok(self.compare(&config))
+    }
+
+    /// Compares a configuration with this one. What needs a restart includes memory that was not
+    /// set aside, and ports on other cores.
+    fn compare(&self, config: &Config) -> Changes {
+        let mut changes = config::changes(&self.config, config);
+        self.moved_cores(config, &mut changes.restart);
+        let needed = frames_needed(&config.switch, xdp::MIN_CHUNK_BYTES);
+        if needed > self.frames {
+            changes.restart.push(format!(
+                "buffer: memory for {needed} frames (a frame a cell), as {} were set aside at the start; \
+                 dataplane.spare_ports sets aside more for ports that are added",
+                self.frames
+            ));
+        }
+        changes
     }
 
     fn read_again(&self) -> Result<(Config, String), CommandError> {
@@ -185,17 +200,8 @@ impl RunningConfig {
     }
 
     fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), CommandError> {
-        let Changes { live, mut restart } = config::changes(&self.config, &config);
-        self.moved_cores(&config, &mut restart);
+        let Changes { live, restart } = self.compare(&config);
         let slots = self.slots.of(&config, &self.core_assignment)?;
-        let needed = frames_needed(&config.switch, xdp::MIN_CHUNK_BYTES);
-        if needed > self.frames {
-            restart.push(format!(
-                "buffer: memory for {needed} frames (a frame a cell), as {} were set aside at the start; \
-                 dataplane.spare_ports sets aside more for ports that are added",
-                self.frames
-            ));
-        }
         if restart.is_empty() {
             config_file::log_warnings(&config);
             return Ok((Self { config, slots, ..self.clone() }, live));
