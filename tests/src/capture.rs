@@ -1,7 +1,7 @@
 //! Frames on a host's wire, captured by tcpdump and decoded by tshark, which are independent of
 //! Sluice.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -55,22 +55,7 @@ impl Capture {
     /// Returns the values of these fields, by tshark, for the frames so far that match `filter` (in
     /// tshark's language).
     pub fn read(&self, filter: &str, fields: &[&str]) -> Result<Vec<Vec<String>>> {
-        let mut tshark = Command::new("tshark");
-        // A frame that is just being written may be incomplete; tshark reports it and reads those
-        // before it.
-        tshark.arg("-r").arg(&self.file).args(["-n", "-Y", filter, "-T", "fields", "-E", "separator=/t"]);
-        // Verify the checksums that kernels verify.
-        for protocol in ["ip", "udp", "tcp"] {
-            tshark.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
-        }
-        for field in fields {
-            tshark.args(["-e", field]);
-        }
-        let output = tshark.output().context("cannot run tshark")?;
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.success() || complaint.contains("cut short"), "tshark: {complaint}");
-        let text = String::from_utf8(output.stdout)?;
-        Ok(text.lines().map(|line| line.split('\t').map(str::to_string).collect()).collect())
+        tshark(&self.file, filter, fields)
     }
 
     /// Waits until at least `count` frames match, and returns their fields.
@@ -80,4 +65,25 @@ impl Capture {
             Ok((frames.len() >= count).then_some(frames))
         })
     }
+}
+
+/// Returns the values of these fields, by tshark, for the frames of a file that match `filter` (in
+/// tshark's language).
+pub fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Result<Vec<Vec<String>>> {
+    let mut tshark = Command::new("tshark");
+    // A frame that is just being written may be incomplete; tshark reports it and reads those
+    // before it.
+    tshark.arg("-r").arg(file).args(["-n", "-Y", filter, "-T", "fields", "-E", "separator=/t"]);
+    // Verify the checksums that kernels verify.
+    for protocol in ["ip", "udp", "tcp"] {
+        tshark.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
+    }
+    for field in fields {
+        tshark.args(["-e", field]);
+    }
+    let output = tshark.output().context("cannot run tshark")?;
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success() || complaint.contains("cut short"), "tshark: {complaint}");
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().map(|line| line.split('\t').map(str::to_string).collect()).collect())
 }

@@ -30,6 +30,11 @@ impl Incast {
         Ok(Self { bed, switch, senders, receiver })
     }
 
+    /// Returns the host on the slow port.
+    pub fn receiver(&self) -> &Endpoint {
+        &self.receiver
+    }
+
     /// Starts the switch, with `more` in its configuration.
     pub fn daemon(&self, more: &str) -> Result<Daemon> {
         let mut config = switch_config("on") + &slow_port_config("c", 100);

@@ -17,7 +17,7 @@ mod programs;
 mod tcp_fetch;
 mod traffic_run;
 
-pub use capture::Capture;
+pub use capture::{Capture, tshark};
 pub use checksums::Checksums;
 pub use configurations::{
     AMPLE_HEADROOM_CELLS, FRAME_BYTES, QUEUE_OF_PRIORITY, flow, group_config, mbps, port_config,

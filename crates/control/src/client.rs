@@ -156,6 +156,13 @@ impl Client {
         Ok(RecordingStream { socket, stream, number: None, further: 0 })
     }
 
+    /// Captures frames until a bound is reached, or the stream is dropped.
+    pub async fn capture(&mut self, wanted: v1::CaptureRequest) -> Result<CaptureBatches, ClientError> {
+        let socket = self.socket.clone();
+        let stream = answer(socket.clone(), self.inner.capture(wanted)).await?;
+        Ok(CaptureBatches { socket, stream })
+    }
+
     /// Has the daemon discard the kept recording of this number, which is stored elsewhere now.
     pub async fn acknowledge_recording(&mut self, recording: u64) -> Result<(), ClientError> {
         let socket = self.socket.clone();
@@ -269,6 +276,20 @@ impl RecordingStream {
     /// Returns how many further recordings the daemon keeps; valid after the first piece.
     pub fn further(&self) -> u64 {
         self.further
+    }
+}
+
+/// A stream of captured frames.
+#[derive(Debug)]
+pub struct CaptureBatches {
+    socket: PathBuf,
+    stream: Streaming<v1::CaptureBatch>,
+}
+
+impl CaptureBatches {
+    /// Returns the next frames; `None` when the capture has ended.
+    pub async fn next(&mut self) -> Result<Option<v1::CaptureBatch>, ClientError> {
+        self.stream.message().await.map_err(|status| no(self.socket.clone(), status))
     }
 }
 

@@ -80,7 +80,7 @@ impl ConnectionLimiter {
             Arc::new(ClientConn { socket, connected_at: Instant::now(), last_request_ns: AtomicU64::new(0) });
         self.clients.retain(|client| client.strong_count() > 0);
         self.clients.push(Arc::downgrade(&client));
-        Some(Connection { stream, client: client, _permit: slot })
+        Some(Connection { stream, client, _permit: slot })
     }
 
     async fn slot(&mut self) -> Option<OwnedSemaphorePermit> {

@@ -114,6 +114,13 @@ pub enum Request {
         /// Channel for the finished recording.
         answer: oneshot::Sender<Result<Recorded, CommandError>>,
     },
+    /// Capture frames.
+    Capture {
+        /// Which frames.
+        wanted: v1::CaptureRequest,
+        /// Channel for the frames; it ends with the capture.
+        answer: oneshot::Sender<Result<mpsc::Receiver<v1::CaptureBatch>, CommandError>>,
+    },
     /// Discard a kept recording, which a client has stored.
     Acknowledge {
         /// Number of the recording.
@@ -428,6 +435,21 @@ impl Control for Api {
         let recording = request.into_inner().recording;
         let outcome = self.owner.request(|answer| Request::Acknowledge { recording, answer }).await?;
         outcome.map(|_| Response::new(v1::Done {})).map_err(Status::from)
+    }
+
+    type CaptureStream = Pin<Box<dyn Stream<Item = Result<v1::CaptureBatch, Status>> + Send>>;
+
+    async fn capture(
+        &self,
+        request: tonic::Request<v1::CaptureRequest>,
+    ) -> Result<Response<Self::CaptureStream>, Status> {
+        let wanted = request.into_inner();
+        let batches = self.owner.request(|answer| Request::Capture { wanted, answer }).await??;
+        let stream = futures::stream::unfold(batches, |mut batches| async move {
+            let batch = batches.recv().await?;
+            Some((Ok(batch), batches))
+        });
+        Ok(Response::new(Box::pin(stream)))
     }
 
     type EventsStream = Pin<Box<dyn Stream<Item = Result<v1::EventBatch, Status>> + Send>>;

@@ -60,6 +60,7 @@ impl Fake {
                             v1::FdbEntry { vlan: vlan.unwrap_or(0).into(), ..v1::FdbEntry::default() };
                         drop(answer.send(Ok(vec![entry; 10_000])));
                     }
+                    Request::Capture { wanted, answer } => drop(answer.send(captured(&wanted).await)),
                     Request::Lldp { answer } => drop(answer.send(v1::LldpPorts::default())),
                     Request::Acknowledge { recording, answer } => drop(answer.send(acknowledge(recording))),
                 }
@@ -86,6 +87,39 @@ impl Fake {
         ));
         Self { _folder: folder, socket, switch, api, stop: Some(stop), made, journal }
     }
+}
+
+/// A batch for each frame that is wanted; from one client only at a time.
+async fn captured(wanted: &v1::CaptureRequest) -> Result<mpsc::Receiver<v1::CaptureBatch>, CommandError> {
+    if wanted.ports == ["busy"] {
+        return Err(CommandError { reason: ErrorKind::Precondition, message: "another client".into() });
+    }
+    let (sender, batches) = mpsc::channel(64);
+    for number in 0..wanted.max_frames {
+        let frame = v1::CapturedFrame { bytes: vec![number as u8; 128], ..Default::default() };
+        let batch =
+            v1::CaptureBatch { frames: vec![frame; 500], missed_frames: number, ..Default::default() };
+        sender.send(batch).await.unwrap();
+    }
+    Ok(batches)
+}
+
+#[tokio::test]
+async fn captured_frames_arrive_until_the_capture_ends() {
+    let fake = Fake::start();
+    let mut client = Client::connect(fake._folder.path().join("fake.sock").as_path()).await.unwrap();
+    let wanted = v1::CaptureRequest { max_frames: 5, ..Default::default() };
+    let mut batches = client.capture(wanted).await.unwrap();
+    for number in 0..5 {
+        let batch = batches.next().await.unwrap().unwrap();
+        assert_eq!(
+            (batch.frames.len(), batch.frames[499].bytes[127], batch.missed_frames),
+            (500, number as u8, number)
+        );
+    }
+    assert!(batches.next().await.unwrap().is_none());
+    let wanted = v1::CaptureRequest { ports: vec!["busy".into()], ..Default::default() };
+    assert_eq!(client.capture(wanted).await.unwrap_err().to_string(), "another client");
 }
 
 /// Two pieces, one of them longer than a message. Recording 7 and two further ones are kept.

@@ -14,6 +14,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod batch_ops;
+pub mod capture;
 pub mod flight_recorder;
 pub mod guard;
 mod io_core;
@@ -24,6 +25,10 @@ pub mod port;
 pub mod punt_ring;
 pub mod sleeper;
 
+pub use crate::capture::filter::CaptureFilter;
+pub use crate::capture::frame::{FrameDirection, FrameHeader, FrameVerdict};
+pub use crate::capture::ring::CaptureRing;
+pub use crate::capture::tap::Capture;
 pub use crate::poll_loop::{PollLoop, PollLoopSettings};
 pub use flight_recorder::recorded_switch::RecordedSwitch;
 pub use flight_recorder::recorder::{Chunk, ChunkKind, ChunkPool, Recorder};

@@ -10,6 +10,7 @@ use switch::{Event, FdbPage, Instant, Snapshot, SwitchSettings};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
+use crate::capture::tap::Capture;
 use crate::flight_recorder::recorder::Recorder;
 use crate::port::PortFault;
 
@@ -63,6 +64,8 @@ pub enum LoopCommand {
     },
     /// Record from the next iteration on; the current recording ends. `None` stops recording.
     Record(Option<Box<Recorder>>),
+    /// Capture frames from the next iteration on; the present capture ends. `None` stops it.
+    Capture(Option<Box<Capture>>),
     /// The interface of this port has disappeared or has lost its carrier.
     PortDown(usize),
     /// The detached rings of this port are closed: its frames can be reclaimed.
@@ -119,6 +122,8 @@ pub enum Reply {
     NotApplied(Box<Settings>, usize),
     /// The previous recorder, if there was one. All that it wrote has been handed over.
     Recorded(Option<Box<Recorder>>),
+    /// The previous capture, if there was one. All its frames have been handed over.
+    Captured(Option<Box<Capture>>),
     /// An event and its time.
     Event(Instant, Event),
     /// The loop has ended, with these totals.

@@ -3,12 +3,12 @@
 //! event if it was no-drop; and where hosts honor pauses and the kernel loses nothing, no no-drop
 //! frame is missing.
 //!
-//! Faults: loops that run in any order, skip iterations or stall, kicks
-//! refused or partial, completions late or in the opposite order, little room to send, iterations that come up to 500 ms late, ports that go down and come back, frames that
-//! the kernel loses or has no chunk for, completions that come twice, frames truncated, corrupted
-//! or duplicated. What it does is the same in each run of `cargo test`. `SLUICE_CHAOS_SECONDS=600`
-//! has it run longer, with other numbers each time; a failure prints its seed, and
-//! `SLUICE_CHAOS_SEED` repeats it.
+//! Faults: loops that run in any order, skip iterations or stall, kicks refused or partial,
+//! completions late or in the opposite order, little room to send, iterations that come up to 500
+//! ms late, ports that go down and come back, frames that the kernel loses or has no chunk for,
+//! completions that come twice, frames truncated, corrupted or duplicated. What it does is the same
+//! in each run of `cargo test`. `SLUICE_CHAOS_SECONDS=600` has it run longer, with other numbers
+//! each time; a failure prints its seed, and `SLUICE_CHAOS_SEED` repeats it.
 
 mod lab;
 
@@ -427,7 +427,7 @@ impl Chaos {
 
 /// A data frame, with its number and a filling that depends on it.
 fn data(from: usize, to: usize, priority: u8, number: u64, random: u64) -> Vec<u8> {
-    let len = 64 + (random % 700) as usize * usize::from(random % 4 == 0);
+    let len = 64 + (random % 700) as usize * usize::from(random.is_multiple_of(4));
     let mut bytes = vec![0; len];
     write_header(&mut bytes, mac(to), mac(from), Some(Tag::priority(priority)), EXPERIMENTAL);
     bytes[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&number.to_be_bytes());

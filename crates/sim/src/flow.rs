@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use endpoint::MAX_BACKLOG_FRAMES;
-use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
+use endpoint::dcqcn::Dcqcn;
 
 use crate::packet::{Packet, PacketHeaders};
 use crate::scenario::{Pattern, Traffic};
@@ -41,8 +41,8 @@ pub(crate) struct Sender {
     spacing: Picos,
     rate_bps: u64,
     /// Bytes on the wire of a frame.
-    line_bytes: u64,
-    begun_at: Picos,
+    pub(crate) line_bytes: u64,
+    pub(crate) begun_at: Option<Picos>,
     /// No message is added at or after this time.
     stop: Picos,
     /// No frame is due at or after this time, except for repeated messages, which are sent
@@ -65,7 +65,7 @@ pub(crate) struct Sender {
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     /// Frames per message; 0 if the flow has no messages.
-    message_frames: u64,
+    pub(crate) message_frames: u64,
     /// When each message was ready to be sent, from message `first_message` on.
     begun_at: VecDeque<Picos>,
     first_message: u64,
@@ -82,6 +82,12 @@ pub(crate) struct Receiver {
     pub(crate) marked_frames: u64,
     /// No CNP is sent before this time.
     quiet_until: Picos,
+    cnp_interval: Picos,
+    /// When the measuring window begins.
+    measured_from: Picos,
+    /// Frames that arrived in the window.
+    pub(crate) measured_frames: u64,
+    pub(crate) last_arrival: Option<Picos>,
 }
 
 /// Result of a received frame.
@@ -89,8 +95,9 @@ pub(crate) struct Receiver {
 pub(crate) struct ReceiveOutcome {
     /// True if a CNP is to be sent.
     pub(crate) sends_cnp: bool,
-    /// When the completed message was ready to be sent; `None` if the frame completed no message.
-    pub(crate) completed: Option<Picos>,
+    /// Number of the completed message, and when it was ready to be sent; `None` if the frame
+    /// completed no message.
+    pub(crate) completed: Option<(u64, Picos)>,
 }
 
 impl Flow {
@@ -101,8 +108,9 @@ impl Flow {
         mut headers: PacketHeaders,
         overhead_bytes: u16,
         host_speed_bps: u64,
+        measured_from: Picos,
     ) -> Self {
-        headers.ecn = if traffic.ecn || traffic.dcqcn { ECT0 } else { 0 };
+        headers.ecn = if traffic.ecn || traffic.dcqcn.is_some() { ECT0 } else { 0 };
         let line_bytes = u64::from(traffic.frame_bytes) + u64::from(overhead_bytes);
         let most_bps = traffic.rate_bps.min(host_speed_bps);
         let spacing = match traffic.pattern {
@@ -113,13 +121,7 @@ impl Flow {
             Pattern::Constant | Pattern::OnOff { .. } => 0,
             Pattern::Finite { bytes } | Pattern::Poisson { bytes } | Pattern::Incast { bytes, .. } => bytes,
         };
-        let reaction = traffic.dcqcn.then(|| {
-            Dcqcn::new(
-                DcqcnSettings { fast_recovery: traffic.fast_recovery, ..DcqcnSettings::PAPER },
-                most_bps,
-                instant(0),
-            )
-        });
+        let reaction = traffic.dcqcn.map(|settings| Dcqcn::new(settings, most_bps, instant(0)));
         Self {
             traffic: traffic_number,
             from,
@@ -130,7 +132,7 @@ impl Flow {
                 spacing,
                 rate_bps: traffic.rate_bps,
                 line_bytes,
-                begun_at: 0,
+                begun_at: None,
                 stop: of_ns(traffic.stop_ns),
                 end_due: match traffic.pattern {
                     Pattern::Poisson { .. } | Pattern::Incast { .. } => NEVER,
@@ -146,6 +148,8 @@ impl Flow {
             },
             receiver: Receiver {
                 message_frames: message_bytes.div_ceil(u64::from(traffic.frame_bytes)),
+                cnp_interval: traffic.dcqcn.map_or(0, |settings| of_ns(settings.cnp_interval_ns)),
+                measured_from,
                 ..Receiver::default()
             },
         }
@@ -153,7 +157,7 @@ impl Flow {
 
     /// Begins the flow. True if its messages come by events, the first one now.
     pub(crate) fn begin(&mut self, now: Picos) -> bool {
-        self.sender.begun_at = now;
+        self.sender.begun_at = Some(now);
         self.sender.due = now;
         match self.sender.pattern {
             Pattern::Constant | Pattern::OnOff { .. } => {
@@ -222,7 +226,7 @@ impl Flow {
         sender.due = (sender.due + spacing).max(now.saturating_sub(MAX_BACKLOG_FRAMES * spacing));
         if let Pattern::OnOff { on_ns, off_ns } = sender.pattern {
             let (on, period) = (of_ns(on_ns), of_ns(on_ns) + of_ns(off_ns));
-            let phase = (sender.due - sender.begun_at) % period;
+            let phase = (sender.due - sender.begun_at.unwrap_or(0)) % period;
             if phase >= on {
                 sender.due += period - phase;
             }
@@ -247,13 +251,15 @@ impl Flow {
         let sends_cnp = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
         let receiver = &mut self.receiver;
         receiver.received_frames += 1;
+        receiver.measured_frames += u64::from(now >= receiver.measured_from);
+        receiver.last_arrival = Some(now);
         receiver.marked_frames += u64::from(marked);
         if sends_cnp {
-            receiver.quiet_until = now + of_ns(DcqcnSettings::PAPER.cnp_interval_ns);
+            receiver.quiet_until = now + receiver.cnp_interval;
         }
         receiver.account(number);
         let completed = if receiver.message_frames == 0 { None } else { receiver.complete(number) };
-        ReceiveOutcome { sends_cnp: sends_cnp, completed }
+        ReceiveOutcome { sends_cnp, completed }
     }
 }
 
@@ -291,9 +297,9 @@ impl Receiver {
         number >= self.next_number || range.is_some_and(|(_, &end)| number < end)
     }
 
-    /// Accounts for frame `number`. Returns the start of its message if that is complete now.
-    /// Earlier messages that lack a frame will never be complete.
-    fn complete(&mut self, number: u64) -> Option<Picos> {
+    /// Accounts for frame `number`. Returns the number and the start of its message if that is
+    /// complete now. Earlier messages that lack a frame will never be complete.
+    fn complete(&mut self, number: u64) -> Option<(u64, Picos)> {
         let message = number / self.message_frames;
         while self.first_message < message {
             self.begun_at.pop_front();
@@ -306,6 +312,6 @@ impl Receiver {
         }
         self.first_message += 1;
         self.message_received = 0;
-        self.begun_at.pop_front()
+        Some((message, self.begun_at.pop_front()?))
     }
 }

@@ -9,7 +9,7 @@ use switch::{DropReason, Event, Instant, Nanos};
 
 use crate::scenario::Metric;
 
-/// All results. `series` is for plots and not part of the JSON.
+/// All results. `flows` and `series` are for tables and plots, and not part of the JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Results {
     /// Title of the scenario.
@@ -18,6 +18,8 @@ pub struct Results {
     pub seed: u64,
     /// Virtual time that has passed.
     pub duration_ns: Nanos,
+    /// Throughput, fairness and messages are measured from this time on.
+    pub warmup_ns: Nanos,
     /// Frames that arrived at a switch, PFC included: a measure of the work done.
     pub frame_hops: u64,
     /// Events of the simulation.
@@ -38,6 +40,9 @@ pub struct Results {
     /// What does not add up on a node or link; empty unless there is a bug in the simulator or the
     /// switch.
     pub imbalances: Vec<String>,
+    /// Per flow, in the order of the traffic.
+    #[serde(skip)]
+    pub flows: Vec<FlowOutcome>,
     /// Time series.
     #[serde(skip)]
     pub series: Series,
@@ -75,14 +80,51 @@ pub struct TrafficOutcome {
     pub marked_frames: u64,
     /// CNPs that arrived at the senders.
     pub cnps: u64,
-    /// Received bit/s on the wire while the traffic was on.
+    /// Received bit/s on the wire while the traffic was on, after the warm-up.
     pub throughput_bps: f64,
+    /// Jain's index of the flows' throughput: 1 if all are equal, 1/n if one of n has all. `None`
+    /// with fewer than two flows, or without a frame.
+    pub fairness: Option<f64>,
     /// Messages that were to be sent; 0 for traffic without end.
     pub messages: u64,
     /// Completion times of the messages that arrived completely.
     pub completion: Option<Completion>,
     /// When the last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
+}
+
+/// Results of one flow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowOutcome {
+    /// Index of the traffic.
+    pub traffic: usize,
+    /// Name of the sender.
+    pub from: String,
+    /// Name of the receiver.
+    pub to: String,
+    /// Frames that the sender transmitted.
+    pub sent_frames: u64,
+    /// Frames received, without repetitions.
+    pub received_frames: u64,
+    /// Frames neither received nor in the network.
+    pub lost_frames: u64,
+    /// Frames that arrived after one that was sent later.
+    pub reordered_frames: u64,
+    /// Frames that arrived with a mark.
+    pub marked_frames: u64,
+    /// CNPs that arrived at the sender.
+    pub cnps: u64,
+    /// Received bit/s on the wire while the flow was on, after the warm-up.
+    pub throughput_bps: f64,
+    /// When the flow began.
+    pub begun_ns: Option<Nanos>,
+    /// When its last frame arrived.
+    pub last_arrival_ns: Option<Nanos>,
+    /// Bytes of a message, in whole frames; 0 for traffic without end.
+    pub message_bytes: u64,
+    /// Completion time of a message that is alone in the network, in which switches take no time.
+    /// `None` without messages, or if the routes lead nowhere.
+    pub ideal_ns: Option<f64>,
 }
 
 /// Completion times of messages, from when a message is ready to be sent to the arrival of its last
@@ -296,6 +338,10 @@ pub struct PauseSpan {
 pub struct MessageSpan {
     /// Index of the traffic.
     pub traffic: usize,
+    /// Index of the flow, among all of the run.
+    pub flow: usize,
+    /// Number of the message in its flow, from 0.
+    pub number: u64,
     /// When the message was ready to be sent.
     pub from_ns: Nanos,
     /// When its last byte arrived.

@@ -256,8 +256,8 @@ impl<'s> Simulation<'s> {
                     this.send(&mut self.flows, &mut self.links);
                 }
                 self.record.arrived(traffic, len, self.links.directions[line].bytes_of(len), now);
-                if let Some(begun_at) = seen.completed
-                    && self.record.completed(traffic, begun_at, now)
+                if let Some(message) = seen.completed
+                    && self.record.completed((traffic, number), message, now)
                 {
                     self.begin_after(traffic);
                 }
@@ -447,6 +447,7 @@ fn make_flows(
                 headers,
                 overhead_bytes,
                 line.speed_bps(),
+                of_ns(scenario.warmup_ns),
             ));
         }
         ranges.push(first..flows.len());

@@ -12,12 +12,14 @@ use switch::Snapshot;
 use switch::monitor::counters::PortSnapshot;
 
 use crate::expect;
+use crate::flow::Flow;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::results::{
-    Completion, DcbxOutcome, GroupOutcome, HostOutcome, LinkOutcome, PortOutcome, PriorityOutcome,
-    QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
+    Completion, DcbxOutcome, FlowOutcome, GroupOutcome, HostOutcome, LinkOutcome, PortOutcome,
+    PriorityOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
 };
-use crate::scenario::{LinkEnd, NodeKind, Scenario};
+use crate::routes::Routes;
+use crate::scenario::{Link, LinkEnd, NodeKind, Pattern, Scenario};
 use crate::simulation::{LldpEnd, NodeIndex, Simulation};
 use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
@@ -39,14 +41,16 @@ fn outcome(simulation: &mut Simulation) -> Results {
     let in_network = in_network(simulation);
     let imbalances = imbalances(simulation, &snapshots);
     let scenario = simulation.scenario;
+    let flows = flow_outcomes(simulation, &in_network);
     let mut outcome = Results {
         title: scenario.title.clone(),
         seed: scenario.seed,
         duration_ns: now.0,
+        warmup_ns: scenario.warmup_ns,
         frame_hops: simulation.frame_hops(),
         events: simulation.events,
         traffic: (0..scenario.traffic.len())
-            .map(|traffic| traffic_outcome(simulation, traffic, in_network[traffic]))
+            .map(|traffic| traffic_outcome(simulation, traffic, &in_network, &flows))
             .collect(),
         switches: switches(simulation, &snapshots),
         hosts: hosts(simulation),
@@ -54,13 +58,14 @@ fn outcome(simulation: &mut Simulation) -> Results {
         dcbx: negotiations(simulation),
         expectations: Vec::new(),
         imbalances,
+        flows,
         series: std::mem::take(&mut simulation.record.series),
     };
     outcome.expectations = expect::evaluate(scenario, &outcome);
     outcome
 }
 
-/// Counts the frames of each traffic that are in switches and on links and may still arrive. Copies
+/// Counts the frames of each flow that are in switches and on links and may still arrive. Copies
 /// of a flooded frame are one frame. It does not count if it has arrived, and copies for another
 /// host do not count.
 fn in_network(simulation: &Simulation) -> Vec<u64> {
@@ -78,26 +83,34 @@ fn in_network(simulation: &Simulation) -> Vec<u64> {
     };
     simulation.devices.iter().for_each(|device| device.for_each_held(&mut count_copy));
     simulation.links.in_flight().for_each(|(line, packet)| count_copy(Some(line), &packet.bytes));
-    let mut of_traffic = vec![0; simulation.scenario.traffic.len()];
-    frames.into_iter().for_each(|(flow, _)| of_traffic[flows[flow].traffic] += 1);
-    of_traffic
+    let mut of_flow = vec![0; flows.len()];
+    frames.into_iter().for_each(|(flow, _)| of_flow[flow] += 1);
+    of_flow
 }
 
-fn traffic_outcome(simulation: &Simulation, number: usize, in_network_frames: u64) -> TrafficOutcome {
+fn traffic_outcome(
+    simulation: &Simulation,
+    number: usize,
+    in_network: &[u64],
+    flow_outcomes: &[FlowOutcome],
+) -> TrafficOutcome {
     let traffic = &simulation.scenario.traffic[number];
     let record = &simulation.record.traffic[number];
-    let flows = &simulation.flows[simulation.traffic_flows[number].clone()];
-    let sum = |count: fn(&crate::flow::Flow) -> u64| flows.iter().map(count).sum::<u64>();
+    let range = simulation.traffic_flows[number].clone();
+    let flows = &simulation.flows[range.clone()];
+    let in_network_frames: u64 = in_network[range.clone()].iter().sum();
+    let sum = |count: fn(&Flow) -> u64| flows.iter().map(count).sum::<u64>();
     let (sent_frames, received_frames) =
         (sum(|flow| flow.sender.sent_frames), sum(|flow| flow.receiver.received_frames));
     let repeated_frames = sum(|flow| flow.receiver.repeated_frames);
     let messages = sum(|flow| flow.sender.messages);
-    let all_came = messages > 0 && record.completions.len() as u64 == messages;
+    let all_came = messages > 0 && record.completed as u64 == messages;
     let until = match record.last_arrival {
         Some(last) if all_came => last,
         _ => of_ns(traffic.stop_ns).min(simulation.links.now),
     };
-    let active = record.begun_at.map_or(0, |begun| until.saturating_sub(begun));
+    let measured_from = of_ns(simulation.scenario.warmup_ns);
+    let active = record.begun_at.map_or(0, |begun| until.saturating_sub(begun.max(measured_from)));
     TrafficOutcome {
         name: traffic.name.clone(),
         priority: traffic.priority,
@@ -109,12 +122,75 @@ fn traffic_outcome(simulation: &Simulation, number: usize, in_network_frames: u6
         lost_frames: sent_frames.saturating_sub(received_frames - repeated_frames + in_network_frames),
         reordered_frames: sum(|flow| flow.receiver.reordered_frames),
         marked_frames: sum(|flow| flow.receiver.marked_frames),
-        cnps: sum(crate::flow::Flow::cnps),
+        cnps: sum(Flow::cnps),
         throughput_bps: if active == 0 { 0.0 } else { record.line_bytes as f64 * 8e12 / active as f64 },
+        fairness: fairness(flow_outcomes[range].iter().map(|flow| flow.throughput_bps)),
         messages,
         completion: completion(&record.completions),
         last_arrival_ns: record.last_arrival.map(|at| at / NS),
     }
+}
+
+/// Jain's index: (Σx)² / (n · Σx²). Source: R. Jain, D.-M. Chiu and W. Hawe, "A quantitative
+/// measure of fairness" (DEC TR-301, 1984).
+fn fairness(shares: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let count = shares.len() as f64;
+    let (sum, squares) =
+        shares.fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
+    (count > 1.0 && squares > 0.0).then(|| sum * sum / (count * squares))
+}
+
+fn flow_outcomes(simulation: &Simulation, in_network: &[u64]) -> Vec<FlowOutcome> {
+    let scenario = simulation.scenario;
+    let mut routes = Routes::shortest(&scenario.nodes, &scenario.links);
+    scenario.routes.iter().for_each(|route| routes.set(*route));
+    let flow_outcome = |(flow, &in_network): (&Flow, &u64)| {
+        let Flow { sender, receiver, headers, .. } = flow;
+        let traffic = &scenario.traffic[flow.traffic];
+        let received_frames = receiver.received_frames - receiver.repeated_frames;
+        let until = of_ns(traffic.stop_ns).min(simulation.links.now);
+        let until = if receiver.message_frames > 0 { receiver.last_arrival.unwrap_or(until) } else { until };
+        let from = sender.begun_at.unwrap_or(until).max(of_ns(scenario.warmup_ns));
+        let active = until.saturating_sub(from);
+        let bits = (receiver.measured_frames * sender.line_bytes * 8) as f64;
+        FlowOutcome {
+            traffic: flow.traffic,
+            from: scenario.nodes[headers.from].name.clone(),
+            to: scenario.nodes[headers.to].name.clone(),
+            sent_frames: sender.sent_frames,
+            received_frames,
+            lost_frames: sender.sent_frames.saturating_sub(received_frames + in_network),
+            reordered_frames: receiver.reordered_frames,
+            marked_frames: receiver.marked_frames,
+            cnps: flow.cnps(),
+            throughput_bps: if active == 0 { 0.0 } else { bits * 1e12 / active as f64 },
+            begun_ns: sender.begun_at.map(|at| at / NS),
+            last_arrival_ns: receiver.last_arrival.map(|at| at / NS),
+            message_bytes: receiver.message_frames * u64::from(traffic.frame_bytes),
+            ideal_ns: ideal_ns(scenario, &routes, flow),
+        }
+    };
+    simulation.flows.iter().zip(in_network).map(flow_outcome).collect()
+}
+
+/// Returns the completion time of a message that is alone in the network: the first frame passes
+/// each link of the path, the others follow at the speed of the slowest, or at the flow's rate.
+fn ideal_ns(scenario: &Scenario, routes: &Routes, flow: &Flow) -> Option<f64> {
+    let traffic = &scenario.traffic[flow.traffic];
+    let frames = flow.receiver.message_frames.checked_sub(1)? as f64;
+    let path = routes.path(flow.headers.from, flow.headers.to)?;
+    let links = || path.iter().map(|&link| &scenario.links[link]);
+    let frame_ns = |bps: u64, overhead_bytes: u16| {
+        f64::from(u32::from(traffic.frame_bytes) + u32::from(overhead_bytes)) * 8e9 / bps as f64
+    };
+    let of_link = |link: &Link| frame_ns(link.speed_bps, link.overhead_bytes);
+    let first: f64 = links().map(|link| link.propagation_ns as f64 + of_link(link)).sum();
+    let slowest = links().map(of_link).fold(0.0, f64::max);
+    let spacing = match traffic.pattern {
+        Pattern::Poisson { .. } => 0.0, // its rate is that of messages
+        _ => links().next().map_or(0.0, |link| frame_ns(traffic.rate_bps, link.overhead_bytes)),
+    };
+    Some(first + frames * slowest.max(spacing))
 }
 
 fn completion(times: &[Picos]) -> Option<Completion> {

@@ -25,6 +25,8 @@ pub(crate) struct Record {
     pub(crate) pauses: PauseLog,
     pub(crate) series: Series,
     sampled_at: Picos,
+    /// When the measuring window begins.
+    measured_from: Picos,
     /// Indices in `series.groups` by device, port and priority.
     group_series: HashMap<(usize, usize, usize), usize>,
     devices: Vec<KnownDevice>,
@@ -43,14 +45,16 @@ struct KnownDevice {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrafficRecord {
     pub(crate) begun_at: Option<Picos>,
-    /// Bytes without FCS, and bytes on the wire.
+    /// Bytes without FCS, and bytes on the wire in the measuring window.
     pub(crate) bytes: u64,
     pub(crate) line_bytes: u64,
     /// Bytes on the wire since the last point of the series.
     fresh_line_bytes: u64,
     pub(crate) last_arrival: Option<Picos>,
-    /// Completion times of messages.
+    /// Completion times of messages that began in the measuring window.
     pub(crate) completions: Vec<Picos>,
+    /// Messages that are complete.
+    pub(crate) completed: usize,
     /// Total number of messages; 0 for traffic without end.
     finite_messages: usize,
 }
@@ -82,6 +86,7 @@ impl Record {
             pauses: PauseLog::new(scenario, wires),
             series,
             sampled_at: 0,
+            measured_from: of_ns(scenario.warmup_ns),
             group_series: HashMap::new(),
             devices: devices.collect(),
         }
@@ -92,20 +97,29 @@ impl Record {
     pub(crate) fn arrived(&mut self, traffic: usize, bytes: u16, line_bytes: u64, now: Picos) {
         let traffic = &mut self.traffic[traffic];
         traffic.bytes += u64::from(bytes);
-        traffic.line_bytes += line_bytes;
+        traffic.line_bytes += if now >= self.measured_from { line_bytes } else { 0 };
         traffic.fresh_line_bytes += line_bytes;
         traffic.last_arrival = Some(now);
     }
 
-    /// Records that a message is complete. True if it was the last of its traffic.
-    pub(crate) fn completed(&mut self, traffic: usize, begun_at: Picos, now: Picos) -> bool {
-        if self.series.completions.len() < MAX_SPANS {
-            let (from_ns, to_ns) = (begun_at / NS, now / NS);
-            self.series.completions.push(MessageSpan { traffic, from_ns, to_ns });
-        }
+    /// Records that a message of a flow of `traffic` is complete, given its number and when it was
+    /// ready to be sent. True if it was the last of its traffic.
+    pub(crate) fn completed(
+        &mut self,
+        (traffic, flow): (usize, usize),
+        (number, begun_at): (u64, Picos),
+        now: Picos,
+    ) -> bool {
         let record = &mut self.traffic[traffic];
-        record.completions.push(now - begun_at);
-        record.completions.len() == record.finite_messages
+        record.completed += 1;
+        if begun_at >= self.measured_from {
+            record.completions.push(now - begun_at);
+            if self.series.completions.len() < MAX_SPANS {
+                let (from_ns, to_ns) = (begun_at / NS, now / NS);
+                self.series.completions.push(MessageSpan { traffic, flow, number, from_ns, to_ns });
+            }
+        }
+        record.completed == record.finite_messages
     }
 
     /// Records the start of traffic that waited for another.

@@ -132,6 +132,12 @@ const CHANGES: &[(&str, &str)] = &[
     ("to = \"h3\"", "to = \"h3\"\nstart = \"5ms\"\nstop = \"5ms\""),
     ("to = \"h3\"", "to = \"h3\"\necn = false\ndcqcn = true"),
     ("to = \"h3\"", "to = \"h3\"\ndcqcn_fast_recovery = \"up_to_f\""),
+    ("to = \"h3\"", "to = \"h3\"\ndcqcn = 5"),
+    (
+        "to = \"h3\"",
+        "to = \"h3\"\ndcqcn = { gain = 2, additive = 5, cnp_interval = \"0ns\", fast_recovery = \"f\", r_ai = \"1M\" }",
+    ),
+    ("duration = \"10ms\"", "duration = \"10ms\"\nwarmup = \"10ms\""),
     ("to = \"h3\"", "to = \"h3\"\nafter = \"rmda\""),
     ("to = \"h3\"", "to = \"h3\"\nafter = \"rdma\""),
     ("to = \"h3\"", "to = \"h3\"\nbytes = 1\nafter = \"rdma\""),

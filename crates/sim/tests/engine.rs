@@ -2,6 +2,7 @@
 
 mod lab;
 
+use endpoint::dcqcn::DcqcnSettings;
 use lab::{GBPS, MS, US, cable, constant, host, one_frame, run, scenario, switch};
 use proptest::prelude::*;
 use sim::results::TrafficOutcome;
@@ -332,7 +333,13 @@ impl Random {
                 };
                 let rate_bps = mbps * 1_000_000;
                 let of = constant("t", node(from), node(to), priority, bytes);
-                Traffic { pattern, rate_bps, dcqcn: priority == 3, stop_ns: 800 * US, ..of }
+                Traffic {
+                    pattern,
+                    rate_bps,
+                    dcqcn: (priority == 3).then_some(DcqcnSettings::PAPER),
+                    stop_ns: 800 * US,
+                    ..of
+                }
             },
         );
         let mut scenario = scenario(nodes, links.clone(), traffic.collect(), MS);
@@ -398,6 +405,39 @@ fn copies_for_other_hosts_hide_no_loss() {
     assert_eq!(of(|traffic| traffic.lost_frames), dropped);
     let accounted = of(|traffic| traffic.received_frames + traffic.in_network_frames) + dropped;
     assert_eq!(of(|traffic| traffic.sent_frames), accounted);
+}
+
+/// Two flows share a port until one ends. Before the warm-up nothing is measured.
+#[test]
+fn results_are_measured_after_the_warm_up() {
+    let mut traffic = constant("t", 2, 1, 0, 1000);
+    traffic.flows.push((3, 1));
+    let message = one_frame("early", 4, 1, 0, 1000, 0);
+    let mut scenario = star(5, vec![traffic, message], 4 * MS);
+    let all = run(&scenario);
+    let [a, b] = [0, 1].map(|flow| all.flows[flow].throughput_bps);
+    let jain = (a + b).powi(2) / (2.0 * (a * a + b * b));
+    let fairness = all.traffic[0].fairness.unwrap();
+    assert!((fairness - jain).abs() < 1e-9 && jain > 0.98, "{fairness}");
+    assert_eq!(all.traffic[1].completion.map(|completion| completion.messages), Some(1));
+    scenario.warmup_ns = 2 * MS;
+    let late = run(&scenario);
+    let bps = |outcome: &Results| (outcome.traffic[0].throughput_bps / 1e6).round();
+    assert_eq!(
+        (bps(&all), bps(&late)),
+        (9_992.0, 10_000.0),
+        "the first frames need 2.6 µs, one is another's"
+    );
+    assert_eq!((late.traffic[1].throughput_bps, late.traffic[1].completion), (0.0, None));
+    assert_eq!(
+        late.traffic[0].received_frames, all.traffic[0].received_frames,
+        "frames count from the start"
+    );
+    let sum: f64 = late.flows[..2].iter().map(|flow| flow.throughput_bps).sum();
+    assert!((sum - late.traffic[0].throughput_bps).abs() < 1.0, "{sum}");
+    assert_eq!(late.flows.iter().map(|flow| flow.received_frames).sum::<u64>(), {
+        late.traffic.iter().map(|traffic| traffic.received_frames).sum::<u64>()
+    });
 }
 
 #[test]

@@ -427,7 +427,7 @@ fn dcqcn_relieves_pfc() {
 fn the_fabric_suffers_without_dcqcn() {
     let scenario = read("leaf-spine.toml");
     let mut without = scenario.clone();
-    without.traffic.iter_mut().for_each(|traffic| traffic.dcqcn = false);
+    without.traffic.iter_mut().for_each(|traffic| traffic.dcqcn = None);
     without.traffic.iter_mut().for_each(|traffic| traffic.ecn = false);
     let slow = [scenario, without].map(|scenario| {
         let outcome = run(&scenario);

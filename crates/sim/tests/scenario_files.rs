@@ -5,6 +5,7 @@ mod example;
 
 use std::fmt::Write;
 
+use endpoint::dcqcn::{DcqcnSettings, FastRecovery};
 use sim::Scenario;
 use sim::scenario::{Expectation, NodeKind, Start, parse};
 
@@ -60,7 +61,7 @@ fn in_short(scenario: &Scenario) -> String {
             traffic.pattern,
             traffic.stop_ns,
             traffic.ecn,
-            traffic.dcqcn
+            traffic.dcqcn.is_some()
         );
     }
     text += "\n";
@@ -125,6 +126,35 @@ fn what_is_left_out() {
         "#,
     );
     insta::assert_snapshot!(in_short(&scenario));
+}
+
+/// Of the parameters of DCQCN, those that a table leaves out are the paper's.
+#[test]
+fn dcqcn_has_other_parameters() {
+    let text = |dcqcn: &str| {
+        format!(
+            "duration = \"1ms\"\nwarmup = \"100us\"\n[switch.s]\nconfig = \"s.toml\"\n[host.\"h[1-2]\"]\n[[link]]\n\
+             ends = [\"h[1-2]\", \"s.p[1-2]\"]\n[[traffic]]\nname = \"t\"\nfrom = \"h1\"\nto = \"h2\"\ndcqcn = {dcqcn}\n"
+        )
+    };
+    let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\nspeed = \"25G\"\n");
+    let config: String = (1..=2).map(port).collect();
+    let read = |dcqcn: &str| parse("x.toml", &text(dcqcn), &mut |_| Ok(config.clone())).unwrap();
+    assert_eq!(read("false").traffic[0].dcqcn, None);
+    assert_eq!(read("true").traffic[0].dcqcn, Some(DcqcnSettings::PAPER));
+    assert_eq!((read("true").warmup_ns, read("true").traffic[0].ecn), (100_000, true));
+    let other = "{ cnp_interval = \"4us\", step_interval = \"300us\", additive = \"5M\", gain = 0.0625, \
+                 step_bytes = \"1M\", fast_recovery = \"up_to_f\" }";
+    let expected = DcqcnSettings {
+        cnp_interval_ns: 4_000,
+        step_interval_ns: 300_000,
+        additive_bps: 5e6,
+        gain: 0.0625,
+        step_bytes: 1_000_000,
+        fast_recovery: FastRecovery::UpToF,
+        ..DcqcnSettings::PAPER
+    };
+    assert_eq!(read(other).traffic[0].dcqcn, Some(expected));
 }
 
 /// The fabric of the examples: 16 leaves, 8 spines, 256 hosts. Every configuration is read once.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod baseline;
+mod capture;
 mod check;
 mod collector;
 mod commands;
@@ -53,6 +54,7 @@ enum Task {
     Clear(commands::Clear),
     Fdb(commands::Fdb),
     Events(events::Arguments),
+    Capture(capture::Arguments),
     Record(record::Record),
     Replay(record::Arguments),
     /// Check configuration files: what is wrong, and what cannot be lossless.
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         Task::Fdb(arguments) => commands::fdb(&arguments),
         Task::Clear(arguments) => commands::clear(&arguments),
         Task::Events(arguments) => events::run(&arguments),
+        Task::Capture(arguments) => capture::run(&arguments),
         Task::Record(arguments) => record::record(&arguments),
         Task::Replay(arguments) => record::replay(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
@@ -138,7 +141,7 @@ fn main() -> ExitCode {
 }
 
 /// Examples at the end of the help of each command, short and long.
-const EXAMPLES: [(&str, &str); 19] = [
+const EXAMPLES: [(&str, &str); 20] = [
     ("top", "  sluice top"),
     ("explain", "  sluice explain port.pfc.no_drop"),
     ("schema", "  sluice schema"),
@@ -153,6 +156,10 @@ const EXAMPLES: [(&str, &str); 19] = [
     ("port", "  sluice port hold uplink         queues fill, peers are paused\n  sluice port release uplink"),
     ("fdb", "  sluice fdb flush --port uplink --vlan 20\n  sluice show fdb"),
     ("events", "  sluice events --follow\n  sluice events --port uplink --json"),
+    (
+        "capture",
+        "  sluice capture --write incident.pcapng --port uplink --duration 10s\n  sluice capture --write - --verdict dropped,pause   | tshark -r -",
+    ),
     ("record", "  sluice record --duration 10s incident.sluice\n  sluice record --last loss.sluice"),
     ("replay", "  sluice replay incident.sluice"),
     ("check", "  sluice check lab.toml\n  sluice check --strict --json config/*.toml"),

@@ -35,6 +35,11 @@ pub struct NewFile {
 impl NewFile {
     /// Creates a file that will have this path, and reserves room for it.
     pub fn create(path: &Path) -> io::Result<Self> {
+        // A device or a pipe would be replaced by a file.
+        if path.metadata().is_ok_and(|existing| !existing.is_file()) {
+            let text = "it is no regular file, and is not replaced by one";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let unnamed = OpenOptions::new()
             .read(true)
             .write(true)
@@ -127,6 +132,18 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
+
+    /// A device or a pipe is not replaced by a file.
+    #[test]
+    fn only_a_regular_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [pipe.as_path(), folder.path()] {
+            let error = NewFile::create(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        }
+    }
 
     #[test]
     fn a_file_appears_when_it_is_complete_and_replaces_the_one_before() {

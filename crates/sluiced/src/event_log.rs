@@ -131,6 +131,12 @@ impl Events {
         });
     }
 
+    /// Returns when the poll loop's clock started, in nanoseconds since 1970, by the present time.
+    pub fn unix_start_ns(&self) -> u64 {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(unix.saturating_sub(self.started.elapsed()).as_nanos()).unwrap_or(u64::MAX)
+    }
+
     fn now(&self) -> Instant {
         Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

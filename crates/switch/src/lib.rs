@@ -21,9 +21,11 @@ pub use self::pipeline::Switch;
 pub use self::pipeline::checkpoint::CopiedSlots;
 pub use buffer::sizing::{FRAMES_PER_PORT, chunks_of, frames_needed};
 pub use forwarding::fdb::{FdbEntry, FdbPage};
-pub use forwarding::parsed_frame::{FrameParser, RxFrame};
+pub use forwarding::parsed_frame::{Disposition, FrameParser, RxFrame};
 pub use frame::header_edit::{HeaderEdit, TxDesc, VlanAction};
-pub use frame::memory::{FrameMemory, HeapMemory, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, MaxFrame};
+pub use frame::memory::{
+    DroppedFrame, FrameDrop, FrameMemory, HeapMemory, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, MaxFrame,
+};
 pub use frame::{FrameId, RxDesc};
 pub use monitor::counters::{DropReason, KernelCounters, Snapshot};
 pub use monitor::event::{Event, EventKind, EventRecord, Severity};

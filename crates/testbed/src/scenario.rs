@@ -234,7 +234,7 @@ pub fn host_arguments(scenario: &Scenario, number: usize, host: &HostNode) -> Ve
         }
     }
     let reacts = |traffic: &sim::scenario::Traffic| {
-        traffic.dcqcn && traffic.flows.iter().any(|&(from, to)| from == number || to == number)
+        traffic.dcqcn.is_some() && traffic.flows.iter().any(|&(from, to)| from == number || to == number)
     };
     if scenario.traffic.iter().any(reacts) {
         arguments.push("--react-to-ecn".to_owned());

@@ -14,7 +14,36 @@ use switch::{
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
+use crate::capture::tap::{Capture, TappedMemory};
 use crate::flight_recorder::recorder::{Recorder, header_bytes};
+
+/// Returns a memory that reports drops to the capture, or the memory itself while none runs.
+#[inline]
+fn tapped<'a, M: FrameMemory>(
+    capture: &'a mut Option<Box<Capture>>,
+    memory: &'a mut M,
+) -> Result<TappedMemory<'a, M>, &'a mut M> {
+    match capture {
+        Some(capture) => Ok(TappedMemory { memory, capture }),
+        None => Err(memory),
+    }
+}
+
+/// Handles a batch: all frames, or only control frames where data is not forwarded any more.
+#[inline]
+fn handle<M: FrameMemory>(
+    switch: &mut Switch,
+    arrivals: &mut Vec<RxFrame>,
+    forwards: bool,
+    now: Instant,
+    memory: &mut M,
+) {
+    if forwards {
+        switch.receive_all(arrivals, now, memory);
+    } else {
+        switch.drain_control(arrivals, now, memory);
+    }
+}
 
 /// A switch that a loop owns, or that a simulation lends it, with the recorder of its inputs.
 ///
@@ -28,6 +57,8 @@ pub struct RecordedSwitch<S = Switch> {
     switch: S,
     /// `None` while no recording is requested.
     recorder: Option<Box<Recorder>>,
+    /// `None` while no capture is requested.
+    capture: Option<Box<Capture>>,
 }
 
 impl<S: BorrowMut<Switch>> Deref for RecordedSwitch<S> {
@@ -43,22 +74,40 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
     /// Wraps a switch, which is not recorded yet.
     #[inline]
     pub fn new(switch: S) -> Self {
-        Self { switch, recorder: None }
+        Self { switch, recorder: None, capture: None }
     }
 
     /// Returns the switch, and calls `record` with it if there is a recorder.
     #[inline]
     fn recorded(&mut self, record: impl FnOnce(&mut Recorder, &mut Switch)) -> &mut Switch {
+        self.recorded_with_capture(record).0
+    }
+
+    /// Returns the capture, too.
+    #[inline]
+    fn recorded_with_capture(
+        &mut self,
+        record: impl FnOnce(&mut Recorder, &mut Switch),
+    ) -> (&mut Switch, &mut Option<Box<Capture>>) {
         let switch = self.switch.borrow_mut();
         if let Some(recorder) = &mut self.recorder {
             record(recorder, switch);
         }
-        switch
+        (switch, &mut self.capture)
     }
 
     /// Starts or ends a recording. Returns the recorder so far.
     pub(crate) fn set_recorder(&mut self, recorder: Option<Box<Recorder>>) -> Option<Box<Recorder>> {
         std::mem::replace(&mut self.recorder, recorder)
+    }
+
+    /// Starts or ends a capture. Returns the capture so far, which has handed over all its frames.
+    pub(crate) fn set_capture(&mut self, capture: Option<Box<Capture>>) -> Option<Box<Capture>> {
+        let mut before = std::mem::replace(&mut self.capture, capture);
+        if let Some(before) = &mut before {
+            before.end();
+        }
+        before
     }
 
     /// Completes the recording, if there is one.
@@ -79,12 +128,19 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
 
     #[inline]
     pub(crate) fn begin_iteration(&mut self, now: Instant) {
+        if let Some(capture) = &mut self.capture {
+            capture.begin_iteration(now);
+        }
         self.switch.borrow_mut().begin_iteration(now);
     }
 
     #[inline]
     pub(crate) fn tick<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
-        self.recorded(|recorder, _| recorder.tick()).tick(now, memory);
+        let (switch, capture) = self.recorded_with_capture(|recorder, _| recorder.tick());
+        match tapped(capture, memory) {
+            Ok(mut tapped) => switch.tick(now, &mut tapped),
+            Err(memory) => switch.tick(now, memory),
+        }
     }
 
     #[inline]
@@ -125,6 +181,9 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
             recorder.received(port, header_bytes(switch, port), arrivals, memory);
         });
         switch.begin_batch(taken_at);
+        if let Some(capture) = &mut self.capture {
+            capture.begin_batch(port, taken_at, arrivals, memory);
+        }
     }
 
     /// Handles frames that [`RecordedSwitch::begin_batch`] has recorded: all of them, or only
@@ -138,10 +197,12 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         memory: &mut M,
     ) {
         let switch = self.switch.borrow_mut();
-        if forwards {
-            switch.receive_all(arrivals, now, memory);
-        } else {
-            switch.drain_control(arrivals, now, memory);
+        match tapped(&mut self.capture, memory) {
+            Ok(mut tapped) => {
+                handle(switch, arrivals, forwards, now, &mut tapped);
+                tapped.capture.end_batch();
+            }
+            Err(memory) => handle(switch, arrivals, forwards, now, memory),
         }
     }
 
@@ -177,6 +238,9 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         if let Some(recorder) = &mut self.recorder {
             recorder.pfc(port, free_frames, out);
         }
+        if let Some(capture) = &mut self.capture {
+            capture.transmitted(port, out, self.switch.borrow(), memory);
+        }
     }
 
     #[inline]
@@ -192,6 +256,9 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         let has_edits = self.switch.borrow_mut().transmit(port, room, now, memory, out);
         if let Some(recorder) = &mut self.recorder {
             recorder.sent(port, free_frames, room, out);
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.transmitted(port, out, self.switch.borrow(), memory);
         }
         has_edits
     }
@@ -248,7 +315,11 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
     }
 
     pub(crate) fn port_down<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        self.recorded(|recorder, _| recorder.port_down(port, now)).port_down(port, now, memory);
+        let (switch, capture) = self.recorded_with_capture(|recorder, _| recorder.port_down(port, now));
+        match tapped(capture, memory) {
+            Ok(mut tapped) => switch.port_down(port, now, &mut tapped),
+            Err(memory) => switch.port_down(port, now, memory),
+        }
     }
 
     pub(crate) fn abort_tx<M: FrameMemory>(
@@ -266,12 +337,16 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
     }
 
     pub(crate) fn flush<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        self.recorded(|recorder, _| recorder.flush(port, now)).flush(port, now, memory);
+        let (switch, capture) = self.recorded_with_capture(|recorder, _| recorder.flush(port, now));
+        match tapped(capture, memory) {
+            Ok(mut tapped) => switch.flush(port, now, &mut tapped),
+            Err(memory) => switch.flush(port, now, memory),
+        }
     }
 
     /// Takes the events since the last call, oldest first.
     pub(crate) fn drain_events(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
-        let Self { switch, recorder } = self;
+        let Self { switch, recorder, .. } = self;
         switch.borrow_mut().drain_events().inspect(move |&(at, event)| {
             if let Some(recorder) = recorder {
                 recorder.event(at, event);

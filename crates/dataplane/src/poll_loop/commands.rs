@@ -125,6 +125,10 @@ impl<P: Port> PollLoop<P> {
                 let before = self.switch.set_recorder(recorder);
                 self.mailbox.reply(Reply::Recorded(before));
             }
+            LoopCommand::Capture(capture) => {
+                let before = self.switch.set_capture(capture);
+                self.mailbox.reply(Reply::Captured(before));
+            }
             LoopCommand::PortDown(port) => self.close(port, now),
             LoopCommand::PortClosed(port) => {
                 if !self.reclaim(port, now) {

@@ -4,6 +4,7 @@
 //! ```toml
 //! title    = "incast"              # default: the file's name without .toml
 //! duration = "20ms"                # required; units: ns, us, ms, s, as "1.5us"; at most 1000s
+//! warmup   = "1ms"                 # throughput, fairness and messages count from then; default: 0
 //! seed     = 1                     # of random numbers; default: 0
 //! sample   = "20us"                # time between two points of a plot; default: duration / 500
 //! forwarding = "shortest-path"     # "shortest-path" | "learn": floods and learns, not with loops
@@ -42,7 +43,7 @@
 //! frame_bytes = 1024               # 64 to 9216 without FCS; default: 1514, or least path MTU
 //! rate = "10G"                     # of each flow; default: the (fastest) sender's link speed
 //! ecn = true                       # frames are ECT(0); default: false
-//! dcqcn = true                     # senders react to marks; needs ecn; default: false
+//! dcqcn = true                     # senders react to marks; needs ecn; default: false; or a table
 //! dcqcn_fast_recovery = "below_f"  # lasts while steps < 5, as in the paper; "up_to_f": ≤ 5
 //! start = "0s"                     # default: 0
 //! stop = "5ms"                     # default: the end
@@ -122,6 +123,11 @@
 //! `ecn` is true by default. Messages of "poisson" and "incast" that are ready at `stop` are sent
 //! completely.
 //!
+//! `dcqcn = { additive = "5M" }` sets other parameters than the paper's: `cnp_interval` ("50us"),
+//! `alpha_interval` and `step_interval` ("55us"), `step_bytes` ("10M"), `gain` (0.00390625: g),
+//! `additive` ("40M": R_AI), `hyper` ("400M": R_HAI), `least` ("40M": the minimum rate) and
+//! `fast_recovery` ("below_f"). The values in parentheses are the defaults.
+//!
 //! Metrics: `lost`, `no_drop_lost`, `sent`, `received` and `marked` frames; `in_network`, frames
 //! left at the end (not of a port); `xoff_episodes`, `pauses` and `headroom_peak_cells` (not of a
 //! traffic); and of everything, a traffic or a priority `reordered` frames, `throughput`, messages
@@ -141,7 +147,7 @@ use super::faults::{read_faults, read_routes};
 use super::links::Links;
 use super::network::Network;
 use super::nodes::{Devices, Load, Nodes};
-use super::parse::{MAX_TIME_NS, spell_time, time};
+use super::parse::{MAX_TIME_NS, before_the_end, spell_time, time};
 use super::tables::required;
 use super::types::{Forwarding, Scenario, Traffic};
 use super::{expect, lint, traffic, validate};
@@ -189,6 +195,10 @@ fn read(
 ) -> Option<Scenario> {
     let title = read_title(file_name, &mut file, report);
     let (duration_ns, sample_ns) = read_times(&mut file, report);
+    let warmup = file.item("warmup").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
+    if let Some(warmup) = &warmup {
+        before_the_end(warmup, duration_ns, report);
+    }
     let seed = file.number_in("seed", 0..=i64::MAX as u64, report).map_or(0, |seed| seed.value);
     let forwardings = [("shortest-path", Forwarding::ShortestPath), ("learn", Forwarding::Learning)];
     let forwarding = file.choice("forwarding", &forwardings, report);
@@ -231,6 +241,7 @@ fn read(
     Some(Scenario {
         title,
         duration_ns,
+        warmup_ns: warmup.map_or(0, |warmup| warmup.value),
         seed,
         sample_ns,
         forwarding,

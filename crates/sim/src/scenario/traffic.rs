@@ -9,12 +9,13 @@ use std::collections::{HashMap, HashSet};
 use config::read::toml_document::{
     Diagnostics, NAME_CURE, Setting, SettingSpan, TableReader, is_name, quoted, speed,
 };
-use endpoint::dcqcn::FastRecovery;
+use endpoint::dcqcn::{DcqcnSettings, FastRecovery};
 use switch::Nanos;
+use toml::de::DeValue;
 
 use super::name_ranges::Names;
 use super::nodes::{Nodes, meant};
-use super::parse::{MAX_TIME_NS, before_the_end, bytes, spell_time, text, time};
+use super::parse::{MAX_TIME_NS, before_the_end, bytes, decimal, spell_time, text, time};
 use super::tables::{entries, required};
 use super::types::{Pattern, Start, Traffic};
 
@@ -51,8 +52,7 @@ pub(super) struct TrafficTable {
     after: Option<Setting<String>>,
     stop_ns: Nanos,
     ecn: bool,
-    dcqcn: bool,
-    fast_recovery: FastRecovery,
+    dcqcn: Option<DcqcnSettings>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl TrafficTable {
         let pattern = PatternTable::read(&mut section, report);
         let (start_ns, stop_ns) = read_times(&mut section, duration_ns, report);
         let after = section.string_like("after", "other", report);
-        let (ecn, dcqcn, fast_recovery) = read_congestion(&mut section, report);
+        let (ecn, dcqcn) = read_congestion(&mut section, report);
         let table = Self {
             location: section.location.clone(),
             name: name.to_owned(),
@@ -144,7 +144,6 @@ impl TrafficTable {
             stop_ns,
             ecn,
             dcqcn,
-            fast_recovery,
         };
         section.finish(report);
         table
@@ -184,7 +183,6 @@ impl TrafficTable {
             stop_ns: self.stop_ns,
             ecn: self.ecn,
             dcqcn: self.dcqcn,
-            fast_recovery: self.fast_recovery,
         }
     }
 
@@ -356,23 +354,64 @@ fn read_times(section: &mut TableReader, duration_ns: Nanos, report: &mut Diagno
 }
 
 /// Reads ECN, and DCQCN, which requires it.
-fn read_congestion(section: &mut TableReader, report: &mut Diagnostics) -> (bool, bool, FastRecovery) {
+fn read_congestion(section: &mut TableReader, report: &mut Diagnostics) -> (bool, Option<DcqcnSettings>) {
     let ecn = section.boolean("ecn", report);
-    let dcqcn = section.boolean("dcqcn", report).is_some_and(|dcqcn| dcqcn.value);
+    let dcqcn = read_dcqcn(section, report);
     if let Some(Setting { value: false, location }) = &ecn
-        && dcqcn
+        && dcqcn.is_some()
     {
         report.add(location, "false, but dcqcn slows down by marks", "leave it out, or write dcqcn = false");
     }
-    let choices = [("below_f", FastRecovery::BelowF), ("up_to_f", FastRecovery::UpToF)];
-    let fast_recovery = section.choice("dcqcn_fast_recovery", &choices, report);
-    if let Some(Setting { location, .. }) = &fast_recovery
-        && !dcqcn
+    let choice = section.choice("dcqcn_fast_recovery", &FAST_RECOVERIES, report);
+    if let Some(Setting { location, .. }) = &choice
+        && dcqcn.is_none()
     {
         report.add(location, "has no effect without dcqcn", "write dcqcn = true, or leave it out");
     }
-    let fast_recovery = fast_recovery.map_or(FastRecovery::default(), |setting| setting.value);
-    (ecn.is_some_and(|ecn| ecn.value) || dcqcn, dcqcn, fast_recovery)
+    let dcqcn = dcqcn.map(|dcqcn| {
+        let fast_recovery = choice.map_or(dcqcn.fast_recovery, |choice| choice.value);
+        DcqcnSettings { fast_recovery, ..dcqcn }
+    });
+    (ecn.is_some_and(|ecn| ecn.value) || dcqcn.is_some(), dcqcn)
+}
+
+const FAST_RECOVERIES: [(&str, FastRecovery); 2] =
+    [("below_f", FastRecovery::BelowF), ("up_to_f", FastRecovery::UpToF)];
+
+/// Reads `dcqcn`: true for the paper's parameters, or a table of some others.
+fn read_dcqcn(section: &mut TableReader, report: &mut Diagnostics) -> Option<DcqcnSettings> {
+    let name = section.location_of("dcqcn")?;
+    let item = section.item("dcqcn")?;
+    if let DeValue::Boolean(is_on) = item.value() {
+        return is_on.then_some(DcqcnSettings::PAPER);
+    }
+    let cure = "write true, false, or a table as in { additive = \"5M\" }";
+    let mut table = item.section(name, cure, report)?;
+    let mut settings = DcqcnSettings::PAPER;
+    for (name, value) in [
+        ("cnp_interval", &mut settings.cnp_interval_ns),
+        ("alpha_interval", &mut settings.alpha_interval_ns),
+        ("step_interval", &mut settings.step_interval_ns),
+    ] {
+        let read = table.item(name).and_then(|item| time(item, 1..=MAX_TIME_NS, report));
+        *value = read.map_or(*value, |read| read.value);
+    }
+    for (name, value) in [
+        ("additive", &mut settings.additive_bps),
+        ("hyper", &mut settings.hyper_bps),
+        ("least", &mut settings.min_bps),
+    ] {
+        let read = table.item(name).and_then(|item| speed(item, report));
+        *value = read.map_or(*value, |read| read.value as f64);
+    }
+    let step_bytes = table.item("step_bytes").and_then(|item| bytes(item, report));
+    settings.step_bytes = step_bytes.map_or(settings.step_bytes, |read| read.value);
+    let gain = table.item("gain").and_then(|item| decimal(item, 1e-6..=1.0, report));
+    settings.gain = gain.map_or(settings.gain, |read| read.value);
+    let fast_recovery = table.choice("fast_recovery", &FAST_RECOVERIES, report);
+    settings.fast_recovery = fast_recovery.map_or(settings.fast_recovery, |read| read.value);
+    table.finish(report);
+    Some(settings)
 }
 
 /// Checks that the traffic which another waits for exists and is finite, and that no traffic waits

@@ -3,7 +3,7 @@
 
 use config::{Config, ConfigErrors, PortDcbx};
 use dcbx::settings::LldpSettings;
-use endpoint::dcqcn::FastRecovery;
+use endpoint::dcqcn::DcqcnSettings;
 use switch::{Nanos, SwitchSettings};
 
 /// All settings of a scenario.
@@ -13,6 +13,8 @@ pub struct Scenario {
     pub title: String,
     /// Duration of the run.
     pub duration_ns: Nanos,
+    /// Results are measured from this time on: throughput, fairness and messages.
+    pub warmup_ns: Nanos,
     /// Start value of the random numbers.
     pub seed: u64,
     /// Time between two points of a series.
@@ -187,10 +189,8 @@ pub struct Traffic {
     pub stop_ns: Nanos,
     /// True if frames are ECT(0), so that switches may mark them.
     pub ecn: bool,
-    /// True if marks are reported to the sender (CNPs), which reduces its rate.
-    pub dcqcn: bool,
-    /// How long fast recovery of DCQCN lasts.
-    pub fast_recovery: FastRecovery,
+    /// How the sender reduces its rate when marks are reported to it (CNPs), if it does.
+    pub dcqcn: Option<DcqcnSettings>,
 }
 
 /// When frames of a flow are ready to be sent.

@@ -69,6 +69,7 @@ fn scenario() -> Scenario {
     Scenario {
         title: "two loops".to_owned(),
         duration_ns: TURN_NS * TURNS,
+        warmup_ns: 0,
         seed: 1,
         sample_ns: TURN_NS,
         forwarding: Forwarding::Learning,

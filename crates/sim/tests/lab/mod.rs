@@ -53,8 +53,7 @@ pub fn constant(name: &str, from: usize, to: usize, priority: u8, frame_bytes: u
         start: Start::At(0),
         stop_ns: u64::MAX >> 20,
         ecn: false,
-        dcqcn: false,
-        fast_recovery: Default::default(),
+        dcqcn: None,
     }
 }
 
@@ -69,6 +68,7 @@ pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, durat
     Scenario {
         title: "test".to_owned(),
         duration_ns,
+        warmup_ns: 0,
         seed: 1,
         sample_ns: duration_ns,
         forwarding: Forwarding::ShortestPath,

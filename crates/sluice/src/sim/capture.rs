@@ -8,18 +8,18 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
+use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
-use pcap_file::{DataLink, PcapError};
 use sim::Captured;
+
+use crate::capture::pcapng::{NANOSECONDS, cause};
 
 /// The most bytes that are kept of a frame: the simulator's frames have headers only.
 const SNAP_BYTES: u32 = 62;
-/// if_tsresol: 10^-9 s.
-const NANOSECONDS: u8 = 9;
 
 /// A capture file of one link.
 pub struct Capture<W: Write> {
@@ -59,15 +59,6 @@ impl<W: Write> Capture<W> {
     /// Returns the underlying writer.
     pub fn into_inner(self) -> W {
         self.writer.into_inner()
-    }
-}
-
-/// Returns why a block was not written. The library reports every failure of the system as a
-/// failure to read.
-fn cause(error: PcapError) -> anyhow::Error {
-    match error {
-        PcapError::IoError(error) => error.into(),
-        error => error.into(),
     }
 }
 

@@ -13,6 +13,7 @@ mod run;
 #[cfg(test)]
 mod sample;
 mod summary;
+mod tables;
 mod truncate;
 
 use std::path::PathBuf;
@@ -49,6 +50,13 @@ pub struct Arguments {
     /// given several times.
     #[arg(long, value_name = "LINK=FILE", value_parser = capture_of)]
     pcap: Vec<(String, PathBuf)>,
+    /// Write a table of all flows as CSV.
+    #[arg(long, value_name = "FILE")]
+    flows: Option<PathBuf>,
+    /// Write a table of the messages that arrived as CSV, with the slowdown against a message that
+    /// is alone in the network.
+    #[arg(long, value_name = "FILE")]
+    messages: Option<PathBuf>,
     /// Begin random numbers elsewhere than the scenario says.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -69,6 +77,7 @@ virtual, to the nanosecond: the same scenario and seed give the same outcome.
     sluice sim config/scenarios/first.toml
     sluice sim --plots plots --duration 20ms config/scenarios/first.toml
     sluice sim --pcap sender1=s1.pcapng --pcap sw.receiver=r.pcapng config/scenarios/first.toml
+    sluice sim --messages messages.csv config/scenarios/incast-dcqcn.toml
     sluice sim --json config/scenarios/first.toml | jq '.traffic[].lost_frames'
 
 docs/simulator.md explains the language and the model.
@@ -79,10 +88,16 @@ headroom of a switch is too short for.
 Captures hold the headers of frames, one interface for each direction; times are those of the last
 bit's arrival, in nanoseconds from 1970 on.
 
-JSON: title, seed, duration_ns, frame_hops, events,
+Tables (CSV): --flows has a row for each flow: what it sent, what arrived, marks, throughput.
+--messages has a row for each message that began after the warm-up and arrived: start, end,
+completion time, the ideal one (alone in the network, in which switches take no time), and the
+slowdown, the ratio of both.
+
+JSON: title, seed, duration_ns, warmup_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
-  lost_frames, reordered_frames, marked_frames, cnps, throughput_bps, messages, completion (null:
-  none arrived whole): messages, min_ns, mean_ns, p50_ns, p99_ns, max_ns; last_arrival_ns
+  lost_frames, reordered_frames, marked_frames, cnps, throughput_bps, fairness (Jain's index of the
+  flows; null: fewer than two), messages, completion (null: none arrived whole): messages, min_ns,
+  mean_ns, p50_ns, p99_ns, max_ns; last_arrival_ns
 switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: peer and all that
   `sluice show --help` explains of a port; groups[] of these (priority) that received anything and
   queues[] (queue) that held anything, with all that it explains of them
@@ -134,12 +149,24 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
     if let Some(folder) = &arguments.plots {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
+    [&arguments.flows, &arguments.messages]
+        .into_iter()
+        .flatten()
+        .try_for_each(|file| tables::create(file))?;
     let CompletedRun { outcome, wall, captures } = run::run(&scenario, &arguments.pcap, arguments.quiet)?;
     let mut files = match &arguments.plots {
         Some(folder) => plots::write(&outcome, folder)?,
         None => Vec::new(),
     };
     files.extend(captures);
+    if let Some(file) = &arguments.flows {
+        tables::write_flows(&outcome, file)?;
+        files.push(file.clone());
+    }
+    if let Some(file) = &arguments.messages {
+        tables::write_messages(&outcome, file)?;
+        files.push(file.clone());
+    }
     let lines: Vec<String> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
     let printed = if arguments.json {
         lines.iter().for_each(|line| eprintln!("{line}"));

@@ -26,6 +26,7 @@ pub fn incast() -> Results {
         title: "Incast 3:1 at 100G".to_owned(),
         seed: 1,
         duration_ns: DURATION_NS,
+        warmup_ns: 0,
         frame_hops: 12_345_678,
         events: 40_000_000,
         traffic: vec![rdma(), bulk()],
@@ -54,6 +55,7 @@ pub fn incast() -> Results {
             ),
         ],
         imbalances: Vec::new(),
+        flows: Vec::new(),
         series: series(),
     }
 }
@@ -157,6 +159,7 @@ fn rdma() -> TrafficOutcome {
         marked_frames: 4_321,
         cnps: 0,
         throughput_bps: 62.4e9,
+        fairness: Some(0.97),
         messages: 300,
         completion: Some(Completion {
             messages: 299,
@@ -181,6 +184,7 @@ fn bulk() -> TrafficOutcome {
         lost_frames: 29_000,
         marked_frames: 0,
         throughput_bps: 36.9e9,
+        fairness: Some(0.5),
         messages: 0,
         completion: None,
         ..rdma()
@@ -313,6 +317,8 @@ fn completions() -> Vec<MessageSpan> {
         |number: u64| 81_000 + 20 * number * number + if number > 290 { 16_000 * (number - 290) } else { 0 };
     let span = |number: u64| MessageSpan {
         traffic: 0,
+        flow: 0,
+        number,
         from_ns: 50_000 * number,
         to_ns: 50_000 * number + took_ns(number),
     };

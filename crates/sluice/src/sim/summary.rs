@@ -59,6 +59,7 @@ fn traffic(traffic: &[TrafficOutcome]) -> String {
         "In net-\nwork",
         "Marked\n(ECN)",
         "Arrived\nbit/s",
+        "Fair-\nness",
     ];
     let mut text = fitted(|name_chars| {
         let mut table = table(&headings, 1);
@@ -73,6 +74,7 @@ fn traffic(traffic: &[TrafficOutcome]) -> String {
                 grouped(traffic.in_network_frames),
                 grouped(traffic.marked_frames),
                 rate(traffic.throughput_bps).trim_end_matches("bit/s").to_owned(),
+                traffic.fairness.map_or("–".to_owned(), |index| format!("{index:.3}")),
             ]);
         }
         table.trim_fmt()

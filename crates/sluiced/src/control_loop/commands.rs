@@ -66,7 +66,7 @@ pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<LoopStep>, C
 }
 
 /// Returns the slot of the port with this name.
-pub(super) fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
+pub(crate) fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
     let ports = &live.config().switch.ports;
     live.slots().of_name(name).ok_or_else(|| {
         let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();

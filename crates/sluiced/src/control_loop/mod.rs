@@ -20,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
+use crate::capture::Captures;
 use crate::control_loop::commands::LoopStep;
 use crate::control_loop::fdb_reader::{FdbQuery, FdbReader};
 use crate::control_loop::running_config::RunningConfig;
@@ -142,6 +143,7 @@ pub struct ControlLoop {
     log: Log,
     events: Events,
     flight_recorder: FlightRecorder,
+    captures: Captures,
     /// The configuration that the poll loop runs with, according to all its replies so far.
     running: RunningConfig,
     /// The longest stalls of the loops.
@@ -192,6 +194,7 @@ impl ControlLoop {
             log,
             events,
             flight_recorder: FlightRecorder::new(live.config().recorder, MAX_PORTS),
+            captures: Captures::default(),
             running: live,
             stall_check: stalls,
             pfc_probe: pfc_test,
@@ -263,6 +266,7 @@ impl ControlLoop {
 
     async fn stop(mut self, machine: &LoopThreads, signals: &mut Signals) -> Result<LoopEnd> {
         self.snapshot_waiters.clear();
+        self.captures.stop();
         self.command_queue.clear();
         self.ports.stop_reopening();
         self.lldp.stop();
@@ -314,6 +318,10 @@ impl ControlLoop {
             Request::Recording { duration, answer } => {
                 self.flight_recorder.request(duration, answer, Instant::now())
             }
+            Request::Capture { wanted, answer } => {
+                let answered = self.captures.request(&wanted, &self.running, self.events.unix_start_ns());
+                let _ = answer.send(answered); // a client that has disconnected needs none
+            }
             Request::Acknowledge { recording, answer } => self.flight_recorder.acknowledge(recording, answer),
             Request::Order { order, by, answer } => {
                 let pending = PendingCommand { command: order, by: Some(by), answer: Some(answer) };
@@ -329,6 +337,7 @@ impl ControlLoop {
             && self.active.is_none()
             && self.commands.is_empty()
             && !self.fdb_reader.is_busy()
+            && !self.captures.is_busy()
             && !self.ports.is_busy();
         if idle { IDLE_PACE } else { BUSY_PACE }
     }
@@ -344,6 +353,7 @@ impl ControlLoop {
                     self.fdb_reader.on_page(page, |slot| slots.name(slot).map(str::to_owned));
                 }
                 Reply::Recorded(_) => self.flight_recorder.on_loop_reply(Instant::now()),
+                Reply::Captured(before) => self.captures.on_loop_reply(before.is_some()),
                 Reply::Applied(settings) => {
                     self.ports.apply(&settings.switch);
                     self.finish_command();
@@ -385,6 +395,7 @@ impl ControlLoop {
             self.take_on_agreements();
         }
         self.commands.extend(self.flight_recorder.poll(Instant::now()));
+        self.commands.extend(self.captures.poll(Instant::now(), &self.running));
         self.commands.extend(self.fdb_reader.poll());
         for event in self.flight_recorder.take_events() {
             self.events.record_now(event);

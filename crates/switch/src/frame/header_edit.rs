@@ -75,7 +75,18 @@ impl HeaderEdit {
         if self.pcp.is_none() && self.ds_field.is_none() {
             return;
         }
-        let bytes = memory.bytes_mut(frame, len.into());
+        self.set_fields(memory.bytes_mut(frame, len.into()));
+    }
+
+    /// Applies the edit to the first bytes of a frame. The last [`TAG_BYTES`] of them are spare
+    /// room for a pushed tag.
+    pub fn apply_to_start(self, bytes: &mut [u8]) {
+        self.tag.apply(self.pcp.unwrap_or(0), bytes);
+        self.set_fields(bytes);
+    }
+
+    /// Applies all but the tag action.
+    fn set_fields(self, bytes: &mut [u8]) {
         if let (true, Some(field)) = (self.sets_ce, self.ds_field) {
             field.set_ce(bytes);
         }
@@ -101,7 +112,7 @@ impl VlanAction {
 
     /// Returns the length before the action of a frame that has `len` bytes after it.
     #[inline]
-    fn len_before(self, len: u16) -> u16 {
+    pub fn len_before(self, len: u16) -> u16 {
         match self {
             VlanAction::Keep | VlanAction::SetVid(_) => len,
             VlanAction::Push(_) => len - TAG_BYTES as u16,

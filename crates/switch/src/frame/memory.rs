@@ -4,6 +4,7 @@
 //! frames, which it copies, and of PFC frames.
 
 use crate::frame::FrameId;
+use crate::monitor::counters::DropReason;
 use serde::{Deserialize, Serialize};
 use wire::ethernet;
 
@@ -34,6 +35,30 @@ impl MaxFrame {
     }
 }
 
+/// A drop, as it is reported to the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameDrop {
+    /// What is dropped.
+    pub what: DroppedFrame,
+    /// Port that counts the drop.
+    pub port: usize,
+    /// Why it is dropped.
+    pub reason: DropReason,
+    /// Priority of the frame.
+    pub priority: usize,
+    /// Length of the frame in bytes, without FCS.
+    pub len: u16,
+}
+
+/// What a drop removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DroppedFrame {
+    /// A frame that was just received, as a whole.
+    Received,
+    /// The copy of a flooded frame for one port, or a frame that was queued for that port.
+    Departing,
+}
+
 /// A fixed number of equally large chunks. A frame occupies one chunk, or several if it is long:
 /// its headers are contiguous, the rest is not.
 pub trait FrameMemory {
@@ -47,6 +72,10 @@ pub trait FrameMemory {
     }
     /// Frees a frame.
     fn free(&mut self, frame: FrameId);
+    /// Reports that a frame, or a copy of one, is dropped, while its bytes are still there. Only a
+    /// capture has a use for it.
+    #[inline]
+    fn on_drop(&mut self, _frame: &FrameId, _drop: &FrameDrop) {}
     /// Returns the first `len` bytes of a frame, from its destination address on, or as many of
     /// them as are contiguous.
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8];

@@ -130,12 +130,12 @@ impl Ingress {
     /// Counts a frame to be flooded. Returns false if it exceeds a flood limit: it is then counted
     /// as such and must be dropped.
     #[cold]
-    pub fn check_storm_control(&mut self, charge: &FrameMeta, now: Instant) -> bool {
+    pub fn check_storm_control(&mut self, charge: &FrameMeta, now: Instant) -> Option<DropReason> {
         let group = &mut self.groups[charge.priority()];
-        let Some(reason) = self.storm_control.admit(charge, group.is_no_drop(), now) else { return true };
+        let reason = self.storm_control.admit(charge, group.is_no_drop(), now)?;
         group.count_flood_limited(charge.len);
         self.count_drop(reason, charge.len);
-        false
+        Some(reason)
     }
 
     /// Reports frames that flood limits dropped. Returns true if more remain to be reported.

@@ -9,13 +9,37 @@
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::FrameId;
-use crate::frame::memory::FrameMemory;
+use crate::frame::memory::{DroppedFrame, FrameDrop, FrameMemory};
 use crate::frame::meta::FrameMeta;
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
 use crate::time::Instant;
 use wire::bitset::Set64;
+
+/// Drops a received frame, which `port` has counted.
+#[cold]
+pub(crate) fn drop_received<M: FrameMemory>(
+    arrival: &mut RxFrame,
+    port: usize,
+    reason: DropReason,
+    memory: &mut M,
+) {
+    let frame = arrival.take_frame();
+    memory.on_drop(&frame, &received(port, reason, &arrival.meta));
+    memory.free(frame);
+}
+
+/// Returns the drop of a received frame.
+fn received(port: usize, reason: DropReason, charge: &FrameMeta) -> FrameDrop {
+    let what = DroppedFrame::Received;
+    FrameDrop { what, port, reason, priority: charge.priority(), len: charge.len }
+}
+
+/// Returns the drop of a copy, or of a queued frame, at the port that it was to leave by.
+pub(crate) fn departing(port: usize, reason: DropReason, charge: &FrameMeta) -> FrameDrop {
+    FrameDrop { what: DroppedFrame::Departing, ..received(port, reason, charge) }
+}
 
 impl Switch {
     /// Drops a frame whose destination is on its input port, or on a port that is down: in the
@@ -32,7 +56,7 @@ impl Switch {
         let (port, priority, len) = (arrival.meta.port(), arrival.meta.priority(), arrival.meta.len);
         if out == port {
             self.ingress[port].count_drop(DropReason::Filtered, len);
-            return memory.free(arrival.take_frame());
+            return drop_received(arrival, port, DropReason::Filtered, memory);
         }
         let reason = if self.fdb.is_static(arrival.dst) {
             DropReason::PortDown
@@ -43,7 +67,7 @@ impl Switch {
         };
         self.egress[out].count_drop(reason, len);
         self.record_loss(out, reason, &arrival.meta);
-        memory.free(arrival.take_frame());
+        drop_received(arrival, out, reason, memory);
     }
 
     /// Drops a frame that is not forwarded whatever the FDB contains.
@@ -59,7 +83,7 @@ impl Switch {
         if matches!(reason, DropReason::VlanFiltered | DropReason::PortDown) {
             self.record_loss(port, reason, &arrival.meta);
         }
-        memory.free(arrival.take_frame());
+        drop_received(arrival, port, reason, memory);
     }
 
     /// Drops a frame that was not admitted.
@@ -72,18 +96,28 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        self.count_rejected(charge, out, reason, now);
+        let port = self.count_rejected(charge, out, reason, now);
+        memory.on_drop(&frame, &received(port, reason, charge));
         memory.free(frame);
     }
 
-    /// Counts a frame that was not admitted: at the queue that was full, or else at the group.
-    pub(crate) fn count_rejected(
+    /// Rejects the copy of a flooded frame for one port.
+    #[cold]
+    pub(crate) fn reject_copy<M: FrameMemory>(
         &mut self,
-        charge: &FrameMeta,
+        (original, charge): (&FrameId, &FrameMeta),
         out: usize,
         reason: DropReason,
         now: Instant,
+        memory: &mut M,
     ) {
+        self.count_rejected(charge, out, reason, now);
+        memory.on_drop(original, &departing(out, reason, charge));
+    }
+
+    /// Counts a frame that was not admitted: at the queue that was full, or else at the group.
+    /// Returns the port of either.
+    fn count_rejected(&mut self, charge: &FrameMeta, out: usize, reason: DropReason, now: Instant) -> usize {
         let (port, priority) = (charge.port(), charge.priority());
         let at_egress = match reason {
             DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => true,
@@ -98,7 +132,7 @@ impl Switch {
             {
                 self.events.push(now, Event::MtuExceeded { port: out, frames });
             }
-            return;
+            return out;
         }
         if self.ingress[port].count_buffer_drop(reason, charge, now, &self.pools) {
             self.events.push(now, Event::NoDropLost { port, priority });
@@ -107,6 +141,7 @@ impl Switch {
             DropReason::Watchdog => self.record_loss(port, reason, charge),
             _ => self.enter_starvation(charge, now),
         }
+        port
     }
 
     /// Handles a frame that `transmit` returned for `port` and that the kernel completed but lost.

@@ -18,6 +18,7 @@ use crate::frame::memory::{FrameMemory, MaxFrame};
 use crate::frame::meta::{FloodType, FrameMeta};
 use crate::monitor::counters::DropReason;
 use crate::pipeline::Switch;
+use crate::pipeline::drops::{departing, drop_received};
 use crate::time::Instant;
 use wire::bitset::Set64;
 
@@ -27,9 +28,9 @@ impl Switch {
     pub(crate) fn flood<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.meta.port();
         arrival.meta.flood_type = FloodType::of_flooded(arrival.dst);
-        if !self.ingress[port].check_storm_control(&arrival.meta, now) {
+        if let Some(reason) = self.ingress[port].check_storm_control(&arrival.meta, now) {
             self.sets.unreported_drops.set(port, true);
-            return memory.free(arrival.take_frame());
+            return drop_received(arrival, port, reason, memory);
         }
         let map = match arrival.meta.flood_type {
             FloodType::UnknownUnicast => &self.unknown_unicast_to_queue,
@@ -72,7 +73,7 @@ impl Switch {
         self.frame_queues.store_original(&arrival.frame, &charge);
         let mut copies = 0;
         for out in targets {
-            copies += u64::from(self.queue_copy(arrival, out, now));
+            copies += u64::from(self.queue_copy(arrival, out, now, memory));
         }
         self.flood_copies += targets.into_iter().count() as u64 - 1;
         let frame = arrival.take_frame();
@@ -86,13 +87,19 @@ impl Switch {
     }
 
     /// Queues a copy of a stored frame at one port. Returns false if it was dropped there.
-    fn queue_copy(&mut self, arrival: &RxFrame, out: usize, now: Instant) -> bool {
+    fn queue_copy<M: FrameMemory>(
+        &mut self,
+        arrival: &RxFrame,
+        out: usize,
+        now: Instant,
+        memory: &mut M,
+    ) -> bool {
         let tagged = match &self.vlans {
             Some(vlans) => vlans.egress_action(out, arrival, self.max_frame.longest_bytes),
             None => Some((VlanAction::Keep, arrival.meta)),
         };
         let Some((tag, mut charge)) = tagged else {
-            self.count_rejected(&arrival.meta, out, DropReason::MtuExceeded, now);
+            self.reject_copy((&arrival.frame, &arrival.meta), out, DropReason::MtuExceeded, now, memory);
             return false;
         };
         let egress = &mut self.egress[out];
@@ -111,11 +118,12 @@ impl Switch {
             }
         };
         if let Some(reason) = refusal {
-            self.count_rejected(&charge, out, reason, now);
+            self.reject_copy((&arrival.frame, &charge), out, reason, now, memory);
             return false;
         }
         let Some(copy) = self.frame_queues.copy_of(&arrival.frame) else {
             self.count_no_copy(&charge);
+            memory.on_drop(&arrival.frame, &departing(out, DropReason::NoCopy, &charge));
             return false;
         };
         let number = copy.index();

@@ -16,6 +16,7 @@ use crate::frame::meta::{FdbKey, FrameMeta};
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
+use crate::pipeline::drops::departing;
 use crate::settings::DownPortAction;
 use crate::time::Instant;
 use wire::bitset::Set64;
@@ -93,7 +94,9 @@ impl Switch {
     ) {
         loop {
             let flushed = self.egress[port].flush_head(what, &mut self.frame_queues, &mut self.pools, now);
-            let Some((frame, _)) = flushed else { return };
+            let Some((frame, charge)) = flushed else { return };
+            let original = self.frame_queues.original_of(&frame).map(|(original, _)| original);
+            memory.on_drop(original.as_ref().unwrap_or(&frame), &departing(port, what.1, &charge));
             if let Some(charge) = self.complete_data(port, frame, now, memory) {
                 self.record_loss(port, what.1, &charge);
             }

@@ -4,7 +4,7 @@
 use crate::buffer::pool::Pool;
 use crate::forwarding::fdb::FdbPage;
 use crate::frame::FrameId;
-use crate::frame::meta::FdbKey;
+use crate::frame::meta::{FdbKey, FrameMeta};
 use crate::monitor::counters::{GroupSnapshot, PortSnapshot, Snapshot};
 use crate::monitor::event::Event;
 use crate::monitor::watermark::WatermarkReset;
@@ -33,6 +33,13 @@ impl Switch {
     #[inline]
     pub fn take_newly_pending(&mut self) -> u64 {
         std::mem::take(&mut self.sets.newly_pending).bits()
+    }
+
+    /// Returns the priority of a frame that is queued or handed out; `None` for a frame that the
+    /// switch made.
+    pub fn priority_of(&self, frame: &FrameId) -> Option<u8> {
+        let meta = self.frame_queues.meta(frame);
+        (meta.in_port < FrameMeta::CONTROL).then(|| meta.priority() as u8)
     }
 
     /// Adds a static entry to the FDB. Learning does not change it and it does not age out.

@@ -64,6 +64,8 @@ impl Collector for MetricsSnapshot {
 #[cfg(test)]
 mod dashboard;
 mod prometheus_text;
+#[cfg(test)]
+mod rules;
 mod switch;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,163 @@
+//! Tables of a run as CSV (RFC 4180): a row for each flow, and for each message.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use sim::Results;
+
+/// Names of the columns of `--flows`.
+const FLOWS: &str = "flow,traffic,priority,from,to,sent_frames,received_frames,lost_frames,\
+reordered_frames,marked_frames,cnps,throughput_bps,begun_ns,last_arrival_ns,message_bytes,ideal_ns";
+/// Names of the columns of `--messages`.
+const MESSAGES: &str = "traffic,flow,message,from,to,bytes,start_ns,end_ns,completion_ns,ideal_ns,slowdown";
+
+/// Creates a table's file before the run, so that one that cannot be written is reported at once.
+///
+/// # Errors
+/// It cannot be created.
+pub fn create(file: &Path) -> Result<()> {
+    write(file, "")
+}
+
+/// Writes the flows.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_flows(outcome: &Results, file: &Path) -> Result<()> {
+    write(file, &flows(outcome))
+}
+
+/// Writes the messages that began after the warm-up and arrived, in the order of their arrival.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_messages(outcome: &Results, file: &Path) -> Result<()> {
+    write(file, &messages(outcome))
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Names of scenarios contain neither commas nor quotation marks.
+fn flows(outcome: &Results) -> String {
+    let mut text = format!("{FLOWS}\n");
+    for (number, flow) in outcome.flows.iter().enumerate() {
+        let traffic = &outcome.traffic[flow.traffic];
+        let _ = writeln!(
+            text,
+            "{number},{},{},{},{},{},{},{},{},{},{},{:.0},{},{},{},{}",
+            traffic.name,
+            traffic.priority,
+            flow.from,
+            flow.to,
+            flow.sent_frames,
+            flow.received_frames,
+            flow.lost_frames,
+            flow.reordered_frames,
+            flow.marked_frames,
+            flow.cnps,
+            flow.throughput_bps,
+            or_empty(flow.begun_ns),
+            or_empty(flow.last_arrival_ns),
+            flow.message_bytes,
+            or_empty(flow.ideal_ns.map(|ns| format!("{ns:.1}"))),
+        );
+    }
+    text
+}
+
+fn messages(outcome: &Results) -> String {
+    let mut text = format!("{MESSAGES}\n");
+    for message in &outcome.series.completions {
+        let flow = &outcome.flows[message.flow];
+        let took_ns = message.to_ns.saturating_sub(message.from_ns);
+        let _ = writeln!(
+            text,
+            "{},{},{},{},{},{},{},{},{took_ns},{},{}",
+            outcome.traffic[message.traffic].name,
+            message.flow,
+            message.number,
+            flow.from,
+            flow.to,
+            flow.message_bytes,
+            message.from_ns,
+            message.to_ns,
+            or_empty(flow.ideal_ns.map(|ns| format!("{ns:.1}"))),
+            or_empty(flow.ideal_ns.map(|ns| format!("{:.4}", took_ns as f64 / ns))),
+        );
+    }
+    text
+}
+
+fn or_empty(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::{Scenario, Simulation};
+
+    const SWITCH: &str = "
+[port.p1]
+interface = \"i1\"
+speed = \"10G\"
+[port.p2]
+interface = \"i2\"
+speed = \"10G\"
+[port.p3]
+interface = \"i3\"
+speed = \"10G\"
+";
+    /// Two messages of three frames to one host: the second begins when the first has arrived, and
+    /// a third traffic has no end.
+    const SCENARIO: &str = "
+duration = \"100us\"
+[switch.s]
+config = \"switch.toml\"
+[host.\"h[1-3]\"]
+[[link]]
+ends = [\"h[1-3]\", \"s.p[1-3]\"]
+cable_m = 10
+[[traffic]]
+name = \"one\"
+from = \"h1\"
+to = \"h2\"
+frame_bytes = 1226
+bytes = 3678
+[[traffic]]
+name = \"two\"
+from = \"h3\"
+to = \"h2\"
+frame_bytes = 1226
+bytes = 3678
+after = \"one\"
+[[traffic]]
+name = \"endless\"
+from = \"h2\"
+to = [\"h1\", \"h3\"]
+frame_bytes = 1226
+rate = \"5G\"
+";
+
+    fn outcome() -> Results {
+        let scenario: Scenario =
+            sim::scenario::parse("test.toml", SCENARIO, &mut |_| Ok(SWITCH.to_owned())).unwrap();
+        let mut simulation = Simulation::new(&scenario);
+        simulation.run_until(scenario.duration_ns, &mut |_| {});
+        simulation.finish()
+    }
+
+    /// 1250 bytes take 1 µs at 10 Gbit/s, 10 m take 50 ns: three frames over two links 4.1 µs.
+    #[test]
+    fn a_message_that_is_alone_takes_the_ideal_time() {
+        insta::assert_snapshot!(messages(&outcome()));
+    }
+
+    #[test]
+    fn flows_have_a_row_each() {
+        insta::assert_snapshot!(flows(&outcome()));
+    }
+}
