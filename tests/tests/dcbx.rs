@@ -24,6 +24,15 @@ fn config(name: &str, no_drop: u8, version: &str, willing: bool) -> String {
     )
 }
 
+/// Returns headroom of priority 3 that lasts while a loop stalls, for both switches.
+fn ample_headroom() -> String {
+    format!(
+        "\n[port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\
+         headroom_cells = {}\n\n[buffer]\nheadroom_cells = 32768\n",
+        tests::AMPLE_HEADROOM_CELLS
+    )
+}
+
 /// What a port negotiated: version, state of PFC, and the priorities that are no-drop now.
 #[derive(Debug, PartialEq, Eq, Clone)]
 struct NegotiationResult {
@@ -175,11 +184,7 @@ fn an_agreement_makes_a_running_link_lossless() -> Result<()> {
         bed.cable((&first, "p"), (&second, "p"))?;
         let (sender, receiver) = (bed.sluice_host(&first, "sender")?, bed.sluice_host(&second, "receiver")?);
         let of_host = "\npfc = { mode = \"on\", no_drop = [3] }\n";
-        let ample = format!(
-            "\n[port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\
-             headroom_cells = {}\n\n[buffer]\nheadroom_cells = 32768\n",
-            tests::AMPLE_HEADROOM_CELLS
-        );
+        let ample = ample_headroom();
         let willing = config("first", 3, "auto", true).replace(", no_drop = [3]", "");
         let willing = willing + &port_config("sender", "2G") + of_host + &ample;
         let other = config("second", 3, "auto", false);
@@ -231,11 +236,7 @@ fn traffic_that_runs_becomes_lossless() -> Result<()> {
     bed.cable((&first, "p"), (&second, "p"))?;
     let (sender, receiver) = (bed.sluice_host(&first, "sender")?, bed.sluice_host(&second, "receiver")?);
     let of_host = "\npfc = { mode = \"on\", no_drop = [3] }\n";
-    let ample = format!(
-        "\n[port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\
-         headroom_cells = {}\n\n[buffer]\nheadroom_cells = 32768\n",
-        tests::AMPLE_HEADROOM_CELLS
-    );
+    let ample = ample_headroom();
     let willing = config("first", 3, "auto", true) + &port_config("sender", "2G") + of_host + &ample;
     let groups = "schedule = { mode = \"ets\" }\n";
     let other = config("second", 3, "auto", false) + groups;

@@ -6,12 +6,12 @@
 //! that is missing here does not compile.
 
 use std::fmt::{self, Debug, Display};
+use wire::bitset::Set8;
 
 use dcbx::settings::LldpSettings;
 use switch::frame::meta::FloodType;
 use switch::settings::{
-    BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
-    QueueSettings,
+    BridgeSettings, BufferSettings, GroupSettings, POOLS, PfcSettings, PortSettings, QueueSettings,
 };
 use switch::{Nanos, SwitchSettings};
 
@@ -323,6 +323,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         }
     }
     let PfcSettings { rx, tx, no_drop, pause_quanta, pause_speed_bps } = pfc;
+    let priorities = |mask: u8| Set8::from_bits(mask).into_iter().collect::<Vec<_>>();
     changes.value(of("PFC: no-drop priorities"), &priorities(old.pfc.no_drop), &priorities(*no_drop));
     changes.value(of("PFC: rx"), &old.pfc.rx, rx);
     changes.value(of("PFC: tx"), &old.pfc.tx, tx);
@@ -357,11 +358,6 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         changes.applied_live(of(&format!("WRED of queue {queue}")), &old.wred, wred);
         changes.applied_live(of(&format!("rate of queue {queue}")), &old.rate, rate);
     }
-}
-
-/// Returns the priorities of a mask.
-fn priorities(mask: u8) -> Vec<usize> {
-    (0..PRIORITIES).filter(|priority| mask & (1 << priority) != 0).collect()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use switch::buffer::headroom::{self, HostDelay, worst_case_cells};
 use switch::settings::{BufferSettings, PRIORITIES};
 use switch::{PortSettings, SwitchSettings};
 use toml_edit::{DocumentMut, InlineTable, Item, Key, Table, Value};
+use wire::bitset::Set8;
 
 use crate::config::{examine, parse};
 use crate::lint::lossless::DEFAULT_MTU_BYTES;
@@ -105,8 +106,7 @@ fn plan(
     let mut edits = Vec::new();
     let mut needs = Vec::new();
     for (number, port) in ports.iter().enumerate().filter(|(_, port)| port.settings.pfc.tx) {
-        let priorities = (0..PRIORITIES).filter(|p| port.settings.pfc.no_drop & 1 << p != 0);
-        for priority in priorities {
+        for priority in Set8::from_bits(port.settings.pfc.no_drop) {
             let Some(cells) = needed(port, priority, settings, stall_ns, report) else { continue };
             if port.settings.groups[priority].headroom_cells >= cells {
                 continue;
@@ -120,7 +120,7 @@ fn plan(
     add_new(&mut edits, &needs, ports);
     let mut switch = settings.clone();
     for (port, new) in ports.iter().zip(&mut switch.ports) {
-        for priority in (0..PRIORITIES).filter(|p| port.settings.pfc.no_drop & 1 << p != 0) {
+        for priority in Set8::from_bits(port.settings.pfc.no_drop) {
             let name = name_of(port, priority, &edits);
             if let Some(edit) = edits.iter().find(|edit| Some(&edit.setting) == name.as_ref()) {
                 new.groups[priority].headroom_cells = edit.cells;

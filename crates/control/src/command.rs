@@ -78,6 +78,12 @@ pub struct CommandError {
     pub message: String,
 }
 
+/// Returns the message for a port that a user named and that is not among the ports.
+pub fn no_port<'n>(name: &str, ports: impl IntoIterator<Item = &'n str>) -> String {
+    let ports: Vec<&str> = ports.into_iter().collect();
+    format!("there is no port `{name}`; the ports are {}", ports.join(", "))
+}
+
 /// Kinds of command errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {

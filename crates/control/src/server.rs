@@ -443,6 +443,7 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
+        self.access.must_be_admin(&request, "capture frames")?;
         let wanted = request.into_inner();
         let batches = self.owner.request(|answer| Request::Capture { wanted, answer }).await??;
         let stream = futures::stream::unfold(batches, |mut batches| async move {

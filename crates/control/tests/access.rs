@@ -95,10 +95,12 @@ fn serve(socket: &Path, admins: Vec<u32>) {
                 Request::Snapshot { answer, .. } => drop(answer.send(v1::Snapshot::default())),
                 Request::Order { by, answer, .. } => drop(answer.send(Ok(vec![by.to_string()]))),
                 Request::RecordingBound { answer } => drop(answer.send(0)),
+                Request::Capture { answer, .. } => drop(answer.send(Ok(mpsc::channel(1).1))),
                 Request::Recording { answer, .. } => drop(answer.send(Ok(Recorded::default()))),
                 Request::Configuration { answer } => drop(answer.send(v1::Configuration::default())),
                 Request::Fdb { answer, .. } => drop(answer.send(Ok(Vec::new()))),
                 Request::Lldp { answer } => drop(answer.send(v1::LldpPorts::default())),
+                Request::Capture { answer, .. } => drop(answer.send(Ok(mpsc::channel(1).1))),
                 Request::Acknowledge { answer, .. } => drop(answer.send(Ok(Vec::new()))),
             }
         }
@@ -145,6 +147,7 @@ async fn make(client: &mut ControlClient<Channel>, call: &str, changes: bool) ->
         }
         "Reload" => client.reload(v1::ReloadRequest {}).await.map(drop),
         "Record" => client.record(v1::RecordRequest { duration_ms: changes.into() }).await.map(drop),
+        "Capture" => client.capture(v1::CaptureRequest::default()).await.map(drop),
         "AcknowledgeRecording" => {
             let request = v1::AcknowledgeRecordingRequest { recording: 1 };
             client.acknowledge_recording(request).await.map(drop)

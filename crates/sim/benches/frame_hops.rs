@@ -12,7 +12,8 @@ use std::time::Instant;
 mod huge_pages;
 
 use sim::scenario::{
-    Forwarding, HostNode, Link, LinkEnd, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
+    DcqcnSettings, Forwarding, HostNode, Link, LinkEnd, Node, NodeKind, Pattern, Scenario, Start, SwitchNode,
+    Traffic,
 };
 use sim::{Results, Simulation};
 
@@ -98,12 +99,12 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         start: Start::At(0),
         stop_ns: duration_ns,
         ecn: true,
-        dcqcn: true,
-        fast_recovery: Default::default(),
+        dcqcn: Some(DcqcnSettings::PAPER),
     };
     Scenario {
         title: format!("{leaves} leaves, {spines} spines, {hosts} hosts"),
         duration_ns,
+        warmup_ns: 0,
         seed: 1,
         sample_ns: duration_ns / 100,
         forwarding: Forwarding::ShortestPath,

@@ -19,3 +19,4 @@ mod validate;
 pub use self::file::parse;
 pub use self::parse::TIMES;
 pub use self::types::*;
+pub use endpoint::dcqcn::DcqcnSettings;

@@ -7,6 +7,7 @@
 //! - frames counted by nodes = frames received over their links, and for hosts also frames sent.
 
 use std::collections::BTreeSet;
+use wire::bitset::Set8;
 
 use switch::Snapshot;
 use switch::monitor::counters::PortSnapshot;
@@ -278,7 +279,7 @@ fn negotiations(simulation: &Simulation) -> Vec<DcbxOutcome> {
             version: status.version.to_string(),
             state: status.pfc.state.to_string(),
             reason: status.pfc.reason.to_string(),
-            no_drop: (0..8).filter(|priority| no_drop >> priority & 1 != 0).collect(),
+            no_drop: Set8::from_bits(no_drop).into_iter().map(|priority| priority as u8).collect(),
             settled_ns: end.settled / NS,
         }
     };

@@ -2,6 +2,7 @@
 //! intervals.
 
 use std::collections::HashMap;
+use wire::bitset::Set8;
 
 use switch::settings::{GroupSettings, POOLS, PRIORITIES};
 use switch::{Instant, PortSettings, Switch};
@@ -150,7 +151,7 @@ impl Record {
         let KnownDevice { name, ports, free_cells } = &mut self.devices[device];
         free_cells.push(switch.free_cells());
         for (p, port) in ports.iter().enumerate() {
-            for priority in (0..PRIORITIES).filter(|priority| port.pfc.no_drop & 1 << priority != 0) {
+            for priority in Set8::from_bits(port.pfc.no_drop) {
                 let group = switch.read_group(p, priority, now);
                 let key = (device, p, priority);
                 let is_empty = group.shared.peak_read_cells == 0 && group.headroom.peak_read_cells == 0;
@@ -249,7 +250,7 @@ impl PauseLog {
             }
             _ => return,
         };
-        for p in (0..PRIORITIES).filter(|p| honored & 1 << p != 0) {
+        for p in Set8::from_bits(honored) {
             let port = &self.lines[line];
             let ends = pfc.quanta[p] == 0 || port.until[p] <= now; // by XON, or by its timer before
             let time = of_ns(quanta_ns(pfc.quanta[p], port.speed_bps));

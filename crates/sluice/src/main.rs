@@ -11,6 +11,8 @@ mod events;
 mod exit;
 mod headroom;
 mod headroom_fix;
+mod import;
+mod init;
 mod lab;
 mod new_file;
 mod nic;
@@ -60,6 +62,8 @@ enum Task {
     /// Check configuration files: what is wrong, and what cannot be lossless.
     Check(check::Arguments),
     Explain(settings::Explain),
+    Init(init::Arguments),
+    Import(import::Arguments),
     /// Print a JSON Schema of the configuration file, for editors.
     #[command(
         after_long_help = "Begin a file with `#:schema PATH` where the schema is, relative to the file."
@@ -115,6 +119,8 @@ fn main() -> ExitCode {
         Task::Record(arguments) => record::record(&arguments),
         Task::Replay(arguments) => record::replay(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
+        Task::Init(arguments) => init::run(&arguments),
+        Task::Import(arguments) => import::run(&arguments),
         Task::Explain(arguments) => settings::explain(&arguments),
         Task::Schema => settings::schema(),
         Task::Headroom(arguments) => headroom::run(&arguments),
@@ -141,9 +147,14 @@ fn main() -> ExitCode {
 }
 
 /// Examples at the end of the help of each command, short and long.
-const EXAMPLES: [(&str, &str); 20] = [
+const EXAMPLES: [(&str, &str); 22] = [
     ("top", "  sluice top"),
     ("explain", "  sluice explain port.pfc.no_drop"),
+    (
+        "init",
+        "  sluice init eth0 eth1 --no-drop 3 --output lab.toml\n  sluice init eth0 eth1 --speed 25G --mtu 9000 --stall-us 200",
+    ),
+    ("import", "  sluice import sonic config_db.json --output sonic.toml"),
     ("schema", "  sluice schema"),
     (
         "reload",

@@ -266,7 +266,7 @@ pub fn event_of(at: Instant, event: Event, names: &[String]) -> v1::Event {
     let EventRecord { port, message, severity, .. } = event.describe();
     let port = port.and_then(|port| names.get(port)).cloned();
     let message = match &port {
-        Some(name) => message.replace(switch::monitor::event::PORT, name),
+        Some(name) => message.replace(switch::monitor::event_text::PORT, name),
         None => message,
     };
     v1::Event { at_ns: at.0, severity: severity.name().to_owned(), port, message, ..v1::Event::default() }

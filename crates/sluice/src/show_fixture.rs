@@ -301,3 +301,16 @@ fn spare() -> Port {
     port.kernel.as_mut().unwrap().rx_dropped_frames = 7;
     port
 }
+
+/// The same switch with VLANs: an access port, and trunks with and without a native VLAN.
+pub fn with_vlans() -> Snapshot {
+    let mut now = snapshot();
+    for (port, (mode, pvid, vlans)) in now.ports.iter_mut().zip([
+        ("access", Some(10), "10"),
+        ("trunk", Some(1), "1-100,200"),
+        ("trunk", None, "10,20"),
+    ]) {
+        (port.vlan_mode, port.pvid, port.vlans) = (mode.to_owned(), pvid, vlans.to_owned());
+    }
+    now
+}

@@ -40,7 +40,7 @@ impl Events {
     pub fn record(&self, at: Instant, mut event: EventRecord) {
         let port = event.port.map(|port| self.ports[port].as_str());
         if let Some(name) = port {
-            event.message = event.message.replace(switch::monitor::event::PORT, name);
+            event.message = event.message.replace(switch::monitor::event_text::PORT, name);
         }
         let EventRecord { priority, message, .. } = &event;
         let kind = event.kind.name();

@@ -28,7 +28,9 @@ pub use frame::memory::{
 };
 pub use frame::{FrameId, RxDesc};
 pub use monitor::counters::{DropReason, KernelCounters, Snapshot};
-pub use monitor::event::{Event, EventKind, EventRecord, Severity};
+pub use monitor::event::Event;
+pub use monitor::event_kind::{EventKind, Severity};
+pub use monitor::event_text::EventRecord;
 pub use monitor::watermark::{Occupancy, WatermarkReset};
 pub use settings::{PortSettings, SwitchSettings};
 pub use time::{Instant, Nanos};

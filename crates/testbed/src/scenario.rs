@@ -9,7 +9,9 @@ use std::fmt;
 
 use config::spell_speed;
 use sim::Scenario;
-use sim::scenario::{HostNode, LinkEnd, Metric, Node, NodeKind, Pattern, Scope, Start, SwitchNode};
+use sim::scenario::{
+    DcqcnSettings, HostNode, LinkEnd, Metric, Node, NodeKind, Pattern, Scope, Start, SwitchNode,
+};
 
 /// Highest number of hosts: their addresses end in it.
 const MAX_HOSTS: usize = 250;
@@ -79,6 +81,9 @@ pub fn check(scenario: &Scenario) -> Result<(), Unfit> {
         let what = "the links form a loop, and switches of a lab learn addresses and flood".to_owned();
         return unfit(what, "leave a link out, or run it with `sluice sim`");
     }
+    if scenario.warmup_ns > 0 {
+        return unfit("it has a warmup".to_owned(), SIMULATE);
+    }
     if !scenario.routes.is_empty() {
         return unfit("it has routes".to_owned(), SIMULATE);
     }
@@ -98,6 +103,10 @@ pub fn check(scenario: &Scenario) -> Result<(), Unfit> {
                 format!("traffic {} is {kind}; hosts of a lab send at constant rates", traffic.name),
                 SIMULATE,
             );
+        }
+        if traffic.dcqcn.is_some_and(|settings| settings != DcqcnSettings::PAPER) {
+            let what = format!("traffic {} has parameters of DCQCN, and hosts have their own", traffic.name);
+            return unfit(what, SIMULATE);
         }
         if matches!(traffic.start, Start::After(_)) {
             return unfit(format!("traffic {} starts after another", traffic.name), SIMULATE);
@@ -294,11 +303,19 @@ mod tests {
                 "[[expect]]\nin_network = 0\n",
                 "line 13: in_network is measured in virtual time; only `sluice sim`",
             ),
+            (
+                "dcqcn = { additive = '5M' }\n",
+                "traffic x has parameters of DCQCN, and hosts have their own; only `sluice sim`",
+            ),
             ("[[fault]]\nat = '1s'\nlink-down = 'h1'\n", "it has faults; only `sluice sim`"),
         ] {
             let refused = check(&scenario(more)).unwrap_err().to_string();
             assert!(refused.starts_with(expected), "{refused}");
         }
+        let mut scenario = scenario("dcqcn = true\n");
+        check(&scenario).unwrap();
+        scenario.warmup_ns = 1;
+        assert!(check(&scenario).unwrap_err().to_string().starts_with("it has a warmup; only `sluice sim`"));
     }
 
     #[test]

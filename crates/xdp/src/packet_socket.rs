@@ -8,6 +8,7 @@
 //! the interface's queueing discipline, so on a veth whose peer is full they wait there and are not
 //! lost; those of LLDP bypass it, as no pause may stop them.
 
+use crate::port::socket::set_option;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -53,16 +54,7 @@ fn add_membership(fd: &OwnedFd, index: i32, kind: i32, address: &[u8]) -> io::Re
     request.mr_type = kind as u16;
     request.mr_alen = address.len() as u16;
     request.mr_address[..address.len()].copy_from_slice(address);
-    set_option(fd, libc::PACKET_ADD_MEMBERSHIP, &request)
-}
-
-/// Sets an option of a packet socket; `T` is the type that the kernel has for it.
-fn set_option<T: Copy>(fd: &OwnedFd, name: i32, value: &T) -> io::Result<()> {
-    let len = size_of::<T>() as libc::socklen_t;
-    let value: *const T = value;
-    // SAFETY: the pointer is to a value of this length, which outlives the call.
-    let failed = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, name, value.cast(), len) };
-    if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    set_option(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request)
 }
 
 /// A packet socket that sends frames on one interface.
@@ -88,9 +80,13 @@ impl PacketSocket {
     pub fn open_lldp(interface: &str) -> Result<PacketSocket, Error> {
         let (socket, index) = Self::open_for(interface, LLDP)?;
         let joined = add_membership(&socket.fd, index, libc::PACKET_MR_MULTICAST, &MacAddr::NEAREST_BRIDGE.0);
-        joined.and_then(|()| set_option(&socket.fd, libc::PACKET_QDISC_BYPASS, &1_i32)).map_err(|error| {
-            Error::kernel(format!("interface {interface}: receiving LLDP with a packet socket"), error)
-        })?;
+        joined
+            .and_then(|()| {
+                set_option(socket.fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1_i32)
+            })
+            .map_err(|error| {
+                Error::kernel(format!("interface {interface}: receiving LLDP with a packet socket"), error)
+            })?;
         Ok(socket)
     }
 

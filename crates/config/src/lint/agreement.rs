@@ -6,7 +6,7 @@
 use switch::PortSettings;
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom::LinkParams;
-use switch::settings::PRIORITIES;
+use wire::bitset::Set8;
 
 use crate::config::Config;
 use crate::lint::lossless::{DEFAULT_MTU_BYTES, headroom_shortage};
@@ -33,7 +33,11 @@ pub fn agreement_warnings(file: &Config, agreed: &[PortSettings]) -> Vec<(usize,
                 "the no-drop groups may take {cells} headroom cells together, the pool has {pool_cells}"
             ));
         }
-        let list = priorities(unlisted).map(|priority| priority.to_string()).collect::<Vec<_>>().join(", ");
+        let list = Set8::from_bits(unlisted)
+            .into_iter()
+            .map(|priority| priority.to_string())
+            .collect::<Vec<_>>()
+            .join(", ");
         let agreed =
             format!("priorities agreed on that pfc.no_drop of port {} does not list ({list})", port.name);
         let cure = "list them there, and `sluice check` and `sluice headroom --fix` count them";
@@ -48,7 +52,7 @@ fn shortages(port: &PortSettings, unlisted: u8, link: &Link, cell: CellSize) -> 
     let mtu_bytes = u64::from(link.mtu_bytes.unwrap_or(DEFAULT_MTU_BYTES));
     let link = LinkParams { speed_bps, cable_m: u64::from(cable_m), mtu_bytes };
     let mut whats: Vec<String> = Vec::new();
-    for priority in priorities(unlisted) {
+    for priority in Set8::from_bits(unlisted) {
         let shortage = headroom_shortage(link, cell, port.groups[priority].headroom_cells);
         whats.extend(shortage.map(|(what, _)| what).filter(|what| !whats.contains(what)));
     }
@@ -56,11 +60,8 @@ fn shortages(port: &PortSettings, unlisted: u8, link: &Link, cell: CellSize) -> 
 }
 
 fn headroom_cells(port: &PortSettings) -> u64 {
-    priorities(port.pfc.no_drop).map(|priority| u64::from(port.groups[priority].headroom_cells)).sum()
-}
-
-fn priorities(mask: u8) -> impl Iterator<Item = usize> {
-    (0..PRIORITIES).filter(move |priority| mask >> priority & 1 != 0)
+    let no_drop = Set8::from_bits(port.pfc.no_drop);
+    no_drop.into_iter().map(|priority| u64::from(port.groups[priority].headroom_cells)).sum()
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@
 //! applies, otherwise the one that thresholds assume. Source: docs/behavior.md, "Headroom needed".
 
 use std::fmt;
+use wire::bitset::Set8;
 
 use switch::SwitchSettings;
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom::worst_case_cells;
-use switch::settings::{ASSUMED_SPEED_BPS, GroupSettings, PRIORITIES, PortSettings};
+use switch::settings::{ASSUMED_SPEED_BPS, GroupSettings, PortSettings};
 
 use crate::read::parse::spell_speed;
 
@@ -50,7 +51,8 @@ pub fn headrooms(settings: &SwitchSettings) -> Vec<Headroom> {
 
 fn of_port(port: &PortSettings, cell: CellSize) -> Vec<Headroom> {
     let mut all: Vec<Headroom> = Vec::new();
-    for priority in (0..PRIORITIES).filter(|priority| port.pfc.tx && port.pfc.no_drop & 1 << priority != 0) {
+    let paused = if port.pfc.tx { port.pfc.no_drop } else { 0 };
+    for priority in Set8::from_bits(paused) {
         let GroupSettings { headroom_cells: cells, .. } = port.groups[priority];
         if let Some(same) = all.iter_mut().find(|headroom| headroom.cells == cells) {
             same.priorities.push(priority);

@@ -13,6 +13,7 @@ use switch::buffer::cell::CellSize;
 use switch::buffer::headroom;
 use switch::egress::queue_limits::EgressLimits;
 use switch::settings::{DropLevel, POOLS, PRIORITIES, Threshold, Trust};
+use wire::bitset::Set8;
 
 use crate::lint::worst_case_fill;
 use crate::read::diagnostics::{Diagnostics, SettingSpan};
@@ -436,17 +437,12 @@ struct Map<'p> {
 
 /// Returns the no-drop priorities of a port.
 fn no_drop(port: &Port) -> impl Iterator<Item = usize> + use<> {
-    members(port.settings.pfc.no_drop)
-}
-
-/// Returns the priorities whose bits are set.
-fn members(bits: u8) -> impl Iterator<Item = usize> {
-    (0..PRIORITIES).filter(move |priority| bits & 1 << priority != 0)
+    Set8::from_bits(port.settings.pfc.no_drop).into_iter()
 }
 
 /// Formats "priority 3", "priorities 3, 4".
 fn priorities(bits: u8) -> String {
-    let list: Vec<String> = members(bits).map(|priority| priority.to_string()).collect();
+    let list: Vec<String> = Set8::from_bits(bits).into_iter().map(|priority| priority.to_string()).collect();
     let noun = if list.len() == 1 { "priority" } else { "priorities" };
     format!("{noun} {}", list.join(", "))
 }

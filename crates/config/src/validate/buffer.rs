@@ -2,6 +2,7 @@
 //! another.
 
 use std::collections::HashMap;
+use wire::bitset::Set8;
 
 use switch::forwarding::classifier::fifos_of_priorities;
 use switch::pfc::tx::PfcTiming;
@@ -254,8 +255,7 @@ pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &m
 fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -> u8 {
     let of_port = |port: &Port| {
         let fifos = fifos_of_priorities(&port.settings.classify, &bridge.flood_maps());
-        let mask = mask(port);
-        (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | fifos[p].queues().bits())
+        Set8::from_bits(mask(port)).into_iter().fold(0, |all, p| all | fifos[p].queues().bits())
     };
     ports.iter().fold(0, |all, port| all | of_port(port))
 }

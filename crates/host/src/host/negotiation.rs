@@ -10,8 +10,8 @@ use core::time::Duration;
 use dcbx::settings::PfcSettings;
 use dcbx::{Agent, AgentSettings};
 use switch::Instant;
-use switch::settings::PRIORITIES;
 use wire::MacAddr;
+use wire::bitset::Set8;
 
 /// Frames of the agent that wait for room; of more, the oldest are dropped.
 const MAX_WAITING: usize = 8;
@@ -82,7 +82,7 @@ impl Negotiation {
 
     pub(super) fn report(&self) -> Option<DcbxReport> {
         let status = self.agent.status()?;
-        let list = |mask: u8| (0..PRIORITIES as u8).filter(|priority| mask >> priority & 1 != 0).collect();
+        let list = |mask: u8| Set8::from_bits(mask).into_iter().map(|priority| priority as u8).collect();
         Some(DcbxReport {
             version: status.version.to_string(),
             willing: status.pfc.local_willing,

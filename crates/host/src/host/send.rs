@@ -13,6 +13,7 @@ use dataplane::Port;
 use switch::settings::PRIORITIES;
 use switch::{FrameMemory, Instant, Nanos, TxDesc};
 use wire::MacAddr;
+use wire::bitset::Set8;
 use wire::ethernet::Tag;
 use wire::pause::{FRAME_BYTES, Pfc};
 
@@ -181,7 +182,7 @@ impl<P: Port> Host<P> {
         let honored = negotiation.no_drop();
         let ended = self.settings.honored & !honored;
         self.settings.honored = honored;
-        for priority in (0..PRIORITIES).filter(|priority| ended >> priority & 1 != 0) {
+        for priority in Set8::from_bits(ended) {
             self.receive_pause(priority, 0, now);
         }
     }

@@ -6,7 +6,7 @@ use config::headroom_shortage;
 use config::read::toml_document::{Diagnostics, SettingSpan};
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom;
-use switch::settings::PRIORITIES;
+use wire::bitset::Set8;
 
 use super::links::Links;
 use super::types::{Link, Node, NodeKind, Traffic};
@@ -57,7 +57,7 @@ fn shortages(link: &Link, nodes: &[Node], traffic: &[Traffic]) -> Vec<(String, u
         let NodeKind::Switch(device) = &node.kind else { continue };
         let cell = CellSize::new(device.settings.buffer.cell_bytes);
         let port = &device.settings.ports[end.port];
-        for priority in (0..PRIORITIES).filter(|priority| port.pfc.no_drop & 1 << priority != 0) {
+        for priority in Set8::from_bits(port.pfc.no_drop) {
             let of_priority = traffic.iter().filter(|traffic| usize::from(traffic.priority) == priority);
             let longest = of_priority.map(|traffic| traffic.frame_bytes).max().unwrap_or(DEFAULT_MTU_BYTES);
             let of_link = headroom::LinkParams {

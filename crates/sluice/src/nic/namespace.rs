@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use wire::bitset::Set8;
 
 /// The namespace of the interface.
 #[derive(Args)]
@@ -26,7 +27,7 @@ impl Namespace {
 
 /// Returns the priorities of a mask.
 pub fn list(mask: u8) -> Vec<u8> {
-    (0..8).filter(|p| mask & (1 << p) != 0).collect()
+    Set8::from_bits(mask).into_iter().map(|priority| priority as u8).collect()
 }
 
 /// Formats the priorities of a mask, as `3, 4`.

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use control::command::no_port;
 use control::v1::{Count, Group, PfcCount, Port, Priority, Queue, Snapshot};
 use serde_json::Value;
 
@@ -139,13 +140,18 @@ fn has_number(row: &Value) -> bool {
 /// Returns the snapshot with the port `name` only.
 pub fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     let mut snapshot = snapshot.clone();
-    let Some(name) = name else { return Ok(snapshot) };
-    let names: Vec<String> = snapshot.ports.iter().map(|port| port.name.clone()).collect();
-    snapshot.ports.retain(|port| port.name == name);
-    if snapshot.ports.is_empty() {
-        bail!("there is no port `{name}`; the ports are {}", names.join(", "));
-    }
+    retain_port(&mut snapshot.ports, name, |port| &port.name)?;
     Ok(snapshot)
+}
+
+/// Removes all ports except the one that a user named; without a name, none.
+pub fn retain_port<P>(ports: &mut Vec<P>, name: Option<&str>, name_of: fn(&P) -> &String) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    if !ports.iter().any(|port| name_of(port) == name) {
+        bail!(no_port(name, ports.iter().map(|port| name_of(port).as_str())));
+    }
+    ports.retain(|port| name_of(port) == name);
+    Ok(())
 }
 
 #[cfg(test)]

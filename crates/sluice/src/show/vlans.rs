@@ -100,15 +100,7 @@ mod tests {
 
     #[test]
     fn vlans_with_the_same_ports_are_one_row() {
-        let mut now = sample::snapshot();
-        for (port, (mode, pvid, vlans)) in now.ports.iter_mut().zip([
-            ("access", Some(10), "10"),
-            ("trunk", Some(1), "1-100,200"),
-            ("trunk", None, "10,20"),
-        ]) {
-            (port.vlan_mode, port.pvid, port.vlans) = (mode.to_owned(), pvid, vlans.to_owned());
-        }
-        insta::assert_snapshot!(table(&now));
+        insta::assert_snapshot!(table(&sample::with_vlans()));
     }
 
     #[test]

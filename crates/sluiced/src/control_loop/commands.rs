@@ -1,6 +1,7 @@
 //! Commands of clients (and SIGHUP): what each means for the poll loop, and how its outcome is
 //! logged.
 
+use control::command::no_port;
 use control::{Command, CommandError, CommandResult, ErrorKind, Peer};
 use dataplane::LoopCommand;
 use tracing::{info, warn};
@@ -69,8 +70,7 @@ pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<LoopStep>, C
 pub(crate) fn slot_of(name: &str, live: &RunningConfig) -> Result<usize, CommandError> {
     let ports = &live.config().switch.ports;
     live.slots().of_name(name).ok_or_else(|| {
-        let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-        let message = format!("there is no port `{name}`; the ports are {}", names.join(", "));
+        let message = no_port(name, ports.iter().map(|port| port.name.as_str()));
         CommandError { reason: ErrorKind::NotFound, message }
     })
 }

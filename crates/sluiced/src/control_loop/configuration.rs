@@ -8,6 +8,7 @@ use switch::settings::{
     ClassifySettings, EarlyWarningSettings, GroupSettings, PfcWdAction, Restoration, Threshold, Trust,
     WatchdogSettings,
 };
+use wire::bitset::Set8;
 
 use crate::control_loop::running_config::RunningConfig;
 
@@ -50,8 +51,9 @@ fn overrides(running: &RunningConfig) -> Vec<String> {
     }
     for (port, &slot) in running.config().switch.ports.iter().zip(running.slots().in_config_order()) {
         if let Some(agreed) = running.negotiated(slot) {
-            let priorities = (0..8).filter(|priority| agreed.no_drop & 1 << priority != 0);
-            let priorities: Vec<String> = priorities.map(|priority: u8| priority.to_string()).collect();
+            let priorities = Set8::from_bits(agreed.no_drop);
+            let priorities: Vec<String> =
+                priorities.into_iter().map(|priority| priority.to_string()).collect();
             let list = if priorities.is_empty() { "none".to_owned() } else { priorities.join(", ") };
             lines.push(format!("port.{}: agreed by DCBX: no-drop priorities {list}", port.name));
         }

@@ -11,6 +11,7 @@ use control::v1::Caution;
 use switch::PortSettings;
 use switch::settings::MAX_PORTS;
 use tracing::{info, warn};
+use wire::bitset::Set8;
 use wire::mac::MacAddr;
 use xdp::{PortConfig, Umem, XdpPort};
 
@@ -172,7 +173,7 @@ pub fn log(config: &Config, servers: &CoreAssignment, ports: &[StartedPort]) {
     for (slot, (settings, port)) in config.switch.ports.iter().zip(ports).enumerate() {
         let StartedPort { interface: Some(interface), details: Some(facts), .. } = port else { continue };
         let no_drop: Vec<String> =
-            (0..8).filter(|p| settings.pfc.no_drop & (1 << p) != 0).map(|p| p.to_string()).collect();
+            Set8::from_bits(settings.pfc.no_drop).into_iter().map(|priority| priority.to_string()).collect();
         info!(
             interface = facts.interface,
             kind = interface.kind.name(),

@@ -127,10 +127,11 @@ pub struct Egress {
 impl Egress {
     /// Makes the egress half of a port; `seed` determines its random numbers.
     pub fn new(settings: &PortSettings, limits: &EgressLimits, seed: u64) -> Self {
+        let queues = limits.queues.map(|queue| Queue::new(queue, limits.usage_percent));
         Self {
-            queues: limits.queues.map(|queue| Queue::new(queue, limits.usage_percent)),
             backlogged: FifoSet::EMPTY,
-            run_fifos: run_fifos(limits),
+            run_fifos: run_fifos(&queues),
+            queues,
             tx_held: false,
             remarks: settings.rewrite != RewriteSettings::default(),
             longest_bytes: settings.longest_frame_bytes(),
@@ -493,8 +494,8 @@ impl Egress {
 }
 
 /// Returns the FIFOs whose frames leave in runs.
-fn run_fifos(limits: &EgressLimits) -> FifoSet {
-    FifoSet::known_of((0..PRIORITIES).filter(|&q| limits.queues[q].wred.is_none()).collect())
+fn run_fifos(queues: &[Queue; PRIORITIES]) -> FifoSet {
+    FifoSet::known_of((0..PRIORITIES).filter(|&q| queues[q].has_no_wred()).collect())
 }
 
 /// Returns the rate of the whole port.

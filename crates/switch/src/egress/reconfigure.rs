@@ -29,7 +29,7 @@ impl Egress {
         for (queue, queue_limits) in self.queues.iter_mut().zip(limits.queues) {
             queue.reconfigure(queue_limits, limits.usage_percent, pools);
         }
-        self.run_fifos = run_fifos(limits);
+        self.run_fifos = run_fifos(&self.queues);
         self.pauses.reconfigure(honored(settings), settings.pause_speed_bps(), now);
         self.link_pause = match (honors_pause(settings), self.link_pause.take()) {
             (Some(_), Some(mut link)) => {

@@ -5,7 +5,9 @@
 pub mod alarm;
 pub mod counters;
 pub mod event;
+pub mod event_kind;
 pub mod event_list;
+pub mod event_text;
 pub(crate) mod kernel_tx_loss;
 pub(crate) mod no_drop_loss;
 pub mod throttle;

@@ -17,6 +17,7 @@ pub use limits::*;
 use serde::{Deserialize, Serialize};
 pub use vlan::*;
 pub use watchdog::*;
+use wire::bitset::Set8;
 
 use crate::time::Nanos;
 
@@ -62,7 +63,7 @@ impl SwitchSettings {
     pub fn without_pfc(&self) -> Self {
         let mut settings = self.clone();
         for port in &mut settings.ports {
-            for priority in (0..PRIORITIES).filter(|p| port.pfc.no_drop & (1 << p) != 0) {
+            for priority in Set8::from_bits(port.pfc.no_drop) {
                 let GroupSettings { pool, reserved_cells, .. } = port.groups[priority];
                 port.groups[priority] = GroupSettings { pool, reserved_cells, ..GroupSettings::lossy() };
             }

@@ -74,9 +74,9 @@ pub(crate) fn set_send_buffer(fd: RawFd, bytes: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
 }
 
-pub(crate) fn set_option(fd: RawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
-    let len = size_of::<u32>() as libc::socklen_t;
-    // SAFETY: the value is a u32 and the length matches.
+pub(crate) fn set_option<T: Copy>(fd: RawFd, level: i32, name: i32, value: T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer is to a value of this length, which outlives the call.
     let failed = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -55,13 +55,18 @@ pub(crate) const DCBX: TableSpec = &[
         .value("[]", "Priorities of applications, advertised while `pfc.mode` is \"auto\"."),
 ];
 
+/// The numbers of each protocol by which an application is identified.
+pub(crate) const ETHERTYPES: (i64, i64) = (0, 65_535);
+pub(crate) const PORTS: (i64, i64) = (1, 65_535);
+pub(crate) const DSCP_VALUES: (i64, i64) = (0, DSCPS as i64 - 1);
+
 const APPLICATION: TableSpec = &[
     number("priority", 0, 7).required("Its priority."),
-    number("ethertype", 0, 65_535).about("An Ethertype; or one of the following."),
-    number("tcp", 1, 65_535).about("A TCP port, or one of SCTP."),
-    number("udp", 1, 65_535).about("A UDP port, or one of DCCP."),
-    number("port", 1, 65_535).about("A port of any of these."),
-    number("dscp", 0, DSCPS as i64 - 1).about("A DSCP."),
+    number("ethertype", ETHERTYPES.0, ETHERTYPES.1).about("An Ethertype; or one of the following."),
+    number("tcp", PORTS.0, PORTS.1).about("A TCP port, or one of SCTP."),
+    number("udp", PORTS.0, PORTS.1).about("A UDP port, or one of DCCP."),
+    number("port", PORTS.0, PORTS.1).about("A port of any of these."),
+    number("dscp", DSCP_VALUES.0, DSCP_VALUES.1).about("A DSCP."),
 ];
 
 /// `dcbx` of a port.

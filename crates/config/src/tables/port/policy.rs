@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use switch::settings::{DSCPS, PRIORITIES};
+use switch::settings::PRIORITIES;
 use toml::de::DeValue;
 use wire::dcbx::ieee::{Application, Selector};
 
@@ -24,7 +24,7 @@ use crate::read::diagnostics::Diagnostics;
 use crate::read::parse::{named_tables, resolve_name};
 use crate::read::table_reader::{Setting, TableReader};
 use crate::spec::{SettingSpec, TableSpec, ValueSpec, choice, list, number, text, words};
-use crate::tables::port::dcbx::SELECTORS;
+use crate::tables::port::dcbx::{DSCP_VALUES, ETHERTYPES, PORTS, SELECTORS};
 
 const LIST_CURE: &str = "write a list, as in [{ dot1p = 5, local_precedence = 3 }], or the name of a policy";
 const RULES_CURE: &str = "write a list, as in [{ classifier = \"roce\", local_precedence = 3 }]";
@@ -43,11 +43,12 @@ pub(crate) const CLASSIFIER: TableSpec = &[
     choice("operator", || words(&OPERATORS))
         .value("\"or\"", "\"and\" would match no frame that \"or\" does not."),
     list("dot1p", &ValueSpec::Number(0, 7)).about("The priorities that it matches; or applications:"),
-    list("ethertype", &ValueSpec::Number(0, 65_535)).about("Ethertypes, for rules with `mode = \"dcbx\"`."),
-    list("tcp", &ValueSpec::Number(1, 65_535)).about("TCP or SCTP ports."),
-    list("udp", &ValueSpec::Number(1, 65_535)).about("UDP or DCCP ports."),
-    list("port", &ValueSpec::Number(1, 65_535)).about("Ports of any of these."),
-    list("dscp", &ValueSpec::Number(0, DSCPS as i64 - 1)).about("DSCPs."),
+    list("ethertype", &ValueSpec::Number(ETHERTYPES.0, ETHERTYPES.1))
+        .about("Ethertypes, for rules with `mode = \"dcbx\"`."),
+    list("tcp", &ValueSpec::Number(PORTS.0, PORTS.1)).about("TCP or SCTP ports."),
+    list("udp", &ValueSpec::Number(PORTS.0, PORTS.1)).about("UDP or DCCP ports."),
+    list("port", &ValueSpec::Number(PORTS.0, PORTS.1)).about("Ports of any of these."),
+    list("dscp", &ValueSpec::Number(DSCP_VALUES.0, DSCP_VALUES.1)).about("DSCPs."),
 ];
 
 pub(crate) const POLICY: TableSpec =

@@ -19,7 +19,7 @@ use control::v1::{Configuration, LldpPorts};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::select::{self, Select};
+use super::select::{self, Select, retain_port};
 use super::view::Detail;
 use crate::exit::misuse;
 use crate::output;
@@ -156,12 +156,7 @@ fn of_configuration(
 
 /// Returns the configuration with the settings of the port `name` only.
 fn of_port(mut configuration: Configuration, name: Option<&str>) -> Result<Configuration> {
-    let Some(name) = name else { return Ok(configuration) };
-    let names: Vec<String> = configuration.ports.iter().map(|port| port.name.clone()).collect();
-    configuration.ports.retain(|port| port.name == name);
-    if configuration.ports.is_empty() {
-        bail!("there is no port `{name}`; the ports are {}", names.join(", "));
-    }
+    retain_port(&mut configuration.ports, name, |port| &port.name)?;
     Ok(configuration)
 }
 
