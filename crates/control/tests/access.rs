@@ -100,7 +100,6 @@ fn serve(socket: &Path, admins: Vec<u32>) {
                 Request::Configuration { answer } => drop(answer.send(v1::Configuration::default())),
                 Request::Fdb { answer, .. } => drop(answer.send(Ok(Vec::new()))),
                 Request::Lldp { answer } => drop(answer.send(v1::LldpPorts::default())),
-                Request::Capture { answer, .. } => drop(answer.send(Ok(mpsc::channel(1).1))),
                 Request::Acknowledge { answer, .. } => drop(answer.send(Ok(Vec::new()))),
             }
         }
