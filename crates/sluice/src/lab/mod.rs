@@ -142,7 +142,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 }
 
 fn up(up: &Up) -> ExitCode {
-    let scenario = match input::read(&up.file) {
+    let scenario = match input::read(&up.file, &[]) {
         Ok(scenario) => scenario,
         Err(error) => {
             let code = if matches!(error, RunError::Mistakes(_)) { EXIT_WRONG } else { EXIT_MISSED };

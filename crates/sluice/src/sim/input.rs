@@ -8,6 +8,7 @@ use config::read::toml_document::too_long;
 use sim::Scenario;
 
 use super::format::time;
+use super::overrides::{self, Override};
 use crate::read_file::{self, Text};
 
 /// Why a run could not start or complete.
@@ -37,22 +38,36 @@ impl RunError {
     }
 }
 
-/// Reads a scenario; paths of configurations are relative to its folder.
-pub fn read(file: &Path) -> Result<Scenario, RunError> {
+/// Reads a scenario with other values of some settings; paths of configurations are relative to its
+/// folder.
+pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
     let name = file.display().to_string();
     let text = match read_file::read(file).with_context(|| format!("cannot read {name}"))? {
         Text::Whole(text) => text,
         Text::TooLong(bytes) => return Err(RunError::Mistakes(vec![too_long(&name, bytes)])),
     };
+    let text = overrides::apply(&text, overrides.iter().filter(|given| given.file.is_none()));
+    let text = text.map_err(|error| anyhow!(error))?;
     let folder = file.parent().unwrap_or(Path::new(""));
+    let mut loaded: Vec<String> = Vec::new();
     let mut load = |config: &str| match read_file::read(&folder.join(config)) {
-        Ok(Text::Whole(text)) => Ok(text),
+        Ok(Text::Whole(text)) => {
+            loaded.push(config.to_owned());
+            overrides::apply(&text, overrides.iter().filter(|given| given.file.as_deref() == Some(config)))
+        }
         Ok(Text::TooLong(bytes)) => {
             Err(too_long(config, bytes).list()[0].to_string()) // the only one
         }
         Err(error) => Err(error.to_string()),
     };
-    sim::scenario::parse(&name, &text, &mut load).map_err(RunError::Mistakes)
+    let scenario = sim::scenario::parse(&name, &text, &mut load).map_err(RunError::Mistakes)?;
+    match overrides.iter().filter_map(|given| given.file.as_ref()).find(|file| !loaded.contains(file)) {
+        Some(unknown) => Err(RunError::Other(anyhow!(
+            "--set {unknown}: no switch has this configuration; the scenario names {}",
+            loaded.join(", ")
+        ))),
+        None => Ok(scenario),
+    }
 }
 
 /// Sets another seed, and an earlier end.
@@ -106,9 +121,32 @@ to = \"h2\"
     }
 
     #[test]
+    fn settings_of_both_files_get_other_values() {
+        let folder = folder(SCENARIO);
+        let file = folder.path().join("scenario.toml");
+        let read = |overrides: &[&str]| {
+            let overrides: Vec<Override> = overrides.iter().map(|text| text.parse().unwrap()).collect();
+            read(&file, &overrides)
+        };
+        let changed = read(&["duration=2ms", "configs/switch.toml:port.p1.speed=25G", "link.0.speed=10G"]);
+        let RunError::Mistakes(mistakes) = changed.unwrap_err() else { panic!("10G and 25G do not agree") };
+        assert!(mistakes[0].to_string().contains("25G"), "{}", mistakes[0]);
+        let changed = read(&["duration=2ms", "configs/switch.toml:buffer.total_cells=65536"]).unwrap();
+        let sim::scenario::NodeKind::Switch(switch) = &changed.nodes[0].kind else { panic!("a switch") };
+        assert_eq!((changed.duration_ns, switch.settings.buffer.total_cells), (2_000_000, 65_536));
+        let RunError::Other(unknown) = read(&["switch.toml:buffer.total_cells=1"]).unwrap_err() else {
+            panic!("no switch has this configuration")
+        };
+        assert_eq!(
+            unknown.to_string(),
+            "--set switch.toml: no switch has this configuration; the scenario names configs/switch.toml"
+        );
+    }
+
+    #[test]
     fn configurations_are_found_from_the_scenario() {
         let folder = folder(SCENARIO);
-        let scenario = read(&folder.path().join("scenario.toml")).unwrap();
+        let scenario = read(&folder.path().join("scenario.toml"), &[]).unwrap();
         let names: Vec<&str> = scenario.nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!((names, scenario.duration_ns), (vec!["s", "h1", "h2"], 1_000_000));
     }
@@ -116,7 +154,7 @@ to = \"h2\"
     #[test]
     fn errors_are_reported() {
         let missing = folder("").path().join("none.toml");
-        let RunError::Other(error) = read(&missing).unwrap_err() else {
+        let RunError::Other(error) = read(&missing, &[]).unwrap_err() else {
             panic!("no mistake of a file that is not there")
         };
         assert!(
@@ -125,7 +163,7 @@ to = \"h2\"
         );
 
         let folder = folder(&SCENARIO.replace("configs/switch", "configs/none"));
-        let RunError::Mistakes(all) = read(&folder.path().join("scenario.toml")).unwrap_err() else {
+        let RunError::Mistakes(all) = read(&folder.path().join("scenario.toml"), &[]).unwrap_err() else {
             panic!("a configuration that is not there is a mistake of the scenario")
         };
         assert_eq!((all.len(), all[0].list()[0].line), (1, 4), "{all:?}");
@@ -134,7 +172,7 @@ to = \"h2\"
     #[test]
     fn a_run_can_be_shortened_and_begin_with_another_seed() {
         let folder = folder(SCENARIO);
-        let mut scenario = read(&folder.path().join("scenario.toml")).unwrap();
+        let mut scenario = read(&folder.path().join("scenario.toml"), &[]).unwrap();
         change(&mut scenario, Some(7), Some(400_000)).unwrap();
         assert_eq!((scenario.seed, scenario.duration_ns), (7, 400_000));
         change(&mut scenario, None, None).unwrap();

@@ -7,6 +7,7 @@ mod format;
 mod hotspots;
 mod huge_pages;
 pub mod input;
+mod overrides;
 mod plots;
 mod progress;
 mod run;
@@ -26,6 +27,7 @@ use sim::scenario::TIMES;
 
 use crate::output;
 use input::RunError;
+use overrides::Override;
 use run::CompletedRun;
 
 /// Exit code if an expectation does not hold, or something does not add up.
@@ -50,6 +52,10 @@ pub struct Arguments {
     /// given several times.
     #[arg(long, value_name = "LINK=FILE", value_parser = capture_of)]
     pcap: Vec<(String, PathBuf)>,
+    /// Another value for a setting of the scenario, or with FILE:KEY=VALUE of a configuration that
+    /// it names. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<Override>,
     /// Write a table of all flows as CSV.
     #[arg(long, value_name = "FILE")]
     flows: Option<PathBuf>,
@@ -77,8 +83,13 @@ virtual, to the nanosecond: the same scenario and seed give the same outcome.
     sluice sim config/scenarios/first.toml
     sluice sim --plots plots --duration 20ms config/scenarios/first.toml
     sluice sim --pcap sender1=s1.pcapng --pcap sw.receiver=r.pcapng config/scenarios/first.toml
+    sluice sim --set traffic.storage.rate=400M --set duration=50ms config/scenarios/first.toml
+    sluice sim --set ../incast.toml:buffer.headroom_cells=20000 config/scenarios/first.toml
     sluice sim --messages messages.csv config/scenarios/incast-dcqcn.toml
     sluice sim --json config/scenarios/first.toml | jq '.traffic[].lost_frames'
+
+With --set, KEY is a path as TOML writes it; of a list of tables, one is named by its name or its
+number from 0: traffic.rdma.rate, link.0.cable_m. What is no TOML is a string: rate=10G.
 
 docs/simulator.md explains the language and the model.
 
@@ -140,7 +151,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 /// Runs the scenario. True if all expectations hold.
 fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
-    let mut scenario = input::read(&arguments.file)?;
+    let mut scenario = input::read(&arguments.file, &arguments.set)?;
     if !scenario.warnings.list().is_empty() {
         eprintln!("{:?}", miette::Report::new(scenario.warnings.clone()));
     }
