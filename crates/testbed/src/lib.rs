@@ -24,6 +24,7 @@ mod host;
 mod invariants;
 mod netns;
 mod process;
+pub mod scenario;
 mod signals;
 mod testbed;
 mod wait;

@@ -2,7 +2,6 @@
 //! scenario. The same file runs in virtual time with `sluice sim`.
 
 mod network;
-mod plan;
 mod state;
 mod traffic;
 mod verdict;
@@ -16,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sim::Scenario;
-use testbed::Namespace;
+use testbed::{Namespace, scenario as plan};
 
 use crate::exit::{self, misuse};
 use crate::output::{self, Grid};
@@ -151,7 +150,10 @@ fn up(up: &Up) -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let scenario = with_duration(scenario, up.duration);
+    let scenario = match up.duration {
+        Some(duration_ns) => plan::with_duration(scenario, duration_ns),
+        None => scenario,
+    };
     if let Err(unfit) = plan::check(&scenario) {
         eprintln!("sluice: {}: {unfit}", up.file.display());
         return ExitCode::from(EXIT_WRONG);
@@ -169,17 +171,6 @@ fn up(up: &Up) -> ExitCode {
         }
         Err(error) => failed(&error),
     }
-}
-
-/// Sets the duration. Traffic that lasts to the end lasts to the new one.
-fn with_duration(mut scenario: Scenario, duration_ns: Option<u64>) -> Scenario {
-    let Some(duration_ns) = duration_ns else { return scenario };
-    let end_ns = scenario.duration_ns;
-    scenario.traffic.iter_mut().filter(|traffic| traffic.stop_ns >= end_ns).for_each(|traffic| {
-        traffic.stop_ns = duration_ns;
-    });
-    scenario.duration_ns = duration_ns;
-    scenario
 }
 
 /// Returns the name of a lab, which is that of its file unless it is named.

@@ -13,8 +13,8 @@ use sim::Scenario;
 use testbed::{Endpoint, Namespace, binary, eventually, veth};
 use toml_edit::DocumentMut;
 
-use super::plan;
 use super::state::{Host, Process, State, Switch};
+use testbed::scenario as plan;
 
 /// A lab that is being built, or runs. Dropping it removes everything, unless it is kept.
 pub struct Lab {

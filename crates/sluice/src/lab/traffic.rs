@@ -12,8 +12,8 @@ use sim::Scenario;
 use testbed::{Host, eventually, idle, pauses_sent, port};
 
 use super::network::Lab;
-use super::plan::{self, Flow};
 use crate::output::grouped;
+use testbed::scenario::{self as plan, Flow};
 
 /// Interval between two pictures on a terminal, and between two lines elsewhere.
 const REDRAW: Duration = Duration::from_millis(250);

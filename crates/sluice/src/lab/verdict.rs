@@ -7,11 +7,11 @@ use sim::Scenario;
 use sim::scenario::{Expectation, LinkEnd, Metric, Scope, Start};
 use testbed::conservation_beside_announcements;
 
-use super::plan::{self, Flow};
 use super::state::State;
 use super::traffic::{Measured, received, sent};
 use crate::output::grouped;
 use control::v1::{Group, Port, Snapshot};
+use testbed::scenario::{self as plan, Flow};
 
 /// The result of a run, as `--json` prints it.
 #[derive(Debug, Serialize)]

@@ -2,70 +2,42 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use host::report::{FlowReceived, HostReport};
+use sim::Scenario;
+use testbed::scenario::{flow_argument, flows, host_arguments, hosts, with_duration};
 use testbed::{
-    ANNOUNCEMENT_QUEUE, Daemon, Endpoint, Host, Port, Snapshot, Testbed, conservation, idle, line_bytes,
-    lost_by_kernels, pauses_sent, port,
+    Daemon, Endpoint, Host, Port, Snapshot, Testbed, conservation, idle, line_bytes, lost_by_kernels,
+    pauses_sent, port,
 };
 
 use crate::collector::{self, Collector};
 use crate::measurements::{DemoResults, Flow, Measurements, Queue, Total};
 
-/// Rate that each sender offers on each of its two priorities, in bit/s.
-const OFFERED_BPS: u64 = 600_000_000;
+/// The network, which `sluice lab` and `sluice sim` run, too, and the configuration of its switch.
+const SCENARIO: &str = include_str!("../../../../../config/scenarios/demo.toml");
+const SWITCH: &str = include_str!("../../../../../config/scenarios/devices/demo.toml");
 /// Bytes of each frame, without FCS.
 const FRAME_BYTES: u64 = 1000;
 /// Rate of the congested port, in bit/s.
 const SLOW_BPS: u64 = 500_000_000;
-/// The priorities, with their queues (the default map of 802.1p priority to local precedence), the
-/// no-drop one first.
+/// The priorities, with their queues (the default map of 802.1p priority to local precedence), in
+/// the order of the scenario: the no-drop one first.
 const PRIORITIES: [(u8, usize); 2] = [(3, 3), (0, 2)];
 const SENDERS: [&str; 2] = ["sender1", "sender2"];
 const RECEIVER: &str = "receiver";
 
-/// Returns the configuration of the demo's switch. Headroom covers what a sender may still send
-/// while a loop, its own or the switch's, is delayed: 16384 cells are 4096 frames, 55 ms of 600
-/// Mbit/s. The senders' ports have the speeds of their hosts, since pause times count in bit times.
+/// Returns the scenario, with another duration.
+fn scenario(seconds: u32) -> Result<Scenario> {
+    let read = sim::scenario::parse("demo.toml", SCENARIO, &mut |_| Ok(SWITCH.to_owned()));
+    let scenario = read.map_err(|mistakes| anyhow!("{}", mistakes[0]))?;
+    Ok(with_duration(scenario, u64::from(seconds) * 1_000_000_000))
+}
+
+/// Returns the configuration of the switch.
 fn config(pfc: bool) -> String {
-    let mode = if pfc { "on" } else { "off" };
-    let mut text = format!(
-        r#"
-[switch]
-name = "demo"
-
-[buffer]
-headroom_cells = 32768
-
-[port-defaults]
-port_priority = {ANNOUNCEMENT_QUEUE}
-
-[port-defaults.pfc]
-mode    = "{mode}"
-no_drop = [3]
-
-[port.{RECEIVER}]
-interface = "{RECEIVER}"
-speed     = "500M"
-# Even if the machine stalls for 50 ms, the port makes up for it.
-burst_bytes = 3125000
-"#
-    );
-    for sender in SENDERS {
-        text += &format!(
-            r#"
-[port.{sender}]
-interface = "{sender}"
-speed     = "2G"
-
-[port.{sender}.pfc.priority.3]
-xoff             = {{ static_cells = 4096 }}
-xon_offset_cells = 2048
-headroom_cells   = 16384
-"#
-        );
-    }
-    text
+    let text = if pfc { SWITCH.to_owned() } else { SWITCH.replace("mode    = \"on\"", "mode    = \"off\"") };
+    text + collector::CONFIG
 }
 
 /// The running demo. On drop it removes all that it made, in the order of its fields.
@@ -94,25 +66,27 @@ struct Sample {
 impl Demo {
     /// Builds the network and starts everything; the senders wait.
     pub fn build(seconds: u32, pfc: bool) -> Result<Self> {
+        let scenario = scenario(seconds)?;
         let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let stations: Vec<Endpoint> =
-            SENDERS.iter().map(|name| bed.sluice_host(&switch, name)).collect::<Result<_>>()?;
-        let receiver_at = bed.sluice_host(&switch, RECEIVER)?;
+        let plug = |name: &str| bed.sluice_host(&switch, name);
+        let stations: Vec<Endpoint> = SENDERS.into_iter().map(plug).collect::<Result<_>>()?;
+        let receiver_at = plug(RECEIVER)?;
         let collector = Collector::start(&switch, bed.dir())?;
-        let daemon = bed.daemon(&switch, &(config(pfc) + collector::CONFIG))?;
-        let receiver = bed.host(&receiver_at, &[], &["--speed", "500M", "--no-drop", "3"])?;
-        let flows = PRIORITIES.map(|(priority, _)| {
-            format!(
-                "to={},priority={priority},size={FRAME_BYTES},rate={}M",
-                receiver_at.mac(),
-                OFFERED_BPS / 1_000_000
-            )
-        });
-        let duration = format!("{seconds}s");
-        let start = |station| {
-            bed.host(station, &flows, &["--speed", "2G", "--no-drop", "3", "--duration", &duration])
+        let daemon = bed.daemon(&switch, &config(pfc))?;
+        let start = |station: &Endpoint| {
+            let mut hosts = hosts(&scenario);
+            let (number, _, host) = hosts.find(|(_, node, _)| node.name == station.name).context("a host")?;
+            let flows = flows(&scenario).into_iter().filter(|flow| flow.from == number);
+            let flows: Vec<String> =
+                flows.map(|flow| flow_argument(&scenario, &flow, &receiver_at.mac())).collect();
+            let arguments = host_arguments(&scenario, number, host);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            // A receiver receives until it is stopped.
+            let arguments = if flows.is_empty() { &arguments[2..] } else { &arguments[..] };
+            bed.host(station, &flows, arguments)
         };
+        let receiver = start(&receiver_at)?;
         let senders = stations.iter().map(start).collect::<Result<_>>()?;
         daemon.until_announced(3)?;
         Ok(Self {

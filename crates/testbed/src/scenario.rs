@@ -1,4 +1,5 @@
-//! What a lab makes of a scenario: namespaces, cables, daemons, and the flows of each host.
+//! What real interfaces make of a scenario: the flows and options of each host, and what they
+//! cannot do. Used by `sluice lab` and the demo.
 //!
 //! Rule: a scenario that `sluice sim` runs in virtual time runs in a lab as it is, unless it has
 //! what real interfaces cannot do; that is refused by name. Speeds are those that the switches'
@@ -126,6 +127,15 @@ pub fn check(scenario: &Scenario) -> Result<(), Unfit> {
         }
     }
     Ok(())
+}
+
+/// Sets the duration. Traffic that lasts to the end lasts to the new one.
+pub fn with_duration(mut scenario: Scenario, duration_ns: u64) -> Scenario {
+    let end_ns = scenario.duration_ns;
+    let lasting = scenario.traffic.iter_mut().filter(|traffic| traffic.stop_ns >= end_ns);
+    lasting.for_each(|traffic| traffic.stop_ns = duration_ns);
+    scenario.duration_ns = duration_ns;
+    scenario
 }
 
 /// Returns true if there are two paths between two nodes.
