@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Prints a progress line.
 pub fn log(what: &str) {
@@ -94,4 +94,14 @@ pub fn require_root(what: &str) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Runs a command to its end. Returns its standard output.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    ensure!(!output.stdout.is_empty() || output.stderr.is_empty(), "{command:?} printed nothing");
+    Ok(String::from_utf8(output.stdout)?)
 }

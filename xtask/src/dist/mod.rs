@@ -9,11 +9,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::packages;
-use crate::run::{cargo, check, log, programs, repo_root};
+use crate::run::{cargo, check, log, output, programs, repo_root};
 
 /// What to build.
 #[derive(Args)]
@@ -229,14 +229,4 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
     fs::create_dir_all(path.parent().context("a folder")?)?;
     fs::write(path, text).with_context(|| path.display().to_string())?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
-}
-
-/// Runs a command to its end. Returns its standard output.
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    if !output.status.success() {
-        bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    ensure!(!output.stdout.is_empty() || output.stderr.is_empty(), "{command:?} printed nothing");
-    Ok(String::from_utf8(output.stdout)?)
 }

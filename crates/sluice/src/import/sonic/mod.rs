@@ -10,8 +10,8 @@ mod qos;
 
 use serde_json::{Map, Value};
 
-use crate::import::sonic::database::Database;
 pub use crate::import::sonic::database::Note;
+use crate::import::sonic::database::{Database, Port};
 use crate::init::toml_key as quoted;
 
 /// Ports of a switch, at most.
@@ -21,17 +21,6 @@ const MAX_PORTS: usize = 64;
 pub struct Imported {
     pub text: String,
     pub notes: Vec<Note>,
-}
-
-/// A port: its name in both worlds, and its lines `key = value`.
-pub struct Port<'j> {
-    pub name: &'j str,
-    pub interface: String,
-    pub lines: Vec<String>,
-    /// Priorities that are no-drop.
-    pub no_drop: Vec<usize>,
-    /// The queue of each priority.
-    pub queues: [usize; 8],
 }
 
 /// Imports these ports, each with its interface here, or all.

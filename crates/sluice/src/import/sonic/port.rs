@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::import::sonic::Port;
-use crate::import::sonic::database::Database;
+use crate::import::sonic::database::{Database, Port};
 
 /// Bytes of an Ethernet header and a tag, which an MTU does not count.
 const HEADER_BYTES: i64 = 18;
