@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::run::output;
-use crate::run::{check, log, require_root};
+use crate::run::{check, log, output, require_root};
 
 /// Files that the package must have installed.
 const FILES: [&str; 11] = [

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::run::cargo;
-use crate::run::output;
+use crate::run::{cargo, output};
 
 /// The file `copyright`, in Debian's machine-readable format.
 pub const COPYRIGHT: &str = r#"Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use switch::PortSettings;
 
-use crate::import::sonic::database::Database;
-use crate::import::sonic::port::Port;
+use crate::import::sonic::database::{Database, Port};
 use crate::init::toml_key as quoted;
 
 const CELL_BYTES: i64 = 256;

@@ -1,6 +1,6 @@
 //! The tables of a CONFIG_DB, and which of their fields have been used.
 //!
-//! Source: docs/references.md, "Vendors" (SONiC). Numbers are text; a reference to another table is
+//! Source: docs/references.md, "SONiC". Numbers are text; a reference to another table is
 //! a name, or `[TABLE|name]` in old files; a key may name several ports and a range:
 //! `Ethernet0,Ethernet4|3-4`.
 
@@ -52,6 +52,17 @@ const OF_INTERFACE: [&str; 11] = [
     "tpid",
     "role",
 ];
+
+/// A port: its name in both worlds, and its lines `key = value`.
+pub struct Port<'j> {
+    pub name: &'j str,
+    pub interface: String,
+    pub lines: Vec<String>,
+    /// Priorities that are no-drop.
+    pub no_drop: Vec<usize>,
+    /// The queue of each priority.
+    pub queues: [usize; 8],
+}
 
 /// A CONFIG_DB.
 pub struct Database<'j> {

@@ -10,9 +10,8 @@ mod qos;
 
 use serde_json::{Map, Value};
 
-use crate::import::sonic::database::Database;
 pub use crate::import::sonic::database::Note;
-use crate::import::sonic::port::Port;
+use crate::import::sonic::database::{Database, Port};
 use crate::init::toml_key as quoted;
 
 /// Ports of a switch, at most.

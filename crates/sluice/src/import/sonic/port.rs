@@ -2,21 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::import::sonic::database::Database;
+use crate::import::sonic::database::{Database, Port};
 
 /// Bytes of an Ethernet header and a tag, which an MTU does not count.
 const HEADER_BYTES: i64 = 18;
-
-/// A port: its name in both worlds, and its lines `key = value`.
-pub struct Port<'j> {
-    pub name: &'j str,
-    pub interface: String,
-    pub lines: Vec<String>,
-    /// Priorities that are no-drop.
-    pub no_drop: Vec<usize>,
-    /// The queue of each priority.
-    pub queues: [usize; 8],
-}
 
 /// Adds speed, MTU and cable.
 pub fn link(database: &Database, port: &mut Port) {

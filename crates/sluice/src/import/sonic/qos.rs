@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::import::sonic::database::Database;
-use crate::import::sonic::port::Port;
+use crate::import::sonic::database::{Database, Port};
 use crate::init::toml_key as quoted;
 
 const MAPS: &str = "PORT_QOS_MAP";
