@@ -59,13 +59,11 @@ fn measure(scenario: &Scenario, outcome: &Results, scope: Scope, metric: Metric)
         }
         Metric::Marked => frames(|traffic| traffic.marked_frames),
         Metric::Throughput => traffic().map(|traffic| traffic.throughput_bps).sum(),
-        Metric::Completed => frames(|traffic| traffic.completion.map_or(0, |completion| completion.messages)),
+        Metric::Completed => frames(|traffic| traffic.completed),
         Metric::SlowestCompletionNs => {
             // A message that has not arrived completely has no time, so it counts as slower than
             // all others.
-            let unfinished = |traffic: &TrafficOutcome| {
-                traffic.messages > traffic.completion.map_or(0, |completion| completion.messages)
-            };
+            let unfinished = |traffic: &TrafficOutcome| traffic.messages > traffic.completed;
             if traffic().any(unfinished) {
                 return f64::INFINITY;
             }

@@ -87,7 +87,9 @@ pub struct TrafficOutcome {
     pub fairness: Option<f64>,
     /// Messages that were to be sent; 0 for traffic without end.
     pub messages: u64,
-    /// Completion times of the messages that arrived completely.
+    /// Messages that arrived completely.
+    pub completed: u64,
+    /// Completion times of those that began after the warm-up.
     pub completion: Option<Completion>,
     /// When the last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
@@ -131,7 +133,7 @@ pub struct FlowOutcome {
 /// byte.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Completion {
-    /// Messages that arrived completely.
+    /// Messages that began after the warm-up and arrived completely.
     pub messages: u64,
     /// Shortest completion time.
     pub min_ns: Nanos,

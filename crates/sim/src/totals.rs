@@ -127,6 +127,7 @@ fn traffic_outcome(
         throughput_bps: if active == 0 { 0.0 } else { record.line_bytes as f64 * 8e12 / active as f64 },
         fairness: fairness(flow_outcomes[range].iter().map(|flow| flow.throughput_bps)),
         messages,
+        completed: record.completed as u64,
         completion: completion(&record.completions),
         last_arrival_ns: record.last_arrival.map(|at| at / NS),
     }

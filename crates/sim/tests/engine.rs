@@ -7,7 +7,8 @@ use lab::{GBPS, MS, US, cable, constant, host, one_frame, run, scenario, switch}
 use proptest::prelude::*;
 use sim::results::TrafficOutcome;
 use sim::scenario::{
-    Fault, FaultKind, Forwarding, Link, LinkEnd, NodeKind, Pattern, Route, Scenario, Start, Traffic,
+    Expectation, Fault, FaultKind, Forwarding, Link, LinkEnd, Metric, NodeKind, Pattern, Route, Scenario,
+    Scope, Start, Traffic,
 };
 use sim::{Results, Simulation};
 
@@ -421,7 +422,10 @@ fn results_are_measured_after_the_warm_up() {
     assert!((fairness - jain).abs() < 1e-9 && jain > 0.98, "{fairness}");
     assert_eq!(all.traffic[1].completion.map(|completion| completion.messages), Some(1));
     scenario.warmup_ns = 2 * MS;
+    let (metric, at_most) = (Metric::SlowestCompletionNs, Some(1e6));
+    scenario.expectations = vec![Expectation { line: 1, scope: Scope::All, metric, at_least: None, at_most }];
     let late = run(&scenario);
+    assert!(late.holds(), "no message is unfinished: {:?}", late.expectations);
     let bps = |outcome: &Results| (outcome.traffic[0].throughput_bps / 1e6).round();
     assert_eq!(
         (bps(&all), bps(&late)),
@@ -429,6 +433,7 @@ fn results_are_measured_after_the_warm_up() {
         "the first frames need 2.6 µs, one is another's"
     );
     assert_eq!((late.traffic[1].throughput_bps, late.traffic[1].completion), (0.0, None));
+    assert_eq!((late.traffic[1].messages, late.traffic[1].completed), (1, 1), "it is complete all the same");
     assert_eq!(
         late.traffic[0].received_frames, all.traffic[0].received_frames,
         "frames count from the start"

@@ -70,13 +70,12 @@ enum Task {
         after_long_help = "Begin a file with `#:schema PATH` where the schema is, relative to the file."
     )]
     Schema,
-    /// How much headroom a lossless priority needs, and the lines of configuration that give it.
+    /// How much headroom a lossless priority needs, and the lines that give it.
     Headroom(headroom::Arguments),
-    /// Run a network of switches in virtual time: the daemon's own switch, from its own
-    /// configuration files.
+    /// Run a network of switches in virtual time, from the daemon's own configuration files.
     Sim(sim::Arguments),
     Lab(lab::Arguments),
-    /// Print completions of the command line for a shell.
+    /// Print completions for a shell.
     Completions {
         /// Which shell.
         #[arg(value_enum)]

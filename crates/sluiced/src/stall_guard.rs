@@ -261,12 +261,14 @@ fn run_thread(
 ) {
     let Some(GuardedLoop { heartbeat: switching, .. }) = loops.first() else { return };
     let mut detectors: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
+    // The state of each loop that runs again after a stall, until an iteration of it is over.
+    let mut resumed: Vec<Option<LoopState>> = vec![None; loops.len()];
     let mut pause_frames = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
     let mut version = 0;
     while !ends.load(Relaxed) && switching.state() != LoopState::Ended {
         let mut next_check = NextCheck::OnFrame;
         // The switching core is last: its pauses follow what an I/O loop that runs again sends.
-        for (watched, detector) in loops.iter().zip(&mut detectors).rev() {
+        for ((watched, detector), resumed) in loops.iter().zip(&mut detectors).zip(&mut resumed).rev() {
             let had_stalled = detector.stalled_ns() > 0;
             let state = watched.heartbeat.state();
             if let Ok(newest) = shared.try_lock()
@@ -291,10 +293,15 @@ fn run_thread(
                     waker.wake_by_ref();
                 }
             }
-            if had_stalled && detector.stalled_ns() == 0 {
-                // It may have sent an XON that waited for it, after the guard's XOFF.
+            if resumed.is_some_and(|first| first != state) {
+                // Its first iteration may have sent an XON that waited for it, after the guard's
+                // XOFF.
                 let since = if let LoopState::Awake(at) = state { at } else { clock() };
                 switching.repeat_claims(watched.pauses, since);
+                *resumed = None;
+            }
+            if had_stalled && detector.stalled_ns() == 0 {
+                *resumed = Some(state);
             }
             next_check = next_check.min(detector.next_check(state, refresh_ns));
         }

@@ -17,7 +17,7 @@ use crate::new_file::NewFile;
 use crate::output;
 use crate::socket::Daemon;
 
-/// Capture the frames of a running switch as pcapng: received, sent, dropped with the reason.
+/// Capture frames as pcapng: received, sent, dropped with the reason.
 #[derive(Args)]
 #[command(after_long_help = "\
 tcpdump does not see the frames of an AF_XDP port; this does, from inside the switch. Each port is an \

@@ -80,6 +80,10 @@ pub fn change(scenario: &mut Scenario, seed: Option<u64>, duration_ns: Option<u6
             "--duration can only shorten the run, which takes {own}: write a longer `duration` into the scenario"
         ));
     }
+    if duration_ns <= scenario.warmup_ns {
+        let warmup = time(scenario.warmup_ns);
+        return Err(anyhow!("--duration ends before the warm-up, {warmup}: choose a longer one"));
+    }
     scenario.duration_ns = duration_ns;
     Ok(())
 }

@@ -107,8 +107,8 @@ slowdown, the ratio of both.
 JSON: title, seed, duration_ns, warmup_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
   lost_frames, reordered_frames, marked_frames, cnps, throughput_bps, fairness (Jain's index of the
-  flows; null: fewer than two), messages, completion (null: none arrived whole): messages, min_ns,
-  mean_ns, p50_ns, p99_ns, max_ns; last_arrival_ns
+  flows; null: fewer than two), messages, completed, completion (null: none to measure): messages,
+  min_ns, mean_ns, p50_ns, p99_ns, max_ns; last_arrival_ns
 switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: peer and all that
   `sluice show --help` explains of a port; groups[] of these (priority) that received anything and
   queues[] (queue) that held anything, with all that it explains of them
@@ -175,7 +175,10 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
         files.push(file.clone());
     }
     if let Some(file) = &arguments.messages {
-        tables::write_messages(&outcome, file)?;
+        let missing = tables::write_messages(&outcome, file)?;
+        if missing > 0 {
+            eprintln!("sluice: {} lacks the last {missing} messages: it holds a million", file.display());
+        }
         files.push(file.clone());
     }
     let lines: Vec<String> = files.iter().map(|file| format!("wrote {}", file.display())).collect();

@@ -161,6 +161,7 @@ fn rdma() -> TrafficOutcome {
         throughput_bps: 62.4e9,
         fairness: Some(0.97),
         messages: 300,
+        completed: 299,
         completion: Some(Completion {
             messages: 299,
             min_ns: 81_000,
@@ -186,6 +187,7 @@ fn bulk() -> TrafficOutcome {
         throughput_bps: 36.9e9,
         fairness: Some(0.5),
         messages: 0,
+        completed: 0,
         completion: None,
         ..rdma()
     }

@@ -108,8 +108,8 @@ fn messages(traffic: &[TrafficOutcome]) -> String {
         let times = traffic
             .completion
             .map(|times| [times.min_ns, times.mean_ns, times.p50_ns, times.p99_ns, times.max_ns].map(time));
-        let arrived = traffic.completion.map_or(0, |completion| completion.messages);
-        let mut row = vec![short(&traffic.name, SHORT_CHARS), grouped(traffic.messages), grouped(arrived)];
+        let name = short(&traffic.name, SHORT_CHARS);
+        let mut row = vec![name, grouped(traffic.messages), grouped(traffic.completed)];
         row.extend(times.unwrap_or_else(|| ["–"; 5].map(str::to_owned)));
         table.add_row(row);
     }

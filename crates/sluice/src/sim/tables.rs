@@ -29,11 +29,15 @@ pub fn write_flows(outcome: &Results, file: &Path) -> Result<()> {
 }
 
 /// Writes the messages that began after the warm-up and arrived, in the order of their arrival.
+/// Returns how many are missing, as only the first million or so are kept.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_messages(outcome: &Results, file: &Path) -> Result<()> {
-    write(file, &messages(outcome))
+pub fn write_messages(outcome: &Results, file: &Path) -> Result<u64> {
+    write(file, &messages(outcome))?;
+    let measured = outcome.traffic.iter().filter_map(|traffic| traffic.completion);
+    let all: u64 = measured.map(|completion| completion.messages).sum();
+    Ok(all - outcome.series.completions.len() as u64)
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {

@@ -13,7 +13,7 @@
 //!
 //! When a port comes up again, another host may be there: its addresses are unconfirmed until they
 //! are seen again. A frame to an unconfirmed address is flooded, but while its port is down again
-//! the address is still known to be there.
+//! the address is still known to be there. It counts for no port, and makes room in a full table.
 //!
 //! The address of a peer's interface, where the owner knows it, is entered as if learned, so that
 //! frames to a peer that never sends are not flooded. It is only for an address that is not known
@@ -151,7 +151,9 @@ pub struct Fdb {
     /// Ports that reached their limit and are not reported yet.
     unreported: Set64,
     aging_ticks: u32,
+    /// Entries, unconfirmed ones included.
     entries: usize,
+    unconfirmed: usize,
     /// Addresses not learned because the table, or their part of it, was full.
     full_misses: u64,
     /// Number of addresses in `full_misses` that an event has reported.
@@ -177,6 +179,7 @@ impl Fdb {
             unreported: Set64::EMPTY,
             aging_ticks: tick_of(settings.aging_ns).max(1),
             entries: 0,
+            unconfirmed: 0,
             full_misses: 0,
             reported_full: 0,
             throttle: Throttle::default(),
@@ -207,7 +210,7 @@ impl Fdb {
     pub(crate) fn learn_peer(&mut self, address: FdbKey, port: usize, now: Instant) {
         let home = self.slot_of(address);
         let is_elsewhere = self.lookup(address, now).is_some_and(|at| at != port);
-        let has_room = self.entries < self.max_entries
+        let has_room = self.entries - self.unconfirmed < self.max_entries
             && self.quotas[port].entries < self.max_entries_per_port
             && self.chain(home).len() < MAX_PROBES;
         if is_elsewhere || !(has_room || self.find(address, home).is_some()) {
@@ -232,7 +235,11 @@ impl Fdb {
             }
             if slot.address.is_empty() {
                 if self.entries >= self.max_entries {
-                    break;
+                    if self.unconfirmed == 0 {
+                        break;
+                    }
+                    self.forget(|entry| !entry.is_confirmed());
+                    return self.insert_or_refresh(address, seen_tick, port, home);
                 }
                 if entry.seen_tick == STATIC || self.add_to_quota(entry.port()) {
                     *self.slots.write(index) = entry;
@@ -248,12 +255,12 @@ impl Fdb {
     /// Renews an entry that was seen again, perhaps on another port.
     fn renew(&mut self, mut entry: Entry, index: usize) {
         let before = self.slots[index];
-        if before.port() != entry.port() {
+        if before.port != entry.port {
             if !self.add_to_quota(entry.port()) {
                 return self.remove(index);
             }
-            self.moves += 1;
-            self.remove_from_quota(before.port());
+            self.moves += u64::from(before.port() != entry.port());
+            self.uncount(before);
         } else {
             entry.seen_tick = entry.seen_tick.max(before.seen_tick); // later, if it is the peer's
         }
@@ -272,6 +279,15 @@ impl Fdb {
             share.is_reported = true;
         }
         has_room
+    }
+
+    /// Counts a learned address less.
+    fn uncount(&mut self, entry: Entry) {
+        if entry.is_confirmed() {
+            self.remove_from_quota(entry.port());
+        } else {
+            self.unconfirmed -= 1;
+        }
     }
 
     /// Counts one learned address less for a port.
@@ -306,7 +322,7 @@ impl Fdb {
         if let Some(index) = replaced {
             let before = self.slots[index];
             if before.seen_tick != STATIC {
-                self.remove_from_quota(before.port());
+                self.uncount(before);
             }
             *self.slots.write(index) = entry;
             return;
@@ -386,7 +402,7 @@ impl Fdb {
 
     /// Resets a slot of ports that another port takes.
     pub(crate) fn reset_port(&mut self, port: usize) {
-        debug_assert_eq!(self.quotas[port].entries, 0, "the one before was forgotten when it went down");
+        debug_assert_eq!(self.quotas[port].entries, 0, "those of the one before were forgotten");
         self.quotas[port].refused = 0;
     }
 
@@ -395,6 +411,8 @@ impl Fdb {
         for index in 0..self.slots.len() {
             let entry = self.slots[index];
             if !entry.address.is_empty() && entry.seen_tick != STATIC && entry.port == port as u32 {
+                self.remove_from_quota(port);
+                self.unconfirmed += 1;
                 *self.slots.write(index) = Entry { port: entry.port | UNCONFIRMED, ..entry };
             }
         }
@@ -467,7 +485,7 @@ impl Fdb {
 
     /// Returns the addresses known, the addresses not learned for want of room, and the moves.
     pub fn counts(&self) -> (u64, u64, u64) {
-        (self.entries as u64, self.full_misses, self.moves)
+        ((self.entries - self.unconfirmed) as u64, self.full_misses, self.moves)
     }
 
     /// Returns the table, for a copy of it.
@@ -492,7 +510,7 @@ impl Fdb {
         let mask = self.slots.len() - 1;
         let entry = self.slots[hole];
         if entry.seen_tick != STATIC {
-            self.remove_from_quota(entry.port());
+            self.uncount(entry);
         }
         let mut index = hole;
         loop {

@@ -1,8 +1,8 @@
 //! Link state of a port: what happens to frames when it goes down, and when they are not sent.
 //!
 //! Rule: a port that goes down forgets the pauses of its peer and what it advertised to its peer.
-//! Addresses learned on it are forgotten when it comes up again, as another peer may be there;
-//! where no-drop frames to them are flooded, at once. Frames queued for it are dropped and counted,
+//! Addresses learned on it are unconfirmed when it comes up again, as another peer may be there;
+//! where no-drop frames to them are flooded, they are forgotten at once. Frames queued for it are dropped and counted,
 //! and so are frames that were handed to it and not sent. Cells are released as if the frames had
 //! left. When the port comes up, the XOFF state is advertised to the new peer, and the address of
 //! the peer's interface is entered where the owner knows it. Source: docs/behavior.md, "Bridging",

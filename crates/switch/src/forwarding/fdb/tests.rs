@@ -80,7 +80,7 @@ fn static_entries_stay() {
 
 /// Recounts the table's slots: entries, and learned entries of each port. Every entry is found.
 fn recount(fdb: &Fdb) -> (u64, Vec<u64>) {
-    let used = || fdb.slots.iter().filter(|entry| !entry.address.is_empty());
+    let used = || fdb.slots.iter().filter(|entry| !entry.address.is_empty() && entry.is_confirmed());
     for entry in used() {
         assert_eq!(fdb.lookup(entry.address, Instant(0)), Some(entry.port as usize), "{entry:?}");
     }
@@ -262,6 +262,7 @@ proptest! {
         for (n, port, action) in steps {
             match action {
                 0 => fdb.forget_port(port),
+                39 => fdb.unconfirm_port(port),
                 1..8 if fixed.len() < 20 || fixed.contains_key(&n) => {
                     fdb.set_static(mac(n), port);
                     fixed.insert(n, port);
@@ -319,6 +320,30 @@ proptest! {
             prop_assert_eq!(bridge.port_counts(port), (known, refused));
         }
     }
+}
+
+/// Another host takes the place of the one that was behind a port with room for one address, and in
+/// a table that is full.
+#[test]
+fn unconfirmed_addresses_take_no_room() {
+    let settings = BridgeSettings { max_entries: 2, max_entries_per_port: 1, ..BridgeSettings::default() };
+    let mut fdb = Fdb::new(&settings);
+    fdb.learn(mac(1), 0, Instant(0));
+    fdb.learn(mac(2), 1, Instant(0));
+    fdb.unconfirm_port(0);
+    assert_eq!((fdb.counts().0, fdb.port_counts(0)), (1, (0, 0)));
+    assert_eq!((fdb.lookup(mac(1), Instant(0)), fdb.lookup_unconfirmed(mac(1), Instant(0))), (None, Some(0)));
+    fdb.learn(mac(3), 0, Instant(0));
+    assert_eq!((fdb.lookup(mac(3), Instant(0)), fdb.lookup_unconfirmed(mac(1), Instant(0))), (Some(0), None));
+    assert_eq!((fdb.counts(), fdb.port_counts(0)), ((2, 0, 0), (1, 0)));
+
+    fdb.unconfirm_port(0);
+    fdb.learn(mac(3), 0, Instant(0));
+    assert_eq!((fdb.lookup(mac(3), Instant(0)), fdb.counts()), (Some(0), (2, 0, 0)), "seen again: no move");
+    fdb.unconfirm_port(0);
+    fdb.learn(mac(3), 1, Instant(0));
+    assert_eq!(fdb.lookup(mac(3), Instant(0)), None, "port 1 has its one address");
+    assert_eq!((fdb.counts().0, fdb.port_counts(1)), (1, (1, 1)));
 }
 
 /// Frames to a peer that never sends find it, also beyond the aging time, for as long as the owner
