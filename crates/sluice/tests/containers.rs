@@ -93,7 +93,16 @@ fn kubernetes() {
     let of_unit: Vec<&str> = line.split(' ').map(|name| name.trim_start_matches("CAP_")).collect();
     assert_eq!(strings(&daemon["securityContext"]["capabilities"]["add"]), of_unit);
 
-    for pod in documents("examples/kubernetes/pods.yaml") {
+    let pods = documents("examples/kubernetes/pods.yaml");
+    let affinity =
+        &pods[1]["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    assert_eq!(
+        affinity["topologyKey"], "kubernetes.io/hostname",
+        "the sender is on the node of the receiver"
+    );
+    let label = &affinity["labelSelector"]["matchExpressions"][0]["values"][0];
+    assert!(label.is_string() && *label == pods[0]["metadata"]["labels"]["app"], "{label}");
+    for pod in pods {
         let wanted = pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"].as_str().unwrap();
         let wanted: Value = serde_json::from_str(wanted).unwrap();
         assert!(networks.contains(wanted[0]["name"].as_str().unwrap()), "{wanted}");

@@ -9,7 +9,7 @@ use config::read::toml_document::{MAX_FILE_BYTES, too_long};
 use config::{Config, ConfigErrors};
 use tracing::warn;
 
-use crate::control_socket::{Permissions, UnknownName};
+use crate::control_socket::{Permissions, UnusableName};
 
 /// Why a file yields no configuration.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub fn read(file: &Path) -> Result<(Config, String), ConfigFileError> {
     let text = String::from_utf8(bytes)
         .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))?;
     let config = config::parse_for_daemon(&name, &text).map_err(ConfigFileError::Mistakes)?;
-    Permissions::look_up(&config.control).map_err(|UnknownName { setting, what, cure }| {
+    Permissions::look_up(&config.control).map_err(|UnusableName { setting, what, cure }| {
         ConfigFileError::Mistakes(ConfigErrors::of_setting(&name, &text, setting, what, cure))
     })?;
     Ok((config, text))

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use config::ControlSocket;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::socket::{bind as bind_to, listen, socket};
-use nix::unistd::{Gid, Group, Uid, User, chown, geteuid};
+use nix::unistd::{Gid, Group, Uid, User, chown, getegid, geteuid, getgroups};
 
 /// Who may connect: `[control]` with its names looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,18 +28,55 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Looks up the names of users and groups.
+    /// Looks up the names of users and groups, and whether this process may give them a file.
     ///
     /// # Errors
-    /// The name of the setting that has an unknown one, what is wrong, and the cure.
-    pub fn look_up(control: &ControlSocket) -> Result<Self, UnknownName> {
+    /// The name of the setting that has an unknown or refused one, what is wrong, and the cure.
+    pub fn look_up(control: &ControlSocket) -> Result<Self, UnusableName> {
+        let found = Self::look_up_names(control)?;
+        let mut groups = getgroups().unwrap_or_default();
+        groups.push(getegid());
+        found.must_be_allowed(control, geteuid(), &groups)?;
+        Ok(found)
+    }
+
+    /// Fails if a process of this user and these groups may not give a file to owner and group:
+    /// chown(2) takes root for what is not its own.
+    fn must_be_allowed(
+        &self,
+        control: &ControlSocket,
+        user: Uid,
+        groups: &[Gid],
+    ) -> Result<(), UnusableName> {
+        let refused = |setting, name: &Option<String>, cure: &str| {
+            let name = name.as_deref().unwrap_or_default();
+            let what = format!("a daemon of user {user} may not give its socket to {name:?}");
+            Err(UnusableName { setting, what, cure: cure.to_owned() })
+        };
+        match (self.owner, self.group) {
+            _ if user.is_root() => Ok(()),
+            (Some(owner), _) if owner != user => refused(
+                "control.owner",
+                &control.owner,
+                "run it as that user or as root, or leave the setting out",
+            ),
+            (_, Some(group)) if !groups.contains(&group) => refused(
+                "control.group",
+                &control.group,
+                "run it in that group or as root, or leave the setting out",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn look_up_names(control: &ControlSocket) -> Result<Self, UnusableName> {
         let owner = control.owner.as_deref().map(|name| {
             let found = User::from_name(name).ok().flatten().map(|user| user.uid);
-            found.ok_or_else(|| UnknownName::new("control.owner", "user", "useradd", name))
+            found.ok_or_else(|| UnusableName::unknown("control.owner", "user", "useradd", name))
         });
         let group = control.group.as_deref().map(|name| {
             let found = Group::from_name(name).ok().flatten().map(|group| group.gid);
-            found.ok_or_else(|| UnknownName::new("control.group", "group", "groupadd", name))
+            found.ok_or_else(|| UnusableName::unknown("control.group", "group", "groupadd", name))
         });
         Ok(Self { owner: owner.transpose()?, group: group.transpose()?, mode: control.mode })
     }
@@ -52,9 +89,10 @@ impl Permissions {
     }
 }
 
-/// A user or group in `[control]` that this machine does not have.
+/// A user or group in `[control]` that this machine does not have, or that this process may not give
+/// the socket to.
 #[derive(Debug, PartialEq, Eq)]
-pub struct UnknownName {
+pub struct UnusableName {
     /// Full name of the setting.
     pub setting: &'static str,
     /// What is wrong.
@@ -63,8 +101,8 @@ pub struct UnknownName {
     pub cure: String,
 }
 
-impl UnknownName {
-    fn new(setting: &'static str, what: &str, command: &str, name: &str) -> Self {
+impl UnusableName {
+    fn unknown(setting: &'static str, what: &str, command: &str, name: &str) -> Self {
         let what = format!("this machine has no {what} {name:?}");
         Self {
             setting,
@@ -226,7 +264,7 @@ mod tests {
             owner: Some("nobody".to_owned()),
             mode: 0o666,
         };
-        let permissions = Permissions::look_up(&names).unwrap();
+        let permissions = Permissions::look_up_names(&names).unwrap();
         let nobody = User::from_name("nobody").unwrap().unwrap().uid;
         assert_eq!(permissions.admins(), [geteuid().as_raw(), nobody.as_raw()]);
         let group = Group::from_name("daemon").unwrap().unwrap().gid;
@@ -238,5 +276,28 @@ mod tests {
         let unknown = ControlSocket { group: Some("no such".to_owned()), ..names };
         let error = Permissions::look_up(&unknown).unwrap_err();
         assert_eq!((error.setting, &*error.what), ("control.group", "this machine has no group \"no such\""));
+    }
+
+    #[test]
+    fn only_root_gives_the_socket_away() {
+        let names = |owner: Option<&str>, group: Option<&str>| ControlSocket {
+            path: PathBuf::from("/run/sluice/a.sock"),
+            group: group.map(str::to_owned),
+            owner: owner.map(str::to_owned),
+            mode: 0o660,
+        };
+        let nobody = User::from_name("nobody").unwrap().unwrap().uid;
+        let daemon = Group::from_name("daemon").unwrap().unwrap().gid;
+        let refused = |names: &ControlSocket, user, groups: &[Gid]| {
+            let permissions = Permissions::look_up_names(names).unwrap();
+            permissions.must_be_allowed(names, user, groups).err().map(|error| error.setting)
+        };
+        let others = names(Some("root"), Some("daemon"));
+        assert_eq!(refused(&others, Uid::from_raw(0), &[]), None);
+        assert_eq!(refused(&others, nobody, &[daemon]), Some("control.owner"));
+        let own = names(Some("nobody"), Some("daemon"));
+        assert_eq!(refused(&own, nobody, &[Gid::from_raw(0)]), Some("control.group"));
+        assert_eq!(refused(&own, nobody, &[daemon]), None);
+        assert_eq!(refused(&names(None, None), nobody, &[]), None);
     }
 }

@@ -62,23 +62,33 @@ pub struct Daemon {
 }
 
 /// Returns the path of a program of this project, in `SLUICE_BIN_DIR` if that is set, or else
-/// beside this program.
+/// beside this program, in the `sbin` beside its folder, where a package has the daemon, or in
+/// `PATH`.
 pub fn binary(name: &str) -> Result<PathBuf> {
-    let place = match std::env::var_os("SLUICE_BIN_DIR") {
-        Some(dir) => PathBuf::from(dir),
+    let places = match std::env::var_os("SLUICE_BIN_DIR") {
+        Some(dir) => vec![PathBuf::from(dir)],
         None => {
             let here = std::env::current_exe()?;
             let dir = here.parent().context("a program lies in a directory")?;
-            if dir.ends_with("deps") { dir.join("..") } else { dir.to_path_buf() }
+            let dir = if dir.ends_with("deps") { dir.join("..") } else { dir.to_path_buf() };
+            let mut places = vec![dir.clone(), dir.join("../sbin")];
+            places.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+            places
         }
     };
-    let path = place.join(name);
-    ensure!(
-        path.is_file(),
-        "{} is not built: use `cargo xtask`, or `cargo build --workspace`",
-        path.display()
-    );
-    Ok(path)
+    first_with(&places, name)
+}
+
+/// Returns the program in the first of the folders that has it.
+fn first_with(places: &[PathBuf], name: &str) -> Result<PathBuf> {
+    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
+    found.with_context(|| {
+        let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        format!(
+            "there is no {name} in {}: install it, or build it with `cargo build --workspace`",
+            places.join(", ")
+        )
+    })
 }
 
 impl Daemon {
@@ -275,6 +285,20 @@ fn packets(namespace: &Namespace) -> Result<BTreeMap<String, Packets>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_taken_from_the_first_place_that_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = ["bin", "sbin"].map(|place| folder.path().join(place));
+        places.iter().for_each(|place| std::fs::create_dir(place).unwrap());
+        let missing = first_with(&places, "sluiced").unwrap_err().to_string();
+        let both = format!("no sluiced in {}, {}:", places[0].display(), places[1].display());
+        assert!(missing.contains(&both), "{missing}");
+        for place in places.iter().rev() {
+            std::fs::write(place.join("sluiced"), "").unwrap();
+            assert_eq!(first_with(&places, "sluiced").unwrap(), place.join("sluiced"));
+        }
+    }
 
     #[test]
     fn any_configuration_takes_settings_of_the_environment() {

@@ -28,8 +28,8 @@ impl Lab {
         let names = Command::new("ip").args(["netns", "list"]).output()?;
         let names = String::from_utf8(names.stdout)?;
         ensure!(!names.contains(&self.0), "namespaces are left: {names}");
-        ensure!(!Path::new("/run/sluice/lab").join(&self.0).exists(), "its folder is left");
-        let processes = Command::new("pgrep").args(["-f", &format!("sluice/lab/{}/", self.0)]).output()?;
+        ensure!(!Path::new("/run/sluice-lab").join(&self.0).exists(), "its folder is left");
+        let processes = Command::new("pgrep").args(["-f", &format!("sluice-lab/{}/", self.0)]).output()?;
         ensure!(
             processes.stdout.is_empty(),
             "processes are left: {}",
@@ -123,6 +123,13 @@ fn what_a_killed_builder_left_is_removed() -> Result<()> {
     up.signal(Signal::SIGKILL)?;
     up.wait(Duration::ZERO)?;
     eventually("the lab can be removed", || Ok(lab(&["down", &name.0])?.status.success().then_some(())))?;
+    name.is_gone()?;
+
+    // Killed before it wrote what it makes.
+    std::fs::create_dir(Path::new("/run/sluice-lab").join(&name.0))?;
+    let (status, _) = run(&["status", &name.0], 0)?;
+    assert!(status.contains("broken"), "{status}");
+    run(&["down", &name.0], 0)?;
     name.is_gone()
 }
 

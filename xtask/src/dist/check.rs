@@ -168,7 +168,7 @@ impl CleanRoot {
         ensure!(status.success(), "{status}:\n{}", fs::read_to_string(&log_file)?);
         self.daemon = None;
         let lines = fs::read_to_string(&log_file)?;
-        ensure!(lines.contains("every frame is accounted for") || !lines.contains("ERROR"), "{lines}");
+        ensure!(lines.contains("every frame is accounted for") && !lines.contains("ERROR"), "{lines}");
         Ok(())
     }
 

@@ -116,7 +116,7 @@ virtual time can do (messages, faults, routes, loops) is refused, and says what.
 
 The verdict: no-drop frames lost, order, pauses honored, whether every frame is accounted for, and
 the expectations of the file. The lab stays up afterwards unless --rm is given. It has its state in
-/run/sluice/lab/NAME, and is removed as a whole: by `down`, if it cannot be built, on Ctrl-C.
+/run/sluice-lab/NAME, and is removed as a whole: by `down`, if it cannot be built, on Ctrl-C.
 
 Exit codes of `up`: 0 everything holds, 1 something does not, 2 the file is wrong, 130 interrupted;
 `exec` has that of the command.";
@@ -234,7 +234,7 @@ fn next_steps(state: &State) -> String {
 
 fn down(down: &Down) -> Result<()> {
     testbed::require_root()?;
-    let names = if down.all { State::names() } else { vec![State::find(down.name.as_deref())?.name] };
+    let names = if down.all { State::names()? } else { vec![State::find(down.name.as_deref())?.name] };
     for name in names {
         let state = State::load(&name)?;
         if state.owner.is_running() {
@@ -254,13 +254,14 @@ fn down(down: &Down) -> Result<()> {
 struct LabRow {
     #[serde(flatten)]
     state: State,
-    /// `building`, `up`, or `broken` if a switch has ended.
+    /// `building`, `up`, or `broken` if a switch has ended, or there is none and no host.
     status: &'static str,
 }
 
 fn row(state: State) -> LabRow {
     let runs = |switch: &state::Switch| switch.daemon.is_some_and(state::Process::is_running);
-    let status = match (state.owner.is_running(), state.switches.iter().all(runs)) {
+    let is_empty = state.switches.is_empty() && state.hosts.is_empty();
+    let status = match (state.owner.is_running(), !is_empty && state.switches.iter().all(runs)) {
         (true, _) => "building",
         (false, true) => "up",
         (false, false) => "broken",
@@ -271,7 +272,7 @@ fn row(state: State) -> LabRow {
 fn status(status: &Status) -> Result<()> {
     let names = match &status.name {
         Some(name) => vec![State::find(Some(name))?.name],
-        None => State::names(),
+        None => State::names()?,
     };
     let rows: Vec<LabRow> = names.iter().map(|name| State::load(name).map(row)).collect::<Result<_>>()?;
     if status.json {
@@ -282,6 +283,9 @@ fn status(status: &Status) -> Result<()> {
     }
     let mut grid = Grid::new(&["Lab", "Status", "Node", "Kind", "Namespace", "Address", "Process"], 7);
     for LabRow { state, status } in &rows {
+        if state.switches.is_empty() && state.hosts.is_empty() {
+            grid.add_row([state.name.as_str(), *status]);
+        }
         for switch in &state.switches {
             let process = switch.daemon.filter(|daemon| daemon.is_running());
             let process = process.map_or("ended".to_owned(), |daemon| daemon.pid.to_string());

@@ -37,7 +37,7 @@ impl Lab {
     /// Takes a name for a lab.
     pub fn new(name: &str, file: &Path) -> Result<Self> {
         let folder = State::folder(name);
-        fs::create_dir_all(super::state::FOLDER).context("cannot make the folder of the labs")?;
+        State::make_folder()?;
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 bail!(
@@ -221,11 +221,11 @@ mod tests {
     fn the_socket_of_a_switch_is_in_the_lab() {
         let text =
             "[switch]\nname = \"x\" # own\n[control]\ngroup = \"netops\"\n[port.a]\ninterface = \"i\"\n";
-        let changed = configuration(text, Path::new("/run/sluice/lab/x/sw.sock")).unwrap();
+        let changed = configuration(text, Path::new("/run/sluice-lab/x/sw.sock")).unwrap();
         let config = config::parse("x", &changed).unwrap();
         assert_eq!(
             (config.control.path.to_str(), config.control.group),
-            (Some("/run/sluice/lab/x/sw.sock"), None)
+            (Some("/run/sluice-lab/x/sw.sock"), None)
         );
         assert!(changed.contains("# own") && changed.contains("lldp = \"off\""), "{changed}");
     }

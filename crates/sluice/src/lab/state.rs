@@ -5,18 +5,21 @@
 //! A process is identified by its id and its start time.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use serde::{Deserialize, Serialize};
 use testbed::{Namespace, eventually};
 
 use crate::exit::misuse;
 
-/// Folder of the labs; each has a folder of its name.
-pub const FOLDER: &str = "/run/sluice/lab";
+/// Folder of the labs; each has a folder of its name. Not below the folder of control sockets,
+/// which is another user's.
+const FOLDER: &str = "/run/sluice-lab";
 
 /// A lab.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -101,7 +104,59 @@ fn start_time(pid: i32) -> Option<u64> {
     (state != "Z").then(|| fields.nth(18)?.parse().ok())?
 }
 
+/// Fails unless only root, or the user of this program, can have written what is in this folder: it
+/// names processes to end, and files to remove.
+fn must_be_own(folder: &Path) -> Result<()> {
+    let meta = fs::symlink_metadata(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let is_own = meta.uid() == 0 || meta.uid() == geteuid().as_raw();
+    ensure!(
+        meta.is_dir() && is_own && meta.mode() & 0o022 == 0,
+        "{}: it must be a folder, no symbolic link, that belongs to root, and that only root can write: remove it",
+        folder.display()
+    );
+    Ok(())
+}
+
+/// Returns the names of the folders in the folder of the labs, which may be missing.
+fn folders(labs: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(labs) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(error).with_context(|| format!("{}: labs belong to root", labs.display()));
+        }
+        entries => entries.with_context(|| format!("cannot read {}", labs.display()))?,
+    };
+    must_be_own(labs)?;
+    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut names: Vec<String> =
+        folders.map(|folder| folder.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Reads the file of a lab in the folder of the labs. A lab whose builder was killed before it
+/// wrote one is empty. The name is that of the folder, whatever the file says.
+fn load_from(labs: &Path, name: &str) -> Result<State> {
+    let file = labs.join(name).join("state.json");
+    let name = name.to_owned();
+    let text = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(State { name, ..State::default() }),
+        text => text.with_context(|| format!("cannot read {}", file.display()))?,
+    };
+    let state: State = serde_json::from_str(&text)
+        .with_context(|| format!("{}: not written by this sluice", file.display()))?;
+    Ok(State { name, ..state })
+}
+
 impl State {
+    /// Makes the folder of the labs.
+    pub fn make_folder() -> Result<()> {
+        match fs::DirBuilder::new().mode(0o700).create(FOLDER) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => must_be_own(Path::new(FOLDER)),
+            made => made.with_context(|| format!("cannot make {FOLDER}, the folder of the labs")),
+        }
+    }
+
     /// Returns the folder of a lab.
     pub fn folder(name: &str) -> PathBuf {
         Path::new(FOLDER).join(name)
@@ -118,23 +173,17 @@ impl State {
 
     /// Reads the file of a lab.
     pub fn load(name: &str) -> Result<Self> {
-        let file = Self::folder(name).join("state.json");
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{}: not written by this sluice", file.display()))
+        load_from(Path::new(FOLDER), name)
     }
 
     /// Returns the names of all labs.
-    pub fn names() -> Vec<String> {
-        let folders = fs::read_dir(FOLDER).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            folders.map(|folder| folder.file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
+    pub fn names() -> Result<Vec<String>> {
+        folders(Path::new(FOLDER))
     }
 
     /// Returns the lab of this name, or the only one.
     pub fn find(name: Option<&str>) -> Result<Self> {
-        let names = Self::names();
+        let names = Self::names()?;
         match (name, names.as_slice()) {
             (Some(name), _) if names.iter().any(|it| it == name) => Self::load(name),
             (Some(name), []) => {
@@ -153,7 +202,8 @@ impl State {
         switches.chain(self.hosts.iter().map(|host| &host.namespace)).map(String::as_str)
     }
 
-    /// Removes everything. Continues after an error, and returns the first.
+    /// Removes everything. Continues after an error, and returns the first; the folder, which says
+    /// what there is, then stays.
     pub fn remove(&self) -> Result<()> {
         for daemon in self.switches.iter().filter_map(|switch| switch.daemon) {
             daemon.end();
@@ -165,8 +215,9 @@ impl State {
                 first = first.and(namespace.end_processes().and_then(|()| namespace.remove()));
             }
         }
+        first?;
         let folder = Self::folder(&self.name);
-        first.and(fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display())))
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
     }
 }
 
@@ -180,5 +231,39 @@ mod tests {
         assert!(own.is_running());
         assert!(!Process { started: own.started + 1, ..own }.is_running(), "another one with its id");
         assert!(!Process::default().is_running());
+    }
+
+    #[test]
+    fn labs_are_read_from_a_folder_that_only_root_can_write() {
+        let parent = tempfile::tempdir().unwrap();
+        let labs = parent.path().join("labs");
+        assert!(folders(&labs).unwrap().is_empty(), "none was ever built");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(labs.join("b")).unwrap();
+        fs::create_dir(labs.join("a")).unwrap();
+        std::os::unix::fs::symlink("/", labs.join("elsewhere")).unwrap();
+        assert_eq!(folders(&labs).unwrap(), ["a", "b"]);
+
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(&labs, &link).unwrap();
+        let error = folders(&link).unwrap_err().to_string();
+        assert!(error.contains("it must be a folder, no symbolic link"), "{error}");
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&labs, Some(65534), None).unwrap();
+            let error = folders(&labs).unwrap_err().to_string();
+            assert!(error.contains("that belongs to root"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_lab_has_the_name_of_its_folder() {
+        let labs = tempfile::tempdir().unwrap();
+        fs::create_dir(labs.path().join("x")).unwrap();
+        let empty = load_from(labs.path(), "x").unwrap();
+        assert_eq!((&*empty.name, empty.switches.len()), ("x", 0), "its builder was killed early");
+
+        let state = State { name: "../../etc".to_owned(), file: "f.toml".into(), ..State::default() };
+        fs::write(labs.path().join("x/state.json"), serde_json::to_string(&state).unwrap()).unwrap();
+        let read = load_from(labs.path(), "x").unwrap();
+        assert_eq!((&*read.name, read.file), ("x", state.file));
     }
 }

@@ -41,6 +41,9 @@ pub struct TrafficResult {
     pub received_frames: u64,
     /// Frames that were sent and did not arrive.
     pub lost_frames: u64,
+    /// Of these, frames of flows that began before their receiver was ready, before the first that
+    /// arrived.
+    pub missed_before_ready_frames: u64,
     /// Frames that arrived with a congestion mark.
     pub marked_frames: u64,
     /// Frames that arrived late or twice.
@@ -103,7 +106,9 @@ fn traffic_result(
         let (sent, received) = (sent(flows, nodes, flow, reports), received(flows, nodes, flow, reports));
         result.sent_frames += sent.sent_frames;
         result.received_frames += received.received_frames;
-        result.lost_frames += sent.sent_frames.saturating_sub(received.received_frames);
+        let lost = sent.sent_frames.saturating_sub(received.received_frames);
+        result.lost_frames += lost;
+        result.missed_before_ready_frames += received.missed_before_ready_frames.min(lost);
         result.marked_frames += received.received_ce_frames;
         result.reordered_frames += received.reordered_frames + received.duplicated_frames;
         result.corrupted_frames += received.corrupted_frames;
@@ -127,15 +132,8 @@ fn checks(
     traffic: &[TrafficResult],
 ) -> Vec<CheckResult> {
     let mut checks = Vec::new();
-    let groups = || measured.snapshots.iter().flat_map(|switch| &switch.ports).flat_map(|port| &port.groups);
-    let no_drop = || groups().filter(|group| group.no_drop);
-    if no_drop().next().is_some() {
-        let lost: u64 = no_drop().map(dropped_frames).sum();
-        checks.push(CheckResult {
-            holds: lost == 0,
-            text: format!("no-drop priorities: {} frames were dropped", grouped(lost)),
-        });
-    }
+    checks.extend(no_drop_by_switches(&measured.snapshots));
+    checks.extend(no_drop_by_hosts(&measured.snapshots, traffic));
     let sum = |of: fn(&TrafficResult) -> u64| traffic.iter().map(of).sum::<u64>();
     let (late, damaged) = (sum(|it| it.reordered_frames), sum(|it| it.corrupted_frames));
     checks.push(CheckResult {
@@ -190,6 +188,47 @@ fn checks(
 
 fn dropped_frames(group: &Group) -> u64 {
     group.dropped.map_or(0, |dropped| dropped.frames)
+}
+
+/// Returns the check of what switches and their kernels lost of no-drop priorities; `None` without
+/// such a priority.
+fn no_drop_by_switches(snapshots: &[Snapshot]) -> Option<CheckResult> {
+    let ports = || snapshots.iter().flat_map(|switch| &switch.ports);
+    let no_drop = || ports().flat_map(|port| &port.groups).filter(|group| group.no_drop);
+    no_drop().next()?;
+    let of_storms = |group: &Group| group.storm_dropped.map_or(0, |dropped| dropped.frames);
+    let dropped: u64 = no_drop().map(|group| dropped_frames(group) + of_storms(group)).sum();
+    let by_kernel: u64 = ports().map(|port| port.kernel_lost_no_drop_frames).sum();
+    let more = match by_kernel {
+        0 => String::new(),
+        lost => format!(", {} were lost by the kernel", grouped(lost)),
+    };
+    Some(CheckResult {
+        holds: dropped + by_kernel == 0,
+        text: format!("no-drop priorities: {} frames were dropped{more}", grouped(dropped)),
+    })
+}
+
+/// Returns the check of what hosts sent and did not receive of no-drop priorities, for whatever
+/// reason; `None` without such traffic. A priority counts if every port that received it protects
+/// it.
+fn no_drop_by_hosts(snapshots: &[Snapshot], traffic: &[TrafficResult]) -> Option<CheckResult> {
+    let is_no_drop = |priority: u8| {
+        let ports = snapshots.iter().flat_map(|switch| &switch.ports);
+        let groups = ports.filter_map(|port| port.groups.get(usize::from(priority)));
+        let mut used = groups.filter(|group| group.received.is_some_and(|it| it.frames > 0)).peekable();
+        used.peek().is_some() && used.all(|group| group.no_drop)
+    };
+    let meant: Vec<&TrafficResult> = traffic.iter().filter(|it| is_no_drop(it.priority)).collect();
+    if meant.is_empty() {
+        return None;
+    }
+    let sent: u64 = meant.iter().map(|it| it.sent_frames).sum();
+    let lost: u64 = meant.iter().map(|it| it.lost_frames - it.missed_before_ready_frames).sum();
+    Some(CheckResult {
+        holds: lost == 0,
+        text: format!("no-drop traffic: {} of {} frames did not arrive", grouped(lost), grouped(sent)),
+    })
 }
 
 /// A run, for its expectations.
@@ -316,5 +355,51 @@ impl LabVerdict {
             text += &format!("  {} line {}: {}, measured {measured}\n", mark(it.holds), it.line, it.expected);
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::v1::Count;
+
+    /// A switch with one port, and one group of each priority; priority 3 is no-drop.
+    fn switch() -> Snapshot {
+        let received = Some(Count { frames: 9, ..Count::default() });
+        let group = |priority| Group { no_drop: priority == 3, received, ..Group::default() };
+        let port = Port { groups: (0..8).map(group).collect(), ..Port::default() };
+        Snapshot { ports: vec![port], ..Snapshot::default() }
+    }
+
+    #[test]
+    fn every_loss_of_a_no_drop_priority_counts() {
+        let check = |snapshot: Snapshot| no_drop_by_switches(&[snapshot]).unwrap();
+        assert!(check(switch()).holds);
+        let mut by_storm = switch();
+        by_storm.ports[0].groups[3].storm_dropped = Some(Count { frames: 2, ..Count::default() });
+        assert_eq!(check(by_storm).text, "no-drop priorities: 2 frames were dropped");
+        let mut by_kernel = switch();
+        by_kernel.ports[0].kernel_lost_no_drop_frames = 1;
+        let check = check(by_kernel);
+        assert!(!check.holds && check.text.ends_with("0 frames were dropped, 1 were lost by the kernel"));
+    }
+
+    #[test]
+    fn no_drop_traffic_must_arrive() {
+        let of = |priority, lost_frames, missed_before_ready_frames| {
+            let sent_frames = 9;
+            TrafficResult {
+                priority,
+                sent_frames,
+                lost_frames,
+                missed_before_ready_frames,
+                ..TrafficResult::default()
+            }
+        };
+        let check = |traffic: &[TrafficResult]| no_drop_by_hosts(&[switch()], traffic);
+        assert!(check(&[of(0, 5, 0)]).is_none(), "best effort");
+        assert!(check(&[of(0, 5, 0), of(3, 2, 2)]).unwrap().holds, "sent too early");
+        let lost = check(&[of(0, 5, 0), of(3, 2, 1)]).unwrap();
+        assert_eq!((lost.holds, &*lost.text), (false, "no-drop traffic: 1 of 9 frames did not arrive"));
     }
 }
