@@ -111,7 +111,7 @@ impl<'j> Database<'j> {
 
     fn number_in(&self, table: &str, key: &str, field: &str, range: RangeInclusive<i64>) -> Option<i64> {
         let text = self.field(table, key, field)?;
-        let Ok(number) = text.parse() else {
+        let Ok(number) = text.parse::<i64>() else {
             self.note(table, key, field, &format!("`{text}` is no number"));
             return None;
         };
