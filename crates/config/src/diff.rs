@@ -26,6 +26,9 @@ use crate::tables::port::dcbx::PortDcbx;
 use crate::tables::port::zero_copy::ZeroCopy;
 use crate::tables::ports::{Link, PFC_MODES};
 
+/// The difference of a file from a switch whose PFC was turned off by hand.
+pub const PFC_ON_AGAIN: &str = "pfc: on again on all ports";
+
 /// The differences, one readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -132,7 +135,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.applied_live("metrics", &old.metrics, metrics);
     changes.applied_live("lldp: management addresses", &old.lldp.management, &lldp.management);
     if old.pfc_enabled != *pfc_enabled {
-        changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
+        changes.live.push(if *pfc_enabled { PFC_ON_AGAIN } else { "pfc: off on all ports" }.to_owned());
     }
     whole_switch(&mut changes, &old.switch, switch);
     // The fixed area is divided among the ports.

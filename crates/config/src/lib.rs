@@ -21,7 +21,7 @@ pub mod spec;
 mod tables;
 mod validate;
 pub use crate::config::{Config, parse, parse_for_daemon};
-pub use crate::diff::{Changes, changes};
+pub use crate::diff::{Changes, PFC_ON_AGAIN, changes};
 pub use crate::headroom_fix::{FixedFile, fix};
 pub use crate::lint::agreement::agreement_warnings;
 pub use crate::lint::headroom_duration::{Headroom, headrooms, spell_time};

@@ -127,7 +127,7 @@ impl Access {
         if self.role(&peer) == Role::Admin {
             return Ok(peer);
         }
-        self.log_refusal(&peer, what);
+        self.log_refusal(&peer, what, Instant::now());
         let who = peer.uid.map_or("an unknown user".to_owned(), |uid| format!("uid {uid}"));
         let others: String =
             self.admins.iter().filter(|&&uid| uid != 0).map(|uid| format!(" or uid {uid}")).collect();
@@ -136,15 +136,15 @@ impl Access {
         )))
     }
 
-    fn log_refusal(&self, peer: &Peer, what: &str) {
+    fn log_refusal(&self, peer: &Peer, what: &str, now: Instant) {
         let mut unlogged = self.unlogged.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (count, last) = &mut *unlogged;
-        if last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
+        if last.is_some_and(|last| now.saturating_duration_since(last) < LOG_INTERVAL) {
             *count += 1;
             return;
         }
         let others = std::mem::take(count);
-        *last = Some(Instant::now());
+        *last = Some(now);
         warn!(target: "sluiced::control", client = %peer, others, "permission denied: {what}");
     }
 }
@@ -188,9 +188,13 @@ mod tests {
     #[test]
     fn refusals_are_logged_once_a_second() {
         let access = Access::new(&[]);
-        (0..1000).for_each(|_| access.log_refusal(&Peer::default(), "reload"));
-        let unlogged = access.unlogged.lock().unwrap().0;
-        assert!((990..1000).contains(&unlogged), "{unlogged}");
+        let start = Instant::now();
+        // How many calls the log does not have, after each of them.
+        let unlogged = [0, 1, 999, 1000, 1001].map(|ms| {
+            access.log_refusal(&Peer::default(), "reload", start + Duration::from_millis(ms));
+            access.unlogged.lock().unwrap().0
+        });
+        assert_eq!(unlogged, [0, 1, 2, 0, 1]);
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub const MAX_WATCHERS: usize = 32;
 pub const MAX_EVENT_READERS: usize = 32;
 /// Maximum number of requests queued for the owner of the loop.
 pub const MAX_REQUESTS: usize = 64;
-/// Maximum bytes of a request; none has more than a port's name and a number in it.
-const MAX_REQUEST_BYTES: usize = 1024;
+/// Maximum bytes of a request. The longest is that for a capture, with the names of 64 ports.
+const MAX_REQUEST_BYTES: usize = 8 * 1024;
 /// Maximum bytes of a request's headers.
 const MAX_HEADER_BYTES: u32 = 8 * 1024;
 /// Shortest interval of `SnapshotStream`.
@@ -111,6 +111,8 @@ pub enum Request {
     Recording {
         /// Length of the recording from now on; zero for the kept recording.
         duration: Duration,
+        /// The client that sends it.
+        by: Peer,
         /// Channel for the finished recording.
         answer: oneshot::Sender<Result<Recorded, CommandError>>,
     },
@@ -118,6 +120,8 @@ pub enum Request {
     Capture {
         /// Which frames.
         wanted: v1::CaptureRequest,
+        /// The client that sends it.
+        by: Peer,
         /// Channel for the frames; it ends with the capture.
         answer: oneshot::Sender<Result<mpsc::Receiver<v1::CaptureBatch>, CommandError>>,
     },
@@ -125,6 +129,8 @@ pub enum Request {
     Acknowledge {
         /// Number of the recording.
         recording: u64,
+        /// The client that sends it.
+        by: Peer,
         /// Channel for the result.
         answer: oneshot::Sender<CommandResult>,
     },
@@ -236,8 +242,8 @@ impl LoopOwner {
             .map_err(Status::from)
     }
 
-    async fn record(&self, duration: Duration) -> Result<Recorded, Status> {
-        let request = |answer| Request::Recording { duration, answer };
+    async fn record(&self, duration: Duration, by: Peer) -> Result<Recorded, Status> {
+        let request = |answer| Request::Recording { duration, by, answer };
         self.request_from(request, duration + PATIENCE).await?.map_err(Status::from)
     }
 
@@ -415,10 +421,11 @@ impl Control for Api {
         request: tonic::Request<v1::RecordRequest>,
     ) -> Result<Response<Self::RecordStream>, Status> {
         let duration = Duration::from_millis(request.get_ref().duration_ms.into()).min(MAX_RECORDING);
-        if !duration.is_zero() {
-            self.access.must_be_admin(&request, "record")?;
-        }
-        let Recorded { pieces, number, further } = self.owner.record(duration).await?;
+        let by = match duration.is_zero() {
+            true => Peer::of(&request),
+            false => self.access.must_be_admin(&request, "record")?,
+        };
+        let Recorded { pieces, number, further } = self.owner.record(duration, by).await?;
         let first = v1::RecordingPiece { bytes: Vec::new(), recording: number, further_recordings: further };
         let pieces = pieces.into_iter().flat_map(|piece| {
             let message = |bytes: &[u8]| v1::RecordingPiece { bytes: bytes.to_vec(), ..Default::default() };
@@ -431,9 +438,9 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::AcknowledgeRecordingRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        self.access.must_be_admin(&request, "discard a recording")?;
+        let by = self.access.must_be_admin(&request, "discard a recording")?;
         let recording = request.into_inner().recording;
-        let outcome = self.owner.request(|answer| Request::Acknowledge { recording, answer }).await?;
+        let outcome = self.owner.request(|answer| Request::Acknowledge { recording, by, answer }).await?;
         outcome.map(|_| Response::new(v1::Done {})).map_err(Status::from)
     }
 
@@ -443,9 +450,9 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
-        self.access.must_be_admin(&request, "capture frames")?;
+        let by = self.access.must_be_admin(&request, "capture frames")?;
         let wanted = request.into_inner();
-        let batches = self.owner.request(|answer| Request::Capture { wanted, answer }).await??;
+        let batches = self.owner.request(|answer| Request::Capture { wanted, by, answer }).await??;
         let stream = futures::stream::unfold(batches, |mut batches| async move {
             let batch = batches.recv().await?;
             Some((Ok(batch), batches))

@@ -53,16 +53,18 @@ impl Fake {
                     }
                     Request::Order { order, answer, .. } => drop(answer.send(carry_out(&order))),
                     Request::RecordingBound { answer } => drop(answer.send(7 << 20)),
-                    Request::Recording { duration, answer } => drop(answer.send(recording(duration))),
+                    Request::Recording { duration, answer, .. } => drop(answer.send(recording(duration))),
                     Request::Configuration { answer } => drop(answer.send(v1::Configuration::default())),
                     Request::Fdb { vlan, answer, .. } => {
                         let entry =
                             v1::FdbEntry { vlan: vlan.unwrap_or(0).into(), ..v1::FdbEntry::default() };
                         drop(answer.send(Ok(vec![entry; 10_000])));
                     }
-                    Request::Capture { wanted, answer } => drop(answer.send(captured(&wanted).await)),
+                    Request::Capture { wanted, answer, .. } => drop(answer.send(captured(&wanted).await)),
                     Request::Lldp { answer } => drop(answer.send(v1::LldpPorts::default())),
-                    Request::Acknowledge { recording, answer } => drop(answer.send(acknowledge(recording))),
+                    Request::Acknowledge { recording, answer, .. } => {
+                        drop(answer.send(acknowledge(recording)))
+                    }
                 }
             }
         });
@@ -117,6 +119,10 @@ async fn captured_frames_arrive_until_the_capture_ends() {
             (500, number as u8, number)
         );
     }
+    assert!(batches.next().await.unwrap().is_none());
+    // A request with the names of as many ports as a switch has.
+    let ports = (0..64).map(|number| format!("{number:032}")).collect();
+    let mut batches = client.capture(v1::CaptureRequest { ports, ..Default::default() }).await.unwrap();
     assert!(batches.next().await.unwrap().is_none());
     let wanted = v1::CaptureRequest { ports: vec!["busy".into()], ..Default::default() };
     assert_eq!(client.capture(wanted).await.unwrap_err().to_string(), "another client");
@@ -293,7 +299,7 @@ async fn orders_arrive_and_their_outcome_comes_back() {
     let no = client.execute(hold("many")).await.unwrap_err().to_string();
     assert!(no.starts_with("… {\"wörds\"}\n") && no.ends_with(" more"), "{no}");
     // Large requests are refused.
-    let large = client.execute(hold(&"x".repeat(2000))).await.unwrap_err();
+    let large = client.execute(hold(&"x".repeat(9000))).await.unwrap_err();
     assert!(
         matches!(&large, ClientError::Refused { status, .. } if status.code() == Code::OutOfRange),
         "{large:?}"

@@ -10,12 +10,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, bail};
 use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, fallocate};
 use nix::libc;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::linkat;
 use tempfile::TempPath;
 
+use crate::headroom_fix::replace;
 use crate::output::grouped;
 
 /// Bytes of the disk that a new file takes at once.
@@ -110,6 +112,26 @@ impl Write for NewFile {
     }
 }
 
+/// Fails if a file of this name exists, unless it is to be replaced (`--force`).
+pub fn must_be_new(path: &Path, force: bool) -> Result<()> {
+    if !force && path.symlink_metadata().is_ok() {
+        bail!("{}: the file exists: name another one, or replace it with --force", path.display());
+    }
+    Ok(())
+}
+
+/// Writes a whole file, which must be new unless `force` is given. A file that is replaced keeps
+/// its owner and permissions, and a symbolic link to it remains.
+pub fn write_file(path: &Path, text: &str, force: bool) -> Result<()> {
+    must_be_new(path, force)?;
+    let name = || path.display().to_string();
+    if path.symlink_metadata().is_ok() {
+        return replace(path, text).with_context(name);
+    }
+    let mut file = NewFile::create(path).with_context(name)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.publish()).with_context(name)
+}
+
 /// Returns the folder of a file.
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -162,6 +184,25 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "third");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o700, 0o600);
+    }
+
+    #[test]
+    fn an_existing_file_is_replaced_by_force_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("lab.toml"), folder.path().join("link.toml"));
+        write_file(&file, "first", false).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for path in [&file, &link] {
+            let refused = write_file(path, "second", false).unwrap_err().to_string();
+            assert!(refused.starts_with(&path.display().to_string()), "{refused}");
+            assert!(refused.ends_with("or replace it with --force"), "{refused}");
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "first");
+        write_file(&link, "second", true).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "second");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
     }
 
     #[test]

@@ -103,6 +103,10 @@ fn a_new_configuration_checks_strictly() {
     ];
     let wrote = succeeded(at, &line);
     assert_eq!(wrote, "Wrote lab.toml: `sluiced --config lab.toml` starts it.\n");
+    let again = sluice(at, &line);
+    let errors = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(1) && errors.contains("lab.toml: the file exists"), "{errors}");
+    assert_eq!(succeeded(at, &[&line[..], &["--force"]].concat()), wrote);
     let checked = succeeded(at, &["check", "--strict", "lab.toml"]);
     assert!(checked.starts_with("lab.toml: right, 2 ports"), "{checked}");
     let json =

@@ -3,7 +3,8 @@
 //!
 //! Rule: there is one capture at a time. It ends when its client disconnects, when a bound is
 //! reached, and when the daemon stops. A client that takes no frames makes the loop run out of
-//! buffers, which is counted. Source: docs/monitoring/capture.md.
+//! buffers, which is counted. A capture that has ended waits for such a client for
+//! [`PATIENCE`] only. Source: docs/monitoring/capture.md.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use dataplane::{
 };
 use switch::LONGEST_BYTES;
 use tokio::sync::mpsc;
+use tracing::warn;
 use wire::bitset::{Set8, Set64};
 
 use crate::control_loop::commands::slot_of;
@@ -21,6 +23,8 @@ use crate::control_loop::running_config::RunningConfig;
 
 /// Batches that wait for the client.
 const BATCHES: usize = 64;
+/// How long a capture that has ended waits for a client that takes no frames.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a frame that are kept if the client does not say.
 const SNAP_BYTES: u32 = 128;
 
@@ -35,6 +39,10 @@ pub struct Captures {
 struct Session {
     ring: Arc<CaptureRing>,
     out: mpsc::Sender<v1::CaptureBatch>,
+    /// Room for the batch that reports frames which the client did not take.
+    last: Option<mpsc::OwnedPermit<v1::CaptureBatch>>,
+    /// When a capture that has ended is given up; `None` while it runs.
+    give_up_at: Option<Instant>,
     until: Option<Instant>,
     /// Start of the loop's clock, in nanoseconds since 1970.
     unix_start_ns: u64,
@@ -71,13 +79,15 @@ impl Captures {
             return Err(CommandError { reason: ErrorKind::Precondition, message });
         }
         let filter = filter(wanted, running)?;
-        let (out, batches) = mpsc::channel(BATCHES);
+        let (out, batches) = mpsc::channel(BATCHES + 1);
         let ring = CaptureRing::new();
         let capture = Box::new(Capture::new(Arc::clone(&ring), filter));
         let duration = Duration::from_millis(wanted.duration_ms.into());
         self.session = Some(Session {
             ring,
+            last: out.clone().try_reserve_owned().ok(),
             out,
+            give_up_at: None,
             until: (!duration.is_zero()).then(|| Instant::now() + duration),
             unix_start_ns,
             ports: Vec::new(),
@@ -107,6 +117,11 @@ impl Captures {
             }
             State::On if is_over => Some(LoopCommand::Capture(None)),
             State::Ended if has_all || session.out.is_closed() => {
+                self.session = None;
+                None
+            }
+            State::Ended if *session.give_up_at.get_or_insert(now + PATIENCE) <= now => {
+                session.give_up();
                 self.session = None;
                 None
             }
@@ -162,6 +177,27 @@ impl Session {
         }
         false
     }
+
+    /// Reports the frames that the client has not taken as missed.
+    fn give_up(&mut self) {
+        let mut missed_frames = self.ring.missed();
+        while let Some(buffer) = self.ring.pop_full() {
+            missed_frames += count(&buffer);
+        }
+        warn!(missed_frames, "a capture has ended whose client takes no frames: it gets no more");
+        if let Some(last) = self.last.take() {
+            drop(last.send(v1::CaptureBatch { missed_frames, ..v1::CaptureBatch::default() }));
+        }
+    }
+}
+
+/// Returns the number of frames in a buffer.
+fn count(mut buffer: &[u8]) -> u64 {
+    let mut frames = 0;
+    while FrameHeader::take(&mut buffer).is_some() {
+        frames += 1;
+    }
+    frames
 }
 
 /// Returns the frames of a buffer.
@@ -345,5 +381,31 @@ mod tests {
         assert!(captures.poll(later, &running).is_none() && !captures.is_busy());
         assert_eq!(batches.try_recv().unwrap().ports.len(), 2);
         assert!(batches.try_recv().is_err() && batches.is_closed());
+    }
+
+    /// Others can capture then, and the client learns how many frames it did not get.
+    #[test]
+    fn a_capture_that_has_ended_does_not_wait_for_a_client_that_takes_no_frames() {
+        let (running, now) = (running(), Instant::now());
+        let mut captures = Captures::default();
+        let wanted = v1::CaptureRequest { duration_ms: 5, ..v1::CaptureRequest::default() };
+        let mut batches = captures.request(&wanted, &running, 0).unwrap();
+        assert!(captures.poll(now, &running).is_some());
+        captures.on_loop_reply(false);
+        let out = &captures.session.as_ref().unwrap().out;
+        while out.try_send(v1::CaptureBatch::default()).is_ok() {}
+        let over = now + Duration::from_secs(1);
+        assert!(matches!(captures.poll(over, &running), Some(LoopCommand::Capture(None))));
+        captures.on_loop_reply(true);
+        for later in [over, over + PATIENCE - Duration::from_millis(1)] {
+            assert!(captures.poll(later, &running).is_none() && captures.is_busy(), "it waits");
+        }
+        assert!(captures.poll(over + PATIENCE, &running).is_none() && !captures.is_busy());
+        assert!(captures.request(&wanted, &running, 0).is_ok());
+        let mut left = 0;
+        while batches.try_recv().is_ok() {
+            left += 1;
+        }
+        assert!(left == BATCHES + 1 && batches.is_closed(), "{left}");
     }
 }

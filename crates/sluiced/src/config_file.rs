@@ -29,6 +29,18 @@ impl fmt::Display for ConfigFileError {
     }
 }
 
+/// Reads the whole file and checks it, and that this machine has the users and groups that it
+/// names. Returns its text, too. Only for a start: to look up a name can take long, which the
+/// control loop must not, and `[control]` takes a restart anyway.
+pub fn read_at_start(file: &Path) -> Result<(Config, String), ConfigFileError> {
+    let (config, text) = read(file)?;
+    Permissions::look_up(&config.control).map_err(|UnusableName { setting, what, cure }| {
+        let name = file.display().to_string();
+        ConfigFileError::Mistakes(ConfigErrors::of_setting(&name, &text, setting, what, cure))
+    })?;
+    Ok((config, text))
+}
+
 /// Reads the whole file and checks it. Returns its text, too.
 pub fn read(file: &Path) -> Result<(Config, String), ConfigFileError> {
     let name = file.display().to_string();
@@ -44,9 +56,6 @@ pub fn read(file: &Path) -> Result<(Config, String), ConfigFileError> {
     let text = String::from_utf8(bytes)
         .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))?;
     let config = config::parse_for_daemon(&name, &text).map_err(ConfigFileError::Mistakes)?;
-    Permissions::look_up(&config.control).map_err(|UnusableName { setting, what, cure }| {
-        ConfigFileError::Mistakes(ConfigErrors::of_setting(&name, &text, setting, what, cure))
-    })?;
     Ok((config, text))
 }
 
@@ -65,13 +74,14 @@ mod tests {
         let file = folder.path().join("lab.toml");
         let wrong = |text: &[u8]| {
             std::fs::write(&file, text).unwrap();
-            read(&file).unwrap_err().to_string()
+            read_at_start(&file).unwrap_err().to_string()
         };
         assert!(wrong(b"[port.a]\n").contains("lab.toml:1:7: port.a: no interface"));
         assert!(wrong(&[0xff]).contains("cannot read ") && wrong(&[0xff]).contains("UTF-8"));
         let unknown = wrong(b"port.a.interface = 'x'\n[control]\ngroup = 'no-such-group'\n");
         assert!(unknown.contains("lab.toml:3:9: control.group: this machine has no group"), "{unknown}");
         assert!(unknown.contains("groupadd --system"), "{unknown}");
+        assert!(read(&file).is_ok(), "a reload looks no name up");
         // An endless file is read only as far as needed to reject it.
         let endless = read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(endless.contains("the file has more than 1 MiB; 1 MiB is the most"), "{endless}");

@@ -125,7 +125,7 @@ fn print_manual() -> ExitCode {
 
 /// Reads the file. If it is wrong, prints the errors with line and column and returns `None`.
 fn read(file: &Path) -> Option<(Config, String)> {
-    match config_file::read(file) {
+    match config_file::read_at_start(file) {
         Ok(read) => return Some(read),
         Err(ConfigFileError::Unreadable(why)) => eprintln!("sluiced: {why}"),
         Err(ConfigFileError::Mistakes(mistakes)) => eprintln!("{:?}", miette::Report::new(mistakes)),

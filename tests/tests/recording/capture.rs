@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use control::v1::{Port, Snapshot};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use testbed::{Daemon, Endpoint, Process, Testbed, binary};
@@ -31,6 +32,20 @@ fn end(mut capture: Process) -> Result<Value> {
     Ok(serde_json::from_str(&report.unwrap_or_default())?)
 }
 
+/// Returns the frames received by a and b, those sent by c, the drops, the PFC frames that were
+/// sent, and those that c received.
+fn counts(snapshot: &Snapshot) -> [u64; 6] {
+    let ports = &snapshot.ports;
+    let of =
+        |name: &str, count: fn(&Port) -> u64| ports.iter().find(|port| port.name == name).map_or(0, count);
+    let received: fn(&Port) -> u64 = |port| port.received.unwrap_or_default().frames;
+    let sent: fn(&Port) -> u64 = |port| port.transmitted.unwrap_or_default().frames;
+    let pfc_received: fn(&Port) -> u64 = |port| port.pfc_received.as_ref().map_or(0, |count| count.frames);
+    let dropped = ports.iter().flat_map(|port| port.drops.values()).map(|count| count.frames).sum();
+    let pfc_sent = ports.iter().filter_map(|port| Some(port.pfc_sent.as_ref()?.frames)).sum();
+    [of("a", received), of("b", received), of("c", sent), dropped, pfc_sent, of("c", pfc_received)]
+}
+
 #[test]
 fn tshark_reads_frames_drops_and_pauses() -> Result<()> {
     let incast = Incast::new()?;
@@ -47,16 +62,14 @@ fn tshark_reads_frames_drops_and_pauses() -> Result<()> {
             dropped.then_some(())
         })?;
         let capture = start(&daemon, &file, &["--json", "--mib", "20"])?;
-        // Until all that is looked for below must be there, whatever the machine does meanwhile.
-        let before = daemon.snapshot()?;
-        let sent = |snapshot: &control::v1::Snapshot| -> u64 {
-            snapshot.ports.iter().filter_map(|port| Some(port.pfc_sent.as_ref()?.frames)).sum()
-        };
-        daemon.until("PFC of the switch, and frames", |now| {
+        // Many more than are looked for below: the last ones are on their way to the client.
+        const MORE: [u64; 6] = [1000, 1000, 1000, 1000, 8, 4];
+        let before = counts(&daemon.snapshot()?);
+        daemon.until("frames of every port, drops, and PFC in both directions", |now| {
             let _ = socket.send(&xoff);
-            (sent(now) > sent(&before) + 4).then_some(())
+            let mut counts = counts(now).into_iter().zip(before).zip(MORE);
+            counts.all(|((now, before), more)| now >= before + more).then_some(())
         })?;
-        thread::sleep(Duration::from_millis(200));
         end(capture)
     })?;
     ensure!(report["ended_by"] == "interrupt" && report["file"] == file.display().to_string(), "{report}");

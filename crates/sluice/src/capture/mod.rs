@@ -25,7 +25,7 @@ interface of the file; a dropped frame has the reason as its comment (`frame.com
 so has a frame that left with an ECN mark of the switch. PFC and PAUSE are there in both directions. \
 Times are those at which the switch took a frame, or handed it to the kernel, in nanoseconds.
 
-The capture ends with the first of --count, --bytes, --duration, Ctrl-C. The switch forwards as \
+The capture ends with the first of --count, --mib, --duration, Ctrl-C. The switch forwards as \
 without it: frames that come faster than they can be passed on are left out and counted.
 
 JSON: file, frames, bytes, missed_frames, ended_by (count, bytes, duration, interrupt, daemon).")]

@@ -2,7 +2,6 @@
 
 mod sonic;
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::exit::misuse;
 use crate::import::sonic::{Imported, Note};
-use crate::new_file::NewFile;
+use crate::new_file::write_file;
 use crate::output;
 
 /// Write a configuration from that of another system.
@@ -52,6 +51,9 @@ struct Sonic {
     /// Where the configuration goes [default: standard output].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace FILE if it exists.
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -86,9 +88,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("{:?}", miette::Report::new(errors));
         anyhow!("{name} was not imported: the result would not be accepted")
     })?;
-    if let (Some(file), Some(target)) = (&arguments.output, &target) {
-        let mut out = NewFile::create(file).with_context(|| target.clone())?;
-        out.write_all(text.as_bytes()).and_then(|()| out.publish()).with_context(|| target.clone())?;
+    if let Some(file) = &arguments.output {
+        write_file(file, &text, arguments.force)?;
     }
     if arguments.json {
         let object = json!({ "file": target, "config": text, "not_carried": notes });

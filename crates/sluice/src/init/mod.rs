@@ -1,6 +1,5 @@
 //! `sluice init`: a configuration for interfaces of this machine, which checks without a warning.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use switch::settings::BufferSettings;
 use wire::mac::MacAddr;
 
 use crate::exit::misuse;
-use crate::new_file::NewFile;
+use crate::new_file::{must_be_new, write_file};
 use crate::output;
 use crate::socket::Daemon;
 use crate::stall::{Source, Stall, seconds};
@@ -68,6 +67,9 @@ pub struct Arguments {
     /// Where the configuration goes [default: standard output].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace FILE if it exists.
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -106,6 +108,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     {
         return misuse(format!("--static names {name}, which is not among the interfaces"));
     }
+    if let Some(file) = &arguments.output {
+        must_be_new(file, arguments.force)?;
+    }
     let ports = arguments.interfaces.iter().map(|name| port(arguments, name)).collect::<Result<Vec<_>>>()?;
     let stall = match arguments.stall_us {
         Some(micros) => Stall { ns: micros * 1000, source: Source::Option },
@@ -113,9 +118,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     let target = arguments.output.as_ref().map(|file| file.display().to_string());
     let text = configuration(arguments, &ports, &stall, target.as_deref().unwrap_or("the configuration"))?;
-    if let (Some(file), Some(target)) = (&arguments.output, &target) {
-        let mut out = NewFile::create(file).with_context(|| target.clone())?;
-        out.write_all(text.as_bytes()).and_then(|()| out.publish()).with_context(|| target.clone())?;
+    if let Some(file) = &arguments.output {
+        write_file(file, &text, arguments.force)?;
     }
     if arguments.json {
         let row = |port: &Port| json!({ "name": port.interface, "speed_bps": port.speed_bps, "mtu_bytes": port.mtu });

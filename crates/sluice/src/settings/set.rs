@@ -1,14 +1,16 @@
 //! `sluice set`: a setting of the running switch, changed in its file, which keeps its comments,
 //! and applied by a reload.
 //!
-//! Rule: the file has the new setting if and only if the daemon runs with it. A setting that needs
-//! a restart is refused, and so is a file with other changes, which would be applied, too.
+//! Rule: the file has the new setting if the daemon runs with it, and its old text if the daemon
+//! refused it. Where the daemon has not answered, nobody knows which: the file keeps the new
+//! setting, and the error says so. A setting that needs a restart is refused, and so is a file with
+//! other changes, which would be applied, too.
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::Args;
-use control::{Command, v1};
+use control::{ClientError, Command, v1};
 use serde_json::json;
 use similar::TextDiff;
 use toml_edit::{DocumentMut, InlineTable, Item, Key, Table, TableLike, Value};
@@ -24,7 +26,7 @@ use crate::socket::Daemon;
 KEY is the setting's full name, as `sluice explain` has it with the name of a port; VALUE is as in the \
 file, and text needs no quotes. The file keeps its comments. It is changed, checked and reloaded, or it \
 stays as it was: if there is a mistake, a setting that needs a restart, or another change in the file \
-that is not applied yet.
+that is not applied yet. If the daemon does not answer, the file keeps the setting.
 
 JSON: file, changes[] (a line for each thing that changed), written.
 
@@ -62,9 +64,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(why) = invalid {
         bail!("{file} is as it was: it cannot be reloaded: {why}");
     }
-    if !differences.is_empty() || !needs_restart.is_empty() {
-        let others = [differences, needs_restart].concat().join("\n");
-        bail!("{file} is as it was: it has changes that are not applied, `sluice reload` first:\n{others}");
+    if let Some(why) = unapplied(&[differences, needs_restart].concat()) {
+        bail!("{file} is as it was: {why}");
     }
     let old = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     let new = match edited(&old, &arguments.settings) {
@@ -96,13 +97,33 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     report(arguments, &file, (&old, &new), changes)
 }
 
+/// Returns why a file that differs like this from what runs cannot be changed, if it differs.
+fn unapplied(differences: &[String]) -> Option<String> {
+    if differences.iter().any(|line| line == config::PFC_ON_AGAIN) {
+        let why = "PFC was turned off by hand, and a reload would turn it on: `sluice pfc on` first";
+        return Some(why.to_owned());
+    }
+    let others = differences.join("\n");
+    let why = format!("it has changes that are not applied, `sluice reload` first:\n{others}");
+    (!differences.is_empty()).then_some(why)
+}
+
 /// Has the daemon reload the file, and restores the file if that is refused.
 fn reload_or_restore(arguments: &Arguments, file: &str, old: &str) -> Result<Vec<String>> {
-    arguments.daemon.order(Command::Reload).or_else(|refusal| {
-        replace(Path::new(file), old)
-            .with_context(|| format!("{file} has the new setting, which was refused"))?;
-        Err(refusal.context(format!("{file} is as it was")))
-    })
+    arguments.daemon.order(Command::Reload).map_err(|error| not_reloaded(error, file, old))
+}
+
+/// Restores the file if the daemon refused it. Returns the error, and which setting the file has.
+fn not_reloaded(error: Error, file: &str, old: &str) -> Error {
+    if !matches!(error.downcast_ref::<ClientError>(), Some(ClientError::Declined(_))) {
+        return error.context(format!(
+            "{file} has the new setting, and it is not known whether the daemon has applied it: see `sluice show config`"
+        ));
+    }
+    match replace(Path::new(file), old) {
+        Ok(()) => error.context(format!("{file} is as it was")),
+        Err(failed) => failed.context(format!("{file} has the new setting, which was refused: {error}")),
+    }
 }
 
 fn report(arguments: &Arguments, file: &str, texts: (&str, &str), changes: Vec<String>) -> Result<()> {
@@ -193,6 +214,36 @@ pfc.priority.3.headroom_cells = 4096
     fn set(settings: &[&str]) -> Result<String, String> {
         let pairs: Vec<_> = settings.iter().map(|text| pair(text).unwrap()).collect();
         edited(FILE, &pairs)
+    }
+
+    /// A daemon that refused runs with the old text; one that did not answer may have either.
+    #[test]
+    fn the_file_is_restored_only_where_the_daemon_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lab.toml");
+        let file = path.display().to_string();
+        let after = |error: ClientError| {
+            std::fs::write(&path, "new").unwrap();
+            let message = format!("{:#}", not_reloaded(error.into(), &file, "old"));
+            (std::fs::read_to_string(&path).unwrap(), message)
+        };
+        let (text, message) = after(ClientError::Declined("nothing was changed".to_owned()));
+        assert_eq!((text, message), ("old".to_owned(), format!("{file} is as it was: nothing was changed")));
+        for error in [ClientError::Silent("a.sock".into()), ClientError::Ended("a.sock".into())] {
+            let (text, message) = after(error);
+            assert_eq!(text, "new");
+            assert!(message.contains("it is not known whether") && message.contains("`sluice show config`"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_applied_is_named() {
+        let why =
+            |lines: &[&str]| unapplied(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        assert_eq!(why(&[]), None);
+        let other = why(&["port.a: mtu 1518 → 9018"]).unwrap();
+        assert!(other.ends_with("`sluice reload` first:\nport.a: mtu 1518 → 9018"), "{other}");
+        assert!(why(&[config::PFC_ON_AGAIN]).unwrap().ends_with("`sluice pfc on` first"));
     }
 
     /// Every other line, and every comment, stays.

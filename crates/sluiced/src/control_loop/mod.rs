@@ -315,14 +315,19 @@ impl ControlLoop {
             Request::RecordingBound { answer } => {
                 let _ = answer.send(self.running.config().recorder.memory_bytes as u64); // a client may be gone
             }
-            Request::Recording { duration, answer } => {
-                self.flight_recorder.request(duration, answer, Instant::now())
+            Request::Recording { duration, by, answer } => {
+                self.flight_recorder.request(duration, &by, answer, Instant::now())
             }
-            Request::Capture { wanted, answer } => {
+            Request::Capture { wanted, by, answer } => {
                 let answered = self.captures.request(&wanted, &self.running, self.events.unix_start_ns());
+                if answered.is_ok() {
+                    info!(by = by.to_string(), "frames are captured for a client");
+                }
                 let _ = answer.send(answered); // a client that has disconnected needs none
             }
-            Request::Acknowledge { recording, answer } => self.flight_recorder.acknowledge(recording, answer),
+            Request::Acknowledge { recording, by, answer } => {
+                self.flight_recorder.acknowledge(recording, &by, answer)
+            }
             Request::Order { order, by, answer } => {
                 let pending = PendingCommand { command: order, by: Some(by), answer: Some(answer) };
                 self.command_queue.push_back(pending);

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use config::RecorderSettings;
 use control::server::Recorded;
-use control::{CommandError, CommandResult, ErrorKind, RecordingCounts};
+use control::{CommandError, CommandResult, ErrorKind, Peer, RecordingCounts};
 use dataplane::{Chunk, ChunkPool, LoopCommand, Recorder, Segments};
 use switch::{EventKind, EventRecord};
 use tokio::sync::oneshot;
+use tracing::info;
 
 use crate::flight_recorder::incidents::{Incident, Incidents};
 
@@ -108,14 +109,18 @@ impl FlightRecorder {
     }
 
     /// Handles the request for a recording of the next `duration`, or of what is kept if `duration`
-    /// is 0: the oldest recording of a loss, or else what has been recorded so far.
-    pub fn request(&mut self, duration: Duration, answer: RecordingReply, now: Instant) {
+    /// is 0: the oldest recording of a loss, or else what has been recorded so far. `by` is the
+    /// client, for the log.
+    pub fn request(&mut self, duration: Duration, by: &Peer, answer: RecordingReply, now: Instant) {
         let is_kept = duration.is_zero();
         let outcome = match self.incidents.oldest() {
             Some(oldest) if is_kept => Ok(self.kept(oldest)),
             _ => match self.refusal(is_kept) {
                 Some(refusal) => Err(refusal),
                 None => {
+                    if !is_kept {
+                        info!(by = by.to_string(), "the loop is recorded for {duration:?} for a client");
+                    }
                     self.request = Some(RecordRequest { duration, until: None, is_kept, answer });
                     self.begin_request(now);
                     return;
@@ -132,12 +137,16 @@ impl FlightRecorder {
         }
     }
 
-    /// Discards a kept recording, which a client has stored.
-    pub fn acknowledge(&mut self, number: u64, answer: oneshot::Sender<CommandResult>) {
+    /// Discards a kept recording, which the client `by` has stored.
+    pub fn acknowledge(&mut self, number: u64, by: &Peer, answer: oneshot::Sender<CommandResult>) {
         let outcome = if self.incidents.discard(number) {
             let message = format!("recording {number} was fetched, and is no longer kept");
-            let event = EventRecord::new(EventKind::RecordingFetched, message);
-            self.events.push(event.with("recording", number));
+            info!(by = by.to_string(), "recording {number} is discarded");
+            let event = EventRecord::new(EventKind::RecordingFetched, message).with("recording", number);
+            self.events.push(match by.uid {
+                Some(uid) => event.with("uid", uid.into()),
+                None => event,
+            });
             Ok(Vec::new())
         } else {
             let message = format!("there is no recording {number} that is kept: it was fetched before");

@@ -30,13 +30,14 @@ impl Lab {
 
     fn enable(&mut self, at_ms: u64, duration_ms: u64) -> oneshot::Receiver<Result<Recorded, CommandError>> {
         let (answer, answered) = oneshot::channel();
-        self.recording.request(Duration::from_millis(duration_ms), answer, self.ms(at_ms));
+        self.recording.request(Duration::from_millis(duration_ms), &Peer::default(), answer, self.ms(at_ms));
         answered
     }
 
     fn acknowledge(&mut self, number: u64) -> bool {
         let (answer, mut answered) = oneshot::channel();
-        self.recording.acknowledge(number, answer);
+        let by = Peer { uid: Some(1000), ..Peer::default() };
+        self.recording.acknowledge(number, &by, answer);
         answered.try_recv().unwrap().is_ok()
     }
 
@@ -106,7 +107,10 @@ fn a_client_that_fails_to_store_a_recording_gets_it_again() {
     let again = lab.enable(8, 0).try_recv().unwrap().unwrap();
     assert_eq!(again, first);
     assert!(lab.acknowledge(1) && !lab.acknowledge(1));
-    assert_eq!(lab.events(), ["recording_fetched"]);
+    let events = lab.recording.take_events();
+    let [fetched] = &events[..] else { panic!("one event") };
+    assert_eq!(fetched.kind.name(), "recording_fetched");
+    assert_eq!(fetched.values, [("recording", 1), ("uid", 1000)]);
     assert!(lab.enable(9, 0).try_recv().is_err(), "what was recorded since is yet to come");
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use switch::PortSettings;
 
 use crate::import::sonic::database::{Database, Port};
+use crate::import::sonic::port::speed_bps;
 use crate::init::toml_key as quoted;
 
 const CELL_BYTES: i64 = 256;
@@ -65,7 +66,7 @@ fn pools(database: &Database, fixed: i64, all_headroom: i64, most_headroom: i64)
 /// Binds the profile of each priority's group. Returns the headroom of the groups that have some.
 fn bind_groups<'j>(database: &Database<'j>, port: &mut Port, used: &mut BTreeSet<&'j str>) -> Vec<i64> {
     let map = group_map(database, port);
-    let speed = database.number("PORT", port.name, "speed").map(|mbps| mbps.unsigned_abs() * 1_000_000);
+    let speed = database.number("PORT", port.name, "speed").and_then(speed_bps);
     let by_default = PortSettings::new(port.name, speed).groups[0].headroom_cells.into();
     let mut headroom: BTreeMap<usize, i64> =
         port.no_drop.iter().map(|priority| (*priority, by_default)).collect();
@@ -140,7 +141,7 @@ fn limit(database: &Database, profile: &str) -> String {
     if let Some(bytes) = database.number(PROFILES, profile, "static_th") {
         return format!("shared = {{ static_bytes = {} }}", bytes.clamp(CELL_BYTES, 4_000_000_000));
     }
-    let exponent = database.number(PROFILES, profile, "dynamic_th").unwrap_or(0);
+    let exponent = database.signed(PROFILES, profile, "dynamic_th").unwrap_or(0);
     if !(-7..=3).contains(&exponent) {
         database.note(PROFILES, profile, "dynamic_th", &format!("alpha is 2^-7 to 2^3, not 2^{exponent}"));
     }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -22,6 +23,9 @@ pub struct Note {
     /// The reason.
     pub why: String,
 }
+
+/// The largest number that is read: a value in any unit, with which can be computed.
+const LARGEST: i64 = 1_000_000_000_000;
 
 /// Tables without a counterpart, and why.
 const FOREIGN: [(&str, &str); 5] = [
@@ -95,14 +99,28 @@ impl<'j> Database<'j> {
         text
     }
 
-    /// Returns a field that is a number.
+    /// Returns a field that is a number, 0 or more.
     pub fn number(&self, table: &str, key: &str, field: &str) -> Option<i64> {
+        self.number_in(table, key, field, 0..=LARGEST)
+    }
+
+    /// Returns a field that is a number, which may be negative.
+    pub fn signed(&self, table: &str, key: &str, field: &str) -> Option<i64> {
+        self.number_in(table, key, field, -LARGEST..=LARGEST)
+    }
+
+    fn number_in(&self, table: &str, key: &str, field: &str, range: RangeInclusive<i64>) -> Option<i64> {
         let text = self.field(table, key, field)?;
-        let number = text.parse().ok();
-        if number.is_none() {
+        let Ok(number) = text.parse::<i64>() else {
             self.note(table, key, field, &format!("`{text}` is no number"));
+            return None;
+        };
+        if !range.contains(&number) {
+            let why = format!("{number} is not in {} to {}", range.start(), range.end());
+            self.note(table, key, field, &why);
+            return None;
         }
-        number
+        Some(number)
     }
 
     /// Returns the name in a field that refers to an entry of another table.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use config::{MTU_BYTES, parse_speed};
+
 use crate::import::sonic::database::{Database, Port};
 
 /// Bytes of an Ethernet header and a tag, which an MTU does not count.
@@ -10,15 +12,36 @@ const HEADER_BYTES: i64 = 18;
 /// Adds speed, MTU and cable.
 pub fn link(database: &Database, port: &mut Port) {
     if let Some(mbps) = database.number("PORT", port.name, "speed") {
-        port.lines.push(format!("speed = \"{mbps}M\""));
+        match speed_bps(mbps) {
+            Some(_) => port.lines.push(format!("speed = \"{mbps}M\"")),
+            None => {
+                database.note("PORT", port.name, "speed", &format!("{mbps} Mbit/s is no speed of a port"))
+            }
+        }
     }
     if let Some(mtu) = database.number("PORT", port.name, "mtu") {
-        port.lines.push(format!("mtu = {}", mtu + HEADER_BYTES));
+        let bytes = mtu + HEADER_BYTES;
+        if u32::try_from(bytes).is_ok_and(|bytes| MTU_BYTES.contains(&bytes)) {
+            port.lines.push(format!("mtu = {bytes}"));
+        } else {
+            let [least, most] =
+                [*MTU_BYTES.start(), *MTU_BYTES.end()].map(|bytes| i64::from(bytes) - HEADER_BYTES);
+            database.note("PORT", port.name, "mtu", &format!("an MTU is {least} to {most}, not {mtu}"));
+        }
     }
+    let mut first = None;
     for table in database.keys("CABLE_LENGTH") {
         let Some(length) = database.field("CABLE_LENGTH", table, port.name) else { continue };
+        if let Some(first) = first {
+            let why = format!("a port has one length: that in {first} is taken");
+            database.note("CABLE_LENGTH", table, port.name, &why);
+            continue;
+        }
         match length.trim_end_matches('m').parse::<u32>() {
-            Ok(meters) => port.lines.push(format!("cable_m = {meters}")),
+            Ok(meters) => {
+                first = Some(table);
+                port.lines.push(format!("cable_m = {meters}"));
+            }
             Err(_) => {
                 database.note("CABLE_LENGTH", table, port.name, &format!("`{length}` is no length in meters"))
             }
@@ -27,6 +50,11 @@ pub fn link(database: &Database, port: &mut Port) {
     if database.field("PORT", port.name, "pfc_asym").is_some_and(|asymmetric| asymmetric == "on") {
         database.note("PORT", port.name, "pfc_asym", "a priority honors and sends PFC, or does neither");
     }
+}
+
+/// Returns a speed of a port in bit/s; `None` if no port has it.
+pub fn speed_bps(mbps: i64) -> Option<u64> {
+    parse_speed(&format!("{mbps}M"))
 }
 
 /// Adds VLANs, to all ports or to none.

@@ -238,7 +238,7 @@ fn profile(database: &Database, name: &str) -> String {
 pub fn watchdog(database: &Database, port: &mut Port) {
     const TABLE: &str = "PFC_WD";
     let own = database.keys(TABLE).into_iter().find(|key| key.split(',').any(|name| name == port.name));
-    let watched = entry(database, port.name, "pfcwd_sw_enable").map(|(_, list)| numbers(list));
+    let watched = entry(database, port.name, "pfcwd_sw_enable").map(|(map, list)| (map, numbers(list)));
     let Some(key) = own else { return };
     let times = ["detection_time", "restoration_time"].map(|field| database.number(TABLE, key, field));
     let action = match database.field(TABLE, key, "action") {
@@ -252,11 +252,21 @@ pub fn watchdog(database: &Database, port: &mut Port) {
     };
     let Some(detection_ms) = times[0] else { return };
     let restoration_ms = times[1].unwrap_or(2 * detection_ms);
-    port.lines.push(format!("pfc.watchdog.action = \"{action}\""));
-    for priority in watched.unwrap_or_else(|| port.no_drop.clone()) {
-        port.lines.push(format!(
+    let (map, priorities) = watched.unwrap_or_else(|| ("", port.no_drop.clone()));
+    let mut lines = Vec::new();
+    for priority in priorities {
+        if !port.no_drop.contains(&priority) {
+            let why = format!("priority {priority} has no PFC (pfc_enable), so it has no watchdog");
+            database.note(MAPS, map, "pfcwd_sw_enable", &why);
+            continue;
+        }
+        lines.push(format!(
             "pfc.watchdog.priority.{priority} = {{ detection_ms = {detection_ms}, restoration_ms = {restoration_ms} }}"
         ));
+    }
+    if !lines.is_empty() {
+        port.lines.push(format!("pfc.watchdog.action = \"{action}\""));
+        port.lines.append(&mut lines);
     }
 }
 

@@ -169,3 +169,65 @@ fn odd_entries_are_named() {
         .collect();
     insta::assert_snapshot!("odd_not_carried", listed);
 }
+
+/// Returns the text, which is accepted, and the notes as `table | key | field | why`.
+fn imported(database: &Value) -> (String, Vec<String>) {
+    let Imported { text, notes } =
+        import(database.as_object().unwrap(), &[]).unwrap_or_else(|refusal| panic!("{refusal}"));
+    config::parse("odd.toml", &text)
+        .unwrap_or_else(|errors| panic!("{text}\n{:?}", miette::Report::new(errors)));
+    let line = |note: Note| format!("{} | {} | {} | {}", note.table, note.key, note.field, note.why);
+    (text, notes.into_iter().map(line).collect())
+}
+
+#[test]
+fn a_priority_without_pfc_has_no_watchdog() {
+    let (text, notes) = imported(&json!({
+        "PORT": { "Ethernet0": { "speed": "25000" } },
+        "PORT_QOS_MAP": { "Ethernet0": { "pfc_enable": "3", "pfcwd_sw_enable": "3,4" } },
+        "PFC_WD": { "Ethernet0": { "action": "drop", "detection_time": "200", "restoration_time": "400" } },
+    }));
+    assert!(text.contains("pfc.watchdog.priority.3 = "), "{text}");
+    assert!(!text.contains("pfc.watchdog.priority.4"), "{text}");
+    let expected = "PORT_QOS_MAP | Ethernet0 | pfcwd_sw_enable | priority 4 has no PFC (pfc_enable), so it has no watchdog";
+    assert!(notes.iter().any(|note| note == expected), "{notes:#?}");
+}
+
+#[test]
+fn the_first_of_two_cable_lengths_is_taken() {
+    let (text, notes) = imported(&json!({
+        "PORT": { "Ethernet0": { "speed": "25000" } },
+        "CABLE_LENGTH": { "A": { "Ethernet0": "5m" }, "B": { "Ethernet0": "40m" } },
+    }));
+    assert!(text.contains("cable_m = 5\n") && !text.contains("cable_m = 40"), "{text}");
+    let expected = "CABLE_LENGTH | B | Ethernet0 | a port has one length: that in A is taken";
+    assert!(notes.iter().any(|note| note == expected), "{notes:#?}");
+}
+
+/// Numbers with which nothing can be computed are noted.
+#[test]
+fn huge_numbers_are_named() {
+    let (text, notes) = imported(&json!({
+        "PORT": {
+            "Ethernet0": { "speed": "9223372036854775807", "mtu": "9223372036854775807" },
+            "Ethernet1": { "speed": "999999999999", "mtu": "70000" },
+        },
+        "PORT_QOS_MAP": { "Ethernet0,Ethernet1": { "pfc_enable": "3" } },
+        "PFC_WD": { "Ethernet0": { "action": "drop", "detection_time": "9223372036854775807" } },
+        "QUEUE": { "Ethernet0|4": { "scheduler": "fast" } },
+        "SCHEDULER": { "fast": { "type": "DWRR", "weight": "1", "pir": "9223372036854775807" } },
+    }));
+    for line in ["speed =", "mtu =", "rate =", "watchdog"] {
+        assert!(!text.contains(line), "{line}: {text}");
+    }
+    for expected in [
+        "PORT | Ethernet0 | speed | 9223372036854775807 is not in 0 to 1000000000000",
+        "PORT | Ethernet0 | mtu | 9223372036854775807 is not in 0 to 1000000000000",
+        "PORT | Ethernet1 | speed | 999999999999 Mbit/s is no speed of a port",
+        "PFC_WD | Ethernet0 | detection_time | 9223372036854775807 is not in 0 to 1000000000000",
+        "SCHEDULER | fast | pir | 9223372036854775807 is not in 0 to 1000000000000",
+    ] {
+        assert!(notes.iter().any(|note| note == expected), "{expected}: {notes:#?}");
+    }
+    assert!(notes.iter().any(|note| note.starts_with("PORT | Ethernet1 | mtu | an MTU is ")), "{notes:#?}");
+}
