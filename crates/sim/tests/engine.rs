@@ -433,7 +433,7 @@ fn results_are_measured_after_the_warm_up() {
         "the first frames need 2.6 µs, one is another's"
     );
     assert_eq!((late.traffic[1].throughput_bps, late.traffic[1].completion), (0.0, None));
-    assert_eq!((late.traffic[1].messages, late.traffic[1].completed), (1, 1), "it is complete all the same");
+    assert_eq!((late.traffic[1].messages, late.traffic[1].completed), (1, 1), "it is complete anyway");
     assert_eq!(
         late.traffic[0].received_frames, all.traffic[0].received_frames,
         "frames count from the start"

@@ -89,8 +89,8 @@ impl Permissions {
     }
 }
 
-/// A user or group in `[control]` that this machine does not have, or that this process may not give
-/// the socket to.
+/// A user or group in `[control]` that this machine does not have, or that this process may not
+/// give the socket to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnusableName {
     /// Full name of the setting.

@@ -2,11 +2,11 @@
 //!
 //! Rule: a port that goes down forgets the pauses of its peer and what it advertised to its peer.
 //! Addresses learned on it are unconfirmed when it comes up again, as another peer may be there;
-//! where no-drop frames to them are flooded, they are forgotten at once. Frames queued for it are dropped and counted,
-//! and so are frames that were handed to it and not sent. Cells are released as if the frames had
-//! left. When the port comes up, the XOFF state is advertised to the new peer, and the address of
-//! the peer's interface is entered where the owner knows it. Source: docs/behavior.md, "Bridging",
-//! "Invariants", 5; docs/kernel/af-xdp.md.
+//! where no-drop frames to them are flooded, they are forgotten at once. Frames queued for it are
+//! dropped and counted, and so are frames that were handed to it and not sent. Cells are released
+//! as if the frames had left. When the port comes up, the XOFF state is advertised to the new peer,
+//! and the address of the peer's interface is entered where the owner knows it. Source:
+//! docs/behavior.md, "Bridging", "Invariants", 5; docs/kernel/af-xdp.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
