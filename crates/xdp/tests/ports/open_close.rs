@@ -259,7 +259,7 @@ fn child_serves_a_port() {
 fn a_killed_process_leaves_no_program_and_its_interface_opens_again() {
     let space = Netns::with_pairs(1);
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "life::child_serves_a_port", "--ignored", "--nocapture"])
+        .args(["--exact", "open_close::child_serves_a_port", "--ignored", "--nocapture"])
         .env("XDP_TEST_SPACE", &space.name)
         .stdout(Stdio::piped())
         .spawn()
