@@ -1,6 +1,6 @@
 //! The service manager that started the daemon, as systemd is one: readiness, and its watchdog.
 //!
-//! Rule: it hears `READY=1` when frames are forwarded, and `WATCHDOG=1` four times an interval, but
+//! Rule: it receives `READY=1` when frames are forwarded, `WATCHDOG=1` four times an interval, but
 //! only while every loop turns: a loop that is awake has begun an iteration since the last time, or
 //! it sleeps. So a switch whose loop hangs is restarted. Without `NOTIFY_SOCKET` nothing is sent. A
 //! manager that takes no messages delays nothing: a message without room is dropped (the library

@@ -65,28 +65,28 @@ pub struct Daemon {
 /// beside this program, in the `sbin` beside its folder, where a package has the daemon, or in
 /// `PATH`.
 pub fn binary(name: &str) -> Result<PathBuf> {
-    let places = match std::env::var_os("SLUICE_BIN_DIR") {
+    let dirs = match std::env::var_os("SLUICE_BIN_DIR") {
         Some(dir) => vec![PathBuf::from(dir)],
         None => {
             let here = std::env::current_exe()?;
             let dir = here.parent().context("a program lies in a directory")?;
             let dir = if dir.ends_with("deps") { dir.join("..") } else { dir.to_path_buf() };
-            let mut places = vec![dir.clone(), dir.join("../sbin")];
-            places.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-            places
+            let mut dirs = vec![dir.clone(), dir.join("../sbin")];
+            dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+            dirs
         }
     };
-    first_with(&places, name)
+    first_with(&dirs, name)
 }
 
 /// Returns the program in the first of the folders that has it.
-fn first_with(places: &[PathBuf], name: &str) -> Result<PathBuf> {
-    let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
+fn first_with(dirs: &[PathBuf], name: &str) -> Result<PathBuf> {
+    let found = dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
     found.with_context(|| {
-        let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
         format!(
             "there is no {name} in {}: install it, or build it with `cargo build --workspace`",
-            places.join(", ")
+            dirs.join(", ")
         )
     })
 }
@@ -287,16 +287,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_taken_from_the_first_place_that_has_it() {
+    fn a_program_is_taken_from_the_first_folder_that_has_it() {
         let folder = tempfile::tempdir().unwrap();
-        let places = ["bin", "sbin"].map(|place| folder.path().join(place));
-        places.iter().for_each(|place| std::fs::create_dir(place).unwrap());
-        let missing = first_with(&places, "sluiced").unwrap_err().to_string();
-        let both = format!("no sluiced in {}, {}:", places[0].display(), places[1].display());
+        let dirs = ["bin", "sbin"].map(|dir| folder.path().join(dir));
+        dirs.iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+        let missing = first_with(&dirs, "sluiced").unwrap_err().to_string();
+        let both = format!("no sluiced in {}, {}:", dirs[0].display(), dirs[1].display());
         assert!(missing.contains(&both), "{missing}");
-        for place in places.iter().rev() {
-            std::fs::write(place.join("sluiced"), "").unwrap();
-            assert_eq!(first_with(&places, "sluiced").unwrap(), place.join("sluiced"));
+        for dir in dirs.iter().rev() {
+            std::fs::write(dir.join("sluiced"), "").unwrap();
+            assert_eq!(first_with(&dirs, "sluiced").unwrap(), dir.join("sluiced"));
         }
     }
 
