@@ -43,10 +43,17 @@ enum Task {
         /// Only tests whose name contains this.
         filter: Option<String>,
     },
-    /// Measure: set up, then `cargo bench`.
+    /// Measure: set up, then `cargo bench`, or the daemon beside other forwarders.
     Bench {
         /// Only benches whose name contains this.
         filter: Option<String>,
+        /// Measure the daemon beside a bare AF_XDP loop, the Linux bridge, and Open vSwitch and DPDK
+        /// where they are installed. Writes docs/peers.md and docs/peers.svg.
+        #[arg(long, conflicts_with = "filter")]
+        with_peers: bool,
+        /// Options of `sluice-bench`, such as `--rounds 9`.
+        #[arg(last = true, requires = "with_peers")]
+        options: Vec<String>,
     },
     /// Boot another kernel in QEMU and run tests inside: those of `sluice nic`, or any of
     /// tests/tests. Takes minutes.
@@ -85,7 +92,12 @@ fn run_task(task: Task) -> Result<()> {
             run::require_root("the end-to-end tests")?;
             test_runner::all(filter.as_deref())
         }
-        Task::Bench { filter } => {
+        Task::Bench { with_peers: true, options, .. } => {
+            packages::set_up()?;
+            run::require_root("the benchmark of forwarders")?;
+            run::bench_with_peers(&options)
+        }
+        Task::Bench { filter, .. } => {
             packages::set_up()?;
             run::bench(filter.as_deref())
         }
@@ -98,7 +110,6 @@ fn run_task(task: Task) -> Result<()> {
         Task::Lint => lint::run(),
         Task::Sweep => {
             run::require_root("sweeping")?;
-            run::build(&["--package", "testbed"])?;
             run::sweep()
         }
     }

@@ -49,16 +49,12 @@ pub fn check(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds programs in release mode, with cargo's own progress visible.
-pub fn build(packages: &[&str]) -> Result<()> {
-    log("building (release; the first time takes a few minutes)");
-    check(cargo().args(["build", "--release", "--bins"]).args(packages))
-}
-
 /// Builds what the demo needs and runs it.
 pub fn demo(seconds: u32, no_pfc: bool) -> Result<()> {
-    build(&["--package", "sluiced", "--package", "sluice", "--package", "testbed"])?;
-    let mut command = Command::new(programs("release").join("sluice-demo"));
+    log("building (the first time takes a few minutes)");
+    let packages = ["--package", "sluiced", "--package", "sluice", "--package", "testbed"];
+    check(cargo().args(["build", "--profile", "demo", "--bins"]).args(packages))?;
+    let mut command = Command::new(programs("demo").join("sluice-demo"));
     command.args(["--seconds", &seconds.to_string()]);
     if no_pfc {
         command.arg("--no-pfc");
@@ -68,15 +64,26 @@ pub fn demo(seconds: u32, no_pfc: bool) -> Result<()> {
     Err(command.exec()).context("cannot run the demo")
 }
 
-/// Removes the namespaces of dead testbeds, once the tests have been built.
+/// Removes the namespaces of dead testbeds.
 pub fn sweep() -> Result<()> {
-    check(Command::new(programs("debug").join("sluice-demo")).arg("--sweep"))
+    check(cargo().args(["run", "--quiet", "--package", "testbed", "--bin", "sluice-demo", "--", "--sweep"]))
 }
 
 /// Runs all benches of the workspace.
 pub fn bench(filter: Option<&str>) -> Result<()> {
     log("cargo bench");
     check(cargo().args(["bench", "--workspace", "--exclude", "tests", "--benches", "--"]).args(filter))
+}
+
+/// Measures the daemon beside other forwarders.
+pub fn bench_with_peers(options: &[String]) -> Result<()> {
+    log("building (release)");
+    let packages =
+        ["--package", "sluiced", "--package", "sluice", "--package", "testbed", "--package", "xdp"];
+    check(cargo().args(["build", "--release", "--bins", "--examples"]).args(packages))?;
+    let mut command = Command::new(programs("release").join("sluice-bench"));
+    command.arg("--out").arg(repo_root().join("docs")).args(options);
+    Err(command.exec()).context("cannot run the benchmark")
 }
 
 /// True for root.
