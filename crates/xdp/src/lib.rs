@@ -17,7 +17,7 @@ mod port;
 mod thread;
 mod umem;
 
-/// rtnetlink, for all crates that need it.
+/// Netlink route sockets, for all crates that request interfaces and qdiscs.
 pub mod netlink {
     pub use crate::interface::netlink::{
         Link, LinkChange, Request, RouteSocket, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, attributes, push_attribute,

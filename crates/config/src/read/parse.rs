@@ -85,8 +85,8 @@ pub fn spell_speed(bps: u64) -> String {
 /// [`parse_units`] reads it.
 pub fn spell_units(value: u64, units: &[(&str, u64)]) -> String {
     let (name, unit) = units.iter().rev().find(|(_, unit)| value >= *unit).unwrap_or(&units[0]);
-    let places = unit.ilog10() as usize;
-    let fraction = format!(".{:0places$}", value % unit);
+    let decimals = unit.ilog10() as usize;
+    let fraction = format!(".{:0decimals$}", value % unit);
     format!("{}{}{name}", value / unit, fraction.trim_end_matches('0').trim_end_matches('.'))
 }
 

@@ -86,8 +86,8 @@ impl Grid {
 
     /// Returns the columns of both, if the text columns of the other have the same rows here.
     fn joined(&self, other: &Grid) -> Option<Grid> {
-        let place = |heading: &String| self.headings.iter().position(|own| own == heading);
-        let keys: Vec<usize> = other.headings[..other.words].iter().map(place).collect::<Option<_>>()?;
+        let index = |heading: &String| self.headings.iter().position(|own| own == heading);
+        let keys: Vec<usize> = other.headings[..other.words].iter().map(index).collect::<Option<_>>()?;
         let is_same = |(own, row): (&Vec<String>, &Vec<String>)| {
             keys.iter().zip(row).all(|(&column, cell)| own[column] == *cell)
         };

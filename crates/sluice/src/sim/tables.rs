@@ -17,7 +17,6 @@ pub fn create(file: &Path) -> Result<()> {
     write(file, "")
 }
 
-/// Writes the flows.
 pub fn write_flows(outcome: &Results, file: &Path) -> Result<()> {
     write(file, &flows(outcome))
 }

@@ -1,5 +1,5 @@
-//! Generic netlink: whether the driver of an interface passes VLAN tags to XDP and supports zero-copy
-//! (NETDEV_CMD_DEV_GET), and the features that are on (ETHTOOL_MSG_FEATURES_GET).
+//! Generic netlink: whether the driver of an interface passes VLAN tags to XDP and supports
+//! zero-copy (NETDEV_CMD_DEV_GET), and the features that are on (ETHTOOL_MSG_FEATURES_GET).
 //!
 //! Source: `linux/genetlink.h`, `linux/netdev.h`, `linux/ethtool_netlink.h`.
 

@@ -22,7 +22,7 @@ const ANSWER_BYTES: usize = 32 * 1024;
 // linux/rtnetlink.h, TCA_*: attributes of a qdisc.
 /// Kind of a qdisc or a filter.
 pub const TCA_KIND: u16 = 1;
-/// Its options.
+/// What configures a qdisc or a filter, by its kind.
 pub const TCA_OPTIONS: u16 = 2;
 // linux/if_link.h: attributes of an interface, and inside IFLA_LINKINFO and IFLA_XDP.
 const IFLA_INFO_KIND: u16 = 1;
