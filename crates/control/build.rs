@@ -284,7 +284,7 @@ fn paths(file: &FileDescriptorProto, message: &DescriptorProto) -> Vec<String> {
     let number = |path: &str, field: &FieldDescriptorProto, comment: &str| {
         let metric = format!("{owner}_{}", path.replace('.', "_"));
         let metric = metric.strip_suffix("_ns").map_or(metric.clone(), |of| format!("{of}_seconds"));
-        let grows = field.r#type() == Type::Uint64;
+        let grows = field.r#type() == Type::Uint64 && !LEVELS.contains(&field.name());
         format!("Number {{ path: {path:?}, metric: {metric:?}, grows: {grows}, comment: {comment:?} }}")
     };
     let mut found = Vec::new();

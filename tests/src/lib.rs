@@ -23,6 +23,7 @@ pub use configurations::{
     AMPLE_HEADROOM_CELLS, FRAME_BYTES, QUEUE_OF_PRIORITY, flow, group_config, mbps, port_config,
     slow_port_config, switch_config,
 };
+pub use control::frames;
 pub use cpu_load::CpuLoad;
 pub use datagrams::datagrams;
 pub use frame_catalog::{Sample, catalog, lengths};
@@ -30,4 +31,4 @@ pub use incast::Incast;
 pub use preemption::{PeriodicStops, loop_thread, stop_thread, thread_named};
 pub use programs::{Bpf, bpf_object, sluice, sluice_on_terminal};
 pub use tcp_fetch::fetch;
-pub use traffic_run::{Total, TrafficRun, dropped, frames, pause, run, stop_hosts, undisturbed};
+pub use traffic_run::{Total, TrafficRun, dropped, pause, run, stop_hosts, undisturbed};

@@ -4,6 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use control::frames;
 use host::report::{FlowReceived, HostReport, Pause};
 use testbed::{Daemon, Host, PATIENCE, Port, Snapshot, idle, line_bytes, pauses_sent, port};
 
@@ -223,11 +224,6 @@ pub struct Total {
 pub fn dropped(port: &Port, priority: u8) -> u64 {
     let priority = usize::from(priority);
     frames(port.groups[priority].dropped) + frames(port.queues[QUEUE_OF_PRIORITY[priority]].dropped)
-}
-
-/// Returns the frames of an optional count.
-pub fn frames(count: Option<control::v1::Count>) -> u64 {
-    count.map_or(0, |count| count.frames)
 }
 
 /// Returns the pauses of one priority in a host's report.

@@ -26,12 +26,11 @@ fn config(name: &str, no_drop: u8, version: &str, willing: bool) -> String {
 
 /// Returns headroom of priority 3 that lasts while a loop stalls, for both switches.
 fn ample_headroom() -> String {
-    format!(
-        "\n[port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\
-         headroom_cells = {}\n\n[buffer]\nheadroom_cells = 32768\n",
-        tests::AMPLE_HEADROOM_CELLS
-    )
+    tests::group_config("a", tests::AMPLE_HEADROOM_CELLS).replace("port.a", "port-defaults") + AMPLE_AREA
 }
+
+/// A headroom area with room for the headroom of two ports.
+const AMPLE_AREA: &str = "\n[buffer]\nheadroom_cells = 32768\n";
 
 /// What a port negotiated: version, state of PFC, and the priorities that are no-drop now.
 #[derive(Debug, PartialEq, Eq, Clone)]
@@ -341,8 +340,7 @@ fn a_flapping_peer_disturbs_no_other_port() -> Result<()> {
     let of_host = "lldp = \"off\"\npfc.mode = \"on\"\npfc.no_drop = [3]\n";
     let sender = port_config("a", "1G") + of_host + &tests::group_config("a", tests::AMPLE_HEADROOM_CELLS);
     let receiver = slow_port_config("b", 20) + of_host;
-    let buffer = "\n[buffer]\nheadroom_cells = 32768\n";
-    let left = bed.daemon(&left, &(config("left", 3, "cee", false) + &sender + &receiver + buffer))?;
+    let left = bed.daemon(&left, &(config("left", 3, "cee", false) + &sender + &receiver + AMPLE_AREA))?;
     let _right_daemon = bed.daemon(&right, &config("right", 4, "cee", true))?;
     let outcome = |state: &str, no_drop: &[usize]| NegotiationResult {
         version: "CEE".to_owned(),

@@ -170,12 +170,10 @@ pub(crate) const fn either(name: &'static str, kinds: &'static [ValueSpec]) -> S
     setting(name, ValueSpec::Either(kinds))
 }
 
-/// Returns the words of a choice.
 pub(crate) fn words<T>(choices: &[(&'static str, T)]) -> Vec<&'static str> {
     choices.iter().map(|(word, _)| *word).collect()
 }
 
-/// Returns the word of a choice.
 pub(crate) fn word_of<T: PartialEq>(choices: &[(&'static str, T)], value: &T) -> &'static str {
     choices.iter().find(|(_, it)| it == value).map_or("", |(word, _)| word)
 }

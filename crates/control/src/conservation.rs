@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use crate::convert::frames;
 use crate::v1;
 
 /// Both sides of the equation, in frames, over all ports, including removed ones.
@@ -70,10 +71,6 @@ impl fmt::Display for FrameBalance {
             self.waiting,
         )
     }
-}
-
-fn frames(count: Option<v1::Count>) -> u64 {
-    count.unwrap_or_default().frames
 }
 
 #[cfg(test)]

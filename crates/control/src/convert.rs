@@ -133,6 +133,21 @@ impl v1::Port {
     pub fn kernel_counters(&self) -> KernelCounters {
         self.kernel.as_ref().map(KernelCounters::from).unwrap_or_default()
     }
+
+    /// Returns the frames of priorities that are no-drop now and were lost for a reason that counts
+    /// by priority: no room at ingress, a watchdog, a flood limit, the kernel at transmission.
+    pub fn no_drop_lost_frames(&self) -> u64 {
+        let lost = |group: &v1::Group| {
+            frames(group.dropped) + frames(group.storm_dropped) + frames(group.flood_limited)
+        };
+        let groups = self.groups.iter().filter(|group| group.no_drop);
+        groups.map(lost).sum::<u64>() + self.kernel_lost_no_drop_frames
+    }
+}
+
+/// Returns the frames of a count; 0 without one.
+pub fn frames(count: Option<v1::Count>) -> u64 {
+    count.map_or(0, |count| count.frames)
 }
 
 impl std::ops::Add for v1::Count {

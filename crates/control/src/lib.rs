@@ -17,7 +17,7 @@ pub use access::{API_VERSION, Peer, Role};
 pub use client::{BlockingClient, Client, ClientError};
 pub use command::{Command, CommandError, CommandResult, ErrorKind};
 pub use conservation::FrameBalance;
-pub use convert::{DaemonState, LogCounts, PortDetails, RecordingCounts};
+pub use convert::{DaemonState, LogCounts, PortDetails, RecordingCounts, frames};
 pub use journal::Journal;
 
 /// Messages, client and server of `sluice.v1`.

@@ -3,7 +3,7 @@
 //! writes no log. The rest of the daemon communicates with it through a [`Handle`].
 //!
 //! ```text
-//! PollLoop ─▶ Iteration ─▶ Port: xdp::XdpPort, LoopbackPort, the simulator's links
+//! PollLoop ─▶ Iteration ─▶ Port: xdp::XdpPort, RemotePort, the simulator's links
 //!   │           └────────▶ switch::Switch
 //!   ├───────▶ Mailbox ◀─▶ Handle: the daemon
 //!   └───────▶ Sleeper: xdp::Waiter
@@ -18,7 +18,6 @@ pub mod capture;
 pub mod flight_recorder;
 pub mod guard;
 mod io_core;
-pub mod loopback_port;
 pub mod mailbox;
 pub mod poll_loop;
 pub mod port;
@@ -39,7 +38,6 @@ pub use io_core::doorbell::Doorbell;
 pub use io_core::io_loop::{IoLoop, IoPort, remote};
 pub use io_core::port_channel::{CHANNEL_FRAMES, ChannelMonitor};
 pub use io_core::remote_port::RemotePort;
-pub use loopback_port::{LoopbackPort, TxLog, Wire};
 pub use mailbox::{Handle, LoopCommand, Mailbox, Reply, Settings, mailbox};
 pub use poll_loop::iteration::{Iteration, RX_BATCH, TX_BATCH};
 pub use poll_loop::loop_port::LoopPort;

@@ -2,6 +2,8 @@
 //! wire, and changes nothing.
 
 mod lab;
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
 
 use std::sync::Arc;
 

@@ -11,6 +11,8 @@
 //! each time; a failure prints its seed, and `SLUICE_CHAOS_SEED` repeats it.
 
 mod lab;
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -24,6 +26,7 @@ use switch::{Event, Nanos, Snapshot};
 use wire::bitset::Set8;
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::pause::{Control, Pfc, decode};
+use wire::random::Random;
 
 /// Seeds of a run of `cargo test`, and iterations of each.
 const SEEDS: u64 = 60;
@@ -35,28 +38,6 @@ const LOSSY: u8 = 0;
 /// A host counts a quantum of 512 bit times at 10 Gbit/s, rounded up.
 const QUANTUM_NS: Nanos = 52;
 const HEADER_BYTES: usize = 18;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    /// True once in `n` calls, on average.
-    fn once_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// Which faults there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,10 +89,15 @@ fn settings() -> SwitchSettings {
 }
 
 impl Chaos {
+    /// Returns true once in `n` calls, on average.
+    fn once_in(&mut self, n: u64) -> bool {
+        self.random.below(n) == 0
+    }
+
     fn new(seed: u64, faults: Faults) -> Self {
         let settings = settings();
-        let mut random = Random(seed);
-        let served_by = [[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 2, 2], [0, 1, 2]][random.below(5)];
+        let mut random = Random::new(seed);
+        let served_by = [[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 2, 2], [0, 1, 2]][random.index(5)];
         let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
         let mut loops = Loops::new(&settings, &macs, FRAMES, &served_by);
         for (port, wire) in loops.wires.iter().enumerate() {
@@ -150,7 +136,7 @@ impl Chaos {
     /// the hosts of a loop.
     fn run_loops(&mut self) {
         self.loops.now = self.loops.now + 1000;
-        let (count, first) = (self.skips.len(), self.random.below(PORTS));
+        let (count, first) = (self.skips.len(), self.random.index(PORTS));
         for at in (0..count).map(|at| (at + first) % count) {
             if self.skips[at] > 0 {
                 self.skips[at] -= 1;
@@ -160,11 +146,11 @@ impl Chaos {
             if self.skips[0] > 2 {
                 self.guard(at); // what an I/O loop had left to send may have ended the pause
             }
-            if count > 1 && self.random.once_in(10) {
-                self.skips[at] = 1 + self.random.below(2);
+            if count > 1 && self.once_in(10) {
+                self.skips[at] = 1 + self.random.index(2);
             }
-            if count > 1 && self.random.once_in(500) {
-                self.skips[at] = 10 + self.random.below(90);
+            if count > 1 && self.once_in(500) {
+                self.skips[at] = 10 + self.random.index(90);
                 self.guard(at);
             }
         }
@@ -183,7 +169,7 @@ impl Chaos {
 
     /// A host sends what its pauses let it, on a port that is up.
     fn send(&mut self, host: usize) {
-        if self.down[host].is_some() || self.random.once_in(3) {
+        if self.down[host].is_some() || self.once_in(3) {
             return;
         }
         let is_paused = self.paused_until[host] > self.loops.now.0;
@@ -191,16 +177,16 @@ impl Chaos {
             if priority == NO_DROP && is_paused {
                 continue;
             }
-            for _ in 0..self.random.below(4) {
-                let to = (host + 1 + self.random.below(PORTS - 1)) % PORTS;
+            for _ in 0..self.random.index(4) {
+                let to = (host + 1 + self.random.index(PORTS - 1)) % PORTS;
                 let number = self.next.entry((host, to, priority)).or_default();
-                let bytes = data(host, to, priority, *number, self.random.next());
+                let bytes = data(host, to, priority, *number, self.random.bits());
                 self.missing.insert((host, to, priority, *number));
                 *number += 1;
                 self.loops.wires[host].inject(bytes);
             }
         }
-        if self.faults == Faults::All && self.random.once_in(20) {
+        if self.faults == Faults::All && self.once_in(20) {
             let garbage = self.garbage(host);
             self.loops.wires[host].inject(garbage);
         }
@@ -209,15 +195,15 @@ impl Chaos {
     /// Frames that no host should send: truncated, corrupted, from a group address, PFC that is
     /// none. Their priority is lossy, so that they take nothing from the promise.
     fn garbage(&mut self, host: usize) -> Vec<u8> {
-        let mut bytes = data(host, (host + 1) % PORTS, LOSSY, u64::MAX, self.random.next());
-        match self.random.below(4) {
-            0 => bytes.truncate(self.random.below(60)),
+        let mut bytes = data(host, (host + 1) % PORTS, LOSSY, u64::MAX, self.random.bits());
+        match self.random.index(4) {
+            0 => bytes.truncate(self.random.index(60)),
             1 => bytes[6] |= 1,
-            2 => bytes[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, self.random.below(16) as u8]),
+            2 => bytes[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, self.random.index(16) as u8]),
             _ => {
                 let mut pfc = [0; 60];
                 Pfc { enable: 0xff, quanta: [u16::MAX; 8] }.encode(mac(host), &mut pfc);
-                pfc[12 + self.random.below(4)] ^= 1 << self.random.below(8);
+                pfc[12 + self.random.index(4)] ^= 1 << self.random.index(8);
                 bytes = pfc.to_vec();
             }
         }
@@ -229,40 +215,40 @@ impl Chaos {
             self.faulty[port] = self.faulty[port].saturating_sub(1);
             if self.faulty[port] == 0 {
                 self.end_faults(port);
-                if self.random.once_in(40) {
+                if self.once_in(40) {
                     self.begin_fault(port);
                 }
             }
             self.step_down_port(port);
         }
-        if self.random.once_in(300) {
+        if self.once_in(300) {
             self.stall();
         }
-        if self.random.once_in(400) {
+        if self.once_in(400) {
             self.reload();
         }
         self.hold_or_release();
     }
 
     fn begin_fault(&mut self, port: usize) {
-        self.faulty[port] = 1 + self.random.below(4);
+        self.faulty[port] = 1 + self.random.index(4);
         let wire = &self.loops.wires[port];
-        match self.random.below(if self.faults == Faults::All { 10 } else { 5 }) {
+        match self.random.index(if self.faults == Faults::All { 10 } else { 5 }) {
             0 => wire.block(true),
             1 => wire.hold_completions(true),
             2 => wire.reverse_completions(true),
-            3 => wire.limit_kicks(1 + self.random.below(3)),
-            4 => wire.set_transmit_room(8 + self.random.below(8)),
+            3 => wire.limit_kicks(1 + self.random.index(3)),
+            4 => wire.set_transmit_room(8 + self.random.index(8)),
             5 => {
                 wire.block(true);
                 self.faulty[port] = 100;
             }
-            6 => wire.lose(1 + self.random.below(3) as u32),
+            6 => wire.lose(1 + self.random.index(3) as u32),
             7 => wire.drop_for_lack_of_chunks(1),
             8 => wire.complete_twice(1),
             _ if self.down[port].is_none() => {
                 wire.go_down();
-                self.down[port] = Some(5 + self.random.below(50));
+                self.down[port] = Some(5 + self.random.index(50));
             }
             _ => {}
         }
@@ -297,7 +283,7 @@ impl Chaos {
 
     /// All loops come late.
     fn stall(&mut self) {
-        let nanos = 1_000_000 * (1 + self.random.below(500) as Nanos);
+        let nanos = 1_000_000 * (1 + self.random.index(500) as Nanos);
         self.loops.now = self.loops.now + nanos;
         self.guard(0);
     }
@@ -305,8 +291,8 @@ impl Chaos {
     /// Other thresholds, never less headroom.
     fn reload(&mut self) {
         for port in &mut self.settings.ports {
-            port.groups[usize::from(NO_DROP)].xoff = Threshold::Static(1 + self.random.below(8) as u32);
-            port.groups[usize::from(NO_DROP)].xon_offset_cells = 1 + self.random.below(3) as u32;
+            port.groups[usize::from(NO_DROP)].xoff = Threshold::Static(1 + self.random.index(8) as u32);
+            port.groups[usize::from(NO_DROP)].xon_offset_cells = 1 + self.random.index(3) as u32;
         }
         let settings = Settings { switch: self.settings.clone(), min_posted: vec![1, 2, 3] };
         self.command(LoopCommand::Apply(Box::new(settings)));
@@ -320,10 +306,10 @@ impl Chaos {
                 self.held = None;
             }
             Some((port, left)) => self.held = Some((port, left - 1)),
-            None if self.random.once_in(200) => {
-                let port = self.random.below(PORTS);
+            None if self.random.below(200) == 0 => {
+                let port = self.random.index(PORTS);
                 self.command(LoopCommand::Hold { port, held: true });
-                self.held = Some((port, self.random.below(300)));
+                self.held = Some((port, self.random.index(300)));
             }
             None => {}
         }
@@ -373,7 +359,7 @@ impl Chaos {
 
     /// Faults end, hosts stop, queues drain.
     fn settle(&mut self) {
-        self.random = Random(0);
+        self.random = Random::new(0);
         for _ in 0..2_000 {
             for port in 0..PORTS {
                 self.faulty[port] = 0;
@@ -469,10 +455,10 @@ fn run_all(faults: Faults) {
     (0..SEEDS).for_each(|seed| run(seed, faults));
     let seconds =
         std::env::var("SLUICE_CHAOS_SECONDS").map_or(0, |seconds| seconds.parse().expect("a number"));
-    let (start, mut random) = (Wallclock::now(), Random(u64::from(std::process::id()) << 32));
+    let (start, mut random) = (Wallclock::now(), Random::new(u64::from(std::process::id()) << 32));
     let mut seeds = 0;
     while start.elapsed() < Duration::from_secs(seconds) {
-        run(random.next(), faults);
+        run(random.bits(), faults);
         seeds += 1;
     }
     println!("{} runs of {STEPS} iterations", SEEDS + seeds);

@@ -2,9 +2,12 @@
 //! watermarks.
 
 mod lab;
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
 
-use dataplane::{LoopCommand, Reply, Wire};
+use dataplane::{LoopCommand, Reply};
 use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
+use loopback_port::Wire;
 use switch::Snapshot;
 use switch::monitor::counters::DropReason;
 use switch::settings::Threshold;

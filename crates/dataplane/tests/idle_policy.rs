@@ -1,14 +1,16 @@
 //! A loop's idle policy on a core of its own, and on a contended one, with the test's clock.
 
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
+
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Waker;
 
-use dataplane::{
-    Heartbeat, IoLoop, LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Port, Sleeper, mailbox,
-};
+use dataplane::{Heartbeat, IoLoop, LoopCommand, PollLoop, PollLoopSettings, Port, Sleeper, mailbox};
+use loopback_port::LoopbackPort;
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
 use switch::{HeapMemory, Instant, Nanos, Switch};
 use wire::mac::MacAddr;

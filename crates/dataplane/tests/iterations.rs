@@ -2,14 +2,17 @@
 //! when a port misbehaves.
 
 mod lab;
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
 
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use dataplane::{Heartbeat, LoopCommand, LoopState, Port, PortFault, RX_BATCH, Reply, Sleeper, Wire};
+use dataplane::{Heartbeat, LoopCommand, LoopState, Port, PortFault, RX_BATCH, Reply, Sleeper};
 use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
+use loopback_port::Wire;
 use switch::monitor::counters::DropReason;
 use switch::pfc::rx_backlog::{XOFF_FRAMES, XON_FRAMES};
 use switch::settings::{FlowControl, PortSettings, Threshold};

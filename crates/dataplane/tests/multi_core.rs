@@ -3,6 +3,8 @@
 //! of their iterations is possible.
 
 mod lab;
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
 
 use std::cell::Cell;
 use std::collections::HashMap;

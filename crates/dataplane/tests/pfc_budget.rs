@@ -3,13 +3,16 @@
 //! "PFC sent"). Hosts honor pauses. The loop stops in the middle, and the guard acts for it.
 
 mod lab;
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use dataplane::guard::stall_detector::StallDetector;
-use dataplane::{Heartbeat, LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Reply, Wire, mailbox};
+use dataplane::{Heartbeat, LoopCommand, PollLoop, PollLoopSettings, Reply, mailbox};
 use lab::mac;
+use loopback_port::{LoopbackPort, Wire};
 use switch::pfc::rx::quanta_ns;
 use switch::pfc::tx::PfcTiming;
 use switch::settings::{BufferSettings, PortSettings, SwitchSettings, Threshold};

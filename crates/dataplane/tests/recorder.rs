@@ -3,6 +3,8 @@
 
 #[path = "lab/recorded_loop.rs"]
 mod lab;
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
 
 use dataplane::flight_recorder::error::Error;
 use dataplane::flight_recorder::recorder::{HEADER_BYTES, VERSION, title};

@@ -1,8 +1,12 @@
 //! The order of transmission in an iteration: PFC before data, and fairness between ports.
 
+#[path = "lab/loopback_port.rs"]
+mod loopback_port;
+
 use std::task::Waker;
 
-use dataplane::{LoopbackPort, PollLoop, PollLoopSettings, TxLog, Wire, mailbox};
+use dataplane::{PollLoop, PollLoopSettings, mailbox};
+use loopback_port::{LoopbackPort, TxLog, Wire};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{HeapMemory, Instant, Switch};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};

@@ -3,6 +3,7 @@
 use crate::settings::{DcbxSettings, Ets, PfcMode, Version};
 use core::fmt;
 use serde::{Deserialize, Serialize};
+use wire::bitset::Set8;
 use wire::dcbx::DcbxError;
 use wire::dcbx::cee::STRICT_GROUP;
 use wire::dcbx::ieee::{Application, Selector};
@@ -232,8 +233,7 @@ pub fn is_pfc_willing(settings: &DcbxSettings) -> bool {
 
 /// Returns priorities as a list: `3,4`, or `-` if there are none.
 pub fn priorities_text(mask: u8) -> String {
-    let list: Vec<String> = (0..8).filter(|at| mask >> at & 1 != 0).map(|at| at.to_string()).collect();
-    if list.is_empty() { "-".to_owned() } else { list.join(",") }
+    if mask == 0 { "-".to_owned() } else { Set8::from_bits(mask).to_string() }
 }
 
 impl fmt::Display for Ets {

@@ -22,29 +22,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 use wire::dcbx::{Cee, Cin, Ieee};
 use wire::lldp::{OrgTlv, decode};
+use wire::random::Random;
 
 /// Frames of a run of `cargo test`: about a second.
 const FRAMES: u64 = 20_000;
 
 /// The most frames that are kept.
 const MAX_KEPT: usize = 4096;
-
-/// SplitMix64.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-}
 
 fn corpus_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
@@ -72,27 +56,27 @@ fn corpus() -> Vec<Vec<u8>> {
 }
 
 /// Changes a frame in one to four places: bits, bytes, lengths, pieces of another frame.
-fn mutate(frame: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
-    for _ in 0..=numbers.below(4) {
+fn mutate(frame: &mut Vec<u8>, other: &[u8], numbers: &mut Random) {
+    for _ in 0..=numbers.index(4) {
         if frame.is_empty() {
             return;
         }
-        let at = numbers.below(frame.len());
-        match numbers.below(8) {
-            0 => frame[at] ^= 1 << numbers.below(8),
-            1 => frame[at] = numbers.next() as u8,
-            2 => frame[at] = [0, 1, 7, 8, 15, 100, 127, 255][numbers.below(8)],
+        let at = numbers.index(frame.len());
+        match numbers.index(8) {
+            0 => frame[at] ^= 1 << numbers.index(8),
+            1 => frame[at] = numbers.bits() as u8,
+            2 => frame[at] = [0, 1, 7, 8, 15, 100, 127, 255][numbers.index(8)],
             3 => frame.truncate(at),
             4 => drop(frame.remove(at)),
-            5 => frame.insert(at, numbers.next() as u8),
+            5 => frame.insert(at, numbers.bits() as u8),
             6 => {
-                let end = (at + 1 + numbers.below(40)).min(frame.len());
+                let end = (at + 1 + numbers.index(40)).min(frame.len());
                 let piece = frame[at..end].to_vec();
                 frame.splice(at..at, piece);
             }
             _ => {
-                let from = numbers.below(other.len());
-                let piece = other[from..(from + 1 + numbers.below(60)).min(other.len())].to_vec();
+                let from = numbers.index(other.len());
+                let piece = other[from..(from + 1 + numbers.index(60)).min(other.len())].to_vec();
                 frame.splice(at..at, piece);
             }
         }
@@ -226,12 +210,12 @@ fn no_frame_breaks_a_decoder_or_an_agent() {
     let mut kept = corpus();
     kept.extend((1..4).map(|version| agreed(0, version).1));
     let mut kinds: BTreeSet<String> = kept.iter().map(|frame| decoded(frame)).collect();
-    let (mut numbers, mut count) = (Numbers(seed), 0);
+    let (mut numbers, mut count) = (Random::new(seed), 0);
     while limit.map_or(count < FRAMES, |limit| start.elapsed() < limit) {
-        let mut frame = kept[numbers.below(kept.len())].clone();
-        let other = &kept[numbers.below(kept.len())];
+        let mut frame = kept[numbers.index(kept.len())].clone();
+        let other = &kept[numbers.index(kept.len())];
         mutate(&mut frame, other, &mut numbers);
-        let agent = &agents[numbers.below(agents.len())];
+        let agent = &agents[numbers.index(agents.len())];
         let kind = catch_unwind(AssertUnwindSafe(|| {
             received(agent, &frame);
             decoded(&frame)

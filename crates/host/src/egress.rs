@@ -8,10 +8,10 @@
 //! round robin" (1995).
 
 use crate::pacer::Pacer;
-use crate::shaper::Shaper;
 use endpoint::dcqcn::Dcqcn;
 use endpoint::pause::PauseTimer;
-use switch::settings::PRIORITIES;
+use switch::settings::{PRIORITIES, Rate};
+use switch::token_bucket::TokenBucket;
 use switch::{Instant, Nanos};
 
 /// Bytes that a queue may send per round; at least the longest frame.
@@ -20,6 +20,9 @@ const QUANTUM_BYTES: u32 = 1514;
 /// Frames that become due within this time are sent together, so that a host does not wake for
 /// each.
 pub const GATHER_NS: Nanos = 200_000;
+
+/// The most idle time for which a host with a speed of its own may catch up.
+const BURST_NS: Nanos = 1_000_000;
 
 /// A flow in its queue.
 #[derive(Debug, Clone)]
@@ -60,7 +63,8 @@ pub struct Egress {
     flows: Vec<FlowQueue>,
     queues: [Queue; PRIORITIES],
     pauses: [PauseTimer; PRIORITIES],
-    shaper: Option<Shaper>,
+    /// The host's own speed.
+    shaper: TokenBucket,
     /// The queue that is being served.
     turn: usize,
     /// Bytes that the queue may send per round.
@@ -78,11 +82,15 @@ struct Queue {
 impl Egress {
     /// Creates empty queues; `speed_bps` is the host's own speed from `now` on, if it has one.
     pub fn new(speed_bps: Option<u64>, reaction_delay_ns: Nanos, now: Instant) -> Self {
+        let burst = |bps: u64| bps.saturating_mul(BURST_NS) / 8_000_000_000;
+        let rate = |bps| Rate { bps, burst_bytes: Some(burst(bps)) };
+        let mut shaper = TokenBucket::new(speed_bps.map(rate), 0);
+        shaper.drain(now);
         Self {
             flows: Vec::new(),
             queues: Default::default(),
             pauses: std::array::from_fn(|_| PauseTimer::new(reaction_delay_ns)),
-            shaper: speed_bps.map(|speed| Shaper::new(speed, now)),
+            shaper,
             turn: 0,
             turn_bytes: QUANTUM_BYTES,
         }
@@ -100,14 +108,11 @@ impl Egress {
         self.pauses[priority].receive(time_ns, now);
     }
 
-    /// Advances the time to `now`: pauses begin and end, credit grows, and flows that are too far
-    /// behind discard their oldest frames.
+    /// Advances the time to `now`: pauses begin and end, and flows that are too far behind discard
+    /// their oldest frames.
     pub fn advance(&mut self, now: Instant) {
         for pause in &mut self.pauses {
             pause.expire(now);
-        }
-        if let Some(shaper) = &mut self.shaper {
-            shaper.fill(now);
         }
         for flow in &mut self.flows {
             flow.pace.limit_backlog(now);
@@ -121,7 +126,7 @@ impl Egress {
     /// Takes the next frame, if one may leave. State as of the last `advance`, which was at `now`.
     #[inline]
     pub fn next(&mut self, now: Instant) -> Option<Departure> {
-        if self.shaper.as_ref().is_some_and(|shaper| !shaper.is_open()) {
+        if self.shaper.has_rate() && !self.shaper.is_free(now) {
             return None;
         }
         // One round, and back to the queue that was short of bytes for its head.
@@ -150,9 +155,7 @@ impl Egress {
         if let Some(reaction) = reaction {
             reaction.take(*size_bytes, now);
         }
-        if let Some(shaper) = &mut self.shaper {
-            shaper.take(*size_bytes);
-        }
+        self.shaper.take(*size_bytes, now);
         Some(Departure { flow, priority: *priority, size_bytes: *size_bytes })
     }
 
@@ -176,18 +179,16 @@ impl Egress {
     }
 
     /// Returns when the host should next send, gathering the frames of `GATHER_NS`; `None` if
-    /// nothing will ever be due. State as of the last `advance`.
-    pub fn next_send(&self) -> Option<Instant> {
+    /// nothing will ever be due. State as of the last `advance`, which was at `now`.
+    pub fn next_send(&self, now: Instant) -> Option<Instant> {
         let due = (0..PRIORITIES).filter_map(|queue| {
             let (due, flow) = self.head(queue)?;
             let gather = GATHER_NS.saturating_sub(self.flows[flow].pace.interval_ns());
             let open = self.pauses[queue].ends_at().unwrap_or_default();
             Some((due + gather).max(open))
         });
-        let open = match &self.shaper {
-            Some(shaper) if !shaper.is_open() => shaper.opens_at() + GATHER_NS,
-            _ => Instant::default(),
-        };
+        let is_shut = self.shaper.has_rate() && !self.shaper.is_free(now);
+        let open = if is_shut { self.shaper.free_at() + GATHER_NS } else { Instant::default() };
         Some(due.min()?.max(open))
     }
 
@@ -350,11 +351,11 @@ mod tests {
             let mut egress = egress(vec![flow], speed_bps, 0);
             egress.advance(Instant(0));
             while egress.next(Instant(0)).is_some() {}
-            assert_eq!(egress.next_send(), Some(Instant(wake)), "{what}");
+            assert_eq!(egress.next_send(Instant(0)), Some(Instant(wake)), "{what}");
         }
         let mut paused = egress(vec![flow(3, 1000, 8_000_000)], None, 0);
         paused.receive_pause(3, 70_000_000, Instant(0));
-        assert_eq!(paused.next_send(), Some(Instant(70_000_000)));
-        assert_eq!(egress(vec![], None, 0).next_send(), None);
+        assert_eq!(paused.next_send(Instant(0)), Some(Instant(70_000_000)));
+        assert_eq!(egress(vec![], None, 0).next_send(Instant(0)), None);
     }
 }

@@ -384,7 +384,7 @@ impl<P: Port> Host<P> {
             HostState::Waiting | HostState::Done => (Instant::NEVER, None),
             HostState::Sending { .. } if self.all_sent(now) || self.storms(now) => (now, None),
             HostState::Stopping { .. } if self.in_flight.frames == 0 => (now, None),
-            HostState::Sending { give_up_at } => (give_up_at, self.egress.next_send()),
+            HostState::Sending { give_up_at } => (give_up_at, self.egress.next_send(now)),
             HostState::Lingering { until } | HostState::Stopping { until } => (until, None),
         };
         let announcing = match self.stage {

@@ -1,8 +1,8 @@
 //! An endpoint that honors PFC on a veth, which no kernel host does.
 //!
 //! `sluice host` is [`run`] with [`Args`]. The pure parts use neither clock nor socket: the times
-//! at which a flow's frames become due ([`pacer`]), the host's own speed ([`shaper`]), the eight
-//! queues with their pauses and congestion marks ([`egress`], [`endpoint`]), the frame format
+//! at which a flow's frames become due ([`pacer`]), the eight queues with their pauses, the host's
+//! own speed and congestion marks ([`egress`], [`endpoint`]), the frame format
 //! ([`frame`]), and the received frames ([`sequence_tracker`], [`receiver`]). [`host`] combines
 //! them over any port; `main_loop.rs` adds an interface, a clock, signals and an output.
 #![forbid(unsafe_code)]
@@ -17,7 +17,6 @@ pub mod pacer;
 pub mod receiver;
 pub mod report;
 pub mod sequence_tracker;
-pub mod shaper;
 pub mod text_report;
 pub mod units;
 

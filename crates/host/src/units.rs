@@ -46,6 +46,11 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
+/// Formats a rate as whole megabits a second.
+pub fn megabits(bps: u64) -> String {
+    format!("{} M", grouped((bps + 500_000) / 1_000_000))
+}
+
 /// Parses digits, an optional fraction, and one of `units`. `None` if `text` has another form, does
 /// not fit or leaves a remainder.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -76,6 +81,7 @@ mod tests {
         ] {
             assert_eq!(grouped(number), text);
         }
+        assert_eq!(megabits(499_600_000), "500 M");
     }
 
     #[test]

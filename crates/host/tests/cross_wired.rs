@@ -1,11 +1,14 @@
 //! Two hosts on ports in memory, cross-wired, in virtual time: the receiver's counters match the
 //! sender's, to the frame.
 
-use dataplane::{LoopbackPort, Wire};
+#[path = "../../dataplane/tests/lab/loopback_port.rs"]
+mod loopback_port;
+
 use host::args::FlowArgs;
 use host::host::{Host, HostSettings};
 use host::in_flight::IN_FLIGHT_BYTES;
 use host::report::{FlowReceived, HostReport};
+use loopback_port::{LoopbackPort, Wire};
 use switch::{HeapMemory, Instant, Nanos};
 use wire::ethernet::Header;
 use wire::pause::{FRAME_BYTES, Pfc};

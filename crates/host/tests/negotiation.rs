@@ -1,12 +1,15 @@
 //! A host that negotiates with the agent of a switch's port, in virtual time.
 
+#[path = "../../dataplane/tests/lab/loopback_port.rs"]
+mod loopback_port;
+
 use core::time::Duration;
-use dataplane::{LoopbackPort, Wire};
 use dcbx::settings::{DcbxSettings, LldpSettings, LocalSystem, PfcSettings, Version, VersionSetting};
 use dcbx::{Agent, AgentSettings};
 use host::args::{DcbxArg, FlowArgs};
 use host::host::{Host, HostSettings};
 use host::report::DcbxReport;
+use loopback_port::{LoopbackPort, Wire};
 use switch::{HeapMemory, Instant, Nanos};
 use wire::MacAddr;
 use wire::ethernet::{Header, LLDP};

@@ -10,30 +10,25 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use rtnetlink::packet_core::{
-    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
-    NetlinkPayload,
-};
-use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
-use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::libc;
+use xdp::netlink::{Request, RouteSocket, TCA_KIND, TCA_OPTIONS, push_attribute, traffic_control};
+
+use crate::netlink::TcObject;
 
 /// Priority of the program among the filters at ingress: before all others, since the frames that
 /// it consumes are for none of them.
 pub(crate) const FILTER_PRIORITY: u32 = 1;
 pub(crate) const FILTER_HANDLE: u32 = 0x5c1ce;
 
-const CLSACT: TcHandle = TcHandle { major: 0xffff, minor: 0 };
-const CLSACT_PARENT: TcHandle = TcHandle { major: 0xffff, minor: 0xfff1 };
-const INGRESS: TcHandle = TcHandle { major: 0xffff, minor: 0xfff2 };
-const TCA_OPTIONS: u16 = 2;
+const CLSACT: u32 = 0xffff_0000;
+const CLSACT_PARENT: u32 = 0xffff_fff1;
+pub(crate) const INGRESS: u32 = 0xffff_fff2;
+pub(crate) const EGRESS: u32 = 0xffff_fff3;
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
 const ETH_P_ALL: u16 = 3;
-
-type Request = NetlinkMessage<RouteNetlinkMessage>;
 
 /// Attaches `program` at ingress of an interface, in place of an earlier one of ours. Creates
 /// clsact too if `with_clsact`, for an interface that has none yet.
@@ -48,7 +43,7 @@ pub(crate) fn attach_filter(
         requests.push(clsact(ifindex));
     }
     requests.push(filter(ifindex, program, name));
-    let mut answers = query(requests)?;
+    let mut answers = RouteSocket::open()?.request_all(&requests)?;
     let hung = answers.pop().unwrap_or(Ok(()));
     match answers.pop() {
         // Another process created clsact first.
@@ -59,74 +54,27 @@ pub(crate) fn attach_filter(
 
 /// Returns true if this message describes a filter at ingress that is our program, or the head of a
 /// list that holds only our program.
-pub(crate) fn is_ours(filter: &TcMessage) -> bool {
-    let handle = u32::from(filter.header.handle);
-    filter.header.info >> 16 == FILTER_PRIORITY && (handle == FILTER_HANDLE || handle == 0)
+pub(crate) fn is_ours(filter: &TcObject) -> bool {
+    let handle = filter.handle();
+    filter.info() >> 16 == FILTER_PRIORITY && (handle == FILTER_HANDLE || handle == 0)
 }
 
 fn clsact(ifindex: u32) -> Request {
-    let mut message = TcMessage::with_index(ifindex as i32);
-    (message.header.parent, message.header.handle) = (CLSACT_PARENT, CLSACT);
-    message.attributes.push(TcAttribute::Kind("clsact".to_owned()));
-    let mut request = Request::from(RouteNetlinkMessage::NewQueueDiscipline(message));
-    request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-    request
+    let mut body = traffic_control(ifindex as i32, CLSACT, CLSACT_PARENT, 0);
+    push_attribute(&mut body, TCA_KIND, b"clsact\0");
+    (libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_EXCL, body)
 }
 
 fn filter(ifindex: u32, program: BorrowedFd<'_>, name: &str) -> Request {
-    let mut message = TcMessage::with_index(ifindex as i32);
-    (message.header.parent, message.header.handle) = (INGRESS, TcHandle::from(FILTER_HANDLE));
-    message.header.info = FILTER_PRIORITY << 16 | u32::from(ETH_P_ALL.to_be());
-    message.attributes.push(TcAttribute::Kind("bpf".to_owned()));
-    let options = [
-        attribute(TCA_BPF_FD, &program.as_raw_fd().to_ne_bytes()),
-        attribute(TCA_BPF_NAME, &[name.as_bytes(), &[0]].concat()),
-        attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes()),
-    ];
-    message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, options.concat())));
-    let mut request = Request::from(RouteNetlinkMessage::NewTrafficFilter(message));
-    request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-    request
-}
-
-/// Returns an attribute as it is in a message: length, kind, value, padded to four bytes.
-pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let len = 4 + value.len();
-    let mut bytes = [&(len as u16).to_ne_bytes(), &kind.to_ne_bytes(), value].concat();
-    bytes.resize(len.next_multiple_of(4), 0);
-    bytes
-}
-
-/// Sends all requests in one call; returns the reply to each.
-fn query(requests: Vec<Request>) -> io::Result<Vec<io::Result<()>>> {
-    let count = requests.len();
-    let mut bytes = Vec::new();
-    for (request, number) in requests.into_iter().zip(1..) {
-        let mut request = request;
-        request.header.sequence_number = number;
-        request.finalize();
-        let start = bytes.len();
-        bytes.resize(start + request.buffer_len().next_multiple_of(4), 0);
-        request.serialize(&mut bytes[start..]);
-    }
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&bytes, 0)?;
-    let mut answers = Vec::new();
-    while answers.len() < count {
-        let (received, _) = socket.recv_from_full()?;
-        let mut rest = &received[..];
-        while !rest.is_empty() {
-            let message = Request::deserialize(rest).map_err(io::Error::other)?;
-            let len = (message.header.length as usize).next_multiple_of(4);
-            rest = rest.get(len..).unwrap_or_default();
-            if let NetlinkPayload::Error(error) = message.payload {
-                answers.push(if error.code.is_some() { Err(error.to_io()) } else { Ok(()) });
-            }
-        }
-    }
-    Ok(answers)
+    let info = FILTER_PRIORITY << 16 | u32::from(ETH_P_ALL.to_be());
+    let mut options = Vec::new();
+    push_attribute(&mut options, TCA_BPF_FD, &program.as_raw_fd().to_ne_bytes());
+    push_attribute(&mut options, TCA_BPF_NAME, &[name.as_bytes(), &[0]].concat());
+    push_attribute(&mut options, TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes());
+    let mut body = traffic_control(ifindex as i32, FILTER_HANDLE, INGRESS, info);
+    push_attribute(&mut body, TCA_KIND, b"bpf\0");
+    push_attribute(&mut body, TCA_OPTIONS, &options);
+    (libc::RTM_NEWTFILTER, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, body)
 }
 
 #[cfg(test)]

@@ -1,27 +1,20 @@
 //! rtnetlink: interfaces and their qdiscs, creation and removal of the root qdisc.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 
-use futures::{StreamExt, TryStreamExt};
-use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+use nix::libc;
+use xdp::netlink::{
+    Link, RouteSocket, TC_H_ROOT, TCA_KIND, attributes, push_attribute, text, traffic_control, u32_at,
 };
-use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use rtnetlink::packet_route::nsid::{NsidAttribute, NsidMessage};
-use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
-use tokio::runtime::Runtime;
 
 use crate::clsact;
 use crate::error::Error;
 use crate::settings::KIND;
 
 /// A netlink connection in the network namespace of the thread that opened it.
-pub struct RtNetlink {
-    runtime: Runtime,
-    handle: rtnetlink::Handle,
-}
+pub struct RtNetlink(RouteSocket);
 
 /// A Linux network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,18 +60,72 @@ pub(crate) struct Qdiscs {
 /// First number that is tried for our qdisc.
 const FIRST_NUMBER: u16 = 0x5c1c;
 
+// linux/net_namespace.h
+const NETNSA_NSID: u16 = 1;
+const NETNSA_FD: u16 = 3;
+
+/// Bytes of `struct tcmsg` (linux/rtnetlink.h).
+const TCMSG_BYTES: usize = 20;
+
+/// A qdisc, a class or a filter: a `struct tcmsg` and its attributes.
+pub(crate) struct TcObject(Vec<u8>);
+
+impl TcObject {
+    fn word(&self, at: usize) -> u32 {
+        u32_at(&self.0, at).unwrap_or(0)
+    }
+
+    pub(crate) fn handle(&self) -> u32 {
+        self.word(8)
+    }
+
+    pub(crate) fn parent(&self) -> u32 {
+        self.word(12)
+    }
+
+    pub(crate) fn info(&self) -> u32 {
+        self.word(16)
+    }
+
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        attributes(&self.0[TCMSG_BYTES..])
+    }
+
+    fn kind(&self) -> String {
+        self.attributes().find(|(kind, _)| *kind == TCA_KIND).map(|(_, kind)| text(kind)).unwrap_or_default()
+    }
+}
+
+/// Returns the objects that a request for all of a kind finds at an interface, below `parent`.
+pub(crate) fn tc_objects(
+    route: &RouteSocket,
+    request: u16,
+    index: u32,
+    parent: u32,
+) -> io::Result<Vec<TcObject>> {
+    let all = route.dump(request, &traffic_control(index as i32, 0, parent, 0))?.into_iter().map(TcObject);
+    Ok(all.filter(|object| object.0.len() >= TCMSG_BYTES && object.word(4) == index).collect())
+}
+
+fn interface(link: Link) -> Interface {
+    Interface {
+        index: link.index as u32,
+        peer: link.peer.map(|(index, _)| index as u32),
+        peer_namespace: link.peer.and_then(|(_, namespace)| namespace),
+        is_virtual: !link.kind.is_empty() || link.bus == "virtio",
+        is_up: link.has_carrier,
+        mac: link.mac.map_or([0; 6], |mac| mac.0),
+        name: link.name,
+    }
+}
+
 impl RtNetlink {
     /// Opens a connection.
     ///
     /// # Errors
     /// The system refuses a socket.
     pub fn connect() -> Result<Self, Error> {
-        let failed = |error: std::io::Error| Error::system("a netlink socket", error);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (connection, handle, _) =
-            runtime.block_on(async { rtnetlink::new_connection() }).map_err(failed)?;
-        runtime.spawn(connection);
-        Ok(Self { runtime, handle })
+        RouteSocket::open().map(Self).map_err(|error| Error::system("a netlink socket", error))
     }
 
     /// Returns all interfaces.
@@ -86,27 +133,8 @@ impl RtNetlink {
     /// # Errors
     /// The kernel refuses the request.
     pub fn all(&self) -> Result<Vec<Interface>, Error> {
-        let links = self.runtime.block_on(self.handle.link().get().execute().try_collect::<Vec<_>>());
-        let links = links.map_err(|error| Error::system("listing interfaces", error))?;
-        let interface = |link: LinkMessage| {
-            let (mut name, mut peer, mut peer_namespace, mut is_virtual) = (None, None, None, false);
-            let (index, is_up, mut mac) = (link.header.index, is_up(&link), [0; 6]);
-            for attribute in link.attributes {
-                match attribute {
-                    LinkAttribute::IfName(text) => name = Some(text),
-                    LinkAttribute::Link(index) => peer = Some(index),
-                    LinkAttribute::LinkNetNsId(id) => peer_namespace = Some(id),
-                    LinkAttribute::Address(address) => mac = address.try_into().unwrap_or_default(),
-                    LinkAttribute::ParentDevBusName(bus) => is_virtual |= bus == "virtio",
-                    LinkAttribute::LinkInfo(infos) => {
-                        is_virtual |= infos.iter().any(|info| matches!(info, LinkInfo::Kind(_)));
-                    }
-                    _ => {}
-                }
-            }
-            Some(Interface { name: name?, index, peer, peer_namespace, is_virtual, is_up, mac })
-        };
-        Ok(links.into_iter().filter_map(interface).collect())
+        let links = self.0.links().map_err(|error| Error::system("listing interfaces", error))?;
+        Ok(links.into_iter().map(interface).collect())
     }
 
     /// Returns the interface of this name.
@@ -128,50 +156,28 @@ impl RtNetlink {
     /// # Errors
     /// The kernel refuses the request.
     pub fn namespace_id(&self, namespace: &File) -> Result<Option<i32>, Error> {
-        let mut message = NsidMessage::default();
-        message.attributes.push(NsidAttribute::Fd(namespace.as_raw_fd() as u32));
-        let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetNsId(message));
-        request.header.flags = NLM_F_REQUEST;
-        let mut handle = self.handle.clone();
-        let answer = self
-            .runtime
-            .block_on(async { handle.request(request)?.next().await.ok_or(rtnetlink::Error::RequestFailed) });
-        match answer.map(|answer| answer.payload) {
-            Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNsId(NsidMessage {
-                attributes,
-                ..
-            }))) => {
-                let id = |attribute: &NsidAttribute| match attribute {
-                    NsidAttribute::Id(id) if *id >= 0 => Some(*id),
-                    _ => None,
-                };
-                Ok(attributes.iter().find_map(id))
-            }
-            Ok(NetlinkPayload::Error(error)) => {
-                Err(Error::system("asking for a namespace's id", error.to_io()))
-            }
-            Ok(_) => Ok(None),
-            Err(error) => Err(Error::system("asking for a namespace's id", error)),
-        }
+        let mut body = vec![libc::AF_UNSPEC as u8, 0, 0, 0];
+        push_attribute(&mut body, NETNSA_FD, &namespace.as_raw_fd().to_ne_bytes());
+        let answer = self.0.request(libc::RTM_GETNSID, 0, &body);
+        let answer = answer.map_err(|error| Error::system("asking for a namespace's id", error))?;
+        let mut found = attributes(answer.get(4..).unwrap_or_default());
+        let id = found.find(|(kind, _)| *kind == NETNSA_NSID).and_then(|(_, id)| u32_at(id, 0));
+        Ok(id.map(|id| id as i32).filter(|id| *id >= 0))
     }
 
     pub(crate) fn qdiscs(&self, index: u32) -> Result<Qdiscs, Error> {
-        let request = self.handle.qdisc().get().index(index as i32).execute();
-        let all = self.runtime.block_on(request.try_collect::<Vec<TcMessage>>());
-        let all = all.map_err(|error| Error::system("listing qdiscs", error))?;
+        let here = tc_objects(&self.0, libc::RTM_GETQDISC, index, 0);
+        let here = here.map_err(|error| Error::system("listing qdiscs", error))?;
         let mut qdiscs = Qdiscs { root: RootQdisc::Default, has_clsact: false, free_number: FIRST_NUMBER };
-        let here: Vec<&TcMessage> = all.iter().filter(|qdisc| qdisc.header.index == index as i32).collect();
-        while here.iter().any(|qdisc| qdisc.header.handle.major == qdiscs.free_number) {
+        while here.iter().any(|qdisc| qdisc.handle() >> 16 == u32::from(qdiscs.free_number)) {
             qdiscs.free_number += 1;
         }
         for qdisc in here {
-            let kind = kind(qdisc);
-            match qdisc.header.parent {
-                TcHandle::ROOT if kind == KIND => qdiscs.root = RootQdisc::Ours,
+            let kind = qdisc.kind();
+            match qdisc.parent() {
+                TC_H_ROOT if kind == KIND => qdiscs.root = RootQdisc::Ours,
                 // A default qdisc has no number.
-                TcHandle::ROOT if qdisc.header.handle.major != 0 => {
-                    qdiscs.root = RootQdisc::Foreign(kind.to_owned());
-                }
+                TC_H_ROOT if qdisc.handle() >> 16 != 0 => qdiscs.root = RootQdisc::Foreign(kind),
                 _ if kind == "clsact" || kind == "ingress" => qdiscs.has_clsact = true,
                 _ => {}
             }
@@ -182,9 +188,8 @@ impl RtNetlink {
     /// Counts the programs and filters of others in clsact, in both directions.
     pub(crate) fn others(&self, index: u32) -> Result<usize, Error> {
         let mut count = 0;
-        let at = || self.handle.traffic_filter(index as i32).get();
-        for (request, is_ingress) in [(at().ingress(), true), (at().egress(), false)] {
-            let found = self.runtime.block_on(request.execute().try_collect::<Vec<TcMessage>>());
+        for (parent, is_ingress) in [(clsact::INGRESS, true), (clsact::EGRESS, false)] {
+            let found = tc_objects(&self.0, libc::RTM_GETTFILTER, index, parent);
             let found = found.map_err(|error| Error::system("listing filters", error))?;
             count += found.iter().filter(|filter| !(is_ingress && clsact::is_ours(filter))).count();
         }
@@ -195,56 +200,24 @@ impl RtNetlink {
     /// must be one that no qdisc of the interface has: otherwise the kernel would change a qdisc of
     /// the same kind, which our kind does not support.
     pub(crate) fn set_root(&self, index: u32, number: u16) -> Result<(), Error> {
-        let mut message = TcMessage::with_index(index as i32);
-        message.header.parent = TcHandle::ROOT;
-        message.header.handle = TcHandle { major: number, minor: 0 };
-        message.attributes.push(TcAttribute::Kind(KIND.to_owned()));
-        let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
-        request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-        let mut handle = self.handle.clone();
-        self.runtime.block_on(async {
-            let answers = handle.request(request);
-            let mut answers = answers.map_err(|error| Error::system("adding the qdisc", error))?;
-            while let Some(answer) = answers.next().await {
-                if let NetlinkPayload::Error(error) = answer.payload
-                    && error.code.is_some()
-                {
-                    return Err(match error.to_io().raw_os_error() {
-                        Some(EPERM) => Error::NotPermitted { action: "adding the qdisc".to_owned() },
-                        _ => Error::system("adding the qdisc", error.to_io()),
-                    });
-                }
-            }
-            Ok(())
-        })
+        let mut body = traffic_control(index as i32, u32::from(number) << 16, TC_H_ROOT, 0);
+        push_attribute(&mut body, TCA_KIND, &[KIND.as_bytes(), &[0]].concat());
+        let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        let added = self.0.request(libc::RTM_NEWQDISC, flags, &body);
+        added.map(drop).map_err(|error| refused("adding the qdisc", error))
     }
 
     /// Removes the root qdisc; the kernel restores its default.
     pub(crate) fn remove_root(&self, index: u32) -> Result<(), Error> {
-        let mut request = self.handle.qdisc().del(index as i32);
-        request.message_mut().header.parent = TcHandle::ROOT;
-        self.runtime.block_on(request.execute()).map_err(|error| match &error {
-            rtnetlink::Error::NetlinkError(message) if message.to_io().raw_os_error() == Some(EPERM) => {
-                Error::NotPermitted { action: "removing the qdisc".to_owned() }
-            }
-            _ => Error::system("removing the qdisc", error),
-        })
+        self.0.remove_qdisc(index as i32).map_err(|error| refused("removing the qdisc", error))
     }
 }
 
-/// Returns true if an interface is up and has a carrier.
-pub(crate) fn is_up(link: &LinkMessage) -> bool {
-    link.header.flags.contains(LinkFlags::Up | LinkFlags::LowerUp)
-}
-
-const EPERM: i32 = nix::Error::EPERM as i32;
-
-fn kind(qdisc: &TcMessage) -> &str {
-    let kinds = qdisc.attributes.iter().find_map(|attribute| match attribute {
-        TcAttribute::Kind(kind) => Some(kind.as_str()),
-        _ => None,
-    });
-    kinds.unwrap_or_default()
+fn refused(action: &str, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Error::NotPermitted { action: action.to_owned() },
+        _ => Error::system(action, error),
+    }
 }
 
 #[cfg(test)]

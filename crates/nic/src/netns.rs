@@ -1,16 +1,14 @@
 //! Entering another network namespace, by a name known to `ip netns` or by a process in it.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::{getsockopt, sockopt};
+use xdp::{NAMED_NAMESPACES, OWN_NAMESPACE, in_namespace, in_new_namespace};
 
 use crate::error::Error;
-
-/// Directory of the names of `ip netns`.
-const DIRECTORY: &str = "/run/netns";
 
 /// Calls `inside` in the namespace of this name or PID, on a new thread; without a name, on the
 /// calling thread.
@@ -25,13 +23,12 @@ pub fn enter<T: Send>(
     let bad = |cause: String| Error::Namespace { name: name.to_owned(), cause };
     let path = path(name).ok_or_else(|| bad("that is no name".to_owned()))?;
     let file = File::open(&path).map_err(|error| bad(format!("{}: {error}", path.display())))?;
-    on_a_thread(move || {
-        setns(&file, CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
-            nix::Error::EPERM => Error::NotPermitted { action: format!("entering the namespace `{name}`") },
-            _ => bad(errno.to_string()),
-        })?;
-        inside()
-    })
+    in_namespace(file, inside).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => {
+            Error::NotPermitted { action: format!("entering the namespace `{name}`") }
+        }
+        _ => bad(error.to_string()),
+    })?
 }
 
 /// Opens the namespace of the calling thread.
@@ -39,8 +36,7 @@ pub fn enter<T: Send>(
 /// # Errors
 /// /proc is not mounted.
 pub fn current() -> Result<File, Error> {
-    File::open("/proc/thread-self/ns/net")
-        .map_err(|error| Error::system("opening the network namespace", error))
+    File::open(OWN_NAMESPACE).map_err(|error| Error::system("opening the network namespace", error))
 }
 
 /// Returns the process that listens on a Unix socket, for [`enter`].
@@ -56,20 +52,10 @@ pub fn listener(socket: &std::path::Path) -> Result<String, Error> {
 
 /// Calls `inside` in a new namespace, which is removed with its interfaces afterwards.
 pub(crate) fn fresh<T: Send>(inside: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-    on_a_thread(move || {
-        unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
-            nix::Error::EPERM => Error::NotPermitted { action: "a new network namespace".to_owned() },
-            _ => Error::system("a new network namespace", errno),
-        })?;
-        inside()
-    })
-}
-
-/// Runs `call` on a new thread, which may change its namespace; the change ends with the thread.
-fn on_a_thread<T: Send>(call: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-    std::thread::scope(|scope| {
-        scope.spawn(call).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    in_new_namespace(inside).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => Error::NotPermitted { action: "a new network namespace".to_owned() },
+        _ => Error::system("a new network namespace", error),
+    })?
 }
 
 /// Returns the file of a namespace. A number is a PID, unless a namespace has it as its name.
@@ -77,7 +63,7 @@ fn path(name: &str) -> Option<PathBuf> {
     if name.is_empty() || name.contains('/') || name == "." || name == ".." {
         return None;
     }
-    let named = PathBuf::from(DIRECTORY).join(name);
+    let named = PathBuf::from(NAMED_NAMESPACES).join(name);
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
     Some(if is_number && !named.exists() { format!("/proc/{name}/ns/net").into() } else { named })
 }

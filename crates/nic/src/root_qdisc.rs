@@ -10,46 +10,24 @@
 
 use std::io;
 
-use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::libc;
+use xdp::netlink::{
+    RouteSocket, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, attributes, push_attribute, text, traffic_control, u32_at,
+};
 
 use crate::abi::{Reader, Writer};
-use crate::clsact::attribute;
 use crate::error::Error;
-use crate::netlink::RtNetlink;
+use crate::netlink::{RtNetlink, TcObject, tc_objects};
 use crate::netns;
 
 /// Bytes of `struct replaced` of bpf/nic.bpf.c, of which four are a length.
 pub(crate) const RECORD_BYTES: usize = 1024;
 
-// linux/rtnetlink.h
-const RTM_NEWLINK: u16 = 16;
-const RTM_GETLINK: u16 = 18;
-const RTM_NEWQDISC: u16 = 36;
-const RTM_GETQDISC: u16 = 38;
-const RTM_GETTCLASS: u16 = 42;
-const RTM_GETTFILTER: u16 = 46;
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
+/// The size table of a qdisc (linux/rtnetlink.h).
 const TCA_STAB: u16 = 8;
-/// The parent of a root qdisc (linux/pkt_sched.h).
-const TC_H_ROOT: u32 = 0xffff_ffff;
-const TCMSG_BYTES: usize = 20;
 // linux/if_link.h
 const IFINFO_BYTES: usize = 16;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_INFO_KIND: u16 = 1;
-// linux/netlink.h
-const HEADER_BYTES: usize = 16;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_DUMP: u16 = 0x300;
-const NLM_F_REPLACE: u16 = 0x100;
-const NLM_F_EXCL: u16 = 0x200;
-const NLM_F_CREATE: u16 = 0x400;
 
 /// Kinds whose classes are the flows of the moment, not something that was configured.
 const FLOWS_AS_CLASSES: [&str; 3] = ["fq_codel", "sfq", "cake"];
@@ -66,28 +44,30 @@ impl SavedQdisc {
     /// Reads the root qdisc of interface `index`. `None` if it is the kernel's default.
     pub(crate) fn read(index: u32) -> Result<Option<Self>, Error> {
         let failed = |error| Error::system("reading the root qdisc", error);
-        let all = at(index, RTM_GETQDISC, 0).map_err(failed)?;
+        let all = at(index, libc::RTM_GETQDISC, 0).map_err(failed)?;
         // A default qdisc has no number.
-        let root = all.iter().find(|qdisc| word(qdisc, 12) == TC_H_ROOT && word(qdisc, 8) != 0);
+        let root = all.iter().find(|qdisc| qdisc.parent() == TC_H_ROOT && qdisc.handle() != 0);
         let Some(root) = root else { return Ok(None) };
         let wanted = |(kind, _): &(u16, &[u8])| matches!(*kind, TCA_KIND | TCA_OPTIONS | TCA_STAB);
-        let attributes = attributes(&root[TCMSG_BYTES..]).filter(wanted);
-        let attributes = attributes.flat_map(|(kind, value)| attribute(kind, value)).collect();
-        Ok(Some(Self { handle: word(root, 8), attributes }))
+        let mut attributes = Vec::new();
+        root.attributes()
+            .filter(wanted)
+            .for_each(|(kind, value)| push_attribute(&mut attributes, kind, value));
+        Ok(Some(Self { handle: root.handle(), attributes }))
     }
 
     /// Its kind, as `tc` names it.
     pub(crate) fn kind(&self) -> String {
         let kind = attributes(&self.attributes).find(|(kind, _)| *kind == TCA_KIND);
-        let kind = kind.map_or(&[][..], |(_, value)| value);
-        String::from_utf8_lossy(kind.strip_suffix(&[0]).unwrap_or(kind)).into_owned()
+        kind.map(|(_, kind)| text(kind)).unwrap_or_default()
     }
 
     /// Makes it the root qdisc of interface `index`, in place of the present one.
     pub(crate) fn restore(&self, index: u32) -> io::Result<()> {
-        let mut body = traffic_control(index, self.handle, TC_H_ROOT);
+        let mut body = traffic_control(index as i32, self.handle, TC_H_ROOT, 0);
         body.extend_from_slice(&self.attributes);
-        query(RTM_NEWQDISC, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &body).map(drop)
+        let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        RouteSocket::open()?.request(libc::RTM_NEWQDISC, flags, &body).map(drop)
     }
 
     /// Returns why it could not be restored on interface `index`, which has it now.
@@ -103,11 +83,11 @@ impl SavedQdisc {
         if self.attributes.len() + 8 > RECORD_BYTES {
             return Ok(Some("its options are too long to keep".to_owned()));
         }
-        let below = |qdisc: &&Vec<u8>| word(qdisc, 12) >> 16 == self.handle >> 16 && word(qdisc, 8) != 0;
-        if at(index, RTM_GETQDISC, 0).map_err(failed)?.iter().any(|qdisc| below(&qdisc)) {
+        let below = |qdisc: &TcObject| qdisc.parent() >> 16 == self.handle >> 16 && qdisc.handle() != 0;
+        if at(index, libc::RTM_GETQDISC, 0).map_err(failed)?.iter().any(below) {
             return Ok(Some("other qdiscs were configured below it".to_owned()));
         }
-        if !at(index, RTM_GETTFILTER, self.handle).map_err(failed)?.is_empty() {
+        if !at(index, libc::RTM_GETTFILTER, self.handle).map_err(failed)?.is_empty() {
             return Ok(Some("filters were configured at it".to_owned()));
         }
         let (classes, queues) = (self.classes(index).map_err(failed)?, tx_queues(index).map_err(failed)?);
@@ -118,10 +98,14 @@ impl SavedQdisc {
     fn trial(&self, tx_queues: u32, classes: usize) -> Result<Option<String>, Error> {
         let failed = |error| Error::system("an interface for a trial", error);
         let mut body = vec![0; IFINFO_BYTES];
-        body.extend(attribute(IFLA_IFNAME, b"trial\0"));
-        body.extend(attribute(IFLA_NUM_TX_QUEUES, &tx_queues.to_ne_bytes()));
-        body.extend(attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"veth")));
-        query(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &body).map_err(failed)?;
+        let mut kind = Vec::new();
+        push_attribute(&mut kind, IFLA_INFO_KIND, b"veth");
+        push_attribute(&mut body, libc::IFLA_IFNAME, b"trial\0");
+        push_attribute(&mut body, libc::IFLA_NUM_TX_QUEUES, &tx_queues.to_ne_bytes());
+        push_attribute(&mut body, libc::IFLA_LINKINFO, &kind);
+        let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let route = RouteSocket::open().map_err(failed)?;
+        route.request(libc::RTM_NEWLINK, flags, &body).map_err(failed)?;
         let index = RtNetlink::connect()?.find("trial")?.index;
         if let Err(error) = self.restore(index) {
             return Ok(Some(format!("the kernel does not take back what it reports of it ({error})")));
@@ -138,8 +122,8 @@ impl SavedQdisc {
         if FLOWS_AS_CLASSES.contains(&self.kind().as_str()) {
             return Ok(0);
         }
-        let all = at(index, RTM_GETTCLASS, 0)?;
-        Ok(all.iter().filter(|class| word(class, 8) >> 16 == self.handle >> 16).count())
+        let all = at(index, libc::RTM_GETTCLASS, 0)?;
+        Ok(all.iter().filter(|class| class.handle() >> 16 == self.handle >> 16).count())
     }
 
     /// Encodes it as `struct replaced` of bpf/nic.bpf.c; `None`: the kernel's default.
@@ -163,74 +147,18 @@ impl SavedQdisc {
     }
 }
 
-/// Returns the traffic control objects of a kind at an interface, below `parent`.
-fn at(index: u32, request: u16, parent: u32) -> io::Result<Vec<Vec<u8>>> {
-    let all = query(request, NLM_F_DUMP, &traffic_control(index, 0, parent))?;
-    Ok(all.into_iter().filter(|body| body.len() >= TCMSG_BYTES && word(body, 4) == index).collect())
+fn at(index: u32, request: u16, parent: u32) -> io::Result<Vec<TcObject>> {
+    tc_objects(&RouteSocket::open()?, request, index, parent)
 }
 
 /// Returns the number of TX queues of an interface.
 fn tx_queues(index: u32) -> io::Result<u32> {
     let mut body = vec![0; IFINFO_BYTES];
     body[4..8].copy_from_slice(&index.to_ne_bytes());
-    let links = query(RTM_GETLINK, 0, &body)?;
-    let found = links.first().and_then(|link| {
-        let (_, value) =
-            attributes(link.get(IFINFO_BYTES..)?).find(|(kind, _)| *kind == IFLA_NUM_TX_QUEUES)?;
-        Some(word(value, 0))
-    });
-    Ok(found.unwrap_or(1))
-}
-
-/// A `struct tcmsg`.
-fn traffic_control(index: u32, handle: u32, parent: u32) -> Vec<u8> {
-    [0, index, handle, parent, 0].iter().flat_map(|field| field.to_ne_bytes()).collect()
-}
-
-/// Sends a request. Returns the bodies of the messages that answer it.
-fn query(kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-    let mut message = Writer::default();
-    message.u32((HEADER_BYTES + body.len()) as u32);
-    message.bytes(&kind.to_ne_bytes()).bytes(&(flags | NLM_F_REQUEST).to_ne_bytes());
-    message.u32(1).u32(0).bytes(body);
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&message.done(), 0)?;
-    let mut bodies = Vec::new();
-    loop {
-        let (received, _) = socket.recv_from_full()?;
-        let mut rest = &received[..];
-        while rest.len() >= HEADER_BYTES {
-            let len = (word(rest, 0) as usize).clamp(HEADER_BYTES, rest.len());
-            let (kind, body) = (u16::from_ne_bytes([rest[4], rest[5]]), &rest[HEADER_BYTES..len]);
-            match (kind, word(body, 0) as i32) {
-                (NLMSG_DONE, _) | (NLMSG_ERROR, 0) => return Ok(bodies),
-                (NLMSG_ERROR, errno) => return Err(io::Error::from_raw_os_error(-errno)),
-                _ => bodies.push(body.to_vec()),
-            }
-            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-        }
-        if flags & (NLM_F_DUMP | NLM_F_ACK) == 0 {
-            return Ok(bodies);
-        }
-    }
-}
-
-/// Iterates over the attributes in `bytes`; ends at the first truncated one.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let [len, kind] = [0, 2].map(|at| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
-        let len = usize::from(len?);
-        let value = bytes.get(4..len)?;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind?, value))
-    })
-}
-
-/// Returns the 32 bits at a place; 0 beyond the end.
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
+    let link = RouteSocket::open()?.request(libc::RTM_GETLINK, 0, &body)?;
+    let mut found = attributes(link.get(IFINFO_BYTES..).unwrap_or_default());
+    let queues = found.find(|(kind, _)| *kind == libc::IFLA_NUM_TX_QUEUES);
+    Ok(queues.and_then(|(_, value)| u32_at(value, 0)).unwrap_or(1))
 }
 
 #[cfg(test)]

@@ -48,7 +48,6 @@ pub(crate) struct Host {
     pub(crate) foreign_frames: u64,
 }
 
-/// One of the ports that a host has.
 #[derive(Debug)]
 pub(crate) struct HostPort {
     /// The outgoing link direction.

@@ -9,8 +9,8 @@
 
 mod negotiation;
 
-use switch::egress::wred::Random;
 use wire::mac::MacAddr;
+use wire::random::Random;
 
 pub(crate) use self::negotiation::LldpEnd;
 use self::negotiation::Negotiation;

@@ -27,9 +27,6 @@ const SAME_START_S: u64 = 2;
 
 impl Baseline {
     /// Takes the counters of now.
-    ///
-    /// # Errors
-    /// The daemon does not answer.
     pub async fn take(client: &mut Client) -> Result<Self> {
         let started_s = start_of(&client.info().await?);
         Ok(Self { started_s, snapshot: client.snapshot().await? })
@@ -72,9 +69,6 @@ impl Baseline {
     }
 
     /// Removes the file of this user; the counters count from the start of the daemon again.
-    ///
-    /// # Errors
-    /// The file cannot be removed.
     pub fn forget(socket: &Path) -> Result<()> {
         let file = file_of(socket)?;
         match std::fs::remove_file(&file) {

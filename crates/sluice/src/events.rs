@@ -84,7 +84,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// Formats a batch of events.
 fn lines(arguments: &Arguments, batch: &v1::EventBatch, zone: &TimeZone) -> Result<String> {
     let mut lines = Vec::new();
     if batch.missed > 0 {

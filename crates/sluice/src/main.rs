@@ -22,6 +22,7 @@ mod record;
 mod settings;
 mod show;
 #[cfg(test)]
+#[path = "../tests/fixtures/show.rs"]
 mod show_fixture;
 mod sim;
 mod socket;

@@ -254,7 +254,6 @@ fn seconds(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
-/// Formats an event.
 fn text(event: Event, names: &[String]) -> String {
     let v1::Event { port, message, .. } = event_of(Instant(0), event, names);
     port.map_or(message.clone(), |name| format!("{name}: {message}"))

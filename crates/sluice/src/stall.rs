@@ -46,9 +46,6 @@ impl fmt::Display for Source {
 impl Stall {
     /// Asks the daemon that is named, or else the one that runs one of these files; `None` if none
     /// is named, and none that answers runs one.
-    ///
-    /// # Errors
-    /// The named daemon does not answer.
     pub fn known(daemon: &Daemon, files: &[PathBuf]) -> Result<Option<Self>> {
         if daemon.is_named() {
             return query(daemon).map(Some);
@@ -63,9 +60,6 @@ impl Stall {
     }
 
     /// Asks the daemon, or, if none is named and none answers, spins for `spin`.
-    ///
-    /// # Errors
-    /// The named daemon does not answer.
     pub fn measure(daemon: &Daemon, spin: Duration) -> Result<Self> {
         match query(daemon) {
             Ok(stall) => Ok(stall),

@@ -37,7 +37,6 @@ struct Sender {
     is_silent: bool,
 }
 
-/// The result of a probe.
 #[derive(Debug, PartialEq, Eq)]
 enum ProbeResult {
     /// The kernel did not accept the frame.

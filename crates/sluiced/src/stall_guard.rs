@@ -66,7 +66,6 @@ pub struct Guard {
     threads: Vec<GuardThread>,
 }
 
-/// A thread of the guard.
 #[derive(Debug)]
 struct GuardThread {
     thread: JoinHandle<()>,

@@ -74,7 +74,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     control_socket::must_be_free(&config.control.path)?;
     let permissions = Permissions::look_up(&config.control)
         .map_err(|unknown| anyhow::anyhow!("{}: {}", unknown.setting, unknown.what))?;
-    let interfaces = look_up(&config.interfaces).await?;
+    let interfaces = look_up(&config.interfaces)?;
     let mut live = live;
     for (slot, interface) in interfaces.iter().enumerate() {
         interface.iter().for_each(|interface| live.set_interface(slot, interface));

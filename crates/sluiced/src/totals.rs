@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use control::FrameBalance;
-use control::v1::{Count, Port, Snapshot};
+use control::v1::{Port, Snapshot};
+use control::{FrameBalance, frames};
 use switch::monitor::counters::kernel::RX_LOSSES;
 
 /// Returns the report on a stopped switch.
@@ -66,14 +66,10 @@ fn losses(port: &Port) -> Vec<String> {
         .collect()
 }
 
-fn frames(count: Option<Count>) -> u64 {
-    count.unwrap_or_default().frames
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::v1::{Kernel, PfcCount};
+    use control::v1::{Count, Kernel, PfcCount};
 
     fn snapshot() -> Snapshot {
         let count = |frames| Some(Count { frames, bytes: 100 * frames });

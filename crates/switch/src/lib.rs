@@ -15,7 +15,7 @@ pub mod pfc;
 mod pipeline;
 pub mod settings;
 mod time;
-mod token_bucket;
+pub mod token_bucket;
 
 pub use self::pipeline::Switch;
 pub use self::pipeline::checkpoint::CopiedSlots;

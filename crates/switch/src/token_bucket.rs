@@ -40,6 +40,11 @@ impl TokenBucket {
         Self { byte_time, full_at: Instant::default(), fraction: 0, burst_ns, overhead_bytes }
     }
 
+    /// Spends the credit of a bucket that was idle until now: the next frame leaves at the rate.
+    pub fn drain(&mut self, now: Instant) {
+        self.full_at = now + self.burst_ns;
+    }
+
     /// Sets another rate, from the next frame on. The link is free when it would have been.
     pub fn set_rate(&mut self, rate: Option<Rate>, overhead_bytes: u16) {
         let (byte_time, burst_ns) = byte_time_and_burst(rate);
@@ -105,8 +110,7 @@ mod tests {
     fn a_second(rate_bps: u64, len: u16, turn_ns: u64) -> u64 {
         let mut shaper = TokenBucket::new(Some(Rate { bps: rate_bps, burst_bytes: None }), 0);
         let (mut bytes, mut now) = (0, 1_000_000_000);
-        shaper.take(0, Instant(now));
-        shaper.full_at = Instant(now + BURST_NS); // begin without credit
+        shaper.drain(Instant(now));
         while now < 2_000_000_000 {
             while shaper.is_free(Instant(now)) {
                 shaper.take(len, Instant(now));
@@ -147,6 +151,14 @@ mod tests {
             free
         });
         assert_eq!(sent.count(), 11, "1000 ns of credit and the frame that starts now");
+    }
+
+    #[test]
+    fn a_slow_bucket_never_overflows() {
+        let mut shaper = TokenBucket::new(Some(Rate { bps: 2, burst_bytes: Some(0) }), 0);
+        shaper.take(1514, Instant(0));
+        assert_eq!(shaper.free_at(), Instant(1514 * 4_000_000_000));
+        assert!(shaper.is_free(Instant::NEVER));
     }
 
     /// The bucket is full wherever the clock begins (in a simulation: at 0).

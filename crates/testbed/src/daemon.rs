@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use control::v1::{Count, PfcCount, Port};
+use control::frames;
+use control::v1::{PfcCount, Port};
 use nix::sys::signal::Signal;
 
 use crate::invariants::{lost_on_receipt, pauses_sent};
@@ -171,7 +172,7 @@ impl Daemon {
     /// As [`until`](Self::until).
     pub fn until_announced(&self, hosts: u64) -> Result<()> {
         self.until("every host has announced itself", |now| {
-            let received = now.ports.iter().map(|port| port.received.unwrap_or_default().frames);
+            let received = now.ports.iter().map(|port| frames(port.received));
             let ports = received.clone().filter(|&frames| frames > 0).count() as u64;
             let is_enough = ports >= hosts.min(now.ports.len() as u64) && received.sum::<u64>() >= hosts;
             is_enough.then_some(())
@@ -260,7 +261,6 @@ struct Packets {
 /// Returns the switch's counts of a port: data, pauses of both kinds, LLDP, and frames that the
 /// kernel lost on receipt.
 fn counted(port: &Port) -> Packets {
-    let frames = |count: Option<Count>| count.map_or(0, |count| count.frames);
     let pfc = |count: &Option<PfcCount>| count.as_ref().map_or(0, |count| count.frames);
     let control = pfc(&port.pfc_received) + port.pfc_malformed_frames + port.pause_received_frames;
     let lldp_sent = port.lldp.as_ref().map_or(0, |lldp| lldp.sent_frames);

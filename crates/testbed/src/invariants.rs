@@ -2,8 +2,8 @@
 //! accounted for, and no cell stays charged for a frame that has left.
 
 use anyhow::{Context, Result, anyhow};
-use control::FrameBalance;
 use control::v1::{Group, Pool};
+use control::{FrameBalance, frames};
 use host::report::HostReport;
 use switch::DropReason;
 use switch::monitor::counters::{DropSide, DropSum};
@@ -31,10 +31,6 @@ pub fn drops(snapshot: &Snapshot, reason: &str) -> u64 {
 
 fn dropped(port: &Port, reason: &str) -> u64 {
     port.drops.get(reason).unwrap_or_else(|| panic!("no drop reason is called {reason}")).frames
-}
-
-fn frames(count: &Option<control::v1::Count>) -> u64 {
-    count.map_or(0, |count| count.frames)
 }
 
 fn cells(level: &Option<control::v1::Level>) -> u64 {
@@ -96,7 +92,7 @@ pub fn conservation_beside_announcements(snapshot: &Snapshot, hosts: &[(&str, &H
     let announced = hosts.iter().map(|(_, host)| host.announcements_sent).sum();
     let of_host = |ledger: &mut FrameLedger, port: &Port, host: &HostReport| {
         sent_by_host(ledger, port, host);
-        let sent = frames(&port.transmitted) + pauses_sent(port);
+        let sent = frames(port.transmitted) + pauses_sent(port);
         let arrived = arrived(host) + host.announcements_received + host.kernel_lost;
         let arrived = arrived + host.pfc_received + host.pause_received;
         if arrived > sent || sent - arrived > announced {
@@ -137,7 +133,7 @@ fn whole_switch(ledger: &mut FrameLedger, snapshot: &Snapshot) {
     let queues = snapshot.ports.iter().flat_map(|port| &port.queues);
     ledger.equal(
         "frames dropped by full queues = drops with reason tail_drop",
-        queues.map(|queue| frames(&queue.dropped)).sum(),
+        queues.map(|queue| frames(queue.dropped)).sum(),
         drops(snapshot, DropReason::TailDrop.name()),
     );
     ledger.equal(
@@ -163,13 +159,13 @@ fn one_port(ledger: &mut FrameLedger, port: &Port) {
     }
     ledger.equal(
         format!("{name}: dropped by groups = ingress drops"),
-        port.groups.iter().map(|group| frames(&group.dropped)).sum(),
+        port.groups.iter().map(|group| frames(group.dropped)).sum(),
         port.dropped_where(|reason| (reason.side(), reason.sum()) == (DropSide::Input, DropSum::NoBuffer))
             .frames,
     );
     ledger.equal(
         format!("{name}: lost by the kernel, of queues = of the port"),
-        port.queues.iter().map(|queue| frames(&queue.kernel_lost)).sum(),
+        port.queues.iter().map(|queue| frames(queue.kernel_lost)).sum(),
         port.kernel_lost_frames,
     );
     let kernel = port.kernel.unwrap_or_default();
@@ -207,7 +203,7 @@ fn sent_by_host(ledger: &mut FrameLedger, port: &Port, host: &HostReport) {
     ledger.equal(
         format!("{}: sent by the host = received here + lost by our kernel", port.name),
         sent + host.announcements_sent + host.cnps_sent,
-        frames(&port.received) + lost_on_receipt(port),
+        frames(port.received) + lost_on_receipt(port),
     );
 }
 
@@ -229,10 +225,10 @@ fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &HostReport) {
     ledger.equal(
         format!("{name}: announced by the host = received in the priority group of announcements"),
         host.announcements_sent,
-        frames(&port.groups[ANNOUNCEMENT_QUEUE].received),
+        frames(port.groups[ANNOUNCEMENT_QUEUE].received),
     );
-    let announcements = frames(&port.queues[ANNOUNCEMENT_QUEUE].transmitted);
-    let data_sent = frames(&port.transmitted) - announcements;
+    let announcements = frames(port.queues[ANNOUNCEMENT_QUEUE].transmitted);
+    let data_sent = frames(port.transmitted) - announcements;
     let data_arrived = arrived(host);
     let pfc_sent = pauses_sent(port);
     let pfc_received = host.pfc_received + host.pause_received;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
+use xdp::{NAMED_NAMESPACES, in_namespace, named_namespace};
 
 /// Name of a network namespace. Its creator removes it; a clone is only another handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Namespace {
 
     /// True if the namespace exists.
     pub fn is_there(&self) -> bool {
-        Path::new("/run/netns").join(&self.name).exists()
+        Path::new(NAMED_NAMESPACES).join(&self.name).exists()
     }
 
     /// Kills the processes in the namespace.
@@ -86,15 +86,8 @@ impl Namespace {
     /// Calls `inside` with this namespace as its network, in a separate thread. Sockets opened
     /// there stay in the namespace.
     pub fn enter<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> Result<T> {
-        let file = std::fs::File::open(Path::new("/run/netns").join(&self.name))
-            .with_context(|| format!("namespace {} is gone", self.name))?;
-        std::thread::scope(|scope| {
-            let entered = scope.spawn(move || -> Result<T> {
-                setns(file, CloneFlags::CLONE_NEWNET)?;
-                Ok(inside())
-            });
-            entered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        let file = named_namespace(&self.name).with_context(|| format!("namespace {} is gone", self.name))?;
+        Ok(in_namespace(file, inside)?)
     }
 }
 

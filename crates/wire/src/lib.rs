@@ -19,6 +19,7 @@ pub mod lldp;
 pub mod mac;
 pub mod ones_complement;
 pub mod pause;
+pub mod random;
 pub mod tunnel;
 
 pub use mac::MacAddr;

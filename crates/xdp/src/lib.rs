@@ -17,6 +17,14 @@ mod port;
 mod thread;
 mod umem;
 
+/// Netlink route sockets, for all crates that request interfaces and qdiscs.
+pub mod netlink {
+    pub use crate::interface::netlink::{
+        Link, LinkChange, Request, RouteSocket, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, attributes, push_attribute,
+        text, traffic_control, u32_at,
+    };
+}
+
 pub use error::Error;
 pub use interface::addresses::Address;
 pub use interface::ethtool::Pause;
@@ -31,6 +39,7 @@ pub use port::bind_mode::{PortMode, ZeroCopy};
 pub use port::config::PortConfig;
 pub use port::opener::{PortOpener, SocketHandoff};
 pub use port::sockets::FRAMES_PER_QUEUE;
+pub use thread::netns::{NAMED_NAMESPACES, OWN_NAMESPACE, in_namespace, in_new_namespace, named_namespace};
 pub use thread::sched::{Scheduling, lock_memory, longest_gap, set_scheduling};
 pub use thread::sleep::{RxWatcher, Waiter, cores, exclude_core, set_affinity, set_timer_slack};
 pub use umem::prefetch::prefetch;

@@ -20,6 +20,9 @@ const INTERFACE_BYTES: usize = 15;
 /// Longest name of a switch, a port, a profile or a table.
 const NAME_BYTES: usize = 64;
 
+/// Units of a speed.
+const SPEEDS: [(&str, u64); 3] = [("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+
 /// The lowest speed that may be written as a number. In bit/s a lower one is a speed without its
 /// unit, such as 10 for "10G"; a string says what is meant.
 const MIN_NUMBER_BPS: u64 = 1_000_000;
@@ -51,7 +54,7 @@ fn is_speed(bps: &u64) -> bool {
 /// Parses a speed such as "500M" or "2.5G", in bit/s; `None` if it is invalid or above the maximum
 /// of a port, 800G.
 pub fn parse_speed(text: &str) -> Option<u64> {
-    parse_units(text, &[("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)]).filter(is_speed)
+    parse_units(text, &SPEEDS).filter(is_speed)
 }
 
 /// Parses a number such as "2.5G" with the multipliers in `units`; `None` if it is invalid or the
@@ -75,13 +78,16 @@ fn multiple(number: &str, unit: u64) -> Option<u64> {
 
 /// Formats a speed in bit/s as [`parse_speed`] reads it.
 pub fn spell_speed(bps: u64) -> String {
-    let (unit, name, decimals) = match bps {
-        1_000_000_000.. => (1_000_000_000, "G", 9),
-        1_000_000.. => (1_000_000, "M", 6),
-        _ => (1_000, "K", 3),
-    };
-    let number = format!("{}.{:0decimals$}", bps / unit, bps % unit);
-    format!("{}{name}", number.trim_end_matches('0').trim_end_matches('.'))
+    spell_units(bps, &SPEEDS)
+}
+
+/// Formats a number in the largest of these units that it reaches, or in the first one, as
+/// [`parse_units`] reads it.
+pub fn spell_units(value: u64, units: &[(&str, u64)]) -> String {
+    let (name, unit) = units.iter().rev().find(|(_, unit)| value >= *unit).unwrap_or(&units[0]);
+    let decimals = unit.ilog10() as usize;
+    let fraction = format!(".{:0decimals$}", value % unit);
+    format!("{}{}{name}", value / unit, fraction.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Parses a number that consists of digits only.

@@ -303,7 +303,6 @@ impl CongestionBinding {
 }
 
 impl<'t> Overrides<'t, CongestionBinding> {
-    /// Returns the WRED of a queue.
     pub(crate) fn of_queue(self, q: usize) -> Option<QueueWred<'t>> {
         // Only one table applies: a port that binds one replaces that of the defaults.
         let counts = self.setting(|binding| &binding.table);

@@ -142,7 +142,6 @@ pub struct Link {
 pub(crate) struct Port<'f> {
     /// Start of its table.
     pub(crate) location: SettingSpan,
-    /// Its own table.
     pub(crate) own: PortTable,
     /// `[port-defaults]`.
     pub(crate) defaults: &'f PortTable,

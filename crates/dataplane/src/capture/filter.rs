@@ -26,7 +26,6 @@ impl CaptureFilter {
     /// Least bytes that are kept of a frame: the headers that an edit changes.
     pub const MIN_SNAP_BYTES: u16 = 64;
 
-    /// True if a frame is taken that is of these priorities.
     pub(crate) fn takes(&self, header: &FrameHeader, priorities: Set8) -> bool {
         let is_at = |port: u8| self.ports.contains(port.into());
         (is_at(header.port) || header.drop.is_some_and(|(_, port)| is_at(port)))

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use switch::{FrameId, FrameMemory, FrameParser, Instant, Nanos, RxDesc, RxFrame, TxDesc};
+use switch::{FrameId, FrameMemory, FrameParser, Instant, RxDesc, RxFrame, TxDesc};
 use wire::bitset::Set64;
 
 use crate::batch_ops::apply_edits;
@@ -23,24 +23,19 @@ use crate::io_core::port_channel::{
     FREE_BATCH_FRAMES, HIGH_FREE, LOW_FREE, PortChannel, PortCommand, PortReply, PortStatus, TX_DONE, TX_LOST,
 };
 use crate::io_core::remote_port::RemotePort;
-use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
+use crate::poll_loop::pace::{LONGEST_SLEEP_NS, LoopPace};
 use crate::port::Port;
-use crate::sleeper::{Sleeper, overslept};
+use crate::sleeper::Sleeper;
 
 /// A requested status is reported after at most this number of iterations, even while frames move.
 const STATUS_ITERATIONS: u8 = 8;
-/// The longest sleep: an interface that has disappeared is detected only in an iteration.
-const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 
 /// The loop of an I/O core, with its ports.
 #[derive(Debug)]
 pub struct IoLoop<P: Port> {
     ports: Vec<IoPort<P>>,
-    bell: Arc<Doorbell>,
-    heartbeat: Arc<Heartbeat>,
-    last_iteration: Option<Instant>,
-    idle: IdlePolicy,
+    pace: LoopPace,
     /// The loop has few free frames and takes more.
     needs_free_frames: bool,
     /// Free frames were exchanged in this iteration.
@@ -113,10 +108,7 @@ impl<P: Port> IoLoop<P> {
     pub fn new(ports: Vec<IoPort<P>>, bell: Arc<Doorbell>, heartbeat: Arc<Heartbeat>) -> Self {
         Self {
             ports,
-            bell,
-            heartbeat,
-            last_iteration: None,
-            idle: IdlePolicy::new(Instant::default()),
+            pace: LoopPace::new(heartbeat, bell),
             needs_free_frames: false,
             exchanged: false,
             received: Vec::with_capacity(RX_BATCH),
@@ -137,46 +129,25 @@ impl<P: Port> IoLoop<P> {
         waiter: &mut impl Sleeper,
         ends: &AtomicBool,
     ) -> io::Result<()> {
-        self.idle = IdlePolicy::new(clock());
-        let (mut watched, mut extended) = (Set64::EMPTY, false);
+        self.pace.start(clock());
         while !ends.load(Relaxed) {
             let now = clock();
-            if watched != self.open_ports() {
-                watched = self.open_ports();
-                waiter.watch(watched.into_iter().map(|number| &self.ports[number].port));
-            }
-            if extended != self.idle.extended_poll() {
-                extended = !extended;
-                waiter.set_weight(!extended);
-            }
+            self.pace.update(waiter, self.open_ports(), |number| &self.ports[number].port);
             let moved = self.iterate(memory, now);
-            if self.idle.sample_due(now) {
-                self.idle.record_core_time(now, waiter.core_wait_ns());
-            }
-            if moved {
-                self.idle.on_frames(now);
-            } else if self.may_sleep(now) {
-                self.bell.prepare_sleep();
-                if !self.has_work() && !ends.load(Relaxed) {
-                    self.heartbeat.sleep(Instant::NEVER);
-                    waiter.wait(LONGEST_SLEEP_NS)?;
-                    self.last_iteration = overslept(clock(), now + LONGEST_SLEEP_NS, waiter.stopped_ns());
-                }
-                self.bell.cancel_sleep();
+            self.pace.end_iteration(now, moved, waiter);
+            if !moved && self.may_sleep(now) {
+                let has_work = || self.ports.iter().any(|port| port.has_work(self.needs_free_frames));
+                let (span, never) = ((now, LONGEST_SLEEP_NS), Instant::NEVER);
+                self.pace.sleep(waiter, span, never, &clock, || has_work() || ends.load(Relaxed))?;
             }
         }
-        self.heartbeat.end();
+        self.pace.heartbeat.end();
         Ok(())
     }
 
     /// Runs one iteration. True if anything moved.
     pub fn iterate(&mut self, memory: &mut P::Memory, now: Instant) -> bool {
-        self.heartbeat.beat(now);
-        let after = self.last_iteration.replace(now).map(|last| now.since(last));
-        self.heartbeat.times.record_iteration(after);
-        if let Some(nanos) = after {
-            self.idle.record_iteration(nanos);
-        }
+        self.pace.begin_iteration(now);
         let mut moved = false;
         self.exchanged = false;
         for number in 0..self.ports.len() {
@@ -292,18 +263,15 @@ impl<P: Port> IoLoop<P> {
                 && !is_closing
                 && !port.port.needs_kick()
         };
-        self.idle.on_idle(now) && self.ports.iter().all(is_done)
-    }
-
-    fn has_work(&self) -> bool {
-        let has_work = |port: &IoPort<P>| {
-            port.channel.has_work() || (self.needs_free_frames && !port.channel.free_to_io.is_empty())
-        };
-        self.ports.iter().any(has_work)
+        self.pace.idle.on_idle(now) && self.ports.iter().all(is_done)
     }
 }
 
 impl<P: Port> IoPort<P> {
+    fn has_work(&self, needs_free_frames: bool) -> bool {
+        self.channel.has_work() || (needs_free_frames && !self.channel.free_to_io.is_empty())
+    }
+
     /// Transmits what the switching core gave, and what did not fit before. True if there was any.
     fn send(&mut self, memory: &mut P::Memory) -> bool {
         let mut moved = false;

@@ -36,7 +36,6 @@ const TX_BATCHES: usize = 32;
 const COMPLETION_BATCHES: usize = 16;
 /// Batches of free frames in each direction.
 const FREE_BATCHES: usize = 8;
-/// Free frames in a batch.
 pub(crate) const FREE_BATCH_FRAMES: usize = 64;
 /// An I/O loop with fewer free frames takes more.
 pub(crate) const LOW_FREE: usize = 512;

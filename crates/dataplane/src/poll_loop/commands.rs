@@ -209,7 +209,7 @@ impl<P: Port> PollLoop<P> {
         let elsewhere: usize = self.ports.iter().map(Port::free_frames).sum();
         snapshot.memory_free_frames = (self.memory.free_frames() + elsewhere) as u64;
         snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
-        let mut times = self.heartbeat.times();
+        let mut times = self.pace.heartbeat.times();
         self.io_heartbeats.iter().for_each(|line| times += line.times());
         snapshot.loop_turns = times.turns;
         snapshot.loop_worst_stall_ns = times.worst_stall_ns;

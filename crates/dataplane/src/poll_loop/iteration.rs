@@ -15,10 +15,10 @@
 use std::borrow::BorrowMut;
 use std::sync::Arc;
 
-use switch::egress::wred::Random;
 use switch::pfc::rx_backlog::{FORCE_XOFF, XON_FRAMES};
 use switch::{FrameId, Instant, Nanos, RxDesc, RxFrame, Switch, TxDesc};
 use wire::bitset::Set64;
+use wire::random::Random;
 
 use crate::batch_ops::apply_edits;
 use crate::batch_ops::parse_batch;

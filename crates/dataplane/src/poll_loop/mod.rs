@@ -6,6 +6,7 @@ mod commands;
 pub(crate) mod idle_policy;
 pub mod iteration;
 pub(crate) mod loop_port;
+pub(crate) mod pace;
 mod ports;
 pub(crate) mod stats;
 
@@ -16,11 +17,11 @@ use crate::flight_recorder::recorded_switch::RecordedSwitch;
 use crate::guard::heartbeat::Heartbeat;
 use crate::io_core::doorbell::Doorbell;
 use crate::mailbox::{LoopCommand, Mailbox, Reply};
-use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::Iteration;
+use crate::poll_loop::pace::{LONGEST_SLEEP_NS, LoopPace};
 use crate::port::Port;
 use crate::punt_ring::PuntRings;
-use crate::sleeper::{Sleeper, overslept};
+use crate::sleeper::Sleeper;
 use switch::{FrameId, Instant, KernelCounters, MaxFrame, Nanos, Snapshot, Switch};
 use wire::bitset::Set64;
 
@@ -28,8 +29,6 @@ use wire::bitset::Set64;
 const MAX_WAITING: usize = 256;
 /// The shortest sleep. The loop stays awake for a timer that expires sooner.
 const SHORTEST_SLEEP_NS: Nanos = 5_000;
-/// The longest sleep, a bound on how late anything missed is noticed.
-const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 /// How long a stopping loop lets its queues drain, and then its last PFC frames.
 const DRAIN_NS: Nanos = 1_000_000_000;
 
@@ -60,8 +59,7 @@ pub struct PollLoop<P: Port> {
     memory: P::Memory,
     memory_frames: usize,
     mailbox: Mailbox,
-    heartbeat: Arc<Heartbeat>,
-    bell: Arc<Doorbell>,
+    pace: LoopPace,
     io_heartbeats: Vec<Arc<Heartbeat>>,
     /// Commands that wait for the replies of I/O loops, or for one of these, in their order.
     waiting: Vec<LoopCommand>,
@@ -78,8 +76,6 @@ pub struct PollLoop<P: Port> {
     removed: KernelCounters,
     /// Frames of a port that closes; empty otherwise.
     unsent: Vec<FrameId>,
-    last_iteration: Option<Instant>,
-    idle: IdlePolicy,
 }
 
 impl<P: Port> PollLoop<P> {
@@ -107,8 +103,7 @@ impl<P: Port> PollLoop<P> {
             memory,
             memory_frames,
             mailbox,
-            heartbeat: settings.heartbeat,
-            bell: settings.bell,
+            pace: LoopPace::new(settings.heartbeat, settings.bell),
             io_heartbeats: settings.io_heartbeats,
             waiting: Vec::with_capacity(MAX_WAITING),
             stop: None,
@@ -118,8 +113,6 @@ impl<P: Port> PollLoop<P> {
             reports_requested: None,
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
-            last_iteration: None,
-            idle: IdlePolicy::new(Instant::default()),
         };
         core.push_parser(Set64::first_n(core.switch.slot_count()));
         core
@@ -144,36 +137,20 @@ impl<P: Port> PollLoop<P> {
     /// # Errors
     /// `waiter` cannot sleep.
     pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Sleeper) -> io::Result<()> {
-        self.idle = IdlePolicy::new(clock());
-        let (mut watched, mut extended) = (Set64::EMPTY, false);
+        self.pace.start(clock());
         while self.stop.is_none() {
             let now = clock();
-            if watched != self.iteration.open_ports() {
-                watched = self.iteration.open_ports();
-                waiter.watch(watched.into_iter().map(|number| &self.ports[number]));
-            }
-            if extended != self.idle.extended_poll() {
-                extended = !extended;
-                waiter.set_weight(!extended);
-            }
+            self.pace.update(waiter, self.iteration.open_ports(), |number| &self.ports[number]);
             let moved = self.iterate_with_clock(now, &clock);
-            if self.idle.sample_due(now) {
-                self.idle.record_core_time(now, waiter.core_wait_ns());
-            }
-            if moved {
-                self.idle.on_frames(now);
-            } else if let Some(nanos) = self.may_sleep(now) {
-                self.bell.prepare_sleep();
-                if !self.ports.iter().any(Port::has_pending) {
-                    self.heartbeat.sleep(self.switch.next_pfc_deadline());
-                    waiter.wait(nanos)?;
-                    self.last_iteration = overslept(clock(), now + nanos, waiter.stopped_ns());
-                }
-                self.bell.cancel_sleep();
+            self.pace.end_iteration(now, moved, waiter);
+            if !moved && let Some(nanos) = self.may_sleep(now) {
+                let deadline = self.switch.next_pfc_deadline();
+                let has_work = || self.ports.iter().any(Port::has_pending);
+                self.pace.sleep(waiter, (now, nanos), deadline, &clock, has_work)?;
             }
         }
         self.drain(clock);
-        self.heartbeat.end();
+        self.pace.heartbeat.end();
         Ok(())
     }
 
@@ -185,7 +162,7 @@ impl<P: Port> PollLoop<P> {
     /// Runs one iteration, which starts at `now`, and executes commands of the daemon. True if
     /// anything moved.
     pub fn iterate_with_clock(&mut self, now: Instant, clock: &impl Fn() -> Instant) -> bool {
-        self.record_iteration(now);
+        self.pace.begin_iteration(now);
         self.switch.record_iteration(now, self.iteration.forwards());
         self.merge_guard_pfc();
         if !self.io_heartbeats.is_empty() {
@@ -193,15 +170,15 @@ impl<P: Port> PollLoop<P> {
             self.iteration.pause_all_peers(self.iteration.open_ports().into_iter().any(is_stuck));
         }
         let moved = self.iteration.run(&mut self.switch, &mut self.ports, &mut self.memory, now, clock);
-        self.heartbeat.set_active_ports(self.iteration.active_ports());
+        self.pace.heartbeat.set_active_ports(self.iteration.active_ports());
         self.handle_commands(now) || moved
     }
 
     /// Passes the PFC that the guard sent on behalf of the loop to the switch.
     #[inline]
     fn merge_guard_pfc(&mut self) {
-        let Self { heartbeat, switch, .. } = self;
-        heartbeat.take_reports(|port, frames, at| switch.record_guard_pfc(port, &frames, at));
+        let Self { pace, switch, .. } = self;
+        pace.heartbeat.take_reports(|port, frames, at| switch.record_guard_pfc(port, &frames, at));
     }
 
     /// Executes commands, reports events, and closes ports that went down by themselves.
@@ -232,7 +209,7 @@ impl<P: Port> PollLoop<P> {
         let is_needed = of_switch.iter().any(Port::needs_kick)
             || self.iteration.pauses_all_peers()
             || self.switch.is_copying();
-        if !self.idle.on_idle(now) || is_needed {
+        if !self.pace.idle.on_idle(now) || is_needed {
             return None;
         }
         let nanos = self.switch.next_deadline(now).since(now).min(LONGEST_SLEEP_NS);
@@ -282,16 +259,6 @@ impl<P: Port> PollLoop<P> {
             if now >= end || (!moved && done(self)) {
                 return;
             }
-        }
-    }
-
-    #[inline]
-    fn record_iteration(&mut self, now: Instant) {
-        self.heartbeat.beat(now);
-        let after = self.last_iteration.replace(now).map(|last| now.since(last));
-        self.heartbeat.times.record_iteration(after);
-        if let Some(nanos) = after {
-            self.idle.record_iteration(nanos);
         }
     }
 }

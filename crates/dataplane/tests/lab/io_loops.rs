@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::loopback_port::{LoopbackPort, Wire};
 use dataplane::{
-    Doorbell, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings,
-    Reply, Settings, Wire, mailbox, remote,
+    Doorbell, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, PollLoop, PollLoopSettings, Reply, Settings,
+    mailbox, remote,
 };
 use switch::{Event, FrameId, FrameMemory, HeapMemory, Instant, Snapshot, Switch, SwitchSettings};
 use wire::ethernet::MAC_CONTROL;

@@ -8,9 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::loopback_port::{LoopbackPort, Wire};
 use dataplane::{
-    Handle, Heartbeat, LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Port, Reply, Settings, Sleeper,
-    Wire, mailbox,
+    Handle, Heartbeat, LoopCommand, PollLoop, PollLoopSettings, Port, Reply, Settings, Sleeper, mailbox,
 };
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};

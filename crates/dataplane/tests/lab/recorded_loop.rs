@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::loopback_port::{LoopbackPort, Wire};
 use dataplane::flight_recorder::error::Error;
 use dataplane::flight_recorder::replay::{Replay, Totals, difference};
 use dataplane::{
-    ChunkPool, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings,
-    Recorder, Reply, Segments, Settings, Wire, mailbox, remote,
+    ChunkPool, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, PollLoop, PollLoopSettings, Recorder, Reply,
+    Segments, Settings, mailbox, remote,
 };
 use proptest::prelude::*;
 use switch::settings::{

@@ -132,7 +132,6 @@ impl Neighbors {
         self.table.iter_mut().for_each(|it| it.dcbx = PeerDcbx::default());
     }
 
-    /// Removes all neighbors.
     pub(super) fn clear(&mut self) -> Vec<Neighbor> {
         (self.excess_until, self.excess_dcbx_until) = (None, None);
         core::mem::take(&mut self.table)

@@ -73,7 +73,6 @@ impl Features {
         }
     }
 
-    /// Returns the TLV.
     fn encode(&self, version: Version, control: Control) -> OrgTlv {
         if version == Version::Cin {
             let applications = self.applications.iter().map(|(header, list)| (*header, fcoe_to_cin(list)));

@@ -41,7 +41,7 @@ impl<P: Port> Host<P> {
         self.announce(now);
         self.send_cnps(now);
         if matches!(self.stage, HostState::Sending { .. })
-            && self.egress.next_send().is_some_and(|due| due <= now)
+            && self.egress.next_send(now).is_some_and(|due| due <= now)
         {
             self.fill_batch(now);
         }

@@ -64,7 +64,6 @@ impl Names {
         self.len
     }
 
-    /// The name with this number.
     pub(super) fn name(&self, number: usize) -> String {
         let mut below = self.len;
         let mut name = String::new();

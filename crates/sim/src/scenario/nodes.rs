@@ -60,7 +60,6 @@ pub(super) struct Devices {
     /// By path: the index in `list`, or the reason why it cannot be read, or `None` if it is
     /// invalid.
     by_path: BTreeMap<String, Result<usize, Option<String>>>,
-    /// Mistakes in the configurations.
     pub(super) mistakes: Vec<ConfigErrors>,
 }
 
@@ -189,7 +188,6 @@ impl Nodes {
         self.list.len()
     }
 
-    /// The name of a node.
     pub(super) fn name(&self, node: usize) -> &str {
         &self.list[node].name
     }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use config::read::toml_document::{Diagnostics, Item, Setting, parse_units};
+use config::read::toml_document::{Diagnostics, Item, Setting, parse_units, spell_units};
 use switch::Nanos;
 use toml::de::DeValue;
 
@@ -91,14 +91,7 @@ pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Diagnostics) -> 
 
 /// Formats a time as in the file.
 pub(super) fn spell_time(ns: Nanos) -> String {
-    let (name, unit) = TIMES.iter().rev().find(|(_, unit)| ns >= *unit).unwrap_or(&TIMES[0]);
-    let decimals = unit.ilog10() as usize;
-    let number = format!("{}.{:0decimals$}", ns / unit, ns % unit);
-    // With 0 decimal places, the format still prints the digit 0.
-    let number = if decimals == 0 { ns.to_string() } else { number };
-    let number =
-        if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
-    format!("{number}{name}")
+    spell_units(ns, TIMES)
 }
 
 /// Rejects a time at or after the end, which would have no effect.

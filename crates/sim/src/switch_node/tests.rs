@@ -2,14 +2,18 @@
 //! same frames at the same times. After each iteration, counters, watermarks, pauses and drops are
 //! equal to the cell.
 
+#[path = "../../../dataplane/tests/lab/loopback_port.rs"]
+mod loopback_port;
+
 use std::task::Waker;
 
-use dataplane::{Handle, LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Reply, Wire, mailbox};
+use self::loopback_port::{LoopbackPort, Wire};
+use dataplane::{Handle, LoopCommand, PollLoop, PollLoopSettings, Reply, mailbox};
 use switch::Snapshot;
-use switch::egress::wred::Random;
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
+use wire::random::Random;
 
 use super::*;
 use crate::packet::host_mac;

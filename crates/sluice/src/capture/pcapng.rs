@@ -38,18 +38,12 @@ pub struct CaptureFile<W: Write> {
 
 impl<W: Write> CaptureFile<W> {
     /// Begins a file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn new(out: W, snap_bytes: u32) -> Result<Self> {
         let writer = PcapNgWriter::new(Counted { out, bytes: 0 }).map_err(cause)?;
         Ok(Self { writer, snap_bytes, ports: BTreeMap::new(), interfaces: 0, frames: 0 })
     }
 
     /// Describes ports, unless the file has them already.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn add_ports(&mut self, ports: Vec<CapturePort>) -> Result<()> {
         for port in ports {
             if self.ports.get(&port.number).is_none_or(|(known, _)| *known != port) {
@@ -62,9 +56,6 @@ impl<W: Write> CaptureFile<W> {
     }
 
     /// Adds a frame.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn add(&mut self, frame: &CapturedFrame) -> Result<()> {
         let Some((_, interface_id)) = self.ports.get(&frame.port) else { return Ok(()) };
         let flags = EnhancedPacketOption::Flags(if frame.out { OUTBOUND } else { INBOUND });
@@ -87,9 +78,6 @@ impl<W: Write> CaptureFile<W> {
     }
 
     /// Ends the file with the number of frames that are missing.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn end(mut self, missed: u64) -> Result<W> {
         if missed > 0 && self.interfaces > 0 {
             let comment = format!("{missed} frames of all ports are missing: they came too fast");
@@ -108,9 +96,6 @@ impl<W: Write> CaptureFile<W> {
     }
 
     /// Passes on what was written.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn flush(&mut self) -> Result<()> {
         Ok(self.writer.get_mut().flush()?)
     }

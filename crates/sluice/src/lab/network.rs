@@ -171,7 +171,6 @@ impl Lab {
     }
 }
 
-/// Returns a snapshot of a switch.
 pub fn snapshot(switch: &Switch) -> Result<Snapshot> {
     let taken = BlockingClient::connect(&switch.socket).and_then(|mut client| client.snapshot());
     taken.with_context(|| format!("switch {} (its log is {})", switch.name, switch.log.display()))

@@ -13,6 +13,7 @@ use testbed::{Host, eventually, idle, pauses_sent, port};
 
 use super::network::Lab;
 use crate::output::grouped;
+use host::units::megabits;
 use testbed::scenario::{self as plan, Flow};
 
 /// Interval between two pictures on a terminal, and between two lines elsewhere.
@@ -240,10 +241,6 @@ pub fn received(flows: &[Flow], nodes: &[usize], flow: &Flow, reports: &[HostRep
 /// Returns for how long a host was paused in a priority.
 fn paused_ns(report: &HostReport, priority: u8) -> u64 {
     report.pauses.iter().filter(|pause| pause.priority == priority).map(|pause| pause.paused_ns).sum()
-}
-
-fn megabits(bps: u64) -> String {
-    format!("{} M", grouped((bps + 500_000) / 1_000_000))
 }
 
 /// The progress on standard error: redrawn on a terminal, a line a second elsewhere.

@@ -10,6 +10,7 @@ use testbed::conservation_beside_announcements;
 use super::state::State;
 use super::traffic::{Measured, received, sent};
 use crate::output::grouped;
+use control::frames;
 use control::v1::{Group, Port, Snapshot};
 use testbed::scenario::{self as plan, Flow};
 
@@ -186,26 +187,20 @@ fn checks(
     checks
 }
 
-fn dropped_frames(group: &Group) -> u64 {
-    group.dropped.map_or(0, |dropped| dropped.frames)
-}
-
 /// Returns the check of what switches and their kernels lost of no-drop priorities; `None` without
 /// such a priority.
 fn no_drop_by_switches(snapshots: &[Snapshot]) -> Option<CheckResult> {
     let ports = || snapshots.iter().flat_map(|switch| &switch.ports);
-    let no_drop = || ports().flat_map(|port| &port.groups).filter(|group| group.no_drop);
-    no_drop().next()?;
-    let of_storms = |group: &Group| group.storm_dropped.map_or(0, |dropped| dropped.frames);
-    let dropped: u64 = no_drop().map(|group| dropped_frames(group) + of_storms(group)).sum();
+    ports().flat_map(|port| &port.groups).find(|group| group.no_drop)?;
+    let lost: u64 = ports().map(Port::no_drop_lost_frames).sum();
     let by_kernel: u64 = ports().map(|port| port.kernel_lost_no_drop_frames).sum();
     let more = match by_kernel {
         0 => String::new(),
         lost => format!(", {} were lost by the kernel", grouped(lost)),
     };
     Some(CheckResult {
-        holds: dropped + by_kernel == 0,
-        text: format!("no-drop priorities: {} frames were dropped{more}", grouped(dropped)),
+        holds: lost == 0,
+        text: format!("no-drop priorities: {} frames were dropped{more}", grouped(lost - by_kernel)),
     })
 }
 
@@ -270,17 +265,16 @@ impl RunResult<'_> {
         let count = |of: fn(&Port) -> u64| self.ports(scope).map(of).sum::<u64>() as f64;
         let is_of_ports = matches!(scope, Scope::Switch(_) | Scope::Port(_));
         match metric {
-            Metric::Lost if is_of_ports => count(|port| {
-                let dropped = |count: Option<control::v1::Count>| count.map_or(0, |count| count.frames);
-                dropped(port.input_dropped) + dropped(port.output_dropped)
-            }),
+            Metric::Lost if is_of_ports => {
+                count(|port| frames(port.input_dropped) + frames(port.output_dropped))
+            }
             Metric::Lost => of_traffic(|it| it.lost_frames),
-            Metric::NoDropLost => groups(|group| if group.no_drop { dropped_frames(group) } else { 0 })
+            Metric::NoDropLost => groups(|group| if group.no_drop { frames(group.dropped) } else { 0 })
                 .iter()
                 .sum::<u64>() as f64,
-            Metric::Sent if is_of_ports => count(|port| port.transmitted.map_or(0, |it| it.frames)),
+            Metric::Sent if is_of_ports => count(|port| frames(port.transmitted)),
             Metric::Sent => of_traffic(|it| it.sent_frames),
-            Metric::Received if is_of_ports => count(|port| port.received.map_or(0, |it| it.frames)),
+            Metric::Received if is_of_ports => count(|port| frames(port.received)),
             Metric::Received => of_traffic(|it| it.received_frames),
             Metric::Reordered => of_traffic(|it| it.reordered_frames),
             Metric::Marked if is_of_ports => {
@@ -315,7 +309,6 @@ impl RunResult<'_> {
         counted.map(|pause| pause.xon).sum::<u64>() as f64
     }
 
-    /// Returns the ports of a scope.
     fn ports(&self, scope: Scope) -> impl Iterator<Item = &Port> {
         let wanted = |end: LinkEnd| plan::port_of(self.scenario, end);
         let switch = match scope {

@@ -49,7 +49,6 @@ pub struct DropRow<'a> {
 const INPUT: &str = "input";
 const OUTPUT: &str = "output";
 
-/// Summarizes one port.
 fn of_port(port: &Port) -> Summary {
     let of = |side, sum| port.dropped_where(|reason| (reason.side(), reason.sum()) == (side, sum));
     Summary {

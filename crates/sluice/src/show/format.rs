@@ -92,7 +92,6 @@ pub fn frames(count: Option<Count>) -> String {
     grouped(count.unwrap_or_default().frames)
 }
 
-/// Returns the port of that name in an earlier snapshot.
 pub fn earlier<'a>(before: Option<&'a Snapshot>, name: &str) -> Option<&'a Port> {
     before?.ports.iter().find(|port| port.name == name)
 }

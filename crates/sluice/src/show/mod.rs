@@ -116,7 +116,6 @@ impl Shown {
     }
 }
 
-/// Returns the view that has a detail.
 fn view_of(detail: Detail) -> Shown {
     match detail {
         Detail::History => Shown::Of(View::Pfc),

@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use control::command::no_port;
-use control::v1::{Count, Group, PfcCount, Port, Priority, Queue, Snapshot};
+use control::frames;
+use control::v1::{Group, PfcCount, Port, Priority, Queue, Snapshot};
 use serde_json::Value;
 
 /// The rows that are asked for.
@@ -54,7 +55,6 @@ impl Select {
     }
 }
 
-/// Returns the queue of a priority of a port.
 pub fn queue_of(port: &Port, priority: usize) -> usize {
     port.priorities.get(priority).map_or(priority, |of| of.local_precedence as usize)
 }
@@ -80,12 +80,11 @@ fn keep_priority(port: &mut Port, priority: usize) {
 
 /// True if a port received, sent, dropped or lost anything.
 fn has_counted(port: &Port) -> bool {
-    let frames = |count: &Option<Count>| count.unwrap_or_default().frames;
     let pfc = |count: &Option<PfcCount>| count.as_ref().map_or(0, |count| count.frames);
     let kernel = port.kernel_counters();
     [
-        frames(&port.received),
-        frames(&port.transmitted),
+        frames(port.received),
+        frames(port.transmitted),
         pfc(&port.pfc_received),
         pfc(&port.pfc_sent),
         port.pause_received_frames,

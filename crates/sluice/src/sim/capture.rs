@@ -28,9 +28,6 @@ pub struct Capture<W: Write> {
 
 impl<W: Write> Capture<W> {
     /// Creates an empty capture of a link between two ports with these names: `h1`, `leaf1.p3`.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn new(out: W, ends: [&str; 2], speed_bps: u64) -> Result<Self> {
         let mut writer = PcapNgWriter::new(out).map_err(cause)?;
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
@@ -40,9 +37,6 @@ impl<W: Write> Capture<W> {
     }
 
     /// Adds a frame.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn add(&mut self, frame: &Captured) -> Result<()> {
         let kept = frame.bytes.len().min(SNAP_BYTES as usize);
         let block = EnhancedPacketBlock {

@@ -93,15 +93,8 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::sim::sample::SWITCH;
 
-    const SWITCH: &str = "
-[port.p1]
-interface = \"i1\"
-speed = \"10G\"
-[port.p2]
-interface = \"i2\"
-speed = \"10G\"
-";
     const SCENARIO: &str = "
 duration = \"1ms\"
 [switch.s]

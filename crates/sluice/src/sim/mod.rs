@@ -12,6 +12,7 @@ mod plots;
 mod progress;
 mod run;
 #[cfg(test)]
+#[path = "../../tests/fixtures/sim.rs"]
 mod sample;
 mod summary;
 mod tables;

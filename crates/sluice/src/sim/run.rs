@@ -133,22 +133,14 @@ mod tests {
     use pcap_file::pcapng::{Block, PcapNgReader};
 
     use super::*;
+    use crate::sim::sample::SWITCH;
 
-    const SWITCH: &str = "
+    const PFC: &str = "
 [port-defaults.pfc]
 mode = \"on\"
 no_drop = [3]
 [port-defaults.pfc.priority.3]
 xoff = { static_cells = 64 }
-[port.p1]
-interface = \"i1\"
-speed = \"10G\"
-[port.p2]
-interface = \"i2\"
-speed = \"10G\"
-[port.p3]
-interface = \"i3\"
-speed = \"10G\"
 ";
     /// Two hosts send 20G to one that receives 10G and pauses both.
     const SCENARIO: &str = "
@@ -169,7 +161,7 @@ lost = 0
 ";
 
     fn scenario() -> Scenario {
-        sim::scenario::parse("test.toml", SCENARIO, &mut |_| Ok(SWITCH.to_owned())).unwrap()
+        sim::scenario::parse("test.toml", SCENARIO, &mut |_| Ok(format!("{PFC}{SWITCH}"))).unwrap()
     }
 
     #[test]

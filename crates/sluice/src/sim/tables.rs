@@ -13,26 +13,16 @@ reordered_frames,marked_frames,cnps,throughput_bps,begun_ns,last_arrival_ns,mess
 const MESSAGES: &str = "traffic,flow,message,from,to,bytes,start_ns,end_ns,completion_ns,ideal_ns,slowdown";
 
 /// Creates a table's file before the run, so that one that cannot be written is reported at once.
-///
-/// # Errors
-/// It cannot be created.
 pub fn create(file: &Path) -> Result<()> {
     write(file, "")
 }
 
-/// Writes the flows.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_flows(outcome: &Results, file: &Path) -> Result<()> {
     write(file, &flows(outcome))
 }
 
 /// Writes the messages that began after the warm-up and arrived, in the order of their arrival.
 /// Returns how many are missing, as only the first million or so are kept.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_messages(outcome: &Results, file: &Path) -> Result<u64> {
     write(file, &messages(outcome))?;
     let measured = outcome.traffic.iter().filter_map(|traffic| traffic.completion);
@@ -102,19 +92,9 @@ fn or_empty(value: Option<impl ToString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::sample::SWITCH;
     use sim::{Scenario, Simulation};
 
-    const SWITCH: &str = "
-[port.p1]
-interface = \"i1\"
-speed = \"10G\"
-[port.p2]
-interface = \"i2\"
-speed = \"10G\"
-[port.p3]
-interface = \"i3\"
-speed = \"10G\"
-";
     /// Two messages of three frames to one host: the second begins when the first has arrived, and
     /// a third traffic has no end.
     const SCENARIO: &str = "

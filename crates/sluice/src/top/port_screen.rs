@@ -1,5 +1,6 @@
 //! One port: its priority groups above, its queues below, or beside where the screen is wide.
 
+use control::frames;
 use control::v1::{Group, Port, Priority, Queue};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -116,7 +117,7 @@ fn group_cells(
         _ if group.no_drop => "nodrop",
         _ => "",
     };
-    let dropped = group.dropped.unwrap_or_default().frames + group.storm_dropped.unwrap_or_default().frames;
+    let dropped = frames(group.dropped) + frames(group.storm_dropped);
     vec![
         Line::styled(
             format!("{kind} {number}"),
@@ -162,7 +163,6 @@ fn draw_queues(frame: &mut Frame, area: Rect, rates: &Rates, (port, before): (&P
 }
 
 fn queue_cells(number: usize, rates: &Rates, queue: &Queue, earlier: &Queue) -> Vec<Line<'static>> {
-    let frames = |count: Option<control::v1::Count>| count.unwrap_or_default().frames;
     let paused = rates.percent_of_time(queue.paused_ns, earlier.paused_ns);
     let marks = rates.per_second(frames(queue.marked), frames(earlier.marked));
     let wred = queue.wred_dropped.unwrap_or_default();

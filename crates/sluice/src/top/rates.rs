@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use control::frames;
 use control::v1::{Count, Group, Port, Snapshot};
 use switch::DropReason;
 
@@ -160,7 +161,6 @@ pub fn total_cells(group: &Group) -> u64 {
 }
 
 fn dropped(port: &Port) -> u64 {
-    let frames = |count: Option<Count>| count.unwrap_or_default().frames;
     frames(port.input_dropped) + frames(port.output_dropped)
 }
 

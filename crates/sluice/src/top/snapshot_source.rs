@@ -30,7 +30,6 @@ pub enum Update {
 pub enum Source {
     /// A running switch.
     Live(Box<DaemonSource>),
-    /// A recording.
     Recording(Box<Recording>),
 }
 
@@ -55,9 +54,6 @@ pub struct DaemonSource {
 
 impl DaemonSource {
     /// Connects to a daemon. Returns its name as well.
-    ///
-    /// # Errors
-    /// There is none.
     pub async fn connect(socket: &Path, interval: Duration) -> Result<(Self, String)> {
         let info = Client::connect(socket).await?.info().await?;
         let mut live = Self { socket: socket.to_path_buf(), interval, streams: None, last_event: (0, 0) };

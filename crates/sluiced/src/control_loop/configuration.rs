@@ -12,7 +12,6 @@ use wire::bitset::Set8;
 
 use crate::control_loop::running_config::RunningConfig;
 
-/// Returns the description.
 pub fn describe(running: &RunningConfig) -> v1::Configuration {
     let config = running.config();
     let in_force = running.settings().switch;

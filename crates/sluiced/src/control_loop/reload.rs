@@ -107,7 +107,7 @@ impl ControlLoop {
             added.iter().filter_map(|&slot| live.slots().interface(slot).map(str::to_owned)).collect();
         let mut free = self.ports.free_queues();
         let mut prepared = Vec::with_capacity(added.len());
-        for ((&slot, interface), name) in added.iter().zip(look_up(&names).await?).zip(&names) {
+        for ((&slot, interface), name) in added.iter().zip(look_up(&names)?).zip(&names) {
             let queues = xdp::queues_of(name)?;
             let interface = interface.with_context(|| format!("interface {name} went away"))?;
             free = free.checked_sub(queues).with_context(|| {

@@ -19,7 +19,6 @@ use crate::ports::link_monitor::Interface;
 use crate::ports::open_ports;
 use crate::ports::slots::{PortLink, PortSlots};
 
-/// The running configuration.
 #[derive(Debug, Clone)]
 pub struct RunningConfig {
     file: PathBuf,
@@ -28,7 +27,6 @@ pub struct RunningConfig {
     config: Config,
     /// Frames of memory reserved for the switch at the start.
     frames: usize,
-    /// The slots of the ports.
     slots: PortSlots,
     /// The core of each slot.
     core_assignment: CoreAssignment,
@@ -64,7 +62,6 @@ impl RunningConfig {
         &self.core_assignment
     }
 
-    /// The slots of the ports.
     pub fn slots(&self) -> &PortSlots {
         &self.slots
     }

@@ -70,7 +70,6 @@ impl Incidents {
         self.kept.len() < before
     }
 
-    /// Returns the counters.
     pub fn counts(&self) -> RecordingCounts {
         RecordingCounts {
             kept: self.kept.len() as u64,

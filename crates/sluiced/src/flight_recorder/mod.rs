@@ -46,7 +46,6 @@ struct RecordRequest {
 #[derive(Debug)]
 struct Loss {
     freeze_at: Instant,
-    /// Kind of its event.
     kind: EventKind,
 }
 

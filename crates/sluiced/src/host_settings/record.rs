@@ -11,13 +11,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
-use nix::sched::{CloneFlags, setns};
-use xdp::HostSettings;
+use xdp::{HostSettings, NAMED_NAMESPACES, OWN_NAMESPACE, in_namespace};
 
 use crate::control_socket::DIRECTORY_MODE;
-
-/// Where `ip netns` keeps the named network namespaces.
-const NAMED_NAMESPACES: &str = "/run/netns";
 
 /// The file of one daemon.
 #[derive(Debug)]
@@ -39,7 +35,7 @@ impl Record {
     /// Restores what the file of a killed daemon says, and replaces it.
     pub fn take_over(path: &Path) -> io::Result<(Self, Restored)> {
         let owner = format!("{:016x}", getrandom::u64().map_err(io::Error::other)?);
-        let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
+        let namespace = fs::metadata(OWN_NAMESPACE)?.ino();
         let record = Self { path: path.to_path_buf(), owner, namespace };
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(record.folder())?;
         let _lock = record.lock()?;
@@ -123,13 +119,12 @@ fn restore(lines: &[RecordLine]) -> Restored {
 /// interfaces, or a process that has ended kept it.
 fn inside<T: Send>(namespace: u64, work: impl FnOnce() -> T + Send) -> Option<T> {
     let is_it = |path: &Path| fs::metadata(path).is_ok_and(|file| file.ino() == namespace);
-    if is_it(Path::new("/proc/thread-self/ns/net")) {
+    if is_it(Path::new(OWN_NAMESPACE)) {
         return Some(work());
     }
     let mut named = fs::read_dir(NAMED_NAMESPACES).ok()?.flatten().map(|entry| entry.path());
     let file = File::open(named.find(|path| is_it(path))?).ok()?;
-    let enter = || setns(file, CloneFlags::CLONE_NEWNET).ok().map(|()| work());
-    std::thread::scope(|scope| scope.spawn(enter).join().ok()?)
+    in_namespace(file, work).ok()
 }
 
 #[cfg(test)]

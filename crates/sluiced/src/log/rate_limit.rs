@@ -1,7 +1,7 @@
 //! Rate limit of log messages, per statement of the program.
 //!
 //! Rule: each log statement of the source has a token bucket: [`BURST`] lines at once, and one more
-//! each [`REFILL`]. Lines beyond that are suppressed and counted. Every [`REMINDER`], a line
+//! each second. Lines beyond that are suppressed and counted. Every [`REMINDER`], a line
 //! reports the number of suppressed lines of each statement. Messages that occur once per command
 //! or at the start, and that make no sense with lines missing, are not limited: [`UNLIMITED`].
 //! Source: docs/architecture.md, "Logs".
@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use switch::settings::Rate;
+use switch::token_bucket::TokenBucket;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, debug, error, info, trace, warn};
@@ -23,8 +25,8 @@ pub(super) const TARGET: &str = "sluiced::log";
 
 /// Lines that a statement may log at once: more than one for each port.
 const BURST: u32 = 100;
-/// Time after which a statement gets one more token.
-const REFILL: Duration = Duration::from_secs(1);
+/// One more line a second, and the burst, as the rate of a link on which a line is one byte long.
+const RATE: Rate = Rate { bps: 8, burst_bytes: Some(BURST as u64 - 1) };
 /// Interval of the reports about suppressed lines.
 const REMINDER: Duration = Duration::from_secs(10);
 /// Targets without a limit: messages about a configuration file, messages about the log, and
@@ -33,38 +35,35 @@ const UNLIMITED: [&str; 3] = ["sluiced::file", TARGET, "libbpf"];
 /// Characters of a message that a reminder repeats.
 const REPEATED_CHARS: usize = 120;
 
-/// The token bucket of a statement.
-#[derive(Debug)]
-struct Bucket {
-    tokens: u32,
-    filled: Instant,
-}
-
-impl Bucket {
-    fn new(now: Instant) -> Self {
-        Self { tokens: BURST, filled: now }
-    }
-
-    /// Takes a token, if there is one.
-    fn take(&mut self, now: Instant) -> bool {
-        let more = (now.saturating_duration_since(self.filled).as_nanos() / REFILL.as_nanos()) as u64;
-        let tokens = (u64::from(self.tokens) + more).min(u64::from(BURST)) as u32;
-        self.filled = if tokens == BURST { now } else { self.filled + REFILL * more as u32 };
-        self.tokens = tokens.saturating_sub(1);
-        tokens > 0
-    }
-}
-
 /// A statement that logs.
 #[derive(Debug)]
 struct CallSite {
-    bucket: Bucket,
+    bucket: TokenBucket,
+    /// The epoch of its times.
+    made: Instant,
     level: Level,
     /// Lines suppressed and not yet reported.
     suppressed: u64,
     /// The first suppressed message.
     message: String,
     since: Instant,
+}
+
+impl CallSite {
+    fn new(level: Level, now: Instant) -> Self {
+        let bucket = TokenBucket::new(Some(RATE), 0);
+        Self { bucket, made: now, level, suppressed: 0, message: String::new(), since: now }
+    }
+
+    /// Takes a token, if there is one.
+    fn take(&mut self, now: Instant) -> bool {
+        let now = switch::Instant(now.saturating_duration_since(self.made).as_nanos() as u64);
+        let is_free = self.bucket.is_free(now);
+        if is_free {
+            self.bucket.take(1, now);
+        }
+        is_free
+    }
 }
 
 /// A report of further lines at this level that were like this message.
@@ -95,14 +94,8 @@ impl Limits {
             return true;
         }
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        let site = sites.entry(metadata.callsite()).or_insert_with(|| CallSite {
-            bucket: Bucket::new(now),
-            level: *metadata.level(),
-            suppressed: 0,
-            message: String::new(),
-            since: now,
-        });
-        let admitted = site.bucket.take(now);
+        let site = sites.entry(metadata.callsite()).or_insert_with(|| CallSite::new(*metadata.level(), now));
+        let admitted = site.take(now);
         if !admitted {
             if site.suppressed == 0 {
                 (site.since, site.message) = (now, message());
@@ -172,11 +165,12 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     #[test]
-    fn a_bucket_gives_its_burst_and_then_one_each_refill() {
+    fn a_statement_has_its_burst_and_then_one_line_a_second() {
+        const REFILL: Duration = Duration::from_secs(1);
         let start = Instant::now();
-        let mut bucket = Bucket::new(start);
+        let mut site = CallSite::new(Level::WARN, start);
         let mut given =
-            |after: Duration, tries: u32| (0..tries).filter(|_| bucket.take(start + after)).count() as u32;
+            |after: Duration, tries: u32| (0..tries).filter(|_| site.take(start + after)).count() as u32;
         assert_eq!(given(Duration::ZERO, 3 * BURST), BURST);
         assert_eq!(given(REFILL - Duration::from_nanos(1), 5), 0);
         assert_eq!(given(REFILL, 5), 1);

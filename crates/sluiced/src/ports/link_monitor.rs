@@ -4,15 +4,10 @@
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result};
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::channel::mpsc::UnboundedReceiver;
-use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
-use rtnetlink::sys::SocketAddr;
-use rtnetlink::{MulticastGroup, new_multicast_connection};
+use nix::errno::Errno;
+use tokio::io::unix::AsyncFd;
 use wire::mac::MacAddr;
+use xdp::netlink::{Link, LinkChange, RouteSocket};
 
 use crate::ports::fsm::LinkState;
 
@@ -23,11 +18,9 @@ pub struct Interface {
     pub name: String,
     /// Interface index, which a new interface of the same name does not share.
     pub index: u32,
-    /// MAC address.
     pub mac: MacAddr,
     /// MTU in bytes.
     pub mtu: u32,
-    /// Kind of the device.
     pub kind: DeviceKind,
     /// Speed of the link in bit/s, if the driver reports it.
     pub speed_bps: Option<u64>,
@@ -86,12 +79,10 @@ impl LinkEvent {
     }
 }
 
-type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>;
-
 /// Monitors the interfaces of all ports.
 pub struct LinkMonitor {
-    handle: rtnetlink::Handle,
-    messages: Messages,
+    route: RouteSocket,
+    changes: AsyncFd<RouteSocket>,
     /// The ports by slot; some slots are vacant.
     ports: Vec<Option<MonitoredPort>>,
     notices: VecDeque<LinkEvent>,
@@ -108,26 +99,19 @@ struct MonitoredPort {
 }
 
 /// Looks up these interfaces by name. `None` where there is no such interface.
-///
-/// # Errors
-/// The kernel does not answer.
-pub async fn look_up(names: &[String]) -> Result<Vec<Option<Interface>>> {
-    let (handle, _messages) = connect()?;
-    let mut interfaces = Vec::with_capacity(names.len());
-    for name in names {
-        interfaces.push(by_name(&handle, name).await?);
-    }
-    Ok(interfaces)
+pub fn look_up(names: &[String]) -> Result<Vec<Option<Interface>>> {
+    let route = RouteSocket::open().context(OPENING)?;
+    names.iter().map(|name| by_name(&route, name)).collect()
 }
 
 impl LinkMonitor {
-    /// Creates a monitor of no interface yet.
-    ///
-    /// # Errors
-    /// The kernel does not answer.
+    /// Creates a monitor of no interface yet, in a Tokio runtime.
     pub fn new() -> Result<Self> {
-        let (handle, messages) = connect()?;
-        Ok(Self { handle, messages, ports: Vec::new(), notices: VecDeque::new(), query_from: None })
+        let route = RouteSocket::open().context(OPENING)?;
+        let changes = RouteSocket::watch_links().context(OPENING)?;
+        #[allow(deprecated, reason = "its successor is unsafe; a route socket keeps its descriptor")]
+        let changes = AsyncFd::new(changes).context(OPENING)?;
+        Ok(Self { route, changes, ports: Vec::new(), notices: VecDeque::new(), query_from: None })
     }
 
     /// Starts to monitor the interface of one more port, which was as `interface` says at its
@@ -163,31 +147,29 @@ impl LinkMonitor {
                 return Ok(notice);
             }
             if let Some(slot) = self.query_from {
-                self.query(slot).await?;
+                self.query(slot)?;
                 self.query_from = Some(slot + 1).filter(|&next| next < self.ports.len());
                 continue;
             }
-            let message = self.messages.next().await.context("netlink reports nothing any more")?;
-            match message.0.payload {
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
-                    self.on_link_message(&link, false)
+            let mut ready = self.changes.readable().await.context("netlink reports nothing any more")?;
+            let changes = ready.get_inner().link_changes().context("netlink reports nothing any more")?;
+            ready.clear_ready();
+            for change in changes {
+                match change {
+                    LinkChange::Set(link) => self.on_change(&link, false),
+                    LinkChange::Deleted(link) => self.on_change(&link, true),
+                    LinkChange::Lost => self.query_from = Some(0),
                 }
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => {
-                    self.on_link_message(&link, true)
-                }
-                // The socket's buffer overflowed, so reports are lost.
-                NetlinkPayload::Overrun(_) => self.query_from = Some(0),
-                _ => {}
             }
         }
     }
 
     /// Queries an interface again.
-    async fn query(&mut self, slot: usize) -> Result<()> {
+    fn query(&mut self, slot: usize) -> Result<()> {
         let Some(Some(MonitoredPort { interface, index: before, .. })) = self.ports.get(slot) else {
             return Ok(());
         };
-        let (before, interface) = (*before, by_name(&self.handle, interface).await?);
+        let (before, interface) = (*before, by_name(&self.route, interface)?);
         // A different index: our interface was deleted, and this is a new one of the same name.
         if interface.as_ref().is_none_or(|interface| interface.index != before) {
             self.observe(slot, None);
@@ -205,18 +187,14 @@ impl LinkMonitor {
         }
     }
 
-    fn on_link_message(&mut self, link: &LinkMessage, deleted: bool) {
-        // A bridge also reports its ports, as links of its own address family.
-        if link.header.interface_family != AddressFamily::Unspec {
-            return;
-        }
-        let index = link.header.index;
+    fn on_change(&mut self, link: &Link, deleted: bool) {
+        let index = link.index as u32;
         let slot = |is_it: &dyn Fn(&MonitoredPort) -> bool| {
             self.ports.iter().position(|port| port.as_ref().is_some_and(is_it))
         };
         if let Some(port) = slot(&|port| port.index == index) {
             self.observe(port, (!deleted).then(|| describe(link)));
-        } else if !deleted && let Some(port) = slot(&|port| Some(port.interface.as_str()) == name(link)) {
+        } else if !deleted && let Some(port) = slot(&|port| port.interface == link.name) {
             // A new interface that replaces a deleted one.
             self.record_index(port, index);
             self.observe(port, Some(describe(link)));
@@ -235,77 +213,40 @@ impl LinkMonitor {
     }
 }
 
-/// Opens a netlink socket that receives reports about links. A task of the current runtime serves
-/// it until both are dropped.
-fn connect() -> Result<(rtnetlink::Handle, Messages)> {
-    let (connection, handle, messages) =
-        new_multicast_connection(&[MulticastGroup::Link]).context("opening a netlink socket")?;
-    tokio::spawn(connection);
-    Ok((handle, messages))
-}
+const OPENING: &str = "opening a netlink socket";
 
-async fn by_name(handle: &rtnetlink::Handle, name: &str) -> Result<Option<Interface>> {
-    let answer = handle.link().get().match_name(name).execute().try_next().await;
-    match answer {
-        Ok(link) => Ok(link.as_ref().map(describe)),
-        Err(rtnetlink::Error::NetlinkError(error)) if is_no_such_link(error.raw_code()) => Ok(None),
+fn by_name(route: &RouteSocket, name: &str) -> Result<Option<Interface>> {
+    match route.link(name) {
+        Ok(link) => Ok(Some(describe(&link))),
+        Err(error) if is_no_such_link(&error) => Ok(None),
         Err(error) => Err(error).with_context(|| format!("interface {name}: looking it up")),
     }
 }
 
 /// ENODEV means that there is none; ERANGE and EINVAL that no interface can have such a name.
-fn is_no_such_link(code: i32) -> bool {
-    use nix::errno::Errno;
-    matches!(Errno::from_raw(-code), Errno::ENODEV | Errno::ERANGE | Errno::EINVAL)
+fn is_no_such_link(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::ENODEV | Errno::ERANGE | Errno::EINVAL))
 }
 
-fn describe(link: &LinkMessage) -> Interface {
-    let mut interface = Interface {
-        name: String::new(),
-        index: link.header.index,
-        mac: MacAddr::default(),
-        mtu: 0,
-        kind: DeviceKind::Hardware,
-        speed_bps: None,
-        state: seen(link),
-    };
-    for attribute in &link.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => interface.name.clone_from(name),
-            LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
-            LinkAttribute::Address(bytes) => {
-                interface.mac = bytes.as_slice().try_into().map_or(MacAddr::default(), MacAddr);
-            }
-            LinkAttribute::ParentDevBusName(bus) if bus == "virtio" => interface.kind = DeviceKind::Virtio,
-            LinkAttribute::LinkInfo(infos) => {
-                for info in infos {
-                    if let LinkInfo::Kind(kind) = info {
-                        interface.kind = DeviceKind::Software(kind.to_string());
-                    }
-                }
-            }
-            _ => {}
-        }
+fn describe(link: &Link) -> Interface {
+    Interface {
+        name: link.name.clone(),
+        index: link.index as u32,
+        mac: link.mac.unwrap_or_default(),
+        mtu: link.mtu,
+        kind: match (link.kind.as_str(), link.bus.as_str()) {
+            ("", "virtio") => DeviceKind::Virtio,
+            ("", _) => DeviceKind::Hardware,
+            (kind, _) => DeviceKind::Software(kind.to_owned()),
+        },
+        speed_bps: speed_bps(&link.name),
+        state: match (link.up, link.has_carrier) {
+            (false, _) => LinkState::Down,
+            (true, true) => LinkState::Carrier,
+            (true, false) => LinkState::NoCarrier,
+        },
     }
-    interface.speed_bps = speed_bps(&interface.name);
-    interface
-}
-
-fn seen(link: &LinkMessage) -> LinkState {
-    if !link.header.flags.contains(LinkFlags::Up) {
-        LinkState::Down
-    } else if link.header.flags.contains(LinkFlags::LowerUp) {
-        LinkState::Carrier
-    } else {
-        LinkState::NoCarrier
-    }
-}
-
-fn name(link: &LinkMessage) -> Option<&str> {
-    link.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::IfName(name) => Some(name.as_str()),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

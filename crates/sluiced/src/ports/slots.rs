@@ -14,7 +14,6 @@ use switch::settings::MAX_PORTS;
 
 use crate::ports::core_assignment::CoreAssignment;
 
-/// A port in its slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PortSlot {
     name: String,
@@ -123,7 +122,6 @@ impl PortSlots {
         (0..self.count()).filter(|&slot| self.name(slot).is_some() && before.name(slot).is_none()).collect()
     }
 
-    /// Sets the link of the port in this slot.
     pub fn set_link(&mut self, slot: usize, link: PortLink) {
         if let Some(Some(port_slot)) = self.slots.get_mut(slot) {
             port_slot.link = link;

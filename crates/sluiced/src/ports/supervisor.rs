@@ -72,7 +72,6 @@ struct Port {
     peer: Option<(MacAddr, Instant)>,
 }
 
-/// A port at the start.
 pub struct StartedPort {
     /// The interface, if it exists.
     pub interface: Option<Interface>,

@@ -18,7 +18,6 @@ impl CompiledThreshold {
     /// No limit.
     pub(crate) const NONE: CompiledThreshold = CompiledThreshold { base_cells: u32::MAX, ratio_of_128: 0 };
 
-    /// Compiles a threshold.
     pub(crate) fn compile(threshold: Threshold) -> Self {
         match threshold {
             Threshold::Static(cells) => Self { base_cells: cells, ratio_of_128: 0 },

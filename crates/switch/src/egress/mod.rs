@@ -27,7 +27,7 @@ use crate::egress::queue::Queue;
 use crate::egress::queue_limits::EgressLimits;
 use crate::egress::scheduler::Scheduler;
 use crate::egress::tx_stall::TxStall;
-use crate::egress::wred::{Random, WredAction};
+use crate::egress::wred::WredAction;
 use crate::fifo_set::FifoSet;
 use crate::frame::FrameId;
 use crate::frame::header_edit::VlanAction;
@@ -49,6 +49,7 @@ use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
+use wire::random::Random;
 
 /// Queues that share a rate limit.
 #[derive(Debug, Serialize, Deserialize)]

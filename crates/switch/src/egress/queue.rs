@@ -12,7 +12,7 @@
 use crate::buffer::pool::{Pool, Pools};
 use crate::buffer::threshold::CompiledThreshold;
 use crate::egress::frame_queue::FrameList;
-use crate::egress::wred::{Random, Wred, WredAction};
+use crate::egress::wred::{Wred, WredAction};
 use crate::monitor::alarm::{DropAlarm, UsageAlarm};
 use crate::monitor::counters::{FrameCount, QueueSnapshot};
 use crate::monitor::usage_violation::UsageViolations;
@@ -21,6 +21,7 @@ use crate::settings::{DropLevel, Threshold, WredSettings};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
+use wire::random::Random;
 
 /// Buffer limits, WRED and class of one egress queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -356,7 +357,6 @@ impl Queue {
         self.cold.marked.add(len);
     }
 
-    /// Resets one watermark.
     pub(crate) fn reset_watermark(&mut self, mark: WatermarkReset) {
         self.cold.watermarks.reset(mark, self.used_cells, &mut self.peak);
     }

@@ -13,7 +13,6 @@ use crate::time::Instant;
 use wire::bitset::Set8;
 
 impl Egress {
-    /// Returns the watchdog of this port.
     pub(crate) fn watchdog(&mut self) -> &mut PortWatchdog {
         &mut self.watchdog
     }
@@ -37,7 +36,6 @@ impl Egress {
         (change, self.tx_stall.stalled_since().is_some())
     }
 
-    /// Returns the observation of a priority.
     pub(crate) fn observation(&mut self, priority: usize, now: Instant) -> PauseObservation {
         PauseObservation {
             paused_since: self.pauses.paused_since(priority, now).or(self.tx_stall.stalled_since()),
@@ -54,7 +52,6 @@ impl Egress {
         }
     }
 
-    /// Polls the watchdog of a priority.
     pub(crate) fn poll(&mut self, priority: usize, now: Instant) -> Option<watchdog::StormChange> {
         let seen = self.observation(priority, now);
         self.watchdog.of(priority).poll(seen, now)

@@ -31,6 +31,7 @@ use crate::settings::{DropLevel, EcnMarkPoint, WredProfile, WredSettings};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
+use wire::random::Random;
 
 /// Action on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,11 +71,6 @@ impl Wred {
     /// Applies other settings; the average is kept.
     pub(crate) fn reconfigured(self, settings: WredSettings, no_drop: bool, frame_ns: Nanos) -> Self {
         Self { settings, no_drop, frame_ns: frame_ns.max(1), ..self }
-    }
-
-    /// True if marks are set at dequeue.
-    pub fn marks_at_dequeue(&self) -> bool {
-        self.settings.mark_at == EcnMarkPoint::Dequeue
     }
 
     /// Returns the average length in cells, rounded down, of a queue that holds `waiting` cells.
@@ -195,31 +191,6 @@ impl Wred {
         // p · (A − low) / (high − low) as a fraction of 2^32; high > low here.
         let share = (u128::from(self.average - low) << 32) / u128::from(high - low);
         u128::from(random.draw()) * 100 < share * u128::from(probability_percent)
-    }
-}
-
-/// Random numbers, reproducible from the seed (SplitMix64's output function over a counter).
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Random(u64);
-
-impl Random {
-    /// Makes the generator of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Returns a number from 0 to 2^32 − 1.
-    pub fn draw(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) >> 32) as u32
-    }
-
-    /// Returns a number from 0, which is excluded, to 1.
-    pub fn fraction(&mut self) -> f64 {
-        (f64::from(self.draw()) + 1.0) / (1u64 << 32) as f64
     }
 }
 

@@ -41,6 +41,7 @@ use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set64;
 use wire::mac::MacAddr;
+use wire::random::Random;
 
 /// Maximum number of slots probed for one address.
 const MAX_PROBES: usize = 32;
@@ -531,13 +532,9 @@ impl Fdb {
     }
 }
 
-/// Returns an odd factor with about as many ones as zeros, whatever the key: SplitMix64's last
-/// steps.
+/// Returns an odd factor with about as many ones as zeros, whatever the key.
 fn factor_of(key: u64) -> u64 {
-    let mixed = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ mixed >> 31) | 1
+    Random::new(key).bits() | 1
 }
 
 #[inline]

@@ -532,7 +532,6 @@ impl PriorityGroup {
         (alarm, headroom_alarm, drop_alarm, *dropped)
     }
 
-    /// Resets one watermark.
     pub(crate) fn reset_watermark(&mut self, mark: WatermarkReset) {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
         let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;

@@ -30,7 +30,6 @@ pub(crate) fn drop_received<M: FrameMemory>(
     memory.free(frame);
 }
 
-/// Returns the drop of a received frame.
 fn received(port: usize, reason: DropReason, charge: &FrameMeta) -> FrameDrop {
     let what = DroppedFrame::Received;
     FrameDrop { what, port, reason, priority: charge.priority(), len: charge.len }

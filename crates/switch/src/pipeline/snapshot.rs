@@ -194,7 +194,6 @@ fn snapshot_vlans(vlan: &VlanSettings, out: &mut PortSnapshot) {
     }
 }
 
-/// Returns the FDB key of a static address.
 fn fdb_key_of(address: &StaticAddress) -> FdbKey {
     FdbKey::of(address.mac).in_vlan(address.vid)
 }

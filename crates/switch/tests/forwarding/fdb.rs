@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use switch::egress::wred::Random;
 use switch::settings::{BridgeSettings, DownPortAction, SwitchSettings};
 use switch::{DropReason, Event};
+use wire::random::Random;
 
 #[path = "../lab/mod.rs"]
 mod lab;

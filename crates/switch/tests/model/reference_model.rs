@@ -23,27 +23,20 @@ use switch::{Event, FrameMemory, TxDesc};
 use wire::ethernet::Header;
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
+use wire::random::Random;
 
 const STEPS: usize = 700;
 /// 3000 runs of 700 steps are 2.1 million steps.
 const RUNS: u64 = 3000;
 const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/model-seeds.txt");
 
-/// SplitMix64: small, and random enough to choose steps.
-struct Random(u64);
+/// Choices of steps and settings.
+struct Choices(Random);
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
+impl Choices {
     /// Returns a number below `end`.
     fn below(&mut self, end: u32) -> u32 {
-        (self.next() % u64::from(end)) as u32
+        self.0.below(u64::from(end)) as u32
     }
 
     fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
@@ -164,7 +157,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn step(&mut self, random: &mut Random, total_cells: u32) {
+    fn step(&mut self, random: &mut Choices, total_cells: u32) {
         let port = random.below(PORTS as u32) as usize;
         match random.below(100) {
             0..55 => {
@@ -192,7 +185,7 @@ impl Pair {
             90..94 if !self.is_there(port) => {}
             90..94 => {
                 let quanta = random.one_of(&[0, 10, 1000]);
-                self.lab.send_pfc(port, Pfc { enable: random.next() as u8, quanta: [quanta; 8] });
+                self.lab.send_pfc(port, Pfc { enable: random.0.bits() as u8, quanta: [quanta; 8] });
             }
             94 => {
                 self.lab.switch.recover_storms(port, self.lab.now, &mut self.lab.memory);
@@ -228,7 +221,7 @@ impl Pair {
     }
 
     /// Removes a port with all frames that wait for it, or adds another one in its slot.
-    fn remove_or_add(&mut self, port: usize, random: &mut Random, total_cells: u32) {
+    fn remove_or_add(&mut self, port: usize, random: &mut Choices, total_cells: u32) {
         let mut settings = self.model.settings.clone();
         let now = self.lab.now;
         if self.is_there(port) {
@@ -400,7 +393,7 @@ impl Drop for Keep {
 
 fn run(seed: u64) {
     let keep = Keep(seed);
-    let mut random = Random(seed);
+    let mut random = Choices(Random::new(seed));
     let cell_bytes = random.one_of(&[64, 208, 254, 256]);
     let total_cells = random.one_of(&[60, 150, 400]);
     let settings = random.settings(cell_bytes, total_cells);

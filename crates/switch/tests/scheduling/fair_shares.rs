@@ -31,6 +31,7 @@ use switch::settings::{
     WIRE_OVERHEAD_BYTES,
 };
 use wire::pause::Pfc;
+use wire::random::Random;
 
 /// One byte a nanosecond, so that all times are integers.
 const LINE_BPS: u64 = 8_000_000_000;
@@ -38,24 +39,8 @@ const WAITING_FRAMES: usize = 24;
 /// Windows of each domain have the indexes 0 to this.
 const LONGEST_WINDOW: usize = 9;
 
-/// SplitMix64: small, and random enough to choose steps.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn weight(&mut self) -> u8 {
-        *[1, 1, 2, 255, 1 + self.below(255) as u8].get(self.below(5) as usize).expect("one of five")
-    }
+fn weight(random: &mut Random) -> u8 {
+    *[1, 1, 2, 255, 1 + random.below(255) as u8].get(random.index(5)).expect("one of five")
 }
 
 /// A token bucket as in docs/behavior.md, on a line of `byte_ns` a byte.
@@ -197,20 +182,20 @@ impl Domain {
 
 /// Returns groups with random queues, levels, weights and disciplines.
 fn random_schedule(random: &mut Random) -> ScheduleSettings {
-    let count = 1 + random.below(5) as usize;
+    let count = 1 + random.index(5);
     let mut groups: Vec<SchedulerGroup> = (0..count)
         .map(|n| {
-            let weights = std::array::from_fn(|_| random.weight());
+            let weights = std::array::from_fn(|_| weight(random));
             let inside = match random.below(5) {
                 0 => GroupDiscipline::Strict,
                 1 => GroupDiscipline::WeightedByFrames(weights),
                 _ => GroupDiscipline::WeightedByBytes(weights),
             };
             let rank = random.below(10) as u8 / 8;
-            SchedulerGroup::new(format!("g{n}"), rank, random.weight().into(), inside)
+            SchedulerGroup::new(format!("g{n}"), rank, weight(random).into(), inside)
         })
         .collect();
-    (0..8).for_each(|q| groups[random.below(count as u64) as usize].queues |= 1 << q);
+    (0..8).for_each(|q| groups[random.index(count)].queues |= 1 << q);
     groups.retain(|group| group.queues != 0);
     ScheduleSettings { groups }
 }
@@ -257,7 +242,7 @@ struct Driver {
 
 impl Driver {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut settings = settings(2, 0xff, 2_000_000, 0);
         settings.ports.iter_mut().for_each(|port| port.classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]);
         let out = &mut settings.ports[1];
@@ -297,7 +282,7 @@ impl Driver {
             if !has_rates || random.below(3) != 0 {
                 return None;
             }
-            let byte_ns = [1, 2, 4, 5, 8, 10, 16, 20, 25, 32][random.below(10) as usize];
+            let byte_ns = [1, 2, 4, 5, 8, 10, 16, 20, 25, 32][random.index(10)];
             let burst_bytes = random.below(3) * random.below(60_000);
             self.buckets.push(Bucket { queues, byte_ns, burst_ns: burst_bytes * byte_ns, full_at: 0 });
             Some(Rate { bps: 8_000_000_000 / byte_ns, burst_bytes: Some(burst_bytes) })
@@ -310,7 +295,7 @@ impl Driver {
 
     /// Applies settings that leave the schedule and the rates as they are. All windows span it.
     fn reload_other_settings(&mut self) {
-        let q = self.random.below(8) as usize;
+        let q = self.random.index(8);
         let cells = 100_000 + self.random.below(1_000) as u32;
         self.settings.ports[1].queues[q].shared = Some(Threshold::Static(cells));
         self.lab.switch.apply(&self.settings, self.lab.now);
@@ -334,9 +319,7 @@ impl Driver {
                     1 => 1514,
                     2 => LARGEST_FRAME_BYTES as u16,
                     3 => 4_609 + self.random.below(4_000) as u16,
-                    _ => {
-                        [64, 9216, 9215, 28 + self.random.below(9_000) as u16][self.random.below(4) as usize]
-                    }
+                    _ => [64, 9216, 9215, 28 + self.random.below(9_000) as u16][self.random.index(4)],
                 };
                 self.lab.arrive(Frame { port: 0, dst: mac(1), priority: q as u8, len });
                 self.waiting[q].push_back(len);
@@ -360,7 +343,7 @@ impl Driver {
 
     /// Sends what may leave, frame by frame where there are rates. Returns the number of frames.
     fn send(&mut self) -> usize {
-        let room = if self.buckets.is_empty() { 1 + self.random.below(16) as usize } else { 1 };
+        let room = if self.buckets.is_empty() { 1 + self.random.index(16) } else { 1 };
         let mut ready = self.ready();
         let is_ready = ready != 0;
         self.lab.transmit(1, room);
@@ -394,11 +377,11 @@ impl Driver {
     fn step(&mut self) -> usize {
         match self.random.below(64) {
             0..8 => self.pause(),
-            8..10 => self.idle = (self.random.next() & self.random.next()) as u8,
+            8..10 => self.idle = (self.random.bits() & self.random.bits()) as u8,
             10..14 => {
                 // Each index is used half as often as the one before, so its windows are twice as
                 // long.
-                let index = (self.random.next().trailing_zeros() as usize).min(LONGEST_WINDOW);
+                let index = (self.random.bits().trailing_zeros() as usize).min(LONGEST_WINDOW);
                 self.domains.iter_mut().for_each(|domain| domain.begin_window(index));
             }
             14 if self.random.below(64) == 0 => self.reload(),

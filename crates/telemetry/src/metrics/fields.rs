@@ -1,6 +1,6 @@
 //! Helpers that metrics of several families use to read a snapshot.
 
-use control::v1;
+use control::{frames, v1};
 
 /// The priorities or queues, as labels.
 pub(super) const INDEX_LABELS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
@@ -16,7 +16,7 @@ pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
     };
     let is_used = move |index: &usize| {
         let group = port.groups.get(*index).is_some_and(|group| {
-            let seen = [group.received, group.dropped, group.storm_dropped].map(|count| frames(&count));
+            let seen = [group.received, group.dropped, group.storm_dropped].map(frames);
             group.no_drop || seen.iter().any(|&frames| frames > 0)
         });
         let priority = port.priorities.get(*index);
@@ -42,13 +42,9 @@ pub(super) fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
                 let dropped = queue.wred_dropped.unwrap_or_default();
                 let counts = [queue.transmitted, queue.dropped, queue.kernel_lost, queue.storm_dropped];
                 let wred = [dropped.green, dropped.yellow, dropped.red];
-                let counted = counts.iter().chain(&wred).any(|count| frames(count) > 0);
+                let counted = counts.iter().chain(&wred).any(|&count| frames(count) > 0);
                 counted || queue.pauses > 0 || queue.level.is_some_and(|level| level.peak_cells > 0)
             })
     };
     (0..INDEX_LABELS.len()).filter(is_used)
-}
-
-fn frames(count: &Option<v1::Count>) -> u64 {
-    count.map_or(0, |count| count.frames)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use control::v1::{PfcCount, Port, Priority};
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::family::{self, LabeledValues, Metric, Row, computed, counter, counters, gauge, gauges};
+use super::family::{self, LabeledValues, Metric, Row, computed, counters, gauge, gauges};
 use super::fields::{INDEX_LABELS, used_priorities};
 
 /// PFC frames of a port that named a priority: XOFF and XON, sent and received.
@@ -28,18 +28,6 @@ const PFC: &[Metric<PfcFrames>] = &[
 ];
 
 pub(super) const METRICS: &[Metric<Priority>] = &[
-    gauge("sluice_priority_paused", "1: the peer has paused it.", "paused"),
-    counter("sluice_priority_pauses", "Pauses that began (episodes).", "pauses"),
-    counter("sluice_priority_paused_seconds", "Time that it was paused.", "paused_ns"),
-    counter("sluice_priority_storms", "Storms that the watchdog detected.", "storms"),
-    counter("sluice_priority_storms_restored", "Storms that ended.", "storms_restored"),
-    gauge("sluice_priority_watched", "1: the watchdog is enabled.", "watched"),
-    gauge("sluice_priority_stormed", "1: it is stormed now.", "stormed"),
-    gauge(
-        "sluice_priority_recovery_pending",
-        "1: the storm lasts until an operator ends it.",
-        "recovery_pending",
-    ),
     gauge(
         "sluice_priority_storm_limit_reached",
         "1: there were too many storms, and PFC is off for it.",

@@ -81,7 +81,6 @@ fn disable_ipv6(interface: &str) -> PathBuf {
     PathBuf::from(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"))
 }
 
-/// True if the interface has IPv6.
 pub(crate) fn has_ipv6(interface: &str) -> bool {
     fs::read_to_string(disable_ipv6(interface)).is_ok_and(|text| text.trim() == "0")
 }

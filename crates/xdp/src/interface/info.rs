@@ -8,8 +8,9 @@ use wire::MacAddr;
 use crate::error::Error;
 use crate::interface::addresses::{Address, addresses, has_ipv6};
 use crate::interface::ethtool::{self, Pause};
+use crate::interface::generic_netlink::{features, has_vlan_metadata};
 use crate::interface::link_error;
-use crate::interface::netlink::{Link, RouteSocket, features, has_vlan_metadata};
+use crate::interface::netlink::{Link, RouteSocket};
 
 /// The properties of an interface that matter to a port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

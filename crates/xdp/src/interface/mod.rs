@@ -2,6 +2,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod ethtool;
+pub(crate) mod generic_netlink;
 pub(crate) mod host_settings;
 pub(crate) mod info;
 pub(crate) mod netlink;

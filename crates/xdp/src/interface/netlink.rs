@@ -1,14 +1,14 @@
-//! The netlink requests of a port about its interface: its properties (RTM_GETLINK), whether its
-//! driver passes VLAN tags to XDP (NETDEV_CMD_DEV_GET), the features that are on
-//! (ETHTOOL_MSG_FEATURES_GET), and a real queueing discipline on a veth (RTM_NEWQDISC).
+//! Netlink route sockets: requests and their replies, the properties of interfaces (RTM_GETLINK)
+//! and their changes, and a real queueing discipline on a veth (RTM_NEWQDISC).
 //!
-//! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`,
-//! `linux/netdev.h`, `linux/genetlink.h`, `linux/ethtool_netlink.h`.
+//! Rule: a socket belongs to the network namespace in which it was opened, and has one request at a
+//! time. Source: `netlink(7)`, `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`,
+//! `linux/pkt_sched.h`.
 
-use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
 };
@@ -16,55 +16,47 @@ use wire::MacAddr;
 
 const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
-/// The size of the kernel's longest reply about one interface.
+/// The size of the kernel's longest reply to one read.
 const ANSWER_BYTES: usize = 32 * 1024;
 
 // linux/rtnetlink.h, TCA_*: attributes of a qdisc.
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
+/// Kind of a qdisc or a filter.
+pub const TCA_KIND: u16 = 1;
+/// What configures a qdisc or a filter, by its kind.
+pub const TCA_OPTIONS: u16 = 2;
 // linux/if_link.h: attributes of an interface, and inside IFLA_LINKINFO and IFLA_XDP.
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_TUN_VNET_HDR: u16 = 5;
 const IFLA_TARGET_NETNSID: u16 = 46;
+const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_HW_PROG_ID: u16 = 7;
 // linux/if_link.h, struct rtnl_link_stats64: offsets of these counters.
 const RX_FIFO_ERRORS: usize = 8 * 14;
 const RX_MISSED_ERRORS: usize = 8 * 15;
 /// The root of an interface's tree of qdiscs (linux/pkt_sched.h).
-const TC_H_ROOT: u32 = 0xffff_ffff;
-
-// linux/genetlink.h and linux/netdev.h
-const GENL_ID_CTRL: u16 = 16;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
-const NETDEV_CMD_DEV_GET: u8 = 1;
-const NETDEV_A_DEV_IFINDEX: u16 = 1;
-const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
-const NETDEV_A_DEV_XDP_ZC_MAX_SEGS: u16 = 4;
-const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
-const NETDEV_XDP_ACT_XSK_ZEROCOPY: u32 = 8;
-const NETDEV_XDP_RX_METADATA_VLAN_TAG: u32 = 4;
-
-// linux/ethtool_netlink.h
-const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
-const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
-const ETHTOOL_A_FEATURES_ACTIVE: u16 = 4;
-const ETHTOOL_A_HEADER_DEV_INDEX: u16 = 1;
-const ETHTOOL_A_BITSET_BITS: u16 = 3;
-const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
+pub const TC_H_ROOT: u32 = 0xffff_ffff;
+/// The multicast group of changes of interfaces (linux/rtnetlink.h).
+const RTMGRP_LINK: u32 = 1;
 
 /// The kernel's description of an interface.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) index: i32,
-    pub(crate) name: String,
-    pub(crate) up: bool,
-    pub(crate) mtu: u32,
+pub struct Link {
+    /// Index in its namespace.
+    pub index: i32,
+    /// Name of the interface.
+    pub name: String,
+    /// The interface is set up.
+    pub up: bool,
+    /// The interface is up and has a carrier.
+    pub has_carrier: bool,
+    /// MTU in bytes.
+    pub mtu: u32,
     /// "veth", "tun", …; empty for hardware.
-    pub(crate) kind: String,
+    pub kind: String,
+    /// The bus of the device: "pci", "virtio", …; empty for software devices.
+    pub bus: String,
     /// The root qdisc: "noqueue", "pfifo", "mq", ….
     pub(crate) qdisc: String,
     /// The XDP program that the interface runs.
@@ -72,10 +64,10 @@ pub(crate) struct Link {
     /// The interface accepts frames for other addresses, too, because a process requested that.
     pub(crate) promiscuous: bool,
     /// The hardware address, if it has the length of Ethernet's.
-    pub(crate) mac: Option<MacAddr>,
+    pub mac: Option<MacAddr>,
     /// The index of the other end of a veth, and the id of its network namespace if that is another
     /// one.
-    pub(crate) peer: Option<(i32, Option<i32>)>,
+    pub peer: Option<(i32, Option<i32>)>,
     /// The interface of this network namespace below this one, for example below a macvlan.
     pub(crate) lower: Option<i32>,
     /// The process at the other end of this tap attaches segmentation headers to its frames.
@@ -85,19 +77,78 @@ pub(crate) struct Link {
     pub(crate) missed_frames: u64,
 }
 
+/// A change of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkChange {
+    /// It is new, or it has changed.
+    Set(Link),
+    /// It has been deleted.
+    Deleted(Link),
+    /// Changes were lost, because the socket's buffer overflowed.
+    Lost,
+}
+
+/// A request: type, flags, body.
+pub type Request = (u16, i32, Vec<u8>);
+
 /// A netlink route socket, in the network namespace in which it was opened.
 #[derive(Debug)]
-pub(crate) struct RouteSocket {
+pub struct RouteSocket {
     fd: OwnedFd,
 }
 
 impl RouteSocket {
-    pub(crate) fn open() -> io::Result<RouteSocket> {
+    /// Opens a socket for requests.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn open() -> io::Result<RouteSocket> {
         Ok(RouteSocket { fd: netlink(SockProtocol::NetlinkRoute)? })
     }
 
+    /// Opens a socket that the kernel sends changes of interfaces to, whose reads never block.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn watch_links() -> io::Result<RouteSocket> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, RTMGRP_LINK))?;
+        Ok(RouteSocket { fd })
+    }
+
+    /// Returns the changes since the last call, in their order.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn link_changes(&self) -> io::Result<Vec<LinkChange>> {
+        let mut changes = Vec::new();
+        let mut answer = vec![0; ANSWER_BYTES];
+        loop {
+            match recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty()) {
+                Ok(len) => changes.extend(messages(&answer[..len]).filter_map(link_change)),
+                Err(Errno::EAGAIN) => return Ok(changes),
+                Err(Errno::ENOBUFS) => changes.push(LinkChange::Lost),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Returns all interfaces.
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub fn links(&self) -> io::Result<Vec<Link>> {
+        let bodies = self.dump(libc::RTM_GETLINK, &[0; IFINFO_BYTES])?;
+        Ok(bodies.iter().filter_map(|body| parse_link(body)).collect())
+    }
+
     /// Looks up an interface by name; ENODEV if there is none.
-    pub(crate) fn link(&self, name: &str) -> io::Result<Link> {
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub fn link(&self, name: &str) -> io::Result<Link> {
         let mut body = vec![0; IFINFO_BYTES];
         push_attribute(&mut body, libc::IFLA_IFNAME, name_bytes(name).as_slice());
         self.request_link(&body)
@@ -138,140 +189,141 @@ impl RouteSocket {
     }
 
     /// Removes the root qdisc of interface `index`; the kernel restores its default.
-    pub(crate) fn remove_qdisc(&self, index: i32) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub fn remove_qdisc(&self, index: i32) -> io::Result<()> {
         self.request(libc::RTM_DELQDISC, libc::NLM_F_ACK, &root_qdisc(index)).map(drop)
     }
 
-    pub(super) fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+    /// Sends a request; returns the body of the one message that answers it.
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
         request(&self.fd, kind, flags, body)
     }
 
     /// Requests all objects of a kind. Returns the bodies of the messages that answer it.
-    pub(super) fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        send_request(&self.fd, kind, libc::NLM_F_DUMP, body)?;
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        send(self.fd.as_raw_fd(), &message(kind, libc::NLM_F_DUMP, body), MsgFlags::empty())?;
         let mut bodies = Vec::new();
         let mut answer = vec![0; ANSWER_BYTES];
         loop {
             let len = recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-            let mut rest = &answer[..len];
-            while let (Some(len), Some(kind)) = (u32_at(rest, 0), u16_at(rest, 4)) {
-                let body = rest.get(HEADER_BYTES..len as usize).unwrap_or_default();
+            for (kind, body) in messages(&answer[..len]) {
                 match i32::from(kind) {
                     libc::NLMSG_DONE => return Ok(bodies),
-                    libc::NLMSG_ERROR => {
-                        let errno = u32_at(body, 0).unwrap_or(0) as i32;
-                        return Err(io::Error::from_raw_os_error(-errno));
-                    }
+                    libc::NLMSG_ERROR => result_of(body)?,
                     _ => bodies.push(body.to_vec()),
                 }
-                rest = rest.get((len as usize).next_multiple_of(4).max(HEADER_BYTES)..).unwrap_or_default();
             }
         }
     }
+
+    /// Sends requests in one call, each with NLM_F_ACK; returns the reply to each.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn request_all(&self, requests: &[Request]) -> io::Result<Vec<io::Result<()>>> {
+        let messages_of = |(kind, flags, body): &Request| message(*kind, flags | libc::NLM_F_ACK, body);
+        let bytes: Vec<u8> = requests.iter().flat_map(messages_of).collect();
+        send(self.fd.as_raw_fd(), &bytes, MsgFlags::empty())?;
+        let mut replies = Vec::new();
+        let mut answer = vec![0; ANSWER_BYTES];
+        while replies.len() < requests.len() {
+            let len = recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+            let errors = messages(&answer[..len]).filter(|(kind, _)| *kind == libc::NLMSG_ERROR as u16);
+            replies.extend(errors.map(|(_, body)| result_of(body)));
+        }
+        Ok(replies)
+    }
 }
 
-/// True if the driver of interface `index` passes VLAN tags that it strips to XDP programs.
-pub(crate) fn has_vlan_metadata(index: i32) -> io::Result<bool> {
-    let device = netdev(index)?;
-    let features = generic_attribute(&device, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES);
-    let features = features.and_then(|value| u32_at(&value, 0)).unwrap_or(0);
-    Ok(features & NETDEV_XDP_RX_METADATA_VLAN_TAG != 0)
+impl AsFd for RouteSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
-/// Returns the largest number of chunks of a frame that the driver of interface `index` exchanges
-/// with a zero-copy socket; 0 if it does not support zero-copy.
-pub(crate) fn zero_copy_segments(index: i32) -> io::Result<u32> {
-    let device = netdev(index)?;
-    let number = |kind| generic_attribute(&device, kind).and_then(|value| u32_at(&value, 0));
-    let has_zero_copy = number(NETDEV_A_DEV_XDP_FEATURES).unwrap_or(0) & NETDEV_XDP_ACT_XSK_ZEROCOPY != 0;
-    // From Linux 6.6 on, the kernel reports the attribute where there may be several chunks.
-    Ok(if has_zero_copy { number(NETDEV_A_DEV_XDP_ZC_MAX_SEGS).unwrap_or(1) } else { 0 })
+impl AsRawFd for RouteSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
 }
 
-/// Queries interface `index` as a device by generic netlink.
-fn netdev(index: i32) -> io::Result<Vec<u8>> {
-    let fd = netlink(SockProtocol::NetlinkGeneric)?;
-    let family = generic_family(&fd, b"netdev\0")?;
-    let mut body = vec![NETDEV_CMD_DEV_GET, 1, 0, 0];
-    push_attribute(&mut body, NETDEV_A_DEV_IFINDEX, &(index as u32).to_ne_bytes());
-    request(&fd, family, 0, &body)
+fn link_change((kind, body): (u16, &[u8])) -> Option<LinkChange> {
+    // A bridge also reports its ports, as links of its own address family.
+    if i32::from(*body.first()?) != libc::AF_UNSPEC {
+        return None;
+    }
+    match kind {
+        libc::RTM_NEWLINK => parse_link(body).map(LinkChange::Set),
+        libc::RTM_DELLINK => parse_link(body).map(LinkChange::Deleted),
+        _ => None,
+    }
 }
 
-/// Returns the names of the features of interface `index` that are on, as `ethtool --json -k`
-/// prints them.
-pub(crate) fn features(index: i32) -> io::Result<BTreeSet<String>> {
-    let fd = netlink(SockProtocol::NetlinkGeneric)?;
-    let family = generic_family(&fd, b"ethtool\0")?;
-    let mut header = Vec::new();
-    push_attribute(&mut header, ETHTOOL_A_HEADER_DEV_INDEX, &(index as u32).to_ne_bytes());
-    let mut body = vec![ETHTOOL_MSG_FEATURES_GET, 1, 0, 0];
-    push_attribute(&mut body, libc::NLA_F_NESTED as u16 | ETHTOOL_A_FEATURES_HEADER, &header);
-    let answer = request(&fd, family, 0, &body)?;
-    let active = generic_attribute(&answer, ETHTOOL_A_FEATURES_ACTIVE).unwrap_or_default();
-    // A bitset without a mask: it lists the bits that are on, each with its name.
-    let bits = attributes(&active).find(|(kind, _)| *kind == ETHTOOL_A_BITSET_BITS);
-    let bits = attributes(bits.map_or(&[][..], |(_, bits)| bits));
-    let name = |bit| {
-        attributes(bit).find(|(kind, _)| *kind == ETHTOOL_A_BITSET_BIT_NAME).map(|(_, name)| text(name))
-    };
-    Ok(bits.filter_map(|(_, bit)| name(bit)).collect())
-}
-
-/// Returns the number of a generic netlink family.
-fn generic_family(fd: &OwnedFd, name: &[u8]) -> io::Result<u16> {
-    let mut body = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
-    push_attribute(&mut body, CTRL_ATTR_FAMILY_NAME, name);
-    generic_attribute(&request(fd, GENL_ID_CTRL, 0, &body)?, CTRL_ATTR_FAMILY_ID)
-        .and_then(|value| u16_at(&value, 0))
-        .ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-/// Returns the value of an attribute in the body of a generic netlink message.
-fn generic_attribute(body: &[u8], kind: u16) -> Option<Vec<u8>> {
-    attributes(body.get(4..)?).find(|(found, _)| *found == kind).map(|(_, value)| value.to_vec())
-}
-
-fn netlink(protocol: SockProtocol) -> io::Result<OwnedFd> {
+pub(super) fn netlink(protocol: SockProtocol) -> io::Result<OwnedFd> {
     let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
     Ok(fd)
 }
 
-fn send_request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<()> {
+fn message(kind: u16, flags: i32, body: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
     message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
     message.extend_from_slice(&kind.to_ne_bytes());
     message.extend_from_slice(&((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
     message.extend_from_slice(&[0; 8]); // no sequence number or port id: one request at a time
     message.extend_from_slice(body);
-    send(fd.as_raw_fd(), &message, MsgFlags::empty())?;
-    Ok(())
+    message.resize(message.len().next_multiple_of(4), 0);
+    message
+}
+
+/// Iterates over the messages of one read, by type and body; ends at the first truncated one.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = u32_at(bytes, 0)? as usize;
+        let (kind, body) = (u16_at(bytes, 4)?, bytes.get(HEADER_BYTES..len)?);
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, body))
+    })
+}
+
+/// Returns the result in the body of an NLMSG_ERROR, which an acknowledgment is, too.
+fn result_of(error: &[u8]) -> io::Result<()> {
+    match u32_at(error, 0).unwrap_or(0) as i32 {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(-errno)),
+    }
 }
 
 /// Sends a request and returns the body of the one message that answers it.
-fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
-    send_request(fd, kind, flags, body)?;
+pub(super) fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+    send(fd.as_raw_fd(), &message(kind, flags, body), MsgFlags::empty())?;
     let mut answer = vec![0; ANSWER_BYTES];
     let len = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    answer.truncate(len);
-    if u16_at(&answer, 4) == Some(libc::NLMSG_ERROR as u16) {
-        let errno = u32_at(&answer, HEADER_BYTES).unwrap_or(0) as i32;
-        if errno != 0 {
-            return Err(io::Error::from_raw_os_error(-errno));
-        }
+    let Some((kind, body)) = messages(&answer[..len]).next() else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    if kind == libc::NLMSG_ERROR as u16 {
+        result_of(body)?;
     }
-    answer.drain(..HEADER_BYTES.min(len));
-    Ok(answer)
+    Ok(body.to_vec())
 }
 
-/// Builds a `struct tcmsg` for the root of interface `index`.
+/// Builds a `struct tcmsg` for the root of interface `index`; the kernel chooses the handle.
 fn root_qdisc(index: i32) -> Vec<u8> {
-    let mut body = vec![0; 4];
-    body.extend_from_slice(&index.to_ne_bytes());
-    body.extend_from_slice(&0u32.to_ne_bytes()); // handle: the kernel chooses
-    body.extend_from_slice(&TC_H_ROOT.to_ne_bytes());
-    body.extend_from_slice(&0u32.to_ne_bytes());
-    body
+    traffic_control(index, 0, TC_H_ROOT, 0)
+}
+
+/// Builds a `struct tcmsg`.
+pub fn traffic_control(index: i32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
+    [0, index as u32, handle, parent, info].iter().flat_map(|field| field.to_ne_bytes()).collect()
 }
 
 fn name_bytes(name: &str) -> Vec<u8> {
@@ -281,7 +333,7 @@ fn name_bytes(name: &str) -> Vec<u8> {
 }
 
 /// Appends an attribute: length, type, value, padded to 4 bytes.
-pub(super) fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     body.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
     body.extend_from_slice(&kind.to_ne_bytes());
     body.extend_from_slice(value);
@@ -292,6 +344,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
     let flags = u32_at(body, 8)?;
     let mut link =
         Link { index: u32_at(body, 4)? as i32, up: flags & libc::IFF_UP as u32 != 0, ..Link::default() };
+    link.has_carrier = link.up && flags & libc::IFF_LOWER_UP as u32 != 0;
     let (mut linked, mut namespace) = (None, None);
     for (kind, value) in attributes(body.get(IFINFO_BYTES..)?) {
         match kind {
@@ -300,6 +353,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
             libc::IFLA_QDISC => link.qdisc = text(value),
             libc::IFLA_PROMISCUITY => link.promiscuous = u32_at(value, 0)? > 0,
             libc::IFLA_ADDRESS => link.mac = value.try_into().ok().map(MacAddr),
+            IFLA_PARENT_DEV_BUS_NAME => link.bus = text(value),
             libc::IFLA_LINK => linked = u32_at(value, 0).map(|index| index as i32),
             libc::IFLA_LINK_NETNSID => namespace = u32_at(value, 0).map(|id| id as i32),
             libc::IFLA_LINKINFO => {
@@ -327,7 +381,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
 }
 
 /// Iterates over the attributes in `bytes`; ends at the first truncated one.
-pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes, 0)?);
         let kind = u16_at(bytes, 2)? & !(libc::NLA_F_NESTED as u16);
@@ -337,11 +391,12 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+/// Returns the 32 bits at an offset.
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
@@ -350,7 +405,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Returns the text up to the first zero byte.
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

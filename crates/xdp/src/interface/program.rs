@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, PrintLevel, libbpf_sys};
 
 use crate::error::Error;
-use crate::interface::netlink::has_vlan_metadata;
+use crate::interface::generic_netlink::has_vlan_metadata;
 use crate::interface::program_error;
 
 /// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`): a

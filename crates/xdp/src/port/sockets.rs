@@ -13,7 +13,8 @@ use switch::{KernelCounters, chunks_of};
 use xsk_rs::socket::Fd;
 
 use crate::error::Error;
-use crate::interface::netlink::{Link, zero_copy_segments};
+use crate::interface::generic_netlink::zero_copy_segments;
+use crate::interface::netlink::Link;
 use crate::port::bind_mode::{Mode, PortMode, ZeroCopy, modes};
 use crate::port::config::PortConfig;
 use crate::port::rx::{RX_RING, Receiver};

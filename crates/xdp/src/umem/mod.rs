@@ -217,7 +217,6 @@ impl Umem {
         Some(chunk)
     }
 
-    /// Frees a chunk.
     #[inline]
     pub(crate) fn push_free(&mut self, chunk: u32) {
         self.frames.debug_set_free(chunk as usize, true);

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dataplane::Port;
-use nix::sched::{CloneFlags, setns};
 use switch::{FrameId, FrameMemory, KernelCounters, RxDesc, TxDesc};
 use xdp::{PortConfig, Umem, XdpPort, ZeroCopy};
 
@@ -70,16 +69,8 @@ impl Netns {
 
     /// Runs `work` on a thread in the namespace.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let thread = || {
-            let file =
-                std::fs::File::open(format!("/run/netns/{}", self.name)).expect("the namespace is there");
-            setns(file, CloneFlags::CLONE_NEWNET).expect("we are root");
-            work()
-        };
-        std::thread::scope(|scope| match scope.spawn(thread).join() {
-            Ok(value) => value,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+        let namespace = xdp::named_namespace(&self.name).expect("the namespace is there");
+        xdp::in_namespace(namespace, work).expect("we are root")
     }
 }
 

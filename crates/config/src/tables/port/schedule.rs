@@ -151,7 +151,6 @@ impl<'t> Overrides<'t, ScheduleTable> {
         self.part(|table| &table.queues[q])
     }
 
-    /// Returns the settings of the scheduler.
     pub(crate) fn settings(self) -> ScheduleSettings {
         match (self.mode(), self.setting(|table| &table.groups)) {
             (Mode::SpWrr, _) => {

@@ -46,7 +46,6 @@ pub(crate) struct GroupTable {
     pub(crate) pool: Option<Setting<u8>>,
     /// Where a profile is bound; if so, all thresholds below come from it.
     pub(crate) profile: Option<SettingSpan>,
-    /// The name of that profile.
     pub(crate) profile_name: Option<String>,
     pub(crate) headroom_cells: Option<Setting<u32>>,
     pub(crate) xoff: Option<Setting<Threshold>>,
@@ -179,7 +178,6 @@ impl QueueTable {
 }
 
 impl Overrides<'_, QueueTable> {
-    /// Returns the settings of a queue.
     pub(crate) fn settings(self, defaults: QueueSettings) -> QueueSettings {
         QueueSettings {
             pool: self.value(|table| &table.pool, defaults.pool),

@@ -40,7 +40,6 @@ pub(crate) struct VlanTable {
 }
 
 impl VlanTable {
-    /// Reads the table.
     pub(crate) fn read(mut section: TableReader, report: &mut Diagnostics) -> Self {
         let table = Self {
             mode: section.choice("mode", &MODES, report),

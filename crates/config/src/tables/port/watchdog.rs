@@ -244,7 +244,6 @@ impl<'t> Overrides<'t, WatchdogTable> {
         self.value(|table| &table.manual_recovery, false)
     }
 
-    /// Returns the watchdog of a priority.
     pub(crate) fn settings(self, priority: usize) -> Option<WatchdogSettings> {
         let table = self.priority(priority)?;
         let precision_ns = self.value(|table| &table.precision_ns, 100 * MS);
@@ -271,7 +270,6 @@ impl<'t> Overrides<'t, WatchdogTable> {
 }
 
 impl Overrides<'_, EarlyWarningTable> {
-    /// Returns the early warning of a priority.
     pub(crate) fn settings(self, priority: usize) -> EarlyWarningSettings {
         self.look_up(|table| table.priorities[priority]).unwrap_or_default()
     }

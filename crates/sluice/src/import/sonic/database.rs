@@ -148,7 +148,6 @@ impl<'j> Database<'j> {
         self.keys(table).into_iter().filter(of_port).filter_map(range).collect()
     }
 
-    /// Adds a note.
     pub fn note(&self, table: &str, key: &str, field: &str, why: &str) {
         let [table, key, field, why] = [table, key, field, why].map(str::to_owned);
         let note = Note { table, key, field, why };

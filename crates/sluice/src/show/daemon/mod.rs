@@ -12,10 +12,10 @@ pub mod telemetry;
 pub mod version;
 pub mod watchdog;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::ValueEnum;
 use control::Client;
-use control::v1::{Configuration, LldpPorts};
+use control::v1::Configuration;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -106,7 +106,8 @@ pub async fn text(view: DaemonView, request: &Request<'_>, client: &mut Client) 
             request.form(&telemetry, || telemetry::table(&telemetry, &TimeZone::system()))
         }
         DaemonView::Lldp => {
-            let ports = only(client.lldp().await?, port)?;
+            let mut ports = client.lldp().await?;
+            retain_port(&mut ports.ports, port, |port| &port.name)?;
             match request.detail {
                 Some(_) => request.form(&neighbors::json(&ports), || neighbors::text(&ports)),
                 None => request.form(&ports, || lldp::table(&ports)),
@@ -158,17 +159,6 @@ fn of_configuration(
 fn of_port(mut configuration: Configuration, name: Option<&str>) -> Result<Configuration> {
     retain_port(&mut configuration.ports, name, |port| &port.name)?;
     Ok(configuration)
-}
-
-/// Returns the port `name` only.
-pub fn only(mut ports: LldpPorts, name: Option<&str>) -> Result<LldpPorts> {
-    let Some(name) = name else { return Ok(ports) };
-    let names: Vec<String> = ports.ports.iter().map(|port| port.name.clone()).collect();
-    ports.ports.retain(|port| port.name == name);
-    if ports.ports.is_empty() {
-        bail!("there is no port `{name}` with an interface; there are {}", names.join(", "));
-    }
-    Ok(ports)
 }
 
 /// Returns a configuration of two ports with profiles, a watchdog and a file that has changed.

@@ -36,12 +36,10 @@ fn use_of(used: u64, peak: u64, total: u64, free: u64, unit: Unit) -> [String; 5
     [unit.of(total), unit.of(used), percent(used, total), unit.of(free), unit.of(peak)]
 }
 
-/// Free cells of a pool.
 fn free_cells(pool: Option<&Pool>) -> u64 {
     pool.map_or(0, |pool| pool.size_cells.saturating_sub(pool.level.unwrap_or_default().cells)).into()
 }
 
-/// The service pool of that number.
 fn service_pool(pools: &[Pool], number: u32) -> Option<&Pool> {
     pools.get(number as usize)
 }

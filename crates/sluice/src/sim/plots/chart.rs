@@ -49,15 +49,11 @@ pub const TRAFFIC: [RGBColor; 8] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY
 pub const PRIORITY: [RGBColor; 8] = [GRAY, SKY, ORANGE, BLUE, GREEN, PURPLE, VERMILLION, BLACK];
 
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// Result of drawing.
 pub type DrawResult = Result<(), DrawingAreaErrorKind<io::Error>>;
 /// A chart of numbers over numbers, with a scale of its own type for the horizontal axis.
 pub type Chart<'a, 'b, X> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, RangedCoordf64>>;
 
 /// Returns a picture that `draw` draws on, as SVG.
-///
-/// # Errors
-/// The library cannot draw it.
 pub fn picture(height: u32, draw: impl FnOnce(&Area) -> DrawResult) -> Result<String> {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();

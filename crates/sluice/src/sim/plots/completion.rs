@@ -29,9 +29,6 @@ struct Messages {
 }
 
 /// Draws the chart; `None` if no message arrived.
-///
-/// # Errors
-/// The library cannot draw it.
 pub fn completion(outcome: &Results) -> Result<Option<String>> {
     let all = messages(outcome);
     if all.is_empty() {

@@ -15,9 +15,6 @@ use anyhow::{Context, Result};
 use sim::Results;
 
 /// Writes the plots that are not empty into an existing folder. Returns the files.
-///
-/// # Errors
-/// A file cannot be written.
 pub fn write(outcome: &Results, folder: &Path) -> Result<Vec<PathBuf>> {
     let plots = [
         ("occupancy.svg", occupancy::occupancy(outcome)?),

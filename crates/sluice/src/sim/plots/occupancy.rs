@@ -21,9 +21,6 @@ const MAX_THRESHOLD_RATIO: f64 = 4.0;
 
 /// Draws the fullest groups below each other; `None` if no no-drop group held cells outside its
 /// reservation.
-///
-/// # Errors
-/// The library cannot draw it.
 pub fn occupancy(outcome: &Results) -> Result<Option<String>> {
     let mut groups: Vec<&GroupSeries> =
         outcome.series.groups.iter().filter(|group| peak(group) > 0).collect();

@@ -34,9 +34,6 @@ struct Row<'o> {
 }
 
 /// Draws the timeline; `None` if nothing was paused.
-///
-/// # Errors
-/// The library cannot draw it.
 pub fn pauses(outcome: &Results) -> Result<Option<String>> {
     let all = rows(&outcome.series.pauses);
     if all.is_empty() {

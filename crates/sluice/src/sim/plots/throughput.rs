@@ -38,9 +38,6 @@ struct Panel {
 }
 
 /// Draws the chart; `None` if nothing was sent.
-///
-/// # Errors
-/// The library cannot draw it.
 pub fn throughput(outcome: &Results) -> Result<Option<String>> {
     let by_priority = by_priority(outcome);
     if outcome.series.at_ns.is_empty() || by_priority.is_empty() {

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::settings::StormLimit;
+use wire::random::Random;
 
 const MS: Nanos = 1_000_000;
 
@@ -165,26 +166,13 @@ fn each_way_to_be_restored() {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % end
-    }
-}
-
 /// A thousand storms after some ordinary pauses, at both precisions and in Inspur's style, with an
 /// owner that polls at random times, but never later than a tick. None is missed, and each is
 /// found, and restored, in more than its time and no more than a tick.
 #[test]
 fn no_storm_is_missed() {
     for seed in 0..1000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (tick, detection_ms) = match random.below(3) {
             0 => (10 * MS, 10 * (1 + random.below(15))),
             1 => (100 * MS, 100 * (1 + random.below(15))),
@@ -264,7 +252,7 @@ fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
 #[test]
 fn progress_is_not_a_storm() {
     const STEPS: u64 = 10_000_000;
-    let mut random = Random(2026);
+    let mut random = Random::new(2026);
     let mut steps = 0;
     while steps < STEPS {
         let detection_ns = MS * (10 + random.below(1500));

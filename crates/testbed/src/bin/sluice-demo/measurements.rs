@@ -64,7 +64,6 @@ pub struct Queue {
 pub struct DemoResults {
     /// What a collector received.
     pub received: Received,
-    /// True if PFC was on.
     pub pfc: bool,
     /// Totals of priority 3.
     pub no_drop: Total,

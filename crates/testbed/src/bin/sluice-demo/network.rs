@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use control::frames;
 use host::report::{FlowReceived, HostReport};
 use sim::Scenario;
 use testbed::scenario::{flow_argument, flows, host_arguments, hosts, with_duration};
@@ -259,7 +260,6 @@ fn total(
 /// Returns the frames of a priority that the switch dropped: at ingress for lack of room, or at
 /// their queue.
 fn dropped(snapshot: &Snapshot, priority: u8, queue: usize) -> u64 {
-    let frames = |count: Option<control::v1::Count>| count.map_or(0, |count| count.frames);
     let by =
         |port: &Port| frames(port.groups[usize::from(priority)].dropped) + frames(port.queues[queue].dropped);
     snapshot.ports.iter().map(by).sum()

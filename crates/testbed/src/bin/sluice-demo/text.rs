@@ -1,7 +1,5 @@
 //! Numbers, bars and colors for people.
 
-use host::units::grouped;
-
 /// Text style: with or without color.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
@@ -49,11 +47,6 @@ impl Style {
     }
 }
 
-/// Formats a rate as whole megabits a second.
-pub fn megabits(bps: u64) -> String {
-    format!("{} M", grouped((bps + 500_000) / 1_000_000))
-}
-
 /// Formats a part of a whole in percent with one decimal; never "0.0" or "100.0" for a value that
 /// is not exactly that.
 pub fn percent(part: u64, whole: u64) -> String {
@@ -86,11 +79,6 @@ pub fn bar(value: u64, full: u64, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_read_well() {
-        assert_eq!(megabits(499_600_000), "500 M");
-    }
 
     #[test]
     fn percent_never_rounds_to_nothing_or_everything() {

@@ -1,11 +1,11 @@
 //! The live picture: redrawn in place on a terminal, one line a second elsewhere.
 
-use host::units::grouped;
+use host::units::{grouped, megabits};
 use std::io::Write;
 
 use crate::measurements::{Flow, Measurements, Queue};
 use crate::result_text::Finding;
-use crate::text::{Style, bar, megabits};
+use crate::text::{Style, bar};
 
 /// Returns the text that explains the demo before it starts.
 pub fn introduction(style: Style, pfc: bool) -> String {
