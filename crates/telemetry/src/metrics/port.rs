@@ -9,6 +9,7 @@ use super::family::{LabeledValues, Metric, computed, computed_gauge, counter, co
 /// The metrics of a port.
 pub const METRICS: &[Metric<Port>] = &[
     gauge("sluice_port_up", "1: it carries frames.", "up"),
+    gauge("sluice_port_admin_down", "1: an operator, or the file, has taken it down.", "admin_down"),
     gauge("sluice_port_held", "1: its transmission is on hold by command.", "held"),
     computed_gauge(
         "sluice_port_speed_bytes_per_second",

@@ -31,6 +31,11 @@ pub(super) const METRICS: &[Metric<Priority>] = &[
     gauge("sluice_priority_paused", "1: the peer has paused it.", "paused"),
     counter("sluice_priority_pauses", "Pauses that began (episodes).", "pauses"),
     counter("sluice_priority_paused_seconds", "Time that it was paused.", "paused_ns"),
+    counter(
+        "sluice_priority_no_drop_lost_frames",
+        "Its frames that were lost here although PFC protected it.",
+        "no_drop_lost_frames",
+    ),
     counter("sluice_priority_storms", "Storms that the watchdog detected.", "storms"),
     counter("sluice_priority_storms_restored", "Storms that ended.", "storms_restored"),
     gauge("sluice_priority_watched", "1: the watchdog is enabled.", "watched"),
