@@ -64,7 +64,7 @@ pub struct QueueProfile {
     pub wred: Option<WredSettings>,
 }
 
-/// A WRED table.
+/// Early drops and marks of the queues of a port.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WredTable {
     /// As bound by ports.

@@ -129,9 +129,9 @@ impl v1::Port {
         self.drops.values().map(|drops| drops.frames).sum()
     }
 
-    /// Returns the frames of a no-drop priority, or of all, that were lost at this port: dropped for
-    /// any reason, or lost by the kernel. What the kernel lost on receipt has no priority: it counts
-    /// where the port protects the priority, as it may have been one of its frames.
+    /// Returns the frames of a no-drop priority, or of all, that were lost at this port: dropped
+    /// for any reason, or lost by the kernel. What the kernel lost on receipt has no priority: it
+    /// counts where the port protects the priority, as it may have been one of its frames.
     pub fn no_drop_lost_frames(&self, priority: Option<usize>) -> u64 {
         let is_meant = |number: usize| priority.is_none_or(|wanted| wanted == number);
         let lost = self.priorities.iter().enumerate().filter(|(number, _)| is_meant(*number));

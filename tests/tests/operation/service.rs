@@ -154,7 +154,7 @@ fn the_daemon_forwards_without_loss_as_an_ordinary_user() -> Result<()> {
     Ok(())
 }
 
-/// Root of a container often lacks some. The start says which, in a line, and leaves nothing behind.
+/// Root of a container often lacks some. The start says which, and leaves nothing behind.
 #[test]
 fn root_without_a_capability_that_is_needed_is_refused() -> Result<()> {
     let bed = Testbed::new()?;

@@ -1,8 +1,9 @@
 //! Tables of all commands: one style, fitted to the terminal.
 //!
 //! Rule: a table that is wider than the terminal is split into several below each other, each with
-//! the columns that say what a row is about. Two tables about the same rows, of which the second may
-//! lack some, are one where the terminal has room for both. Output that is no terminal is not split, so that its rows are whole.
+//! the columns that say what a row is about. Two tables about the same rows, of which the second
+//! may lack some, are one where the terminal has room for both. Output that is no terminal is not
+//! split, so that its rows are whole.
 
 use std::io::IsTerminal;
 

@@ -4,9 +4,10 @@
 //! Addresses learned on it are unconfirmed when it comes up again, as another peer may be there;
 //! where no-drop frames to them are flooded, they are forgotten at once. Frames queued for it are
 //! dropped and counted, and so are frames that were handed to it and not sent. Cells are released
-//! as if the frames had left. Before an operator takes a port down, its peer is sent XON. When the port comes up, the XOFF state is advertised to the new peer,
-//! and the address of the peer's interface is entered where the owner knows it. Source:
-//! docs/behavior.md, "Bridging", "Invariants", 5; docs/kernel/af-xdp.md.
+//! as if the frames had left. Before an operator takes a port down, its peer is sent XON. When the
+//! port comes up, the XOFF state is advertised to the new peer, and the address of the peer's
+//! interface is entered where the owner knows it. Source: docs/behavior.md, "Bridging",
+//! "Invariants", 5; docs/kernel/af-xdp.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
