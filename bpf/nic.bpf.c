@@ -338,9 +338,9 @@ static __always_inline int classify(struct sk_buff *skb, const struct settings *
 	return priority_of(settings, head, tci, skb->priority) & 7;
 }
 
-static __always_inline struct slot *slot_at(const struct settings *settings, int priority, __u64 place)
+static __always_inline struct slot *slot_at(const struct settings *settings, int priority, __u64 position)
 {
-	__u32 index = priority * settings->slots + (place & (settings->slots - 1));
+	__u32 index = priority * settings->slots + (position & (settings->slots - 1));
 
 	return bpf_map_lookup_elem(&nic_slots, &index);
 }
@@ -387,7 +387,7 @@ int BPF_PROG(sluice_nic_enqueue, struct sk_buff *skb, struct Qdisc *sch, struct 
 	// lock keeps dequeue from taking the frame earlier.
 	queue->tail++;
 	old = bpf_kptr_xchg(&slot->skb, skb);
-	if (old) // never: the place was free
+	if (old) // never: the slot was free
 		bpf_qdisc_skb_drop(old, to_free);
 	return NET_XMIT_SUCCESS;
 }

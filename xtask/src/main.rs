@@ -92,7 +92,7 @@ fn run_task(task: Task) -> Result<()> {
         Task::Vm(vm) => vm::run(&vm),
         Task::Dist(dist) => dist::run(&dist),
         Task::Instructions => {
-            packages::set_up()?;
+            packages::set_up_tests()?;
             instruction_count::check()
         }
         Task::Lint => lint::run(),

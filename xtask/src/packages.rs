@@ -2,6 +2,7 @@
 //! with `apt-get`.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -20,32 +21,31 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
     Package { name, shown_by, needed_for }
 }
 
-/// Packages that building, the demo and most tests need.
-const PACKAGES: [Package; 20] = [
+/// Packages that building and the demo need.
+const PACKAGES: [Package; 12] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
     package("gcc", "gcc", "building libbpf and libxdp"),
     package("libc6-dev", "/usr/include/stdio.h", "building libbpf and libxdp"),
-    package("gcc-multilib", "/usr/include/asm/types.h", "headers for the XDP program"),
     package("libelf-dev", "/usr/include/libelf.h", "building libbpf"),
     package("zlib1g-dev", "/usr/include/zlib.h", "building libbpf"),
     package("m4", "m4", "building libxdp"),
     package("pkg-config", "pkg-config", "building libbpf"),
     package("make", "make", "building libbpf"),
     package("iproute2", "ip", "namespaces and veth pairs"),
-    package("util-linux", "setpriv", "children that end with their test"),
+    package("ethtool", "ethtool", "settings of interfaces"),
+    package("util-linux", "setpriv", "children that end with their parent"),
+];
+
+/// Packages that tests need in addition: tools, and programs of others to compare with.
+const TEST_PACKAGES: [Package; 18] = [
     package("iputils-ping", "ping", "tests of ordinary hosts"),
     package("iperf3", "iperf3", "tests of ordinary hosts"),
     package("busybox-static", "busybox", "tests of DHCP"),
     package("tcpdump", "tcpdump", "tests of what is on the wire"),
     package("tshark", "tshark", "tests of what is on the wire"),
     package("socat", "socat", "tests of taps"),
-    package("ethtool", "ethtool", "looking at interfaces"),
     package("valgrind", "valgrind", "counting instructions"),
-];
-
-/// Programs of others that tests compare Sluice with.
-const PEERS: [Package; 11] = [
     package("lldpd", "lldpd", "tests of LLDP"),
     package("lldpad", "lldpad", "tests of LLDP"),
     package("prometheus", "promtool", "tests of metrics"),
@@ -95,7 +95,7 @@ pub fn set_up() -> Result<()> {
 /// Installs missing packages that all tests need.
 pub fn set_up_tests() -> Result<()> {
     set_up()?;
-    install(&PEERS)
+    install(&TEST_PACKAGES)
 }
 
 /// Installs missing packages that the test VM needs.
@@ -114,7 +114,7 @@ fn install(packages: &[Package]) -> Result<()> {
     for package in &missing {
         println!("    {:16} {}", package.name, package.needed_for);
     }
-    if !on_path("apt-get") {
+    if on_path("apt-get").is_none() {
         bail!("this is no Debian system (no apt-get): please install what corresponds to: {list}");
     }
     if !is_root() {
@@ -177,22 +177,24 @@ impl Drop for HeldServices {
     }
 }
 
-/// Runs apt-get without questions; false if it failed.
+/// Runs apt-get without questions; prints what it said and returns false if it failed.
 fn apt_get(arguments: &[&str]) -> Result<bool> {
     log(&format!("apt-get {}", arguments.join(" ")));
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    Ok(command.status().context("cannot run apt-get")?.success())
+    let output = command.output().context("cannot run apt-get")?;
+    if !output.status.success() {
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.status.success())
 }
 
 /// True if a package's files are there, whatever installed them; for a library, its header.
 fn is_installed(package: &Package) -> bool {
     match package.shown_by {
-        // Debian keeps the header in an architecture directory; on x86-64, where gcc-multilib
-        // exists, that package links it to where `clang -target bpf` looks.
-        "/usr/include/asm/types.h" => exists(package.shown_by) || std::env::consts::ARCH != "x86_64",
         file if file.starts_with('/') => exists(file),
-        program => on_path(program),
+        program => on_path(program).is_some(),
     }
 }
 
@@ -200,10 +202,11 @@ fn exists(file: &str) -> bool {
     std::path::Path::new(file).exists()
 }
 
-fn on_path(program: &str) -> bool {
+/// Returns the file of a program; root's folders are searched, too, which the PATH of others lacks.
+pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    places.into_iter().any(|place| place.join(program).is_file())
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// Losslessness over veth depends on the kernel: print a warning for older kernels.

@@ -37,7 +37,7 @@ fn cells(line: &str) -> Option<Vec<String>> {
 struct Row {
     number: usize,
     state: String,
-    places: String,
+    locations: String,
     tests: String,
 }
 
@@ -49,10 +49,10 @@ fn read(document: &str) -> (Vec<Row>, BTreeMap<String, usize>) {
             [name, count] => {
                 counts.extend(count.parse().ok().map(|count| (name.clone(), count)));
             }
-            [number, _, state, places, tests, _] => rows.extend(number.parse().ok().map(|number| Row {
+            [number, _, state, locations, tests, _] => rows.extend(number.parse().ok().map(|number| Row {
                 number,
                 state: state.clone(),
-                places: places.clone(),
+                locations: locations.clone(),
                 tests: tests.clone(),
             })),
             _ => {}
@@ -125,7 +125,7 @@ fn wrong_names(cell: &str, of_file: fn(&str) -> BTreeSet<&str>) -> Result<Vec<St
 /// Returns the errors in a row's evidence.
 fn wrong_evidence(row: &Row) -> Result<Vec<String>> {
     if NOT_THERE.contains(&row.state.as_str()) {
-        let names_nothing = row.places == NOTHING && row.tests == NOTHING;
+        let names_nothing = row.locations == NOTHING && row.tests == NOTHING;
         return Ok((!names_nothing)
             .then(|| format!("{}, but something is named", row.state))
             .into_iter()
@@ -134,7 +134,7 @@ fn wrong_evidence(row: &Row) -> Result<Vec<String>> {
     if !THERE.contains(&row.state.as_str()) {
         return Ok(vec![format!("\"{}\" is no state", row.state)]);
     }
-    let mut wrong = wrong_names(&row.places, items)?;
+    let mut wrong = wrong_names(&row.locations, items)?;
     if row.tests != UNTESTED {
         wrong.extend(wrong_names(&row.tests, tests)?);
         let without_name = named(&row.tests).filter(|(_, name)| name.is_none());
@@ -182,8 +182,8 @@ fn every_row_is_there_once_with_evidence_that_exists() -> Result<()> {
 #[test]
 fn mistakes_are_found() -> Result<()> {
     let this = "xtask/tests/conformance.rs";
-    let row = |number: usize, state: &str, places: &str, tests: &str| {
-        format!("| {number} | a \\| b | {state} | {places} | {tests} | |\n")
+    let row = |number: usize, state: &str, locations: &str, tests: &str| {
+        format!("| {number} | a \\| b | {state} | {locations} | {tests} | |\n")
     };
     let good = row(
         1,
@@ -195,9 +195,9 @@ fn mistakes_are_found() -> Result<()> {
     let head = "| rows | |\n|---|---|\n| built | 2 |\n| partly | 0 |\n| differs on purpose | 0 |\n| not built | 353 |\n\
                 | not applicable | 0 |\n| no test of its own | 1 |\n";
     let with = |second: &str| wrong(&format!("{head}{good}{second}{rows}"));
-    let second = |places: &str, tests: &str| with(&row(2, "built", places, tests));
-    let place = format!("`{this}::ROWS`");
-    assert_eq!(second(&place, UNTESTED)?, [""; 0]);
+    let second = |locations: &str, tests: &str| with(&row(2, "built", locations, tests));
+    let location = format!("`{this}::ROWS`");
+    assert_eq!(second(&location, UNTESTED)?, [""; 0]);
     assert_eq!(second("`config/nothing.toml`", UNTESTED)?, ["row 2: there is no file config/nothing.toml"]);
     assert_eq!(second(&format!("`{this}::nobody`"), UNTESTED)?, [format!("row 2: {this} has no nobody")]);
     assert_eq!(second(NOTHING, UNTESTED)?, ["row 2: nothing is named in \"–\""]);
@@ -209,16 +209,16 @@ fn mistakes_are_found() -> Result<()> {
         ),
         (format!("`{this}`"), format!("{this} is no test: write {this}::NAME")),
     ] {
-        assert!(second(&place, &tests)?.contains(&format!("row 2: {what}")), "{tests}");
+        assert!(second(&location, &tests)?.contains(&format!("row 2: {what}")), "{tests}");
     }
     assert_eq!(with("")?[0], "row 2 occurs 0 times");
     assert_eq!(with(&good)?[..2], ["row 1 occurs 2 times", "row 2 occurs 0 times"]);
     assert!(
-        with(&row(2, "perhaps", &place, UNTESTED))?.contains(&"row 2: \"perhaps\" is no state".to_owned())
+        with(&row(2, "perhaps", &location, UNTESTED))?.contains(&"row 2: \"perhaps\" is no state".to_owned())
     );
-    let named = with(&row(2, "not built", &place, NOTHING))?;
+    let named = with(&row(2, "not built", &location, NOTHING))?;
     assert!(named.contains(&"row 2: not built, but something is named".to_owned()));
-    let miscounted = wrong(&format!("{head}{good}{}{rows}", row(2, "partly", &place, UNTESTED)))?;
+    let miscounted = wrong(&format!("{head}{good}{}{rows}", row(2, "partly", &location, UNTESTED)))?;
     assert!(miscounted[0].starts_with("the head counts "), "{miscounted:?}");
     Ok(())
 }

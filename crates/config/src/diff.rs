@@ -194,7 +194,7 @@ fn other_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings]
             // When ports are added or removed the others move up or down, which is no change of its
             // own.
             Some(now) if stay.next() != Some(&port.name) => {
-                changes.live.push(format!("port.{}: place in the file {before} → {now}", port.name));
+                changes.live.push(format!("port.{}: position in the file {before} → {now}", port.name));
             }
             Some(_) => {}
         }

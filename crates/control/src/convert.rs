@@ -76,15 +76,15 @@ pub fn snapshot(from: &Snapshot, daemon: &DaemonState) -> v1::Snapshot {
 /// Keeps only the ports in these slots in the message, in this order, and adds what is known of
 /// their interfaces.
 pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item = (usize, &'f PortDetails)>) {
-    let mut places = std::mem::take(&mut message.ports);
-    for (place, PortDetails { interface, xdp_mode, vlan_tags_restored, mtu_bytes, link }) in ports {
+    let mut parts = std::mem::take(&mut message.ports);
+    for (index, PortDetails { interface, xdp_mode, vlan_tags_restored, mtu_bytes, link }) in ports {
         message.ports.push(v1::Port {
             interface: interface.clone(),
             xdp_mode: xdp_mode.clone(),
             vlan_tags_restored: *vlan_tags_restored,
             mtu_bytes: *mtu_bytes,
             link: Some(link.clone()),
-            ..std::mem::take(&mut places[place])
+            ..std::mem::take(&mut parts[index])
         });
     }
 }

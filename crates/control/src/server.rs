@@ -208,12 +208,12 @@ pub async fn serve(
 fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>> {
     futures::stream::unfold(
         (listener, ConnectionLimiter::new(MAX_CLIENTS)),
-        |(listener, mut places)| async move {
+        |(listener, mut slots)| async move {
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        if let Some(connection) = places.admit(stream).await {
-                            return Some((Ok(connection), (listener, places)));
+                        if let Some(connection) = slots.admit(stream).await {
+                            return Some((Ok(connection), (listener, slots)));
                         }
                     }
                     // Out of descriptors, or the client closed before it was served: neither may
@@ -323,19 +323,19 @@ impl Control for Api {
         request: tonic::Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         self.may_read_watermarks(&request, request.get_ref().read_watermarks)?;
-        let place = self.watchers.clone().try_acquire_owned().map_err(|_| {
+        let slot = self.watchers.clone().try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("{MAX_WATCHERS} clients are watching already"))
         })?;
         let v1::WatchRequest { interval_ms, read_watermarks } = request.into_inner();
         let mut ticks = tokio::time::interval(Duration::from_millis(interval_ms.into()).max(MIN_INTERVAL));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let watcher = Some((ticks, self.owner.clone(), place));
+        let watcher = Some((ticks, self.owner.clone(), slot));
         // The stream is polled for its next item when the client has room for it; an error ends it.
         let stream = futures::stream::unfold(watcher, move |watcher| async move {
-            let (mut ticks, owner, place) = watcher?;
+            let (mut ticks, owner, slot) = watcher?;
             ticks.tick().await;
             let snapshot = owner.snapshot(read_watermarks).await;
-            let next = snapshot.is_ok().then_some((ticks, owner, place));
+            let next = snapshot.is_ok().then_some((ticks, owner, slot));
             Some((snapshot, next))
         });
         Ok(Response::new(Box::pin(stream)))
@@ -474,7 +474,7 @@ impl Control for Api {
         &self,
         request: tonic::Request<v1::EventsRequest>,
     ) -> Result<Response<Self::EventsStream>, Status> {
-        let place = self.event_readers.clone().try_acquire_owned().map_err(|_| {
+        let slot = self.event_readers.clone().try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("{MAX_EVENT_READERS} clients are reading events already"))
         })?;
         let v1::EventsRequest { since, follow } = request.into_inner();
@@ -484,10 +484,10 @@ impl Control for Api {
                 "the last event is number {last}, not yet {since}: numbers begin at 1 when the daemon starts; leave `since` out"
             )));
         }
-        let reader = (self.journal.clone(), self.owner.clone(), since, place);
+        let reader = (self.journal.clone(), self.owner.clone(), since, slot);
         // A slow reader is sent no more than it takes; the stream reports how many events it
         // missed.
-        let stream = futures::stream::unfold(reader, move |(journal, owner, since, place)| async move {
+        let stream = futures::stream::unfold(reader, move |(journal, owner, since, slot)| async move {
             if follow {
                 tokio::select! {
                     () = journal.later_than(since) => {}
@@ -496,7 +496,7 @@ impl Control for Api {
             }
             let batch = journal.read(since);
             let last = batch.events.last()?.number;
-            Some((Ok(batch), (journal, owner, last, place)))
+            Some((Ok(batch), (journal, owner, last, slot)))
         });
         Ok(Response::new(Box::pin(stream)))
     }

@@ -48,7 +48,7 @@ fn message(left: PortSnapshot, right: PortSnapshot) -> v1::Snapshot {
 
 /// One of three slots is vacant, and the file has the other ports in another order.
 #[test]
-fn ports_are_listed_in_the_order_of_the_file_and_vacant_places_are_not() {
+fn ports_are_listed_in_the_order_of_the_file_and_vacant_slots_are_not() {
     let at = |name: &str, number| PortSnapshot { name: name.into(), number, ..PortSnapshot::default() };
     let ports = vec![at("left", 1), at("", 2), at("right", 3)];
     let removed_ports = RemovedPorts { ports: 1, received: count(7), ..RemovedPorts::default() };

@@ -234,7 +234,7 @@ async fn a_reader_that_follows_gets_what_happens_and_the_end() {
     let refused = client.events(0, true).await.unwrap_err();
     assert!(refused.to_string().contains("32 clients are reading events already"), "{refused}");
     drop(others);
-    until("a place is free again", async || client.events(0, false).await.is_ok()).await;
+    until("a slot is free again", async || client.events(0, false).await.is_ok()).await;
     // The switch ends: the last events still arrive.
     note(&fake.journal, "last", 1);
     fake.switch.abort();
@@ -353,7 +353,7 @@ async fn a_watcher_that_takes_nothing_piles_nothing_up() {
 }
 
 #[tokio::test]
-async fn watchers_are_bounded_and_a_place_given_back_is_free_again() {
+async fn watchers_are_bounded_and_a_released_slot_is_free_again() {
     let fake = Fake::start();
     let mut clients = Vec::new();
     let mut watches = Vec::new();
@@ -373,12 +373,12 @@ async fn watchers_are_bounded_and_a_place_given_back_is_free_again() {
     assert!(one_more.snapshot().await.is_ok(), "single questions are still answered");
 
     watches.pop();
-    until("a place is free", async || one_more.watch(Duration::from_secs(60), false).await.is_ok()).await;
+    until("a slot is free", async || one_more.watch(Duration::from_secs(60), false).await.is_ok()).await;
 }
 
 /// As many live clients as there are slots.
 #[tokio::test]
-async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
+async fn connections_are_bounded_and_a_released_slot_is_free_again() {
     let fake = Fake::start();
     let mut idle = Vec::new();
     for _ in 0..MAX_CLIENTS {
@@ -393,11 +393,11 @@ async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
     };
     assert!(refused.is_err(), "one client too many was served");
     for client in &mut idle {
-        client.snapshot().await.expect("nobody lost a place who lives");
+        client.snapshot().await.expect("nobody alive lost a slot");
     }
 
     idle.pop();
-    until("a place is free", async || match Client::connect(&fake.socket).await {
+    until("a slot is free", async || match Client::connect(&fake.socket).await {
         Ok(mut client) => client.snapshot().await.is_ok(),
         Err(_) => false,
     })
@@ -429,7 +429,7 @@ async fn idle_clients_are_evicted() {
     }
     let mut client = Client::connect(&fake.socket).await.unwrap();
     assert!(client.snapshot().await.unwrap().at_ns > 0);
-    assert!(old.snapshot().await.is_ok(), "one that lives keeps its place");
+    assert!(old.snapshot().await.is_ok(), "a live connection keeps its slot");
     std::mem::forget(_deaf); // a runtime must not be dropped inside another
 }
 

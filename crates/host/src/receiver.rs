@@ -414,17 +414,17 @@ mod tests {
             // (position on the wire, sequence, damaged bit); frame 0 arrives first, intact, and
             // creates the flow.
             let mut wire = vec![(0, 0_u64, None)];
-            for (place, fault) in faults.iter().enumerate() {
-                let (place, sequence) = (place + 1, place as u64 + 1);
+            for (index, fault) in faults.iter().enumerate() {
+                let (position, sequence) = (index + 1, index as u64 + 1);
                 match *fault {
-                    ChannelFault::Arrives => wire.push((place, sequence, None)),
+                    ChannelFault::Arrives => wire.push((position, sequence, None)),
                     ChannelFault::Drops => {}
-                    ChannelFault::Duplicates => wire.extend([(place, sequence, None); 2]),
-                    ChannelFault::Corrupts { bit } => wire.push((place, sequence, Some(bit))),
-                    ChannelFault::Delays(by) => wire.push((place + by, sequence, None)),
+                    ChannelFault::Duplicates => wire.extend([(position, sequence, None); 2]),
+                    ChannelFault::Corrupts { bit } => wire.push((position, sequence, Some(bit))),
+                    ChannelFault::Delays(by) => wire.push((position + by, sequence, None)),
                 }
             }
-            wire.sort_by_key(|(place, ..)| *place);
+            wire.sort_by_key(|(position, ..)| *position);
 
             let mut receiver = Receiver::new(ME, None, Instant::default());
             let (mut whole, mut highest) = (Vec::new(), 0);

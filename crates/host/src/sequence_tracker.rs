@@ -126,12 +126,12 @@ impl SequenceTracker {
 
     /// Clears `count` numbers from `first` on: the ring's bits that they reuse.
     fn clear(&mut self, first: u64, count: u64) {
-        let (mut place, mut left) = (first % WINDOW, count.min(WINDOW));
+        let (mut index, mut left) = (first % WINDOW, count.min(WINDOW));
         while left > 0 {
-            let bits = left.min(64 - place % 64);
-            let mask = if bits == 64 { u64::MAX } else { ((1 << bits) - 1) << (place % 64) };
-            self.seen[word(place)] &= !mask;
-            place = (place + bits) % WINDOW;
+            let bits = left.min(64 - index % 64);
+            let mask = if bits == 64 { u64::MAX } else { ((1 << bits) - 1) << (index % 64) };
+            self.seen[word(index)] &= !mask;
+            index = (index + bits) % WINDOW;
             left -= bits;
         }
     }

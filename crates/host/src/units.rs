@@ -37,8 +37,8 @@ pub fn duration_ns(text: &str) -> Result<Nanos, String> {
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -53,12 +53,12 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = text.split_at(end);
     let factor = units.iter().find(|(name, _)| *name == unit)?.1;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let places = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let fraction = fraction.parse::<u64>().ok()?.checked_mul(factor)?;
-    if fraction % places != 0 {
+    if fraction % scale != 0 {
         return None;
     }
-    whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(fraction / places)
+    whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(fraction / scale)
 }
 
 #[cfg(test)]

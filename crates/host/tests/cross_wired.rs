@@ -133,11 +133,11 @@ fn every_frame_arrives_at_its_rate() {
 
     let (alice, bob) = (alice.finish(end), bob.finish(end));
     let expected = [100_000, 49_538, 1_000, 3_754, 17, 100];
-    for (place, frames) in expected.into_iter().enumerate() {
-        let (sent, received) = (&alice.sent[place], &bob.received[place]);
+    for (index, frames) in expected.into_iter().enumerate() {
+        let (sent, received) = (&alice.sent[index], &bob.received[index]);
         assert_eq!((sent.offered_frames, sent.sent_frames), (frames, frames), "{sent:?}");
         assert_complete(received, frames);
-        assert_eq!((received.flow, received.received_bytes), (place as u32, sent.sent_bytes));
+        assert_eq!((received.flow, received.received_bytes), (index as u32, sent.sent_bytes));
     }
     let priorities: Vec<u8> = bob.received.iter().map(|flow| flow.priority).collect();
     assert_eq!(priorities, [0, 3, 7, 0, 1, 2], "an untagged frame has none");

@@ -172,7 +172,7 @@ mod tests {
     /// Priority p has sent 10 p frames, and so on; priority 3 is paused until 1000, priority 4 was
     /// until 400.
     #[test]
-    fn every_counter_has_its_place() {
+    fn every_counter_has_its_offset() {
         let (mut state, mut pauses) = (Writer::default(), Writer::default());
         pauses.u64(0);
         for p in 0..8u64 {

@@ -141,8 +141,8 @@ impl Queue {
         let slot = slot_of(entry);
         if slot <= self.slot {
             if self.current.len() < SLOT_LIMIT {
-                let place = self.current.partition_point(|later| *later > entry);
-                self.current.insert(place, entry);
+                let index = self.current.partition_point(|later| *later > entry);
+                self.current.insert(index, entry);
             } else {
                 self.far.push(Reverse(entry));
                 self.is_crowded = true;

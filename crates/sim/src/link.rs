@@ -35,8 +35,8 @@ impl Links {
     /// Sends a frame over an idle link direction.
     #[inline]
     pub(crate) fn send(&mut self, line: usize, len: u16, bytes: &[u8; CARRIED_BYTES]) {
-        let place = self.packets.put(len, bytes);
-        self.directions[line].send(len, place, self.now, &mut self.queue);
+        let packet = self.packets.put(len, bytes);
+        self.directions[line].send(len, packet, self.now, &mut self.queue);
     }
 
     /// The frame that arrives now over a link direction, if any: the event may belong to a frame
@@ -53,8 +53,8 @@ impl Links {
     /// Removes the first frame of a link direction, which has arrived.
     #[inline]
     pub(crate) fn arrived(&mut self, line: usize) {
-        if let Some(place) = self.directions[line].arrived(&mut self.queue) {
-            self.packets.free(place);
+        if let Some(packet) = self.directions[line].arrived(&mut self.queue) {
+            self.packets.free(packet);
         }
     }
 
@@ -62,22 +62,22 @@ impl Links {
     /// effect ([`Links::take_control`]).
     pub(crate) fn delay_control(&mut self, line: usize) {
         let this = &mut self.directions[line];
-        let Some(place) = this.arrived(&mut self.queue) else { return };
+        let Some(packet) = this.arrived(&mut self.queue) else { return };
         let at = self.now + this.response;
-        this.pending_control.push_back(InFlightFrame { at, packet: place });
+        this.pending_control.push_back(InFlightFrame { at, packet });
         self.queue.schedule(at, Event::Control(line));
     }
 
     /// Takes the PFC frame of a link direction that takes effect now.
     pub(crate) fn take_control(&mut self, line: usize) -> Option<Packet> {
         let pending_control = &mut self.directions[line].pending_control;
-        let InFlightFrame { at, packet: place } = *pending_control.front()?;
+        let InFlightFrame { at, packet: slot } = *pending_control.front()?;
         if at > self.now {
             return None;
         }
         pending_control.pop_front();
-        let packet = *self.packets.at(place);
-        self.packets.free(place);
+        let packet = *self.packets.at(slot);
+        self.packets.free(slot);
         Some(packet)
     }
 
@@ -221,7 +221,7 @@ impl LinkDirection {
 
     /// Sends a frame from `now` on.
     #[inline]
-    fn send(&mut self, len: u16, place: u32, now: Picos, queue: &mut Queue) {
+    fn send(&mut self, len: u16, packet: u32, now: Picos, queue: &mut Queue) {
         debug_assert!(self.is_idle());
         self.busy = true;
         self.counts.sent += 1;
@@ -234,7 +234,7 @@ impl LinkDirection {
             self.arrive_at = at;
             queue.schedule(at, Event::Arrive(self.number));
         }
-        self.in_flight.push_back(InFlightFrame { at, packet: place });
+        self.in_flight.push_back(InFlightFrame { at, packet });
     }
 
     /// Removes the first frame, which has arrived. Returns its index.

@@ -148,11 +148,11 @@ impl Packets {
     /// Stores a frame. Returns its index.
     #[inline]
     pub(crate) fn put(&mut self, len: u16, bytes: &[u8; CARRIED_BYTES]) -> u32 {
-        if let Some(place) = self.free.pop() {
-            let packet = &mut self.slots[place as usize];
+        if let Some(slot) = self.free.pop() {
+            let packet = &mut self.slots[slot as usize];
             packet.len = len;
             packet.bytes = *bytes;
-            return place;
+            return slot;
         }
         self.slots.push(Packet { len, bytes: *bytes });
         (self.slots.len() - 1) as u32
@@ -160,14 +160,14 @@ impl Packets {
 
     /// The frame at an index.
     #[inline]
-    pub(crate) fn at(&self, place: u32) -> &Packet {
-        &self.slots[place as usize]
+    pub(crate) fn at(&self, slot: u32) -> &Packet {
+        &self.slots[slot as usize]
     }
 
     /// Frees an index.
     #[inline]
-    pub(crate) fn free(&mut self, place: u32) {
-        self.free.push(place);
+    pub(crate) fn free(&mut self, slot: u32) {
+        self.free.push(slot);
     }
 }
 

@@ -37,7 +37,7 @@ impl Routes {
         let (switches, hosts): (Vec<usize>, Vec<usize>) = (0..nodes.len()).partition(is_switch);
         let mut number = vec![0; nodes.len()];
         for list in [&switches, &hosts] {
-            list.iter().enumerate().for_each(|(place, node)| number[*node] = place);
+            list.iter().enumerate().for_each(|(index, node)| number[*node] = index);
         }
         let ports = vec![None; switches.len() * hosts.len()];
         let peers = peers(nodes, links);

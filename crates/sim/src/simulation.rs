@@ -68,27 +68,27 @@ impl<'s> Simulation<'s> {
     /// Creates the network of a scenario, at time 0.
     pub fn new(scenario: &'s Scenario) -> Self {
         let mut wires = Links::new(&scenario.links);
-        let (mut places, mut devices, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut node_indices, mut devices, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for (node, kind) in scenario.nodes.iter().map(|node| &node.kind).enumerate() {
             match kind {
                 NodeKind::Switch(settings) => {
-                    places.push(NodeIndex::Switch(devices.len()));
+                    node_indices.push(NodeIndex::Switch(devices.len()));
                     devices.push(SimSwitch::new(devices.len(), node, settings, scenario, &wires));
                 }
                 NodeKind::Host(settings) => {
-                    places.push(NodeIndex::Host(hosts.len()));
+                    node_indices.push(NodeIndex::Host(hosts.len()));
                     hosts.push(Host::new(node, *settings, &wires));
                 }
             }
         }
-        let (flows, traffic_flows) = make_flows(scenario, &places, &hosts, &wires);
+        let (flows, traffic_flows) = make_flows(scenario, &node_indices, &hosts, &wires);
         wires.queue.schedule(of_ns(scenario.sample_ns), Event::Sample);
         let mut simulation = Self {
             record: Record::new(scenario, &wires),
             negotiation: Negotiation::new(scenario, &mut wires),
             scenario,
             links: wires,
-            node_indices: places,
+            node_indices,
             devices,
             hosts,
             flows,
@@ -160,7 +160,7 @@ impl<'s> Simulation<'s> {
     /// invalid.
     pub fn switch_without_memory(&self) -> Option<&str> {
         let refused = self.devices.iter().position(SimSwitch::is_refused_memory)?;
-        let is_it = |place: &NodeIndex| matches!(place, NodeIndex::Switch(device) if *device == refused);
+        let is_it = |node: &NodeIndex| matches!(node, NodeIndex::Switch(device) if *device == refused);
         let node = self.node_indices.iter().position(is_it)?;
         Some(&self.scenario.nodes[node].name)
     }
@@ -418,12 +418,12 @@ impl<'s> Simulation<'s> {
 /// Builds the flows of all traffic. Returns them with the range of each traffic.
 fn make_flows(
     scenario: &Scenario,
-    places: &[NodeIndex],
+    node_indices: &[NodeIndex],
     hosts: &[Host],
     wires: &Links,
 ) -> (Vec<Flow>, Vec<std::ops::Range<usize>>) {
     let (mut flows, mut ranges) = (Vec::new(), Vec::new());
-    let host_of = |node: usize| match places[node] {
+    let host_of = |node: usize| match node_indices[node] {
         NodeIndex::Host(host) => host,
         NodeIndex::Switch(_) => panic!("node {node} is no host"),
     };

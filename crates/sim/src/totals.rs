@@ -325,8 +325,8 @@ fn ends_imbalances(simulation: &Simulation) -> Vec<String> {
         lines.map(|line| line.counts.arrived - line.pending_control()).sum::<u64>()
     };
     let mut found = Vec::new();
-    for (node, place) in simulation.node_indices.iter().enumerate() {
-        let received = match *place {
+    for (node, index) in simulation.node_indices.iter().enumerate() {
+        let received = match *index {
             NodeIndex::Switch(device) => simulation.devices[device].received,
             NodeIndex::Host(host) => {
                 let host = &simulation.hosts[host];

@@ -67,7 +67,7 @@ is measured here. Headroom that lasts shorter causes a warning.
 
     sluice check --measured lab.toml
 
-JSON: file, severity (error, warning, note), line and column (from 1; null: no place in the file),
+JSON: file, severity (error, warning, note), line and column (from 1; null: no location in the file),
 setting (empty: the whole file), message, cure (null: none is known, or needed).
 
 Exit codes: 0 all files are right, 1 with --strict: there are warnings, 2 a file is wrong (or

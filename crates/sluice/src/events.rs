@@ -104,8 +104,8 @@ fn lines(arguments: &Arguments, batch: &v1::EventBatch, zone: &TimeZone) -> Resu
 fn line(event: &v1::Event, zone: &TimeZone) -> String {
     let time = Timestamp::from_nanosecond(event.unix_ns.into()).unwrap_or_default();
     let time = time.to_zoned(zone.clone()).strftime("%F %T%.6f");
-    let place = event.port.as_ref().map_or(String::new(), |port| format!("{port}: "));
-    format!("{time} {:>5} {:<7} {place}{}", event.number, event.severity, event.message)
+    let prefix = event.port.as_ref().map_or(String::new(), |port| format!("{port}: "));
+    format!("{time} {:>5} {:<7} {prefix}{}", event.number, event.severity, event.message)
 }
 
 #[cfg(test)]

@@ -64,10 +64,10 @@ mod tests {
     fn all_paths_are_listed_with_an_example() {
         let (text, list) = (text(), list().unwrap());
         let list: serde_json::Value = serde_json::from_str(&list).unwrap();
-        for (place, path) in SensorPath::ALL.into_iter().enumerate() {
+        for (index, path) in SensorPath::ALL.into_iter().enumerate() {
             assert!(text.contains(&format!("{} ({})\n", path.name(), kind(path))), "{text}");
-            assert_eq!(list[place]["path"], path.name());
-            assert!(list[place]["example"]["Notification"].is_object());
+            assert_eq!(list[index]["path"], path.name());
+            assert!(list[index]["example"]["Notification"].is_object());
         }
         let page = std::fs::read_to_string("../../docs/monitoring/telemetry.md").unwrap();
         for path in SensorPath::ALL {

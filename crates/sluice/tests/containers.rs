@@ -50,8 +50,8 @@ fn containerlab() {
     let nodes = topology["nodes"].as_object().unwrap();
     assert!(nodes.values().all(|node| node["kind"] == "linux"));
     let bind = topology["nodes"]["sw"]["binds"][0].as_str().unwrap();
-    let (file, place) = bind.split_once(':').unwrap();
-    assert_eq!(place, "/etc/sluice/sluice.toml:ro", "where the image's command looks for it");
+    let (file, target) = bind.split_once(':').unwrap();
+    assert_eq!(target, "/etc/sluice/sluice.toml:ro", "where the image's command looks for it");
     let text = std::fs::read_to_string(root().join("examples/containerlab").join(file)).unwrap();
     let mut at_switch = BTreeSet::new();
     for link in topology["links"].as_array().unwrap() {

@@ -154,7 +154,7 @@ impl Session {
     /// Sends what the client has room for. True if it has got everything.
     fn deliver(&mut self, ports: impl FnOnce() -> Vec<v1::CapturePort>) -> bool {
         let mut present = Some(ports());
-        while let Ok(place) = self.out.try_reserve() {
+        while let Ok(permit) = self.out.try_reserve() {
             let buffer = self.ring.pop_full();
             let missed_frames = self.ring.missed();
             let ports = present.take().filter(|ports| *ports != self.ports);
@@ -169,7 +169,7 @@ impl Session {
             if let Some(buffer) = buffer {
                 self.ring.recycle(buffer);
             }
-            place.send(v1::CaptureBatch {
+            permit.send(v1::CaptureBatch {
                 ports: ports.unwrap_or_default(),
                 frames: frames.unwrap_or_default(),
                 missed_frames,

@@ -29,11 +29,11 @@ impl Events {
     }
 
     /// Sets the name of the port in this slot.
-    pub fn set_name(&mut self, place: usize, name: &str) {
-        if self.ports.len() <= place {
-            self.ports.resize(place + 1, String::new());
+    pub fn set_name(&mut self, port: usize, name: &str) {
+        if self.ports.len() <= port {
+            self.ports.resize(port + 1, String::new());
         }
-        self.ports[place] = name.to_owned();
+        self.ports[port] = name.to_owned();
     }
 
     /// Records an event of the poll loop at `at`.
@@ -164,8 +164,8 @@ mod tests {
     fn lines(journal: &Journal) -> String {
         let line = |event: v1::Event| {
             let v1::Event { number, kind, severity, port, priority, queue, values, message, .. } = event;
-            let place = (port.unwrap_or_default(), priority.or(queue));
-            format!("{number} {kind} {severity} {place:?} {values:?}: {message}\n")
+            let source = (port.unwrap_or_default(), priority.or(queue));
+            format!("{number} {kind} {severity} {source:?} {values:?}: {message}\n")
         };
         journal.read(0).events.into_iter().map(line).collect()
     }
@@ -197,14 +197,14 @@ mod tests {
             Event::StrayFrames { port: 0, frames: 2 },
             Event::AddressLimit { port: 1 },
             Event::FloodLimit { port: 1, cast: FloodType::UnknownUnicast, frames: 30, no_drop_frames: 2 },
-            Event::Alarm { place: of_port(AlarmKind::Headroom, 3), report },
-            Event::Alarm { place: of_port(AlarmKind::Egress, 7), report },
+            Event::Alarm { source: of_port(AlarmKind::Headroom, 3), report },
+            Event::Alarm { source: of_port(AlarmKind::Egress, 7), report },
             Event::Alarm {
-                place: AlarmSource::Pool { kind: AlarmKind::Ingress, number: 1 },
+                source: AlarmSource::Pool { kind: AlarmKind::Ingress, number: 1 },
                 report: AlarmReport { raised: false, ..report },
             },
             Event::DropAlarm {
-                place: of_port(AlarmKind::Egress, 2),
+                source: of_port(AlarmKind::Egress, 2),
                 dropped: FrameCount { frames: 9, bytes: 600 },
             },
         ]) {

@@ -139,8 +139,8 @@ impl<T: Slot> CowTable<T> {
     /// Sets slots to those of a copy. Returns false if the table has no such slot.
     pub(crate) fn restore(&mut self, slots: &[(u32, T)]) -> bool {
         slots.iter().all(|&(index, slot)| {
-            let place = self.slots.get_mut(index as usize);
-            place.map(|place| *place = slot).is_some()
+            let entry = self.slots.get_mut(index as usize);
+            entry.map(|entry| *entry = slot).is_some()
         })
     }
 }

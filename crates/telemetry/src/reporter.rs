@@ -136,8 +136,8 @@ impl Tasks {
         let feeds = reports.subscriptions.iter().flat_map(|(_, feeds)| feeds).cloned();
         let (periodic, events): (Vec<Feed>, Vec<Feed>) =
             feeds.partition(|feed| feed.sensor.interval_ms.is_some());
-        for (place, feed) in periodic.into_iter().enumerate() {
-            self.feeds.spawn(feed.sample(WatermarkReader::Sensor(place), sources.requests.clone()));
+        for (index, feed) in periodic.into_iter().enumerate() {
+            self.feeds.spawn(feed.sample(WatermarkReader::Sensor(index), sources.requests.clone()));
         }
         if !events.is_empty() {
             self.feeds.spawn(source::follow(sources.journal.clone(), events, Arc::clone(&self.last_event)));

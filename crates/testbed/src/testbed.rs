@@ -142,8 +142,8 @@ impl Testbed {
     pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.endpoint(self.quiet_namespace(name)?, name);
         let of_port = format!("52:54:00:00:00:{:02x}", station.number);
-        let places = [(of_port, switch, name), (station.mac(), &station.namespace, Endpoint::INTERFACE)];
-        for (address, namespace, interface) in places {
+        let ends = [(of_port, switch, name), (station.mac(), &station.namespace, Endpoint::INTERFACE)];
+        for (address, namespace, interface) in ends {
             // The kernel returns the NIC some time after the previous namespace was removed.
             let found = eventually("the NIC is here", || interface_of(&address))?;
             crate::netns::ip(&format!("link set dev {found} netns {}", namespace.name()))?;

@@ -198,7 +198,7 @@ proptest! {
     /// Setting DSCP and PCP in place gives the frame that etherparse writes with these values, byte
     /// by byte, checksum included.
     #[test]
-    fn edits_in_place_are_what_etherparse_writes(sample in sample(), dscp in 0_u8..64, pcp in 0_u8..8) {
+    fn in_situ_edits_are_what_etherparse_writes(sample in sample(), dscp in 0_u8..64, pcp in 0_u8..8) {
         let mut bytes = sample.bytes();
         let header = Header::parse(&bytes).unwrap();
         prop_assert!(ip::set_dscp(&mut bytes, &header, dscp));

@@ -185,7 +185,7 @@ fn too_little_memory_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
+fn a_bad_file_is_refused_with_the_line_of_the_mistake() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.sluice_host(&switch, "a")?;
@@ -201,8 +201,8 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
         let config = two_ports().replacen(from, to, 1);
         // The testbed adds a line that turns LLDP off.
         let line = config.lines().position(|line| line.starts_with(to)).context("the mistake")? + 2;
-        let place = format!(".toml:{line}:");
-        refuses(&bed, &switch, &config, &[&[place.as_str()], &words[..]].concat())?;
+        let location = format!(".toml:{line}:");
+        refuses(&bed, &switch, &config, &[&[location.as_str()], &words[..]].concat())?;
     }
     let mut nothing = switch.command(testbed::binary("sluiced")?);
     let output = nothing.args(["--config", "/nonexistent/sluice.toml"]).output()?;

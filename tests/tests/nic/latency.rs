@@ -142,9 +142,9 @@ fn latency_of_xoff_xon_and_the_timer() -> Result<()> {
 
     let (mut to_silence, mut to_first, mut to_end, mut after_xoff, mut beside) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (place, (at, what)) in seen.iter().enumerate() {
+    for (index, (at, what)) in seen.iter().enumerate() {
         let FarEndFrame::Pfc(quanta) = *what else { continue };
-        let rest = &seen[place + 1..];
+        let rest = &seen[index + 1..];
         let next =
             rest.iter().find(|(_, what)| matches!(what, FarEndFrame::Pfc(_))).map_or(u64::MAX, |(at, _)| *at);
         let no_drop: Vec<u64> =

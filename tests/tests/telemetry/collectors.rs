@@ -163,12 +163,12 @@ fn eight(row: &Value, key: &str) -> Vec<u64> {
 /// Checks that the last collected numbers equal those shown now, in every row.
 fn numbers_agree(daemon: &Daemon, collected: &Collected) -> Result<Option<()>> {
     let shown: Value = serde_json::from_str(&sluice(daemon, &["show", "counters", "--json"])?)?;
-    let of = |list: &str, port: &Value, place: &str| -> Vec<u64> {
+    let of = |list: &str, port: &Value, pointer: &str| -> Vec<u64> {
         let rows = shown[list].as_array().into_iter().flatten().filter(|row| row["port"] == *port);
-        rows.filter_map(|row| row.pointer(place)?.as_u64()).collect()
+        rows.filter_map(|row| row.pointer(pointer)?.as_u64()).collect()
     };
     let mut compared = 0;
-    for (path, container, name, key, list, place) in [
+    for (path, container, name, key, list, pointer) in [
         (
             SensorPath::BufferUsages,
             "BufferUsages",
@@ -220,7 +220,7 @@ fn numbers_agree(daemon: &Daemon, collected: &Collected) -> Result<Option<()>> {
         ),
     ] {
         for row in collected.rows(path, container, name) {
-            if eight(&row, key) != of(list, &row["IfName"], place) {
+            if eight(&row, key) != of(list, &row["IfName"], pointer) {
                 return Ok(None);
             }
             compared += 1;
@@ -229,9 +229,9 @@ fn numbers_agree(daemon: &Daemon, collected: &Collected) -> Result<Option<()>> {
     for row in collected.rows(SensorPath::PfcStatistics, "PFCStatistics", "PFCStatistic") {
         let ports = shown["ports"].as_array().into_iter().flatten();
         let port = ports.clone().find(|port| port["name"] == row["IfName"]).context("its port")?;
-        let sent = |kind: &str, place: usize| port["pfc_sent"][kind][place].as_u64().unwrap_or(0);
+        let sent = |kind: &str, index: usize| port["pfc_sent"][kind][index].as_u64().unwrap_or(0);
         let both: Vec<u64> =
-            (0..8).map(|place| sent("xoff_frames", place) + sent("xon_frames", place)).collect();
+            (0..8).map(|index| sent("xoff_frames", index) + sent("xon_frames", index)).collect();
         if eight(&row, "PfcSend") != both {
             return Ok(None);
         }

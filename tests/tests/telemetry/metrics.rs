@@ -148,8 +148,8 @@ fn numbers_are_those_of_show(daemon: &Daemon, metrics: &str) -> Result<()> {
                 format!("{name}=\"{}\"", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
             };
             let labels = labels.iter().map(label).collect::<Vec<_>>().join(",");
-            for (metric, place, unit) in numbers {
-                let number = row.pointer(place).with_context(|| format!("no {place} in {list}"))?;
+            for (metric, pointer, unit) in numbers {
+                let number = row.pointer(pointer).with_context(|| format!("no {pointer} in {list}"))?;
                 same(&format!("{metric}{{{labels}}}"), number, *unit)?;
             }
             for (reason, count) in row["drops"].as_object().into_iter().flatten() {

@@ -56,8 +56,8 @@ fn events(received: &[Value]) -> Vec<(u64, String)> {
 }
 
 /// Returns the number of a priority or queue in a row's value, which is a string that holds a list.
-fn eighth(value: &Value, place: usize) -> Option<u64> {
-    serde_json::from_str::<Vec<u64>>(value.as_str()?).ok()?.get(place).copied()
+fn eighth(value: &Value, index: usize) -> Option<u64> {
+    serde_json::from_str::<Vec<u64>>(value.as_str()?).ok()?.get(index).copied()
 }
 
 fn telemetry_config(elsewhere: &str) -> String {
@@ -106,9 +106,9 @@ fn collectors_receive_what_the_switch_counts() -> Result<()> {
             if periodic.into_iter().any(|path| last(&received, path.name()).is_none()) {
                 return Ok(None);
             }
-            let row = |path: &str, container: &str, row: &str, place: usize| {
+            let row = |path: &str, container: &str, row: &str, index: usize| {
                 let last = last(&received, path).unwrap_or_default();
-                last["BufferMonitor"][container][row][place].clone()
+                last["BufferMonitor"][container][row][index].clone()
             };
             let statistic = row("buffermonitor/pfcstatistics", "PFCStatistics", "PFCStatistic", 0);
             let usage = row("buffermonitor/bufferusages", "BufferUsages", "BufferUsage", 1);

@@ -48,8 +48,8 @@ impl Drop for CleanRoot {
         for node in ["sw", "a", "b"] {
             let _ = Command::new("ip").args(["netns", "del", &format!("{}-{node}", self.prefix)]).output();
         }
-        for place in ["proc", "sys"] {
-            let _ = Command::new("umount").arg(self.folder.join(place)).output(); // it may not be mounted
+        for folder in ["proc", "sys"] {
+            let _ = Command::new("umount").arg(self.folder.join(folder)).output(); // it may not be mounted
         }
         if self.folder.join("proc/self").exists() || self.folder.join("sys/kernel").exists() {
             eprintln!(
@@ -108,8 +108,8 @@ impl CleanRoot {
             made.is_ok_and(|status| status.success()),
             "no clean root: it takes mmdebstrap, and a mirror of Debian"
         );
-        for (kind, place) in [("proc", "proc"), ("sysfs", "sys")] {
-            check(Command::new("mount").args(["-t", kind, kind]).arg(self.folder.join(place)))?;
+        for (kind, folder) in [("proc", "proc"), ("sysfs", "sys")] {
+            check(Command::new("mount").args(["-t", kind, kind]).arg(self.folder.join(folder)))?;
         }
         fs::copy(package, self.folder.join("tmp/sluice.deb"))?;
         log("installing");

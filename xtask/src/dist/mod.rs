@@ -77,27 +77,27 @@ fn package(programs: &Path) -> Result<PathBuf> {
 /// Puts all files where they belong.
 fn stage(root: &Path, programs: &Path) -> Result<()> {
     let sluice = programs.join("sluice");
-    for (name, place) in [("sluiced", "usr/sbin/sluiced"), ("sluice", "usr/bin/sluice")] {
-        let to = root.join(place);
+    for (name, path) in [("sluiced", "usr/sbin/sluiced"), ("sluice", "usr/bin/sluice")] {
+        let to = root.join(path);
         fs::create_dir_all(to.parent().context("a folder")?)?;
         check(Command::new("strip").args(["--strip-unneeded", "-o"]).arg(&to).arg(programs.join(name)))?;
         fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
     }
     let packaging = repo_root().join("packaging");
-    for (file, place) in [
+    for (file, path) in [
         ("sluiced.service", "usr/lib/systemd/system/sluiced.service"),
         ("sysusers.conf", "usr/lib/sysusers.d/sluice.conf"),
         ("tmpfiles.conf", "usr/lib/tmpfiles.d/sluice.conf"),
     ] {
-        write(&root.join(place), &fs::read_to_string(packaging.join(file))?, 0o644)?;
+        write(&root.join(path), &fs::read_to_string(packaging.join(file))?, 0o644)?;
     }
     fs::create_dir_all(root.join("etc/sluice"))?;
-    for (shell, place) in [
+    for (shell, path) in [
         ("bash", "usr/share/bash-completion/completions/sluice"),
         ("zsh", "usr/share/zsh/vendor-completions/_sluice"),
         ("fish", "usr/share/fish/vendor_completions.d/sluice.fish"),
     ] {
-        write(&root.join(place), &output(Command::new(&sluice).args(["completions", shell]))?, 0o644)?;
+        write(&root.join(path), &output(Command::new(&sluice).args(["completions", shell]))?, 0o644)?;
     }
     let manuals = root.join("usr/share/man/man1");
     fs::create_dir_all(&manuals)?;

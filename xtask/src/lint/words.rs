@@ -84,6 +84,7 @@ const AVOIDED_IN_NAMES: &[(&str, &str)] = &[
     ("loan", "ring owner"),
     ("looker", "parser"),
     ("obey", "honor"),
+    ("place", "slot (a port's or a client's), index, span, or location"),
     ("pulse", "loop state"),
     ("said", "reported"),
     ("say", "report, or the message"),

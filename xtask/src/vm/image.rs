@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::kernel::Kernel;
+use crate::packages::on_path;
 use crate::run::{cargo, check, log};
 
 /// Tools that the tests of `nic` and the shell call.
@@ -111,7 +112,7 @@ fn executables(messages: &str, name: &str) -> Vec<PathBuf> {
 
 /// Packs everything, with `command` to run inside. Returns the file.
 pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathBuf> {
-    let root = kernel.place.join("image");
+    let root = kernel.folder.join("image");
     if root.exists() {
         std::fs::remove_dir_all(&root)?;
     }
@@ -160,7 +161,7 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     let init = root.join("init");
     std::fs::write(&init, INIT.replace("@COMMAND@", command).replace("@MODULES@", &MODULES.join(" ")))?;
     std::fs::set_permissions(&init, std::fs::Permissions::from_mode(0o755))?;
-    archive(&root, &kernel.place.join("image.cpio"))
+    archive(&root, &kernel.folder.join("image.cpio"))
 }
 
 /// The init process. It ends with a line that has the command's exit status and the number of
@@ -275,12 +276,6 @@ fn archive(root: &Path, file: &Path) -> Result<PathBuf> {
         bail!("cpio failed");
     }
     Ok(file.to_path_buf())
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    places.map(|place| place.join(program)).find(|file| file.is_file())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub struct Kernel {
     /// The folder that contains `lib/modules/RELEASE`.
     pub root: PathBuf,
     /// The folder for files made from the kernel.
-    pub place: PathBuf,
+    pub folder: PathBuf,
 }
 
 impl Kernel {
@@ -38,15 +38,15 @@ const META: &str = "linux-image-amd64";
 const PARTS: [&str; 4] = ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"];
 
 /// Returns the folder of kernels and images.
-fn place() -> PathBuf {
+fn folder() -> PathBuf {
     repo_root().join("target/vm")
 }
 
 /// Fetches and unpacks the newest kernel of `suite`, unless that was done before.
 pub fn fetch(suite: &str) -> Result<Kernel> {
-    let place = place().join(suite);
-    let root = place.join("root");
-    if let Ok(kernel) = unpacked(&root, &place)
+    let folder = folder().join(suite);
+    let root = folder.join("root");
+    if let Ok(kernel) = unpacked(&root, &folder)
         && kernel.has_index()
     {
         return Ok(kernel);
@@ -54,10 +54,10 @@ pub fn fetch(suite: &str) -> Result<Kernel> {
     if root.exists() {
         std::fs::remove_dir_all(&root)?; // what an earlier call began, and did not end
     }
-    log(&format!("the newest kernel of Debian {suite} (delete {} to fetch a newer one)", place.display()));
-    let apt = Apt::new(&place.join("apt"), suite)?;
+    log(&format!("the newest kernel of Debian {suite} (delete {} to fetch a newer one)", folder.display()));
+    let apt = Apt::new(&folder.join("apt"), suite)?;
     let names = apt.parts()?;
-    let debs = place.join("debs");
+    let debs = folder.join("debs");
     std::fs::create_dir_all(&debs)?;
     for name in &names {
         check(apt.command("apt-get").args(["download", "--quiet=2", name]).current_dir(&debs))?;
@@ -70,12 +70,12 @@ pub fn fetch(suite: &str) -> Result<Kernel> {
     if !root.join("lib").exists() {
         std::os::unix::fs::symlink("usr/lib", root.join("lib"))?;
     }
-    let kernel = unpacked(&root, &place)?;
+    let kernel = unpacked(&root, &folder)?;
     check(Command::new("depmod").arg("-b").arg(&kernel.root).arg(&kernel.release))?;
     Ok(kernel)
 }
 
-fn unpacked(root: &Path, place: &Path) -> Result<Kernel> {
+fn unpacked(root: &Path, folder: &Path) -> Result<Kernel> {
     let modules = root.join("lib/modules");
     let release = std::fs::read_dir(&modules)
         .with_context(|| format!("{}", modules.display()))?
@@ -83,11 +83,11 @@ fn unpacked(root: &Path, place: &Path) -> Result<Kernel> {
         .context("the packages have no modules")??
         .file_name();
     let release = release.to_string_lossy().into_owned();
-    let places = [modules.join(&release).join("vmlinuz"), root.join(format!("boot/vmlinuz-{release}"))];
-    let Some(vmlinuz) = places.into_iter().find(|path| path.is_file()) else {
+    let candidates = [modules.join(&release).join("vmlinuz"), root.join(format!("boot/vmlinuz-{release}"))];
+    let Some(vmlinuz) = candidates.into_iter().find(|path| path.is_file()) else {
         bail!("the packages of {release} have no kernel to boot");
     };
-    Ok(Kernel { release, vmlinuz, root: root.to_path_buf(), place: place.to_path_buf() })
+    Ok(Kernel { release, vmlinuz, root: root.to_path_buf(), folder: folder.to_path_buf() })
 }
 
 /// An apt instance with one source and its own state.

@@ -24,7 +24,7 @@ pub fn run(vm: &Vm) -> Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the rig boots Debian's amd64 kernels, and this machine is {}", std::env::consts::ARCH);
     }
-    packages::set_up()?;
+    packages::set_up_tests()?;
     packages::set_up_vm()?;
     boot::check_version(vm.nic)?;
     require_root("the rig (the initramfs has device nodes)")?;

@@ -200,7 +200,7 @@ fn each_change_is_named_and_judged() {
         (port_b, "", &["port.b: removed"], &[]),
         ("[port.b]", "[port.c]\ninterface = \"veth2\"\n[port.b]", &["port.c: added"], &[]),
         ("[port.b]", "[port.c]", &["port.b: removed", "port.c: added"], &[]),
-        (ports, &swapped, &["port.a: place in the file 0 → 1", "port.b: place in the file 1 → 0"], &[]),
+        (ports, &swapped, &["port.a: position in the file 0 → 1", "port.b: position in the file 1 → 0"], &[]),
         ("[buffer]", "[dataplane]\nspare_ports = 5\n[buffer]", &[], &["dataplane: spare_ports 2 → 5"]),
         (
             "[buffer]",

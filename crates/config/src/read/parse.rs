@@ -75,12 +75,12 @@ fn multiple(number: &str, unit: u64) -> Option<u64> {
 
 /// Formats a speed in bit/s as [`parse_speed`] reads it.
 pub fn spell_speed(bps: u64) -> String {
-    let (unit, name, places) = match bps {
+    let (unit, name, decimals) = match bps {
         1_000_000_000.. => (1_000_000_000, "G", 9),
         1_000_000.. => (1_000_000, "M", 6),
         _ => (1_000, "K", 3),
     };
-    let number = format!("{}.{:0places$}", bps / unit, bps % unit);
+    let number = format!("{}.{:0decimals$}", bps / unit, bps % unit);
     format!("{}{name}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 

@@ -48,12 +48,12 @@ fn needs_mode(table: &VlanTable, report: &mut Diagnostics) {
 fn check_port(port: &Port, mode: Mode, report: &mut Diagnostics) {
     let vlan = port.tables().vlan();
     let pvid = vlan.setting(|table| &table.pvid);
-    let place_of_mode = vlan.setting(|table| &table.mode).map_or(&port.location, |mode| &mode.location);
+    let mode_location = vlan.setting(|table| &table.mode).map_or(&port.location, |mode| &mode.location);
     match mode {
         Mode::Access => {
             if pvid.is_none() {
                 let what = format!("port {} is an access port without a VLAN", port.settings.name);
-                report.add(place_of_mode, what, "write vlan.pvid, the VLAN that it is in");
+                report.add(mode_location, what, "write vlan.pvid, the VLAN that it is in");
             }
             if let Some(allowed) = &port.own.vlan.allowed {
                 let what = "an access port has the VLAN of its pvid alone";

@@ -111,7 +111,7 @@ const CONTEXT: &[(&str, &str)] = &[
 ];
 
 /// Settings that can only be written in place of another one of their table.
-const IN_PLACE_OF: &[(&str, &str)] = &[
+const INSTEAD_OF: &[(&str, &str)] = &[
     ("detection_ms", "interval"),
     ("restoration_ms", "interval"),
     ("interval_ms", "interval_s"),
@@ -197,7 +197,7 @@ fn context(setting: &NamedSetting) -> DocumentMut {
 }
 
 /// Returns the place of the setting in the file; tables are made, of lists the last one is taken.
-fn place<'f>(
+fn table_and_name<'f>(
     file: &'f mut DocumentMut,
     setting: &NamedSetting,
 ) -> (&'f mut dyn toml_edit::TableLike, String) {
@@ -227,8 +227,8 @@ fn place<'f>(
 /// Returns the file with the setting; `None` for `value`: without it.
 fn file(setting: &NamedSetting, value: Option<&str>) -> String {
     let mut file = context(setting);
-    let (table, name) = place(&mut file, setting);
-    for (_, other) in IN_PLACE_OF.iter().filter(|(new, _)| *new == name) {
+    let (table, name) = table_and_name(&mut file, setting);
+    for (_, other) in INSTEAD_OF.iter().filter(|(new, _)| *new == name) {
         table.remove(other);
     }
     for (_, other, value) in TOGETHER_WITH.iter().filter(|(new, ..)| *new == name) {

@@ -415,9 +415,9 @@ impl Recorder {
         for frames in frames.chunks(MAX_ENTRY_BYTES / 8) {
             self.of_port(tag, port, |out| {
                 out.put_u16_le(frames.len() as u16);
-                let places = extend_by(out, 4 * frames.len()).chunks_exact_mut(4);
-                for (place, frame) in places.zip(frames) {
-                    place.copy_from_slice(&(frame.index() as u32).to_le_bytes());
+                let fields = extend_by(out, 4 * frames.len()).chunks_exact_mut(4);
+                for (field, frame) in fields.zip(frames) {
+                    field.copy_from_slice(&(frame.index() as u32).to_le_bytes());
                 }
             });
         }
@@ -434,8 +434,8 @@ impl Recorder {
         self.of_port(EntryKind::Received, port, |out| {
             out.put_u32_le(memory.free_frames() as u32);
             out.put_u16_le(arrivals.len() as u16);
-            for (place, RxFrame { frame, meta: charge, .. }) in arrivals.iter().enumerate() {
-                if let Some(ahead) = arrivals.get(place + LOOK_AHEAD) {
+            for (index, RxFrame { frame, meta: charge, .. }) in arrivals.iter().enumerate() {
+                if let Some(ahead) = arrivals.get(index + LOOK_AHEAD) {
                     memory.prefetch(&ahead.frame);
                 }
                 put_header(out, header_bytes, frame, charge.len, memory.bytes(frame, charge.len.into()));

@@ -70,7 +70,7 @@ impl<T> BatchRing<T> {
         // Counted before the consumer can pop them, so that the count never falls below zero.
         self.items.fetch_add(batch.len(), Relaxed);
         let put = self.full.push((note, batch));
-        debug_assert!(put.is_ok(), "there is a place for each batch");
+        debug_assert!(put.is_ok(), "there is a slot for each batch");
         true
     }
 
@@ -86,7 +86,7 @@ impl<T> BatchRing<T> {
 
     fn recycle(&self, batch: Vec<T>) {
         let given = self.empty.push(batch);
-        debug_assert!(given.is_ok(), "there is a place for each batch");
+        debug_assert!(given.is_ok(), "there is a slot for each batch");
     }
 }
 

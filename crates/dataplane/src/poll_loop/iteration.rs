@@ -166,9 +166,9 @@ impl Iteration {
         switch.begin_iteration(now);
         self.active.begin_iteration(now);
         let mut moved = false;
-        let places = self.order.ports;
-        for place in 0..places {
-            let number = self.order.at(place);
+        let count = self.order.ports;
+        for index in 0..count {
+            let number = self.order.at(index);
             if self.open.contains(number) {
                 let port = &mut ports[number];
                 moved |= self.complete(number, port, switch, memory, now);
@@ -179,8 +179,8 @@ impl Iteration {
         for number in self.open.and(switch.ports_with_pfc(now)) {
             moved |= self.send_pfc(number, &mut ports[number], switch, memory, now);
         }
-        for place in 0..places {
-            let number = self.order.at(place);
+        for index in 0..count {
+            let number = self.order.at(index);
             if self.open.contains(number) {
                 moved |= self.send(number, &mut ports[number], switch, memory, now);
             }
@@ -345,8 +345,8 @@ impl PortOrder {
 
     /// Returns the port at an index of the order.
     #[inline]
-    fn at(&self, place: usize) -> usize {
-        let number = if self.forwards { self.first + place } else { self.first + self.ports - place };
+    fn at(&self, index: usize) -> usize {
+        let number = if self.forwards { self.first + index } else { self.first + self.ports - index };
         if number >= self.ports { number - self.ports } else { number }
     }
 
@@ -370,9 +370,9 @@ mod tests {
         let mut order = PortOrder::new(4);
         let mut before = [[0_u32; 4]; 4];
         for _ in 0..TURNS {
-            let places: Vec<usize> = (0..4).map(|place| order.at(place)).collect();
-            for (place, &a) in places.iter().enumerate() {
-                places[place + 1..].iter().for_each(|&b| before[a][b] += 1);
+            let indices: Vec<usize> = (0..4).map(|index| order.at(index)).collect();
+            for (index, &a) in indices.iter().enumerate() {
+                indices[index + 1..].iter().for_each(|&b| before[a][b] += 1);
             }
             order.next();
         }

@@ -92,10 +92,10 @@ pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Diagnostics) -> 
 /// Formats a time as in the file.
 pub(super) fn spell_time(ns: Nanos) -> String {
     let (name, unit) = TIMES.iter().rev().find(|(_, unit)| ns >= *unit).unwrap_or(&TIMES[0]);
-    let places = unit.ilog10() as usize;
-    let number = format!("{}.{:0places$}", ns / unit, ns % unit);
+    let decimals = unit.ilog10() as usize;
+    let number = format!("{}.{:0decimals$}", ns / unit, ns % unit);
     // With 0 decimal places, the format still prints the digit 0.
-    let number = if places == 0 { ns.to_string() } else { number };
+    let number = if decimals == 0 { ns.to_string() } else { number };
     let number =
         if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
     format!("{number}{name}")

@@ -114,10 +114,10 @@ fn listed(notes: &[Note]) -> String {
             table = &note.table;
             out += &format!("{table}: not carried over:\n");
         }
-        let place = [note.key.as_str(), note.field.as_str()];
-        let place: Vec<_> = place.into_iter().filter(|part| !part.is_empty()).collect();
-        let place = if place.is_empty() { "all".to_owned() } else { place.join(" ") };
-        out += &format!("    {place}: {}\n", note.why);
+        let path = [note.key.as_str(), note.field.as_str()];
+        let path: Vec<_> = path.into_iter().filter(|part| !part.is_empty()).collect();
+        let path = if path.is_empty() { "all".to_owned() } else { path.join(" ") };
+        out += &format!("    {path}: {}\n", note.why);
     }
     out
 }

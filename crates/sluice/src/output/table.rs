@@ -93,8 +93,8 @@ impl Grid {
     /// Returns the columns of both, if the rows of the other, by its text columns, are all here and
     /// in the same order. Rows that it lacks have dashes.
     fn joined(&self, other: &Grid) -> Option<Grid> {
-        let place = |heading: &String| self.headings.iter().position(|own| own == heading);
-        let keys: Vec<usize> = other.headings[..other.words].iter().map(place).collect::<Option<_>>()?;
+        let index = |heading: &String| self.headings.iter().position(|own| own == heading);
+        let keys: Vec<usize> = other.headings[..other.words].iter().map(index).collect::<Option<_>>()?;
         let is_same =
             |own: &[String], row: &[String]| keys.iter().zip(row).all(|(&column, cell)| own[column] == *cell);
         let mut both = self.clone();

@@ -248,7 +248,7 @@ pfc.priority.3.headroom_cells = 4096
 
     /// Every other line, and every comment, stays.
     #[test]
-    fn a_value_is_replaced_in_its_place() {
+    fn a_value_is_replaced_where_it_stands() {
         for (setting, old, new) in [
             ("port-defaults.speed=2.5G", "speed = \"1G\"   # of", "speed = \"2.5G\"   # of"),
             ("port-defaults.pfc.no_drop=[3, 4]", "no_drop = [3] }", "no_drop = [3, 4] }"),

@@ -88,8 +88,8 @@ fn collect(of: &str, name: &str, value: &Value, found: &mut Vec<((String, String
             }
         }
         Value::Array(values) => {
-            for (place, value) in values.iter().enumerate() {
-                collect(of, &format!("{name}[{place}]"), value, found);
+            for (index, value) in values.iter().enumerate() {
+                collect(of, &format!("{name}[{index}]"), value, found);
             }
         }
         value => {

@@ -12,10 +12,10 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let shown = turns.iter().rposition(|&turns| turns > 0).map_or(0, |last| last + 1);
     let first = turns.iter().position(|&turns| turns > 0).unwrap_or(0);
     let mut table = format::table(&["Turn began after", "Turns", "Share\n%", "As long or longer\n%"], 1);
-    for (place, &number) in turns.iter().enumerate().take(shown).skip(first) {
-        let longer: u64 = turns[place..].iter().sum();
+    for (index, &number) in turns.iter().enumerate().take(shown).skip(first) {
+        let longer: u64 = turns[index..].iter().sum();
         let percent = |turns: u64| format!("{:.4}", turns as f64 * 100.0 / all as f64);
-        table.add_row([range(place, turns.len()), grouped(number), percent(number), percent(longer)]);
+        table.add_row([range(index, turns.len()), grouped(number), percent(number), percent(longer)]);
     }
     let since = if before.is_some() { "since the last look" } else { "since the start" };
     let summary = format!(
@@ -66,19 +66,19 @@ pub fn cores(now: &Snapshot, before: Option<&Snapshot>) -> String {
 
 /// Returns the iterations by time, since the start or since the earlier snapshot.
 fn turns(now: &Snapshot, before: Option<&Snapshot>) -> Vec<u64> {
-    let earlier = |place| before.and_then(|before| before.loop_turns_by_time.get(place)).copied();
+    let earlier = |index| before.and_then(|before| before.loop_turns_by_time.get(index)).copied();
     let turns = now.loop_turns_by_time.iter().enumerate();
-    turns.map(|(place, turns)| turns.saturating_sub(earlier(place).unwrap_or(0))).collect()
+    turns.map(|(index, turns)| turns.saturating_sub(earlier(index).unwrap_or(0))).collect()
 }
 
-/// Returns the time range of index `place` out of `places`, according to
+/// Returns the time range of bucket `index` out of `buckets`, according to
 /// `switch::monitor::counters::iteration_time_class`.
-fn range(place: usize, places: usize) -> String {
-    let from = |place: usize| if place == 0 { 0.0 } else { (1_u64 << (place - 1)) as f64 };
-    match place {
+fn range(index: usize, buckets: usize) -> String {
+    let from = |index: usize| if index == 0 { 0.0 } else { (1_u64 << (index - 1)) as f64 };
+    match index {
         0 => format!("less than {}", time(1.0)),
-        _ if place + 1 == places => format!("{} and more", time(from(place))),
-        _ => format!("{} to {}", time(from(place)), time(from(place + 1))),
+        _ if index + 1 == buckets => format!("{} and more", time(from(index))),
+        _ => format!("{} to {}", time(from(index)), time(from(index + 1))),
     }
 }
 

@@ -66,13 +66,13 @@ pub fn is_shown(group: &Group) -> bool {
 
 fn keep_priority(port: &mut Port, priority: usize) {
     let queue = queue_of(port, priority);
-    let others = |list: usize, kept: usize| (0..list).filter(move |&place| place != kept);
-    others(port.groups.len(), priority).for_each(|place| port.groups[place] = Group::default());
-    others(port.priorities.len(), priority).for_each(|place| port.priorities[place] = Priority::default());
-    others(port.queues.len(), queue).for_each(|place| port.queues[place] = Queue::default());
+    let others = |list: usize, kept: usize| (0..list).filter(move |&index| index != kept);
+    others(port.groups.len(), priority).for_each(|index| port.groups[index] = Group::default());
+    others(port.priorities.len(), priority).for_each(|index| port.priorities[index] = Priority::default());
+    others(port.queues.len(), queue).for_each(|index| port.queues[index] = Queue::default());
     for count in [&mut port.pfc_sent, &mut port.pfc_received].into_iter().flatten() {
         for frames in [&mut count.xoff_frames, &mut count.xon_frames] {
-            others(frames.len(), priority).for_each(|place| frames[place] = 0);
+            others(frames.len(), priority).for_each(|index| frames[index] = 0);
         }
     }
     port.storms.retain(|storm| storm.priority as usize == priority);
@@ -196,7 +196,7 @@ mod tests {
         let now = select.apply(&now).unwrap();
         let mut json = serde_json::to_value(Document::of(View::Counters, &now, None)).unwrap();
         select.filter(&now, &mut json);
-        let places = |list: &str, field: &str| -> Vec<String> {
+        let found = |list: &str, field: &str| -> Vec<String> {
             json[list]
                 .as_array()
                 .unwrap()
@@ -205,7 +205,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(now.ports.len(), 2);
-        assert_eq!(places("queues", "queue"), ["server1 2", "uplink 2", "uplink 3"]);
-        assert_eq!(places("groups", "priority"), ["server1 0", "server1 3"]);
+        assert_eq!(found("queues", "queue"), ["server1 2", "uplink 2", "uplink 3"]);
+        assert_eq!(found("groups", "priority"), ["server1 0", "server1 3"]);
     }
 }

@@ -207,9 +207,9 @@ impl App {
                 "warning" => Color::Yellow,
                 _ => Color::Reset,
             };
-            let place = event.port.as_ref().map_or(String::new(), |port| format!("{port}: "));
+            let prefix = event.port.as_ref().map_or(String::new(), |port| format!("{port}: "));
             let seconds = event.at_ns as f64 / 1e9;
-            Line::styled(format!("{seconds:11.6} s  {place}{}", event.message), Style::new().fg(color))
+            Line::styled(format!("{seconds:11.6} s  {prefix}{}", event.message), Style::new().fg(color))
         });
         let lines: Vec<Line> = shown.collect();
         let inner = block.inner(area);

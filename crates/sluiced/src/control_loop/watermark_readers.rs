@@ -142,7 +142,7 @@ mod tests {
 
     /// A switch with all its groups and queues, two ports, and peaks of 5 at each.
     #[test]
-    fn a_place_that_another_port_has_starts_again() {
+    fn a_slot_that_another_port_has_starts_again() {
         let level = || Some(Level { peak_read_cells: 5, ..Level::default() });
         let pool = || Pool { level: level(), ..Pool::default() };
         let group = || Group { shared: level(), headroom: level(), total: level(), ..Group::default() };

@@ -90,14 +90,14 @@ impl Limits {
 
     /// True if a statement may log now. `message` is called only for the first line that is
     /// suppressed.
-    fn admit(&self, place: &Metadata<'_>, now: Instant, message: impl FnOnce() -> String) -> bool {
-        if UNLIMITED.contains(&place.target()) {
+    fn admit(&self, metadata: &Metadata<'_>, now: Instant, message: impl FnOnce() -> String) -> bool {
+        if UNLIMITED.contains(&metadata.target()) {
             return true;
         }
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        let site = sites.entry(place.callsite()).or_insert_with(|| CallSite {
+        let site = sites.entry(metadata.callsite()).or_insert_with(|| CallSite {
             bucket: Bucket::new(now),
-            level: *place.level(),
+            level: *metadata.level(),
             suppressed: 0,
             message: String::new(),
             since: now,

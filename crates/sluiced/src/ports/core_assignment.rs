@@ -47,8 +47,8 @@ impl CoreAssignment {
             serves[least] += queues(slot);
             least
         };
-        let of_places = (0..MAX_PORTS).map(|slot| requested(slot).unwrap_or_else(|| hand_out(slot)));
-        Self { cores: cores.clone(), core_of_slot: of_places.collect() }
+        let core_of_slot = (0..MAX_PORTS).map(|slot| requested(slot).unwrap_or_else(|| hand_out(slot)));
+        Self { cores: cores.clone(), core_of_slot: core_of_slot.collect() }
     }
 
     /// The core that serves this slot.
@@ -115,7 +115,7 @@ pub fn assign(
     heartbeats: &[Arc<Heartbeat>],
     waker: Waker,
 ) -> Result<AssignedPorts> {
-    let CoreAssignment { cores, core_of_slot: of_places } = servers;
+    let CoreAssignment { cores, core_of_slot } = servers;
     let bell = Arc::new(Doorbell::new(waker));
     let mut waiters = Vec::new();
     for _ in 1..cores.len() {
@@ -131,7 +131,7 @@ pub fn assign(
             LoopPort::Remote(port)
         }
     };
-    let ports = ports.into_iter().zip(of_places).map(slot).collect();
+    let ports = ports.into_iter().zip(core_of_slot).map(slot).collect();
     let lines = of_lines.into_iter().zip(waiters).enumerate();
     let lines = lines.map(|(number, (ports, (bell, waiter)))| NewIoLoop {
         core: cores[number + 1],

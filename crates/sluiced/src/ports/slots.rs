@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_keep_their_places_and_vacant_ones_are_taken_again() {
+    fn ports_keep_their_slots_and_vacant_ones_are_taken_again() {
         let mut slots = PortSlots::new(&config(&[("a", "v0"), ("b", "v1"), ("c", "v2")]));
         slots.set_link(2, PortLink { speed_bps: Some(7), mtu_bytes: Some(1500) });
         for (file, at, order) in [
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_places_as_a_switch_has_ports() {
+    fn there_are_as_many_slots_as_a_switch_has_ports() {
         let ports: Vec<_> = (0..MAX_PORTS).map(|n| (format!("p{n}"), format!("v{n}"))).collect();
         let mut ports: Vec<_> = ports.iter().map(|(name, at)| (name.as_str(), at.as_str())).collect();
         let slots = PortSlots::new(&config(&ports));

@@ -93,12 +93,12 @@ impl FrameQueues {
 
     /// Frees the slot of a queued copy. Returns its original.
     fn free_copy_slot(&mut self, copy: &FrameId) -> Option<OriginalSlot> {
-        let place = self.copies.index_of(copy)?;
+        let index = self.copies.index_of(copy)?;
         let number = slot_of(copy.index());
         *self.slots.write(number) = Slot { next: self.copies.unused, ..EMPTY };
         self.copies.unused = number as u32;
         self.copies.queued -= 1;
-        Some(std::mem::replace(self.copies.originals.write(place), OriginalSlot(NONE)))
+        Some(std::mem::replace(self.copies.originals.write(index), OriginalSlot(NONE)))
     }
 
     /// Completes a copy of a flooded frame, queued or handed out. Returns `None` for a frame that

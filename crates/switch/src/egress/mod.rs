@@ -311,8 +311,8 @@ impl Egress {
 
     #[cold]
     fn count_flooded(&mut self, cast: FloodType) {
-        if let Some(place) = cast.index() {
-            self.flooded_out[place] += 1;
+        if let Some(index) = cast.index() {
+            self.flooded_out[index] += 1;
         }
     }
 

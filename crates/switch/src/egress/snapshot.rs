@@ -41,17 +41,17 @@ impl Egress {
         events: &mut Events,
     ) {
         for (number, queue) in self.queues.iter_mut().enumerate() {
-            let place = AlarmSource::Port { port, kind: AlarmKind::Egress, number };
+            let source = AlarmSource::Port { port, kind: AlarmKind::Egress, number };
             let (used, drops, dropped) = queue.alarms();
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Egress)
                 && let Some(report) = used.poll(now, interval_ns)
             {
-                events.push(now, Event::Alarm { place, report });
+                events.push(now, Event::Alarm { source, report });
             }
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
                 && let Some(dropped) = drops.poll(dropped, now, interval_ns)
             {
-                events.push(now, Event::DropAlarm { place, dropped });
+                events.push(now, Event::DropAlarm { source, dropped });
             }
         }
     }

@@ -473,14 +473,14 @@ impl Ingress {
                     && let Some(report) = watch.poll(now, interval_ns)
                 {
                     events
-                        .push(now, Event::Alarm { place: AlarmSource::Port { port, kind, number }, report });
+                        .push(now, Event::Alarm { source: AlarmSource::Port { port, kind, number }, report });
                 }
             }
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
                 && let Some(dropped) = drops.poll(dropped, now, interval_ns)
             {
-                let place = AlarmSource::Port { port, kind: AlarmKind::Ingress, number };
-                events.push(now, Event::DropAlarm { place, dropped });
+                let source = AlarmSource::Port { port, kind: AlarmKind::Ingress, number };
+                events.push(now, Event::DropAlarm { source, dropped });
             }
         }
     }

@@ -165,14 +165,14 @@ pub enum Event {
     /// The use of a source reached its alarm threshold, or is below it again.
     Alarm {
         /// Source of the alarm.
-        place: AlarmSource,
+        source: AlarmSource,
         /// Contents of the report.
         report: AlarmReport,
     },
     /// Frames were dropped, and a drop alarm is enabled.
     DropAlarm {
         /// Source of the alarm, at ingress or egress.
-        place: AlarmSource,
+        source: AlarmSource,
         /// Frames dropped since the last alarm.
         dropped: FrameCount,
     },

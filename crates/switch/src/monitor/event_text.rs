@@ -172,11 +172,11 @@ impl Event {
             Event::PortUp { port } => {
                 EventRecord::new(EventKind::PortUp, "the port carries frames again").of_port(port)
             }
-            Event::Alarm { place, report } => describe_alarm(place, report),
-            Event::DropAlarm { place, dropped: FrameCount { frames, bytes } } => {
-                let message = format!("{}: {frames} frames were dropped", place.source_text());
-                place.describe(EventKind::DropAlarm, message)
-                    .with("alarm_type", place.side())
+            Event::Alarm { source, report } => describe_alarm(source, report),
+            Event::DropAlarm { source, dropped: FrameCount { frames, bytes } } => {
+                let message = format!("{}: {frames} frames were dropped", source.source_text());
+                source.describe(EventKind::DropAlarm, message)
+                    .with("alarm_type", source.side())
                     .with("frames", frames)
                     .with("bytes", bytes)
             }
@@ -190,20 +190,20 @@ impl Event {
     }
 }
 
-fn describe_alarm(place: AlarmSource, report: AlarmReport) -> EventRecord {
+fn describe_alarm(source: AlarmSource, report: AlarmReport) -> EventRecord {
     let AlarmReport { raised, peak: (cells, allowed), crossings, percent } = report;
-    let words = place.source_text();
+    let words = source.source_text();
     if !raised {
         let message = format!("{words}: usage back below {percent} % of the limit");
-        let event = place.describe(EventKind::UseAlarmCleared, message);
-        return event.with("alarm_type", place.side()).with("percent", percent.into());
+        let event = source.describe(EventKind::UseAlarmCleared, message);
+        return event.with("alarm_type", source.side()).with("percent", percent.into());
     }
     let times = if crossings == 1 { String::new() } else { format!(", {crossings} times") };
     let message =
         format!("{words}: usage reached {percent} % of the limit{times}: {cells} of {allowed} cells");
-    place
+    source
         .describe(EventKind::UseAlarm, message)
-        .with("alarm_type", place.side())
+        .with("alarm_type", source.side())
         .with("cells", cells.into())
         .with("allowed_cells", allowed.into())
         .with("percent", percent.into())

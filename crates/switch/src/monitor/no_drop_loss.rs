@@ -35,8 +35,8 @@ struct Loss {
 }
 
 impl NoDropLosses {
-    pub(crate) fn record(&mut self, place: LossKey) {
-        let loss = self.losses.entry(place).or_default();
+    pub(crate) fn record(&mut self, key: LossKey) {
+        let loss = self.losses.entry(key).or_default();
         loss.frames += 1;
         self.due_at = self.due_at.min(loss.throttle.opens_at());
     }

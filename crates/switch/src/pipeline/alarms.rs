@@ -48,7 +48,7 @@ impl Switch {
             if let Some(interval_ns) = alarms.interval_ns(kind)
                 && let Some(report) = pool.alarm().poll(now, interval_ns)
             {
-                events.push(now, Event::Alarm { place: AlarmSource::Pool { kind, number }, report });
+                events.push(now, Event::Alarm { source: AlarmSource::Pool { kind, number }, report });
             }
         }
     }

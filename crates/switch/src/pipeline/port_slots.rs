@@ -74,7 +74,7 @@ impl Switch {
 
     /// Adds the counters of the port that left this slot to the sum of removed ports.
     fn archive_counters(&mut self, port: usize, now: Instant) {
-        assert!(self.egress[port].is_empty(), "a place is taken once nothing waits there");
+        assert!(self.egress[port].is_empty(), "a slot is taken once nothing waits there");
         let mut counted = PortSnapshot::default();
         self.ingress[port].snapshot(now, &self.pools, &mut counted);
         self.egress[port].snapshot(now, &self.pools, &mut counted);

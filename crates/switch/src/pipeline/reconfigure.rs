@@ -110,8 +110,8 @@ impl Switch {
     /// becomes vacant is still up, or if the cell size differs from the one that the switch was
     /// made with. The FDB keeps its initial size.
     pub fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
-        let places = settings.ports.len();
-        assert!((self.ingress.len()..=MAX_PORTS).contains(&places), "a switch keeps its places of ports");
+        let slots = settings.ports.len();
+        assert!((self.ingress.len()..=MAX_PORTS).contains(&slots), "a switch keeps its port slots");
         assert_eq!(settings.buffer.cell_bytes, self.cell_size.bytes(), "cells keep their size");
         let adds_ports = self.added_by(settings).next().is_some();
         self.ingress.iter().for_each(|ingress| ingress.release_shared(&mut self.pools));

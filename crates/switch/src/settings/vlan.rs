@@ -98,8 +98,8 @@ impl VlanList {
 
 impl fmt::Display for VlanList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, range) in self.0.iter().enumerate() {
-            let comma = if place > 0 { "," } else { "" };
+        for (index, range) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
             match (range.start(), range.end()) {
                 (first, last) if first == last => write!(f, "{comma}{first}")?,
                 (first, last) => write!(f, "{comma}{first}-{last}")?,

@@ -131,10 +131,10 @@ impl Lab {
     }
 
     /// Sets the number of port slots.
-    pub fn plug(&mut self, places: usize) {
-        self.with_kernel.resize_with(places, Vec::new);
-        self.pfc.resize(places, Vec::new());
-        self.pauses.resize(places, Vec::new());
+    pub fn plug(&mut self, slots: usize) {
+        self.with_kernel.resize_with(slots, Vec::new);
+        self.pfc.resize(slots, Vec::new());
+        self.pauses.resize(slots, Vec::new());
     }
 
     /// Receives a frame.

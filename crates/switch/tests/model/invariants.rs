@@ -251,11 +251,11 @@ proptest! {
                 }
                 Step::Add { port } => {
                     let port = port.min(now.ports.len());
-                    let place = all.ports[port].clone();
+                    let new = all.ports[port].clone();
                     match now.ports.get_mut(port) {
-                        Some(vacant) if vacant.is_vacant() => *vacant = place,
+                        Some(vacant) if vacant.is_vacant() => *vacant = new,
                         Some(_) => {}
-                        None => now.ports.push(place),
+                        None => now.ports.push(new),
                     }
                     lab.plug(now.ports.len());
                     lab.switch.apply(&now, lab.now);

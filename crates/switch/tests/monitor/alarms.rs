@@ -81,7 +81,7 @@ fn a_kind_that_is_off_reports_nothing() {
         for event in events {
             let expected = match event {
                 Event::Alarm {
-                    place: AlarmSource::Port { kind, .. } | AlarmSource::Pool { kind, .. },
+                    source: AlarmSource::Port { kind, .. } | AlarmSource::Pool { kind, .. },
                     ..
                 } => kind,
                 Event::DropAlarm { .. } => AlarmKind::Drop,

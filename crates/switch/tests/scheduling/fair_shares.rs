@@ -186,11 +186,11 @@ impl Domain {
     }
 
     /// Begins a window in the place of another.
-    fn begin_window(&mut self, place: usize) {
+    fn begin_window(&mut self, index: usize) {
         let window = Window { before: self.sent, always: 0xff };
-        match self.windows.get_mut(place) {
+        match self.windows.get_mut(index) {
             Some(old) => *old = window,
-            None => self.windows.resize(place + 1, window),
+            None => self.windows.resize(index + 1, window),
         }
     }
 }
@@ -398,8 +398,8 @@ impl Driver {
             10..14 => {
                 // Each index is used half as often as the one before, so its windows are twice as
                 // long.
-                let place = (self.random.next().trailing_zeros() as usize).min(LONGEST_WINDOW);
-                self.domains.iter_mut().for_each(|domain| domain.begin_window(place));
+                let index = (self.random.next().trailing_zeros() as usize).min(LONGEST_WINDOW);
+                self.domains.iter_mut().for_each(|domain| domain.begin_window(index));
             }
             14 if self.random.below(64) == 0 => self.reload(),
             15 => self.reload_other_settings(),

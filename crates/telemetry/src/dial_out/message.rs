@@ -168,11 +168,11 @@ mod tests {
         assert_eq!(chunks.len(), whole.len().div_ceil(1023), "é takes 2 bytes, and none is cut apart");
         let put_together: String = chunks.iter().map(|chunk| chunk.json_data.as_str()).collect();
         assert_eq!(put_together, whole);
-        for (place, chunk) in (0..).zip(&chunks) {
+        for (index, chunk) in (0..).zip(&chunks) {
             assert!(prost::Message::encoded_len(chunk) <= 2048 && chunk.sensor_path == "sluice/events");
             let info = chunk.chunk_msg.as_ref().unwrap();
             let seen = (info.total_size as usize, info.total_fragments as usize, info.node_id);
-            assert_eq!(seen, (whole.len(), chunks.len(), place));
+            assert_eq!(seen, (whole.len(), chunks.len(), index));
         }
     }
 }

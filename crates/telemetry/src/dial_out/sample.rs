@@ -20,8 +20,8 @@ struct PerPriority(Vec<u64>);
 impl Serialize for PerPriority {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut text = String::from("[");
-        for (place, number) in self.0.iter().enumerate() {
-            let comma = if place > 0 { "," } else { "" };
+        for (index, number) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
             write!(text, "{comma}{number}").expect("a string takes all");
         }
         serializer.serialize_str(&(text + "]"))
@@ -177,11 +177,11 @@ pub fn report(path: SensorPath, now: &Snapshot, before: Option<&Snapshot>) -> Op
         SensorPath::BufferUsages => buffer("BufferUsages", "BufferUsage", rows(now, buffer_usage)),
         SensorPath::HeadroomUsages => buffer("HeadroomUsages", "HeadroomUsage", rows(now, headroom_usage)),
         SensorPath::CommBufferUsages => {
-            let row = |place, port| comm_buffer_usage(place, port, cell);
+            let row = |index, port| comm_buffer_usage(index, port, cell);
             buffer("CommBufferUsages", "CommBufferUsage", rows(now, row))
         }
         SensorPath::CommHeadroomUsages => {
-            let row = |place, port| comm_headroom_usage(place, port, cell);
+            let row = |index, port| comm_headroom_usage(index, port, cell);
             buffer("CommHeadroomUsages", "CommHeadroomUsage", rows(now, row))
         }
         SensorPath::PfcStatistics => buffer("PFCStatistics", "PFCStatistic", rows(now, pfc_statistic)),

@@ -43,9 +43,9 @@ impl Reports {
     /// all that waits and was counted.
     pub fn of(settings: &Settings, before: &Reports) -> Self {
         let started = unix_ms();
-        let destination = |(place, to): (usize, &config::Destination)| {
+        let destination = |(index, to): (usize, &config::Destination)| {
             let known = before.destinations.iter().find(|known| known.is(to, &settings.folder));
-            let session = format!("{started}.{place}");
+            let session = format!("{started}.{index}");
             known
                 .cloned()
                 .unwrap_or_else(|| Arc::new(Destination::new(to.clone(), session, settings.folder.clone())))
@@ -54,7 +54,7 @@ impl Reports {
             settings.telemetry.destinations.iter().enumerate().map(destination).collect();
         let subscription = |subscription: &config::Subscription| {
             let to: Vec<_> =
-                subscription.destinations.iter().map(|&place| Arc::clone(&destinations[place])).collect();
+                subscription.destinations.iter().map(|&index| Arc::clone(&destinations[index])).collect();
             let known = before.subscriptions.iter().find(|(name, _)| *name == subscription.name);
             let feed = |sensor: &config::Sensor| {
                 let known = known.and_then(|(_, feeds)| feeds.iter().find(|feed| feed.sensor == *sensor));

@@ -153,11 +153,11 @@ pub fn encode(encoder: &mut DescriptorEncoder, snapshot: &Snapshot) -> fmt::Resu
     let (mut groups, mut queues) = (Vec::new(), Vec::new());
     for port in &snapshot.ports {
         let name = ("port", port.name.as_str());
-        groups.extend(used_priorities(port).filter_map(|place| {
-            Some(Row::new(&[name, ("priority", INDEX_LABELS[place])], port.groups.get(place)?))
+        groups.extend(used_priorities(port).filter_map(|index| {
+            Some(Row::new(&[name, ("priority", INDEX_LABELS[index])], port.groups.get(index)?))
         }));
-        queues.extend(used_queues(port).filter_map(|place| {
-            Some(Row::new(&[name, ("queue", INDEX_LABELS[place])], port.queues.get(place)?))
+        queues.extend(used_queues(port).filter_map(|index| {
+            Some(Row::new(&[name, ("queue", INDEX_LABELS[index])], port.queues.get(index)?))
         }));
     }
     family::encode_all(encoder, GROUP, &groups)?;

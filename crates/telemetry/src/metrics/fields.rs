@@ -7,23 +7,23 @@ pub(super) const INDEX_LABELS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "
 
 /// Returns the indices of a port's priorities that have anything to report.
 pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
-    let named = |count: &Option<v1::PfcCount>, place: usize| {
+    let named = |count: &Option<v1::PfcCount>, index: usize| {
         count.as_ref().is_some_and(|count| {
             [&count.xoff_frames, &count.xon_frames]
                 .iter()
-                .any(|frames| frames.get(place).is_some_and(|&n| n > 0))
+                .any(|frames| frames.get(index).is_some_and(|&n| n > 0))
         })
     };
-    let is_used = move |place: &usize| {
-        let group = port.groups.get(*place).is_some_and(|group| {
+    let is_used = move |index: &usize| {
+        let group = port.groups.get(*index).is_some_and(|group| {
             let seen = [group.received, group.dropped, group.storm_dropped].map(|count| frames(&count));
             group.no_drop || seen.iter().any(|&frames| frames > 0)
         });
-        let priority = port.priorities.get(*place);
+        let priority = port.priorities.get(*index);
         group
             || priority.is_some_and(|priority| priority.watched || priority.storms > 0)
-            || named(&port.pfc_sent, *place)
-            || named(&port.pfc_received, *place)
+            || named(&port.pfc_sent, *index)
+            || named(&port.pfc_received, *index)
     };
     (0..INDEX_LABELS.len()).filter(is_used)
 }
@@ -32,13 +32,13 @@ pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
 pub(super) fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
     // From the start where no-drop frames are queued: a counter that appeared with the first loss
     // would hide it from increase().
-    let is_no_drop = |place: usize| {
+    let is_no_drop = |index: usize| {
         let mut groups = port.groups.iter().zip(&port.priorities);
-        groups.any(|(group, of)| group.no_drop && of.local_precedence as usize == place)
+        groups.any(|(group, of)| group.no_drop && of.local_precedence as usize == index)
     };
-    let is_used = move |place: &usize| {
-        is_no_drop(*place)
-            || port.queues.get(*place).is_some_and(|queue| {
+    let is_used = move |index: &usize| {
+        is_no_drop(*index)
+            || port.queues.get(*index).is_some_and(|queue| {
                 let dropped = queue.wred_dropped.unwrap_or_default();
                 let counts = [queue.transmitted, queue.dropped, queue.kernel_lost, queue.storm_dropped];
                 let wred = [dropped.green, dropped.yellow, dropped.red];

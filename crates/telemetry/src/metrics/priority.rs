@@ -75,28 +75,28 @@ fn by_kind([xoff, xon]: [u64; 2]) -> LabeledValues<'static> {
 
 /// Writes the metrics of all ports.
 pub fn encode(encoder: &mut DescriptorEncoder, ports: &[Port]) -> fmt::Result {
-    let used = |port| used_priorities(port).map(move |place| (port, place));
+    let used = |port| used_priorities(port).map(move |index| (port, index));
     let used: Vec<(&Port, usize)> = ports.iter().flat_map(used).collect();
-    let labels = |port, place: usize| [("port", port), ("priority", INDEX_LABELS[place])];
-    let frames: Vec<_> = used.iter().map(|&(port, place)| pfc_frames(port, place)).collect();
+    let labels = |port, index: usize| [("port", port), ("priority", INDEX_LABELS[index])];
+    let frames: Vec<_> = used.iter().map(|&(port, index)| pfc_frames(port, index)).collect();
     let pfc: Vec<_> = used
         .iter()
         .zip(&frames)
-        .map(|(&(port, place), frames)| Row::new(&labels(port.name.as_str(), place), frames))
+        .map(|(&(port, index), frames)| Row::new(&labels(port.name.as_str(), index), frames))
         .collect();
     family::encode(encoder, PFC, &pfc)?;
     let rows: Vec<_> = used
         .iter()
-        .filter_map(|&(port, place)| {
-            Some(Row::new(&labels(port.name.as_str(), place), port.priorities.get(place)?))
+        .filter_map(|&(port, index)| {
+            Some(Row::new(&labels(port.name.as_str(), index), port.priorities.get(index)?))
         })
         .collect();
     family::encode_all(encoder, METRICS, &rows)
 }
 
-fn pfc_frames(port: &Port, place: usize) -> PfcFrames {
+fn pfc_frames(port: &Port, index: usize) -> PfcFrames {
     let named = |count: &Option<PfcCount>| {
-        let at = |frames: &[u64]| frames.get(place).copied().unwrap_or(0);
+        let at = |frames: &[u64]| frames.get(index).copied().unwrap_or(0);
         count.as_ref().map_or([0, 0], |count| [at(&count.xoff_frames), at(&count.xon_frames)])
     };
     PfcFrames { sent: named(&port.pfc_sent), received: named(&port.pfc_received) }

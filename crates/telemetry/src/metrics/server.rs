@@ -154,8 +154,8 @@ pub(super) async fn serve(listener: TcpListener, source: Source) {
         connections.retain(|connection| !connection.task.is_finished());
         if connections.len() >= MOST_CONNECTIONS {
             // One that is being answered comes last: `None` would sort first.
-            let longest = (0..connections.len()).min_by_key(|&place| {
-                let idle_since = connections[place].idle_since();
+            let longest = (0..connections.len()).min_by_key(|&index| {
+                let idle_since = connections[index].idle_since();
                 (idle_since.is_none(), idle_since)
             });
             connections.remove(longest.unwrap_or(0)).task.abort();

@@ -119,11 +119,11 @@ fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
 fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let (name, unit) = split_unit("sluice_loop_turn_seconds");
     let help = "Time from each iteration of the poll loop to the next, excluding sleep.";
-    let places = now.loop_turns_by_time.len();
+    let buckets = now.loop_turns_by_time.len();
     let bound =
-        |place: usize| if place + 1 == places { f64::INFINITY } else { (1_u64 << place) as f64 / 1e6 };
+        |index: usize| if index + 1 == buckets { f64::INFINITY } else { (1_u64 << index) as f64 / 1e6 };
     let buckets: Vec<_> =
-        now.loop_turns_by_time.iter().enumerate().map(|(place, &turns)| (bound(place), turns)).collect();
+        now.loop_turns_by_time.iter().enumerate().map(|(index, &turns)| (bound(index), turns)).collect();
     let sum = now.loop_awake_ns as f64 / 1e9;
     encoder
         .encode_descriptor(name, help, unit.as_ref(), MetricType::Histogram)?

@@ -64,13 +64,13 @@ fn small() -> Snapshot {
     snapshot.ports.truncate(1);
     snapshot.loop_turns_by_time.truncate(5);
     let port = &mut snapshot.ports[0];
-    for place in (0..8).filter(|&place| place != 3) {
-        port.groups[place] = Default::default();
-        port.queues[place] = Default::default();
-        port.priorities[place] = Default::default();
+    for index in (0..8).filter(|&index| index != 3) {
+        port.groups[index] = Default::default();
+        port.queues[index] = Default::default();
+        port.priorities[index] = Default::default();
         for count in [&mut port.pfc_sent, &mut port.pfc_received].into_iter().flatten() {
-            count.xoff_frames[place] = 0;
-            count.xon_frames[place] = 0;
+            count.xoff_frames[index] = 0;
+            count.xon_frames[index] = 0;
         }
     }
     snapshot
@@ -123,10 +123,10 @@ fn the_older_format_names_counters_in_full_and_knows_no_units() {
 fn counters_of_losses_begin_at_zero() {
     let mut snapshot = small();
     let port = &mut snapshot.ports[0];
-    for place in 0..8 {
-        port.groups[place] = v1::Group { no_drop: place == 5, ..Default::default() };
-        port.queues[place] = Default::default();
-        port.priorities[place] = v1::Priority { local_precedence: 7 - place as u32, ..Default::default() };
+    for index in 0..8 {
+        port.groups[index] = v1::Group { no_drop: index == 5, ..Default::default() };
+        port.queues[index] = Default::default();
+        port.priorities[index] = v1::Priority { local_precedence: 7 - index as u32, ..Default::default() };
     }
     let text = openmetrics(snapshot);
     for series in [

@@ -85,8 +85,8 @@ impl Umem {
             return None;
         }
         let mut chunks = [0; MAX_CHUNKS];
-        for place in &mut chunks[..count] {
-            *place = self.pop_free()?;
+        for chunk in &mut chunks[..count] {
+            *chunk = self.pop_free()?;
         }
         self.frames.chains.link(&chunks[..count]);
         Some(FrameId::new(chunks[0]))

@@ -195,17 +195,17 @@ fn read_named(
     for mut table in tables.map_or_else(Vec::new, |tables| tables.value) {
         let before = table.string("insert_before", report);
         let Some(rule) = read_rule(table, classifiers, report) else { continue };
-        let mut place = rules.len();
+        let mut index = rules.len();
         if let Some(before) = before {
             match rules.iter().position(|rule| rule.name.value == before.value) {
-                Some(found) => place = found,
+                Some(found) => index = found,
                 None => {
                     let what = format!("no rule of the classifier \"{}\" is above this one", before.value);
                     report.add(&before.location, what, "name the classifier of a rule that is above");
                 }
             }
         }
-        rules.insert(place, rule);
+        rules.insert(index, rule);
     }
     section.finish(report);
     policy_of(&rules, report)

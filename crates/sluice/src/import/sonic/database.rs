@@ -168,13 +168,13 @@ impl<'j> Database<'j> {
                     continue;
                 }
                 for field in fields.as_object().into_iter().flatten().map(|(field, _)| field) {
-                    let place = [table, key, field].map(String::clone);
+                    let path = [table, key, field].map(String::clone);
                     let has_note = self
                         .notes
                         .borrow()
                         .iter()
                         .any(|n| [&n.table, &n.key, &n.field] == [table, key, field]);
-                    if !used.contains(&place) && !has_note {
+                    if !used.contains(&path) && !has_note {
                         self.note(table, key, field, why(table, field));
                     }
                 }

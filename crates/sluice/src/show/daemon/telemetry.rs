@@ -31,12 +31,12 @@ fn subscriptions(telemetry: &Telemetry) -> String {
     for subscription in &telemetry.subscriptions {
         for sensor in &subscription.sensors {
             // The numbers are those of the group, so they are in the row of its first path.
-            for (place, path) in sensor.paths.iter().enumerate() {
-                let words = match place {
+            for (index, path) in sensor.paths.iter().enumerate() {
+                let words = match index {
                     0 => [subscription.name.clone(), sensor.group.clone(), path.clone()],
                     _ => [String::new(), String::new(), path.clone()],
                 };
-                let numbers = if place == 0 { numbers(sensor) } else { Default::default() };
+                let numbers = if index == 0 { numbers(sensor) } else { Default::default() };
                 table.add_row(words.into_iter().chain(numbers));
             }
         }

@@ -68,14 +68,14 @@ pub fn pauses(outcome: &Results) -> Result<Option<String>> {
 /// Returns a row for each port and priority, in the order of the first pause.
 fn rows(spans: &[PauseSpan]) -> Vec<Row<'_>> {
     let mut rows: Vec<Row> = Vec::new();
-    let mut places: HashMap<(&str, u8), usize> = HashMap::new();
+    let mut indices: HashMap<(&str, u8), usize> = HashMap::new();
     for span in spans {
-        let place = *places.entry((&span.port, span.priority)).or_insert_with(|| {
+        let index = *indices.entry((&span.port, span.priority)).or_insert_with(|| {
             rows.push(Row { port: &span.port, priority: span.priority, spans: Vec::new(), paused_ns: 0 });
             rows.len() - 1
         });
-        rows[place].spans.push((span.from_ns, span.to_ns));
-        rows[place].paused_ns += span.to_ns.saturating_sub(span.from_ns);
+        rows[index].spans.push((span.from_ns, span.to_ns));
+        rows[index].paused_ns += span.to_ns.saturating_sub(span.from_ns);
     }
     rows.sort_by_key(|row| row.spans.iter().map(|span| span.0).min());
     rows

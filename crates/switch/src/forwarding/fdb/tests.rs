@@ -90,7 +90,7 @@ fn recount(fdb: &Fdb) -> (u64, Vec<u64>) {
 }
 
 #[test]
-fn static_entries_take_the_places_of_learned_ones_in_a_full_table() {
+fn static_entries_displace_learned_ones_in_a_full_table() {
     let mut fdb = Fdb::new(&BridgeSettings { max_entries: 100, ..BridgeSettings::default() });
     for n in 0..150 {
         fdb.learn(mac(n), 0, Instant(0));

@@ -119,10 +119,10 @@ fn summary(messages: &[Value]) -> Received {
 
 /// Returns the numbers of some keys at an index, "a of b", for each port where the first of them is
 /// not zero.
-fn rows(rows: &Value, keys: &[&str], place: usize) -> Vec<String> {
+fn rows(rows: &Value, keys: &[&str], index: usize) -> Vec<String> {
     let at = |row: &Value, key: &str| -> u64 {
         let list = row[key].as_str().and_then(|text| serde_json::from_str::<Vec<u64>>(text).ok());
-        list.and_then(|list| list.get(place).copied()).unwrap_or(0)
+        list.and_then(|list| list.get(index).copied()).unwrap_or(0)
     };
     let used = rows.as_array().into_iter().flatten().filter(|row| at(row, keys[0]) > 0);
     used.map(|row| {
