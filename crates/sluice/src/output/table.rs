@@ -158,7 +158,7 @@ mod tests {
         let rows: &[&[&str]] = &[&["a", "3", "1,000", "20"], &["bb", "4", "7", "3,000,000"]];
         let grid = grid(&["Port", "Queue", "Sent\nframes", "Dropped"], 2, rows);
         insta::assert_snapshot!(format!("{}\n\n=== 24 columns\n{}", grid.fitted(80), grid.fitted(24)));
-        assert_eq!(grid.fitted(30), grid.fitted(80));
+        assert_eq!(grid.fitted(31), grid.fitted(80), "with the line below the headings");
         assert!(grid.fitted(1).lines().count() > 8, "a column each");
     }
 
