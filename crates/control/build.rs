@@ -49,7 +49,7 @@ fn main() {
     let mut builder = tonic_prost_build::configure().btree_map(".");
     for message in &file.message_type {
         let path = format!(".sluice.v1.{}", message.name());
-        builder = builder.type_attribute(path, "#[derive(serde::Serialize)]");
+        builder = builder.type_attribute(path, "#[derive(serde::Serialize, schemars::JsonSchema)]");
     }
     for row in ROWS {
         builder = builder.field_attribute(format!(".sluice.v1.{row}"), "#[serde(skip)]");

@@ -50,6 +50,8 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// The configured core of each port, by port number; `None` for the least loaded core.
     pub port_cores: Vec<Option<usize>>,
+    /// Whether each port may carry frames, by port number; false for `admin = "down"`.
+    pub admin_up: Vec<bool>,
     /// The cable of each port as configured, by port number: for advice about headroom only.
     pub links: Vec<Link>,
     /// LLDP of the switch and its ports.
@@ -82,6 +84,12 @@ impl Config {
             port
         };
         ports.map(negotiable).collect()
+    }
+
+    /// Returns true if the port of this name may carry frames, as the file has it.
+    pub fn is_admin_up(&self, port: &str) -> bool {
+        let number = self.switch.ports.iter().position(|it| it.name == port);
+        number.and_then(|number| self.admin_up.get(number)).is_none_or(|&up| up)
     }
 
     /// Returns the name of the mode of PFC of a port.
@@ -188,6 +196,7 @@ fn read<T>(
     let interfaces =
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
     let port_cores = ports.iter().map(|port| port.own.core.as_ref().map(|core| core.value)).collect();
+    let admin_up = ports.iter().map(|port| port.tables().is_admin_up()).collect();
     let links = ports.iter().map(|port| port.tables().link()).collect();
     let settings = ports.iter().map(|port| port.settings.clone()).collect();
     let pfc_modes = ports.iter().map(|port| port.tables().pfc().mode()).collect();
@@ -225,6 +234,7 @@ fn read<T>(
         preset,
         interfaces,
         port_cores,
+        admin_up,
         links,
         lldp,
         pfc_modes,

@@ -24,7 +24,7 @@ use crate::tables::daemon::{
 use crate::tables::lldp::PortLldp;
 use crate::tables::port::dcbx::PortDcbx;
 use crate::tables::port::zero_copy::ZeroCopy;
-use crate::tables::ports::{Link, PFC_MODES};
+use crate::tables::ports::{ADMIN_STATES, Link, PFC_MODES};
 
 /// The difference of a file from a switch whose PFC was turned off by hand.
 pub const PFC_ON_AGAIN: &str = "pfc: on again on all ports";
@@ -94,6 +94,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         metrics,
         pfc_enabled,
         preset: _,
+        admin_up,
         links,
         lldp,
         pfc_modes,
@@ -155,6 +156,8 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
             for (setting, before, now) in of_link {
                 changes.applied_live_optional(format!("port.{}: {setting}", port.name), before, now);
             }
+            let states = [old.admin_up[before], admin_up[now]];
+            changes.word(format!("port.{}: admin", port.name), &ADMIN_STATES, states);
             let modes = [old.pfc_modes[before], pfc_modes[now]];
             changes.word(format!("port.{}: pfc.mode", port.name), &PFC_MODES, modes);
             let settings = |dcbx: &Option<PortDcbx>| dcbx.as_ref().map(|it| it.settings.clone());

@@ -28,7 +28,7 @@ pub use crate::lint::headroom_duration::{Headroom, headrooms, spell_time};
 pub use crate::lint::lossless::{DEFAULT_MTU_BYTES, headroom_shortage};
 pub use crate::lint::mtu::{headroom_mtu_warning, mtu_warning};
 pub use crate::lint::short_pauses::short_pause_warning;
-pub use crate::profiles::{Bindings, BufferProfile, IngressThresholds, Profiles, QueueProfile};
+pub use crate::profiles::{Bindings, BufferProfile, IngressThresholds, Profiles, QueueProfile, WredTable};
 pub use crate::read::diagnostics::{ConfigError, ConfigErrors, draw_errors_unwrapped};
 pub use crate::read::parse::{parse_speed, spell_speed};
 pub use crate::spec::{CELL_BYTES, MAX_CELLS};

@@ -21,6 +21,8 @@ pub struct Profiles {
     pub buffer: Vec<BufferProfile>,
     /// Queue profiles by name.
     pub queue: Vec<QueueProfile>,
+    /// WRED tables by name.
+    pub wred: Vec<WredTable>,
     /// Bindings by port number.
     pub bindings: Vec<Bindings>,
 }
@@ -62,6 +64,15 @@ pub struct QueueProfile {
     pub wred: Option<WredSettings>,
 }
 
+/// Early drops and marks of the queues of a port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WredTable {
+    /// As bound by ports.
+    pub name: String,
+    /// The queues that it has; the others of a port have the default values.
+    pub queues: Vec<(usize, WredSettings)>,
+}
+
 /// Names of the profiles that a port binds, by priority or queue.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bindings {
@@ -71,6 +82,8 @@ pub struct Bindings {
     pub egress: [Option<String>; PRIORITIES],
     /// Queue profiles, by queue.
     pub queue: [Option<String>; PRIORITIES],
+    /// The WRED table of the port.
+    pub wred: Option<String>,
 }
 
 impl Profiles {
@@ -101,7 +114,13 @@ impl Profiles {
             wred: *wred,
         });
         of_queues.append(&mut of_groups);
-        Self { buffer: of_queues, queue: queue.collect(), bindings: ports.iter().map(bindings).collect() }
+        let wred = congestion.tables().map(|(name, queues)| WredTable { name: name.clone(), queues });
+        Self {
+            buffer: of_queues,
+            queue: queue.collect(),
+            wred: wred.collect(),
+            bindings: ports.iter().map(bindings).collect(),
+        }
     }
 }
 
@@ -148,6 +167,7 @@ fn bindings(port: &Port) -> Bindings {
         queue: std::array::from_fn(|queue| {
             tables.congestion().look_up(|binding| binding.profile_name(queue).cloned())
         }),
+        wred: tables.congestion().look_up(|binding| binding.table_name().cloned()),
     }
 }
 
@@ -159,15 +179,18 @@ mod tests {
     /// port binds its own.
     #[test]
     fn names_of_the_file_and_of_the_defaults() {
-        let text = "[port-defaults]\npfc = { mode = \"on\", no_drop = [3, 4] }\n[port-defaults.buffer]\n\
+        let text = "[port-defaults]\nwred = \"early\"\npfc = { mode = \"on\", no_drop = [3, 4] }\n[port-defaults.buffer]\n\
             ingress.priority.3 = { profile = \"ingress_lossless_profile\" }\n\
             ingress.priority.4 = { profile = \"ingress_lossless_profile\" }\n\
             [buffer.ingress.profile.mine]\nreserved_cells = 8\nshared = { static_cells = 76 }\nxoff_cells = 768\n\
-            [queue-profile.gentle]\naction = \"ecn\"\n\
+            [queue-profile.gentle]\naction = \"ecn\"\n[wred.early.queue.6]\necn = true\n\
             [port.a]\ninterface = \"a\"\nqueue_profile = { gentle = [3], AZURE_LOSSLESS = [5] }\n\
             buffer.ingress.priority.4 = { profile = \"mine\" }\nbuffer.egress.queue.1 = { profile = \"egress_lossy_profile\" }\n";
         let config = crate::parse("x.toml", text).unwrap();
-        let Profiles { buffer, queue, bindings } = &config.profiles;
+        let Profiles { buffer, queue, wred, bindings } = &config.profiles;
+        let [WredTable { name, queues }] = &wred[..] else { panic!("{wred:?}") };
+        assert_eq!((name.as_str(), queues.len(), queues[0].0, queues[0].1.ecn), ("early", 1, 6, true));
+        assert_eq!(bindings[0].wred.as_deref(), Some("early"));
         let names: Vec<_> =
             buffer.iter().map(|profile| (profile.name.as_str(), profile.is_built_in)).collect();
         let built_in = |name| (name, true);
@@ -189,7 +212,7 @@ mod tests {
         let of = |names: &[Option<String>; PRIORITIES]| {
             names.each_ref().map(|name| name.as_deref().unwrap_or("-").to_owned())
         };
-        let Bindings { ingress, egress, queue } = &bindings[0];
+        let Bindings { ingress, egress, queue, .. } = &bindings[0];
         assert_eq!(of(ingress)[3..5], ["ingress_lossless_profile", "mine"]);
         assert_eq!(of(egress)[..3], ["-", "egress_lossy_profile", "-"]);
         assert_eq!(of(queue)[3..6], ["gentle", "-", "AZURE_LOSSLESS"]);

@@ -55,6 +55,7 @@ fn the_smallest_file() {
                     settings: LldpSettings::default(),
                 }],
             },
+            admin_up: vec![true],
             pfc_modes: vec![PfcMode::Off],
             dcbx: vec![None],
             recorder: RecorderSettings::default(),

@@ -223,6 +223,11 @@ impl Client {
             Command::HoldPort { port, held } => {
                 answer(socket, inner.hold_port(v1::HoldPortRequest { port, held })).await?;
             }
+            Command::SetPortAdmin { port, up } => {
+                let patience = Command::SetPortAdmin { port: String::new(), up }.patience() + PATIENCE;
+                let call = inner.set_port_admin(v1::SetPortAdminRequest { port, up });
+                answer_within(socket, call, patience).await?;
+            }
             Command::SetPfc { enabled } => {
                 answer(socket, inner.set_pfc(v1::SetPfcRequest { enabled })).await?;
             }

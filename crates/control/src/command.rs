@@ -17,6 +17,13 @@ pub enum Command {
         /// True to hold, false to release.
         held: bool,
     },
+    /// Take a port down, or up again, for an operator.
+    SetPortAdmin {
+        /// Name of the port.
+        port: String,
+        /// True for up, false for down.
+        up: bool,
+    },
     /// Disable PFC on all ports, or enable it again as configured.
     SetPfc {
         /// True to enable.
@@ -51,6 +58,7 @@ impl Command {
         match self {
             Command::ClearWatermarks => "clear watermarks",
             Command::HoldPort { .. } => "hold or release a port",
+            Command::SetPortAdmin { .. } => "take a port down or up",
             Command::SetPfc { .. } => "turn PFC on or off",
             Command::RecoverStorms { .. } => "recover from storms",
             Command::LiftStormLimit { .. } => "lift the limit of storms",
@@ -60,9 +68,10 @@ impl Command {
     }
 
     /// Returns how long the daemon may take. One iteration of the loop is enough for most commands;
-    /// a reload opens interfaces, and a NIC driver is slow at that.
+    /// a reload, and a port that comes up, open interfaces, and a NIC driver is slow at that.
     pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(if *self == Command::Reload { 30 } else { 2 })
+        let opens = matches!(self, Command::Reload | Command::SetPortAdmin { .. });
+        Duration::from_secs(if opens { 30 } else { 2 })
     }
 }
 

@@ -129,19 +129,21 @@ impl v1::Port {
         self.drops.values().map(|drops| drops.frames).sum()
     }
 
+    /// Returns the frames of a no-drop priority, or of all, that were lost at this port: dropped
+    /// for any reason, or lost by the kernel. What the kernel lost on receipt has no priority: it
+    /// counts where the port protects the priority, as it may have been one of its frames.
+    pub fn no_drop_lost_frames(&self, priority: Option<usize>) -> u64 {
+        let is_meant = |number: usize| priority.is_none_or(|wanted| wanted == number);
+        let lost = self.priorities.iter().enumerate().filter(|(number, _)| is_meant(*number));
+        let lost: u64 = lost.map(|(_, priority)| priority.no_drop_lost_frames).sum();
+        let mut groups = self.groups.iter().enumerate();
+        let protects = groups.any(|(number, group)| is_meant(number) && group.no_drop);
+        lost + if protects { self.kernel_counters().rx_lost_frames() } else { 0 }
+    }
+
     /// Returns the kernel's counters; zero without any.
     pub fn kernel_counters(&self) -> KernelCounters {
         self.kernel.as_ref().map(KernelCounters::from).unwrap_or_default()
-    }
-
-    /// Returns the frames of priorities that are no-drop now and were lost for a reason that counts
-    /// by priority: no room at ingress, a watchdog, a flood limit, the kernel at transmission.
-    pub fn no_drop_lost_frames(&self) -> u64 {
-        let lost = |group: &v1::Group| {
-            frames(group.dropped) + frames(group.storm_dropped) + frames(group.flood_limited)
-        };
-        let groups = self.groups.iter().filter(|group| group.no_drop);
-        groups.map(lost).sum::<u64>() + self.kernel_lost_no_drop_frames
     }
 }
 

@@ -356,6 +356,14 @@ impl Control for Api {
         self.done(&request, Command::HoldPort { port: clean(port), held: *held }).await
     }
 
+    async fn set_port_admin(
+        &self,
+        request: tonic::Request<v1::SetPortAdminRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        let v1::SetPortAdminRequest { port, up } = request.get_ref();
+        self.done(&request, Command::SetPortAdmin { port: clean(port), up: *up }).await
+    }
+
     async fn recover_storms(
         &self,
         request: tonic::Request<v1::RecoverStormsRequest>,

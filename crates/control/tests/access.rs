@@ -139,6 +139,9 @@ async fn make(client: &mut ControlClient<Channel>, call: &str, changes: bool) ->
         }
         "ClearWatermarks" => client.clear_watermarks(v1::ClearWatermarksRequest {}).await.map(drop),
         "HoldPort" => client.hold_port(v1::HoldPortRequest { port: port(), held: true }).await.map(drop),
+        "SetPortAdmin" => {
+            client.set_port_admin(v1::SetPortAdminRequest { port: port(), up: false }).await.map(drop)
+        }
         "SetPfc" => client.set_pfc(v1::SetPfcRequest { enabled: false }).await.map(drop),
         "RecoverStorms" => client.recover_storms(v1::RecoverStormsRequest { port: port() }).await.map(drop),
         "LiftStormLimit" => {

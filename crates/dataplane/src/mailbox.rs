@@ -21,7 +21,7 @@ const RESERVED_FOR_REPLIES: usize = 64;
 /// Reply entries that other events leave free for losses of no-drop frames.
 const RESERVED_FOR_LOSSES: usize = 256;
 
-/// A command to a loop. Each except `PortDown` and `PortClosed` is answered.
+/// A command to a loop. Each except `PortDown`, `ShutDown` and `PortClosed` is answered.
 #[derive(Debug)]
 pub enum LoopCommand {
     /// Fill this snapshot and send it back.
@@ -68,6 +68,8 @@ pub enum LoopCommand {
     Capture(Option<Box<Capture>>),
     /// The interface of this port has disappeared or has lost its carrier.
     PortDown(usize),
+    /// An operator takes this port down: as [`PortDown`](Self::PortDown), after XON for its peer.
+    ShutDown(usize),
     /// The detached rings of this port are closed: its frames can be reclaimed.
     PortClosed(usize),
     /// The rings of this port are open again, ready to be taken.

@@ -79,6 +79,35 @@ fn a_held_port_still_sends_pfc() {
     assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
 }
 
+/// An operator takes the input port of paused frames down: its peer is sent XON, and XOFF again
+/// when the port is up; and then their output port: its frames are counted, and the sender goes on.
+#[test]
+fn a_port_that_is_shut_down_releases_its_peer() {
+    let mut lab = Lab::new();
+    lab.hold(1, true);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(3);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+    lab.handle.send(LoopCommand::ShutDown(0)).unwrap();
+    lab.turns(1);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    let snapshot = lab.snapshot();
+    assert!(!snapshot.ports[0].up && snapshot.ports[0].groups[3].xoff);
+    assert_eq!(snapshot.ports[1].queues[3].waiting_frames, 10, "what came before waits");
+
+    lab.wires[0].open_again();
+    lab.send_command(LoopCommand::PortUp { port: 0, mac: mac(0), complete_checksums: false });
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))], "it still holds");
+    lab.handle.send(LoopCommand::ShutDown(1)).unwrap();
+    lab.turns(3);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 10);
+    assert_eq!(snapshot.ports[1].priorities[3].no_drop_lost_frames, 10);
+    conserved(&snapshot);
+}
+
 #[test]
 fn a_stop_releases_held_ports_so_that_they_drain() {
     let mut lab = Lab::new();

@@ -76,16 +76,17 @@ fn lldp_is_replayed() {
     assert_eq!((0..PORTS).map(dropped).collect::<Vec<_>>(), [0, 20, 0]);
 }
 
-/// A port goes down during an incast, twice, and comes back with another address.
+/// A port goes down during an incast, by itself and by an operator, and comes back with another
+/// address.
 #[test]
 fn a_port_that_comes_and_goes_is_replayed() {
     let mut lab = Lab::new(64);
-    for address in [13, 14] {
+    for (address, down) in [(13, Step::Down { port: 0 }), (14, Step::ShutDown { port: 0 })] {
         incast(&mut lab, 60);
         lab.take(&Step::Block { port: 0, blocked: true });
         lab.take(&Step::Inject { port: 1, dst: 0, priority: 0, len: 500, frames: 5 });
         lab.turns(2, 1000);
-        lab.take(&Step::Down { port: 0 });
+        lab.take(&down);
         lab.turns(3, 1000);
         lab.take(&Step::Block { port: 0, blocked: false });
         lab.take(&Step::Up { port: 0, address });

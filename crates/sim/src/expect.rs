@@ -28,7 +28,7 @@ fn measure(scenario: &Scenario, outcome: &Results, scope: Scope, metric: Metric)
     let frames = |count: fn(&TrafficOutcome) -> u64| traffic().map(count).sum::<u64>() as f64;
     let ports = || ports_of(scenario, outcome, scope).into_iter();
     let groups = || ports().flat_map(|port| &port.groups).filter(move |group| is_group_in(scope, group));
-    let storms = |count: fn(&PrioritySnapshot) -> u64| {
+    let of_priorities = |count: fn(&PrioritySnapshot) -> u64| {
         let of_port = |port: &PortOutcome| -> u64 {
             let is_meant = |priority: usize| !matches!(scope, Scope::Priority(wanted) if usize::from(wanted) != priority);
             let priorities = port.counts.priorities.iter().enumerate();
@@ -41,10 +41,7 @@ fn measure(scenario: &Scenario, outcome: &Results, scope: Scope, metric: Metric)
             ports().flat_map(PortOutcome::drops).map(|(_, frames)| frames).sum::<u64>() as f64
         }
         Metric::Lost => frames(|traffic| traffic.lost_frames),
-        Metric::NoDropLost => {
-            let no_drop = groups().filter(|group| group.counts.no_drop);
-            no_drop.map(|group| group.counts.dropped.frames).sum::<u64>() as f64
-        }
+        Metric::NoDropLost => of_priorities(|priority| priority.no_drop_lost_frames),
         Metric::Sent if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
             ports().map(|port| port.counts.transmitted.frames).sum::<u64>() as f64
         }
@@ -75,9 +72,9 @@ fn measure(scenario: &Scenario, outcome: &Results, scope: Scope, metric: Metric)
         }
         Metric::XoffEpisodes => groups().map(|group| group.counts.xoff_episodes).sum::<u64>() as f64,
         Metric::Pauses => pauses(scenario, outcome, scope) as f64,
-        Metric::Storms => storms(|priority| priority.storms),
-        Metric::StormsRestored => storms(|priority| priority.storms_restored),
-        Metric::StormDropped => storms(|priority| {
+        Metric::Storms => of_priorities(|priority| priority.storms),
+        Metric::StormsRestored => of_priorities(|priority| priority.storms_restored),
+        Metric::StormDropped => of_priorities(|priority| {
             priority.storm_traffic.tx_dropped_frames + priority.storm_traffic.rx_dropped_frames
         }),
         Metric::HeadroomPeakCells => {

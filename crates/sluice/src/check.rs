@@ -162,7 +162,9 @@ impl FileCheck {
                     1 => "accepted with 1 warning".to_owned(),
                     several => format!("accepted with {several} warnings"),
                 };
-                output::print(&format!("{}: {right}, {} ports", self.name, config.interfaces.len()))?;
+                let ports = config.interfaces.len();
+                let plural = if ports == 1 { "" } else { "s" };
+                output::print(&format!("{}: {right}, {ports} port{plural}", self.name))?;
                 self.notes.iter().try_for_each(|note| output::print(&format!("  {}", note.text)))?;
                 if !config.warnings.list().is_empty() {
                     eprintln!("{:?}", miette::Report::new(config.warnings.clone()));

@@ -89,17 +89,22 @@ struct DaemonArgs {
     daemon: Daemon,
 }
 
-/// For tests: hold a port's transmission, or release it.
+/// Take a port down or up; for tests, hold its transmission or release it.
 #[derive(Args)]
 #[command(after_long_help = "\
-Nothing but PFC leaves a held port, as if its peer had paused all priorities indefinitely: its \
+Down: frames that wait for the port are dropped and counted (port_down), its peer is sent XON, and it \
+carries no frames until `up`; other ports lose none. Its interface stays up, with its carrier. It \
+lasts until the daemon ends, or a reload changes `admin` of the port; `sluice set \
+port.NAME.admin=down` also writes it into the file.
+
+Hold: nothing but PFC leaves a held port, as if its peer had paused all priorities indefinitely: its \
 queues fill, buffers with them, and peers that send to it are paused in turn. That is how tests fill \
 a buffer to the cell. `sluice show queues` shows which ports are held. A daemon that stops releases \
 them.")]
 pub struct Port {
     /// What to do with it.
     #[arg(value_enum)]
-    action: HoldAction,
+    action: PortAction,
     /// The port.
     name: String,
     #[command(flatten)]
@@ -145,7 +150,11 @@ enum FdbCommand {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum HoldAction {
+enum PortAction {
+    /// Let it carry frames again.
+    Up,
+    /// Close it: no frame comes in or leaves.
+    Down,
     /// Hold its transmission.
     Hold,
     /// Release it.
@@ -237,11 +246,17 @@ pub fn pfc(arguments: &Pfc) -> Result<()> {
     output::print(&done)
 }
 
-/// Holds or releases a port.
+/// Takes a port down or up, holds or releases it.
 pub fn port(arguments: &Port) -> Result<()> {
-    let (port, held) = (arguments.name.clone(), arguments.action == HoldAction::Hold);
-    arguments.daemon.order(Command::HoldPort { port, held })?;
-    output::print(&format!("Port {} is {}.", arguments.name, if held { "held" } else { "released" }))
+    let port = arguments.name.clone();
+    let (order, state) = match arguments.action {
+        PortAction::Up => (Command::SetPortAdmin { port, up: true }, "admin up"),
+        PortAction::Down => (Command::SetPortAdmin { port, up: false }, "admin down"),
+        PortAction::Hold => (Command::HoldPort { port, held: true }, "held"),
+        PortAction::Release => (Command::HoldPort { port, held: false }, "released"),
+    };
+    arguments.daemon.order(order)?;
+    output::print(&format!("Port {} is {state}.", arguments.name))
 }
 
 /// Forgets addresses.

@@ -66,11 +66,7 @@ enum Task {
     Explain(settings::Explain),
     Init(init::Arguments),
     Import(import::Arguments),
-    /// Print a JSON Schema of the configuration file, for editors.
-    #[command(
-        after_long_help = "Begin a file with `#:schema PATH` where the schema is, relative to the file."
-    )]
-    Schema,
+    Schema(show::schema::Arguments),
     /// How much headroom a lossless priority needs, and the lines that give it.
     Headroom(headroom::Arguments),
     /// Run a network of switches in virtual time, from the daemon's own configuration files.
@@ -124,7 +120,7 @@ fn main() -> ExitCode {
         Task::Init(arguments) => init::run(&arguments),
         Task::Import(arguments) => import::run(&arguments),
         Task::Explain(arguments) => settings::explain(&arguments),
-        Task::Schema => settings::schema(),
+        Task::Schema(arguments) => show::schema::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
         Task::Lab(arguments) => return lab::run(arguments),
@@ -157,7 +153,10 @@ const EXAMPLES: [(&str, &str); 23] = [
         "  sluice init eth0 eth1 --no-drop 3 --output lab.toml\n  sluice init eth0 eth1 --speed 25G --mtu 9000 --stall-us 200",
     ),
     ("import", "  sluice import sonic config_db.json --output sonic.toml"),
-    ("schema", "  sluice schema"),
+    (
+        "schema",
+        "  sluice schema              the configuration file\n  sluice schema pfc          what `sluice show pfc --json` prints",
+    ),
     (
         "reload",
         "  sluice reload              apply the file that sluiced was started with\n  sluice reload --dry-run    what that would change",
@@ -167,7 +166,10 @@ const EXAMPLES: [(&str, &str); 23] = [
         "pfc",
         "  sluice pfc off                  on all ports, until `sluice pfc on` or a reload\n  sluice pfc recover uplink       end storms that wait for it",
     ),
-    ("port", "  sluice port hold uplink         queues fill, peers are paused\n  sluice port release uplink"),
+    (
+        "port",
+        "  sluice port down uplink         it carries no frames until `sluice port up uplink`\n  sluice port hold uplink         queues fill, peers are paused\n  sluice port release uplink",
+    ),
     ("fdb", "  sluice fdb flush --port uplink --vlan 20\n  sluice show fdb"),
     ("events", "  sluice events --follow\n  sluice events --port uplink --json"),
     (

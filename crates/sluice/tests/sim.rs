@@ -142,7 +142,14 @@ fn plots_that_have_nothing_to_show_are_not_written() {
     fs::write(folder.path().join("constant.toml"), constant).unwrap();
     let (code, out, err) = sim(folder.path(), &["constant.toml", "--plots", "plots"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    assert!(out.contains("wrote plots/throughput.svg") && !out.contains("completion.svg"), "{out}");
+    assert!(
+        out.contains("wrote plots/throughput.svg") && !out.contains("wrote plots/completion.svg"),
+        "{out}"
+    );
+    assert!(
+        out.ends_with("no completion.svg: no message arrived: traffic with `bytes` has messages\n"),
+        "{out}"
+    );
     assert!(!folder.path().join("plots/completion.svg").exists());
 }
 

@@ -17,6 +17,8 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
 use nix::sys::socket::{bind as bind_to, listen, socket};
 use nix::unistd::{Gid, Group, Uid, User, chown, getegid, geteuid, getgroups};
 
+use crate::capabilities::Capabilities;
+
 /// Who may connect: `[control]` with its names looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permissions {
@@ -36,34 +38,35 @@ impl Permissions {
         let found = Self::look_up_names(control)?;
         let mut groups = getgroups().unwrap_or_default();
         groups.push(getegid());
-        found.must_be_allowed(control, geteuid(), &groups)?;
+        found.must_be_allowed(control, (geteuid(), Capabilities::effective().may_chown()), &groups)?;
         Ok(found)
     }
 
     /// Fails if a process of this user and these groups may not give a file to owner and group:
-    /// chown(2) takes root for what is not its own.
+    /// chown(2) takes CAP_CHOWN for what is not its own, of root, too.
     fn must_be_allowed(
         &self,
         control: &ControlSocket,
-        user: Uid,
+        (user, may_chown): (Uid, bool),
         groups: &[Gid],
     ) -> Result<(), UnusableName> {
         let refused = |setting, name: &Option<String>, cure: &str| {
             let name = name.as_deref().unwrap_or_default();
-            let what = format!("a daemon of user {user} may not give its socket to {name:?}");
+            let what =
+                format!("a daemon of user {user} without CAP_CHOWN may not give its socket to {name:?}");
             Err(UnusableName { setting, what, cure: cure.to_owned() })
         };
         match (self.owner, self.group) {
-            _ if user.is_root() => Ok(()),
+            _ if may_chown => Ok(()),
             (Some(owner), _) if owner != user => refused(
                 "control.owner",
                 &control.owner,
-                "run it as that user or as root, or leave the setting out",
+                "run it as that user or with CAP_CHOWN, or leave the setting out",
             ),
             (_, Some(group)) if !groups.contains(&group) => refused(
                 "control.group",
                 &control.group,
-                "run it in that group or as root, or leave the setting out",
+                "run it in that group or with CAP_CHOWN, or leave the setting out",
             ),
             _ => Ok(()),
         }
@@ -279,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn only_root_gives_the_socket_away() {
+    fn only_with_cap_chown_the_socket_is_given_away() {
         let names = |owner: Option<&str>, group: Option<&str>| ControlSocket {
             path: PathBuf::from("/run/sluice/a.sock"),
             group: group.map(str::to_owned),
@@ -288,12 +291,14 @@ mod tests {
         };
         let nobody = User::from_name("nobody").unwrap().unwrap().uid;
         let daemon = Group::from_name("daemon").unwrap().unwrap().gid;
-        let refused = |names: &ControlSocket, user, groups: &[Gid]| {
+        let refused = |names: &ControlSocket, user: (Uid, bool), groups: &[Gid]| {
             let permissions = Permissions::look_up_names(names).unwrap();
             permissions.must_be_allowed(names, user, groups).err().map(|error| error.setting)
         };
         let others = names(Some("root"), Some("daemon"));
-        assert_eq!(refused(&others, Uid::from_raw(0), &[]), None);
+        let (root, nobody) = (Uid::from_raw(0), (nobody, false));
+        assert_eq!(refused(&others, (root, true), &[]), None);
+        assert_eq!(refused(&others, (root, false), &[]), Some("control.group"));
         assert_eq!(refused(&others, nobody, &[daemon]), Some("control.owner"));
         let own = names(Some("nobody"), Some("daemon"));
         assert_eq!(refused(&own, nobody, &[Gid::from_raw(0)]), Some("control.group"));

@@ -86,7 +86,8 @@ impl Events {
             Some(EventRecord::new(kind, message).of_port(number))
         };
         match order {
-            Command::ClearWatermarks | Command::FlushFdb { .. } => None,
+            // Ports report it themselves, as a reload may be the cause, too.
+            Command::ClearWatermarks | Command::FlushFdb { .. } | Command::SetPortAdmin { .. } => None,
             Command::HoldPort { port, held: true } => {
                 of_port(EventKind::PortHeld, port, "transmission is held, as for tests")
             }

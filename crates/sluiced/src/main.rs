@@ -2,6 +2,7 @@
 //! core, and serves the control API from another thread until it is stopped.
 #![forbid(unsafe_code)]
 
+mod capabilities;
 mod capture;
 mod config_file;
 mod control_loop;

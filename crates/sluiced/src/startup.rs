@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 use xdp::{PacketSocket, Umem, Waiter, XdpPort};
 
+use crate::capabilities::Capabilities;
 use crate::control_loop::running_config::RunningConfig;
 use crate::control_loop::{self, ControlLoop, Signals};
 use crate::control_socket::{self, Permissions};
@@ -71,6 +72,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     let cores = &config.dataplane.cores;
     let core = cores.first().copied().context("dataplane.cores names no core")?;
     cores.iter().try_for_each(|&core| check_core(core))?;
+    Capabilities::effective().must_suffice(config)?;
     control_socket::must_be_free(&config.control.path)?;
     let permissions = Permissions::look_up(&config.control)
         .map_err(|unknown| anyhow::anyhow!("{}: {}", unknown.setting, unknown.what))?;

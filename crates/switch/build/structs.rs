@@ -62,7 +62,7 @@ pub const STRUCTS: [Struct; 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-pub const OF_THE_DAEMON: [&str; 17] = [
+pub const OF_THE_DAEMON: [&str; 18] = [
     "pfc_enabled",
     "log_lines_lost",
     "log_lines_left_out",
@@ -80,4 +80,5 @@ pub const OF_THE_DAEMON: [&str; 17] = [
     "lldp",
     "dcbx",
     "pfc_mode",
+    "admin_down",
 ];

@@ -161,6 +161,54 @@ fn a_hundred_reloads_under_load_lose_nothing() -> Result<()> {
     Ok(())
 }
 
+/// A third port is taken down and up, by command and in the file, while a no-drop flow runs between
+/// the other two: these lose nothing, and the state outlasts a reload.
+#[test]
+fn a_port_is_taken_down_and_up_while_others_lose_nothing() -> Result<()> {
+    let pair = Pair::new()?;
+    pair.bed.sluice_host(&pair.switch, "other")?;
+    let daemon = pair.bed.daemon(&pair.switch, &(Pair::config() + &port_config("other", "1G")))?;
+    // Each command answers when it is done.
+    let other = || -> Result<(bool, bool)> {
+        let now = daemon.snapshot()?;
+        let other = port(&now, "other")?;
+        Ok((other.up, other.admin_down))
+    };
+    let admin_down = "port.other: admin down, by command";
+    let run = pair.run(&daemon, Duration::from_secs(8), || {
+        for round in 0..3 {
+            ensure!(sluice(&daemon, &["port", "down", "other"])? == "Port other is admin down.\n");
+            ensure!(other()? == (false, true), "{:?}", other()?);
+            ensure!(sluice(&daemon, &["show", "ports"])?.contains("admin down"));
+            let (from, to) = (2048 + round, 2049 + round);
+            edit(&daemon, &format!("xon_offset_cells = {from}"), &format!("xon_offset_cells = {to}"))?;
+            sluice(&daemon, &["reload"])?;
+            ensure!(other()? == (false, true), "a reload keeps it down");
+            ensure!(sluice(&daemon, &["show", "config"])?.contains(admin_down));
+            ensure!(sluice(&daemon, &["port", "up", "other"])? == "Port other is admin up.\n");
+            ensure!(other()? == (true, false), "{:?}", other()?);
+        }
+        ensure!(sluice(&daemon, &["set", "port.other.admin=down"])?.contains("port.other: admin"));
+        ensure!(other()? == (false, true), "{:?}", other()?);
+        sluice(&daemon, &["port", "up", "other"])?;
+        ensure!(other()? == (true, false), "a command wins over the file");
+        sluice(&daemon, &["port", "down", "other"])?;
+        sluice(&daemon, &["set", "port.other.admin=up"])?;
+        ensure!(other()? == (true, false), "a change of the file wins over a command before it");
+        ensure!(!sluice(&daemon, &["show", "config"])?.contains("by command"));
+        Ok(())
+    })?;
+    let total = run.total(3);
+    assert!(total.sent > 0 && xoff_episodes(&run.snapshot)? > 0);
+    assert_eq!((total.received, total.dropped, total.reordered), (total.sent, 0, 0), "{total:?}");
+    let events = sluice(&daemon, &["events", "--port", "other"])?;
+    assert!(events.contains("admin down: the port carries no frames"), "{events}");
+    let refusal = refused(&daemon, &["port", "down", "nowhere"]);
+    assert_eq!(refusal, "sluice: there is no port `nowhere`; the ports are sender, receiver, other\n");
+    daemon.stop()?;
+    Ok(())
+}
+
 /// Errors, and settings that need a restart: nothing is applied, not even the valid settings, and
 /// the error gives the reason.
 #[test]

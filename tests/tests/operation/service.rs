@@ -114,6 +114,8 @@ fn the_daemon_forwards_without_loss_as_an_ordinary_user() -> Result<()> {
     for _ in 0..5 {
         assert_eq!(next()?.trim(), "WATCHDOG=1");
     }
+    let has_veth_metadata = text().contains("vlan_tags=\"restored\"");
+    ensure!(has_veth_metadata, "the XDP program may not read VLAN tags (CAP_PERFMON): {}", text());
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
     ensure!(status.contains(&format!("Uid:\t{USER}\t{USER}")), "{status}");
 
@@ -149,5 +151,34 @@ fn the_daemon_forwards_without_loss_as_an_ordinary_user() -> Result<()> {
         ensure!(line.starts_with('<') && line[2..].starts_with('>'), "{line}");
     }
     ensure!(!text().contains("<3>"), "{}", text());
+    Ok(())
+}
+
+/// Root of a container often lacks some. The start says which, and leaves nothing behind.
+#[test]
+fn root_without_a_capability_that_is_needed_is_refused() -> Result<()> {
+    let bed = Testbed::new()?;
+    let switch = bed.switch("switch")?;
+    let _hosts = (bed.sluice_host(&switch, "a")?, bed.sluice_host(&switch, "b")?);
+    let (socket, file) = (bed.dir().join("s.sock"), bed.dir().join("s.toml"));
+    let control = format!("[control]\nsocket = {:?}\n", socket.display().to_string());
+    for (dropped, more, words) in [
+        ("-net_raw", "", "this process lacks CAP_NET_RAW (AF_XDP and packet sockets): run sluiced as root"),
+        ("-bpf,-sys_admin", "", "this process lacks CAP_BPF (loading the XDP program)"),
+        (
+            "-sys_nice",
+            "[dataplane]\nscheduling = \"fifo\"\n",
+            "lacks CAP_SYS_NICE (dataplane.scheduling = \"fifo\")",
+        ),
+        ("-chown", "group = \"daemon\"\n", "without CAP_CHOWN may not give its socket to \"daemon\""),
+    ] {
+        fs::write(&file, format!("{CONFIG}{control}{more}"))?;
+        let mut command = switch.command("setpriv");
+        command.args(["--bounding-set", dropped, "--"]).arg(binary("sluiced")?).arg("--config").arg(&file);
+        let output = command.output()?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        ensure!(!output.status.success() && log.contains(words), "{dropped}: {log}");
+        ensure!(!socket.exists() && !log.contains("memory for frames"), "{dropped}: {log}");
+    }
     Ok(())
 }

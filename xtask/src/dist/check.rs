@@ -1,7 +1,7 @@
 //! Checks the package: it is installed on a clean Debian root, its files are where they belong, and
-//! the daemon in it forwards frames as the user and with the capabilities of its unit.
-//!
-//! systemd does not run there: `setpriv` gives the daemon what the unit would.
+//! the daemon in it forwards frames as the user and with the capabilities of its unit: first as
+//! `setpriv` gives the daemon what the unit would, then under systemd, which `systemd-nspawn` boots
+//! in that root, with the unit itself ([`crate::dist::boot`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::boot;
 use crate::run::{check, log, output, require_root};
 
 /// Files that the package must have installed.
@@ -77,6 +78,8 @@ pub fn run(package: &Path, suite: &str) -> Result<()> {
     log("the files are where they belong");
     root.forward()?;
     log("the installed daemon forwards frames as its unit's user, with its unit's capabilities");
+    boot::run(&root.folder, PATIENCE)?;
+    log("systemd runs the unit: readiness, reload, watchdog, stop");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask dist`: the Debian package. It is made by `dpkg-deb` from a folder of files, so that
 //! nothing has to be installed to build it.
 
+mod boot;
 mod check;
 mod licenses;
 

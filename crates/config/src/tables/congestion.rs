@@ -103,6 +103,15 @@ impl Congestion {
         &self.profiles
     }
 
+    /// Returns the WRED tables: name, and the queues that each has.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (&String, Vec<(usize, WredSettings)>)> {
+        self.tables.iter().map(|(name, table)| {
+            let queues = table.iter().enumerate();
+            let queues = queues.filter_map(|(number, queue)| Some((number, queue.as_ref()?.value)));
+            (name, queues.collect())
+        })
+    }
+
     /// Reads all tables and profiles.
     pub(crate) fn read(file: &mut TableReader, cell_bytes: u32, report: &mut Diagnostics) -> Self {
         let mut congestion = Self::default();
@@ -248,6 +257,8 @@ fn read_curve(
 pub(crate) struct CongestionBinding {
     /// `wred`.
     table: Option<Setting<WredTable>>,
+    /// The name of that table.
+    table_name: Option<String>,
     /// `queue_profile`, by queue.
     profiles: [Option<Setting<Option<WredSettings>>>; PRIORITIES],
     /// The names of those profiles.
@@ -260,6 +271,11 @@ impl CongestionBinding {
         self.profile_names[q].as_ref()
     }
 
+    /// Returns the name of the WRED table.
+    pub(crate) fn table_name(&self) -> Option<&String> {
+        self.table_name.as_ref()
+    }
+
     /// Reads a port's `wred` and `queue_profile`.
     pub(crate) fn read(port: &mut TableReader, congestion: &Congestion, report: &mut Diagnostics) -> Self {
         let mut binding = Self::default();
@@ -268,6 +284,7 @@ impl CongestionBinding {
             let table =
                 resolve_name(&congestion.tables, name, "WRED table", ("[wred.NAME.queue.N]", &[]), report);
             binding.table = table.map(|value| Setting { value, location: name.location.clone() });
+            binding.table_name = binding.table.is_some().then(|| name.value.to_owned());
         }
         if let Some(profiles) = port.section("queue_profile", report) {
             binding.read_profiles(profiles, congestion, report);

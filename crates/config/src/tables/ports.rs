@@ -39,6 +39,9 @@ pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
 /// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
 pub const MTU_BYTES: RangeInclusive<u32> = 64..=LONGEST_RECEIVED_BYTES as u32;
 
+/// The admin states of a port, by their names: true for up.
+pub(crate) const ADMIN_STATES: [(&str, bool); 2] = [("up", true), ("down", false)];
+
 /// The modes of PFC, by their names.
 pub(crate) const PFC_MODES: [(&str, PfcMode); 3] =
     [("on", PfcMode::On), ("off", PfcMode::Off), ("auto", PfcMode::Auto)];
@@ -50,6 +53,8 @@ pub(crate) const PORT: TableSpec = &[
         .otherwise("the one with the fewest RX queues", "One of `dataplane.cores`.")
         .restart()
         .of_one_port(),
+    choice("admin", || words(&ADMIN_STATES))
+        .value("\"up\"", "Down: the port stays closed, whatever its interface; `sluice port up` opens it."),
     list(
         "static_addresses",
         &ValueSpec::Either(&[ValueSpec::Text("02:00:00:00:00:01"), ValueSpec::Table(parse::STATIC_MAC)]),
@@ -156,6 +161,7 @@ pub(crate) struct Port<'f> {
 pub(crate) struct PortTable {
     pub(crate) interface: Option<Setting<String>>,
     pub(crate) core: Option<Setting<usize>>,
+    pub(crate) admin: Option<Setting<bool>>,
     pub(crate) static_addresses: Vec<Setting<parse::StaticMac>>,
     pub(crate) vlan: VlanTable,
     pub(crate) speed_bps: Option<Setting<u64>>,
@@ -210,6 +216,7 @@ impl PortTable {
         let mut table = Self {
             interface: section.string("interface", report).and_then(|name| parse::interface(name, report)),
             core: section.number("core", report),
+            admin: section.choice("admin", &ADMIN_STATES, report),
             static_addresses: section
                 .item("static_addresses")
                 .map_or_else(Vec::new, |item| parse::static_macs(item, report)),
@@ -435,6 +442,11 @@ impl<'t> Overrides<'t, PortTable> {
         self.schedule().fill_rates(&mut port.queues);
         port.schedule = self.schedule().settings();
         port
+    }
+
+    /// Returns true if the port may carry frames.
+    pub(crate) fn is_admin_up(self) -> bool {
+        self.value(|table| &table.admin, true)
     }
 
     /// Returns the mode of 802.3x PAUSE.

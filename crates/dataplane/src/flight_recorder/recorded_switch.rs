@@ -322,6 +322,10 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
         }
     }
 
+    pub(crate) fn release_peer(&mut self, port: usize) {
+        self.recorded(|recorder, _| recorder.release_peer(port)).release_peer(port);
+    }
+
     pub(crate) fn abort_tx<M: FrameMemory>(
         &mut self,
         port: usize,

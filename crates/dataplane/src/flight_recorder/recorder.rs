@@ -36,7 +36,7 @@ use crate::batch_ops::LOOK_AHEAD;
 
 /// The version of recordings that the recorder writes and a replay reads. Raise it with each change
 /// of the entries or of the switch's state: a recording belongs to one version.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// How the title line of a recording begins; its version follows.
 pub(crate) const TITLE: &str = "sluice recording ";
 /// Recorded bytes of a frame: the Ethernet header, two tags, and the two bytes of an IP packet that
@@ -125,13 +125,15 @@ pub(crate) enum EntryKind {
     PeerAddress,
     /// Port u16 and VLAN u16 whose learned addresses were forgotten; 0xffff for any.
     FlushFdb,
+    /// Port whose peer is sent XON, as the port is about to go down.
+    ReleasePeer,
 }
 
 /// Any port or VLAN, in an entry of [`EntryKind::FlushFdb`].
 pub(crate) const ANY: u16 = u16::MAX;
 
 impl EntryKind {
-    const ALL: [EntryKind; 31] = [
+    const ALL: [EntryKind; 32] = [
         EntryKind::Checkpoint,
         EntryKind::Iteration,
         EntryKind::Completed,
@@ -163,6 +165,7 @@ impl EntryKind {
         EntryKind::Segment,
         EntryKind::PeerAddress,
         EntryKind::FlushFdb,
+        EntryKind::ReleasePeer,
     ];
 
     /// Returns the kind that is encoded as this number.
@@ -542,6 +545,10 @@ impl Recorder {
     pub(crate) fn port_down(&mut self, port: usize, now: Instant) {
         self.waiting[port] = u32::MAX; // the switch takes the backlog to be 0
         self.of_port(EntryKind::PortDown, port, |out| out.put_u64_le(now.0));
+    }
+
+    pub(crate) fn release_peer(&mut self, port: usize) {
+        self.of_port(EntryKind::ReleasePeer, port, |_| {});
     }
 
     pub(crate) fn abort_tx(&mut self, port: usize, frame: &FrameId, now: Instant) {

@@ -307,6 +307,10 @@ impl<R: Read> Replay<R> {
                 switch.lift_storm_limit(port, Set8::from_bits(bits), now, memory);
                 Ok(())
             }
+            EntryKind::ReleasePeer => {
+                switch.release_peer(port);
+                Ok(())
+            }
             EntryKind::PortDown => {
                 switch.port_down(port, Instant(rest.try_get_u64_le()?), memory);
                 Ok(())

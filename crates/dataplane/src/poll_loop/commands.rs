@@ -19,11 +19,11 @@ const REPORT_PATIENCE_NS: Nanos = 1_000_000_000;
 
 /// True if `later` must not be executed before `earlier`, which waits.
 fn must_follow(later: &LoopCommand, earlier: &LoopCommand) -> bool {
-    use LoopCommand::{Apply, PortClosed, PortDown, Record, Snapshot, Stop};
+    use LoopCommand::{Apply, PortClosed, PortDown, Record, ShutDown, Snapshot, Stop};
     match (earlier, later) {
         (Snapshot { .. }, _) => matches!(later, Snapshot { .. }),
         // A port that settings add may wait for its predecessor in the slot to be closed.
-        (Apply(_), PortDown(_) | PortClosed(_) | Snapshot { .. } | Stop(_)) => false,
+        (Apply(_), PortDown(_) | ShutDown(_) | PortClosed(_) | Snapshot { .. } | Stop(_)) => false,
         (Apply(_) | Record(_), _) => true,
         _ => port_of(earlier).is_some() && port_of(earlier) == port_of(later),
     }
@@ -33,6 +33,7 @@ fn must_follow(later: &LoopCommand, earlier: &LoopCommand) -> bool {
 fn port_of(command: &LoopCommand) -> Option<usize> {
     match *command {
         LoopCommand::PortDown(port)
+        | LoopCommand::ShutDown(port)
         | LoopCommand::PortClosed(port)
         | LoopCommand::PortUp { port, .. }
         | LoopCommand::PeerAddress { port, .. } => Some(port),
@@ -130,6 +131,7 @@ impl<P: Port> PollLoop<P> {
                 self.mailbox.reply(Reply::Captured(before));
             }
             LoopCommand::PortDown(port) => self.close(port, now),
+            LoopCommand::ShutDown(port) => self.shut_down(port, now),
             LoopCommand::PortClosed(port) => {
                 if !self.reclaim(port, now) {
                     return Some(command);

@@ -253,7 +253,7 @@ impl Iteration {
     }
 
     /// Sends the PFC frame that is due on a port.
-    fn send_pfc<P: Port>(
+    pub fn send_pfc<P: Port>(
         &mut self,
         number: usize,
         port: &mut P,

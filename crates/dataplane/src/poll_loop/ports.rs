@@ -29,6 +29,17 @@ impl<P: Port> PollLoop<P> {
         }
     }
 
+    /// Closes a port for an operator. The link to its peer stays up, so a peer that is paused is
+    /// sent XON first: it would wait until the pause ends.
+    pub(super) fn shut_down(&mut self, port: usize, now: Instant) {
+        if self.iteration.open_ports().contains(port) {
+            self.switch.release_peer(port);
+            let (rings, memory) = (&mut self.ports[port], &mut self.memory);
+            self.iteration.send_pfc(port, rings, &mut self.switch, memory, now);
+        }
+        self.close(port, now);
+    }
+
     /// Closes the rings of a closed port. Unsent frames are counted once they are known.
     pub(super) fn close_rings(&mut self, port: usize, now: Instant) {
         let is_closed = self.ports[port].close(&mut self.memory, &mut self.unsent);

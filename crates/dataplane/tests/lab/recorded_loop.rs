@@ -143,6 +143,10 @@ pub enum Step {
     Down {
         port: usize,
     },
+    /// An operator takes the port down.
+    ShutDown {
+        port: usize,
+    },
     /// The detached rings of a port that is down are closed.
     Closed {
         port: usize,
@@ -182,6 +186,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => (port(), 1..9_u64).prop_map(|(port, frames)| Step::KernelDrop { port, frames }),
         1 => port().prop_map(|port| Step::Guard { port }),
         1 => Just(Step::Down { port: 0 }),
+        1 => Just(Step::ShutDown { port: 0 }),
         1 => Just(Step::Closed { port: 0 }),
         1 => (13..15_usize).prop_map(|address| Step::Up { port: 0, address }),
         1 => Just(Step::Remove),
@@ -348,6 +353,9 @@ impl Lab {
             Step::KernelDrop { port, frames } => self.wires[port].drop_for_lack_of_chunks(frames),
             Step::Guard { port } => self.heartbeat.record_sent(port, Set8::of(3), self.now),
             Step::Down { port } => self.wires[port].go_down(),
+            Step::ShutDown { port } => {
+                self.handle.send(LoopCommand::ShutDown(port)).expect("room for a command")
+            }
             Step::Closed { port } => {
                 self.handle.send(LoopCommand::PortClosed(port)).expect("room for a command")
             }

@@ -128,10 +128,11 @@
 //! `additive` ("40M": R_AI), `hyper` ("400M": R_HAI), `least` ("40M": the minimum rate) and
 //! `fast_recovery` ("below_f"). The values in parentheses are the defaults.
 //!
-//! Metrics: `lost`, `no_drop_lost`, `sent`, `received` and `marked` frames; `in_network`, frames
-//! left at the end (not of a port); `xoff_episodes`, `pauses` and `headroom_peak_cells` (not of a
-//! traffic); and of everything, a traffic or a priority `reordered` frames, `throughput`, messages
-//! `completed`, `slowest_completion`, and how long before the end the last frame arrived: `stuck`.
+//! Metrics: `lost`, `no_drop_lost` (of no-drop priorities, by any drop), `sent`, `received` and
+//! `marked` frames; `in_network`, frames left at the end (not of a port); `xoff_episodes`, `pauses`
+//! and `headroom_peak_cells` (not of a traffic); and of everything, a traffic or a priority
+//! `reordered` frames, `throughput`, messages `completed`, `slowest_completion`, and how long
+//! before the end the last frame arrived: `stuck`.
 //! [`Metric`](super::types::Metric) defines each.
 //!
 //! Switches are numbered before hosts, each in the order of the file.

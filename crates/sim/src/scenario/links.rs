@@ -88,6 +88,15 @@ impl Links {
                 report.add(&ends.location, what, "join it to another node");
                 return;
             }
+            for (end, setting) in [(first, a), (second, b)] {
+                if let Some(port) = nodes.admin_down_port(end, devices) {
+                    let what = format!(
+                        "port {port} is down, by admin = \"down\" in the configuration of its switch"
+                    );
+                    report.add(&setting.location, what, "take another port, or take it up in that file");
+                    return;
+                }
+            }
             let name = names.join("–");
             if !self.is_free(first, a, nodes, report) || !self.is_free(second, b, nodes, report) {
                 return;

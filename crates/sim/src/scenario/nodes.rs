@@ -227,6 +227,12 @@ impl Nodes {
         }
     }
 
+    /// The name of an end that is a port which its switch's configuration takes down.
+    pub(super) fn admin_down_port(&self, end: LinkEnd, devices: &Devices) -> Option<String> {
+        let is_up = self.device(end.node, devices)?.admin_up.get(end.port)?;
+        (!is_up).then(|| self.end_name(end, devices))
+    }
+
     /// Finds the node of this name.
     fn find(&self, name: &str, location: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
         let node = self.by_name.get(name).copied();

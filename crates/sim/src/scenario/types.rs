@@ -317,7 +317,8 @@ pub enum Scope {
 pub enum Metric {
     /// Frames sent, not received, and not in the network either.
     Lost,
-    /// Lost frames of no-drop groups, which violate the guarantee.
+    /// Lost frames of no-drop priorities, for whatever reason: the guarantee is violated. In a lab
+    /// also frames of any priority that a kernel lost on receipt at ports that protect it.
     NoDropLost,
     /// Frames sent.
     Sent,

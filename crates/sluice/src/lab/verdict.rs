@@ -191,16 +191,24 @@ fn checks(
 /// such a priority.
 fn no_drop_by_switches(snapshots: &[Snapshot]) -> Option<CheckResult> {
     let ports = || snapshots.iter().flat_map(|switch| &switch.ports);
-    ports().flat_map(|port| &port.groups).find(|group| group.no_drop)?;
-    let lost: u64 = ports().map(Port::no_drop_lost_frames).sum();
-    let by_kernel: u64 = ports().map(|port| port.kernel_lost_no_drop_frames).sum();
+    let lost: u64 = ports().map(|port| port.no_drop_lost_frames(None)).sum();
+    let has_no_drop = ports().flat_map(|port| &port.groups).any(|group| group.no_drop);
+    if lost == 0 && !has_no_drop {
+        return None;
+    }
+    let on_receipt = |port: &Port| {
+        let protects = port.groups.iter().any(|group| group.no_drop);
+        if protects { port.kernel_counters().rx_lost_frames() } else { 0 }
+    };
+    let by_kernel: u64 = ports().map(|port| port.kernel_lost_no_drop_frames + on_receipt(port)).sum();
+    let dropped = lost.saturating_sub(by_kernel);
     let more = match by_kernel {
         0 => String::new(),
         lost => format!(", {} were lost by the kernel", grouped(lost)),
     };
     Some(CheckResult {
         holds: lost == 0,
-        text: format!("no-drop priorities: {} frames were dropped{more}", grouped(lost - by_kernel)),
+        text: format!("no-drop priorities: {} frames were dropped{more}", grouped(dropped)),
     })
 }
 
@@ -269,9 +277,13 @@ impl RunResult<'_> {
                 count(|port| frames(port.input_dropped) + frames(port.output_dropped))
             }
             Metric::Lost => of_traffic(|it| it.lost_frames),
-            Metric::NoDropLost => groups(|group| if group.no_drop { frames(group.dropped) } else { 0 })
-                .iter()
-                .sum::<u64>() as f64,
+            Metric::NoDropLost => {
+                let priority = match scope {
+                    Scope::Priority(priority) => Some(usize::from(priority)),
+                    _ => None,
+                };
+                self.ports(scope).map(|port| port.no_drop_lost_frames(priority)).sum::<u64>() as f64
+            }
             Metric::Sent if is_of_ports => count(|port| frames(port.transmitted)),
             Metric::Sent => of_traffic(|it| it.sent_frames),
             Metric::Received if is_of_ports => count(|port| frames(port.received)),
@@ -354,13 +366,14 @@ impl LabVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::v1::Count;
+    use control::v1::{Count, Kernel, Priority};
 
     /// A switch with one port, and one group of each priority; priority 3 is no-drop.
     fn switch() -> Snapshot {
         let received = Some(Count { frames: 9, ..Count::default() });
         let group = |priority| Group { no_drop: priority == 3, received, ..Group::default() };
-        let port = Port { groups: (0..8).map(group).collect(), ..Port::default() };
+        let priorities = vec![Priority::default(); 8];
+        let port = Port { groups: (0..8).map(group).collect(), priorities, ..Port::default() };
         Snapshot { ports: vec![port], ..Snapshot::default() }
     }
 
@@ -368,13 +381,18 @@ mod tests {
     fn every_loss_of_a_no_drop_priority_counts() {
         let check = |snapshot: Snapshot| no_drop_by_switches(&[snapshot]).unwrap();
         assert!(check(switch()).holds);
-        let mut by_storm = switch();
-        by_storm.ports[0].groups[3].storm_dropped = Some(Count { frames: 2, ..Count::default() });
-        assert_eq!(check(by_storm).text, "no-drop priorities: 2 frames were dropped");
+        // For any reason: by a storm, or at the tail of a queue.
+        let mut dropped = switch();
+        dropped.ports[0].priorities[3].no_drop_lost_frames = 2;
+        assert_eq!(check(dropped).text, "no-drop priorities: 2 frames were dropped");
         let mut by_kernel = switch();
+        by_kernel.ports[0].priorities[3].no_drop_lost_frames = 1;
         by_kernel.ports[0].kernel_lost_no_drop_frames = 1;
+        by_kernel.ports[0].kernel = Some(Kernel { rx_dropped_frames: 4, ..Kernel::default() });
+        let lost = by_kernel.ports[0].clone();
         let check = check(by_kernel);
-        assert!(!check.holds && check.text.ends_with("0 frames were dropped, 1 were lost by the kernel"));
+        assert!(!check.holds && check.text.ends_with("0 frames were dropped, 5 were lost by the kernel"));
+        assert_eq!([None, Some(3), Some(0)].map(|priority| lost.no_drop_lost_frames(priority)), [5, 5, 0]);
     }
 
     #[test]

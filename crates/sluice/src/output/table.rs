@@ -1,8 +1,9 @@
 //! Tables of all commands: one style, fitted to the terminal.
 //!
 //! Rule: a table that is wider than the terminal is split into several below each other, each with
-//! the columns that say what a row is about. Two tables with the same rows are one where the
-//! terminal has room for both. Output that is no terminal is not split, so that its rows are whole.
+//! the columns that say what a row is about. Two tables about the same rows, of which the second
+//! may lack some, are one where the terminal has room for both. Output that is no terminal is not
+//! split, so that its rows are whole.
 
 use std::io::IsTerminal;
 
@@ -60,7 +61,8 @@ impl Grid {
         let mut parts = vec![keys.clone()];
         for (column, own) in widths.iter().enumerate().skip(keys.len()) {
             let part = parts.last_mut().expect("there is one");
-            if of(part) + own > width && part.len() > keys.len() {
+            // The line below the headings is a column longer than the cells.
+            if of(part) + own >= width && part.len() > keys.len() {
                 parts.push([keys.as_slice(), &[column]].concat());
             } else {
                 part.push(column);
@@ -69,37 +71,42 @@ impl Grid {
         parts.iter().map(|columns| self.formatted(columns)).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Formats two tables: as one if they have the same rows and fit beside each other, else the
-    /// second below the first.
+    /// Formats two tables: as one if they are about the same rows and fit beside each other, else
+    /// the second below the first.
     pub fn with(self, other: &Grid) -> String {
         let width = terminal_width();
         self.fitted_with(other, width.unwrap_or(usize::MAX), width.unwrap_or(DEFAULT_WIDTH))
     }
 
-    fn fitted_with(self, other: &Grid, width: usize, joined_width: usize) -> String {
+    /// Formats two tables for a terminal of `width` columns; they are joined up to `joined_width`.
+    pub fn fitted_with(self, other: &Grid, width: usize, joined_width: usize) -> String {
         let joined = self.joined(other).filter(|both| both.total_width() <= joined_width);
         joined.map_or_else(
-            || format!("{}\n\n{}", self.fitted(width), other.fitted(width)),
+            || {
+                let parts = [&self, other].into_iter().filter(|part| !part.is_empty());
+                parts.map(|part| part.fitted(width)).collect::<Vec<_>>().join("\n\n")
+            },
             |both| both.fitted(width),
         )
     }
 
-    /// Returns the columns of both, if the text columns of the other have the same rows here.
+    /// Returns the columns of both, if the rows of the other, by its text columns, are all here and
+    /// in the same order. Rows that it lacks have dashes.
     fn joined(&self, other: &Grid) -> Option<Grid> {
         let index = |heading: &String| self.headings.iter().position(|own| own == heading);
         let keys: Vec<usize> = other.headings[..other.words].iter().map(index).collect::<Option<_>>()?;
-        let is_same = |(own, row): (&Vec<String>, &Vec<String>)| {
-            keys.iter().zip(row).all(|(&column, cell)| own[column] == *cell)
-        };
-        if self.rows.len() != other.rows.len() || !self.rows.iter().zip(&other.rows).all(is_same) {
-            return None;
-        }
+        let is_same =
+            |own: &[String], row: &[String]| keys.iter().zip(row).all(|(&column, cell)| own[column] == *cell);
         let mut both = self.clone();
         both.headings.extend(other.headings[other.words..].iter().cloned());
-        for (row, more) in both.rows.iter_mut().zip(&other.rows) {
-            row.extend(more[other.words..].iter().cloned());
+        let mut rest = other.rows.iter().peekable();
+        for row in &mut both.rows {
+            match rest.next_if(|more| is_same(row, more)) {
+                Some(more) => row.extend(more[other.words..].iter().cloned()),
+                None => row.resize(both.headings.len(), "–".to_owned()),
+            }
         }
-        Some(both)
+        (rest.next().is_none() && !other.is_empty()).then_some(both)
     }
 
     fn total_width(&self) -> usize {
@@ -151,7 +158,7 @@ mod tests {
         let rows: &[&[&str]] = &[&["a", "3", "1,000", "20"], &["bb", "4", "7", "3,000,000"]];
         let grid = grid(&["Port", "Queue", "Sent\nframes", "Dropped"], 2, rows);
         insta::assert_snapshot!(format!("{}\n\n=== 24 columns\n{}", grid.fitted(80), grid.fitted(24)));
-        assert_eq!(grid.fitted(30), grid.fitted(80));
+        assert_eq!(grid.fitted(31), grid.fitted(80), "with the line below the headings");
         assert!(grid.fitted(1).lines().count() > 8, "a column each");
     }
 

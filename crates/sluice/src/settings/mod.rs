@@ -1,4 +1,4 @@
-//! `sluice explain`: what a setting does, by its name or a part of it; `sluice schema`.
+//! `sluice explain`: what a setting does, by its name or a part of it; `sluice schema` of the file.
 
 mod schema;
 pub mod set;
@@ -30,9 +30,9 @@ pub struct Explain {
     json: bool,
 }
 
-/// Prints a JSON Schema of the configuration file, for editors.
-pub fn schema() -> Result<()> {
-    output::print(&output::json(&schema::schema(), true)?)
+/// Returns a JSON Schema of the configuration file, for editors.
+pub fn schema() -> Value {
+    schema::schema()
 }
 
 /// Prints what is described about settings.

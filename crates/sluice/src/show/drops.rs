@@ -7,6 +7,7 @@
 //! to leave by (docs/behavior.md, "Drops").
 
 use control::v1::{Count, Port, Snapshot};
+use schemars::JsonSchema;
 use serde::Serialize;
 use switch::DropReason;
 use switch::monitor::counters::kernel::RX_LOSSES;
@@ -15,7 +16,7 @@ use switch::monitor::counters::{DropSide, DropSum};
 use super::format::{self, grouped, volume};
 
 /// Totals of all ports together, or of one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Summary {
     /// Frames received and never queued.
     input_dropped: Count,
@@ -36,7 +37,7 @@ pub struct Summary {
 }
 
 /// Drops of a port, on one side, for one reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DropRow<'a> {
     port: &'a str,
     side: &'static str,

@@ -3,6 +3,7 @@
 //! here.
 
 use control::v1::{Count, Group, Pool, Port, Priority, Queue, Snapshot, Storm};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::drops::{self, DropRow, Summary};
@@ -11,7 +12,7 @@ use super::view::View;
 use super::vlans;
 
 /// Output of a view: the numbers of the whole switch, and the lists of the view.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Document<'a> {
     #[serde(flatten)]
     switch: &'a Snapshot,
@@ -39,7 +40,7 @@ pub struct Document<'a> {
 }
 
 /// Counters and rates of one of the switch's ports.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct PortRow<'a> {
     #[serde(flatten)]
     counts: &'a Port,
@@ -52,7 +53,7 @@ pub struct PortRow<'a> {
 }
 
 /// What a port carries each second, from two snapshots.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Rates {
     received_pps: u64,
     received_bps: u64,
@@ -61,7 +62,7 @@ pub struct Rates {
 }
 
 /// Row of an egress queue, with its port.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct QueueRow<'a> {
     port: &'a str,
     queue: usize,
@@ -75,7 +76,7 @@ pub struct QueueRow<'a> {
 }
 
 /// Row of a priority group, with its port.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct GroupRow<'a> {
     port: &'a str,
     priority: usize,
@@ -84,7 +85,7 @@ pub struct GroupRow<'a> {
 }
 
 /// Row of a priority's PFC state, with its port.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct PriorityRow<'a> {
     port: &'a str,
     priority: usize,
@@ -93,7 +94,7 @@ pub struct PriorityRow<'a> {
 }
 
 /// Row of a PFC storm, with its port.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct StormRow<'a> {
     port: &'a str,
     #[serde(flatten)]
@@ -101,7 +102,7 @@ pub struct StormRow<'a> {
 }
 
 /// Row of a buffer pool, with its name.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct PoolRow<'a> {
     name: String,
     #[serde(flatten)]

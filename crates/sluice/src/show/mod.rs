@@ -12,6 +12,7 @@ mod loops;
 mod ports;
 mod qos;
 mod rates;
+pub mod schema;
 mod select;
 mod utilization;
 mod view;
@@ -159,17 +160,23 @@ fn check_options(arguments: &Arguments) -> Result<()> {
     if vlan.is_some() && *shown != Shown::Daemon(DaemonView::Fdb) {
         return misuse("--vlan is for `show fdb`: no other view has addresses");
     }
-    if let Some(detail) = detail
-        && view_of(*detail) != *shown
-    {
-        let (name, of) = (detail.name(), view_of(*detail).name());
-        return misuse(format!("`{name}` is for `show {of}`: `show {}` has none", shown.name()));
+    if let Some(detail) = detail {
+        check_detail(*detail, *shown)?;
     }
     if let Shown::Daemon(view) = shown {
         if rates.is_some() {
             return misuse(format!("--rates is for counters: `show {}` has none", shown.name()));
         }
         view.check(&arguments.select)?;
+    }
+    Ok(())
+}
+
+/// Refuses a detail that the view does not have.
+fn check_detail(detail: Detail, shown: Shown) -> Result<()> {
+    let (name, of) = (detail.name(), view_of(detail));
+    if of != shown {
+        return misuse(format!("`{name}` is for `show {}`: `show {}` has none", of.name(), shown.name()));
     }
     Ok(())
 }

@@ -157,6 +157,7 @@ fn vlans(port: &Port) -> String {
 
 fn state(port: &Port) -> &'static str {
     match (port.up, port.held, port.xdp_mode.as_str()) {
+        (false, ..) if port.admin_down => "admin down",
         (false, ..) => "down",
         (true, true, _) => "up, held",
         (true, false, "generic") => "up, generic XDP",

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use control::v1::{Port, Snapshot};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
 
 /// VLANs that have the same ports.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Row {
     /// The VLANs, as "1-9,20".
     vlans: String,

@@ -166,9 +166,9 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
         .flatten()
         .try_for_each(|file| tables::create(file))?;
     let CompletedRun { outcome, wall, captures } = run::run(&scenario, &arguments.pcap, arguments.quiet)?;
-    let mut files = match &arguments.plots {
+    let plots::Written { mut files, missing } = match &arguments.plots {
         Some(folder) => plots::write(&outcome, folder)?,
-        None => Vec::new(),
+        None => plots::Written::default(),
     };
     files.extend(captures);
     if let Some(file) = &arguments.flows {
@@ -182,7 +182,8 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
         }
         files.push(file.clone());
     }
-    let lines: Vec<String> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
+    let mut lines: Vec<String> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
+    lines.extend(missing.iter().map(|(name, why)| format!("no {name}: {why}")));
     let printed = if arguments.json {
         lines.iter().for_each(|line| eprintln!("{line}"));
         output::print(&output::json(&outcome, true)?)

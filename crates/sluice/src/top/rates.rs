@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 
 use control::frames;
 use control::v1::{Count, Group, Port, Snapshot};
-use switch::DropReason;
 
 use crate::show::format::{earlier, elapsed_ns, per_second, utilization_percent};
 
@@ -164,10 +163,10 @@ fn dropped(port: &Port) -> u64 {
     frames(port.input_dropped) + frames(port.output_dropped)
 }
 
-/// Returns the frames of no-drop priorities that were dropped at ingress or lost by the kernel, and
-/// those of any priority that the kernel lost on receipt, where nothing tells their priority.
-pub fn lost(port: &Port) -> u64 {
-    port.dropped(DropReason::IngressNoDrop).frames
-        + port.kernel_lost_no_drop_frames
-        + port.kernel_counters().rx_lost_frames()
+/// Returns the frames of no-drop priorities that were lost, and those of any priority that the
+/// kernel lost on receipt, where nothing tells their priority.
+fn lost(port: &Port) -> u64 {
+    let protects = port.groups.iter().any(|group| group.no_drop);
+    let others = if protects { 0 } else { port.kernel_counters().rx_lost_frames() };
+    port.no_drop_lost_frames(None) + others
 }

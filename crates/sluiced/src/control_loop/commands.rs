@@ -53,6 +53,14 @@ pub fn plan(order: &Command, live: &RunningConfig) -> Result<Option<LoopStep>, C
             let command = LoopCommand::FlushFdb { port, vid: *vlan };
             LoopStep { command, changes: Vec::new(), live: None }
         }
+        Command::SetPortAdmin { port, up } => {
+            let slot = slot_of(port, live)?;
+            if live.is_admin_up(slot) == *up {
+                return Ok(None);
+            }
+            // The settings are the same: the ports follow once they are in force.
+            apply(live.with_admin(port, *up), Vec::new())
+        }
         Command::SetPfc { enabled } if *enabled == live.config().pfc_enabled => return Ok(None),
         Command::SetPfc { enabled } => apply(live.with_pfc(*enabled), Vec::new()),
         Command::Reload => {
@@ -92,6 +100,10 @@ pub fn log(order: &Command, by: Option<&Peer>, outcome: &CommandResult) {
             info!(port, by, "storms that waited for manual recovery are ended")
         }
         (Command::LiftStormLimit { port, .. }, Ok(_)) => info!(port, by, "the limit of storms is lifted"),
+        (Command::SetPortAdmin { port, up: true }, Ok(_)) => info!(port, by, "admin up"),
+        (Command::SetPortAdmin { port, up: false }, Ok(_)) => {
+            warn!(port, by, "admin down; `sluice port up {port}` brings it up again");
+        }
         (Command::SetPfc { enabled: true }, Ok(_)) => info!(by, "PFC is on, as the ports have it"),
         (Command::SetPfc { enabled: false }, Ok(_)) => {
             warn!(by, "PFC is off on all ports; `sluice pfc on` turns it on");

@@ -1,12 +1,12 @@
 //! Describes the configuration that runs, for clients: the file as it was read, the settings in
 //! force, what they have beyond the file, and how the file differs now.
 
-use config::{BufferProfile, Config, IngressThresholds, QueueProfile};
+use config::{BufferProfile, Config, IngressThresholds, QueueProfile, WredTable};
 use control::v1;
 use switch::PortSettings;
 use switch::settings::{
-    ClassifySettings, EarlyWarningSettings, GroupSettings, PfcWdAction, Restoration, Threshold, Trust,
-    WatchdogSettings,
+    ClassifySettings, EarlyWarningSettings, EcnMarkPoint, GroupSettings, PfcWdAction, Restoration, Threshold,
+    Trust, WatchdogSettings, WredProfile, WredSettings,
 };
 use wire::bitset::Set8;
 
@@ -37,6 +37,7 @@ pub fn describe(running: &RunningConfig) -> v1::Configuration {
         ports: by_slot.iter().enumerate().filter_map(port).collect(),
         buffer_profiles: config.profiles.buffer.iter().map(buffer_profile).collect(),
         queue_profiles: config.profiles.queue.iter().map(queue_profile).collect(),
+        wred_tables: config.profiles.wred.iter().map(wred_table).collect(),
         unknown_unicast_to_queue: queues(in_force.bridge.unknown_unicast_to_queue),
         multicast_to_queue: queues(in_force.bridge.multicast_to_queue),
     }
@@ -47,6 +48,10 @@ fn overrides(running: &RunningConfig) -> Vec<String> {
     let mut lines = Vec::new();
     if !running.config().pfc_enabled {
         lines.push("PFC is off on all ports: `sluice pfc on` turns it on".to_owned());
+    }
+    for (name, up) in running.admin_overrides() {
+        let (now, other) = if up { ("up", "down") } else { ("down", "up") };
+        lines.push(format!("port.{name}: admin {now}, by command: `sluice port {other} {name}` undoes it"));
     }
     for (port, &slot) in running.config().switch.ports.iter().zip(running.slots().in_config_order()) {
         if let Some(agreed) = running.negotiated(slot) {
@@ -93,6 +98,7 @@ fn port(
         pause_time_quanta: settings.pfc.pause_quanta.into(),
         flow_control: settings.flow_control.name().to_owned(),
         maps: Some(maps(settings)),
+        wred_table: bindings.wred.clone(),
         priorities: priorities.collect(),
         queues: queues.collect(),
     }
@@ -203,7 +209,6 @@ fn buffer_profile(profile: &BufferProfile) -> v1::BufferProfile {
 }
 
 fn queue_profile(profile: &QueueProfile) -> v1::QueueProfile {
-    let curves = profile.wred.iter().flat_map(|wred| wred.curves.iter().zip(["green", "yellow", "red"]));
     v1::QueueProfile {
         name: profile.name.clone(),
         built_in: profile.is_built_in,
@@ -213,15 +218,35 @@ fn queue_profile(profile: &QueueProfile) -> v1::QueueProfile {
             None => "none",
         }
         .to_owned(),
-        colors: curves
-            .map(|(curve, color)| v1::QueueProfileColor {
-                color: color.to_owned(),
-                min_threshold_cells: curve.low_cells,
-                max_threshold_cells: curve.high_cells,
-                probability_percent: curve.probability_percent.into(),
-            })
-            .collect(),
+        colors: profile.wred.as_ref().map_or_else(Vec::new, colors),
     }
+}
+
+fn colors(wred: &WredSettings) -> Vec<v1::QueueProfileColor> {
+    let curves = wred.curves.iter().zip(["green", "yellow", "red"]);
+    let color = |(curve, color): (&WredProfile, &str)| v1::QueueProfileColor {
+        color: color.to_owned(),
+        min_threshold_cells: curve.low_cells,
+        max_threshold_cells: curve.high_cells,
+        probability_percent: curve.probability_percent.into(),
+    };
+    curves.map(color).collect()
+}
+
+fn wred_table(table: &WredTable) -> v1::WredTable {
+    let queue = |&(number, wred): &(usize, WredSettings)| v1::WredQueue {
+        queue: number as u32,
+        weighting_exponent: wred.exponent.into(),
+        ecn: wred.ecn,
+        mark: match wred.mark_at {
+            EcnMarkPoint::Enqueue => "enqueue",
+            EcnMarkPoint::Dequeue => "dequeue",
+        }
+        .to_owned(),
+        drop_not_ect: wred.drop_not_ect,
+        colors: colors(&wred),
+    };
+    v1::WredTable { name: table.name.clone(), queues: table.queues.iter().map(queue).collect() }
 }
 
 #[cfg(test)]
@@ -235,6 +260,7 @@ mod tests {
             [port.a]\ninterface = \"veth0\"\ntrust = \"dscp\"\ndscp_to_queue = { \"46\" = 5 }\n\
             policy = [{ dot1p = 5, local_precedence = 3 }]\nqueue_profile = { AZURE_LOSSLESS = [3] }\n\
             pfc = { mode = \"on\", no_drop = [3] }\nbuffer.ingress.priority.3 = { profile = \"mine\" }\n\
+            wred = \"early\"\n[wred.early.queue.6]\necn = true\nmark = \"dequeue\"\n\
             [pfc.watchdog]\npriority.3 = { detection_ms = 400, restoration_ms = 500 }\n\
             [port.b]\ninterface = \"veth1\"\n";
         let running =
@@ -254,6 +280,9 @@ mod tests {
         let maps = a.maps.as_ref().unwrap();
         assert_eq!((maps.trust.as_str(), maps.dscp_to_queue[46], maps.policy[&5]), ("dscp", 5, 3));
         assert_eq!(a.queues[3].queue_profile.as_deref(), Some("AZURE_LOSSLESS"));
+        assert_eq!((a.wred_table.as_deref(), b.wred_table.as_deref()), (Some("early"), None));
+        let six = &described.wred_tables[0].queues[0];
+        assert_eq!((six.queue, six.ecn, six.mark.as_str(), six.weighting_exponent), (6, true, "dequeue", 9));
         let off = describe(&running.with_pfc(false));
         assert_eq!(off.overrides, ["PFC is off on all ports: `sluice pfc on` turns it on"]);
         assert!(!off.ports[0].priorities[3].no_drop);

@@ -471,6 +471,7 @@ impl ControlLoop {
                 let of_port = self.link_warnings.iter().filter(|(_, of, _)| of.is_some() && *of == slot);
                 dcbx.warnings = of_port.map(|(.., text)| text.clone()).collect();
             }
+            port.admin_down = slot.is_some_and(|slot| !self.running.is_admin_up(slot));
             port.pfc_mode = self.running.config().pfc_mode(&port.name).to_owned();
             let settings = settings.iter().find(|settings| settings.name == port.name);
             port.classification = settings.map(|settings| classification(&settings.classify));

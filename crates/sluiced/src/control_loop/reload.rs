@@ -121,7 +121,7 @@ impl ControlLoop {
         }
         let settings = live.settings();
         for (slot, interface, queues) in prepared {
-            self.ports.prepare(slot, interface, (queues, settings.min_posted[slot]));
+            self.ports.prepare(slot, interface, (queues, settings.min_posted[slot]), live.is_admin_up(slot));
         }
         order.stage = CommandStage::Opening(LoopCommand::Apply(Box::new(settings)));
         Ok(true)
@@ -190,6 +190,12 @@ impl ControlLoop {
             }
         }
         self.ports.on_applied(&removed);
-        [added, removed].concat()
+        [added, removed, self.apply_admin()].concat()
+    }
+
+    /// Takes ports down, or up, as the running configuration has it. Returns their slots.
+    fn apply_admin(&mut self) -> Vec<usize> {
+        let slots = self.running.slots().in_config_order().to_vec();
+        slots.into_iter().filter(|&slot| self.ports.set_admin(slot, self.running.is_admin_up(slot))).collect()
     }
 }

@@ -5,6 +5,7 @@
 //! restart to change, nothing is applied. Each port has a slot in the switch ([`PortSlots`]), which
 //! it keeps until it is removed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub struct RunningConfig {
     core_assignment: CoreAssignment,
     /// What was agreed with the peers, by slot: a layer between the file and the switch.
     negotiated: Vec<Option<Negotiated>>,
+    /// The ports that an operator has taken down (false) or up (true), by name: another layer.
+    admin: BTreeMap<String, bool>,
 }
 
 impl RunningConfig {
@@ -49,6 +52,7 @@ impl RunningConfig {
             slots,
             core_assignment: servers,
             negotiated: Vec::new(),
+            admin: BTreeMap::new(),
         }
     }
 
@@ -132,6 +136,37 @@ impl RunningConfig {
         self
     }
 
+    /// True if the port in this slot may carry frames: as the last command says, otherwise as the
+    /// file.
+    pub fn is_admin_up(&self, slot: usize) -> bool {
+        let Some(name) = self.slots.name(slot) else { return true };
+        self.admin.get(name).copied().unwrap_or_else(|| self.config.is_admin_up(name))
+    }
+
+    /// Returns what an operator has commanded that the file does not say, by the names of the
+    /// ports: true for up.
+    pub fn admin_overrides(&self) -> impl Iterator<Item = (&str, bool)> {
+        let all = self.admin.iter().map(|(name, up)| (name.as_str(), *up));
+        all.filter(|(name, up)| *up != self.config.is_admin_up(name))
+    }
+
+    /// Returns the same after an operator has taken a port down, or up.
+    pub fn with_admin(&self, port: &str, up: bool) -> Self {
+        let mut live = self.clone();
+        live.admin.insert(port.to_owned(), up);
+        live
+    }
+
+    /// Returns the commands of operators that outlast a reload: of ports that stay, and whose
+    /// `admin` the file does not change.
+    fn admin_after(&self, config: &Config) -> BTreeMap<String, bool> {
+        let stays = |name: &String| {
+            config.switch.ports.iter().any(|port| port.name == *name)
+                && config.is_admin_up(name) == self.config.is_admin_up(name)
+        };
+        self.admin.iter().filter(|(name, _)| stays(name)).map(|(name, up)| (name.clone(), *up)).collect()
+    }
+
     /// Returns the same with PFC as configured, or off on all ports.
     pub fn with_pfc(&self, enabled: bool) -> Self {
         let mut live = self.clone();
@@ -201,7 +236,8 @@ impl RunningConfig {
         let slots = self.slots.of(&config, &self.core_assignment)?;
         if restart.is_empty() {
             config_file::log_warnings(&config);
-            return Ok((Self { config, slots, ..self.clone() }, live));
+            let admin = self.admin_after(&config);
+            return Ok((Self { config, slots, admin, ..self.clone() }, live));
         }
         let message = format!(
             "nothing was changed: these settings need a restart. Revert them to apply the rest:\n{}",

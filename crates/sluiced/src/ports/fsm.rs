@@ -9,6 +9,9 @@
 //! frames in. If that fails, it is retried after [`RETRY`]. A port that a reload adds is opened
 //! before the poll loop has it, so that the reload can be rejected.
 //!
+//! A port that an operator takes down (admin down) goes down in the same way, after its peer has
+//! been sent XON, and is not opened before the operator lets it come up.
+//!
 //! An interface that has had no carrier so far keeps its port open: its peer starts later. A NIC
 //! resets when a program is attached to it, and many NICs lose their carrier for seconds then.
 //! Closing the port would reset the NIC again, and so on indefinitely. So the port of a NIC that
@@ -59,6 +62,8 @@ pub enum PortEvent {
     Link(LinkState),
     /// The interface has another number of RX queues.
     QueuesChanged,
+    /// An operator takes the port down (false), or lets it come up.
+    Admin(bool),
     /// A reload has given the prepared port to the poll loop.
     Added,
     /// A reload has removed the port, or a reload that would have added it was rejected.
@@ -84,6 +89,8 @@ pub enum PortEvent {
 pub enum PortAction {
     /// The poll loop takes the port down.
     TakeDown,
+    /// The same, for an operator.
+    ShutDown,
     /// The port worker closes the sockets that the poll loop has detached, or never took.
     Close,
     /// The poll loop reclaims the frames.
@@ -101,6 +108,10 @@ pub enum PortAction {
 /// A change that is reported to operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortNotice {
+    /// An operator has taken the port down.
+    AdminDown,
+    /// An operator lets the port come up.
+    AdminUp,
     /// The interface has its first carrier, or that for which the port waited.
     CarrierUp,
     /// The interface has lost its carrier, and the port waits for it.
@@ -156,6 +167,8 @@ pub struct PortFsm {
     is_nic: bool,
     /// True if the interface has had a carrier since the port exists.
     had_carrier: bool,
+    /// False if an operator has taken the port down.
+    admin_up: bool,
     /// True if the port was removed, and leaves its slot once it is closed.
     is_removed: bool,
     /// The port is not opened before this time.
@@ -168,7 +181,16 @@ impl PortFsm {
     fn new(state: PortState, link: LinkState, is_nic: bool, now: Instant) -> Self {
         let has_carried = link == LinkState::Carrier;
         let settled_at = now + SETTLING;
-        Self { state, link, is_nic, had_carrier: has_carried, is_removed: false, open_after: now, settled_at }
+        Self {
+            state,
+            link,
+            is_nic,
+            had_carrier: has_carried,
+            admin_up: true,
+            is_removed: false,
+            open_after: now,
+            settled_at,
+        }
     }
 
     /// Creates a port that was opened before the poll loop started.
@@ -183,8 +205,8 @@ impl PortFsm {
     }
 
     /// Creates a port that a reload is about to add, and that is being opened.
-    pub fn preparing(link: LinkState, is_nic: bool, now: Instant) -> Self {
-        Self::new(Preparing, link, is_nic, now)
+    pub fn preparing(link: LinkState, is_nic: bool, admin_up: bool, now: Instant) -> Self {
+        Self { admin_up, ..Self::new(Preparing, link, is_nic, now) }
     }
 
     /// Sets the kind of the present interface.
@@ -200,6 +222,11 @@ impl PortFsm {
     /// True if the port is being opened for a reload that is about to add it.
     pub fn is_preparing(&self) -> bool {
         self.state == Preparing
+    }
+
+    /// False if an operator has taken the port down.
+    pub fn is_admin_up(&self) -> bool {
+        self.admin_up
     }
 
     /// True if the program lets frames in.
@@ -230,7 +257,12 @@ impl PortFsm {
     /// Handles an event at `now`.
     pub fn handle(&mut self, event: PortEvent, now: Instant) -> FsmStep {
         let notice = match event {
-            PortEvent::Link(link) => self.update_link(link, now),
+            // Nobody waits for the interface of a port that is to be down.
+            PortEvent::Link(link) => self.update_link(link, now).filter(|_| self.admin_up),
+            PortEvent::Admin(up) if up != self.admin_up => {
+                self.admin_up = up;
+                Some(if up { PortNotice::AdminUp } else { PortNotice::AdminDown })
+            }
             _ => None,
         };
         self.is_removed |= event == PortEvent::Removed;
@@ -239,9 +271,17 @@ impl PortFsm {
 
     fn next(&mut self, event: PortEvent, now: Instant) -> Option<PortAction> {
         use PortEvent::{
-            Added, Attached, Detached, Failed, Link, Opened, Posted, QueuesChanged, Removed, Time,
+            Added, Admin, Attached, Detached, Failed, Link, Opened, Posted, QueuesChanged, Removed, Time,
         };
         match (self.state, event) {
+            (Prepared, Added) | (Opening, Opened) if !self.admin_up => {
+                self.enter(Closing, Some(PortAction::Close))
+            }
+            (Open | Waiting, Admin(false)) => self.enter(Detaching, Some(PortAction::ShutDown)),
+            (Closed, Admin(true)) => {
+                self.open_after = now;
+                self.leave_or_open(now)
+            }
             (Preparing, Opened) => self.enter(Prepared, None),
             (Preparing, Failed) => self.enter(Closed, Some(PortAction::Vacate)),
             (Preparing | Prepared, Removed) => self.enter(Closing, Some(PortAction::Close)),
@@ -298,6 +338,7 @@ impl PortFsm {
     fn stay_open(&mut self, now: Instant) -> Option<PortAction> {
         self.state = Open;
         match self.link {
+            _ if !self.admin_up => self.enter(Detaching, Some(PortAction::ShutDown)),
             LinkState::Carrier => None,
             LinkState::NoCarrier if self.awaits_carrier(now) => self.enter(Waiting, None),
             _ => self.enter(Detaching, Some(PortAction::TakeDown)),
@@ -309,7 +350,7 @@ impl PortFsm {
         if self.is_removed {
             return Some(PortAction::Vacate);
         }
-        if self.link != LinkState::Carrier || now < self.open_after {
+        if !self.admin_up || self.link != LinkState::Carrier || now < self.open_after {
             return None;
         }
         self.open_after = now + PACE;
@@ -336,15 +377,19 @@ impl PortFsm {
 mod tests {
     use super::*;
     use PortAction::{Attach, Close, Join, Reclaim, TakeDown, Vacate};
-    use PortEvent::{Added, Attached, Detached, Failed, Link, Opened, Posted, QueuesChanged, Removed, Time};
+    use PortEvent::{
+        Added, Admin, Attached, Detached, Failed, Link, Opened, Posted, QueuesChanged, Removed, Time,
+    };
     use std::fmt::Write;
 
-    const EVENTS: [PortEvent; 15] = [
+    const EVENTS: [PortEvent; 17] = [
         Link(LinkState::Carrier),
         Link(LinkState::NoCarrier),
         Link(LinkState::Down),
         Link(LinkState::Gone),
         QueuesChanged,
+        Admin(false),
+        Admin(true),
         Added,
         Removed,
         Detached,
@@ -459,6 +504,44 @@ mod tests {
         );
     }
 
+    /// Also while its carrier comes and goes, or while it is being opened.
+    #[test]
+    fn a_port_that_is_admin_down_stays_closed() {
+        let shut = Some(PortAction::ShutDown);
+        let closing = [(2, Detached, Some(Close)), (3, PortEvent::Closed, Some(Reclaim))];
+        let again = [
+            (4, CARRIER, None),
+            (5, NO_CARRIER, None),
+            (6, CARRIER, None),
+            (999, Time, None),
+            (1000, Admin(true), Some(PortAction::Open)),
+            (1001, Admin(false), None),
+            (1002, Opened, Some(Close)),
+            (1003, PortEvent::Closed, Some(Reclaim)),
+            (1004, Time, None),
+            (1005, Admin(true), Some(PortAction::Open)),
+            (1006, Opened, Some(Join)),
+            (1007, Admin(false), None),
+            (1008, Posted(true), Some(Attach)),
+            (1009, Attached, shut),
+            (1010, Detached, Some(Close)),
+            (1011, Removed, None),
+            (1012, PortEvent::Closed, Some(Reclaim)),
+            (1013, Time, Some(Vacate)),
+        ];
+        walk_open(false, &[&[(1, Admin(false), shut)][..], &closing, &again].concat());
+        let start = Instant::now();
+        // Of a port that a reload adds.
+        let preparing = PortFsm::preparing(LinkState::Carrier, false, false, start);
+        let added = [(1, Opened, None), (2, Added, Some(Close))];
+        walk(preparing, start, &added);
+        let mut port = PortFsm::open(LinkState::Carrier, false, start);
+        assert_eq!(port.handle(Admin(false), start).notice, Some(PortNotice::AdminDown));
+        assert_eq!(port.handle(Admin(false), start).notice, None);
+        assert_eq!(port.handle(NO_CARRIER, start).notice, None);
+        assert_eq!(port.handle(Admin(true), start).notice, Some(PortNotice::AdminUp));
+    }
+
     /// The poll loop detects the fault itself, in any state. Answers to earlier requests to the
     /// port worker are ignored.
     #[test]
@@ -568,7 +651,7 @@ mod tests {
         walk(port_in(Opening, false, start), start, &[&opening[..], &closing].concat());
         // A reload that was rejected.
         for events in [&[(1, Removed, Some(Close))][..], &[(1, Opened, None), (2, Removed, Some(Close))]] {
-            let port = PortFsm::preparing(LinkState::Carrier, false, start);
+            let port = PortFsm::preparing(LinkState::Carrier, false, true, start);
             walk(port, start, &[events, &closing].concat());
         }
     }

@@ -2,7 +2,8 @@
 //! error, all that was opened is closed.
 //!
 //! Rule: a port whose interface is missing or down stays closed, and is opened once its interface
-//! has a carrier ([`crate::ports::fsm`]), unless the start is strict. Any other error is one.
+//! has a carrier ([`crate::ports::fsm`]), unless the start is strict. So does a port that the file
+//! takes down. Any other error is one.
 
 use anyhow::{Context, Result};
 use config::Config;
@@ -60,7 +61,8 @@ impl OpenPorts {
             // Also of one that is down: the host's stack would send when it comes up.
             changed.change(name);
             let is_there = interface.as_ref().is_some_and(|interface| interface.state != LinkState::Down);
-            if !is_there && !strict {
+            let admin_up = config.is_admin_up(&settings.name);
+            if !admin_up || (!is_there && !strict) {
                 ports.push(XdpPort::unassigned(&mut memory, &spare));
                 continue;
             }
@@ -84,13 +86,14 @@ impl OpenPorts {
     pub fn started(&self, config: &Config, interfaces: Vec<Option<Interface>>) -> Vec<StartedPort> {
         let negotiable = config.negotiable_ports();
         let ports = self.ports.iter().zip(&negotiable).zip(&config.interfaces).zip(interfaces);
-        let started = |(((port, settings), name), interface): (((&XdpPort, _), &String), _)| {
+        let started = |(((port, settings), name), interface): (((&XdpPort, &PortSettings), &String), _)| {
             let (facts, peer) = (port.queues() > 0).then(|| details(port)).unzip();
             StartedPort {
                 interface,
                 details: facts,
                 peer: peer.flatten(),
                 queues: port.queues().max(1) as u32,
+                admin_up: config.is_admin_up(&settings.name),
                 assignment: Assignment { interface: name.clone(), min_posted: min_posted(settings) },
             }
         };

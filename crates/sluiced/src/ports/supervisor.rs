@@ -81,6 +81,8 @@ pub struct StartedPort {
     pub peer: Option<MacAddr>,
     /// RX queues, or those reserved for a port that is not open.
     pub queues: u32,
+    /// False if the file takes it down.
+    pub admin_up: bool,
     /// Name of the interface, and the fewest frames that the port keeps posted.
     pub assignment: Assignment,
 }
@@ -147,7 +149,7 @@ impl PortSupervisor {
             events: Vec::new(),
         };
         for (slot, started) in ports.into_iter().enumerate() {
-            let StartedPort { interface, details: facts, peer, queues, assignment } = started;
+            let StartedPort { interface, details: facts, peer, queues, admin_up, assignment } = started;
             let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.state);
             let is_open = facts.is_some();
             let name = assignment.interface.clone();
@@ -155,12 +157,15 @@ impl PortSupervisor {
                 PortFsm::open(link, is_nic(&interface), now)
             } else {
                 supervisor.worker.assign(slot, assignment);
-                supervisor.report(slot, EventKind::InterfaceLost, &name, missing(link));
+                if admin_up {
+                    supervisor.report(slot, EventKind::InterfaceLost, &name, missing(link));
+                }
                 PortFsm::closed(link, is_nic(&interface), now)
             };
             let mut port = Port::new(fsm, interface, facts.unwrap_or_else(|| default_details(name)), queues);
             port.open_queues = if is_open { queues } else { 0 };
             supervisor.ports.push(Some(port));
+            supervisor.set_admin(slot, admin_up);
             supervisor.take_peer(slot, peer);
         }
         supervisor
@@ -186,6 +191,17 @@ impl PortSupervisor {
     /// True if the poll loop carries frames for the port in this slot.
     pub fn is_open(&self, slot: usize) -> bool {
         self.ports.get(slot).is_some_and(|port| port.as_ref().is_some_and(|port| port.fsm.is_open()))
+    }
+
+    /// Takes the port in this slot down for an operator, or lets it come up. Returns false if it is
+    /// so already.
+    pub fn set_admin(&mut self, slot: usize, up: bool) -> bool {
+        let Some(Some(port)) = self.ports.get(slot) else { return false };
+        let changes = port.fsm.is_admin_up() != up;
+        if changes {
+            self.handle(slot, PortEvent::Admin(up));
+        }
+        changes
     }
 
     /// True if an interface has changed since the last call.
@@ -217,14 +233,20 @@ impl PortSupervisor {
     }
 
     /// Opens a port on this interface in a vacant slot, for `queues` RX queues. The poll loop takes
-    /// it if all ports of the same reload can be opened.
-    pub fn prepare(&mut self, slot: usize, interface: Interface, (queues, min_posted): (u32, u32)) {
+    /// it if all ports of the same reload can be opened, unless the file takes it down.
+    pub fn prepare(
+        &mut self,
+        slot: usize,
+        interface: Interface,
+        (queues, min_posted): (u32, u32),
+        admin_up: bool,
+    ) {
         let name = interface.name.clone();
         self.worker.assign(slot, Assignment { interface: name.clone(), min_posted });
         self.worker.prepare(slot, queues);
         let interface = Some(interface);
         let link = interface.as_ref().map_or(LinkState::Gone, |interface| interface.state);
-        let fsm = PortFsm::preparing(link, is_nic(&interface), Instant::now());
+        let fsm = PortFsm::preparing(link, is_nic(&interface), admin_up, Instant::now());
         self.ports.resize_with(self.ports.len().max(slot + 1), || None);
         self.ports[slot] = Some(Port::new(fsm, interface, default_details(name), queues));
     }
@@ -440,9 +462,13 @@ impl PortSupervisor {
         let Some(Some(port)) = self.ports.get_mut(slot) else { return };
         let FsmStep { action, notice } = port.fsm.handle(event, Instant::now());
         if let Some(notice) = notice {
-            let (kind, what) = describe(notice);
             let name = port.details.interface.clone();
-            self.report(slot, kind, &name, what);
+            match describe(notice) {
+                (kind @ (EventKind::PortAdminDown | EventKind::PortAdminUp), what) => {
+                    self.events.push(EventRecord::new(kind, what).of_port(slot));
+                }
+                (kind, what) => self.report(slot, kind, &name, what),
+            }
         }
         if let Some(action) = action {
             self.perform(slot, action);
@@ -454,6 +480,7 @@ impl PortSupervisor {
         let Some(Some(port)) = self.ports.get_mut(slot) else { return };
         match action {
             PortAction::TakeDown => self.commands.push(LoopCommand::PortDown(slot)),
+            PortAction::ShutDown => self.commands.push(LoopCommand::ShutDown(slot)),
             PortAction::Close => {
                 if let Some(guard) = &self.guard {
                     guard.remove_port(slot);
@@ -509,6 +536,10 @@ fn describe(notice: PortNotice) -> (EventKind, &'static str) {
             EventKind::CarrierAwaited,
             "is resetting, as NICs do when a program is attached: the port waits for its carrier",
         ),
+        PortNotice::AdminDown => (EventKind::PortAdminDown, "admin down: the port carries no frames"),
+        PortNotice::AdminUp => {
+            (EventKind::PortAdminUp, "admin up: the port carries frames when its interface can")
+        }
         PortNotice::Recovered => (EventKind::InterfaceBack, "is back: the port is opened again"),
         PortNotice::WentDown(link) => {
             let what = match link {

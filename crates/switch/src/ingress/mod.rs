@@ -58,6 +58,8 @@ pub struct Ingress {
     storm_control: StormControl,
     /// LLDP frames that were consumed for the owner.
     lldp_frames: u64,
+    /// Frames of no-drop priorities that were lost, by priority, and that count at this port.
+    no_drop_lost: [u64; PRIORITIES],
 }
 
 impl Ingress {
@@ -82,6 +84,7 @@ impl Ingress {
             drops: Default::default(),
             storm_control: StormControl::new(&settings.flood_limits_pps),
             lldp_frames: 0,
+            no_drop_lost: [0; PRIORITIES],
         }
     }
 
@@ -119,6 +122,12 @@ impl Ingress {
     pub fn count_invalid(&mut self, reason: DropReason, len: u16) {
         self.invalid.add(len);
         self.count_drop(reason, len);
+    }
+
+    /// Counts a frame of a no-drop priority that was lost at this port, for whatever reason.
+    #[cold]
+    pub(crate) fn count_no_drop_loss(&mut self, priority: usize) {
+        self.no_drop_lost[priority & 7] += 1;
     }
 
     /// Counts an LLDP frame that the switch consumes, which is no data frame.
@@ -365,9 +374,16 @@ impl Ingress {
         self.mac = mac;
     }
 
-    /// Forgets the peer: nothing has been advertised to the next one.
+    /// Takes all priorities out of XOFF for the peer, as the port is about to go down.
+    pub(crate) fn release_peer(&mut self) {
+        (0..PRIORITIES).for_each(|p| self.pfc.set(p, false));
+    }
+
+    /// Forgets the peer: nothing has been advertised to the next one. A group that still is in XOFF
+    /// will be.
     pub(crate) fn reset_peer(&mut self) {
         self.pfc.reset_peer();
+        self.readvertise();
     }
 
     /// Records that a PFC frame had left by `at`.
@@ -515,6 +531,9 @@ impl Ingress {
         out.pause_sent_frames = self.pfc.pause_frames();
         out.rx_ring_episodes = self.rx_rings.episodes();
         out.lldp_received_frames = self.lldp_frames;
+        for (out, lost) in out.priorities.iter_mut().zip(self.no_drop_lost) {
+            out.no_drop_lost_frames = lost;
+        }
     }
 }
 

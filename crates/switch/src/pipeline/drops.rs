@@ -4,7 +4,8 @@
 //! output port has no room for, or cannot send, is counted at that port and its queue. A frame that
 //! ingress has no room for is counted at the input port and its group. The first no-drop frame of
 //! an episode that finds no room at ingress is an event, and so are frames that are too long. Other
-//! losses of no-drop frames are reported by [`crate::monitor::no_drop_loss`]. Source:
+//! losses of no-drop frames are reported by [`crate::monitor::no_drop_loss`]. All of them, and
+//! those of the kernel, count by priority at the port of the loss (`no_drop_lost_frames`). Source:
 //! docs/behavior.md, "Drops".
 
 use crate::forwarding::parsed_frame::RxFrame;
@@ -133,6 +134,9 @@ impl Switch {
             }
             return out;
         }
+        if reason == DropReason::IngressNoDrop {
+            self.ingress[port].count_no_drop_loss(priority);
+        }
         if self.ingress[port].count_buffer_drop(reason, charge, now, &self.pools) {
             self.events.push(now, Event::NoDropLost { port, priority });
         }
@@ -149,6 +153,9 @@ impl Switch {
         if let Some(charge) = self.complete_data(port, frame, now, memory) {
             let is_no_drop = self.ingress[charge.port()].is_no_drop(charge.priority());
             self.egress[port].kernel_lost(&charge, is_no_drop, &mut self.pools);
+            if is_no_drop {
+                self.ingress[port].count_no_drop_loss(charge.priority());
+            }
         } else {
             self.ingress[port].pfc_lost();
             self.egress[port].kernel_lost_pfc();
@@ -164,11 +171,13 @@ impl Switch {
         self.record_loss(charge.port(), DropReason::NoCopy, charge);
     }
 
-    /// Records a drop that counts at `port`, if the priority is no-drop, so that it is reported.
+    /// Records a drop that counts at `port`, if the priority is no-drop: it is counted among the
+    /// losses, and reported.
     #[cold]
     pub(crate) fn record_loss(&mut self, port: usize, reason: DropReason, charge: &FrameMeta) {
         let priority = charge.priority();
         if self.ingress[charge.port()].is_no_drop(priority) {
+            self.ingress[port].count_no_drop_loss(priority);
             self.losses.record((port as u8, priority as u8, reason));
         }
     }

@@ -30,6 +30,10 @@ impl Switch {
         arrival.meta.flood_type = FloodType::of_flooded(arrival.dst);
         if let Some(reason) = self.ingress[port].check_storm_control(&arrival.meta, now) {
             self.sets.unreported_drops.set(port, true);
+            let priority = arrival.meta.priority();
+            if self.ingress[port].is_no_drop(priority) {
+                self.ingress[port].count_no_drop_loss(priority);
+            }
             return drop_received(arrival, port, reason, memory);
         }
         let map = match arrival.meta.flood_type {

@@ -4,9 +4,10 @@
 //! Addresses learned on it are unconfirmed when it comes up again, as another peer may be there;
 //! where no-drop frames to them are flooded, they are forgotten at once. Frames queued for it are
 //! dropped and counted, and so are frames that were handed to it and not sent. Cells are released
-//! as if the frames had left. When the port comes up, the XOFF state is advertised to the new peer,
-//! and the address of the peer's interface is entered where the owner knows it. Source:
-//! docs/behavior.md, "Bridging", "Invariants", 5; docs/kernel/af-xdp.md.
+//! as if the frames had left. Before an operator takes a port down, its peer is sent XON. When the
+//! port comes up, the XOFF state is advertised to the new peer, and the address of the peer's
+//! interface is entered where the owner knows it. Source: docs/behavior.md, "Bridging",
+//! "Invariants", 5; docs/kernel/af-xdp.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
@@ -38,6 +39,15 @@ impl Switch {
         self.flush(port, now, memory);
         self.poll_watchdog(port, now, memory);
         self.events.push(now, Event::PortDown { port });
+    }
+
+    /// Prepares a port to be taken down by an operator: its peer, whose link stays up, is sent XON
+    /// for what it was paused. The port must go down right after that.
+    pub fn release_peer(&mut self, port: usize) {
+        if self.sets.up.contains(port) {
+            self.ingress[port].release_peer();
+            self.mark_pfc_pending(Set64::of(port));
+        }
     }
 
     /// Brings a port up. It sends PFC from `mac` from now on (`None`: as before).

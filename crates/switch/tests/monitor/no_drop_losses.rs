@@ -191,7 +191,10 @@ fn no_loss_is_silent() {
         let Some(Cause { settings, prepare, lose, port, kind }) = cause(reason) else { continue };
         let mut lab = Lab::new(&settings);
         lab.turn();
-        let before = drops(&mut lab, port, reason);
+        let all = |lab: &mut Lab| -> u64 {
+            lab.snapshot().ports.iter().flat_map(|port| port.drops).map(|drops| drops.frames).sum()
+        };
+        let (before, all_before) = (drops(&mut lab, port, reason), all(&mut lab));
         prepare(&mut lab);
         lab.turn();
         let mut reported = losses(&mut lab).into_iter().filter(|&(of, ..)| of == kind).count();
@@ -210,6 +213,11 @@ fn no_loss_is_silent() {
         }
         assert!(drops(&mut lab, port, reason) - before >= 45, "{reason:?}");
         assert!((2..=4).contains(&reported), "{reason:?}: {reported} events in 2.5 s");
+        // All frames are of priority 3, and each of them that was dropped is a loss.
+        let (dropped, now) = (all(&mut lab) - all_before, lab.snapshot());
+        let lost: u64 = now.ports.iter().map(|port| port.priorities[3].no_drop_lost_frames).sum();
+        assert_eq!(lost, dropped, "{reason:?}");
+        assert!(now.ports[port].priorities[3].no_drop_lost_frames >= 45, "{reason:?}");
     }
 }
 

@@ -99,7 +99,11 @@ fn warn_of_limitations(interface: &str, attached: &Attached, reason: Option<&Att
         tracing::warn!(interface, reason, "no native XDP: the port works in generic mode, which is slower");
     }
     if !attached.restores_vlan_tags {
-        tracing::warn!(interface, reason, "a VLAN tag that the driver holds out of band is lost here");
+        tracing::warn!(
+            interface,
+            reason,
+            "a VLAN tag that the driver holds out of band is lost here (if this is not permitted: CAP_PERFMON)"
+        );
     }
 }
 

@@ -43,19 +43,8 @@ const FOREIGN: [(&str, &str); 5] = [
 ];
 
 /// Fields of PORT that belong to the Linux interface.
-const OF_INTERFACE: [&str; 11] = [
-    "admin_status",
-    "alias",
-    "autoneg",
-    "adv_speeds",
-    "description",
-    "fec",
-    "index",
-    "lanes",
-    "subport",
-    "tpid",
-    "role",
-];
+const OF_INTERFACE: [&str; 10] =
+    ["alias", "autoneg", "adv_speeds", "description", "fec", "index", "lanes", "subport", "tpid", "role"];
 
 /// A port: its name in both worlds, and its lines `key = value`.
 pub struct Port<'j> {

@@ -47,6 +47,9 @@ pub fn link(database: &Database, port: &mut Port) {
             }
         }
     }
+    if database.field("PORT", port.name, "admin_status").is_some_and(|status| status == "down") {
+        port.lines.push("admin = \"down\"".to_owned());
+    }
     if database.field("PORT", port.name, "pfc_asym").is_some_and(|asymmetric| asymmetric == "on") {
         database.note("PORT", port.name, "pfc_asym", "a priority honors and sends PFC, or does neither");
     }

@@ -2,12 +2,13 @@
 //! by side, and why they are as they are.
 
 use control::v1::{Dcbx, Snapshot};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::show::format;
 
 /// Row of a port in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct PortRow<'a> {
     port: &'a str,
     pfc_mode: &'a str,

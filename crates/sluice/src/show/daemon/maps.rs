@@ -3,12 +3,13 @@
 //! Conformance row 232.
 
 use control::v1::{Configuration, Maps, PortConfiguration};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::show::format::{self, Grid};
 
 /// The maps of a port in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Row<'a> {
     port: &'a str,
     #[serde(flatten)]

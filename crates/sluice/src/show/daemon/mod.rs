@@ -163,10 +163,10 @@ fn of_port(mut configuration: Configuration, name: Option<&str>) -> Result<Confi
 
 /// Returns a configuration of two ports with profiles, a watchdog and a file that has changed.
 #[cfg(test)]
-fn configuration_sample() -> Configuration {
+pub fn configuration_sample() -> Configuration {
     use control::v1::{
         BufferProfile, Maps, PortConfiguration, PriorityConfiguration, QueueConfiguration, QueueProfile,
-        QueueProfileColor, WatchdogConfiguration,
+        QueueProfileColor, WatchdogConfiguration, WredQueue, WredTable,
     };
     let profile =
         |name: &str, direction: &str, shared_cells, dynamic_th: Option<i32>, rest: Option<[u32; 3]>| {
@@ -229,6 +229,7 @@ fn configuration_sample() -> Configuration {
         early_warning_in_pps: Some(1_000),
         ..PriorityConfiguration::default()
     };
+    a.wred_table = Some("early".to_owned());
     for queue in [3, 4] {
         a.queues[queue].queue_profile = Some("AZURE_LOSSLESS".to_owned());
     }
@@ -256,13 +257,35 @@ fn configuration_sample() -> Configuration {
                 colors: vec![],
             },
         ],
+        wred_tables: vec![WredTable {
+            name: "early".to_owned(),
+            queues: vec![
+                WredQueue {
+                    queue: 5,
+                    weighting_exponent: 9,
+                    ecn: true,
+                    mark: "dequeue".to_owned(),
+                    drop_not_ect: true,
+                    colors: ["green", "yellow", "red"].map(color).into(),
+                },
+                WredQueue {
+                    queue: 6,
+                    colors: vec![
+                        color("green"),
+                        color("yellow"),
+                        QueueProfileColor { probability_percent: 20, ..color("red") },
+                    ],
+                    ..WredQueue::default()
+                },
+            ],
+        }],
         unknown_unicast_to_queue: vec![0, 1, 1, 1, 2, 2, 6, 6],
         multicast_to_queue: Vec::new(),
     }
 }
 
 #[cfg(test)]
-mod sample {
+pub mod sample {
     use control::v1::{Lldp, LldpCapability, LldpNeighbor, LldpPort, LldpPorts, LldpSystem};
 
     /// Returns a port with a neighbor that says everything, one whose neighbor says little, and one

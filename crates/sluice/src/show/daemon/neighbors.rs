@@ -1,8 +1,11 @@
 //! `sluice show lldp neighbors`: the neighbors of the ports, as `lldpctl` prints them, and in JSON
 //! as `lldpctl -f json` does.
 
-use control::v1::{LldpNeighbor, LldpPorts, LldpSystem};
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use control::v1::{LldpCapability, LldpNeighbor, LldpPorts, LldpSystem};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 const LINE: &str = "-------------------------------------------------------------------------------";
 
@@ -50,67 +53,140 @@ fn paragraph(out: &mut Vec<String>, neighbor: &LldpNeighbor) {
     });
 }
 
+/// The neighbors in JSON.
+#[derive(Serialize, JsonSchema)]
+pub struct Document {
+    lldp: Interfaces,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Interfaces {
+    /// An entry for each neighbor, by the name of its port.
+    interface: Vec<BTreeMap<String, Neighbor>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Neighbor {
+    via: &'static str,
+    /// Number of the neighbor at its port, from 1.
+    rid: String,
+    age: String,
+    chassis: Chassis,
+    port: NeighborPort,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vlan: Option<Vlan>,
+    /// Versions of DCBX that it sends.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dcbx: Vec<String>,
+}
+
+/// The system, below its name if it has one.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Chassis {
+    Named(BTreeMap<String, System>),
+    Unnamed(System),
+}
+
+#[derive(Serialize, JsonSchema)]
+struct System {
+    id: Identifier,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    descr: Option<String>,
+    #[serde(rename = "mgmt-ip", skip_serializing_if = "Option::is_none")]
+    management: Option<Addresses>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    capability: Vec<Capability>,
+}
+
+/// A single address is no list.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Addresses {
+    One(String),
+    Several(Vec<String>),
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Capability {
+    #[serde(rename = "type")]
+    kind: String,
+    enabled: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Identifier {
+    #[serde(rename = "type")]
+    kind: String,
+    value: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct NeighborPort {
+    id: Identifier,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    descr: Option<String>,
+    /// Time to live in seconds.
+    ttl: String,
+    /// Longest frame in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mfs: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Vlan {
+    #[serde(rename = "vlan-id")]
+    vid: String,
+    pvid: bool,
+}
+
 /// Returns the neighbors in the structure of `lldpctl -f json`.
-pub fn json(ports: &LldpPorts) -> Value {
-    let mut interfaces = Vec::new();
+pub fn json(ports: &LldpPorts) -> Document {
+    let mut interface = Vec::new();
     for port in &ports.ports {
         for (number, neighbor) in port.neighbors.iter().enumerate() {
             let system = neighbor.system.clone().unwrap_or_default();
-            let mut entry = json!({
-                "via": "LLDP",
-                "rid": (number + 1).to_string(),
-                "age": age(neighbor.known_ns),
-                "chassis": chassis(&system),
-                "port": port_of(&system),
-            });
-            if let Some(vid) = system.port_vlan.filter(|vid| *vid > 0) {
-                entry["vlan"] = json!({ "vlan-id": vid.to_string(), "pvid": true });
-            }
-            if !neighbor.dcbx.is_empty() {
-                entry["dcbx"] = json!(neighbor.dcbx);
-            }
-            interfaces.push(json!({ &port.name: entry }));
+            let vid = system.port_vlan.filter(|vid| *vid > 0);
+            let entry = Neighbor {
+                via: "LLDP",
+                rid: (number + 1).to_string(),
+                age: age(neighbor.known_ns),
+                chassis: chassis(&system),
+                port: port_of(&system),
+                vlan: vid.map(|vid| Vlan { vid: vid.to_string(), pvid: true }),
+                dcbx: neighbor.dcbx.clone(),
+            };
+            interface.push(BTreeMap::from([(port.name.clone(), entry)]));
         }
     }
-    json!({ "lldp": { "interface": interfaces } })
+    Document { lldp: Interfaces { interface } }
 }
 
-/// Returns the system, below its name if it has one.
-fn chassis(system: &LldpSystem) -> Value {
-    let mut chassis = Map::new();
-    chassis.insert("id".to_owned(), json!({ "type": system.chassis_id_type, "value": system.chassis_id }));
-    if let Some(text) = &system.system_description {
-        chassis.insert("descr".to_owned(), json!(text));
-    }
-    let addresses = &system.management_addresses;
-    match &addresses[..] {
-        [] => None,
-        [address] => chassis.insert("mgmt-ip".to_owned(), json!(address)),
-        addresses => chassis.insert("mgmt-ip".to_owned(), json!(addresses)),
+fn chassis(system: &LldpSystem) -> Chassis {
+    let capability = |it: &LldpCapability| Capability { kind: it.name.clone(), enabled: it.enabled };
+    let chassis = System {
+        id: Identifier { kind: system.chassis_id_type.clone(), value: system.chassis_id.clone() },
+        descr: system.system_description.clone(),
+        management: match &system.management_addresses[..] {
+            [] => None,
+            [address] => Some(Addresses::One(address.clone())),
+            addresses => Some(Addresses::Several(addresses.to_vec())),
+        },
+        capability: system.capabilities.iter().map(capability).collect(),
     };
-    let capabilities: Vec<Value> =
-        system.capabilities.iter().map(|it| json!({ "type": it.name, "enabled": it.enabled })).collect();
-    if !capabilities.is_empty() {
-        chassis.insert("capability".to_owned(), json!(capabilities));
-    }
     match &system.system_name {
-        Some(name) => json!({ name: chassis }),
-        None => Value::Object(chassis),
+        Some(name) => Chassis::Named(BTreeMap::from([(name.clone(), chassis)])),
+        None => Chassis::Unnamed(chassis),
     }
 }
 
-fn port_of(system: &LldpSystem) -> Value {
-    let mut port = json!({
-        "id": { "type": system.port_id_type, "value": system.port_id },
-        "ttl": system.ttl_s.to_string(),
-    });
-    if let Some(text) = &system.port_description {
-        port["descr"] = json!(text);
+fn port_of(system: &LldpSystem) -> NeighborPort {
+    NeighborPort {
+        id: Identifier { kind: system.port_id_type.clone(), value: system.port_id.clone() },
+        descr: system.port_description.clone(),
+        ttl: system.ttl_s.to_string(),
+        mfs: system.max_frame_bytes.map(|bytes| bytes.to_string()),
     }
-    if let Some(bytes) = system.max_frame_bytes {
-        port["mfs"] = json!(bytes.to_string());
-    }
-    port
 }
 
 /// Formats a time as `lldpctl` does.
@@ -132,6 +208,9 @@ mod tests {
 
     #[test]
     fn neighbors_as_json() {
-        insta::assert_snapshot!(serde_json::to_string_pretty(&super::json(&sample::ports())).unwrap());
+        insta::assert_snapshot!(
+            serde_json::to_string_pretty(&serde_json::to_value(super::json(&sample::ports())).unwrap())
+                .unwrap()
+        );
     }
 }

@@ -1,28 +1,31 @@
-//! `sluice show profiles`: the queue profiles and the buffer profiles, and what they are bound to:
-//! Inspur's "show qos queue-profile", "show qos buffer-profile" and "show interface service-policy"
-//! (Inspur ECN and PFC white paper, 6-1 to 6-4, 6-6, 6-9). Conformance rows 346, 347, 349 and 352.
+//! `sluice show profiles`: the queue profiles, WRED tables and buffer profiles, and what they are
+//! bound to: Inspur's "show qos queue-profile", "show qos buffer-profile" and "show interface
+//! service-policy" (Inspur ECN and PFC white paper, 6-1 to 6-4, 6-6, 6-9); H3C's "display qos wred
+//! table". Conformance rows 346, 347, 349 and 352.
 
-use control::v1::{BufferProfile, Configuration, QueueProfile};
+use control::v1::{BufferProfile, Configuration, QueueProfile, QueueProfileColor, WredTable};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::show::format::{self, grouped};
 
 /// The profiles and bindings in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Document<'a> {
     cell_bytes: u32,
     queue_profiles: &'a [QueueProfile],
+    wred_tables: &'a [WredTable],
     buffer_profiles: &'a [BufferProfile],
     bindings: Vec<ProfileBinding<'a>>,
 }
 
 /// What of a port a profile is bound to.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 struct ProfileBinding<'a> {
     port: &'a str,
-    /// A word: queue, ingress or egress.
+    /// A word: queue, ingress, egress, or wred for a WRED table.
     kind: &'static str,
-    /// Priorities of an ingress profile, queues of the others.
+    /// Priorities of an ingress profile, queues of the others: all of a WRED table.
     numbers: Vec<usize>,
     profile: &'a str,
 }
@@ -32,6 +35,7 @@ pub fn document(configuration: &Configuration) -> Document<'_> {
     Document {
         cell_bytes: configuration.cell_bytes,
         queue_profiles: &configuration.queue_profiles,
+        wred_tables: &configuration.wred_tables,
         buffer_profiles: &configuration.buffer_profiles,
         bindings: bindings(configuration),
     }
@@ -53,6 +57,10 @@ fn bindings(configuration: &Configuration) -> Vec<ProfileBinding<'_>> {
                 None => found.push(ProfileBinding { port, kind, numbers: vec![number], profile }),
             }
         }
+        if let Some(profile) = port.wred_table.as_deref() {
+            let (port, numbers) = (port.name.as_str(), (0..port.queues.len()).collect());
+            found.push(ProfileBinding { port, kind: "wred", numbers, profile });
+        }
     }
     found
 }
@@ -62,6 +70,7 @@ pub fn text(configuration: &Configuration) -> String {
     let bytes = |cells: u32| grouped(u64::from(cells) * u64::from(configuration.cell_bytes));
     let mut parts: Vec<String> =
         configuration.queue_profiles.iter().map(|profile| queue_profile(profile, &bytes)).collect();
+    parts.extend(configuration.wred_tables.iter().map(|table| wred_table(table, &bytes)));
     parts.push(buffer_profiles(configuration, &bytes));
     parts.push(format!("Sizes are whole cells of {} bytes.", configuration.cell_bytes));
     let bindings = bindings(configuration);
@@ -70,9 +79,14 @@ pub fn text(configuration: &Configuration) -> String {
     } else {
         let mut table = format::table(&["Port", "Profile", "Of", "Priorities or queues"], 4);
         for ProfileBinding { port, kind, numbers, profile } in bindings {
-            let of = if kind == "queue" { "queue".to_owned() } else { format!("buffer, {kind}") };
+            let of = match kind {
+                "queue" => "queue".to_owned(),
+                "wred" => "WRED table".to_owned(),
+                _ => format!("buffer, {kind}"),
+            };
             let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-            table.add_row([port.to_owned(), profile.to_owned(), of, numbers.join(",")]);
+            let numbers = if kind == "wred" { "all".to_owned() } else { numbers.join(",") };
+            table.add_row([port.to_owned(), profile.to_owned(), of, numbers]);
         }
         parts.push(table.trim_fmt());
     }
@@ -96,6 +110,36 @@ fn queue_profile(profile: &QueueProfile, bytes: &impl Fn(u32) -> String) -> Stri
         ]);
     }
     format!("{head}\n{}", table.trim_fmt())
+}
+
+/// Formats a WRED table; colors with the same curve are one row.
+fn wred_table(table: &WredTable, bytes: &impl Fn(u32) -> String) -> String {
+    let headings = ["Queue", "Action", "Color", "Exponent", "Low\nbytes", "High\nbytes", "Probability\n%"];
+    let mut rows = format::table(&headings, 3);
+    for queue in &table.queues {
+        let action = match (queue.ecn, queue.mark.as_str(), queue.drop_not_ect) {
+            (false, ..) => "wred".to_owned(),
+            (true, mark, drops) => format!("ecn at {mark}{}", if drops { ", drops not-ECT" } else { "" }),
+        };
+        let curve = |color: &QueueProfileColor| {
+            (color.min_threshold_cells, color.max_threshold_cells, color.probability_percent)
+        };
+        for same in queue.colors.chunk_by(|a, b| curve(a) == curve(b)) {
+            let names: Vec<&str> = same.iter().map(|color| color.color.as_str()).collect();
+            let (low, high, percent) = curve(&same[0]);
+            rows.add_row([
+                queue.queue.to_string(),
+                action.clone(),
+                if names.len() == 3 { "all".to_owned() } else { names.join(", ") },
+                queue.weighting_exponent.to_string(),
+                bytes(low),
+                bytes(high),
+                percent.to_string(),
+            ]);
+        }
+    }
+    let head = format!("WRED table {}; other queues have the defaults of WRED", table.name);
+    if rows.is_empty() { head } else { format!("{head}\n{}", rows.trim_fmt()) }
 }
 
 fn buffer_profiles(configuration: &Configuration, bytes: &impl Fn(u32) -> String) -> String {

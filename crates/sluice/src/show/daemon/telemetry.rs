@@ -90,11 +90,11 @@ fn errors(telemetry: &Telemetry, zone: &TimeZone) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use control::v1::TelemetrySubscription;
 
-    fn telemetry() -> Telemetry {
+    pub fn telemetry() -> Telemetry {
         let sensor = |group: &str, paths: &[&str], interval_ms| TelemetrySensor {
             group: group.to_owned(),
             paths: paths.iter().map(|&path| path.to_owned()).collect(),

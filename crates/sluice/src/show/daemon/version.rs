@@ -1,13 +1,14 @@
 //! `sluice show version`: the versions of the daemon and of this command, and the daemon's process.
 
 use control::v1::Info;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The version of this command.
 const OWN: &str = env!("CARGO_PKG_VERSION");
 
 /// The daemon and this command in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Row<'a> {
     /// The version of this command.
     command_version: &'static str,

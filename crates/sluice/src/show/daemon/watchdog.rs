@@ -3,12 +3,13 @@
 //! they found is in `sluice show pfc`. Conformance row 353.
 
 use control::v1::{Configuration, PriorityConfiguration, WatchdogConfiguration};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::show::format::{self, grouped};
 
 /// The settings of a priority in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Row<'a> {
     port: &'a str,
     priority: usize,

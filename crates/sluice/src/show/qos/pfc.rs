@@ -2,7 +2,7 @@
 
 use control::v1::{PfcCount, Port, Priority, Snapshot, Storm};
 
-use crate::show::format::{self, earlier, elapsed_ns, grouped, per_second, tenths};
+use crate::show::format::{self, Grid, earlier, elapsed_ns, grouped, per_second, tenths};
 
 /// Formats who paused whom, then the PFC frames: by priority, by reason. With an earlier snapshot
 /// all are of the time since, and frames are per second.
@@ -10,8 +10,7 @@ pub fn table(snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
     let off = "PFC is off on all ports; `sluice pfc on` turns it on.\n\n";
     let off = if snapshot.pfc_enabled { "" } else { off };
     let tables = [
-        Some(pauses(snapshot, before)),
-        frames_by_priority(snapshot, before),
+        Some(pauses(snapshot, before).with(&frames_by_priority(snapshot, before))),
         Some(frames_by_reason(snapshot, before)),
         link_pauses(snapshot),
         watchdogs(snapshot),
@@ -75,7 +74,7 @@ fn rows<'a>(snapshot: &'a Snapshot, before: Option<&Snapshot>) -> Vec<Row<'a>> {
 
 /// Formats the mode of each port, and for each priority how often and how long we paused the peer,
 /// and the peer us.
-fn pauses(snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
+fn pauses(snapshot: &Snapshot, before: Option<&Snapshot>) -> Grid {
     let headings = [
         "Port",
         "Mode",
@@ -113,7 +112,7 @@ fn pauses(snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
             table.add_row(head.iter().cloned().chain(words).chain(sent).chain(we).chain(received).chain(it));
         }
     }
-    table.trim_fmt()
+    table
 }
 
 fn state(port: &Port, priority: usize) -> &'static str {
@@ -134,7 +133,7 @@ fn total_or_rate(now: u64, before: u64, elapsed_ns: u64) -> String {
 }
 
 /// Formats the XOFF and XON of each priority, and the PFC frames of the last second.
-fn frames_by_priority(snapshot: &Snapshot, before: Option<&Snapshot>) -> Option<String> {
+fn frames_by_priority(snapshot: &Snapshot, before: Option<&Snapshot>) -> Grid {
     let elapsed = elapsed_ns(snapshot, before);
     let unit = if elapsed == 0 { "frames" } else { "per second" };
     let headings =
@@ -152,7 +151,7 @@ fn frames_by_priority(snapshot: &Snapshot, before: Option<&Snapshot>) -> Option<
         let words = [port.name.clone(), priority.to_string()];
         table.add_row(words.into_iter().chain(frames).chain(rates.map(grouped)));
     }
-    (!table.is_empty()).then(|| table.trim_fmt())
+    table
 }
 
 /// Formats the PFC frames of each port, those sent by the reason for which they were sent.
@@ -343,6 +342,17 @@ mod tests {
     #[test]
     fn table_of_ports_and_priorities() {
         insta::assert_snapshot!(table(&sample::snapshot(), None));
+    }
+
+    /// On 200 columns, pauses and frames of a priority are one row; on 80 the tables are split.
+    #[test]
+    fn tables_fit_the_terminal() {
+        let now = sample::snapshot();
+        let both = |width| pauses(&now, None).fitted_with(&frames_by_priority(&now, None), width, width);
+        insta::assert_snapshot!(both(200));
+        let narrow = both(80);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        assert_eq!(narrow.matches("Port").count(), 4, "{narrow}");
     }
 
     /// Two seconds later: the peer was in XOFF for half of the time.

@@ -14,16 +14,37 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sim::Results;
 
-/// Writes the plots that are not empty into an existing folder. Returns the files.
-pub fn write(outcome: &Results, folder: &Path) -> Result<Vec<PathBuf>> {
+/// The plots that were written, and those that were not: name and reason.
+#[derive(Default)]
+pub struct Written {
+    pub files: Vec<PathBuf>,
+    pub missing: Vec<(&'static str, &'static str)>,
+}
+
+/// Writes the plots that are not empty into an existing folder.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(outcome: &Results, folder: &Path) -> Result<Written> {
     let plots = [
-        ("occupancy.svg", occupancy::occupancy(outcome)?),
-        ("pauses.svg", pauses::pauses(outcome)?),
-        ("throughput.svg", throughput::throughput(outcome)?),
-        ("completion.svg", completion::completion(outcome)?),
+        (
+            "occupancy.svg",
+            occupancy::occupancy(outcome)?,
+            "no no-drop priority group held cells outside its reservation",
+        ),
+        ("pauses.svg", pauses::pauses(outcome)?, "nothing was paused"),
+        ("throughput.svg", throughput::throughput(outcome)?, "nothing was sent"),
+        (
+            "completion.svg",
+            completion::completion(outcome)?,
+            "no message arrived: traffic with `bytes` has messages",
+        ),
     ];
-    let mut files = Vec::new();
-    for (name, svg) in plots {
+    let Written { mut files, mut missing } = Written::default();
+    for (name, svg, without) in plots {
+        if svg.is_none() {
+            missing.push((name, without));
+        }
         let file = folder.join(name);
         match svg {
             Some(svg) => {
@@ -38,7 +59,7 @@ pub fn write(outcome: &Results, folder: &Path) -> Result<Vec<PathBuf>> {
             None => {}
         }
     }
-    Ok(files)
+    Ok(Written { files, missing })
 }
 
 #[cfg(test)]
@@ -49,12 +70,20 @@ mod tests {
     #[test]
     fn files_are_written_where_there_is_something_to_draw() {
         let folder = tempfile::tempdir().unwrap();
-        let names = |files: Vec<PathBuf>| -> Vec<String> {
-            files.iter().map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
+        let names = |written: Written| -> Vec<String> {
+            written
+                .files
+                .iter()
+                .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
+                .collect()
         };
         let files = write(&sample::incast(), folder.path()).unwrap();
-        assert_eq!(names(files), ["occupancy.svg", "pauses.svg", "throughput.svg", "completion.svg"]);
-        assert_eq!(names(write(&sample::nothing(), folder.path()).unwrap()), [""; 0]);
+        let all = ["occupancy.svg", "pauses.svg", "throughput.svg", "completion.svg"];
+        assert!(files.missing.is_empty());
+        assert_eq!(names(files), all);
+        let nothing = write(&sample::nothing(), folder.path()).unwrap();
+        assert_eq!(nothing.missing.iter().map(|(name, _)| *name).collect::<Vec<_>>(), all);
+        assert_eq!(names(nothing), [""; 0]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the old ones are gone");
     }
 }
