@@ -163,7 +163,8 @@ impl Host {
         let flow = &mut flows[number as usize];
         flow.take(wires.now);
         self.schedule(number as usize, flow, wires);
-        wires.send(line, flow.packet.len, &flow.packet.bytes);
+        let packet = flow.packet();
+        wires.send(line, packet.len, &packet.bytes);
     }
 
     /// Starts to pause these priorities of its peer, for `duration`.

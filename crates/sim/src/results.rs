@@ -91,6 +91,9 @@ pub struct TrafficOutcome {
     pub completed: u64,
     /// Completion times of those that began after the warm-up.
     pub completion: Option<Completion>,
+    /// Time from the start of traffic that ends, a collective for example, until all of it had
+    /// arrived; `None` if it has not, or has no end.
+    pub job_ns: Option<Nanos>,
     /// When the last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
 }
@@ -122,10 +125,10 @@ pub struct FlowOutcome {
     pub begun_ns: Option<Nanos>,
     /// When its last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
-    /// Bytes of a message, in whole frames; 0 for traffic without end.
+    /// Bytes of a message, the mean of them if they vary; 0 for traffic without end.
     pub message_bytes: u64,
-    /// Completion time of a message that is alone in the network, in which switches take no time.
-    /// `None` without messages, or if the routes lead nowhere.
+    /// Completion time of such a message that is alone in the network, in which switches take no
+    /// time. `None` without messages, or if the routes lead nowhere.
     pub ideal_ns: Option<f64>,
 }
 
@@ -336,7 +339,7 @@ pub struct PauseSpan {
 }
 
 /// Start and arrival of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MessageSpan {
     /// Index of the traffic.
     pub traffic: usize,
@@ -344,8 +347,13 @@ pub struct MessageSpan {
     pub flow: usize,
     /// Number of the message in its flow, from 0.
     pub number: u64,
+    /// Its bytes.
+    pub bytes: u64,
     /// When the message was ready to be sent.
     pub from_ns: Nanos,
     /// When its last byte arrived.
     pub to_ns: Nanos,
+    /// Its completion time if it were alone in the network, in which switches take no time; 0 if the
+    /// routes lead nowhere.
+    pub ideal_ns: f64,
 }

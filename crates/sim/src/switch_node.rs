@@ -19,6 +19,7 @@ use switch::{
 use crate::event_queue::Event;
 use crate::link::{LinkDirection, Links};
 use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
+use crate::routes::multipath::{self, PathChooser};
 use crate::scenario::{Scenario, SwitchNode};
 use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
 
@@ -40,6 +41,8 @@ pub(crate) struct SimSwitch {
     ports: Vec<PortLine>,
     /// The ports as configured, before anything was agreed on.
     file_ports: Vec<PortSettings>,
+    /// Its choice among several paths; `None` if addresses alone decide.
+    pub(crate) paths: Option<PathChooser>,
     /// Model of the poll loop; `None` for a chip.
     software: Option<PollingSwitch>,
     /// Time of the last iteration or tick.
@@ -111,9 +114,13 @@ impl SimSwitch {
         wires: &Links,
     ) -> Self {
         let every = of_ns(settings.turn_ns);
+        let paths = PathChooser::new(settings.multipath, scenario.seed, node);
         let dcbx = &settings.dcbx;
         let file = switch_settings(node, settings, scenario, wires);
         let mut settings = file.clone();
+        if paths.is_some() {
+            settings.bridge.max_entries += settings.ports.len(); // the addresses that stand for ports
+        }
         for (port, dcbx) in settings.ports.iter_mut().zip(dcbx) {
             if let Some(dcbx) = dcbx {
                 *port = dcbx.apply(port, None);
@@ -124,6 +131,9 @@ impl SimSwitch {
         let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
         lines_from(node, wires).for_each(|line| ports[line.from.port].line = Some(line.number));
         let mut switch = Switch::with_growing_memory(&settings, &macs, memory_frames);
+        if paths.is_some() {
+            (0..ports.len()).for_each(|port| switch.set_static(multipath::port_address(port), port));
+        }
         let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
         for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {
             switch.port_down(port, Instant(0), &mut memory);
@@ -133,6 +143,7 @@ impl SimSwitch {
             switch,
             memory,
             memory_frames,
+            paths,
             software: (every > 0)
                 .then(|| PollingSwitch { turn: Iteration::new(vec![false; ports.len()]), every }),
             ports,
@@ -152,6 +163,13 @@ impl SimSwitch {
     #[inline]
     pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
         self.received += 1;
+        let directed;
+        let packet = if self.paths.is_some() {
+            directed = self.direct(packet);
+            &directed
+        } else {
+            packet
+        };
         if self.software.is_none() {
             if let Some(received) = put(packet, &mut self.memory) {
                 self.switch.receive(port, received, instant(now), &mut self.memory);
@@ -159,6 +177,15 @@ impl SimSwitch {
         } else {
             self.ports[port].rx_queue.push_back(*packet);
         }
+    }
+
+    /// Addresses a frame to the port of its path.
+    fn direct(&mut self, packet: &Packet) -> Packet {
+        let (mut packet, switch) = (*packet, &self.switch);
+        if let Some(paths) = &mut self.paths {
+            paths.direct(&mut packet.bytes, |port| switch.queued_cells(port));
+        }
+        packet
     }
 
     /// Handles the end of a transmission on an outgoing link direction.
@@ -271,6 +298,9 @@ impl SimSwitch {
     #[inline]
     fn send(&mut self, port: usize, line: usize, outgoing: TxDesc, wires: &mut Links) {
         outgoing.edit.apply(&mut self.memory, &outgoing.frame, outgoing.len);
+        if self.paths.is_some() {
+            multipath::restore(carried_mut(&mut self.memory, &outgoing.frame));
+        }
         wires.send(line, outgoing.len, carried(&self.memory, &outgoing.frame));
         self.ports[port].sending = Some(outgoing);
     }
@@ -458,6 +488,10 @@ fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<RxDesc> {
 #[inline]
 fn carried<'m>(memory: &'m HeapMemory, frame: &FrameId) -> &'m [u8; CARRIED_BYTES] {
     memory.bytes(frame, CARRIED_BYTES).first_chunk().expect("frames of memory have room for that")
+}
+
+fn carried_mut<'m>(memory: &'m mut HeapMemory, frame: &FrameId) -> &'m mut [u8; CARRIED_BYTES] {
+    memory.bytes_mut(frame, CARRIED_BYTES).first_chunk_mut().expect("frames of memory have room for that")
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ fn scenario() -> Scenario {
     let switch = NodeKind::Switch(Box::new(SwitchNode {
         settings,
         turn_ns: TURN_NS,
+        multipath: Default::default(),
         dcbx: vec![],
         lldp: vec![],
         file: String::new(),
@@ -73,12 +74,14 @@ fn scenario() -> Scenario {
         seed: 1,
         sample_ns: TURN_NS,
         forwarding: Forwarding::Learning,
+        convergence_ns: None,
         nodes: kinds.enumerate().map(|(n, kind)| Node { name: format!("n{n}"), kind }).collect(),
         links: (0..PORTS).map(link).collect(),
         traffic: Vec::new(),
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
+        sweep: Default::default(),
         warnings: config::ConfigErrors::default(),
     }
 }

@@ -45,11 +45,13 @@ pub fn constant(name: &str, from: usize, to: usize, priority: u8, frame_bytes: u
     Traffic {
         name: name.to_owned(),
         flows: vec![(from, to)],
+        ranks: Vec::new(),
         priority,
         dscp: priority * 8,
         frame_bytes,
         rate_bps: u64::MAX >> 8,
         pattern: Pattern::Constant,
+        sizes: None,
         start: Start::At(0),
         stop_ns: u64::MAX >> 20,
         ecn: false,
@@ -72,12 +74,14 @@ pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, durat
         seed: 1,
         sample_ns: duration_ns,
         forwarding: Forwarding::ShortestPath,
+        convergence_ns: None,
         nodes,
         links,
         traffic,
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
+        sweep: Default::default(),
         warnings: config::ConfigErrors::default(),
     }
 }

@@ -5,12 +5,12 @@
 mod capture;
 mod format;
 mod hotspots;
-mod huge_pages;
+pub mod huge_pages;
 pub mod input;
-mod overrides;
+pub mod overrides;
 mod plots;
 mod progress;
-mod run;
+pub mod run;
 #[cfg(test)]
 mod sample;
 mod summary;
@@ -108,7 +108,8 @@ JSON: title, seed, duration_ns, warmup_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
   lost_frames, reordered_frames, marked_frames, cnps, throughput_bps, fairness (Jain's index of the
   flows; null: fewer than two), messages, completed, completion (null: none to measure): messages,
-  min_ns, mean_ns, p50_ns, p99_ns, max_ns; last_arrival_ns
+  min_ns, mean_ns, p50_ns, p99_ns, max_ns; job_ns (from the start until all of it has arrived, of
+  traffic that ends); last_arrival_ns
 switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: peer and all that
   `sluice show --help` explains of a port; groups[] of these (priority) that received anything and
   queues[] (queue) that held anything, with all that it explains of them

@@ -170,6 +170,7 @@ fn rdma() -> TrafficOutcome {
             p99_ns: 1_702_000,
             max_ns: 1_912_000,
         }),
+        job_ns: None,
         last_arrival_ns: Some(DURATION_NS - 90),
     }
 }
@@ -189,6 +190,7 @@ fn bulk() -> TrafficOutcome {
         messages: 0,
         completed: 0,
         completion: None,
+        job_ns: None,
         ..rdma()
     }
 }
@@ -321,8 +323,10 @@ fn completions() -> Vec<MessageSpan> {
         traffic: 0,
         flow: 0,
         number,
+        bytes: 1_000_000,
         from_ns: 50_000 * number,
         to_ns: 50_000 * number + took_ns(number),
+        ideal_ns: 80_000.0,
     };
     (0..299).map(span).collect()
 }

@@ -76,6 +76,7 @@ fn messages(outcome: &Results) -> String {
     let mut text = format!("{MESSAGES}\n");
     for message in &outcome.series.completions {
         let flow = &outcome.flows[message.flow];
+        let ideal_ns = Some(message.ideal_ns).filter(|ns| *ns > 0.0);
         let took_ns = message.to_ns.saturating_sub(message.from_ns);
         let _ = writeln!(
             text,
@@ -85,11 +86,11 @@ fn messages(outcome: &Results) -> String {
             message.number,
             flow.from,
             flow.to,
-            flow.message_bytes,
+            message.bytes,
             message.from_ns,
             message.to_ns,
-            or_empty(flow.ideal_ns.map(|ns| format!("{ns:.1}"))),
-            or_empty(flow.ideal_ns.map(|ns| format!("{:.4}", took_ns as f64 / ns))),
+            or_empty(ideal_ns.map(|ns| format!("{ns:.1}"))),
+            or_empty(ideal_ns.map(|ns| format!("{:.4}", took_ns as f64 / ns))),
         );
     }
     text
