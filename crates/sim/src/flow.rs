@@ -3,8 +3,8 @@
 //! Rule: frames are due at the traffic's rate. Frames that a sender could not send when they were
 //! due wait, but at most [`MAX_BACKLOG_FRAMES`], as with `sluice host`; any beyond that are never
 //! sent. A flow that reacts to marks also spaces its frames as its reaction point requires.
-//! Messages wait until earlier messages are sent. A message has exactly its bytes: its last frame is
-//! as short as they require, but at least [`MIN_FRAME_BYTES`].
+//! Messages wait until earlier messages are sent. A message has exactly its bytes: its last frame
+//! is as short as they require, but at least [`MIN_FRAME_BYTES`].
 
 use std::collections::{BTreeMap, VecDeque};
 

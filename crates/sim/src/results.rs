@@ -347,13 +347,13 @@ pub struct MessageSpan {
     pub flow: usize,
     /// Number of the message in its flow, from 0.
     pub number: u64,
-    /// Its bytes.
+    /// Length of the message.
     pub bytes: u64,
     /// When the message was ready to be sent.
     pub from_ns: Nanos,
     /// When its last byte arrived.
     pub to_ns: Nanos,
-    /// Its completion time if it were alone in the network, in which switches take no time; 0 if the
-    /// routes lead nowhere.
+    /// Its completion time if it were alone in the network, in which switches take no time; 0 if
+    /// the routes lead nowhere.
     pub ideal_ns: f64,
 }

@@ -120,7 +120,7 @@ fn job_us(ranks: usize, pattern: &str) -> f64 {
 /// µs): ring and halving–doubling 2 B (n − 1) / n in 2 (n − 1) and 2 log2 n rounds; a tree 2 B log2
 /// n; all-to-all B (n − 1).
 #[test]
-fn collectives_take_what_theory_says() {
+fn collectives_take_the_time_of_theory() {
     let frame = 4096.0 * 8.0 / 100_000.0;
     for n in [2_usize, 4, 8, 16] {
         let (ranks, levels) = (n as f64, f64::from(n.ilog2()));

@@ -107,7 +107,7 @@ pub(crate) fn flow_hash(bytes: &[u8; CARRIED_BYTES], key: u64, count: u32) -> u3
     let ports: [u8; 4] = *bytes[UDP_PORTS..].first_chunk().expect("they are stored");
     let rest = u64::from(bytes[PROTOCOL]) << 32 | u64::from(u32::from_be_bytes(ports));
     let hash = mix(mix(key ^ u64::from_be_bytes(addresses)) ^ rest);
-    ((hash >> 32) * u64::from(count) >> 32) as u32
+    (((hash >> 32) * u64::from(count)) >> 32) as u32
 }
 
 /// The finalizer of SplitMix64, a permutation of 64 bits. Source: G. Steele, D. Lea and C. Flood,

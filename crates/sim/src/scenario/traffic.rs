@@ -372,12 +372,9 @@ fn read_ranks(
 ) -> (Vec<(usize, usize)>, Vec<usize>) {
     let none = (Vec::new(), Vec::new());
     for setting in ["to", "pairs"] {
-        if let Some(location) = section.location_of(setting) {
-            report.add(
-                &location,
-                "has no effect: the senders are the ranks of the collective",
-                "leave it out",
-            );
+        if let Some(item) = section.item(setting) {
+            let what = "has no effect: the senders are the ranks of the collective";
+            report.add(&item.location, what, "leave it out");
         }
     }
     let location = section.location_of("from").unwrap_or(section.location.clone());
@@ -606,7 +603,8 @@ fn resolve_after(traffics: &[TrafficTable], report: &mut Diagnostics) {
     find_cycles(traffics, &next, report);
 }
 
-/// Reports a circle of `next` for each traffic that waits for itself and is the first of its circle.
+/// Reports a circle of `next` for each traffic that waits for itself and is the first of its
+/// circle.
 fn find_cycles(traffics: &[TrafficTable], next: &[Vec<usize>], report: &mut Diagnostics) {
     let mut is_reported = vec![false; next.len()];
     for start in 0..next.len() {

@@ -62,35 +62,35 @@ impl Generated {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum NetworkKind {
     LeafSpine,
     FatTree,
     Rail,
     Dragonfly,
 }
 
-const KINDS: [(&str, Kind); 4] = [
-    ("leaf-spine", Kind::LeafSpine),
-    ("fat-tree", Kind::FatTree),
-    ("rail", Kind::Rail),
-    ("dragonfly", Kind::Dragonfly),
+const KINDS: [(&str, NetworkKind); 4] = [
+    ("leaf-spine", NetworkKind::LeafSpine),
+    ("fat-tree", NetworkKind::FatTree),
+    ("rail", NetworkKind::Rail),
+    ("dragonfly", NetworkKind::Dragonfly),
 ];
 
 /// A size: its name, an example, its default, and the kinds that have it.
-type Size = (&'static str, usize, Option<usize>, &'static [Kind]);
+type Size = (&'static str, usize, Option<usize>, &'static [NetworkKind]);
 
 const SIZES: [Size; 11] = [
-    ("leaves", 4, None, &[Kind::LeafSpine]),
-    ("spines", 2, None, &[Kind::LeafSpine, Kind::Rail]),
-    ("hosts_per_leaf", 16, None, &[Kind::LeafSpine]),
-    ("uplinks", 1, Some(1), &[Kind::LeafSpine]),
-    ("k", 4, None, &[Kind::FatTree]),
-    ("pods", 2, None, &[Kind::Rail]),
-    ("servers_per_pod", 4, None, &[Kind::Rail]),
-    ("rails", 8, None, &[Kind::Rail]),
-    ("routers_per_group", 4, None, &[Kind::Dragonfly]),
-    ("hosts_per_router", 2, None, &[Kind::Dragonfly]),
-    ("global_links_per_router", 2, None, &[Kind::Dragonfly]),
+    ("leaves", 4, None, &[NetworkKind::LeafSpine]),
+    ("spines", 2, None, &[NetworkKind::LeafSpine, NetworkKind::Rail]),
+    ("hosts_per_leaf", 16, None, &[NetworkKind::LeafSpine]),
+    ("uplinks", 1, Some(1), &[NetworkKind::LeafSpine]),
+    ("k", 4, None, &[NetworkKind::FatTree]),
+    ("pods", 2, None, &[NetworkKind::Rail]),
+    ("servers_per_pod", 4, None, &[NetworkKind::Rail]),
+    ("rails", 8, None, &[NetworkKind::Rail]),
+    ("routers_per_group", 4, None, &[NetworkKind::Dragonfly]),
+    ("hosts_per_router", 2, None, &[NetworkKind::Dragonfly]),
+    ("global_links_per_router", 2, None, &[NetworkKind::Dragonfly]),
 ];
 
 /// Speed and length of the cables of a kind.
@@ -115,7 +115,7 @@ pub(super) fn read(file: &mut TableReader, load: Load, report: &mut Diagnostics)
     let sizes = SIZES.map(|(name, ..)| section.number_in(name, 1..=4096, report));
     let host = read_cable(&mut section, "host", SPEED_BPS, report);
     let fabric = read_cable(&mut section, "fabric", host.speed_bps, report);
-    let is_dragonfly = kind.as_ref().is_none_or(|kind| kind.value == Kind::Dragonfly);
+    let is_dragonfly = kind.as_ref().is_none_or(|kind| kind.value == NetworkKind::Dragonfly);
     let global = read_cable(&mut section, "global", fabric.speed_bps, report);
     for setting in ["global_speed", "global_cable_m"] {
         if let (Some(location), false) = (section.location_of(setting), is_dragonfly) {
@@ -144,7 +144,7 @@ pub(super) fn read(file: &mut TableReader, load: Load, report: &mut Diagnostics)
 
 /// Checks that the sizes of the kind are present, and no others. Returns them by name.
 fn check_sizes(
-    kind: Kind,
+    kind: NetworkKind,
     sizes: &[Option<Setting<usize>>; SIZES.len()],
     section: &TableReader,
     report: &mut Diagnostics,
@@ -177,7 +177,7 @@ fn check_sizes(
 
 /// Plans the network; `None` if it is too large.
 fn plan_of(
-    kind: Kind,
+    kind: NetworkKind,
     sizes: &[(&'static str, usize)],
     location: &SettingSpan,
     report: &mut Diagnostics,
@@ -185,23 +185,23 @@ fn plan_of(
     let size = |name: &str| sizes.iter().find(|(size, _)| *size == name).map_or(1, |(_, number)| *number);
     let mut fits = |switches, hosts, ports| check_size(switches, hosts, ports, location, report);
     match kind {
-        Kind::LeafSpine => {
+        NetworkKind::LeafSpine => {
             let [leaves, spines, hosts, uplinks] =
                 ["leaves", "spines", "hosts_per_leaf", "uplinks"].map(size);
             fits(leaves + spines, leaves * hosts, (hosts + spines * uplinks).max(leaves * uplinks))?;
             Some(topology::leaf_spine(leaves, spines, hosts, uplinks))
         }
-        Kind::FatTree => {
+        NetworkKind::FatTree => {
             let k = size("k");
             fits(5 * k * k / 4, k * k * k / 4, k)?;
             Some(topology::fat_tree(k))
         }
-        Kind::Rail => {
+        NetworkKind::Rail => {
             let [pods, servers, rails, spines] = ["pods", "servers_per_pod", "rails", "spines"].map(size);
             fits(pods * rails + spines, pods * servers * rails, (servers + spines).max(pods * rails))?;
             Some(topology::rail(pods, servers, rails, spines))
         }
-        Kind::Dragonfly => {
+        NetworkKind::Dragonfly => {
             let [a, p, h] = ["routers_per_group", "hosts_per_router", "global_links_per_router"].map(size);
             let routers = (a * h + 1) * a;
             fits(routers, routers * p, p + a - 1 + h)?;

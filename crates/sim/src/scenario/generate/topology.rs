@@ -12,7 +12,8 @@
 
 use super::plan::{Cable, Plan, Role};
 
-/// Hosts `h1`…, `leafL.hN`, `leafL.upN`, `spineS.pN`: uplink N goes to spine (N − 1) mod spines + 1.
+/// Hosts `h1`…, `leafL.hN`, `leafL.upN`, `spineS.pN`. Uplink N goes to spine (N − 1) mod spines
+/// + 1.
 pub(super) fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, uplinks: usize) -> Plan {
     let mut plan = Plan::default();
     let leaf_ports = vec![("h", hosts_per_leaf, Cable::Host), ("up", spines * uplinks, Cable::Fabric)];
@@ -63,8 +64,8 @@ pub(super) fn fat_tree(k: usize) -> Plan {
     plan
 }
 
-/// Hosts `gpuS-R` of server S and rail R, switches `railP-R` of pod P with ports `gN`, N a server of
-/// the pod, and `upN`, and `spineS.pN`.
+/// Hosts `gpuS-R` of server S and rail R, switches `railP-R` of pod P with ports `gN`, N a server
+/// of the pod, and `upN`, and `spineS.pN`.
 pub(super) fn rail(pods: usize, servers: usize, rails: usize, spines: usize) -> Plan {
     let mut plan = Plan::default();
     let ports = vec![("g", servers, Cable::Host), ("up", spines, Cable::Fabric)];

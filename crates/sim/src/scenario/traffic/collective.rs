@@ -1,8 +1,8 @@
 //! Collectives as steps: who sends how much to whom, and which arrivals that needs.
 //!
 //! Rule, with n ranks and B bytes:
-//! - ring all-reduce: 2 (n − 1) rounds, in each of which every rank sends a share of B/n to the next
-//!   rank once the share of the round before has arrived;
+//! - ring all-reduce: 2 (n − 1) rounds, in each of which every rank sends a share of B/n to the
+//!   next rank once the share of the round before has arrived;
 //! - tree: B travels up a binomial tree, where a rank sends once all its children's have arrived,
 //!   and down again;
 //! - halving-doubling: log2 n rounds with partners at half the distance and half the bytes each
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rank_sends_what_theory_says() {
+    fn each_rank_sends_the_bytes_of_theory() {
         for n in [2, 4, 8, 16] {
             let bytes = 16_000;
             let optimal = 2 * bytes * (n as u64 - 1) / n as u64;

@@ -1,8 +1,8 @@
 //! Sizes of messages by a cumulative distribution, from a file or of a published workload.
 //!
-//! Rule: a line of a file is a size in bytes and the share of messages, in percent, that are at most
-//! as long; sizes and shares increase, up to 100. Between two points sizes are spread evenly. `#`
-//! begins a comment.
+//! Rule: a line of a file is a size in bytes and the share of messages, in percent, that are at
+//! most as long; sizes and shares increase, up to 100. Between two points sizes are spread evenly.
+//! `#` begins a comment.
 
 use config::read::toml_document::{Diagnostics, Setting, quoted};
 
