@@ -111,6 +111,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         sample_ns: duration_ns / 100,
         forwarding: Forwarding::ShortestPath,
         convergence_ns: None,
+        latency: false,
         nodes,
         links,
         traffic: vec![

@@ -32,6 +32,9 @@ pub struct Results {
     pub hosts: Vec<HostOutcome>,
     /// Per link.
     pub links: Vec<LinkOutcome>,
+    /// Per traffic and port of a switch by which it leaves, if latencies are measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<HopOutcome>,
     /// Per end of a link that negotiates by DCBX.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dcbx: Vec<DcbxOutcome>,
@@ -94,8 +97,45 @@ pub struct TrafficOutcome {
     /// Time from the start of traffic that ends, a collective for example, until all of it had
     /// arrived; `None` if it has not, or has no end.
     pub job_ns: Option<Nanos>,
+    /// Latency of the frames that were sent after the warm-up, if the scenario measures it: from
+    /// the start of their transmission to the last bit's arrival.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyOutcome>,
     /// When the last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
+}
+
+/// Latency of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LatencyOutcome {
+    /// Frames that were measured.
+    pub frames: u64,
+    /// Shortest latency.
+    pub min_ns: Nanos,
+    /// Average latency.
+    pub mean_ns: Nanos,
+    /// Median.
+    pub p50_ns: Nanos,
+    /// 90th percentile.
+    pub p90_ns: Nanos,
+    /// 99th percentile.
+    pub p99_ns: Nanos,
+    /// 99.9th percentile.
+    pub p999_ns: Nanos,
+    /// Longest latency.
+    pub max_ns: Nanos,
+}
+
+/// Time of a traffic's frames in a switch: from the last bit's arrival to the start of the
+/// transmission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HopOutcome {
+    /// Name of the traffic.
+    pub traffic: String,
+    /// The port by which the frames leave.
+    pub port: String,
+    /// The time in the switch.
+    pub latency: LatencyOutcome,
 }
 
 /// Results of one flow.

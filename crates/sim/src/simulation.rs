@@ -26,6 +26,7 @@ use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
 use crate::switch_node::SimSwitch;
 use crate::time::{Picos, instant, of_ns};
 use crate::trace::Record;
+use crate::trace::latency::LatencyLog;
 
 /// One of the frames on a captured link.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +89,11 @@ impl<'s> Simulation<'s> {
             }
         }
         let (flows, traffic_flows) = make_flows(scenario, &places, &hosts, &wires);
+        if scenario.latency {
+            let traffic_of = flows.iter().map(|flow| flow.traffic).collect();
+            let log = LatencyLog::new(traffic_of, scenario.traffic.len(), of_ns(scenario.warmup_ns));
+            wires.latency = Some(Box::new(log));
+        }
         wires.queue.schedule(of_ns(scenario.sample_ns), Event::Sample);
         let jobs: Vec<Option<Job>> = scenario.traffic.iter().map(Job::new).collect();
         let step_count = |traffic: usize| jobs[traffic].as_ref().map_or(0, Job::step_count);
@@ -276,6 +282,9 @@ impl<'s> Simulation<'s> {
             Content::Data { flow: number, number: frame, marked } => {
                 let flow = &mut self.flows[number];
                 let line_bytes = self.links.directions[line].bytes_of(len);
+                if let Some(log) = &mut self.links.latency {
+                    log.arrived(number, frame, now);
+                }
                 let seen = flow.receive(frame, marked, line_bytes, now);
                 let traffic = flow.traffic;
                 if seen.sends_cnp {

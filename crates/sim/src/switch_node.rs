@@ -18,9 +18,9 @@ use switch::{
 
 use crate::event_queue::Event;
 use crate::link::{LinkDirection, Links};
-use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
+use crate::packet::{CARRIED_BYTES, Content, Packet, content, is_control, port_mac};
 use crate::routes::multipath::{self, PathChooser};
-use crate::scenario::{Scenario, SwitchNode};
+use crate::scenario::{Forwarding, Scenario, SwitchNode};
 use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
 
 /// Interval at which a chip checks thresholds that other ports have moved, if frames move.
@@ -41,6 +41,8 @@ pub(crate) struct SimSwitch {
     ports: Vec<PortLine>,
     /// The ports as configured, before anything was agreed on.
     file_ports: Vec<PortSettings>,
+    /// By number of a frame of memory: when the frame arrived, if latencies are measured.
+    arrived_at: Option<Vec<Picos>>,
     /// Its choice among several paths; `None` if addresses alone decide.
     pub(crate) paths: Option<PathChooser>,
     /// Model of the poll loop; `None` for a chip.
@@ -62,6 +64,11 @@ pub(crate) struct SimSwitch {
 /// The outgoing link directions of a node.
 fn lines_from(node: usize, wires: &Links) -> impl Iterator<Item = &LinkDirection> {
     wires.directions.iter().filter(move |line| line.from.node == node)
+}
+
+/// True if the latency in a switch is measured: in a chip, and not of frames that may be copies.
+fn measures_latency(scenario: &Scenario, turn: Picos) -> bool {
+    scenario.latency && turn == 0 && scenario.forwarding == Forwarding::ShortestPath
 }
 
 /// Returns the settings of the switch of node `node`.
@@ -143,6 +150,7 @@ impl SimSwitch {
             switch,
             memory,
             memory_frames,
+            arrived_at: measures_latency(scenario, every).then(Vec::new),
             paths,
             software: (every > 0)
                 .then(|| PollingSwitch { turn: Iteration::new(vec![false; ports.len()]), every }),
@@ -172,6 +180,11 @@ impl SimSwitch {
         };
         if self.software.is_none() {
             if let Some(received) = put(packet, &mut self.memory) {
+                if let Some(arrived_at) = &mut self.arrived_at {
+                    let frame = received.frame.index();
+                    arrived_at.resize(arrived_at.len().max(frame + 1), NEVER);
+                    arrived_at[frame] = now;
+                }
                 self.switch.receive(port, received, instant(now), &mut self.memory);
             }
         } else {
@@ -301,7 +314,15 @@ impl SimSwitch {
         if self.paths.is_some() {
             multipath::restore(carried_mut(&mut self.memory, &outgoing.frame));
         }
-        wires.send(line, outgoing.len, carried(&self.memory, &outgoing.frame));
+        let bytes = carried(&self.memory, &outgoing.frame);
+        if let (Some(arrived_at), Some(log)) = (&mut self.arrived_at, &mut wires.latency)
+            && let Some(arrived) = arrived_at.get_mut(outgoing.frame.index())
+            && let (false, Content::Data { flow, .. }) = (is_control(bytes), content(bytes))
+            && *arrived != NEVER
+        {
+            log.left(flow, line, std::mem::replace(arrived, NEVER), wires.now);
+        }
+        wires.send(line, outgoing.len, bytes);
         self.ports[port].sending = Some(outgoing);
     }
 

@@ -16,8 +16,8 @@ use crate::expect;
 use crate::flow::Flow;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::results::{
-    Completion, DcbxOutcome, FlowOutcome, GroupOutcome, HostOutcome, LinkOutcome, PortOutcome,
-    PriorityOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
+    Completion, DcbxOutcome, FlowOutcome, GroupOutcome, HopOutcome, HostOutcome, LatencyOutcome, LinkOutcome,
+    PortOutcome, PriorityOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
 };
 use crate::routes::Routes;
 use crate::routes::ideal_path::IdealPath;
@@ -60,6 +60,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
         switches: switches(simulation, &snapshots),
         hosts: hosts(simulation),
         links: links(simulation),
+        hops: hops(simulation),
         dcbx: negotiations(simulation),
         expectations: Vec::new(),
         imbalances,
@@ -134,8 +135,19 @@ fn traffic_outcome(
         completed: record.completed as u64,
         completion: completion(&record.completions),
         job_ns: simulation.record.job_ns(number),
+        latency: simulation.links.latency.as_ref().and_then(|log| log.of_traffic(number)),
         last_arrival_ns: record.last_arrival.map(|at| at / NS),
     }
+}
+
+fn hops(simulation: &Simulation) -> Vec<HopOutcome> {
+    let scenario = simulation.scenario;
+    let outcome = |(traffic, line, latency): (usize, usize, LatencyOutcome)| HopOutcome {
+        traffic: scenario.traffic[traffic].name.clone(),
+        port: scenario.end_name(simulation.links.directions[line].from),
+        latency,
+    };
+    simulation.links.latency.iter().flat_map(|log| log.hops()).map(outcome).collect()
 }
 
 /// Jain's index: (Σx)² / (n · Σx²). Source: R. Jain, D.-M. Chiu and W. Hawe, "A quantitative

@@ -1,6 +1,8 @@
 //! Records of a run: arrivals, completions, pauses, and a point of each series at regular
 //! intervals.
 
+pub(crate) mod latency;
+
 use std::collections::HashMap;
 use wire::bitset::Set8;
 

@@ -7,6 +7,7 @@
 //! warmup   = "1ms"                 # throughput, fairness and messages count from then; default: 0
 //! seed     = 1                     # of random numbers; default: 0
 //! sample   = "20us"                # time between two points of a plot; default: duration / 500
+//! latency  = false                 # measures the latency of frames, by traffic and switch
 //! forwarding = "shortest-path"     # "shortest-path" | "learn": floods and learns, not with loops
 //! multipath = "receiver"           # of equal paths, one by the receiver's number; "flow": by a
 //!                                  # hash of addresses and ports; "spray": in turn, by frame;
@@ -272,6 +273,7 @@ fn read(
     let seed = file.number_in("seed", 0..=i64::MAX as u64, report).map_or(0, |seed| seed.value);
     let forwardings = [("shortest-path", Forwarding::ShortestPath), ("learn", Forwarding::Learning)];
     let forwarding = file.choice("forwarding", &forwardings, report);
+    let latency = file.boolean("latency", report).is_some_and(|latency| latency.value);
     let multipath = file.choice("multipath", &MULTIPATHS, report);
     let convergence = file.item("convergence").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
     let generated = generate::read(&mut file, load, report);
@@ -322,6 +324,7 @@ fn read(
         warmup_ns: warmup.map_or(0, |warmup| warmup.value),
         seed,
         sample_ns,
+        latency,
         forwarding,
         convergence_ns: convergence.map(|convergence| convergence.value),
         nodes,

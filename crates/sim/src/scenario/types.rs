@@ -23,6 +23,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Time between two points of a series.
     pub sample_ns: Nanos,
+    /// True if the latency of frames is measured.
+    pub latency: bool,
     /// How switches know the ports of hosts.
     pub forwarding: Forwarding,
     /// Time from a cut or a repair until all switches have new routes; `None` if routes stay.

@@ -75,6 +75,7 @@ fn scenario() -> Scenario {
         sample_ns: TURN_NS,
         forwarding: Forwarding::Learning,
         convergence_ns: None,
+        latency: false,
         nodes: kinds.enumerate().map(|(n, kind)| Node { name: format!("n{n}"), kind }).collect(),
         links: (0..PORTS).map(link).collect(),
         traffic: Vec::new(),

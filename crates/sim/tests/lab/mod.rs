@@ -75,6 +75,7 @@ pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, durat
         sample_ns: duration_ns,
         forwarding: Forwarding::ShortestPath,
         convergence_ns: None,
+        latency: false,
         nodes,
         links,
         traffic,

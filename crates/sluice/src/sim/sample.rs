@@ -35,6 +35,7 @@ pub fn incast() -> Results {
         links: vec![LinkOutcome {
             name: "h1–leaf1.p1".to_owned(), cut_frames: 0, busy_percent: [0.0, 99.2]
         }],
+        hops: Vec::new(),
         dcbx: vec![DcbxOutcome {
             port: "leaf1.p1".to_owned(),
             version: "CEE".to_owned(),
@@ -68,6 +69,7 @@ pub fn nothing() -> Results {
         switches: vec![SwitchOutcome { ports: Vec::new(), ..leaf() }],
         hosts: Vec::new(),
         links: Vec::new(),
+        hops: Vec::new(),
         dcbx: Vec::new(),
         expectations: Vec::new(),
         frame_hops: 0,
@@ -171,6 +173,7 @@ fn rdma() -> TrafficOutcome {
             max_ns: 1_912_000,
         }),
         job_ns: None,
+        latency: None,
         last_arrival_ns: Some(DURATION_NS - 90),
     }
 }
@@ -191,6 +194,7 @@ fn bulk() -> TrafficOutcome {
         completed: 0,
         completion: None,
         job_ns: None,
+        latency: None,
         ..rdma()
     }
 }
