@@ -23,9 +23,8 @@ use clap::{Args, Subcommand};
 
 use crate::output;
 use crate::sim::input::RunError;
-use crate::sim::overrides::Override;
 use collect::Joined;
-use points::SweepPlan;
+use points::{Common, SweepPlan, folder_of};
 
 /// Exit code if an expectation does not hold, or points are missing.
 const EXIT_MISSED: u8 = 1;
@@ -55,17 +54,6 @@ pub struct Arguments {
     /// Print what was done as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// What every task needs to know of the sweep.
-#[derive(Args, Clone)]
-struct Common {
-    /// Folder of the results; default: the scenario's path with .sweep instead of .toml.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Another value for a setting, as of `sluice sim`. May be given several times.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<Override>,
 }
 
 #[derive(Subcommand)]
@@ -152,11 +140,6 @@ fn sweep(file: &Path, arguments: &Arguments) -> Result<bool, RunError> {
 
 fn collect_only(folder: &Path, json: bool) -> Result<bool, RunError> {
     report(&collect::join(folder)?, json)
-}
-
-/// The folder of the results.
-fn folder_of(file: &Path, out: Option<&Path>) -> PathBuf {
-    out.map_or_else(|| file.with_extension("sweep"), Path::to_path_buf)
 }
 
 /// Prints what was done. True if nothing is missing and every expectation holds.

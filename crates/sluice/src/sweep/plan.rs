@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 
-use super::Common;
-use super::points::{SweepPlan, write_whole};
+use super::points::{Common, SweepPlan, folder_of, write_whole};
 use crate::output;
 use crate::sim::input::RunError;
 
@@ -57,7 +56,7 @@ enum Engine {
 /// The scenario is invalid, or a file cannot be written.
 pub fn run(arguments: &Arguments) -> Result<(), RunError> {
     let plan = SweepPlan::read(&arguments.file, &arguments.common.set)?;
-    let folder = super::folder_of(&arguments.file, arguments.common.out.as_deref());
+    let folder = folder_of(&arguments.file, arguments.common.out.as_deref());
     plan.begin(&folder)?;
     let folder = absolute(&folder)?;
     let file = absolute(&arguments.file)?;

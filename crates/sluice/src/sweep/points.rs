@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use sim::Scenario;
 
@@ -21,6 +22,17 @@ use crate::sim::overrides::Override;
 const DESCRIPTION: &str = "sweep.json";
 /// The folder of the points' files.
 const POINTS: &str = "points";
+
+/// What every task needs to know of the sweep.
+#[derive(Args, Clone)]
+pub struct Common {
+    /// Folder of the results; default: the scenario's path with .sweep instead of .toml.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Another value for a setting, as of `sluice sim`. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Override>,
+}
 
 /// A sweep as read from its scenario.
 pub struct SweepPlan {
@@ -171,6 +183,11 @@ impl SweepPlan {
         }
         write_whole(&folder.join(DESCRIPTION), &serde_json::to_string_pretty(&self.description)?)
     }
+}
+
+/// The folder of the results.
+pub fn folder_of(file: &Path, out: Option<&Path>) -> PathBuf {
+    out.map_or_else(|| file.with_extension("sweep"), Path::to_path_buf)
 }
 
 /// Returns a hash of all settings, of the base of the sweep. FNV-1a, 64 bits, as the hash of the
