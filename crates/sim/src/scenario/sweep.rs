@@ -148,7 +148,7 @@ fn spell(number: f64, unit: &str) -> String {
     if unit.is_empty() { number.to_string() } else { format!("\"{number}{unit}\"") }
 }
 
-/// Reads the seeds: how many, from the scenario's on, or a list.
+/// Reads its seeds: how many, from the scenario's on, or a list.
 fn read_seeds(table: &mut TableReader, seed: u64, report: &mut Diagnostics) -> Option<Vec<u64>> {
     let cure = "write a number of seeds, as in 5, or a list, as in [1, 2, 3]";
     let item = table.item("seeds")?;

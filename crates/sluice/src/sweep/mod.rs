@@ -84,7 +84,7 @@ of values is a point, which is run with each seed:
 
 Results, in the folder: points/ has a file for each point, by which a sweep that was killed goes on;
 traffic.csv a row for each point, seed and traffic; network.csv one for each point and seed;
-summary.csv the mean of each metric over the seeds, with its 95 % confidence interval (Student's t).
+summary.csv the mean of each metric over all seeds, with its 95 % confidence interval (Student's t).
 
 On several machines: `sluice sweep plan` writes scripts whose jobs run --part I/N of the sweep into a
 folder that all of them see, and `sluice sweep collect` joins it. The joined bytes are the same.
