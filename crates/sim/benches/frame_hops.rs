@@ -91,11 +91,13 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
     let traffic = |name: &str, flows, priority, rate_bps, pattern| Traffic {
         name: name.to_owned(),
         flows,
+        ranks: Vec::new(),
         priority,
         dscp: priority * 8,
         frame_bytes: 1024,
         rate_bps,
         pattern,
+        sizes: None,
         start: Start::At(0),
         stop_ns: duration_ns,
         ecn: true,
@@ -108,6 +110,8 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         seed: 1,
         sample_ns: duration_ns / 100,
         forwarding: Forwarding::ShortestPath,
+        convergence_ns: None,
+        latency: false,
         nodes,
         links,
         traffic: vec![
@@ -117,6 +121,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
+        sweep: Default::default(),
         warnings: config::ConfigErrors::default(),
     }
 }

@@ -31,6 +31,8 @@ pub(crate) enum Event {
     Message(usize),
     /// A fault occurs.
     Fault(usize),
+    /// The switches get new routes.
+    Converge,
     /// An agent of DCBX is due, or a frame for it.
     Negotiate(usize),
     /// A point of the series is due.
@@ -53,6 +55,7 @@ impl Event {
             Event::Sample => (10, 0),
             Event::WatchdogPoll(switch) => (11, switch),
             Event::Negotiate(end) => (12, end),
+            Event::Converge => (13, 0),
         };
         debug_assert!(number < 1 << NUMBER_BITS);
         kind << NUMBER_BITS | number as u128
@@ -73,6 +76,7 @@ impl Event {
             9 => Event::FlowStart(number),
             11 => Event::WatchdogPoll(number),
             12 => Event::Negotiate(number),
+            13 => Event::Converge,
             _ => Event::Sample,
         }
     }

@@ -3,7 +3,8 @@
 //! Rule: frames are due at the traffic's rate. Frames that a sender could not send when they were
 //! due wait, but at most [`MAX_BACKLOG_FRAMES`], as with `sluice host`; any beyond that are never
 //! sent. A flow that reacts to marks also spaces its frames as its reaction point requires.
-//! Messages wait until earlier messages are sent.
+//! Messages wait until earlier messages are sent. A message has exactly its bytes: its last frame
+//! is as short as they require, but at least [`MIN_FRAME_BYTES`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +19,19 @@ use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 /// blocked.
 const BURST_FRAMES: u64 = 8;
 
+/// Messages behind one that lacks a frame, which is taken to be lost then.
+const MAX_OPEN_MESSAGES: usize = 4096;
+/// Length of the shortest frame with a tag, without FCS.
+const MIN_FRAME_BYTES: u64 = 64;
+
 const ECT0: u8 = 0b10;
+
+/// Returns the number of frames of a message, and the length of the last.
+pub(crate) fn frames_of(bytes: u64, frame_bytes: u64) -> (u64, u16) {
+    let frames = bytes.div_ceil(frame_bytes).max(1);
+    let rest = bytes.saturating_sub((frames - 1) * frame_bytes).max(MIN_FRAME_BYTES);
+    (frames, rest.min(frame_bytes) as u16)
+}
 
 /// One flow: its sender and its receiver.
 #[derive(Debug)]
@@ -27,8 +40,11 @@ pub(crate) struct Flow {
     /// The sender, by its number among the hosts.
     pub(crate) from: usize,
     pub(crate) headers: PacketHeaders,
-    /// The frame that the flow sent last; before that, the first frame.
-    pub(crate) packet: Packet,
+    /// A frame of full length, with the number of the one that was sent last.
+    packet: Packet,
+    /// The last frame of a message, if that is shorter and was sent last.
+    short_packet: Packet,
+    sends_short: bool,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
 }
@@ -54,6 +70,12 @@ pub(crate) struct Sender {
     free_at: Picos,
     /// Frames of messages that are ready; unlimited for traffic without end.
     left_frames: u64,
+    /// Bytes of a frame.
+    frame_bytes: u64,
+    /// Bytes of a message; 0 if the flow has no messages.
+    pub(crate) message_bytes: u64,
+    /// Messages that are ready: the number after the last frame, and its length.
+    to_send: VecDeque<(u64, u16)>,
     /// True if the flow is in a queue of its host, or an event will put it there.
     pub(crate) is_listed: bool,
     pub(crate) sent_frames: u64,
@@ -64,13 +86,12 @@ pub(crate) struct Sender {
 /// The receiver's side of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
-    /// Frames per message; 0 if the flow has no messages.
-    pub(crate) message_frames: u64,
-    /// When each message was ready to be sent, from message `first_message` on.
-    begun_at: VecDeque<Picos>,
+    /// Messages that are not complete, from message `first_message` on, and complete ones behind
+    /// them.
+    messages: VecDeque<Message>,
     first_message: u64,
-    /// Frames of the first message that have arrived.
-    message_received: u64,
+    /// The number after the last frame of the last message.
+    end: u64,
     /// The number after the highest frame number that has arrived.
     next_number: u64,
     /// Numbers below `next_number` that have not arrived: the end of each range, by its beginning.
@@ -85,9 +106,30 @@ pub(crate) struct Receiver {
     cnp_interval: Picos,
     /// When the measuring window begins.
     measured_from: Picos,
-    /// Frames that arrived in the window.
-    pub(crate) measured_frames: u64,
+    /// Bytes on the wire that arrived in the window.
+    pub(crate) measured_bytes: u64,
     pub(crate) last_arrival: Option<Picos>,
+}
+
+/// A message at its receiver.
+#[derive(Debug, Clone, Copy)]
+struct Message {
+    /// The numbers of its first frame, and after its last.
+    begin: u64,
+    end: u64,
+    bytes: u64,
+    /// When it was ready to be sent.
+    begun_at: Picos,
+    received_frames: u64,
+}
+
+/// A message that arrived completely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CompletedMessage {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    /// When it was ready to be sent.
+    pub(crate) begun_at: Picos,
 }
 
 /// Result of a received frame.
@@ -95,9 +137,8 @@ pub(crate) struct Receiver {
 pub(crate) struct ReceiveOutcome {
     /// True if a CNP is to be sent.
     pub(crate) sends_cnp: bool,
-    /// Number of the completed message, and when it was ready to be sent; `None` if the frame
-    /// completed no message.
-    pub(crate) completed: Option<(u64, Picos)>,
+    /// The message that the frame completed.
+    pub(crate) completed: Option<CompletedMessage>,
 }
 
 impl Flow {
@@ -118,7 +159,7 @@ impl Flow {
             _ => of_bytes(line_bytes, traffic.rate_bps),
         };
         let message_bytes = match traffic.pattern {
-            Pattern::Constant | Pattern::OnOff { .. } => 0,
+            Pattern::Constant | Pattern::OnOff { .. } | Pattern::Collective { .. } => 0,
             Pattern::Finite { bytes } | Pattern::Poisson { bytes } | Pattern::Incast { bytes, .. } => bytes,
         };
         let reaction = traffic.dcqcn.map(|settings| Dcqcn::new(settings, most_bps, instant(0)));
@@ -126,6 +167,8 @@ impl Flow {
             traffic: traffic_number,
             from,
             packet: Packet::data(&headers),
+            short_packet: Packet::data(&headers),
+            sends_short: false,
             headers,
             sender: Sender {
                 pattern: traffic.pattern,
@@ -135,19 +178,21 @@ impl Flow {
                 begun_at: None,
                 stop: of_ns(traffic.stop_ns),
                 end_due: match traffic.pattern {
-                    Pattern::Poisson { .. } | Pattern::Incast { .. } => NEVER,
+                    Pattern::Poisson { .. } | Pattern::Incast { .. } | Pattern::Collective { .. } => NEVER,
                     _ => of_ns(traffic.stop_ns),
                 },
                 due: 0,
                 free_at: 0,
                 left_frames: 0,
+                frame_bytes: u64::from(traffic.frame_bytes),
+                message_bytes,
+                to_send: VecDeque::new(),
                 is_listed: false,
                 sent_frames: 0,
                 messages: 0,
                 reaction,
             },
             receiver: Receiver {
-                message_frames: message_bytes.div_ceil(u64::from(traffic.frame_bytes)),
                 cnp_interval: traffic.dcqcn.map_or(0, |settings| of_ns(settings.cnp_interval_ns)),
                 measured_from,
                 ..Receiver::default()
@@ -164,6 +209,7 @@ impl Flow {
                 self.sender.left_frames = u64::MAX;
                 false
             }
+            Pattern::Collective { .. } => false,
             Pattern::Finite { .. } | Pattern::Poisson { .. } | Pattern::Incast { .. } => true,
         }
     }
@@ -179,13 +225,10 @@ impl Flow {
         (first < self.sender.stop).then_some(first)
     }
 
-    /// Adds a message that is ready. Returns the time of the next; `random` is from 0 (excluded) to
-    /// 1.
-    pub(crate) fn add_message(&mut self, now: Picos, random: f64) -> Option<Picos> {
-        let frames = self.receiver.message_frames;
-        self.sender.messages += 1;
-        self.sender.left_frames += frames;
-        self.receiver.begun_at.push_back(now);
+    /// Adds a message that is ready, of `bytes` bytes or as long as all. Returns the time of the
+    /// next; `random` is from 0 (excluded) to 1.
+    pub(crate) fn add_message(&mut self, bytes: Option<u64>, now: Picos, random: f64) -> Option<Picos> {
+        self.push_message(bytes.unwrap_or(self.sender.message_bytes), now);
         let next = match self.sender.pattern {
             Pattern::Incast { every_ns, .. } => now + of_ns(every_ns),
             Pattern::Poisson { .. } => self.next_random(now, random),
@@ -194,9 +237,22 @@ impl Flow {
         (next < self.sender.stop).then_some(next)
     }
 
+    /// Adds a message of `bytes` bytes.
+    pub(crate) fn push_message(&mut self, bytes: u64, now: Picos) {
+        let Self { sender, receiver, .. } = self;
+        let (frames, last_len) = frames_of(bytes, sender.frame_bytes);
+        let (begin, end) = (receiver.end, receiver.end + frames);
+        sender.messages += 1;
+        sender.left_frames += frames;
+        sender.to_send.push_back((end, last_len));
+        receiver.messages.push_back(Message { begin, end, bytes, begun_at: now, received_frames: 0 });
+        receiver.end = end;
+    }
+
     /// Returns when the next message of a Poisson flow is ready.
     fn next_random(&self, now: Picos, random: f64) -> Picos {
-        let bytes = self.receiver.message_frames * self.sender.line_bytes;
+        let Sender { message_bytes, frame_bytes, line_bytes, .. } = self.sender;
+        let bytes = message_bytes + message_bytes.div_ceil(frame_bytes) * (line_bytes - frame_bytes);
         now + (-random.ln() * of_bytes(bytes, self.sender.rate_bps) as f64) as Picos
     }
 
@@ -207,22 +263,38 @@ impl Flow {
         (left_frames > 0 && due < end_due).then_some(due.max(free_at))
     }
 
-    /// Sends the next frame of the flow now, and stores it in `packet`.
+    /// The frame that was sent last.
+    #[inline]
+    pub(crate) fn packet(&self) -> &Packet {
+        if self.sends_short { &self.short_packet } else { &self.packet }
+    }
+
+    /// Takes the next frame of the flow, to be sent now.
     #[inline]
     pub(crate) fn take(&mut self, now: Picos) {
-        let sender = &mut self.sender;
-        self.packet.set_number(sender.sent_frames);
-        sender.sent_frames += 1;
-        if sender.left_frames != u64::MAX {
-            sender.left_frames -= 1;
+        let number = self.sender.sent_frames;
+        self.sender.sent_frames += 1;
+        self.sends_short = false;
+        let len = if self.sender.left_frames == u64::MAX { self.packet.len } else { self.next_len(number) };
+        if len == self.packet.len {
+            self.packet.set_number(number);
+        } else {
+            self.sends_short = true;
+            self.short_packet = Packet::data(&PacketHeaders { len, ..self.headers });
+            self.short_packet.set_number(number);
         }
+        let sender = &mut self.sender;
+        let line_bytes = sender.line_bytes - u64::from(self.packet.len - len);
         if let Some(reaction) = &mut sender.reaction {
             reaction.advance(instant(now));
-            reaction.take(self.packet.len, instant(now));
-            let spacing = of_bytes(sender.line_bytes, reaction.rate_bps());
+            reaction.take(len, instant(now));
+            let spacing = of_bytes(line_bytes, reaction.rate_bps());
             sender.free_at = (sender.free_at + spacing).max(now.saturating_sub(BURST_FRAMES * spacing));
         }
-        let spacing = sender.spacing;
+        let mut spacing = sender.spacing;
+        if self.sends_short && spacing > 0 {
+            spacing = of_bytes(line_bytes, sender.rate_bps);
+        }
         sender.due = (sender.due + spacing).max(now.saturating_sub(MAX_BACKLOG_FRAMES * spacing));
         if let Pattern::OnOff { on_ns, off_ns } = sender.pattern {
             let (on, period) = (of_ns(on_ns), of_ns(on_ns) + of_ns(off_ns));
@@ -230,6 +302,18 @@ impl Flow {
             if phase >= on {
                 sender.due += period - phase;
             }
+        }
+    }
+
+    /// Returns the length of frame `number`, of a message.
+    fn next_len(&mut self, number: u64) -> u16 {
+        self.sender.left_frames -= 1;
+        match self.sender.to_send.front() {
+            Some(&(end, len)) if end == number + 1 => {
+                self.sender.to_send.pop_front();
+                len
+            }
+            _ => self.packet.len,
         }
     }
 
@@ -245,28 +329,35 @@ impl Flow {
         self.sender.reaction.as_ref().map_or(0, Dcqcn::cnps)
     }
 
-    /// Handles the arrival of frame `number`.
+    /// Handles the arrival of frame `number`, which had `line_bytes` bytes on the wire.
     #[inline]
-    pub(crate) fn receive(&mut self, number: u64, marked: bool, now: Picos) -> ReceiveOutcome {
+    pub(crate) fn receive(
+        &mut self,
+        number: u64,
+        marked: bool,
+        line_bytes: u64,
+        now: Picos,
+    ) -> ReceiveOutcome {
         let sends_cnp = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
         let receiver = &mut self.receiver;
         receiver.received_frames += 1;
-        receiver.measured_frames += u64::from(now >= receiver.measured_from);
+        receiver.measured_bytes += if now >= receiver.measured_from { line_bytes } else { 0 };
         receiver.last_arrival = Some(now);
         receiver.marked_frames += u64::from(marked);
         if sends_cnp {
             receiver.quiet_until = now + receiver.cnp_interval;
         }
-        receiver.account(number);
-        let completed = if receiver.message_frames == 0 { None } else { receiver.complete(number) };
+        let is_new = receiver.account(number);
+        let completed = if is_new { receiver.complete(number) } else { None };
         ReceiveOutcome { sends_cnp, completed }
     }
 }
 
 impl Receiver {
-    /// Accounts for frame `number`: a new one, one that was overtaken, or a repetition.
+    /// Accounts for frame `number`: a new one, one that was overtaken, or a repetition. Returns
+    /// false for a repetition.
     #[inline]
-    fn account(&mut self, number: u64) {
+    fn account(&mut self, number: u64) -> bool {
         if number == self.next_number {
             self.next_number += 1;
         } else if number > self.next_number {
@@ -274,8 +365,11 @@ impl Receiver {
             self.next_number = number + 1;
         } else {
             self.reordered_frames += 1;
-            self.repeated_frames += u64::from(!self.take_missing(number));
+            let is_new = self.take_missing(number);
+            self.repeated_frames += u64::from(!is_new);
+            return is_new;
         }
+        true
     }
 
     /// Removes a number from the missing ones. Returns false if it is not one of them.
@@ -297,21 +391,28 @@ impl Receiver {
         number >= self.next_number || range.is_some_and(|(_, &end)| number < end)
     }
 
-    /// Accounts for frame `number`. Returns the number and the start of its message if that is
-    /// complete now. Earlier messages that lack a frame will never be complete.
-    fn complete(&mut self, number: u64) -> Option<(u64, Picos)> {
-        let message = number / self.message_frames;
-        while self.first_message < message {
-            self.begun_at.pop_front();
-            self.first_message += 1;
-            self.message_received = 0;
-        }
-        self.message_received += u64::from(message == self.first_message);
-        if self.message_received < self.message_frames {
+    /// Accounts for frame `number`, a new one. Returns its message if that is complete now.
+    #[inline]
+    fn complete(&mut self, number: u64) -> Option<CompletedMessage> {
+        let front = self.messages.front().filter(|front| number >= front.begin)?;
+        let index = if number < front.end {
+            0
+        } else {
+            self.messages.partition_point(|message| message.end <= number)
+        };
+        let message = self.messages.get_mut(index)?;
+        message.received_frames += 1;
+        if message.received_frames < message.end - message.begin {
             return None;
         }
-        self.first_message += 1;
-        self.message_received = 0;
-        Some((message, self.begun_at.pop_front()?))
+        let &mut Message { bytes, begun_at, .. } = message;
+        let completed = CompletedMessage { number: self.first_message + index as u64, bytes, begun_at };
+        let is_complete = |message: &Message| message.received_frames == message.end - message.begin;
+        // A message that lacks a lost frame stays, but not for long.
+        while self.messages.front().is_some_and(is_complete) || self.messages.len() > MAX_OPEN_MESSAGES {
+            self.messages.pop_front();
+            self.first_message += 1;
+        }
+        Some(completed)
     }
 }

@@ -161,8 +161,12 @@ impl Host {
         self.sent_frames += 1;
         let flow = &mut flows[number as usize];
         flow.take(wires.now);
+        if let Some(log) = &mut wires.latency {
+            log.sent(number as usize, wires.now);
+        }
         self.schedule(number as usize, flow, wires);
-        wires.send(line, flow.packet.len, &flow.packet.bytes);
+        let packet = flow.packet();
+        wires.send(line, packet.len, &packet.bytes);
     }
 
     /// Starts to pause these priorities of its peer, for `duration`.

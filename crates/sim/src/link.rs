@@ -10,6 +10,7 @@ use crate::event_queue::{Event, Queue};
 use crate::packet::{CARRIED_BYTES, Packet, Packets};
 use crate::scenario::{Link, LinkEnd};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
+use crate::trace::latency::LatencyLog;
 
 /// All link directions and the time, as needed by nodes to send.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Links {
     packets: Packets,
     /// When the sender of each link direction is to be woken; [`NEVER`] if it is not.
     wake_at: Vec<Picos>,
+    /// Latencies, if they are measured.
+    pub(crate) latency: Option<Box<LatencyLog>>,
 }
 
 impl Links {
@@ -29,7 +32,7 @@ impl Links {
             |(number, link)| [LinkDirection::new(link, number, 0), LinkDirection::new(link, number, 1)];
         let lines: Vec<LinkDirection> = links.iter().enumerate().flat_map(ends).collect();
         let (queue, packets, wake_at) = (Queue::new(), Packets::default(), vec![NEVER; lines.len()]);
-        Self { now: 0, queue, directions: lines, packets, wake_at }
+        Self { now: 0, queue, directions: lines, packets, wake_at, latency: None }
     }
 
     /// Sends a frame over an idle link direction.

@@ -54,6 +54,20 @@ pub(crate) fn host_mac(node: usize) -> MacAddr {
     MacAddr([2, 0, 0, a, b, c])
 }
 
+/// Returns the node of the host to which a frame is addressed, if it is addressed to one.
+#[inline]
+pub(crate) fn host_number(bytes: &[u8; CARRIED_BYTES]) -> Option<usize> {
+    let [2, 0, 0, a, b, c, ..] = *bytes else { return None };
+    Some(u32::from_be_bytes([0, a, b, c]) as usize)
+}
+
+/// Returns the node of the host that has the IPv4 destination address of a frame.
+#[inline]
+pub(crate) fn destination_node(bytes: &[u8; CARRIED_BYTES]) -> usize {
+    let [a, b, c] = [bytes[IP + 17], bytes[IP + 18], bytes[IP + 19]];
+    (u32::from_be_bytes([0, a, b, c]) as usize).wrapping_sub(1)
+}
+
 /// Returns the MAC address of a switch port.
 pub(crate) fn port_mac(node: usize, port: usize) -> MacAddr {
     let [_, _, _, _, _, _, a, b] = (node as u64).to_be_bytes();

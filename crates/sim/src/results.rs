@@ -32,6 +32,9 @@ pub struct Results {
     pub hosts: Vec<HostOutcome>,
     /// Per link.
     pub links: Vec<LinkOutcome>,
+    /// Per traffic and port of a switch by which it leaves, if latencies are measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<HopOutcome>,
     /// Per end of a link that negotiates by DCBX.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dcbx: Vec<DcbxOutcome>,
@@ -91,8 +94,48 @@ pub struct TrafficOutcome {
     pub completed: u64,
     /// Completion times of those that began after the warm-up.
     pub completion: Option<Completion>,
+    /// Time from the start of traffic that ends, a collective for example, until all of it had
+    /// arrived; `None` if it has not, or has no end.
+    pub job_ns: Option<Nanos>,
+    /// Latency of the frames that were sent after the warm-up, if the scenario measures it: from
+    /// the start of their transmission to the last bit's arrival.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyOutcome>,
     /// When the last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
+}
+
+/// Latency of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LatencyOutcome {
+    /// Frames that were measured.
+    pub frames: u64,
+    /// Shortest latency.
+    pub min_ns: Nanos,
+    /// Average latency.
+    pub mean_ns: Nanos,
+    /// Median.
+    pub p50_ns: Nanos,
+    /// 90th percentile.
+    pub p90_ns: Nanos,
+    /// 99th percentile.
+    pub p99_ns: Nanos,
+    /// 99.9th percentile.
+    pub p999_ns: Nanos,
+    /// Longest latency.
+    pub max_ns: Nanos,
+}
+
+/// Time of a traffic's frames in a switch: from the last bit's arrival to the start of the
+/// transmission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HopOutcome {
+    /// Name of the traffic.
+    pub traffic: String,
+    /// The port by which the frames leave.
+    pub port: String,
+    /// The time in the switch.
+    pub latency: LatencyOutcome,
 }
 
 /// Results of one flow.
@@ -122,10 +165,10 @@ pub struct FlowOutcome {
     pub begun_ns: Option<Nanos>,
     /// When its last frame arrived.
     pub last_arrival_ns: Option<Nanos>,
-    /// Bytes of a message, in whole frames; 0 for traffic without end.
+    /// Bytes of a message, the mean of them if they vary; 0 for traffic without end.
     pub message_bytes: u64,
-    /// Completion time of a message that is alone in the network, in which switches take no time.
-    /// `None` without messages, or if the routes lead nowhere.
+    /// Completion time of such a message that is alone in the network, in which switches take no
+    /// time. `None` without messages, or if the routes lead nowhere.
     pub ideal_ns: Option<f64>,
 }
 
@@ -336,7 +379,7 @@ pub struct PauseSpan {
 }
 
 /// Start and arrival of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MessageSpan {
     /// Index of the traffic.
     pub traffic: usize,
@@ -344,8 +387,13 @@ pub struct MessageSpan {
     pub flow: usize,
     /// Number of the message in its flow, from 0.
     pub number: u64,
+    /// Length of the message.
+    pub bytes: u64,
     /// When the message was ready to be sent.
     pub from_ns: Nanos,
     /// When its last byte arrived.
     pub to_ns: Nanos,
+    /// Its completion time if it were alone in the network, in which switches take no time; 0 if
+    /// the routes lead nowhere.
+    pub ideal_ns: f64,
 }

@@ -2,19 +2,17 @@
 //!
 //! Rule: frames take a shortest path by number of links. Where a shortest path starts at several
 //! ports of a switch, the host's number (its index among the nodes) selects one of them, modulo, so
-//! that traffic to different hosts spreads and traffic to one host keeps its order. A host with
-//! several ports is reached by the nearest of them; if they are on the same switch, by the first.
-//! Hosts forward nothing.
+//! that traffic to different hosts spreads and traffic to one host keeps its order. A switch that
+//! chooses by frame ([`multipath`]) has all of these ports. A host with several ports is
+//! reached by the nearest of them; if they are on the same switch, by the first. Hosts forward
+//! nothing.
+
+pub(crate) mod ideal_path;
+pub(crate) mod multipath;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::scenario::types::{Link, LinkEnd, Node, NodeKind, Route};
-
-/// Returns an entry for each switch and each host that it has a path to, by switch and then by
-/// host.
-pub fn shortest_paths(nodes: &[Node], links: &[Link]) -> Vec<Route> {
-    Routes::shortest(nodes, links).list()
-}
 
 /// The entries of all switches.
 #[derive(Debug, Clone)]
@@ -28,20 +26,28 @@ pub struct Routes {
     number: Vec<usize>,
     /// By switch and then by host: the port.
     ports: Vec<Option<u8>>,
+    /// By switch and then by host: all ports at which a shortest path starts, as a mask.
+    choices: Vec<u64>,
 }
 
 impl Routes {
-    /// Computes the shortest paths.
+    /// Computes the shortest paths over all links.
     pub fn shortest(nodes: &[Node], links: &[Link]) -> Self {
+        Self::shortest_over(nodes, links, |_| true)
+    }
+
+    /// Computes the shortest paths over the links, by number, that `is_up` selects.
+    pub fn shortest_over(nodes: &[Node], links: &[Link], is_up: impl Fn(usize) -> bool) -> Self {
         let is_switch = |node: &usize| matches!(nodes[*node].kind, NodeKind::Switch(_));
         let (switches, hosts): (Vec<usize>, Vec<usize>) = (0..nodes.len()).partition(is_switch);
         let mut number = vec![0; nodes.len()];
         for list in [&switches, &hosts] {
             list.iter().enumerate().for_each(|(index, node)| number[*node] = index);
         }
-        let ports = vec![None; switches.len() * hosts.len()];
-        let peers = peers(nodes, links);
-        let mut routes = Self { peers, switches, hosts, number, ports };
+        let (ports, choices) =
+            (vec![None; switches.len() * hosts.len()], vec![0; switches.len() * hosts.len()]);
+        let peers = peers(nodes, links, is_up);
+        let mut routes = Self { peers, switches, hosts, number, ports, choices };
         let doors = routes.edge_switches();
         for (switches, hosts) in &doors {
             routes.fill_toward(switches, hosts);
@@ -83,11 +89,19 @@ impl Routes {
                 .map(|(port, _)| port)
                 .collect();
             for &host in hosts {
-                let own =
-                    || self.peers[switch].iter().position(|end| end.is_some_and(|(end, _)| end.node == host));
-                let port = if distance == 0 { own() } else { Some(ways[host % ways.len()]) };
-                let Some(port) = port else { continue };
+                let leads = |end: &Option<(LinkEnd, usize)>| end.is_some_and(|(end, _)| end.node == host);
+                let own = || -> Vec<usize> {
+                    let ends = self.peers[switch].iter().enumerate();
+                    ends.filter(|(_, end)| leads(end)).map(|(port, _)| port).collect()
+                };
+                let own = if distance == 0 { own() } else { Vec::new() };
+                let ways = if distance == 0 { &own } else { &ways };
+                let port = if distance == 0 { ways.first() } else { Some(&ways[host % ways.len()]) };
+                let Some(&port) = port else { continue };
+                let mask = ways.iter().fold(0, |mask, port| mask | 1 << port);
                 self.set(Route { switch, host, port });
+                let entry = self.entry(switch, host);
+                self.choices[entry] = mask;
             }
         }
     }
@@ -118,6 +132,17 @@ impl Routes {
         let entry = self.entry(route.switch, route.host);
         // A switch has at most 64 ports.
         self.ports[entry] = u8::try_from(route.port).ok();
+        self.choices[entry] = 1u64.checked_shl(route.port as u32).unwrap_or(0);
+    }
+
+    /// Returns the ports of a switch at which a shortest path to a host starts, as a mask.
+    pub fn choices(&self, switch: usize, host: usize) -> u64 {
+        self.choices[self.entry(switch, host)]
+    }
+
+    /// The nodes that are hosts.
+    pub fn hosts(&self) -> &[usize] {
+        &self.hosts
     }
 
     /// Lists all entries, by switch and then by host.
@@ -152,14 +177,18 @@ impl Routes {
     }
 }
 
-fn peers(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(LinkEnd, usize)>>> {
+fn peers(
+    nodes: &[Node],
+    links: &[Link],
+    is_up: impl Fn(usize) -> bool,
+) -> Vec<Vec<Option<(LinkEnd, usize)>>> {
     let ports = |node: &Node| match &node.kind {
         NodeKind::Switch(switch) => switch.settings.ports.len(),
         NodeKind::Host(host) => usize::from(host.ports),
     };
     let mut peers: Vec<Vec<Option<(LinkEnd, usize)>>> =
         nodes.iter().map(|node| vec![None; ports(node)]).collect();
-    for (number, link) in links.iter().enumerate() {
+    for (number, link) in links.iter().enumerate().filter(|(number, _)| is_up(*number)) {
         let [a, b] = link.ends;
         peers[a.node][a.port] = Some((b, number));
         peers[b.node][b.port] = Some((a, number));

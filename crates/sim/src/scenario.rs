@@ -5,14 +5,16 @@
 mod expect;
 mod faults;
 pub mod file;
+mod generate;
 mod links;
 mod lint;
 mod name_ranges;
 mod network;
 mod nodes;
 mod parse;
+mod sweep;
 mod tables;
-mod traffic;
+pub(crate) mod traffic;
 pub(crate) mod types;
 mod validate;
 

@@ -7,23 +7,26 @@
 //!        PFC: Arrive ─▶ Control, a response time later ─▶ host or switch pauses
 //! ```
 
+mod jobs;
 mod negotiation;
 
 use wire::mac::MacAddr;
 use wire::random::Random;
 
+use self::jobs::Job;
 pub(crate) use self::negotiation::LldpEnd;
 use self::negotiation::Negotiation;
 use crate::event_queue::Event;
-use crate::flow::Flow;
+use crate::flow::{CompletedMessage, Flow};
 use crate::host_node::Host;
 use crate::link::{LinkDirection, Links};
 use crate::packet::{Content, PacketHeaders, host_mac};
-use crate::routes;
+use crate::routes::Routes;
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
 use crate::switch_node::SimSwitch;
 use crate::time::{Picos, instant, of_ns};
 use crate::trace::Record;
+use crate::trace::latency::LatencyLog;
 
 /// One of the frames on a captured link.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +61,12 @@ pub struct Simulation<'s> {
     pub(crate) flows: Vec<Flow>,
     /// The range of each traffic's flows in `flows`.
     pub(crate) traffic_flows: Vec<std::ops::Range<usize>>,
+    /// By traffic: its collective, if it is one.
+    jobs: Vec<Option<Job>>,
     pub(crate) record: Record,
     pub(crate) negotiation: Negotiation,
+    /// Static entries that faults have set.
+    changed_routes: Vec<Route>,
     random: Random,
     pub(crate) events: u64,
 }
@@ -82,9 +89,17 @@ impl<'s> Simulation<'s> {
             }
         }
         let (flows, traffic_flows) = make_flows(scenario, &node_indices, &hosts, &wires);
+        if scenario.latency {
+            let traffic_of = flows.iter().map(|flow| flow.traffic).collect();
+            let log = LatencyLog::new(traffic_of, scenario.traffic.len(), of_ns(scenario.warmup_ns));
+            wires.latency = Some(Box::new(log));
+        }
         wires.queue.schedule(of_ns(scenario.sample_ns), Event::Sample);
+        let jobs: Vec<Option<Job>> = scenario.traffic.iter().map(Job::new).collect();
+        let step_count = |traffic: usize| jobs[traffic].as_ref().map_or(0, Job::step_count);
         let mut simulation = Self {
-            record: Record::new(scenario, &wires),
+            record: Record::new(scenario, &wires, step_count),
+            jobs,
             negotiation: Negotiation::new(scenario, &mut wires),
             scenario,
             links: wires,
@@ -93,6 +108,7 @@ impl<'s> Simulation<'s> {
             hosts,
             flows,
             traffic_flows,
+            changed_routes: Vec::new(),
             random: Random::new(scenario.seed),
             events: 0,
         };
@@ -101,18 +117,29 @@ impl<'s> Simulation<'s> {
         simulation
     }
 
-    /// Sets the FDB entries of the switches at the start.
+    /// Sets the FDB entries of the switches: shortest paths over the links that are up, and the
+    /// static entries of the scenario and of faults, which have precedence.
     fn set_routes(&mut self) {
-        for route in routes::shortest_paths(&self.scenario.nodes, &self.scenario.links) {
-            match self.scenario.forwarding {
-                Forwarding::ShortestPath => self.set_route(route),
+        let Scenario { nodes, links, forwarding, .. } = self.scenario;
+        let directions = &self.links.directions;
+        let routes = Routes::shortest_over(nodes, links, |link| directions[2 * link].up);
+        for route in routes.list() {
+            let device = self.device_of(route.switch);
+            match forwarding {
+                Forwarding::ShortestPath => device.switch.set_static(host_mac(route.host), route.port),
                 Forwarding::Learning => {
-                    let device = self.device_of(route.switch);
                     device.switch.set_learned(host_mac(route.host), route.port, instant(0));
                 }
             }
         }
-        for route in &self.scenario.routes {
+        for (node, place) in self.node_indices.iter().enumerate() {
+            if let NodeIndex::Switch(device) = place
+                && let Some(paths) = &mut self.devices[*device].paths
+            {
+                paths.set_routes(node, nodes.len(), &routes);
+            }
+        }
+        for route in self.scenario.routes.iter().chain(&self.changed_routes.clone()) {
             self.set_route(*route);
         }
     }
@@ -123,7 +150,11 @@ impl<'s> Simulation<'s> {
     }
 
     fn set_route(&mut self, Route { switch, host, port }: Route) {
-        self.device_of(switch).switch.set_static(host_mac(host), port);
+        let device = self.device_of(switch);
+        device.switch.set_static(host_mac(host), port);
+        if let Some(paths) = &mut device.paths {
+            paths.set_route(host, port);
+        }
     }
 
     /// Plans the start of traffic that begins at a time, and the faults.
@@ -194,6 +225,7 @@ impl<'s> Simulation<'s> {
             Event::FlowStart(flow) => self.begin(flow),
             Event::Message(flow) => self.add_message(flow),
             Event::Fault(fault) => self.apply_fault(fault),
+            Event::Converge => self.set_routes(),
             Event::Negotiate(end) => self.negotiate(end),
             Event::Sample => self.sample(),
         }
@@ -249,27 +281,53 @@ impl<'s> Simulation<'s> {
             Content::Cnp { flow } => self.flows[flow].cut(now),
             Content::Data { flow: number, number: frame, marked } => {
                 let flow = &mut self.flows[number];
-                let seen = flow.receive(frame, marked, now);
+                let line_bytes = self.links.directions[line].bytes_of(len);
+                if let Some(log) = &mut self.links.latency {
+                    log.arrived(number, frame, now);
+                }
+                let seen = flow.receive(frame, marked, line_bytes, now);
                 let traffic = flow.traffic;
                 if seen.sends_cnp {
                     this.send_cnp(number);
                     this.send(&mut self.flows, &mut self.links);
                 }
-                self.record.arrived(traffic, len, self.links.directions[line].bytes_of(len), now);
-                if let Some(message) = seen.completed
-                    && self.record.completed((traffic, number), message, now)
-                {
-                    self.begin_after(traffic);
+                self.record.arrived(traffic, len, line_bytes, now);
+                if let Some(message) = seen.completed {
+                    self.completed(traffic, number, message);
                 }
             }
         }
     }
 
-    /// Begins the traffic that waits for another, all of whose messages have arrived.
+    /// Handles a message that has arrived completely: steps of a collective may need it, or other
+    /// traffic.
+    fn completed(&mut self, traffic: usize, flow: usize, message: CompletedMessage) {
+        let now = self.links.now;
+        let is_last = self.record.completed((traffic, flow), message, now);
+        if let Some(job) = &mut self.jobs[traffic] {
+            let first = self.traffic_flows[traffic].start;
+            for (number, bytes) in job.arrived(flow - first, message.number) {
+                self.push_message(first + number, bytes);
+            }
+        }
+        if is_last {
+            self.begin_after(traffic);
+        }
+    }
+
+    /// Begins the traffic that waits for another, all of whose messages have arrived, if it waits
+    /// for nothing else.
     fn begin_after(&mut self, traffic: usize) {
-        let waits =
-            |(_, waiting): &(usize, &crate::scenario::Traffic)| waiting.start == Start::After(traffic);
-        for (number, _) in self.scenario.traffic.iter().enumerate().filter(waits) {
+        let record = &self.record;
+        let waits = |(_, waiting): &(usize, &crate::scenario::Traffic)| match &waiting.start {
+            Start::After(others) => {
+                others.contains(&traffic) && others.iter().all(|other| record.is_complete(*other))
+            }
+            Start::At(_) => false,
+        };
+        let ready: Vec<usize> =
+            self.scenario.traffic.iter().enumerate().filter(waits).map(|(number, _)| number).collect();
+        for number in ready {
             self.record.begun(number, self.links.now);
             for flow in self.traffic_flows[number].clone() {
                 self.links.queue.schedule(self.links.now, Event::FlowStart(flow));
@@ -278,6 +336,13 @@ impl<'s> Simulation<'s> {
     }
 
     fn begin(&mut self, number: usize) {
+        let traffic = self.flows[number].traffic;
+        if let Some(job) = &mut self.jobs[traffic] {
+            let messages = job.begin(number - self.traffic_flows[traffic].start);
+            self.flows[number].begin(self.links.now);
+            messages.into_iter().for_each(|bytes| self.push_message(number, bytes));
+            return;
+        }
         if self.flows[number].begin(self.links.now) {
             let first = self.flows[number].first_message(self.links.now, self.random.fraction());
             if let Some(first) = first {
@@ -289,10 +354,21 @@ impl<'s> Simulation<'s> {
     }
 
     fn add_message(&mut self, number: usize) {
+        let sizes = self.scenario.traffic[self.flows[number].traffic].sizes.as_ref();
+        let bytes = sizes.map(|sizes| sizes.quantile(self.random.fraction()));
         let random = self.random.fraction();
-        if let Some(next) = self.flows[number].add_message(self.links.now, random) {
+        if let Some(next) = self.flows[number].add_message(bytes, self.links.now, random) {
             self.links.queue.schedule(next, Event::Message(number));
         }
+        self.list_idle(number);
+    }
+
+    fn push_message(&mut self, number: usize, bytes: u64) {
+        self.flows[number].push_message(bytes, self.links.now);
+        self.list_idle(number);
+    }
+
+    fn list_idle(&mut self, number: usize) {
         if !self.flows[number].sender.is_listed {
             self.list(number);
         }
@@ -369,10 +445,17 @@ impl<'s> Simulation<'s> {
                 [(), ()]
             }
             FaultKind::Route(route) => {
+                self.changed_routes.push(route);
                 self.set_route(route);
                 [(), ()]
             }
         };
+        let is_link = |kind| matches!(kind, FaultKind::LinkDown { .. } | FaultKind::LinkUp { .. });
+        if let Some(after_ns) = self.scenario.convergence_ns
+            && is_link(self.scenario.faults[fault].kind)
+        {
+            self.links.queue.schedule(self.links.now + of_ns(after_ns), Event::Converge);
+        }
     }
 
     fn cut(&mut self, number: usize) {

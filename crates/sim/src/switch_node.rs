@@ -18,8 +18,9 @@ use switch::{
 
 use crate::event_queue::Event;
 use crate::link::{LinkDirection, Links};
-use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
-use crate::scenario::{Scenario, SwitchNode};
+use crate::packet::{CARRIED_BYTES, Content, Packet, content, is_control, port_mac};
+use crate::routes::multipath::{self, PathChooser};
+use crate::scenario::{Forwarding, Scenario, SwitchNode};
 use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
 
 /// Interval at which a chip checks thresholds that other ports have moved, if frames move.
@@ -40,6 +41,10 @@ pub(crate) struct SimSwitch {
     ports: Vec<PortLine>,
     /// The ports as configured, before anything was agreed on.
     file_ports: Vec<PortSettings>,
+    /// By number of a frame of memory: when the frame arrived, if latencies are measured.
+    arrived_at: Option<Vec<Picos>>,
+    /// Its choice among several paths; `None` if addresses alone decide.
+    pub(crate) paths: Option<PathChooser>,
     /// Model of the poll loop; `None` for a chip.
     software: Option<PollingSwitch>,
     /// Time of the last iteration or tick.
@@ -59,6 +64,11 @@ pub(crate) struct SimSwitch {
 /// The outgoing link directions of a node.
 fn lines_from(node: usize, wires: &Links) -> impl Iterator<Item = &LinkDirection> {
     wires.directions.iter().filter(move |line| line.from.node == node)
+}
+
+/// True if the latency in a switch is measured: in a chip, and not of frames that may be copies.
+fn measures_latency(scenario: &Scenario, turn: Picos) -> bool {
+    scenario.latency && turn == 0 && scenario.forwarding == Forwarding::ShortestPath
 }
 
 /// Returns the settings of the switch of node `node`.
@@ -111,9 +121,13 @@ impl SimSwitch {
         wires: &Links,
     ) -> Self {
         let every = of_ns(settings.turn_ns);
+        let paths = PathChooser::new(settings.multipath, scenario.seed, node);
         let dcbx = &settings.dcbx;
         let file = switch_settings(node, settings, scenario, wires);
         let mut settings = file.clone();
+        if paths.is_some() {
+            settings.bridge.max_entries += settings.ports.len(); // the addresses that stand for ports
+        }
         for (port, dcbx) in settings.ports.iter_mut().zip(dcbx) {
             if let Some(dcbx) = dcbx {
                 *port = dcbx.apply(port, None);
@@ -124,6 +138,9 @@ impl SimSwitch {
         let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
         lines_from(node, wires).for_each(|line| ports[line.from.port].line = Some(line.number));
         let mut switch = Switch::with_growing_memory(&settings, &macs, memory_frames);
+        if paths.is_some() {
+            (0..ports.len()).for_each(|port| switch.set_static(multipath::port_address(port), port));
+        }
         let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
         for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {
             switch.port_down(port, Instant(0), &mut memory);
@@ -133,6 +150,8 @@ impl SimSwitch {
             switch,
             memory,
             memory_frames,
+            arrived_at: measures_latency(scenario, every).then(Vec::new),
+            paths,
             software: (every > 0)
                 .then(|| PollingSwitch { turn: Iteration::new(vec![false; ports.len()]), every }),
             ports,
@@ -152,13 +171,34 @@ impl SimSwitch {
     #[inline]
     pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
         self.received += 1;
+        let directed;
+        let packet = if self.paths.is_some() {
+            directed = self.direct(packet);
+            &directed
+        } else {
+            packet
+        };
         if self.software.is_none() {
             if let Some(received) = put(packet, &mut self.memory) {
+                if let Some(arrived_at) = &mut self.arrived_at {
+                    let frame = received.frame.index();
+                    arrived_at.resize(arrived_at.len().max(frame + 1), NEVER);
+                    arrived_at[frame] = now;
+                }
                 self.switch.receive(port, received, instant(now), &mut self.memory);
             }
         } else {
             self.ports[port].rx_queue.push_back(*packet);
         }
+    }
+
+    /// Addresses a frame to the port of its path.
+    fn direct(&mut self, packet: &Packet) -> Packet {
+        let (mut packet, switch) = (*packet, &self.switch);
+        if let Some(paths) = &mut self.paths {
+            paths.direct(&mut packet.bytes, |port| switch.queued_cells(port));
+        }
+        packet
     }
 
     /// Handles the end of a transmission on an outgoing link direction.
@@ -271,7 +311,18 @@ impl SimSwitch {
     #[inline]
     fn send(&mut self, port: usize, line: usize, outgoing: TxDesc, wires: &mut Links) {
         outgoing.edit.apply(&mut self.memory, &outgoing.frame, outgoing.len);
-        wires.send(line, outgoing.len, carried(&self.memory, &outgoing.frame));
+        if self.paths.is_some() {
+            multipath::restore(carried_mut(&mut self.memory, &outgoing.frame));
+        }
+        let bytes = carried(&self.memory, &outgoing.frame);
+        if let (Some(arrived_at), Some(log)) = (&mut self.arrived_at, &mut wires.latency)
+            && let Some(arrived) = arrived_at.get_mut(outgoing.frame.index())
+            && let (false, Content::Data { flow, .. }) = (is_control(bytes), content(bytes))
+            && *arrived != NEVER
+        {
+            log.left(flow, line, std::mem::replace(arrived, NEVER), wires.now);
+        }
+        wires.send(line, outgoing.len, bytes);
         self.ports[port].sending = Some(outgoing);
     }
 
@@ -458,6 +509,10 @@ fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<RxDesc> {
 #[inline]
 fn carried<'m>(memory: &'m HeapMemory, frame: &FrameId) -> &'m [u8; CARRIED_BYTES] {
     memory.bytes(frame, CARRIED_BYTES).first_chunk().expect("frames of memory have room for that")
+}
+
+fn carried_mut<'m>(memory: &'m mut HeapMemory, frame: &FrameId) -> &'m mut [u8; CARRIED_BYTES] {
+    memory.bytes_mut(frame, CARRIED_BYTES).first_chunk_mut().expect("frames of memory have room for that")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! - frames sent over a link direction = frames that arrived, are in flight, or were lost by a cut;
 //! - frames counted by nodes = frames received over their links, and for hosts also frames sent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use wire::bitset::Set8;
 
 use switch::Snapshot;
@@ -16,11 +16,12 @@ use crate::expect;
 use crate::flow::Flow;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::results::{
-    Completion, DcbxOutcome, FlowOutcome, GroupOutcome, HostOutcome, LinkOutcome, PortOutcome,
-    PriorityOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
+    Completion, DcbxOutcome, FlowOutcome, GroupOutcome, HopOutcome, HostOutcome, LatencyOutcome, LinkOutcome,
+    PortOutcome, PriorityOutcome, QueueOutcome, Results, SwitchOutcome, TrafficOutcome,
 };
 use crate::routes::Routes;
-use crate::scenario::{Link, LinkEnd, NodeKind, Pattern, Scenario};
+use crate::routes::ideal_path::IdealPath;
+use crate::scenario::{LinkEnd, NodeKind, Scenario};
 use crate::simulation::{LldpEnd, NodeIndex, Simulation};
 use crate::switch_node::SimSwitch;
 use crate::time::{NS, Picos, instant, of_ns};
@@ -42,7 +43,10 @@ fn outcome(simulation: &mut Simulation) -> Results {
     let in_network = in_network(simulation);
     let imbalances = imbalances(simulation, &snapshots);
     let scenario = simulation.scenario;
-    let flows = flow_outcomes(simulation, &in_network);
+    let mut routes = Routes::shortest(&scenario.nodes, &scenario.links);
+    scenario.routes.iter().for_each(|route| routes.set(*route));
+    let flows = flow_outcomes(simulation, &routes, &in_network);
+    set_ideal_times(simulation, &routes);
     let mut outcome = Results {
         title: scenario.title.clone(),
         seed: scenario.seed,
@@ -56,6 +60,7 @@ fn outcome(simulation: &mut Simulation) -> Results {
         switches: switches(simulation, &snapshots),
         hosts: hosts(simulation),
         links: links(simulation),
+        hops: hops(simulation),
         dcbx: negotiations(simulation),
         expectations: Vec::new(),
         imbalances,
@@ -129,8 +134,20 @@ fn traffic_outcome(
         messages,
         completed: record.completed as u64,
         completion: completion(&record.completions),
+        job_ns: simulation.record.job_ns(number),
+        latency: simulation.links.latency.as_ref().and_then(|log| log.of_traffic(number)),
         last_arrival_ns: record.last_arrival.map(|at| at / NS),
     }
+}
+
+fn hops(simulation: &Simulation) -> Vec<HopOutcome> {
+    let scenario = simulation.scenario;
+    let outcome = |(traffic, line, latency): (usize, usize, LatencyOutcome)| HopOutcome {
+        traffic: scenario.traffic[traffic].name.clone(),
+        port: scenario.end_name(simulation.links.directions[line].from),
+        latency,
+    };
+    simulation.links.latency.iter().flat_map(|log| log.hops()).map(outcome).collect()
 }
 
 /// Jain's index: (Σx)² / (n · Σx²). Source: R. Jain, D.-M. Chiu and W. Hawe, "A quantitative
@@ -142,19 +159,17 @@ fn fairness(shares: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     (count > 1.0 && squares > 0.0).then(|| sum * sum / (count * squares))
 }
 
-fn flow_outcomes(simulation: &Simulation, in_network: &[u64]) -> Vec<FlowOutcome> {
+fn flow_outcomes(simulation: &Simulation, routes: &Routes, in_network: &[u64]) -> Vec<FlowOutcome> {
     let scenario = simulation.scenario;
-    let mut routes = Routes::shortest(&scenario.nodes, &scenario.links);
-    scenario.routes.iter().for_each(|route| routes.set(*route));
     let flow_outcome = |(flow, &in_network): (&Flow, &u64)| {
         let Flow { sender, receiver, headers, .. } = flow;
         let traffic = &scenario.traffic[flow.traffic];
         let received_frames = receiver.received_frames - receiver.repeated_frames;
         let until = of_ns(traffic.stop_ns).min(simulation.links.now);
-        let until = if receiver.message_frames > 0 { receiver.last_arrival.unwrap_or(until) } else { until };
+        let until = if sender.messages > 0 { receiver.last_arrival.unwrap_or(until) } else { until };
         let from = sender.begun_at.unwrap_or(until).max(of_ns(scenario.warmup_ns));
         let active = until.saturating_sub(from);
-        let bits = (receiver.measured_frames * sender.line_bytes * 8) as f64;
+        let bits = (receiver.measured_bytes * 8) as f64;
         FlowOutcome {
             traffic: flow.traffic,
             from: scenario.nodes[headers.from].name.clone(),
@@ -168,31 +183,23 @@ fn flow_outcomes(simulation: &Simulation, in_network: &[u64]) -> Vec<FlowOutcome
             throughput_bps: if active == 0 { 0.0 } else { bits * 1e12 / active as f64 },
             begun_ns: sender.begun_at.map(|at| at / NS),
             last_arrival_ns: receiver.last_arrival.map(|at| at / NS),
-            message_bytes: receiver.message_frames * u64::from(traffic.frame_bytes),
-            ideal_ns: ideal_ns(scenario, &routes, flow),
+            message_bytes: sender.message_bytes,
+            ideal_ns: IdealPath::new(scenario, routes, flow)
+                .and_then(|path| path.time_ns(sender.message_bytes)),
         }
     };
     simulation.flows.iter().zip(in_network).map(flow_outcome).collect()
 }
 
-/// Returns the completion time of a message that is alone in the network: the first frame passes
-/// each link of the path, the others follow at the speed of the slowest, or at the flow's rate.
-fn ideal_ns(scenario: &Scenario, routes: &Routes, flow: &Flow) -> Option<f64> {
-    let traffic = &scenario.traffic[flow.traffic];
-    let frames = flow.receiver.message_frames.checked_sub(1)? as f64;
-    let path = routes.path(flow.headers.from, flow.headers.to)?;
-    let links = || path.iter().map(|&link| &scenario.links[link]);
-    let frame_ns = |bps: u64, overhead_bytes: u16| {
-        f64::from(u32::from(traffic.frame_bytes) + u32::from(overhead_bytes)) * 8e9 / bps as f64
-    };
-    let of_link = |link: &Link| frame_ns(link.speed_bps, link.overhead_bytes);
-    let first: f64 = links().map(|link| link.propagation_ns as f64 + of_link(link)).sum();
-    let slowest = links().map(of_link).fold(0.0, f64::max);
-    let spacing = match traffic.pattern {
-        Pattern::Poisson { .. } => 0.0, // its rate is that of messages
-        _ => links().next().map_or(0.0, |link| frame_ns(traffic.rate_bps, link.overhead_bytes)),
-    };
-    Some(first + frames * slowest.max(spacing))
+/// Sets the ideal times of the messages that arrived.
+fn set_ideal_times(simulation: &mut Simulation, routes: &Routes) {
+    let mut paths: HashMap<usize, Option<IdealPath>> = HashMap::new();
+    for message in &mut simulation.record.series.completions {
+        let flow = &simulation.flows[message.flow];
+        let path =
+            paths.entry(message.flow).or_insert_with(|| IdealPath::new(simulation.scenario, routes, flow));
+        message.ideal_ns = path.as_ref().and_then(|path| path.time_ns(message.bytes)).unwrap_or(0.0);
+    }
 }
 
 fn completion(times: &[Picos]) -> Option<Completion> {

@@ -1,6 +1,8 @@
 //! Records of a run: arrivals, completions, pauses, and a point of each series at regular
 //! intervals.
 
+pub(crate) mod latency;
+
 use std::collections::HashMap;
 use wire::bitset::Set8;
 
@@ -8,6 +10,7 @@ use switch::settings::{GroupSettings, POOLS, PRIORITIES};
 use switch::{Instant, PortSettings, Switch};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
+use crate::flow::CompletedMessage;
 use crate::link::{LinkDirection, Links};
 use crate::packet::Packet;
 use crate::results::{GroupSeries, MessageSpan, PauseSpan, Series};
@@ -61,15 +64,16 @@ pub(crate) struct TrafficRecord {
 }
 
 impl Record {
-    /// Creates an empty record.
-    pub(crate) fn new(scenario: &Scenario, wires: &Links) -> Self {
-        let traffic = scenario.traffic.iter().map(|traffic| TrafficRecord {
+    /// Creates an empty record. `step_count` returns the messages of a collective, by traffic.
+    pub(crate) fn new(scenario: &Scenario, wires: &Links, step_count: impl Fn(usize) -> usize) -> Self {
+        let traffic = scenario.traffic.iter().enumerate().map(|(number, traffic)| TrafficRecord {
             begun_at: match traffic.start {
                 Start::At(at_ns) => Some(of_ns(at_ns)),
                 Start::After(_) => None,
             },
             finite_messages: match traffic.pattern {
                 Pattern::Finite { .. } => traffic.flows.len(),
+                Pattern::Collective { .. } => step_count(number),
                 _ => 0,
             },
             ..TrafficRecord::default()
@@ -103,12 +107,12 @@ impl Record {
         traffic.last_arrival = Some(now);
     }
 
-    /// Records that a message of a flow of `traffic` is complete, given its number and when it was
-    /// ready to be sent. True if it was the last of its traffic.
+    /// Records that a message of a flow of `traffic` is complete. True if it was the last of its
+    /// traffic.
     pub(crate) fn completed(
         &mut self,
         (traffic, flow): (usize, usize),
-        (number, begun_at): (u64, Picos),
+        CompletedMessage { number, bytes, begun_at }: CompletedMessage,
         now: Picos,
     ) -> bool {
         let record = &mut self.traffic[traffic];
@@ -117,10 +121,25 @@ impl Record {
             record.completions.push(now - begun_at);
             if self.series.completions.len() < MAX_SPANS {
                 let (from_ns, to_ns) = (begun_at / NS, now / NS);
-                self.series.completions.push(MessageSpan { traffic, flow, number, from_ns, to_ns });
+                let ideal_ns = 0.0; // known at the end
+                let span = MessageSpan { traffic, flow, number, bytes, from_ns, to_ns, ideal_ns };
+                self.series.completions.push(span);
             }
         }
         record.completed == record.finite_messages
+    }
+
+    /// True if all messages of a traffic that ends have arrived.
+    pub(crate) fn is_complete(&self, traffic: usize) -> bool {
+        let TrafficRecord { completed, finite_messages, .. } = self.traffic[traffic];
+        finite_messages > 0 && completed == finite_messages
+    }
+
+    /// Returns the time that all messages of a traffic together took.
+    pub(crate) fn job_ns(&self, traffic: usize) -> Option<u64> {
+        let TrafficRecord { begun_at, last_arrival, .. } = self.traffic[traffic];
+        let took = last_arrival?.saturating_sub(begun_at?);
+        self.is_complete(traffic).then_some(took / NS)
     }
 
     /// Records the start of traffic that waited for another.

@@ -177,7 +177,7 @@ fn patterns_send_their_frames() {
 #[test]
 fn traffic_can_wait_for_other_traffic() {
     let mut second = one_frame("second", 2, 1, 3, 1000, 0);
-    second.start = Start::After(0);
+    second.start = Start::After(vec![0]);
     let mut first = one_frame("first", 1, 2, 3, 1000, 50);
     first.flows.push((3, 2));
     let outcome = run(&star(3, vec![first, second], MS));

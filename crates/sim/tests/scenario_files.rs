@@ -45,9 +45,12 @@ fn in_short(scenario: &Scenario) -> String {
     text += "\n";
     for traffic in &scenario.traffic {
         let flows: Vec<String> = traffic.flows.iter().map(|(from, to)| format!("{from}→{to}")).collect();
-        let start = match traffic.start {
+        let start = match &traffic.start {
             Start::At(at_ns) => format!("from {at_ns}"),
-            Start::After(other) => format!("after {}", scenario.traffic[other].name),
+            Start::After(others) => {
+                let names: Vec<&str> = others.iter().map(|&other| &*scenario.traffic[other].name).collect();
+                format!("after {}", names.join(", "))
+            }
         };
         let _ = writeln!(
             text,

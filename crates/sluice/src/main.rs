@@ -27,6 +27,7 @@ mod show_fixture;
 mod sim;
 mod socket;
 mod stall;
+mod sweep;
 mod telemetry;
 mod top;
 
@@ -71,6 +72,7 @@ enum Task {
     Headroom(headroom::Arguments),
     /// Run a network of switches in virtual time, from the daemon's own configuration files.
     Sim(sim::Arguments),
+    Sweep(sweep::Arguments),
     Lab(lab::Arguments),
     /// Print completions for a shell.
     Completions {
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Task::Schema(arguments) => show::schema::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
+        Task::Sweep(arguments) => return sweep::run(&arguments),
         Task::Lab(arguments) => return lab::run(arguments),
         Task::Completions { shell } => completions(shell),
         Task::Manuals { folder } => {
@@ -145,7 +148,7 @@ fn main() -> ExitCode {
 }
 
 /// Examples at the end of the help of each command, short and long.
-const EXAMPLES: [(&str, &str); 23] = [
+const EXAMPLES: [(&str, &str); 24] = [
     ("top", "  sluice top"),
     ("explain", "  sluice explain port.pfc.no_drop"),
     (
@@ -181,6 +184,10 @@ const EXAMPLES: [(&str, &str); 23] = [
     ("check", "  sluice check lab.toml\n  sluice check --strict --json config/*.toml"),
     ("headroom", "  sluice headroom --speed 25G --cable 10m\n  sluice headroom --fix lab.toml --dry-run"),
     ("sim", "  sluice sim config/scenarios/first.toml --plots plots"),
+    (
+        "sweep",
+        "  sluice sweep config/scenarios/sweep.toml --out results\n  sluice sweep plan config/scenarios/sweep.toml --parts 16\n  sluice sweep collect results",
+    ),
     ("completions", "  sluice completions bash"),
     (
         "lab",

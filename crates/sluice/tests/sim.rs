@@ -290,3 +290,26 @@ fn memory_that_cannot_be_had_is_an_error() {
         "{err}"
     );
 }
+
+/// The tables of latencies, links and groups.
+#[test]
+fn latencies_links_and_groups_are_tables() {
+    let folder = folder();
+    let path = folder.path();
+    let (code, _, err) = sim(path, &["--latency", "latency.csv", "incast.toml"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("add --set latency=true"), "{err}");
+    let tables = ["--latency", "latency.csv", "--links", "links.csv", "--groups", "groups.csv"];
+    let arguments = [&tables[..], &["--set", "latency=true", "incast.toml"]].concat();
+    assert_eq!(sim(path, &arguments).0, 0);
+    let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
+    let latency = read("latency.csv");
+    let rows: Vec<Vec<&str>> = latency.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!((rows[0][7], rows[0][8]), ("p99_ns", "p999_ns"));
+    assert_eq!((rows[1][0], rows[1][1], rows[2][0], rows[2][1]), ("rdma", "", "rdma", "s.p1"));
+    assert!(rows[1][7].parse::<u64>().unwrap() > rows[1][5].parse().unwrap(), "{latency}");
+    assert_eq!(read("links.csv").lines().count(), 1 + 2 * 3);
+    let groups = read("groups.csv");
+    let row = groups.lines().find(|line| line.starts_with("s.p2,h2,3,")).unwrap();
+    assert!(row.split(',').nth(6).unwrap().parse::<u64>().unwrap() > 0, "time in XOFF: {groups}");
+}

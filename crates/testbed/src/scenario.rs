@@ -97,6 +97,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Unfit> {
             Pattern::OnOff { .. } => Some("on/off"),
             Pattern::Poisson { .. } => Some("Poisson"),
             Pattern::Incast { .. } => Some("incast"),
+            Pattern::Collective { .. } => Some("a collective"),
         };
         if let Some(kind) = kind {
             return unfit(

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use switch::{PortSettings, SwitchSettings};
 
-use super::{Routes, shortest_paths};
+use super::Routes;
 use crate::scenario::types::{HostNode, Link, LinkEnd, Node, NodeKind, Route, SwitchNode};
 
 /// Builds a network of links between `(node, port)` and `(node, port)`. Nodes whose names begin
@@ -31,6 +31,7 @@ fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link
             NodeKind::Switch(Box::new(SwitchNode {
                 settings,
                 turn_ns: 0,
+                multipath: Default::default(),
                 dcbx: vec![],
                 lldp: vec![],
                 file: String::new(),
@@ -86,7 +87,7 @@ fn a_small_network() {
             [(9, 0), (2, 0)],
         ],
     );
-    insta::assert_snapshot!(table(&nodes, &shortest_paths(&nodes, &links)));
+    insta::assert_snapshot!(table(&nodes, &Routes::shortest(&nodes, &links).list()));
 }
 
 /// ```text
@@ -142,7 +143,7 @@ fn traffic_spreads() {
         ends.extend((0..32).map(|spine| [(leaf, 32 + spine), (32 + spine, leaf)]));
     }
     let (nodes, links) = network(&names, &ends);
-    let routes = shortest_paths(&nodes, &links);
+    let routes = Routes::shortest(&nodes, &links).list();
     assert_eq!(routes.len(), 64 * 1024);
     for leaf in 0..32 {
         for port in 32..64 {

@@ -7,11 +7,17 @@
 //! warmup   = "1ms"                 # throughput, fairness and messages count from then; default: 0
 //! seed     = 1                     # of random numbers; default: 0
 //! sample   = "20us"                # time between two points of a plot; default: duration / 500
+//! latency  = false                 # measures the latency of frames, by traffic and switch
 //! forwarding = "shortest-path"     # "shortest-path" | "learn": floods and learns, not with loops
+//! multipath = "receiver"           # of equal paths, one by the receiver's number; "flow": by a
+//!                                  # hash of addresses and ports; "spray": in turn, by frame;
+//!                                  # "adaptive": the shortest queues, by frame
+//! convergence = "200us"            # from a cut or repair to new routes; default: they stay
 //!
 //! [switch."leaf[1-2]"]             # a range stands for several names: leaf1 and leaf2
 //! config = "leaf.toml"             # required: daemon configuration, path relative to this file
 //! turn   = "20us"                  # poll interval of a software loop; default: "0ns", a chip
+//! multipath = "flow"               # default: that of the network
 //!
 //! [switch.spine]                   # a name contains no '.'
 //! config = "spine.toml"
@@ -67,7 +73,8 @@
 //! name = "queries"
 //! from = "h1"
 //! to = "h2"
-//! after = "file"                   # instead of start: when all of that finite traffic has arrived
+//! after = "file"                   # instead of start: when all of that traffic has arrived, or of
+//!                                  # several: ["file", "waves"]; it must end
 //! pattern = "poisson"
 //! rate = "1G"                      # required: the mean
 //! bytes = 64000                    # of a message; default: one frame
@@ -79,6 +86,23 @@
 //! pattern = "incast"               # a message from all senders at once, repeatedly
 //! bytes = 100000
 //! every = "1ms"
+//!
+//! [[traffic]]
+//! name = "search"
+//! from = "h[1-8]"
+//! to = "h[1-8]"
+//! pairs = "permutation"            # each sender has one receiver, at random; default: "all"
+//! pattern = "poisson"
+//! load = 0.3                       # instead of rate: of a sender's link, for its flows together
+//! sizes = "web-search"             # of messages, or "hadoop", or a file: lines of bytes, percent
+//!
+//! [[traffic]]
+//! name = "reduce"
+//! from = "h[1-8]"                  # the ranks, in their order; no `to`
+//! pattern = "all-reduce"           # or "all-to-all", in phases, `bytes` from each to each
+//! algorithm = "ring"               # "tree", "halving-doubling"; default: "ring"
+//! bytes = "1M"
+//! stop = "9ms"
 //!
 //! [[route]]                        # a static entry, which overrides `forwarding`
 //! switch = "leaf2"
@@ -115,6 +139,19 @@
 //! [[expect]]
 //! port = "leaf1.h1"
 //! pauses = 0
+//!
+//! [sweep]                          # for `sluice sweep`
+//! seeds = 5                        # how many, from `seed` on, or a list; default: that of the file
+//!
+//! [[vary]]                         # for `sluice sweep`: every combination of values
+//! set = "traffic.rdma.rate"        # a KEY as of `sluice sim --set`
+//! values = ["5G", "10G"]
+//!
+//! [[vary]]
+//! set = "link.0.cable_m"
+//! from = 10                        # instead of values: from, to, and step, or steps = 5, with
+//! to = 100                         # scale = "log" at equal ratios; unit = "us" makes text of the
+//! step = 30                        # numbers
 //! ```
 //!
 //! A software switch polls its ports once every `turn`; a chip acts at once. A host with several
@@ -127,6 +164,40 @@
 //! `alpha_interval` and `step_interval` ("55us"), `step_bytes` ("10M"), `gain` (0.00390625: g),
 //! `additive` ("40M": R_AI), `hyper` ("400M": R_HAI), `least` ("40M": the minimum rate) and
 //! `fast_recovery` ("below_f"). The values in parentheses are the defaults.
+//!
+//! `[network]` generates switches, hosts and cables, and the rest of the file refers to them by
+//! name. With it, `multipath` is "flow" by default.
+//!
+//! ```text
+//! [network]
+//! kind = "leaf-spine"       # leafL.hN – hM, leafL.upN – spineS.pN
+//! leaves = 4
+//! spines = 2
+//! hosts_per_leaf = 16
+//! uplinks = 1               # of each leaf to each spine; default: 1
+//! host_speed = "100G"       # default: 100G
+//! fabric_speed = "400G"     # between switches; default: that of the hosts
+//! host_cable_m = 3          # default: 0
+//! fabric_cable_m = 30       # default: 0
+//! config = "switch.toml"    # daemon configuration of all switches, without ports; default:
+//!                           # priority 3 is no-drop
+//!
+//! kind = "fat-tree"         # edgeE.hN, edgeE.upN – aggA.downN, aggA.upN – coreC.pN
+//! k = 4                     # ports of each switch
+//!
+//! kind = "rail"             # gpuS-R – railP-R.gN, railP-R.upN – spineS.pN
+//! pods = 2
+//! servers_per_pod = 4
+//! rails = 8                 # GPUs of a server, each on the switch of its rail
+//! spines = 4
+//!
+//! kind = "dragonfly"        # routerG-R.hN, .localN and .globalN
+//! routers_per_group = 4
+//! hosts_per_router = 2
+//! global_links_per_router = 2
+//! global_speed = "100G"     # between groups; default: that of the fabric
+//! global_cable_m = 100      # default: 0
+//! ```
 //!
 //! Metrics: `lost`, `no_drop_lost` (of no-drop priorities, by any drop), `sent`, `received` and
 //! `marked` frames; `in_network`, frames left at the end (not of a port); `xoff_episodes`, `pauses`
@@ -147,11 +218,11 @@ use switch::Nanos;
 use super::faults::{read_faults, read_routes};
 use super::links::Links;
 use super::network::Network;
-use super::nodes::{Devices, Load, Nodes};
-use super::parse::{MAX_TIME_NS, before_the_end, spell_time, time};
+use super::nodes::{Devices, MULTIPATHS, Nodes};
+use super::parse::{Load, MAX_TIME_NS, before_the_end, spell_time, time};
 use super::tables::required;
-use super::types::{Forwarding, Scenario, Traffic};
-use super::{expect, lint, traffic, validate};
+use super::types::{Forwarding, Multipath, Scenario, Traffic};
+use super::{expect, generate, lint, sweep, traffic, validate};
 use crate::routes::Routes;
 
 /// Points of a series unless the file sets their interval.
@@ -203,13 +274,19 @@ fn read(
     let seed = file.number_in("seed", 0..=i64::MAX as u64, report).map_or(0, |seed| seed.value);
     let forwardings = [("shortest-path", Forwarding::ShortestPath), ("learn", Forwarding::Learning)];
     let forwarding = file.choice("forwarding", &forwardings, report);
-    let nodes = Nodes::read(&mut file, devices, load, report);
-    let links = Links::read(&mut file, &nodes, devices, report);
+    let latency = file.boolean("latency", report).is_some_and(|latency| latency.value);
+    let multipath = file.choice("multipath", &MULTIPATHS, report);
+    let convergence = file.item("convergence").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
+    let generated = generate::read(&mut file, load, report);
+    let nodes = Nodes::read(&mut file, generated.as_ref(), devices, load, report);
+    let links = Links::read(&mut file, generated.as_ref(), &nodes, devices, report);
     let network = Network { nodes: &nodes, links: &links, devices };
-    let traffics = traffic::read(&mut file, duration_ns, &nodes, report);
+    let traffics = traffic::read(&mut file, (duration_ns, seed), &nodes, load, report);
     let routes = read_routes(&mut file, network, report);
     let faults = read_faults(&mut file, duration_ns, network, report);
+    validate::has_cut(&faults, convergence.as_ref(), report);
     let expectations = expect::read(&mut file, &traffics, network, &|location| lines.of(location), report);
+    let sweep = sweep::read(&mut file, seed, lines.text, report);
     file.finish(report);
 
     let is_right = |report: &Diagnostics| report.is_empty() && devices.mistakes.is_empty();
@@ -219,11 +296,14 @@ fn read(
     validate::all_linked(network, report);
     if let Some(Setting { value: Forwarding::Learning, location }) = &forwarding {
         validate::no_loop(&links.list, nodes.len(), location, report);
+        validate::no_paths(&nodes, multipath.as_ref(), convergence.as_ref(), report);
     }
     if !is_right(report) {
         return None;
     }
-    let nodes = nodes.build(devices);
+    let learns = forwarding.as_ref().is_some_and(|choice| choice.value == Forwarding::Learning);
+    let default = if generated.is_some() && !learns { Multipath::Flow } else { Multipath::Receiver };
+    let nodes = nodes.build(devices, multipath.map_or(default, |multipath| multipath.value));
     let mut table = Routes::shortest(&nodes, &links.list);
     routes.iter().for_each(|route| table.set(*route));
     let ways = validate::path_limits(&traffics, &nodes, &links.list, &table, report);
@@ -245,13 +325,16 @@ fn read(
         warmup_ns: warmup.map_or(0, |warmup| warmup.value),
         seed,
         sample_ns,
+        latency,
         forwarding,
+        convergence_ns: convergence.map(|convergence| convergence.value),
         nodes,
         links,
         traffic,
         routes,
         faults,
         expectations,
+        sweep,
         warnings,
     })
 }

@@ -8,6 +8,7 @@ use switch::Nanos;
 use switch::buffer::headroom::RESPONSE_BYTES;
 use switch::settings::WIRE_OVERHEAD_BYTES;
 
+use super::generate::Generated;
 use super::name_ranges::{MAX_NAMES, Names};
 use super::nodes::{Devices, Nodes};
 use super::parse::{decimal, text, time};
@@ -49,11 +50,15 @@ impl Links {
     /// Reads all links.
     pub(super) fn read(
         file: &mut TableReader,
+        generated: Option<&Generated>,
         nodes: &Nodes,
         devices: &Devices,
         report: &mut Diagnostics,
     ) -> Self {
         let mut links = Self::default();
+        if let Some(network) = generated {
+            links.add_generated(network, nodes, devices, report);
+        }
         for section in entries(file, "link", MAX_NAMES, report) {
             links.read_entry(section, nodes, devices, report);
         }
@@ -80,38 +85,82 @@ impl Links {
         // One mistake is enough for all links of an entry.
         for number in 0..a.value.len() {
             let names = [a.value.name(number), b.value.name(number)];
-            let first = nodes.end(&names[0], &a.location, devices, report);
-            let second = nodes.end(&names[1], &b.location, devices, report);
-            let Some((first, second)) = first.zip(second) else { return };
-            if first.node == second.node {
-                let what = format!("{} would be joined to itself", nodes.name(first.node));
-                report.add(&ends.location, what, "join it to another node");
+            let locations = [&a.location, &b.location, &ends.location];
+            if self.join(&names, locations, &table, nodes, devices, report).is_none() {
                 return;
             }
-            for (end, setting) in [(first, a), (second, b)] {
-                if let Some(port) = nodes.admin_down_port(end, devices) {
-                    let what = format!(
-                        "port {port} is down, by admin = \"down\" in the configuration of its switch"
-                    );
-                    report.add(&setting.location, what, "take another port, or take it up in that file");
-                    return;
-                }
-            }
-            let name = names.join("–");
-            if !self.is_free(first, a, nodes, report) || !self.is_free(second, b, nodes, report) {
-                return;
-            }
-            let ends = Setting { value: [first, second], location: ends.location.clone() };
-            let cable = table.cable_location(&ends, nodes, devices);
-            let Some(link) = table.link(name, ends, nodes, devices, report) else { return };
-            self.cables.push(cable);
-            self.by_end.insert(first, self.list.len());
-            self.by_end.insert(second, self.list.len());
-            self.list.push(link);
         }
     }
 
-    fn is_free(&self, end: LinkEnd, name: &Setting<Names>, nodes: &Nodes, report: &mut Diagnostics) -> bool {
+    /// Adds the cables of a generated network, whose ports have their speeds and lengths.
+    fn add_generated(
+        &mut self,
+        network: &Generated,
+        nodes: &Nodes,
+        devices: &Devices,
+        report: &mut Diagnostics,
+    ) {
+        let table = LinkTable {
+            speed_bps: None,
+            cable_m: None,
+            delay_ns_per_m: DELAY_NS_PER_M,
+            mtu_bytes: None,
+            response_ns: None,
+            overhead_bytes: WIRE_OVERHEAD_BYTES,
+            is_wrong: false,
+        };
+        // Without a valid configuration there are no ports.
+        if network.switches().iter().all(|(name, _)| nodes.has_device(name, devices)) {
+            let locations = [&network.location; 3];
+            let ends = network.links().iter();
+            ends.map_while(|names| self.join(names, locations, &table, nodes, devices, report))
+                .for_each(drop);
+        }
+    }
+
+    /// Adds a link between two ends, by name; the locations are theirs and that of both together.
+    fn join(
+        &mut self,
+        names: &[String; 2],
+        locations: [&SettingSpan; 3],
+        table: &LinkTable,
+        nodes: &Nodes,
+        devices: &Devices,
+        report: &mut Diagnostics,
+    ) -> Option<()> {
+        let [of_first, of_second, of_both] = locations;
+        let first = nodes.end(&names[0], of_first, devices, report);
+        let second = nodes.end(&names[1], of_second, devices, report);
+        let (first, second) = first.zip(second)?;
+        if first.node == second.node {
+            let what = format!("{} would be joined to itself", nodes.name(first.node));
+            report.add(of_both, what, "join it to another node");
+            return None;
+        }
+        for (end, location) in [(first, of_first), (second, of_second)] {
+            if let Some(port) = nodes.admin_down_port(end, devices) {
+                let what =
+                    format!("port {port} is down, by admin = \"down\" in the configuration of its switch");
+                report.add(location, what, "take another port, or take it up in that file");
+                return None;
+            }
+        }
+        let is_free =
+            self.is_free(first, of_first, nodes, report) && self.is_free(second, of_second, nodes, report);
+        if !is_free {
+            return None;
+        }
+        let ends = Setting { value: [first, second], location: of_both.clone() };
+        let cable = table.cable_location(&ends, nodes, devices);
+        let link = table.link(names.join("–"), ends, nodes, devices, report)?;
+        self.cables.push(cable);
+        self.by_end.insert(first, self.list.len());
+        self.by_end.insert(second, self.list.len());
+        self.list.push(link);
+        Some(())
+    }
+
+    fn is_free(&self, end: LinkEnd, location: &SettingSpan, nodes: &Nodes, report: &mut Diagnostics) -> bool {
         let Some(link) = self.at(end) else { return true };
         let (who, cure) = match nodes.is_host(end.node) {
             true => {
@@ -120,7 +169,7 @@ impl Links {
             false => ("port", "a port has one link; take another port"),
         };
         let link = &self.list[link].name;
-        report.add(&name.location, format!("the {who} has a link already: {link}"), cure);
+        report.add(location, format!("the {who} has a link already: {link}"), cure);
         false
     }
 

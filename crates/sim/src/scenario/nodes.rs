@@ -7,18 +7,23 @@ use config::{Config, ConfigErrors};
 use switch::Nanos;
 use switch::settings::VlanSettings;
 
+use super::generate::Generated;
 use super::name_ranges::Names;
-use super::parse::{MAX_TIME_NS, text, time};
-use super::types::{HostNode, LinkEnd, Node, NodeKind, SwitchNode};
+use super::parse::{Load, MAX_NODES, MAX_SWITCHES, MAX_TIME_NS, text, time};
+use super::types::{HostNode, LinkEnd, Multipath, Node, NodeKind, SwitchNode};
 
-/// The most switches and hosts together.
-pub(super) const MAX_NODES: usize = 4096;
-/// The most switches. Each takes memory for all its cells.
-const MAX_SWITCHES: usize = 256;
 /// The most ports of a host.
 const MAX_HOST_PORTS: u8 = 8;
 /// The most known names among which a suggestion is searched, and which are listed.
 const MAX_LISTED: usize = 256;
+
+/// Values of `multipath`.
+pub(super) const MULTIPATHS: [(&str, Multipath); 4] = [
+    ("receiver", Multipath::Receiver),
+    ("flow", Multipath::Flow),
+    ("spray", Multipath::Spray),
+    ("adaptive", Multipath::Adaptive),
+];
 
 /// The nodes as far as the file could be read.
 #[derive(Default)]
@@ -45,13 +50,11 @@ enum TableKind {
     Switch {
         device: Option<usize>,
         turn_ns: Nanos,
+        /// `None`: that of the network.
+        multipath: Option<Multipath>,
     },
     Host(HostNode),
 }
-
-/// Returns the text of a configuration file by its path in the scenario, or the reason why it
-/// cannot be read.
-pub(super) type Load<'l> = &'l mut dyn FnMut(&str) -> Result<String, String>;
 
 /// Configuration files, each read once.
 #[derive(Default)]
@@ -95,9 +98,30 @@ impl Devices {
         }
     }
 
+    /// Reads the configurations of a generated network. Returns the index of each, `None` if it is
+    /// invalid.
+    fn generated(&mut self, network: &Generated, report: &mut Diagnostics) -> Vec<Option<usize>> {
+        let mut devices = Vec::new();
+        for (number, (name, text)) in network.configs.iter().enumerate() {
+            let device = self.parse(name, text).ok();
+            let ports = device.map_or(0, |device| self.list[device].switch.ports.len());
+            if device.is_some() && ports != network.port_count(number) {
+                let what = "this configuration has ports, and those of the network are added to it";
+                report.add(&network.config, what, "leave its ports out");
+            }
+            self.by_path.insert(name.clone(), device.ok_or(None));
+            devices.push(device);
+        }
+        devices
+    }
+
     fn read(&mut self, path: &str, load: Load) -> Result<usize, Option<String>> {
         let text = load(path).map_err(Some)?;
-        let mut config = config::parse(path, &text).map_err(|mistakes| {
+        self.parse(path, &text)
+    }
+
+    fn parse(&mut self, path: &str, text: &str) -> Result<usize, Option<String>> {
+        let mut config = config::parse(path, text).map_err(|mistakes| {
             self.mistakes.push(mistakes);
             None
         })?;
@@ -113,11 +137,15 @@ impl Nodes {
     /// Reads the tables of all nodes: switches first, then hosts, each in the order of the file.
     pub(super) fn read(
         file: &mut TableReader,
+        generated: Option<&Generated>,
         devices: &mut Devices,
         load: Load,
         report: &mut Diagnostics,
     ) -> Self {
-        let mut nodes = Self::default();
+        let mut nodes = Self { refused: generated.is_none() && file.has("network"), ..Self::default() };
+        if let Some(network) = generated {
+            nodes.add_switches(network, devices, report);
+        }
         if let Some(mut switches) = file.section("switch", report) {
             for (name, section) in switches.sections(report) {
                 let location = section.location.clone();
@@ -129,6 +157,12 @@ impl Nodes {
                 nodes.add(&names, &location, kind, report);
             }
         }
+        if let Some(network) = generated {
+            let host = HostNode { no_drop: 0xff, willing: None, honors_pause: true, ports: 1 };
+            network.hosts().iter().for_each(|name| {
+                nodes.add_one(name.clone(), &network.location, TableKind::Host(host), report);
+            });
+        }
         if let Some(mut hosts) = file.section("host", report) {
             for (name, section) in hosts.sections(report) {
                 let location = section.location.clone();
@@ -139,7 +173,7 @@ impl Nodes {
                 nodes.add(&names, &location, kind, report);
             }
         }
-        if !file.has("host") {
+        if !file.has("host") && !file.has("network") {
             report.add(
                 &file.location,
                 "no host",
@@ -171,16 +205,40 @@ impl Nodes {
         }
     }
 
+    /// Adds the switches of a generated network.
+    fn add_switches(&mut self, network: &Generated, devices: &mut Devices, report: &mut Diagnostics) {
+        let configs = devices.generated(network, report);
+        for (name, config) in network.switches() {
+            let kind = TableKind::Switch { device: configs[*config], turn_ns: 0, multipath: None };
+            self.add_one(name.clone(), &network.location, kind, report);
+        }
+        self.switches = network.switches().len();
+    }
+
     fn add(&mut self, names: &Names, location: &SettingSpan, kind: TableKind, report: &mut Diagnostics) {
         for name in names.iter() {
-            if let Some(first) = self.by_name.get(&name) {
-                let what = format!("{name} is in {} already", self.list[*first].location.setting);
-                report.add(location, what, "give each switch and host a name of its own");
+            if !self.add_one(name, location, kind, report) {
                 return;
             }
-            self.by_name.insert(name.clone(), self.list.len());
-            self.list.push(NodeTable { name, location: location.clone(), kind });
         }
+    }
+
+    /// Adds a node. False if there is one of this name.
+    fn add_one(
+        &mut self,
+        name: String,
+        location: &SettingSpan,
+        kind: TableKind,
+        report: &mut Diagnostics,
+    ) -> bool {
+        if let Some(first) = self.by_name.get(&name) {
+            let what = format!("{name} is in {} already", self.list[*first].location.setting);
+            report.add(location, what, "give each switch and host a name of its own");
+            return false;
+        }
+        self.by_name.insert(name.clone(), self.list.len());
+        self.list.push(NodeTable { name, location: location.clone(), kind });
+        true
     }
 
     /// The number of nodes.
@@ -209,6 +267,11 @@ impl Nodes {
         }
     }
 
+    /// True if the table of a switch chooses among paths.
+    pub(super) fn has_multipath(&self, node: usize) -> bool {
+        matches!(self.list[node].kind, TableKind::Switch { multipath: Some(_), .. })
+    }
+
     /// The name of an end: `h1`, or `leaf1.p3`.
     pub(super) fn end_name(&self, end: LinkEnd, devices: &Devices) -> String {
         let name = self.name(end.node);
@@ -231,6 +294,11 @@ impl Nodes {
     pub(super) fn admin_down_port(&self, end: LinkEnd, devices: &Devices) -> Option<String> {
         let is_up = self.device(end.node, devices)?.admin_up.get(end.port)?;
         (!is_up).then(|| self.end_name(end, devices))
+    }
+
+    /// True if there is a switch of this name with a valid configuration.
+    pub(super) fn has_device(&self, name: &str, devices: &Devices) -> bool {
+        self.by_name.get(name).is_some_and(|node| self.device(*node, devices).is_some())
     }
 
     /// Finds the node of this name.
@@ -317,16 +385,19 @@ impl Nodes {
         }
     }
 
-    /// Builds the nodes, whose configurations must be valid.
-    pub(super) fn build(&self, devices: &Devices) -> Vec<Node> {
+    /// Builds the nodes, whose configurations must be valid. Switches without a choice of paths of
+    /// their own have that of the network.
+    pub(super) fn build(&self, devices: &Devices, of_network: Multipath) -> Vec<Node> {
         let kind = |kind| match kind {
             TableKind::Host(host) => Some(NodeKind::Host(host)),
-            TableKind::Switch { device, turn_ns } => {
+            TableKind::Switch { device, turn_ns, multipath } => {
                 let config = devices.list.get(device?)?.clone();
                 let file =
                     devices.by_path.iter().find(|(_, found)| **found == Ok(device.unwrap_or(usize::MAX)));
                 let file = file.map(|(path, _)| path.clone()).unwrap_or_default();
-                Some(NodeKind::Switch(Box::new(SwitchNode { file, ..SwitchNode::new(config, turn_ns) })))
+                let multipath = multipath.unwrap_or(of_network);
+                let settings = SwitchNode { file, multipath, ..SwitchNode::new(config, turn_ns) };
+                Some(NodeKind::Switch(Box::new(settings)))
             }
         };
         let node = |node: &NodeTable| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });
@@ -391,9 +462,10 @@ fn read_switch(
     }
     let path = item.and_then(|item| text(item, CURE, report));
     let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
+    let multipath = section.choice("multipath", &MULTIPATHS, report).map(|choice| choice.value);
     section.finish(report);
     let device = path.and_then(|path| devices.get(&path, load, report));
-    TableKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value) }
+    TableKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value), multipath }
 }
 
 fn read_host(mut section: TableReader, report: &mut Diagnostics) -> TableKind {

@@ -1,10 +1,19 @@
-//! Values with a format of their own: times, bytes, rates.
+//! Values with a format of their own: times, bytes, rates; and the limits of a scenario.
 
 use std::ops::RangeInclusive;
 
 use config::read::toml_document::{Diagnostics, Item, Setting, parse_units, spell_units};
 use switch::Nanos;
 use toml::de::DeValue;
+
+/// The most switches and hosts together.
+pub(super) const MAX_NODES: usize = 4096;
+/// The most switches. Each takes memory for all its cells.
+pub(super) const MAX_SWITCHES: usize = 512;
+
+/// Returns the text of a configuration file by its path in the scenario, or the reason why it
+/// cannot be read.
+pub(super) type Load<'l> = &'l mut dyn FnMut(&str) -> Result<String, String>;
 
 /// The longest time of a scenario.
 pub(super) const MAX_TIME_NS: Nanos = 1_000_000_000_000;

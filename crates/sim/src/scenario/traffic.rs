@@ -4,7 +4,11 @@
 //! network is known to be valid, the resulting traffic ([`TrafficTable::traffic`]), since defaults
 //! depend on the links of the paths.
 
+pub(crate) mod collective;
+pub(crate) mod sizes;
+
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use config::read::toml_document::{
     Diagnostics, NAME_CURE, Setting, SettingSpan, TableReader, is_name, quoted, speed,
@@ -15,9 +19,11 @@ use toml::de::DeValue;
 
 use super::name_ranges::Names;
 use super::nodes::{Nodes, meant};
-use super::parse::{MAX_TIME_NS, before_the_end, bytes, decimal, spell_time, text, time};
+use super::parse::{Load, MAX_TIME_NS, before_the_end, bytes, decimal, spell_time, text, time};
 use super::tables::{entries, required};
-use super::types::{Pattern, Start, Traffic};
+use super::types::{Collective, Pattern, Start, Traffic};
+use sizes::SizeTable;
+use switch::egress::wred::Random;
 
 /// The most traffics of a file.
 const MAX_TRAFFICS: usize = 1024;
@@ -43,13 +49,16 @@ pub(super) struct TrafficTable {
     /// Empty if there is no valid name.
     pub(super) name: String,
     pub(super) flows: Vec<(usize, usize)>,
+    ranks: Vec<usize>,
     pub(super) priority: u8,
     dscp: Option<u8>,
     pub(super) frame_bytes: Option<Setting<u16>>,
     rate_bps: Option<u64>,
+    /// Share of the sender's link that its flows have together.
+    load: Option<f64>,
     pattern: PatternTable,
     start_ns: Nanos,
-    after: Option<Setting<String>>,
+    after: Vec<Setting<String>>,
     stop_ns: Nanos,
     ecn: bool,
     dcqcn: Option<DcqcnSettings>,
@@ -62,15 +71,39 @@ enum PatternKind {
     Finite,
     Poisson,
     Incast,
+    AllReduce,
+    AllToAll,
 }
 
-const KINDS: [(&str, PatternKind); 5] = [
+impl PatternKind {
+    /// True if the senders are the ranks of a collective.
+    fn is_collective(self) -> bool {
+        matches!(self, Self::AllReduce | Self::AllToAll)
+    }
+}
+
+const ALGORITHMS: [(&str, Collective); 3] = [
+    ("ring", Collective::Ring),
+    ("tree", Collective::Tree),
+    ("halving-doubling", Collective::HalvingDoubling),
+];
+
+const KINDS: [(&str, PatternKind); 7] = [
     ("constant", PatternKind::Constant),
     ("on-off", PatternKind::OnOff),
     ("finite", PatternKind::Finite),
     ("poisson", PatternKind::Poisson),
     ("incast", PatternKind::Incast),
+    ("all-reduce", PatternKind::AllReduce),
+    ("all-to-all", PatternKind::AllToAll),
 ];
+
+/// Which senders and receivers are pairs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pairs {
+    All,
+    Permutation,
+}
 
 /// `pattern` and its settings. Required settings are present unless a mistake was reported.
 struct PatternTable {
@@ -78,14 +111,17 @@ struct PatternTable {
     on_ns: Option<Nanos>,
     off_ns: Option<Nanos>,
     bytes: Option<u64>,
+    sizes: Option<SizeTable>,
+    algorithm: Collective,
     every_ns: Option<Nanos>,
 }
 
 /// Reads all traffic.
 pub(super) fn read(
     file: &mut TableReader,
-    duration_ns: Nanos,
+    (duration_ns, seed): (Nanos, u64),
     nodes: &Nodes,
+    load: Load,
     report: &mut Diagnostics,
 ) -> Vec<TrafficTable> {
     let mut traffics: Vec<TrafficTable> = Vec::new();
@@ -96,7 +132,10 @@ pub(super) fn read(
     }
     for section in entries(file, "traffic", MAX_TRAFFICS, report) {
         let location = section.location.clone();
-        let traffic = TrafficTable::read(section, duration_ns, nodes, MAX_FLOWS - flows, report);
+        // Each permutation is another.
+        let mut random = Random::new(seed ^ (traffics.len() as u64) << 32);
+        let most = (MAX_FLOWS - flows, &mut random);
+        let traffic = TrafficTable::read(section, duration_ns, nodes, most, load, report);
         flows += traffic.flows.len();
         if !traffic.name.is_empty() && !names.insert(traffic.name.clone()) {
             let what = format!("there is a traffic {} already", quoted(&traffic.name));
@@ -113,7 +152,8 @@ impl TrafficTable {
         mut section: TableReader,
         duration_ns: Nanos,
         nodes: &Nodes,
-        most_flows: usize,
+        (most_flows, random): (usize, &mut Random),
+        load: Load,
         report: &mut Diagnostics,
     ) -> Self {
         let name = section.string_like("name", "rdma", report);
@@ -124,23 +164,30 @@ impl TrafficTable {
             report.add(&name.location, format!("{} is no name", quoted(name.value)), NAME_CURE);
         }
         let name = name.map(|name| name.value).filter(|name| is_name(name)).unwrap_or_default();
-        let flows = read_flows(&mut section, nodes, most_flows, report);
+        section.at_most_one(&["rate", "load"], report);
         let rate = section.item("rate").and_then(|item| speed(item, report));
-        let pattern = PatternTable::read(&mut section, report);
+        let share = section.item("load").and_then(|item| decimal(item, 0.0001..=1.0, report));
+        let pattern = PatternTable::read(&mut section, load, report);
+        let (flows, ranks) = match pattern.kind.is_collective() {
+            true => read_ranks(&mut section, &pattern, nodes, most_flows, report),
+            false => (read_flows(&mut section, nodes, most_flows, random, report), Vec::new()),
+        };
         let (start_ns, stop_ns) = read_times(&mut section, duration_ns, report);
-        let after = section.string_like("after", "other", report);
+        let after = read_after(&mut section, report);
         let (ecn, dcqcn) = read_congestion(&mut section, report);
         let table = Self {
             location: section.location.clone(),
             name: name.to_owned(),
             flows,
+            ranks,
             priority: section.number_in("priority", 0..=7, report).map_or(0, |priority| priority.value),
             dscp: section.number_in("dscp", 0..=63, report).map(|dscp| dscp.value),
             frame_bytes: section.number_in("frame_bytes", 64..=9216, report),
             rate_bps: rate.map(|rate| rate.value),
+            load: share.map(|share| share.value),
             pattern,
             start_ns,
-            after: after.map(|after| Setting { value: after.value.to_owned(), location: after.location }),
+            after,
             stop_ns,
             ecn,
             dcqcn,
@@ -154,6 +201,11 @@ impl TrafficTable {
         !matches!(self.pattern.kind, PatternKind::Constant | PatternKind::OnOff)
     }
 
+    /// True if all of the traffic has arrived at some time.
+    fn ends(&self) -> bool {
+        self.pattern.kind == PatternKind::Finite || self.pattern.kind.is_collective()
+    }
+
     /// Builds the traffic.
     pub(super) fn traffic(
         self,
@@ -161,8 +213,11 @@ impl TrafficTable {
         numbers: &HashMap<String, usize>,
         report: &mut Diagnostics,
     ) -> Traffic {
+        let rate_bps = match self.load {
+            Some(load) => (load * way.line_bps as f64 / self.flows_of_sender() as f64).max(1.0) as u64,
+            None => self.rate_bps.unwrap_or(way.line_bps),
+        };
         let frame_bytes = self.frame_bytes.map_or(FRAME_BYTES.min(way.mtu_bytes), |bytes| bytes.value);
-        let rate_bps = self.rate_bps.unwrap_or(way.line_bps);
         let pattern = self.pattern.pattern(frame_bytes);
         let messages = messages(pattern, rate_bps, self.stop_ns - self.start_ns);
         if messages * self.flows.len() as u128 > MAX_MESSAGES {
@@ -170,20 +225,30 @@ impl TrafficTable {
             let cure = format!("{MAX_MESSAGES} are the most; send longer or fewer ones");
             report.add(&self.location, what, cure);
         }
-        let after = self.after.and_then(|after| numbers.get(&after.value));
+        let after: Vec<usize> =
+            self.after.iter().filter_map(|after| numbers.get(&after.value).copied()).collect();
         Traffic {
             name: self.name,
             flows: self.flows,
+            ranks: self.ranks,
             priority: self.priority,
             dscp: self.dscp.unwrap_or(self.priority * 8),
             frame_bytes,
             rate_bps,
             pattern,
-            start: after.map_or(Start::At(self.start_ns), |after| Start::After(*after)),
+            sizes: self.pattern.sizes.map(Arc::new),
+            start: if after.is_empty() { Start::At(self.start_ns) } else { Start::After(after) },
             stop_ns: self.stop_ns,
             ecn: self.ecn,
             dcqcn: self.dcqcn,
         }
+    }
+
+    /// The most flows of one sender.
+    fn flows_of_sender(&self) -> usize {
+        let mut counts: HashMap<usize, usize> = HashMap::new();
+        self.flows.iter().for_each(|(from, _)| *counts.entry(*from).or_default() += 1);
+        counts.into_values().max().unwrap_or(1)
     }
 
     /// The span of the table.
@@ -193,14 +258,19 @@ impl TrafficTable {
 }
 
 impl PatternTable {
-    fn read(section: &mut TableReader, report: &mut Diagnostics) -> Self {
+    fn read(section: &mut TableReader, load: Load, report: &mut Diagnostics) -> Self {
         let pattern = section.choice("pattern", &KINDS, report);
         let duration = |section: &mut TableReader, name, report: &mut Diagnostics| {
             time(section.item(name)?, 1..=MAX_TIME_NS, report)
         };
         let on = duration(section, "on", report);
         let off = duration(section, "off", report);
+        section.at_most_one(&["bytes", "sizes"], report);
         let size = section.item("bytes").and_then(|item| bytes(item, report));
+        const SIZES: &str = "write \"web-search\", or the path of a file";
+        let sizes = section.item("sizes").and_then(|item| text(item, SIZES, report));
+        let sizes = sizes.and_then(|path| sizes::read(&path, load, report));
+        let algorithm = section.choice("algorithm", &ALGORITHMS, report).map(|choice| choice.value);
         let every = duration(section, "every", report);
         let kind = match &pattern {
             Some(pattern) => pattern.value,
@@ -215,7 +285,12 @@ impl PatternTable {
             kind,
             on_ns: on.map(|on| on.value),
             off_ns: off.map(|off| off.value),
-            bytes: size.map(|size| size.value),
+            bytes: size.map(|size| size.value).or(sizes.as_ref().map(SizeTable::mean_bytes)),
+            algorithm: match kind {
+                PatternKind::AllToAll => Collective::AllToAll,
+                _ => algorithm.unwrap_or(Collective::Ring),
+            },
+            sizes,
             every_ns: every.map(|every| every.value),
         }
     }
@@ -230,18 +305,27 @@ impl PatternTable {
             PatternKind::Finite => Pattern::Finite { bytes },
             PatternKind::Poisson => Pattern::Poisson { bytes },
             PatternKind::Incast => Pattern::Incast { bytes, every_ns: self.every_ns.unwrap_or(MAX_TIME_NS) },
+            PatternKind::AllReduce | PatternKind::AllToAll => {
+                Pattern::Collective { bytes, collective: self.algorithm }
+            }
         }
     }
 }
 
 /// Checks that the settings which the pattern requires are present, and no others.
 fn check_settings(kind: PatternKind, section: &TableReader, report: &mut Diagnostics) {
-    const SETTINGS: [(&str, &str, &[PatternKind]); 4] = [
-        ("on", "\"10us\"", &[PatternKind::OnOff]),
-        ("off", "\"30us\"", &[PatternKind::OnOff]),
-        ("bytes", "\"1M\"", &[PatternKind::Finite, PatternKind::Incast, PatternKind::Poisson]),
-        ("every", "\"1ms\"", &[PatternKind::Incast]),
+    use PatternKind::{AllReduce, AllToAll, Finite, Incast, OnOff, Poisson};
+    const SETTINGS: [(&str, &str, &[PatternKind]); 6] = [
+        ("on", "\"10us\"", &[OnOff]),
+        ("off", "\"30us\"", &[OnOff]),
+        ("bytes", "\"1M\"", &[Finite, Incast, Poisson, AllReduce, AllToAll]),
+        ("every", "\"1ms\"", &[Incast]),
+        ("sizes", "\"web-search\"", &[Poisson]),
+        ("algorithm", "\"ring\"", &[AllReduce]),
     ];
+    // A Poisson message is a frame by default, and an all-reduce a ring.
+    const OPTIONAL: [(&str, PatternKind); 3] =
+        [("bytes", Poisson), ("sizes", Poisson), ("algorithm", AllReduce)];
     let name_of =
         |kind: PatternKind| KINDS.iter().find(|(_, other)| *other == kind).map_or("", |(name, _)| name);
     let name = name_of(kind);
@@ -253,15 +337,14 @@ fn check_settings(kind: PatternKind, section: &TableReader, report: &mut Diagnos
                 let cure = format!("write pattern = \"{user}\", or leave it out");
                 report.add(&location, format!("has no effect with the pattern \"{name}\""), cure);
             }
-            // A Poisson message is a frame by default.
-            None if users.contains(&kind) && (setting, kind) != ("bytes", PatternKind::Poisson) => {
+            None if users.contains(&kind) && !OPTIONAL.contains(&(setting, kind)) => {
                 let what = format!("the pattern \"{name}\" needs {setting}");
                 report.add(&pattern, what, format!("write {setting} = {example}"));
             }
             _ => (),
         }
     }
-    if kind == PatternKind::Poisson && !section.has("rate") {
+    if kind == PatternKind::Poisson && !section.has("rate") && !section.has("load") {
         report.add(
             &pattern,
             "the pattern \"poisson\" needs rate",
@@ -270,16 +353,91 @@ fn check_settings(kind: PatternKind, section: &TableReader, report: &mut Diagnos
     }
 }
 
-/// Builds a flow for each sender and receiver.
+/// Reads `after`: the name of other traffic, or a list of names.
+fn read_after(section: &mut TableReader, report: &mut Diagnostics) -> Vec<Setting<String>> {
+    const CURE: &str = "write the name of other traffic, or a list of names, as in [\"a\", \"b\"]";
+    let Some(item) = section.item("after") else { return Vec::new() };
+    let items = item.list().unwrap_or_else(|| vec![item]);
+    let names = items.into_iter().filter_map(|item| text(item, CURE, report));
+    names.map(|name| Setting { value: name.value.to_owned(), location: name.location }).collect()
+}
+
+/// Builds the flows of a collective, whose ranks are the senders in their order. Returns both.
+fn read_ranks(
+    section: &mut TableReader,
+    pattern: &PatternTable,
+    nodes: &Nodes,
+    most: usize,
+    report: &mut Diagnostics,
+) -> (Vec<(usize, usize)>, Vec<usize>) {
+    let none = (Vec::new(), Vec::new());
+    for setting in ["to", "pairs"] {
+        if let Some(item) = section.item(setting) {
+            let what = "has no effect: the senders are the ranks of the collective";
+            report.add(&item.location, what, "leave it out");
+        }
+    }
+    let location = section.location_of("from").unwrap_or(section.location.clone());
+    let Some(ranks) = read_hosts(section, "from", nodes, report) else { return none };
+    let needs_power = pattern.algorithm == Collective::HalvingDoubling;
+    if ranks.len() < 2 || needs_power && !ranks.len().is_power_of_two() {
+        let what = format!("a collective of {} ranks", ranks.len());
+        let cure = if needs_power { "name 2, 4, 8, 16 … hosts" } else { "name two hosts or more" };
+        report.add(&location, what, cure);
+        return none;
+    }
+    // Of n ranks, no collective has more than 2 n (n − 1) steps.
+    if 2 * ranks.len() * ranks.len() > most {
+        report.add(&location, format!("{} ranks are too many", ranks.len()), "name fewer hosts");
+        return none;
+    }
+    let steps = collective::steps(pattern.algorithm, ranks.len(), pattern.bytes.unwrap_or(1));
+    let mut known = HashSet::new();
+    let pairs = steps.iter().map(|step| (ranks[step.from], ranks[step.to]));
+    (pairs.filter(|pair| known.insert(*pair)).collect(), ranks)
+}
+
+/// Pairs each sender with one receiver, at random and never with itself.
+fn permutation(senders: &[usize], receivers: &[usize], random: &mut Random) -> Vec<(usize, usize)> {
+    let mut receivers = receivers.to_vec();
+    let mut below = |most: usize| ((random.fraction() * most as f64) as usize).min(most - 1);
+    for last in (1..receivers.len()).rev() {
+        receivers.swap(last, below(last + 1));
+    }
+    // A host that has itself changes with the next, who then has itself only if both are the same.
+    for place in 0..senders.len() {
+        if senders[place] == receivers[place] {
+            let next = (place + 1) % receivers.len();
+            receivers.swap(place, next);
+            if senders[next] == receivers[next] {
+                receivers.swap(next, (next + 1) % senders.len());
+            }
+        }
+    }
+    senders.iter().copied().zip(receivers).collect()
+}
+
+/// Builds a flow for each sender and receiver, or for each pair of a permutation.
 fn read_flows(
     section: &mut TableReader,
     nodes: &Nodes,
     most: usize,
+    random: &mut Random,
     report: &mut Diagnostics,
 ) -> Vec<(usize, usize)> {
     let senders = read_hosts(section, "from", nodes, report);
     let receivers = read_hosts(section, "to", nodes, report);
+    let kinds = [("all", Pairs::All), ("permutation", Pairs::Permutation)];
+    let pairs = section.choice("pairs", &kinds, report);
     let Some((senders, receivers)) = senders.zip(receivers) else { return Vec::new() };
+    if let Some(Setting { value: Pairs::Permutation, location }) = &pairs {
+        if senders.len() != receivers.len() || senders.len() < 2 {
+            let what = format!("{} senders and {} receivers", senders.len(), receivers.len());
+            report.add(location, what, "name as many in `to` as in `from`, two or more");
+            return Vec::new();
+        }
+        return permutation(&senders, &receivers, random);
+    }
     if senders.len() * receivers.len() > most {
         let what = format!("{} more flows are too many", senders.len() * receivers.len());
         report.add(&section.location, what, format!("a scenario has at most {MAX_FLOWS}"));
@@ -420,13 +578,14 @@ fn resolve_after(traffics: &[TrafficTable], report: &mut Diagnostics) {
     let numbers: HashMap<&str, usize> =
         traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
     let names: Vec<&str> = traffics.iter().map(|traffic| traffic.name.as_str()).collect();
-    let mut next = vec![None; traffics.len()];
-    for (number, traffic) in traffics.iter().enumerate() {
-        let Some(after) = &traffic.after else { continue };
+    let mut next = vec![Vec::new(); traffics.len()];
+    for (number, after) in traffics
+        .iter()
+        .enumerate()
+        .flat_map(|(number, traffic)| traffic.after.iter().map(move |after| (number, after)))
+    {
         match numbers.get(after.value.as_str()).filter(|_| !after.value.is_empty()) {
-            Some(other) if traffics[*other].pattern.kind == PatternKind::Finite => {
-                next[number] = Some(*other)
-            }
+            Some(other) if traffics[*other].ends() => next[number].push(*other),
             Some(_) => {
                 let what = format!("{} never arrives whole", after.value);
                 report.add(&after.location, what, "give it the pattern \"finite\", or write a start");
@@ -444,32 +603,47 @@ fn resolve_after(traffics: &[TrafficTable], report: &mut Diagnostics) {
     find_cycles(traffics, &next, report);
 }
 
-/// Reports each circle of `next`, at its first member.
-fn find_cycles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Diagnostics) {
-    // By traffic: the traffic from which it was first reached.
-    let mut reached_from = vec![None; next.len()];
+/// Reports a circle of `next` for each traffic that waits for itself and is the first of its
+/// circle.
+fn find_cycles(traffics: &[TrafficTable], next: &[Vec<usize>], report: &mut Diagnostics) {
+    let mut is_reported = vec![false; next.len()];
     for start in 0..next.len() {
-        let mut at = start;
-        while reached_from[at].is_none() {
-            reached_from[at] = Some(start);
-            let Some(other) = next[at] else { break };
-            at = other;
-        }
-        // If this start has reached the traffic before, it is in a circle, unless the chain just
-        // ended.
-        if reached_from[at] == Some(start) && next[at].is_some() {
-            let mut circle = vec![at];
-            while let Some(other) = next[circle[circle.len() - 1]].filter(|other| *other != at) {
-                circle.push(other);
+        let Some(circle) = circle_from(start, next).filter(|_| !is_reported[start]) else { continue };
+        circle.iter().for_each(|&number| is_reported[number] = true);
+        let names: Vec<&str> = circle.iter().map(|number| traffics[*number].name.as_str()).collect();
+        let (list, last) = (names[..names.len().min(8)].join(" after "), names[0]);
+        let dots = if names.len() > 8 { " after …" } else { "" };
+        let waits_for = circle.get(1).unwrap_or(&start);
+        let is_it = |after: &&Setting<String>| after.value == traffics[*waits_for].name;
+        let Some(after) = traffics[start].after.iter().find(is_it) else { continue };
+        let what = format!("a circle: {list}{dots} after {last}");
+        report.add(&after.location, what, "give one of them a start");
+    }
+}
+
+/// Returns a shortest circle from a traffic back to itself.
+fn circle_from(start: usize, next: &[Vec<usize>]) -> Option<Vec<usize>> {
+    let mut from = vec![None; next.len()];
+    let mut reached = std::collections::VecDeque::from([start]);
+    while let Some(at) = reached.pop_front() {
+        for &other in &next[at] {
+            if other == start {
+                let mut circle = vec![at];
+                while let Some(before) =
+                    from[circle[circle.len() - 1]].filter(|_| circle[circle.len() - 1] != start)
+                {
+                    circle.push(before);
+                }
+                circle.reverse();
+                return Some(circle);
             }
-            let names: Vec<&str> = circle.iter().map(|number| traffics[*number].name.as_str()).collect();
-            let (list, last) = (names[..names.len().min(8)].join(" after "), names[0]);
-            let dots = if names.len() > 8 { " after …" } else { "" };
-            let Some(after) = &traffics[at].after else { continue };
-            let what = format!("a circle: {list}{dots} after {last}");
-            report.add(&after.location, what, "give one of them a start");
+            if from[other].is_none() {
+                from[other] = Some(at);
+                reached.push_back(other);
+            }
         }
     }
+    None
 }
 
 /// Returns the approximate number of messages of a flow in `time_ns`.
@@ -481,5 +655,6 @@ fn messages(pattern: Pattern, rate_bps: u64, time_ns: Nanos) -> u128 {
             u128::from(rate_bps) * u128::from(time_ns) / (8_000_000_000 * u128::from(bytes))
         }
         Pattern::Incast { every_ns, .. } => u128::from(time_ns.div_ceil(every_ns)),
+        Pattern::Collective { .. } => 2, // about as many as flows, a ring twice the ranks
     }
 }

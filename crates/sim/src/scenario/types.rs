@@ -1,10 +1,14 @@
 //! A scenario as plain values. Nodes, links and traffic are identified by their index here; the
 //! names of the file are kept for outputs.
 
+use std::sync::Arc;
+
 use config::{Config, ConfigErrors, PortDcbx};
 use dcbx::settings::LldpSettings;
 use endpoint::dcqcn::DcqcnSettings;
 use switch::{Nanos, SwitchSettings};
+
+pub use super::traffic::sizes::SizeTable;
 
 /// All settings of a scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,8 +23,12 @@ pub struct Scenario {
     pub seed: u64,
     /// Time between two points of a series.
     pub sample_ns: Nanos,
+    /// True if the latency of frames is measured.
+    pub latency: bool,
     /// How switches know the ports of hosts.
     pub forwarding: Forwarding,
+    /// Time from a cut or a repair until all switches have new routes; `None` if routes stay.
+    pub convergence_ns: Option<Nanos>,
     /// Switches and hosts.
     pub nodes: Vec<Node>,
     /// Cables between ports.
@@ -33,6 +41,8 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// Required results.
     pub expectations: Vec<Expectation>,
+    /// What `sluice sweep` varies; a single run ignores it.
+    pub sweep: Sweep,
     /// Problems of a valid scenario: cables that are too long for a switch's headroom. Usually
     /// empty.
     pub warnings: ConfigErrors,
@@ -58,6 +68,20 @@ pub enum Forwarding {
     /// Learning and flooding, as in the daemon; hosts announce themselves at the start. Not for
     /// networks with loops.
     Learning,
+}
+
+/// How a switch chooses among several shortest paths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Multipath {
+    /// By the receiver's number.
+    #[default]
+    Receiver,
+    /// By a hash of the flow's addresses and ports (ECMP).
+    Flow,
+    /// Frame by frame, in turn.
+    Spray,
+    /// Frame by frame, the port with the shortest queues.
+    Adaptive,
 }
 
 /// A switch or a host.
@@ -86,6 +110,8 @@ pub struct SwitchNode {
     /// Duration of one iteration of a software loop, the interval at which it polls its ports; 0
     /// for a chip, which acts at once.
     pub turn_ns: Nanos,
+    /// How it chooses among several shortest paths.
+    pub multipath: Multipath,
     /// What each port negotiates; `None` if it does not.
     pub dcbx: Vec<Option<PortDcbx>>,
     /// LLDP of each port.
@@ -102,7 +128,8 @@ impl SwitchNode {
         let Config { switch, dcbx, lldp, pfc_enabled, interfaces, .. } = config;
         let (settings, dcbx) = if pfc_enabled { (switch, dcbx) } else { (switch.without_pfc(), Vec::new()) };
         let lldp = lldp.ports.iter().map(|port| port.settings).collect();
-        Self { settings, turn_ns, dcbx, lldp, file: String::new(), interfaces }
+        let multipath = Multipath::default();
+        Self { settings, turn_ns, multipath, dcbx, lldp, file: String::new(), interfaces }
     }
 }
 
@@ -171,6 +198,8 @@ pub struct Traffic {
     pub name: String,
     /// Sender and receiver of each flow, as nodes.
     pub flows: Vec<(usize, usize)>,
+    /// The hosts of a collective, by rank.
+    pub ranks: Vec<usize>,
     /// 802.1p priority in the frames' tags.
     pub priority: u8,
     /// DSCP in the frames' IP headers.
@@ -182,6 +211,8 @@ pub struct Traffic {
     pub rate_bps: u64,
     /// When frames are ready to be sent.
     pub pattern: Pattern,
+    /// Sizes of Poisson messages, if they vary.
+    pub sizes: Option<Arc<SizeTable>>,
     /// When the traffic begins.
     pub start: Start,
     /// No frame is due at or after this. For Poisson and incast traffic, no message is ready at or
@@ -223,15 +254,35 @@ pub enum Pattern {
         /// Time from one message to the next.
         every_ns: Nanos,
     },
+    /// One collective of all senders.
+    Collective {
+        /// Bytes that are reduced, or sent by each rank to each other.
+        bytes: u64,
+        /// Kind and algorithm.
+        collective: Collective,
+    },
+}
+
+/// Kind and algorithm of a collective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collective {
+    /// All-reduce by a ring.
+    Ring,
+    /// All-reduce by a binomial tree, up and down.
+    Tree,
+    /// All-reduce by recursive halving and doubling.
+    HalvingDoubling,
+    /// Each rank to each other, in phases.
+    AllToAll,
 }
 
 /// When traffic begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// At a time.
     At(Nanos),
-    /// When other, finite traffic has arrived completely.
-    After(usize),
+    /// When all of other traffic that ends has arrived completely.
+    After(Vec<usize>),
 }
 
 /// A static entry of a switch's FDB.
@@ -279,6 +330,24 @@ pub enum FaultKind {
     },
     /// A static entry is replaced.
     Route(Route),
+}
+
+/// The points of a sweep: each combination of values, with each seed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// Start values of the random numbers.
+    pub seeds: Vec<u64>,
+    /// The varied settings; the first changes slowest.
+    pub vary: Vec<Vary>,
+}
+
+/// A varied setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vary {
+    /// The setting, as a KEY of `sluice sim --set`.
+    pub key: String,
+    /// Its values, as TOML.
+    pub values: Vec<String>,
 }
 
 /// A required result of a run.

@@ -1,10 +1,12 @@
 //! Requirements on the network as a whole, which are checked once all of its parts are valid.
 
-use config::read::toml_document::{Diagnostics, SettingSpan};
+use config::read::toml_document::{Diagnostics, Setting, SettingSpan};
+use switch::Nanos;
 
 use super::network::Network;
+use super::nodes::Nodes;
 use super::traffic::{PathLimits, TrafficTable};
-use super::types::{Link, Node};
+use super::types::{Fault, FaultKind, Link, Multipath, Node};
 use crate::routes::Routes;
 
 /// Checks that each switch, and each port of a host, has a link.
@@ -47,6 +49,31 @@ pub(super) fn no_loop(links: &[Link], nodes: usize, location: &SettingSpan, repo
             return;
         }
         another[a] = b;
+    }
+}
+
+/// Rejects settings of paths, of which a network that learns has one only.
+pub(super) fn no_paths(
+    nodes: &Nodes,
+    multipath: Option<&Setting<Multipath>>,
+    convergence: Option<&Setting<Nanos>>,
+    report: &mut Diagnostics,
+) {
+    let network = [multipath.map(|set| &set.location), convergence.map(|set| &set.location)];
+    let switches =
+        (0..nodes.len()).filter(|node| nodes.has_multipath(*node)).map(|node| nodes.location(node));
+    for location in network.into_iter().flatten().chain(switches) {
+        let what = "multipath and convergence have no effect with forwarding = \"learn\"";
+        report.add(location, what, "leave it out, or write forwarding = \"shortest-path\"");
+    }
+}
+
+/// Rejects a time of convergence without a cable that is cut.
+pub(super) fn has_cut(faults: &[Fault], convergence: Option<&Setting<Nanos>>, report: &mut Diagnostics) {
+    let cuts = faults.iter().any(|fault| matches!(fault.kind, FaultKind::LinkDown { .. }));
+    if let (Some(convergence), false) = (convergence, cuts) {
+        let cure = "write a [[fault]] with link-down, or leave it out";
+        report.add(&convergence.location, "has no effect while no cable is cut", cure);
     }
 }
 

@@ -53,6 +53,7 @@ fn scenario() -> Scenario {
     let switch = NodeKind::Switch(Box::new(SwitchNode {
         settings,
         turn_ns: TURN_NS,
+        multipath: Default::default(),
         dcbx: vec![],
         lldp: vec![],
         file: String::new(),
@@ -77,12 +78,15 @@ fn scenario() -> Scenario {
         seed: 1,
         sample_ns: TURN_NS,
         forwarding: Forwarding::Learning,
+        convergence_ns: None,
+        latency: false,
         nodes: kinds.enumerate().map(|(n, kind)| Node { name: format!("n{n}"), kind }).collect(),
         links: (0..PORTS).map(link).collect(),
         traffic: Vec::new(),
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
+        sweep: Default::default(),
         warnings: config::ConfigErrors::default(),
     }
 }

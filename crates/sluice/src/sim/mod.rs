@@ -5,12 +5,12 @@
 mod capture;
 mod format;
 mod hotspots;
-mod huge_pages;
+pub mod huge_pages;
 pub mod input;
-mod overrides;
+pub mod overrides;
 mod plots;
 mod progress;
-mod run;
+pub mod run;
 #[cfg(test)]
 #[path = "../../tests/fixtures/sim.rs"]
 mod sample;
@@ -21,7 +21,7 @@ mod truncate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use config::read::toml_document::parse_units;
 use sim::scenario::TIMES;
@@ -64,6 +64,16 @@ pub struct Arguments {
     /// is alone in the network.
     #[arg(long, value_name = "FILE")]
     messages: Option<PathBuf>,
+    /// Write a table of latencies as CSV: of each traffic, and in each switch. The scenario has
+    /// `latency = true`.
+    #[arg(long, value_name = "FILE")]
+    latency: Option<PathBuf>,
+    /// Write a table of the links' utilization as CSV.
+    #[arg(long, value_name = "FILE")]
+    links: Option<PathBuf>,
+    /// Write a table of priority groups as CSV, with their time in XOFF.
+    #[arg(long, value_name = "FILE")]
+    groups: Option<PathBuf>,
     /// Begin random numbers elsewhere than the scenario says.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -103,13 +113,19 @@ bit's arrival, in nanoseconds from 1970 on.
 Tables (CSV): --flows has a row for each flow: what it sent, what arrived, marks, throughput.
 --messages has a row for each message that began after the warm-up and arrived: start, end,
 completion time, the ideal one (alone in the network, in which switches take no time), and the
-slowdown, the ratio of both.
+slowdown, the ratio of both. --latency has the latency of each traffic, where hop is empty, and
+its time in each switch, where hop is the port by which it leaves; --links the utilization from
+each end; --groups the groups of the switches with their time in XOFF (xoff_ns).
 
 JSON: title, seed, duration_ns, warmup_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
   lost_frames, reordered_frames, marked_frames, cnps, throughput_bps, fairness (Jain's index of the
   flows; null: fewer than two), messages, completed, completion (null: none to measure): messages,
-  min_ns, mean_ns, p50_ns, p99_ns, max_ns; last_arrival_ns
+  min_ns, mean_ns, p50_ns, p99_ns, max_ns; job_ns (from the start until all of it has arrived, of
+  traffic that ends); last_arrival_ns; with `latency = true` latency: frames, min_ns, mean_ns,
+  p50_ns, p90_ns, p99_ns, p999_ns, max_ns
+hops[], with `latency = true`: traffic, port by which it leaves a switch, latency there, from the
+  last bit's arrival to the start of the transmission
 switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: peer and all that
   `sluice show --help` explains of a port; groups[] of these (priority) that received anything and
   queues[] (queue) that held anything, with all that it explains of them
@@ -161,7 +177,13 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
     if let Some(folder) = &arguments.plots {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    [&arguments.flows, &arguments.messages]
+    if arguments.latency.is_some() && !scenario.latency {
+        return Err(RunError::Other(anyhow!(
+            "--latency: {} does not measure it: write latency = true into it, or add --set latency=true",
+            arguments.file.display()
+        )));
+    }
+    [&arguments.flows, &arguments.messages, &arguments.latency, &arguments.links, &arguments.groups]
         .into_iter()
         .flatten()
         .try_for_each(|file| tables::create(file))?;
@@ -181,6 +203,18 @@ fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
             eprintln!("sluice: {} lacks the last {missing} messages: it holds a million", file.display());
         }
         files.push(file.clone());
+    }
+    type WriteTable = fn(&sim::Results, &std::path::Path) -> Result<()>;
+    let tables: [(&Option<PathBuf>, WriteTable); 3] = [
+        (&arguments.latency, tables::write_latency),
+        (&arguments.links, tables::write_links),
+        (&arguments.groups, tables::write_groups),
+    ];
+    for (file, write) in tables {
+        if let Some(file) = file {
+            write(&outcome, file)?;
+            files.push(file.clone());
+        }
     }
     let mut lines: Vec<String> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
     lines.extend(missing.iter().map(|(name, why)| format!("no {name}: {why}")));

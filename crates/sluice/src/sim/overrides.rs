@@ -14,7 +14,8 @@ use toml_edit::{DocumentMut, Item, Key, TableLike, Value};
 pub struct Override {
     /// Path of the configuration in the scenario; `None` for the scenario itself.
     pub file: Option<String>,
-    /// As it was written.
+    /// As it was written, whole and its key.
+    pub text: String,
     key: String,
     path: Vec<String>,
     value: Value,
@@ -34,7 +35,7 @@ impl FromStr for Override {
         let path = Key::parse(key).map_err(|_| CURE)?.iter().map(|key| key.get().to_owned()).collect();
         let value = value.trim();
         let value = value.parse::<Value>().unwrap_or_else(|_| Value::from(value));
-        Ok(Self { file, key: key.to_owned(), path, value })
+        Ok(Self { file, text: text.to_owned(), key: key.to_owned(), path, value })
     }
 }
 

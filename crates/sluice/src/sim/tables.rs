@@ -1,16 +1,25 @@
-//! Tables of a run as CSV (RFC 4180): a row for each flow, and for each message.
+//! Tables of a run as CSV (RFC 4180): a row for each flow, message, latency, link direction, or
+//! priority group.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use sim::Results;
+use sim::results::LatencyOutcome;
 
 /// Names of the columns of `--flows`.
 const FLOWS: &str = "flow,traffic,priority,from,to,sent_frames,received_frames,lost_frames,\
 reordered_frames,marked_frames,cnps,throughput_bps,begun_ns,last_arrival_ns,message_bytes,ideal_ns";
 /// Names of the columns of `--messages`.
 const MESSAGES: &str = "traffic,flow,message,from,to,bytes,start_ns,end_ns,completion_ns,ideal_ns,slowdown";
+
+/// Names of the columns of `--latency`.
+const LATENCY: &str = "traffic,hop,frames,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns";
+/// Names of the columns of `--links`.
+const LINKS: &str = "link,from_end,busy_percent,cut_frames";
+/// Names of the columns of `--groups`.
+const GROUPS: &str = "port,peer,priority,received_frames,dropped_frames,xoff_episodes,xoff_ns,shared_peak_cells,headroom_peak_cells";
 
 /// Creates a table's file before the run, so that one that cannot be written is reported at once.
 pub fn create(file: &Path) -> Result<()> {
@@ -28,6 +37,69 @@ pub fn write_messages(outcome: &Results, file: &Path) -> Result<u64> {
     let measured = outcome.traffic.iter().filter_map(|traffic| traffic.completion);
     let all: u64 = measured.map(|completion| completion.messages).sum();
     Ok(all - outcome.series.completions.len() as u64)
+}
+
+/// Writes the latency of each traffic, and of each traffic in each switch, by the port where it
+/// leaves.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_latency(outcome: &Results, file: &Path) -> Result<()> {
+    let mut text = format!("{LATENCY}\n");
+    let of_traffic = outcome.traffic.iter().filter_map(|traffic| Some((&traffic.name, "", traffic.latency?)));
+    let of_hops = outcome.hops.iter().map(|hop| (&hop.traffic, &*hop.port, hop.latency));
+    for (traffic, hop, latency) in of_traffic.chain(of_hops) {
+        let LatencyOutcome { frames, min_ns, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = latency;
+        let _ = writeln!(
+            text,
+            "{traffic},{hop},{frames},{min_ns},{mean_ns},{p50_ns},{p90_ns},{p99_ns},{p999_ns},{max_ns}"
+        );
+    }
+    write(file, &text)
+}
+
+/// Writes the utilization of each direction of each link.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_links(outcome: &Results, file: &Path) -> Result<()> {
+    let mut text = format!("{LINKS}\n");
+    for link in &outcome.links {
+        for (end, busy) in link.busy_percent.iter().enumerate() {
+            let _ = writeln!(text, "{},{end},{busy:.4},{}", link.name, link.cut_frames);
+        }
+    }
+    write(file, &text)
+}
+
+/// Writes the priority groups that received frames, with their time in XOFF.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_groups(outcome: &Results, file: &Path) -> Result<()> {
+    let mut text = format!("{GROUPS}\n");
+    for switch in &outcome.switches {
+        for port in &switch.ports {
+            for group in &port.groups {
+                let counts = &group.counts;
+                let _ = writeln!(
+                    text,
+                    "{}.{},{},{},{},{},{},{},{},{}",
+                    switch.name,
+                    port.counts.name,
+                    port.peer,
+                    group.priority,
+                    counts.received.frames,
+                    counts.dropped.frames,
+                    counts.xoff_episodes,
+                    counts.xoff_ns,
+                    counts.shared.peak_cells,
+                    counts.headroom.peak_cells,
+                );
+            }
+        }
+    }
+    write(file, &text)
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {
@@ -66,6 +138,7 @@ fn messages(outcome: &Results) -> String {
     let mut text = format!("{MESSAGES}\n");
     for message in &outcome.series.completions {
         let flow = &outcome.flows[message.flow];
+        let ideal_ns = Some(message.ideal_ns).filter(|ns| *ns > 0.0);
         let took_ns = message.to_ns.saturating_sub(message.from_ns);
         let _ = writeln!(
             text,
@@ -75,11 +148,11 @@ fn messages(outcome: &Results) -> String {
             message.number,
             flow.from,
             flow.to,
-            flow.message_bytes,
+            message.bytes,
             message.from_ns,
             message.to_ns,
-            or_empty(flow.ideal_ns.map(|ns| format!("{ns:.1}"))),
-            or_empty(flow.ideal_ns.map(|ns| format!("{:.4}", took_ns as f64 / ns))),
+            or_empty(ideal_ns.map(|ns| format!("{ns:.1}"))),
+            or_empty(ideal_ns.map(|ns| format!("{:.4}", took_ns as f64 / ns))),
         );
     }
     text

@@ -128,6 +128,12 @@ impl Queue {
         self.cold.maximum.cells(self.pool(pools).free_cells())
     }
 
+    /// The cells in use.
+    #[inline]
+    pub fn used_cells(&self) -> u32 {
+        self.used_cells
+    }
+
     /// True if a frame of `cells` fits.
     #[inline]
     pub fn admit(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {

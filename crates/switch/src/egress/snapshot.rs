@@ -20,6 +20,12 @@ impl Egress {
         }
     }
 
+    /// Returns the cells in use by each queue.
+    #[inline]
+    pub(crate) fn used_cells(&self) -> [u32; PRIORITIES] {
+        std::array::from_fn(|queue| self.queues[queue].used_cells())
+    }
+
     /// Resets one watermark of every queue.
     pub(crate) fn reset_watermarks(&mut self, mark: WatermarkReset) {
         self.queues.iter_mut().for_each(|queue| queue.reset_watermark(mark));

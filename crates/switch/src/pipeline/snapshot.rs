@@ -124,6 +124,11 @@ impl Switch {
         self.frame_queues.len_of(index)
     }
 
+    /// Returns the cells in use by the queues of a port.
+    pub fn queued_cells(&self, port: usize) -> u32 {
+        self.egress[port].used_cells().iter().sum()
+    }
+
     /// Takes the events since the last call, oldest first.
     pub fn drain_events(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
         self.events.drain()

@@ -1,0 +1,191 @@
+//! Choice of one of several equal paths, frame by frame.
+//!
+//! Rule: a switch has for each host all ports at which a shortest path starts. Of several,
+//! - `flow` takes the one that a hash of the addresses, the protocol and the UDP ports selects, so
+//!   that the frames of a flow keep their order. Each switch has another hash function, derived
+//!   from the scenario's seed, as a fabric that avoids hash polarization configures them;
+//! - `spray` takes them in turn;
+//! - `adaptive` takes the one whose queues hold the fewest cells, and of equal ones the next in
+//!   turn.
+//!
+//! `spray` and `adaptive` reorder frames. Sources: ECMP, RFC 2992; packet spraying, A. Dixit et
+//! al., "On the impact of packet spraying in data center networks" (INFOCOM 2013); shortest queue,
+//! S. Ghorbani et al., "DRILL" (SIGCOMM 2017).
+//!
+//! The switch looks up addresses: while it holds a frame, the frame is addressed to a port of the
+//! switch, and it gets its destination back when its transmission starts.
+
+use wire::mac::MacAddr;
+
+use super::Routes;
+use crate::packet::{CARRIED_BYTES, destination_node, host_mac, host_number};
+use crate::scenario::types::Multipath;
+
+/// First bytes of the addresses that stand for ports.
+const PORT_PREFIX: [u8; 2] = [2, 2];
+
+/// The choices of one switch.
+#[derive(Debug)]
+pub(crate) struct PathChooser {
+    kind: Multipath,
+    key: u64,
+    /// By host, a node: the ports, as a mask.
+    choices: Vec<u64>,
+    turn: u32,
+}
+
+impl PathChooser {
+    /// Creates the choices of the switch of node `node`; `None` if it needs none.
+    pub(crate) fn new(kind: Multipath, seed: u64, node: usize) -> Option<Self> {
+        let key = mix(seed ^ mix(node as u64 + 1));
+        (kind != Multipath::Receiver).then(|| Self { kind, key, choices: Vec::new(), turn: key as u32 })
+    }
+
+    /// Sets the ports for all hosts, of `nodes` nodes.
+    pub(crate) fn set_routes(&mut self, switch: usize, nodes: usize, routes: &Routes) {
+        self.choices = vec![0; nodes];
+        routes.hosts().iter().for_each(|&host| self.choices[host] = routes.choices(switch, host));
+    }
+
+    /// Sets the port for one host.
+    pub(crate) fn set_route(&mut self, host: usize, port: usize) {
+        self.choices[host] = 1 << port;
+    }
+
+    /// Addresses a received frame to the port by which it is to leave. `queued` returns the cells
+    /// that the queues of a port hold.
+    #[inline]
+    pub(crate) fn direct(&mut self, bytes: &mut [u8; CARRIED_BYTES], queued: impl Fn(usize) -> u32) {
+        let Some(host) = host_number(bytes) else { return };
+        let ports = self.choices.get(host).copied().unwrap_or(0);
+        if ports == 0 {
+            return;
+        }
+        let port = match (ports.count_ones(), self.kind) {
+            (1, _) => ports.trailing_zeros(),
+            (count, Multipath::Receiver | Multipath::Flow) => {
+                nth_bit(ports, flow_hash(bytes, self.key, count))
+            }
+            (count, Multipath::Spray) => nth_bit(ports, self.next_turn() % count),
+            (count, Multipath::Adaptive) => {
+                let first = self.next_turn() % count;
+                let in_turn = (0..count).map(|number| nth_bit(ports, (first + number) % count));
+                in_turn.min_by_key(|port| queued(*port as usize)).unwrap_or(0)
+            }
+        };
+        bytes[..6].copy_from_slice(&port_address(port as usize).0);
+    }
+
+    fn next_turn(&mut self) -> u32 {
+        self.turn = self.turn.wrapping_add(1);
+        self.turn
+    }
+}
+
+/// Returns the address that stands for a port of a switch.
+pub(crate) fn port_address(port: usize) -> MacAddr {
+    let [a, b] = PORT_PREFIX;
+    MacAddr([a, b, 0, 0, 0, port as u8])
+}
+
+/// Gives a frame that leaves its destination back.
+#[inline]
+pub(crate) fn restore(bytes: &mut [u8; CARRIED_BYTES]) {
+    if bytes[..2] == PORT_PREFIX {
+        let host = destination_node(bytes);
+        bytes[..6].copy_from_slice(&host_mac(host).0);
+    }
+}
+
+/// Returns a number below `count`, the same for all frames of a flow: of a hash of the IPv4
+/// addresses, the protocol and the UDP ports. DSCP and ECN do not count.
+pub(crate) fn flow_hash(bytes: &[u8; CARRIED_BYTES], key: u64, count: u32) -> u32 {
+    const PROTOCOL: usize = 27;
+    const ADDRESSES: usize = 30;
+    const UDP_PORTS: usize = 38;
+    let addresses: [u8; 8] = *bytes[ADDRESSES..].first_chunk().expect("they are stored");
+    let ports: [u8; 4] = *bytes[UDP_PORTS..].first_chunk().expect("they are stored");
+    let rest = u64::from(bytes[PROTOCOL]) << 32 | u64::from(u32::from_be_bytes(ports));
+    let hash = mix(mix(key ^ u64::from_be_bytes(addresses)) ^ rest);
+    (((hash >> 32) * u64::from(count)) >> 32) as u32
+}
+
+/// The finalizer of SplitMix64, a permutation of 64 bits. Source: G. Steele, D. Lea and C. Flood,
+/// "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+/// Returns the position of bit number `number`, from 0, of those that are set.
+fn nth_bit(mut mask: u64, number: u32) -> u32 {
+    (0..number).for_each(|_| mask &= mask - 1);
+    mask.trailing_zeros()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Packet, PacketHeaders};
+
+    fn frame(flow: usize, from: usize, dscp: u8) -> Packet {
+        Packet::data(&PacketHeaders { flow, from, to: 99, priority: 3, dscp, ecn: 2, len: 1000 })
+    }
+
+    /// Balls into bins: n flows on k ports use k (1 − (1 − 1/k)ⁿ) of them on average.
+    #[test]
+    fn flows_fall_on_ports_as_balls_into_bins() {
+        for (flows, ports) in [(4u32, 4u32), (8, 4), (16, 16), (64, 32)] {
+            let runs = 4000;
+            let used: u32 = (0..runs)
+                .map(|seed| {
+                    let of = |flow: u32| {
+                        flow_hash(&frame(flow as usize, flow as usize, 0).bytes, mix(seed), ports)
+                    };
+                    (0..flows).fold(0u64, |mask, flow| mask | 1 << of(flow)).count_ones()
+                })
+                .sum();
+            let (n, k) = (f64::from(flows), f64::from(ports));
+            let expected = k * (1.0 - (1.0 - 1.0 / k).powf(n));
+            let mean = f64::from(used) / runs as f64;
+            // Four standard errors of the mean; the variance is below k / 4.
+            assert!((mean - expected).abs() < 4.0 * (k / 4.0 / runs as f64).sqrt(), "{mean}, {expected}");
+        }
+    }
+
+    #[test]
+    fn a_flow_keeps_its_port_whatever_its_number_dscp_and_marks() {
+        let mut one = frame(7, 3, 0);
+        let port = flow_hash(&one.bytes, 1, 16);
+        one.set_number(12345);
+        let mut other = frame(7, 3, 46);
+        other.bytes[19] |= 3;
+        assert_eq!([one, other].map(|frame| flow_hash(&frame.bytes, 1, 16)), [port; 2]);
+        let ports: Vec<u32> = (0..32).map(|flow| flow_hash(&frame(flow, 3, 0).bytes, 1, 16)).collect();
+        assert!(ports.iter().any(|other| *other != ports[0]), "flows of two hosts spread too: {ports:?}");
+    }
+
+    #[test]
+    fn a_frame_gets_its_destination_back() {
+        let mut chooser = PathChooser::new(Multipath::Adaptive, 1, 0).expect("it chooses");
+        chooser.choices = vec![0; 100];
+        chooser.choices[99] = 0b1011_0000;
+        let mut packet = frame(0, 3, 0);
+        let queued = |port: usize| if port == 5 { 1 } else { 2 };
+        chooser.direct(&mut packet.bytes, queued);
+        assert_eq!(packet.bytes[..6], port_address(5).0);
+        restore(&mut packet.bytes);
+        assert_eq!(packet.dst(), host_mac(99));
+        let used = (0..6).map(|_| {
+            chooser.direct(&mut packet.bytes, |_| 0);
+            let port = packet.bytes[5];
+            restore(&mut packet.bytes);
+            port
+        });
+        let mut used: Vec<u8> = used.collect();
+        used.sort_unstable();
+        assert_eq!(used, [4, 4, 5, 5, 7, 7], "equal ones take turns");
+    }
+}

@@ -1,0 +1,157 @@
+//! Loads: exact bytes of messages, sizes by a distribution, permutations, barriers, and collectives
+//! against their theory.
+
+mod lab;
+
+use lab::run;
+use sim::results::TrafficOutcome;
+use sim::scenario::{Scenario, parse};
+use sim::{Results, Simulation};
+
+/// Hosts `h1` to `h{hosts}` at 100G on one switch, and this traffic.
+fn star(hosts: usize, duration: &str, traffic: &str) -> Scenario {
+    let text = format!(
+        "duration = \"{duration}\"\n[network]\nkind = \"leaf-spine\"\nleaves = 1\nspines = 1\nhosts_per_leaf = {hosts}\n{traffic}"
+    );
+    let mut load = |path: &str| match path {
+        "two.txt" => Ok("1000 50\n1000 50\n9000 50\n9000 100\n".to_owned()),
+        _ => Err(format!("{path} is not there")),
+    };
+    parse("test.toml", &text, &mut load).unwrap_or_else(|mistakes| {
+        panic!("{}", mistakes.iter().map(|mistakes| format!("{mistakes}\n")).collect::<String>())
+    })
+}
+
+fn named<'r>(outcome: &'r Results, name: &str) -> &'r TrafficOutcome {
+    outcome.traffic.iter().find(|traffic| traffic.name == name).expect("it is there")
+}
+
+fn traffic(lines: &str) -> String {
+    format!("[[traffic]]\npriority = 3\n{lines}\n")
+}
+
+/// A message has its bytes, in a last frame as short as needed; the shortest frame has 64.
+#[test]
+fn messages_have_exactly_their_bytes() {
+    for (bytes, frames, received) in
+        [(1000, 1, 1000), (1500, 2, 1500), (10_001, 11, 10_064), (2_999, 3, 2_999), (65, 1, 65), (1, 1, 64)]
+    {
+        let flow = format!("name = \"m\"\nfrom = \"h1\"\nto = \"h2\"\nframe_bytes = 1000\nbytes = {bytes}");
+        let outcome = run(&star(2, "1ms", &traffic(&flow)));
+        let measured = &outcome.traffic[0];
+        assert_eq!(
+            (measured.received_frames, measured.received_bytes, measured.completed),
+            (frames, received, 1),
+            "{bytes} bytes"
+        );
+        // Alone in the network it takes the ideal time, to the nanosecond.
+        let message = outcome.series.completions[0];
+        let took = (message.to_ns - message.from_ns) as f64;
+        assert!((took - message.ideal_ns).abs() <= 2.0, "{bytes}: {took}, {}", message.ideal_ns);
+    }
+}
+
+/// Half of the messages have 1000 bytes, half 9000, at the mean rate that `load` says.
+#[test]
+fn sizes_follow_their_distribution() {
+    let flow = "name = \"m\"\nfrom = \"h[1-4]\"\nto = \"h[1-4]\"\npattern = \"poisson\"\nload = 0.4\nframe_bytes = 1000\nsizes = \"two.txt\"";
+    let scenario = star(4, "20ms", &traffic(flow));
+    let outcome = run(&scenario);
+    let spans = &outcome.series.completions;
+    let short = spans.iter().filter(|span| span.bytes == 1000).count();
+    let long = spans.iter().filter(|span| span.bytes == 9000).count();
+    assert_eq!(short + long, spans.len());
+    let share = short as f64 / spans.len() as f64;
+    // About 20,000 messages a host: the standard error of the share is below 0.2 %.
+    assert!(spans.len() > 50_000 && (share - 0.5).abs() < 0.01, "{share} of {}", spans.len());
+    // Four hosts at 100G send 40 % each.
+    let gbps = outcome.traffic[0].throughput_bps / 1e9;
+    assert!((gbps - 160.0).abs() < 5.0, "{gbps}");
+}
+
+/// Each host sends to one other and receives from one; another seed makes another permutation.
+#[test]
+fn a_permutation_is_one_to_one() {
+    let flow = traffic("name = \"p\"\nfrom = \"h[1-16]\"\nto = \"h[1-16]\"\npairs = \"permutation\"");
+    let flows = |seed: u64| {
+        let source = format!(
+            "seed = {seed}\nduration = \"10us\"\n[network]\nkind = \"leaf-spine\"\nleaves = 1\nspines = 1\nhosts_per_leaf = 16\n{flow}"
+        );
+        let parsed = parse("test.toml", &source, &mut |path| Err(path.to_owned()));
+        parsed.unwrap_or_else(|mistakes| panic!("{}", mistakes[0])).traffic[0].flows.clone()
+    };
+    for seed in 0..50 {
+        let pairs = flows(seed);
+        let mut to: Vec<usize> = pairs.iter().map(|pair| pair.1).collect();
+        to.sort_unstable();
+        to.dedup();
+        assert_eq!((pairs.len(), to.len()), (16, 16));
+        assert!(pairs.iter().all(|(from, to)| from != to), "seed {seed}: {pairs:?}");
+    }
+    assert_ne!(flows(1), flows(2));
+}
+
+/// Traffic that waits for two others begins with the later of them.
+#[test]
+fn a_barrier_waits_for_all() {
+    let one = traffic("name = \"one\"\nfrom = \"h1\"\nto = \"h2\"\nbytes = \"100k\"");
+    let two = traffic("name = \"two\"\nfrom = \"h3\"\nto = \"h4\"\nbytes = \"1M\"");
+    let both =
+        traffic("name = \"both\"\nfrom = \"h5\"\nto = \"h6\"\nbytes = 1000\nafter = [\"one\", \"two\"]");
+    let outcome = run(&star(6, "1ms", &(one + &two + &both)));
+    let later = named(&outcome, "two").last_arrival_ns.expect("it arrives");
+    assert!(named(&outcome, "one").last_arrival_ns < Some(later));
+    let begun = outcome.flows.iter().find(|flow| flow.from == "h5").and_then(|flow| flow.begun_ns);
+    assert_eq!(begun, Some(later));
+}
+
+/// Returns the job completion time in µs of a collective of `ranks` at 100G with 1 MB.
+fn job_us(ranks: usize, pattern: &str) -> f64 {
+    let flow =
+        format!("name = \"c\"\nfrom = \"h[1-{ranks}]\"\nframe_bytes = 4096\nbytes = 1000000\n{pattern}");
+    let mut scenario = star(ranks, "20ms", &traffic(&flow));
+    scenario.links.iter_mut().for_each(|link| link.overhead_bytes = 0);
+    let outcome = run(&scenario);
+    assert_eq!(outcome.traffic[0].lost_frames, 0);
+    outcome.traffic[0].job_ns.expect("it completes") as f64 / 1e3
+}
+
+/// B = 1 MB takes 80 µs at 100G. A round takes its bytes, and one frame more for the switch (0.33
+/// µs): ring and halving–doubling 2 B (n − 1) / n in 2 (n − 1) and 2 log2 n rounds; a tree 2 B log2
+/// n; all-to-all B (n − 1).
+#[test]
+fn collectives_take_the_time_of_theory() {
+    let frame = 4096.0 * 8.0 / 100_000.0;
+    for n in [2_usize, 4, 8, 16] {
+        let (ranks, levels) = (n as f64, f64::from(n.ilog2()));
+        let optimal = 2.0 * 80.0 * (ranks - 1.0) / ranks;
+        for (pattern, expected) in [
+            ("pattern = \"all-reduce\"", optimal + 2.0 * (ranks - 1.0) * frame),
+            ("pattern = \"all-reduce\"\nalgorithm = \"halving-doubling\"", optimal + 2.0 * levels * frame),
+            ("pattern = \"all-reduce\"\nalgorithm = \"tree\"", 2.0 * levels * (80.0 + frame)),
+            ("pattern = \"all-to-all\"", (ranks - 1.0) * (80.0 + frame)),
+        ] {
+            let measured = job_us(n, pattern);
+            assert!(
+                (measured - expected).abs() < 0.01 * expected + 0.5,
+                "{n}, {pattern}: {measured}, {expected}"
+            );
+        }
+    }
+}
+
+/// The same bytes for the same scenario.
+#[test]
+fn loads_are_always_the_same() {
+    let search = traffic(
+        "name = \"s\"\nfrom = \"h[1-4]\"\nto = \"h[1-4]\"\npattern = \"poisson\"\nload = 0.2\nsizes = \"hadoop\"",
+    );
+    let reduce = traffic("name = \"r\"\nfrom = \"h[1-4]\"\npattern = \"all-reduce\"\nbytes = \"1M\"");
+    let scenario = star(4, "1ms", &(search + &reduce));
+    let result = || {
+        let mut simulation = Simulation::new(&scenario);
+        simulation.run_until(scenario.duration_ns, &mut |_| {});
+        simulation.finish()
+    };
+    assert!(result() == result());
+}

@@ -1,0 +1,120 @@
+//! Choice among equal paths, against theory, and routes that heal after a cut.
+
+mod lab;
+
+use lab::{GBPS, MS, US, cable, constant, host, run, scenario, switch};
+use sim::Results;
+use sim::scenario::{Fault, FaultKind, Multipath, NodeKind, Scenario, Traffic};
+
+/// Ports `p0` to `p{ports - 1}`; priority 3 is no-drop.
+fn device(ports: usize) -> String {
+    let port = |port| format!("[port.p{port}]\ninterface = \"i{port}\"\n");
+    "[port-defaults]\ntrust = \"dot1p\"\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n".to_owned()
+        + &(0..ports).map(port).collect::<String>()
+}
+
+/// Four senders at 100G behind one switch, four uplinks at 100G each to a switch of its own, and a
+/// receiver at 400G behind those:
+///
+/// ```text
+/// h6 … h9 ─ 0 ═ 1, 2, 3, 4 ═ 5 ── h10
+/// ```
+fn four_to_one(multipath: Multipath, seed: u64) -> Scenario {
+    let mut nodes = vec![switch("near", &device(8))];
+    nodes.extend((1..=4).map(|n| switch(&format!("spine{n}"), &device(2))));
+    nodes.push(switch("far", &device(5)));
+    nodes.extend((6..=10).map(|n| host(&format!("h{n}"))));
+    let mut links: Vec<_> = (0..4).map(|n| cable((6 + n, 0), (0, n), 100 * GBPS, 10)).collect();
+    links.extend((0..4).map(|n| cable((0, 4 + n), (1 + n, 0), 100 * GBPS, 10)));
+    links.extend((0..4).map(|n| cable((1 + n, 1), (5, n), 100 * GBPS, 10)));
+    links.push(cable((5, 4), (10, 0), 400 * GBPS, 10));
+    let flows = (6..10).map(|from| (from, 10)).collect();
+    let traffic = vec![Traffic { flows, ..constant("all", 6, 10, 3, 1000) }];
+    let mut scenario = scenario(nodes, links, traffic, 500 * US);
+    scenario.seed = seed;
+    for node in &mut scenario.nodes {
+        if let NodeKind::Switch(switch) = &mut node.kind {
+            switch.multipath = multipath;
+        }
+    }
+    scenario
+}
+
+fn gbps(outcome: &Results) -> f64 {
+    outcome.traffic[0].throughput_bps / 1e9
+}
+
+#[test]
+fn one_receiver_has_one_path_unless_frames_choose() {
+    let by_receiver = run(&four_to_one(Multipath::Receiver, 1));
+    assert!((gbps(&by_receiver) - 100.0).abs() < 1.0, "{}", gbps(&by_receiver));
+    for multipath in [Multipath::Spray, Multipath::Adaptive] {
+        let outcome = run(&four_to_one(multipath, 1));
+        assert!((gbps(&outcome) - 400.0).abs() < 3.0, "{multipath:?}: {}", gbps(&outcome));
+        assert_eq!(outcome.traffic[0].lost_frames, 0);
+    }
+}
+
+/// With flow hashing, the throughput is 100 Gbit/s for each uplink that at least one flow has:
+/// exactly for each seed, and on average that of balls into bins, 400 (1 − (3/4)⁴) Gbit/s.
+#[test]
+fn flows_collide_as_balls_fall_into_bins() {
+    let (seeds, mut sum) = (60, 0.0);
+    for seed in 0..seeds {
+        let mut scenario = four_to_one(Multipath::Flow, seed);
+        scenario.duration_ns = 100 * US;
+        let outcome = run(&scenario);
+        let used = (4..8).filter(|&uplink| outcome.links[uplink].busy_percent[0] > 5.0).count();
+        assert!((gbps(&outcome) - 100.0 * used as f64).abs() < 8.0, "{used} uplinks: {}", gbps(&outcome));
+        assert_eq!((outcome.traffic[0].reordered_frames, outcome.traffic[0].lost_frames), (0, 0));
+        sum += used as f64;
+    }
+    // The number of used bins has the variance 0.374: three standard errors.
+    let (mean, expected) = (sum / seeds as f64, 4.0 * (1.0 - 0.75_f64.powi(4)));
+    assert!((mean - expected).abs() < 3.0 * (0.374_f64 / seeds as f64).sqrt(), "{mean}, {expected}");
+    // Always the same for one seed.
+    let again = || gbps(&run(&four_to_one(Multipath::Flow, 1)));
+    assert_eq!(again().to_bits(), again().to_bits());
+}
+
+/// One flow at 40 Gbit/s over one of four paths, whose first cable is cut: what is sent until the
+/// switches have converged is lost, by name, and nothing more. After the repair nothing is lost.
+#[test]
+fn routes_heal_after_a_cut() {
+    for multipath in [Multipath::Receiver, Multipath::Flow, Multipath::Spray, Multipath::Adaptive] {
+        let mut scenario = four_to_one(multipath, 1);
+        scenario.traffic[0].flows.truncate(1);
+        scenario.traffic[0].rate_bps = 40 * GBPS;
+        scenario.duration_ns = 2 * MS;
+        let probe = run(&scenario);
+        let used = (4..8).find(|&link| probe.links[link].busy_percent[0] > 5.0).expect("an uplink");
+        let share = if multipath == Multipath::Spray { 4 } else { 1 };
+        scenario.faults = vec![
+            Fault { at_ns: 500 * US, kind: FaultKind::LinkDown { link: used } },
+            Fault { at_ns: 1500 * US, kind: FaultKind::LinkUp { link: used } },
+        ];
+        let lost = |convergence_ns: Option<u64>| {
+            let outcome = run(&Scenario { convergence_ns, ..scenario.clone() });
+            let cut = outcome.links[used].cut_frames;
+            let drops: u64 = outcome.switches[0]
+                .ports
+                .iter()
+                .flat_map(|port| port.drops())
+                .filter(|(name, _)| *name == "port_down")
+                .map(|(_, frames)| frames)
+                .sum();
+            assert_eq!(outcome.traffic[0].lost_frames, cut + drops, "{multipath:?}: by name");
+            drops + cut
+        };
+        // A frame each 200 ns.
+        let healed = lost(Some(100 * US));
+        if multipath == Multipath::Adaptive {
+            // A dead port has empty queues: all frames go there.
+            assert!((1..=505).contains(&healed), "{healed}");
+        } else {
+            assert!(healed.abs_diff(500 / share) <= 5, "{multipath:?}: {healed}");
+        }
+        assert!(lost(Some(0)) <= 5, "{multipath:?}: frames on the cable only");
+        assert!(lost(None) >= 9 * healed, "{multipath:?}: they stay otherwise");
+    }
+}
