@@ -258,7 +258,7 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
                 continue;
             }
             room.copy_from_slice(&bytes);
-            out.push(RxDesc { frame, len: bytes.len() as u16 });
+            out.push(RxDesc::new(frame, bytes.len() as u16));
         }
     }
 
@@ -287,7 +287,7 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
         if shared.up { shared.room.saturating_sub(shared.outstanding()) } else { 0 }
     }
 
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
+    fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {
         debug_assert!(frames.len() <= self.transmit_room());
         let mut shared = self.shared();
         if let Some(calls) = &shared.calls {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     fn outgoing(received: Vec<RxDesc>) -> Vec<TxDesc> {
-        received.into_iter().map(|RxDesc { frame, len }| TxDesc::new(frame, len)).collect()
+        received.into_iter().map(|RxDesc { frame, len, .. }| TxDesc::new(frame, len)).collect()
     }
 
     fn completed(port: &mut LoopbackPort) -> usize {
@@ -425,7 +425,7 @@ mod tests {
         wire.inject([3; 101]); // too long for this memory
         let mut frames = outgoing(receive(&mut port, &mut memory, 8));
         assert_eq!((frames.len(), port.kernel_counters().rx_dropped_frames, memory.free_frames()), (2, 1, 2));
-        port.transmit(&mut frames);
+        port.transmit(&mut memory, &mut frames);
         port.kick();
         assert_eq!((completed(&mut port), port.outstanding()), (0, 2));
         assert!(receive(&mut port, &mut memory, 8).is_empty());
@@ -450,7 +450,7 @@ mod tests {
         let mut frames = outgoing(receive(&mut port, &mut memory, 4));
         wire.set_transmit_room(5);
         assert_eq!(port.transmit_room(), 5);
-        port.transmit(&mut frames);
+        port.transmit(&mut memory, &mut frames);
         assert_eq!(port.transmit_room(), 1);
 
         wire.block(true);
@@ -481,9 +481,9 @@ mod tests {
         (0..3).for_each(|i| wire.inject([i; 60]));
         let mut frames = outgoing(receive(&mut port, &mut memory, 4));
         let mut later = frames.split_off(2);
-        port.transmit(&mut frames);
+        port.transmit(&mut memory, &mut frames);
         port.kick();
-        port.transmit(&mut later);
+        port.transmit(&mut memory, &mut later);
         let mut unsent = Vec::new();
         port.close(&mut memory, &mut unsent);
         assert_eq!((unsent.len(), port.frames_held(), port.is_up()), (3, 0, false));

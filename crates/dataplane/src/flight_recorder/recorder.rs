@@ -36,7 +36,7 @@ use crate::batch_ops::LOOK_AHEAD;
 
 /// The version of recordings that the recorder writes and a replay reads. Raise it with each change
 /// of the entries or of the switch's state: a recording belongs to one version.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// How the title line of a recording begins; its version follows.
 pub(crate) const TITLE: &str = "sluice recording ";
 /// Recorded bytes of a frame: the Ethernet header, two tags, and the two bytes of an IP packet that
@@ -68,7 +68,7 @@ pub(crate) enum EntryKind {
     /// Port, count u16, frame numbers u32.
     Completed,
     /// Port, free frames of the memory u32, count u16; then the number u32, length u16 and header
-    /// of each frame.
+    /// of each frame, and its priority u8 where frames come with one.
     Received,
     /// Port, frames u32 in its RX backlog.
     RxBacklog,
@@ -125,13 +125,15 @@ pub(crate) enum EntryKind {
     PeerAddress,
     /// Port u16 and VLAN u16 whose learned addresses were forgotten; 0xffff for any.
     FlushFdb,
+    /// Port, queues u8 that its peer has no room for.
+    BlockQueues,
 }
 
 /// Any port or VLAN, in an entry of [`EntryKind::FlushFdb`].
 pub(crate) const ANY: u16 = u16::MAX;
 
 impl EntryKind {
-    const ALL: [EntryKind; 31] = [
+    const ALL: [EntryKind; 32] = [
         EntryKind::Checkpoint,
         EntryKind::Iteration,
         EntryKind::Completed,
@@ -163,6 +165,7 @@ impl EntryKind {
         EntryKind::Segment,
         EntryKind::PeerAddress,
         EntryKind::FlushFdb,
+        EntryKind::BlockQueues,
     ];
 
     /// Returns the kind that is encoded as this number.
@@ -424,7 +427,7 @@ impl Recorder {
     pub(crate) fn received<M: FrameMemory>(
         &mut self,
         port: usize,
-        header_bytes: usize,
+        (header_bytes, with_priority): (usize, bool),
         arrivals: &[RxFrame],
         memory: &M,
     ) {
@@ -436,6 +439,9 @@ impl Recorder {
                     memory.prefetch(&ahead.frame);
                 }
                 put_header(out, header_bytes, frame, charge.len, memory.bytes(frame, charge.len.into()));
+                if with_priority {
+                    out.put_u8(charge.class.priority);
+                }
             }
         });
     }
@@ -501,6 +507,10 @@ impl Recorder {
 
     pub(crate) fn hold(&mut self, port: usize, on_hold: bool) {
         self.of_port(EntryKind::Hold, port, |out| out.put_u8(on_hold.into()));
+    }
+
+    pub(crate) fn block_queues(&mut self, port: usize, queues: Set8) {
+        self.of_port(EntryKind::BlockQueues, port, |out| out.put_u8(queues.bits()));
     }
 
     pub(crate) fn apply(&mut self, settings: &SwitchSettings, now: Instant) {

@@ -164,11 +164,13 @@ impl<P: Port> PollLoop<P> {
                 self.idle.on_frames(now);
             } else if let Some(nanos) = self.may_sleep(now) {
                 self.bell.prepare_sleep();
+                self.ports.iter_mut().for_each(Port::prepare_sleep);
                 if !self.ports.iter().any(Port::has_pending) {
                     self.heartbeat.sleep(self.switch.next_pfc_deadline());
                     waiter.wait(nanos)?;
                     self.last_iteration = overslept(clock(), now + nanos, waiter.stopped_ns());
                 }
+                self.ports.iter_mut().for_each(Port::cancel_sleep);
                 self.bell.cancel_sleep();
             }
         }
