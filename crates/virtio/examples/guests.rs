@@ -65,8 +65,8 @@ fn main() {
     core.iterate(clock());
     let driver = FrontEndSettings { ring_size: ring as u16, ..FrontEndSettings::default() };
     let mut drivers = [0, 1].map(|n| FrontEnd::connect(&paths[n], driver).expect("a driver"));
-    for port in 0..2 {
-        while !sockets[port].is_linked() {
+    for (port, socket) in sockets.iter().enumerate() {
+        while !socket.is_linked() {
             thread::yield_now();
         }
         let up = LoopCommand::PortUp { port, mac: mac(100 + port), complete_checksums: false };
@@ -91,7 +91,7 @@ fn main() {
                 }
                 for (driver, frame) in drivers.iter_mut().zip(&frames) {
                     let room = driver.send_room(0).min(64);
-                    (0..room).for_each(|_| drop(driver.send(0, frame)));
+                    (0..room).for_each(|_| assert!(driver.send(0, frame), "there was room"));
                     driver.flush(0);
                     let mut batch = 0;
                     while batch < 64 && driver.receive(0, &mut buffer) {

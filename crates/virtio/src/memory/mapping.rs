@@ -81,7 +81,7 @@ fn keeps_its_pages(file: &File) -> bool {
     let is_sealed = seals.is_ok_and(|seals| seals.contains(SealFlag::F_SEAL_SHRINK));
     let of_huge_pages = || {
         let kind = nix::sys::statfs::fstatfs(file).map(|stat| stat.filesystem_type().0);
-        kind.is_ok_and(|kind| kind as i64 == HUGETLBFS_MAGIC)
+        kind.is_ok_and(|kind| kind == HUGETLBFS_MAGIC)
     };
     is_sealed && !of_huge_pages()
 }

@@ -94,7 +94,7 @@ impl GuestMemory {
     /// Returns an area of a ring at an address of the front end. `None` if it is not in one region,
     /// or not aligned to `align`.
     pub(crate) fn ring_area(self: &Arc<Self>, user_addr: u64, len: usize, align: u64) -> Option<RingArea> {
-        if user_addr % align != 0 {
+        if !user_addr.is_multiple_of(align) {
             return None;
         }
         let (index, offset) = self.regions.iter().enumerate().find_map(|(index, region)| {
@@ -104,7 +104,7 @@ impl GuestMemory {
         let bytes = self.regions[index].mapping.bytes(offset, len as u64)?;
         // The front end's address is aligned, but its region may not be mapped as it is there.
         let start = bytes.start();
-        (start as u64 % align == 0).then(|| RingArea { start, len, memory: Arc::clone(self) })
+        (start as u64).is_multiple_of(align).then(|| RingArea { start, len, memory: Arc::clone(self) })
     }
 }
 

@@ -201,21 +201,13 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
     }
 
     fn prepare_sleep(&mut self) {
-        let Self { device: Some(device), blocked, .. } = self else { return };
-        let blocked = *blocked;
-        let paused: [bool; MAX_PAIRS] = std::array::from_fn(|pair| {
-            let pauses = &self.pauses;
-            if self.settings.queue_pairs > 1 {
-                pauses.is_paused(pair, self.now)
-            } else {
-                pauses.is_any_paused(self.now)
-            }
-        });
-        for pair in 0..MAX_PAIRS {
-            if let (Some(queue), false) = (&mut device.rings[tx_ring(pair)], paused[pair]) {
-                queue.arm();
-            }
-            if let (Some(queue), true) = (&mut device.rings[rx_ring(pair)], !blocked.is_empty()) {
+        let (paused, is_blocked) = (self.paused(), !self.blocked.is_empty());
+        let Some(device) = &mut self.device else { return };
+        for (number, queue) in device.rings.iter_mut().enumerate() {
+            let Some(queue) = queue else { continue };
+            let pair = number / 2;
+            let is_awaited = if number == tx_ring(pair) { !paused.contains(pair) } else { is_blocked };
+            if is_awaited {
                 queue.arm();
             }
         }

@@ -111,7 +111,7 @@ const REFUSED: [Case; 16] = [
     }),
 ];
 
-/// Starts a ring at these addresses. The port finds what is wrong when it starts the ring.
+/// Starts a ring at these addresses. Returns true. The port finds what is wrong when it starts the ring.
 fn started_at(driver: &mut FrontEnd, descriptors: u64, available: u64, used: u64) -> bool {
     let data = VringConfigData {
         queue_max_size: 256,
@@ -125,11 +125,11 @@ fn started_at(driver: &mut FrontEnd, descriptors: u64, available: u64, used: u64
     let event = EventFd::new(0).unwrap();
     let front_end = driver.protocol();
     front_end.set_vring_num(0, 256).unwrap();
-    // The crate refuses some addresses itself.
-    let refused = front_end.set_vring_addr(0, &data).is_err();
+    // The crate refuses some addresses itself, and ends the connection.
+    let _ = front_end.set_vring_addr(0, &data);
     let _ = front_end.set_vring_kick(0, &event);
     let _ = front_end.set_vring_enable(0, true);
-    refused || true
+    true // the port refuses the ring, not the message
 }
 
 #[test]

@@ -176,7 +176,8 @@ fn what_a_guest_posts() {
 /// A table of descriptors, where it was negotiated, and what is wrong with others.
 #[test]
 fn tables_of_descriptors() {
-    let cases: [(&str, Option<RingFault>, (u32, u16), (u32, u16)); 6] = [
+    type Table = (&'static str, Option<RingFault>, (u32, u16), (u32, u16));
+    let cases: [Table; 6] = [
         ("one", None, (16, INDIRECT), (72, 0)),
         ("no entry", Some(RingFault::IndirectBadLength), (0, INDIRECT), (72, 0)),
         ("part of an entry", Some(RingFault::IndirectBadLength), (24, INDIRECT), (72, 0)),
@@ -236,7 +237,7 @@ fn random_ring(random: &mut fastrand::Rng) {
                 let flags = match random.u8(..8) {
                     0 => random.u16(..),
                     1 => INDIRECT,
-                    2..4 => NEXT | WRITE * (1 - direction as u16),
+                    2..4 => NEXT | (WRITE * (1 - direction as u16)),
                     _ => WRITE * (1 - direction as u16),
                 };
                 let addr = match random.u8(..6) {
