@@ -115,11 +115,7 @@ impl<M> VirtioPort<M> {
     /// True if a queue of the guest is not read.
     #[inline]
     fn is_paused(&self, pair: usize) -> bool {
-        if self.is_by_priority() {
-            self.pauses.is_paused(pair, self.now)
-        } else {
-            self.pauses.is_any_paused(self.now)
-        }
+        if self.is_by_priority() { self.pauses.is_paused(pair) } else { self.pauses.is_any_paused() }
     }
 
     /// Takes or gives back rings, if the control thread has news.
@@ -158,6 +154,7 @@ impl<M: FrameMemory> Port for VirtioPort<M> {
 
     fn receive(&mut self, memory: &mut M, now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         self.now = now;
+        self.pauses.advance(now);
         self.exchange();
         if self.is_open && self.device.is_some() {
             self.send_staged(memory);

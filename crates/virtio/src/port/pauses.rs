@@ -16,6 +16,9 @@ const QUANTUM_BITS: u64 = 512;
 #[derive(Debug)]
 pub(crate) struct Pauses {
     until: [Instant; 8],
+    is_paused: [bool; 8],
+    /// The pause time was over at the last iteration: the switch has had no turn to refresh it.
+    is_late: [bool; 8],
     speed_bps: u64,
     /// XOFF of each priority that began.
     began: u64,
@@ -24,7 +27,13 @@ pub(crate) struct Pauses {
 impl Pauses {
     /// Makes the open state of a port whose quanta are those of this speed.
     pub(crate) fn new(speed_bps: u64) -> Self {
-        Self { until: [Instant::default(); 8], speed_bps: speed_bps.max(1), began: 0 }
+        Self {
+            until: [Instant::default(); 8],
+            is_paused: [false; 8],
+            is_late: [false; 8],
+            speed_bps: speed_bps.max(1),
+            began: 0,
+        }
     }
 
     /// Honors a frame of the switch, if it is a pause. Returns false if it is another frame.
@@ -43,25 +52,38 @@ impl Pauses {
     fn set(&mut self, priority: usize, quanta: u16, now: Instant) {
         let nanos =
             u128::from(quanta) * u128::from(QUANTUM_BITS) * 1_000_000_000 / u128::from(self.speed_bps);
-        self.began += u64::from(quanta > 0 && self.until[priority] <= now);
+        self.began += u64::from(quanta > 0 && !self.is_paused[priority]);
+        (self.is_paused[priority], self.is_late[priority]) = (quanta > 0, false);
         self.until[priority] = now + u64::try_from(nanos).unwrap_or(u64::MAX / 2);
+    }
+
+    /// Ends pauses whose time was over at the last iteration already. A loop that stalled for longer
+    /// than a pause refreshes it in its first iteration, and must not read before that.
+    #[inline]
+    pub(crate) fn advance(&mut self, now: Instant) {
+        for priority in 0..8 {
+            if self.is_paused[priority] && now >= self.until[priority] {
+                self.is_paused[priority] = !self.is_late[priority];
+                self.is_late[priority] = self.is_paused[priority];
+            }
+        }
     }
 
     /// True if a priority is paused.
     #[inline]
-    pub(crate) fn is_paused(&self, priority: usize, now: Instant) -> bool {
-        now < self.until[priority & 7]
+    pub(crate) fn is_paused(&self, priority: usize) -> bool {
+        self.is_paused[priority & 7]
     }
 
     /// True if any priority is paused.
     #[inline]
-    pub(crate) fn is_any_paused(&self, now: Instant) -> bool {
-        self.until.iter().any(|&until| now < until)
+    pub(crate) fn is_any_paused(&self) -> bool {
+        self.is_paused.contains(&true)
     }
 
     /// Ends all pauses: the peer is another one.
     pub(crate) fn reset(&mut self) {
-        self.until = [Instant::default(); 8];
+        (self.is_paused, self.is_late) = ([false; 8], [false; 8]);
     }
 }
 
@@ -82,10 +104,15 @@ mod tests {
     fn a_pause_lasts_for_its_quanta_or_until_xon() {
         let mut pauses = Pauses::new(1_000_000_000);
         assert!(pauses.take(&pfc(0b1000, 10), Instant(1000)));
-        assert!(pauses.is_paused(3, Instant(6119)) && !pauses.is_paused(3, Instant(6120)));
-        assert!(!pauses.is_paused(4, Instant(1001)) && pauses.is_any_paused(Instant(1001)));
-        assert!(pauses.take(&pfc(0b1000, 0), Instant(2000)));
-        assert!(!pauses.is_any_paused(Instant(2000)));
+        pauses.advance(Instant(6119));
+        assert!(pauses.is_paused(3) && !pauses.is_paused(4) && pauses.is_any_paused());
+        pauses.advance(Instant(9000));
+        assert!(pauses.is_paused(3), "a loop that stalled has yet to refresh it");
+        pauses.advance(Instant(9001));
+        assert!(!pauses.is_any_paused());
+        assert!(pauses.take(&pfc(0b1000, 10), Instant(10_000)));
+        assert!(pauses.take(&pfc(0b1000, 0), Instant(10_001)));
+        assert!(!pauses.is_any_paused());
     }
 
     #[test]
@@ -94,9 +121,9 @@ mod tests {
         let mut frame = [0; FRAME_BYTES];
         Pause { quanta: 1 }.encode(MacAddr([2; 6]), &mut frame);
         assert!(pauses.take(&frame, Instant(0)));
-        assert!((0..8).all(|p| pauses.is_paused(p, Instant(1))));
+        assert!((0..8).all(|p| pauses.is_paused(p)));
         assert!(!pauses.take(&[0; 60], Instant(0)) && !pauses.take(&[], Instant(0)));
         pauses.reset();
-        assert!(!pauses.is_any_paused(Instant(0)));
+        assert!(!pauses.is_any_paused());
     }
 }
