@@ -24,6 +24,7 @@ use crate::tables::lldp::{self, Lldp};
 use crate::tables::metrics::{self, Metrics};
 use crate::tables::port::dcbx::PortDcbx;
 use crate::tables::port::policy::Policies;
+use crate::tables::port::vhost::VhostUserPort;
 use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
 use crate::tables::ports::{Link, PFC_MODES, Port, PortTable};
 use crate::tables::telemetry::{self, Telemetry};
@@ -48,6 +49,8 @@ pub struct Config {
     pub preset: Option<&'static str>,
     /// Network interface of each port, by port number.
     pub interfaces: Vec<String>,
+    /// The vhost-user sockets of the ports that have one; their paths are in `interfaces`.
+    pub vhost_user: Vec<Option<VhostUserPort>>,
     /// The configured core of each port, by port number; `None` for the least loaded core.
     pub port_cores: Vec<Option<usize>>,
     /// Whether each port may carry frames, by port number; false for `admin = "down"`.
@@ -193,8 +196,9 @@ fn read<T>(
         buffer::buffer(&buffer, &ports, &location, report);
     }
 
-    let interfaces =
-        ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
+    let interface = |port: &Port| port.own.interface.as_ref().or(port.own.vhost.path.as_ref()).cloned();
+    let interfaces = ports.iter().filter_map(|port| Some(interface(port)?.value)).collect();
+    let vhost_user = ports.iter().map(|port| port.own.vhost.settings()).collect();
     let port_cores = ports.iter().map(|port| port.own.core.as_ref().map(|core| core.value)).collect();
     let admin_up = ports.iter().map(|port| port.tables().is_admin_up()).collect();
     let links = ports.iter().map(|port| port.tables().link()).collect();
@@ -233,6 +237,7 @@ fn read<T>(
         pfc_enabled,
         preset,
         interfaces,
+        vhost_user,
         port_cores,
         admin_up,
         links,
@@ -270,6 +275,11 @@ fn read_port_defaults(
     let Some(section) = file.section("port-defaults", report) else { return PortTable::default() };
     if let Some(location) = section.location_of("interface") {
         report.add(&location, "an interface belongs to one port only", "move it to [port.NAME]");
+    }
+    for setting in ["vhost_user", "vhost"] {
+        if let Some(location) = section.location_of(setting) {
+            report.add(&location, "a socket belongs to one port only", "move it to [port.NAME]");
+        }
     }
     if let Some(location) = section.location_of("static_addresses") {
         report.add(&location, "an address is behind one port only", "move it to [port.NAME]");
@@ -326,12 +336,18 @@ fn read_port<'f>(
     if !is_name(name) {
         report.add(&location, format!("{} is no name", quoted(name)), NAME_CURE);
     }
-    if !section.has("interface") {
-        report.add(
+    match (section.has("interface"), section.has("vhost_user")) {
+        (false, false) => report.add(
             &location,
             "no interface",
-            "write interface = \"…\", the network interface that the port uses",
-        );
+            "write interface = \"…\", the network interface that the port uses, or vhost_user = \"…\"",
+        ),
+        (true, true) => report.add(
+            &location,
+            "both an interface and a vhost_user socket",
+            "leave out interface or vhost_user: a port is on one of them",
+        ),
+        _ => {}
     }
     let own = PortTable::read(section, buffer, congestion, policies, report);
     Port::new(name, location, own, defaults, buffer)

@@ -11,7 +11,8 @@ use wire::bitset::Set8;
 use dcbx::settings::LldpSettings;
 use switch::frame::meta::FloodType;
 use switch::settings::{
-    BridgeSettings, BufferSettings, GroupSettings, POOLS, PfcSettings, PortSettings, QueueSettings,
+    BridgeSettings, BufferSettings, ClassifySettings, GroupSettings, POOLS, PfcSettings, PortSettings,
+    QueueSettings,
 };
 use switch::{Nanos, SwitchSettings};
 
@@ -23,6 +24,7 @@ use crate::tables::daemon::{
 };
 use crate::tables::lldp::PortLldp;
 use crate::tables::port::dcbx::PortDcbx;
+use crate::tables::port::vhost::VhostUserPort;
 use crate::tables::port::zero_copy::ZeroCopy;
 use crate::tables::ports::{ADMIN_STATES, Link, PFC_MODES};
 
@@ -88,6 +90,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         dataplane,
         switch,
         interfaces,
+        vhost_user,
         control,
         recorder,
         telemetry,
@@ -146,6 +149,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         if let Some(before) = number(&old.switch.ports, &port.name) {
             let what = format!("port.{}: interface", port.name);
             changes.value(what, &old.interfaces[before], &interfaces[now]);
+            one_vhost(&mut changes, &port.name, &old.vhost_user[before], &vhost_user[now]);
             one_port(&mut changes, &old.switch.ports[before], port, shares_change);
             // The switch does not have them: they are what headroom is judged by.
             let Link { cable_m, mtu_bytes } = links[now];
@@ -167,7 +171,31 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         }
     }
     other_ports(&mut changes, &old.switch.ports, &switch.ports);
+    for (config, other, what) in [(old, new, "removed"), (new, old, "added")] {
+        for (port, vhost) in config.switch.ports.iter().zip(&config.vhost_user) {
+            if vhost.is_some() && number(&other.switch.ports, &port.name).is_none() {
+                changes.restart.push(format!("port.{}: vhost_user {what}", port.name));
+            }
+        }
+    }
     changes
+}
+
+/// Compares the sockets of a port. Another path is another interface already.
+fn one_vhost(changes: &mut Changes, name: &str, old: &Option<VhostUserPort>, new: &Option<VhostUserPort>) {
+    let path = |port: &Option<VhostUserPort>| port.as_ref().map(|port| port.path.clone());
+    let what = |setting: &str| format!("port.{name}: {setting}");
+    if path(old) != path(new) {
+        changes.value(what("vhost_user"), &path(old), &path(new));
+    }
+    if let (Some(old), Some(new)) = (old, new) {
+        let VhostUserPort { path: _, role, queue_is_priority, pfc_frames, allow_unsealed_memory } = new;
+        changes.value(what("vhost.role"), &old.role, role);
+        changes.value(what("vhost.queues"), &old.queue_is_priority, queue_is_priority);
+        changes.value(what("vhost.pfc_frames"), &old.pfc_frames, pfc_frames);
+        let before = &old.allow_unsealed_memory;
+        changes.value(what("vhost.allow_unsealed_memory"), before, allow_unsealed_memory);
+    }
 }
 
 fn one_lldp(changes: &mut Changes, name: &str, old: &PortLldp, new: &PortLldp) {
@@ -312,7 +340,10 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
     }
     changes.applied_live(of("static addresses"), &old.static_addresses, static_addresses);
     changes.applied_live(of("alarm thresholds"), &old.alarms, alarms);
-    changes.applied_live(of("classification"), &old.classify, classify);
+    // That is a setting of the port's queues, which has its own line.
+    let queue_is_priority = old.classify.queue_is_priority;
+    let classify = ClassifySettings { queue_is_priority, ..classify.clone() };
+    changes.applied_live(of("classification"), &old.classify, &classify);
     changes.applied_live(of("rewriting"), &old.rewrite, rewrite);
     changes.applied_live(of("schedule"), &old.schedule, schedule);
     changes.applied_live(of("burst_bytes"), &old.burst_bytes, burst_bytes);

@@ -36,6 +36,7 @@ pub use crate::tables::daemon::{ControlSocket, Dataplane, PfcTest, RecorderSetti
 pub use crate::tables::lldp::{Lldp, LldpMode, PortLldp};
 pub use crate::tables::metrics::Metrics;
 pub use crate::tables::port::dcbx::{Negotiated, PortDcbx};
+pub use crate::tables::port::vhost::{VhostRole, VhostUserPort};
 pub use crate::tables::port::zero_copy::ZeroCopy;
 pub use crate::tables::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::tables::preset::{PRESETS, Preset};

@@ -47,6 +47,7 @@ fn the_smallest_file() {
             pfc_enabled: true,
             interfaces: vec!["veth0".to_owned()],
             port_cores: vec![None],
+            vhost_user: vec![None],
             links: vec![Link { cable_m: None, mtu_bytes: None }],
             lldp: Lldp {
                 management: Vec::new(),

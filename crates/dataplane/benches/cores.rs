@@ -76,13 +76,13 @@ impl Port for Busy {
             let (dst, src) = (mac((self.number + 1) % PORTS), mac(self.number));
             write_header(memory.bytes_mut(&frame, 64), dst, src, Some(Tag::priority(3)), EXPERIMENTAL);
             self.in_flight[self.number].fetch_add(1, Relaxed);
-            out.push(RxDesc { frame, len: LEN });
+            out.push(RxDesc::new(frame, LEN));
         }
     }
     fn transmit_room(&self) -> usize {
         4 * BATCH
     }
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
+    fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {
         for outgoing in frames.drain(..) {
             work(self.rounds);
             self.left.push(outgoing.frame);

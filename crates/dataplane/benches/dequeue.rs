@@ -66,7 +66,7 @@ fn one(ports: usize, busy_queues: usize, schedule: &ScheduleSettings) -> f64 {
         // To itself: the FDB learns the host and nothing is forwarded.
         let frame = memory.alloc().expect("memory for every cell");
         write_header(memory.bytes_mut(&frame, 64), mac(port), mac(port), None, EXPERIMENTAL);
-        switch.receive(port, RxDesc { frame, len: 64 }, Instant(1_000_000_000), &mut memory);
+        switch.receive(port, RxDesc::new(frame, 64), Instant(1_000_000_000), &mut memory);
     }
     let (mut now, mut spent, mut sent) = (1_000_000_000_u64, 0.0, 0);
     for _ in 0..ROUNDS * 2 / ports {
@@ -76,7 +76,7 @@ fn one(ports: usize, busy_queues: usize, schedule: &ScheduleSettings) -> f64 {
                 let tag = Tag::priority((n % busy_queues) as u8);
                 let from = (to + 1) % ports;
                 write_header(memory.bytes_mut(&frame, 64), mac(to), mac(from), Some(tag), EXPERIMENTAL);
-                switch.receive(from, RxDesc { frame, len: 64 }, Instant(now), &mut memory);
+                switch.receive(from, RxDesc::new(frame, 64), Instant(now), &mut memory);
             }
         }
         now += 1_000_000;

@@ -157,7 +157,7 @@ fn whole(lab: &mut Lab, rounds: usize) -> f64 {
             let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
             let port = usize::from(lab.port_of[frame.index()]);
             let bytes = lab.memory.bytes(&frame, 64);
-            arrivals.push(lab.switch.parse(port, RxDesc { frame, len: 64 }, bytes));
+            arrivals.push(lab.switch.parse(port, RxDesc::new(frame, 64), bytes));
         }
         lab.switch.receive_all(&mut arrivals, Instant(now), &mut lab.memory);
         lab.switch.tick(Instant(now), &mut lab.memory);

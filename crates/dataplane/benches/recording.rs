@@ -43,13 +43,13 @@ impl Port for Busy {
             let Some(frame) = memory.alloc() else { return };
             let (dst, src) = (mac((self.number + 1) % PORTS), mac(self.number));
             write_header(memory.bytes_mut(&frame, 64), dst, src, Some(Tag::priority(3)), EXPERIMENTAL);
-            out.push(RxDesc { frame, len: 60 });
+            out.push(RxDesc::new(frame, 60));
         }
     }
     fn transmit_room(&self) -> usize {
         4 * BATCH
     }
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
+    fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {
         self.left.extend(frames.drain(..).map(|outgoing| outgoing.frame));
     }
     fn complete(&mut self, out: &mut Vec<FrameId>) {

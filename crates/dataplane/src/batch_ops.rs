@@ -50,7 +50,7 @@ fn complete_long_checksum<M: FrameMemory>(memory: &mut M, arrival: &RxFrame, fie
 
 /// Makes all edits of `frames`, in order. Frames without edits are not touched.
 pub(crate) fn apply_edits<M: FrameMemory>(frames: &[TxDesc], memory: &mut M) {
-    for (index, TxDesc { frame, len, edit }) in frames.iter().enumerate() {
+    for (index, TxDesc { frame, len, edit, .. }) in frames.iter().enumerate() {
         if let Some(ahead) = frames.get(index + LOOK_AHEAD)
             && !ahead.edit.is_none()
         {

@@ -4,6 +4,7 @@
 use std::os::fd::RawFd;
 
 use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
+use wire::bitset::Set8;
 
 /// A fault of a port, for the log. The loop itself logs nothing, since writing a log can block.
 /// Numbers are error numbers of the operating system.
@@ -59,9 +60,16 @@ pub trait Port {
     /// Returns how many frames `transmit` would accept now.
     fn transmit_room(&self) -> usize;
 
+    /// Returns the queues of which the port takes no frames now, as its peer has no room for them.
+    /// `transmit_room` is for the others.
+    #[inline]
+    fn blocked_queues(&self) -> Set8 {
+        Set8::EMPTY
+    }
+
     /// Puts all of `frames` (at most `transmit_room`) into the TX ring, in order, and empties
-    /// `frames`.
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>);
+    /// `frames`. `memory` is for a port that copies them.
+    fn transmit(&mut self, memory: &mut Self::Memory, frames: &mut Vec<TxDesc>);
 
     /// True if the core that serves the port makes the pending edits of transmitted frames
     /// ([`switch::frame::header_edit`]). If false, the edits are made before the frames are passed
@@ -92,6 +100,13 @@ pub trait Port {
     fn is_up(&self) -> bool {
         true
     }
+
+    /// Has the peer wake the loop with its next frame. `has_pending` is called after it, and then
+    /// the loop sleeps.
+    fn prepare_sleep(&mut self) {}
+
+    /// Ends what `prepare_sleep` began, whether the loop has slept or not.
+    fn cancel_sleep(&mut self) {}
 
     /// True if something waits that no call has taken yet and that no descriptor indicates.
     fn has_pending(&self) -> bool {

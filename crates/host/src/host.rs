@@ -274,7 +274,7 @@ impl<P: Port> Host<P> {
     /// Processes the received frames, as of `now`.
     fn process_received(&mut self, now: Instant) {
         let mut received = std::mem::take(&mut self.received);
-        for RxDesc { frame, len } in received.drain(..) {
+        for RxDesc { frame, len, .. } in received.drain(..) {
             let bytes = self.memory.bytes(&frame, usize::from(len));
             match Header::parse(bytes).ok() {
                 Some(header) if header.ethertype == MAC_CONTROL => match decode(bytes) {

@@ -256,7 +256,7 @@ fn priorities_are_those_of_the_switch() {
             for (ethertype, ip) in [v4, v6, wrong, (0x0806, [0, 1])] {
                 for count in 0..=2 {
                     let whole = head(&tags[..count], ethertype, ip);
-                    let received = RxDesc { frame: FrameId::new(0), len: whole.len() as u16 };
+                    let received = RxDesc::new(FrameId::new(0), whole.len() as u16);
                     let parsed = RxFrame::parse(received, &whole, 0, &classifier, CellSize::new(256));
                     let expected = i64::from(parsed.class().priority);
                     let mut inside = World { frame: whole, ..World::new(settings.clone()) };

@@ -132,8 +132,8 @@ impl<'s> Simulation<'s> {
                 }
             }
         }
-        for (node, place) in self.node_indices.iter().enumerate() {
-            if let NodeIndex::Switch(device) = place
+        for (node, index) in self.node_indices.iter().enumerate() {
+            if let NodeIndex::Switch(device) = index
                 && let Some(paths) = &mut self.devices[*device].paths
             {
                 paths.set_routes(node, nodes.len(), &routes);

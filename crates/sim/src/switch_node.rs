@@ -465,7 +465,7 @@ impl Port for PortLine {
     }
 
     /// The frames are sent one by one, as the link becomes idle.
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
+    fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {
         self.at_link.extend(frames.drain(..));
     }
 
@@ -502,7 +502,7 @@ fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<RxDesc> {
     };
     let bytes = memory.bytes_mut(&frame, CARRIED_BYTES).first_chunk_mut();
     *bytes.expect("frames of memory have room for that") = packet.bytes;
-    Some(RxDesc { frame, len: packet.len })
+    Some(RxDesc::new(frame, packet.len))
 }
 
 /// Returns the stored bytes of a frame.

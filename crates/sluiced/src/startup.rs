@@ -35,6 +35,7 @@ use crate::ports::core_assignment::{AssignedPorts, assign, watched};
 use crate::ports::link_monitor::{LinkMonitor, look_up};
 use crate::ports::open_ports::{self, OpenPorts};
 use crate::ports::supervisor::{PortSupervisor, StartedPort};
+use crate::ports::vhost::VhostSockets;
 use crate::ports::worker::PortWorker;
 use crate::service::ServiceManager;
 use crate::stall_check::Stalls;
@@ -95,6 +96,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
         links.add(slot, name, interface.as_ref());
     }
     let mut changed = ChangedSettings::new(&config.control.path)?;
+    let (vhost, vhost_ports) = VhostSockets::open(config)?;
     let mut open = OpenPorts::open(config, &interfaces, strict, &mut changed)?;
     let ports_at_start = open.started(config, interfaces);
     let queues: Vec<u32> = ports_at_start.iter().map(|port| port.queues).collect();
@@ -114,9 +116,9 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     for &core in cores {
         xdp::exclude_core(core).context("keeping other threads off the loops' cores")?;
     }
-    let worker = PortWorker::start(&mut open.ports, changed)?;
+    let worker = PortWorker::start(&mut open.ports, changed, vhost.links())?;
     let AssignedPorts { ports, io_loops: lines, bell } =
-        assign(open.ports, &open.memory, live.core_assignment(), &heartbeats, waiter.waker())?;
+        assign((open.ports, vhost_ports), &open.memory, live.core_assignment(), &heartbeats, waiter.waker())?;
     let guard = match taps {
         Some(taps) => {
             let (watched, settings) =
@@ -174,7 +176,7 @@ async fn run_live(live: RunningConfig, strict: bool, log: &Log) -> Result<Daemon
     let pfc_test = pfc_probe::PfcProbe::new(config.dataplane.pfc_test, &live.settings().switch, &open);
     let settings = live.settings().switch;
     let supervisor = PortSupervisor::new(
-        (worker, guard),
+        (worker, vhost, guard),
         live.core_assignment(),
         queues_set_aside,
         ports_at_start,

@@ -78,7 +78,7 @@ fn a_stopping_switch_consumes_lldp() {
     let bytes = frame(0x0e, None, LLDP);
     let token = lab.memory.alloc().expect("memory");
     lab.memory.fill(&token, &bytes);
-    let arrival = lab.switch.parse(0, switch::RxDesc { frame: token, len: 80 }, &bytes);
+    let arrival = lab.switch.parse(0, switch::RxDesc::new(token, 80), &bytes);
     lab.switch.drain_control(&mut vec![arrival], lab.now, &mut lab.memory);
     let mut taken = 0;
     lab.switch.take_punted(&mut lab.memory, |_, _| taken += 1);

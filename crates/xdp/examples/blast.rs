@@ -56,7 +56,7 @@ fn main() {
     while start.elapsed() < Duration::from_secs(seconds) {
         if let Some(source) = &mut source {
             let batch = window.as_ref().map_or(batch, |window| batch.min(window.room()));
-            let (given, taken, refused) = send(source, &mut idle, batch, len);
+            let (given, taken, refused) = send(source, &mut umem, &mut idle, batch, len);
             sent += taken;
             lost += refused;
             window.iter_mut().for_each(|window| window.record_sent(given));
@@ -125,7 +125,13 @@ impl Window {
 
 /// Sends up to `batch` frames. Returns how many it passed to the kernel, how many completed, and
 /// how many of these were lost.
-fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> (u64, u64, u64) {
+fn send(
+    port: &mut XdpPort,
+    umem: &mut Umem,
+    idle: &mut Vec<FrameId>,
+    batch: usize,
+    len: u16,
+) -> (u64, u64, u64) {
     let before = idle.len();
     port.complete(idle);
     let completed = (idle.len() - before) as u64;
@@ -134,7 +140,7 @@ fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> 
     let count = batch.min(port.transmit_room()).min(idle.len());
     let rest = idle.len() - count;
     let mut outgoing = idle.drain(rest..).map(|frame| TxDesc::new(frame, len)).collect();
-    port.transmit(&mut outgoing);
+    port.transmit(umem, &mut outgoing);
     port.kick();
     (count as u64, completed + lost, lost)
 }

@@ -78,8 +78,8 @@ fn forward(
         ports[from].receive(umem, now, most, &mut lists.received);
         forwarded += lists.received.len() as u64;
         let frames = lists.received.drain(..);
-        lists.outgoing.extend(frames.map(|RxDesc { frame, len }| TxDesc::new(frame, len)));
-        ports[to].transmit(&mut lists.outgoing);
+        lists.outgoing.extend(frames.map(|RxDesc { frame, len, .. }| TxDesc::new(frame, len)));
+        ports[to].transmit(umem, &mut lists.outgoing);
         ports[to].kick();
     }
     forwarded

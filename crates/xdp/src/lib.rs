@@ -1,4 +1,4 @@
-//! Ports on Linux interfaces, by AF_XDP sockets. The only crate with `unsafe`.
+//! Ports on Linux interfaces, by AF_XDP sockets. With `virtio` the only crate with `unsafe`.
 //!
 //! [`Umem`] is the memory of the switch, which all ports share. A zero-copy port has a private UMEM
 //! in addition. [`XdpPort`] is a port on an interface and implements [`Port`](dataplane::Port) for

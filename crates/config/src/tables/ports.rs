@@ -28,6 +28,7 @@ use crate::tables::port::policy::{self, Policies};
 use crate::tables::port::schedule::{BURST, SCHEDULE, ScheduleTable};
 use crate::tables::port::storm_control::{FloodLimitTable, limit};
 use crate::tables::port::thresholds::{self, GroupTable, QueueTable};
+use crate::tables::port::vhost::{VHOST, VhostTable};
 use crate::tables::port::vlan::{VLAN, VlanTable};
 use crate::tables::port::watchdog::{EARLY_WARNING, EarlyWarningTable, WATCHDOG, WatchdogTable};
 
@@ -48,7 +49,15 @@ pub(crate) const PFC_MODES: [(&str, PfcMode); 3] =
 
 /// `[port.NAME]`, and `[port-defaults]` except for what one port has.
 pub(crate) const PORT: TableSpec = &[
-    text("interface", "veth0").required("The network interface that the port uses.").restart().of_one_port(),
+    text("interface", "veth0")
+        .required("The network interface that the port uses, unless it has `vhost_user`.")
+        .restart()
+        .of_one_port(),
+    text("vhost_user", "/run/sluice/vm1.sock")
+        .about("The vhost-user socket of the port, in place of an interface (docs/vhost-user.md).")
+        .restart()
+        .of_one_port(),
+    table("vhost", VHOST).about("The queues and the memory of a port with `vhost_user`."),
     number("core", 0, LAST_CORE)
         .otherwise("the one with the fewest RX queues", "One of `dataplane.cores`.")
         .restart()
@@ -160,6 +169,8 @@ pub(crate) struct Port<'f> {
 #[derive(Debug, Default)]
 pub(crate) struct PortTable {
     pub(crate) interface: Option<Setting<String>>,
+    /// `vhost_user` and `vhost`.
+    pub(crate) vhost: VhostTable,
     pub(crate) core: Option<Setting<usize>>,
     pub(crate) admin: Option<Setting<bool>>,
     pub(crate) static_addresses: Vec<Setting<parse::StaticMac>>,
@@ -215,6 +226,7 @@ impl PortTable {
         let mistakes = report.count();
         let mut table = Self {
             interface: section.string("interface", report).and_then(|name| parse::interface(name, report)),
+            vhost: VhostTable::read(&mut section, report),
             core: section.number("core", report),
             admin: section.choice("admin", &ADMIN_STATES, report),
             static_addresses: section
@@ -319,6 +331,8 @@ impl<'f> Port<'f> {
             vid: address.value.vlan.unwrap_or(pvid),
         };
         settings.static_addresses = own.static_addresses.iter().map(entry).collect();
+        settings.classify.queue_is_priority =
+            own.vhost.settings().is_some_and(|vhost| vhost.queue_is_priority);
         Self { location, own, defaults, settings, dcbx }
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report
 pub(crate) fn interfaces(ports: &[Port], report: &mut Diagnostics) {
     let mut owners: HashMap<&str, &SettingSpan> = HashMap::new();
     for port in ports {
-        let Some(interface) = &port.own.interface else { continue };
+        let Some(interface) = port.own.interface.as_ref().or(port.own.vhost.path.as_ref()) else { continue };
         match owners.get(interface.value.as_str()) {
             Some(owner) => {
                 let what = format!("{} has the interface \"{}\" already", owner.setting, interface.value);
@@ -56,6 +56,13 @@ pub(crate) fn interfaces(ports: &[Port], report: &mut Diagnostics) {
 /// and that there is a choice.
 pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), report: &mut Diagnostics) {
     let serving = if first_serves { cores } else { &cores[1..] };
+    for port in ports.iter().filter(|port| port.own.vhost.path.is_some()) {
+        let is_elsewhere = port.own.core.as_ref().is_some_and(|core| Some(&core.value) != cores.first());
+        if !first_serves || is_elsewhere {
+            let what = "a vhost_user port is served by the switching core";
+            report.add(&port.location, what, "leave out core and dataplane.switch_core_serves");
+        }
+    }
     let list = serving.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     for Setting { value, location } in ports.iter().filter_map(|port| port.own.core.as_ref()) {
         let (what, cure) = match cores.iter().position(|core| core == value) {

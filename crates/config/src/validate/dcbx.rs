@@ -23,6 +23,10 @@ pub(crate) fn check(ports: &[Port], report: &mut Diagnostics) {
         if !is_on {
             continue;
         }
+        if port.own.vhost.path.is_some() {
+            let what = format!("port {name} is on a vhost_user socket, where nothing is negotiated");
+            report.add(&port.location, what, "write dcbx.enabled = false there, and pfc.mode = \"on\"");
+        }
         let location = tables.dcbx().setting(|table| &table.enabled).map(|enabled| &enabled.location);
         let location = location.unwrap_or(&port.location);
         if tables.lldp().mode() != LldpMode::Agent(AdminStatus::Both) {

@@ -142,6 +142,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     (".high_cells", "2000"),
     (".high_bytes", "500000"),
     ("port.NAME.interface", "'veth1'"),
+    ("port.NAME.vhost_user", "'/run/b.sock'"),
     ("port.NAME.wire_overhead", "false"),
     ("port.NAME.dscp_to_drop_level", "{ '46' = 1 }"),
     ("policy.NAME.rules.classifier", "'b'"),
@@ -187,7 +188,9 @@ fn context(setting: &NamedSetting) -> DocumentMut {
     if is_of_applications(setting) {
         return OF_APPLICATIONS.join("\n").parse().unwrap();
     }
-    let mut lines: Vec<&str> = vec!["port.a.interface = 'veth0'"];
+    let has_socket = setting.path.starts_with("port.NAME.vhost");
+    let mut lines =
+        vec![if has_socket { "port.a.vhost_user = '/run/a.sock'" } else { "port.a.interface = 'veth0'" }];
     for (_, line) in CONTEXT.iter().filter(|(prefix, _)| setting.path.starts_with(prefix)) {
         if !lines.contains(line) {
             lines.push(line);
@@ -413,6 +416,11 @@ fn what_needs_a_restart() {
         "buffer.cell_bytes",
         "bridge.max_entries",
         "port.NAME.interface",
+        "port.NAME.vhost_user",
+        "port.NAME.vhost.role",
+        "port.NAME.vhost.queues",
+        "port.NAME.vhost.pfc_frames",
+        "port.NAME.vhost.allow_unsealed_memory",
         "port.NAME.core",
     ];
     assert_eq!(needs_restart(), expected);

@@ -131,7 +131,7 @@ impl Capture {
         switch: &Switch,
         memory: &M,
     ) {
-        for TxDesc { frame, len, edit } in frames {
+        for TxDesc { frame, len, edit, .. } in frames {
             let before = edit.tag.len_before(*len).min(self.filter.snap_bytes + TAG_BYTES as u16);
             let start = memory.bytes(frame, before.into()); // with the tag that is popped
             let mut edited = std::mem::take(&mut self.edited);

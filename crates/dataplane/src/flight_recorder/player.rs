@@ -161,7 +161,9 @@ impl Player {
                 let control = bytes.len().min(CONTROL_BYTES).max(header);
                 rest.try_copy_to_slice(&mut bytes[header..control])?;
             }
-            arrivals.push(self.switch.parse(port, RxDesc { frame, len }, bytes));
+            let with_priority = self.switch.settings().ports[port].classify.queue_is_priority;
+            let priority = if with_priority { Some(rest.try_get_u8()?) } else { None };
+            arrivals.push(self.switch.parse(port, RxDesc { frame, len, priority }, bytes));
         }
         self.memory.free_frames = free_frames;
         if forwards {

@@ -178,7 +178,8 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
     ) {
         let switch = self.recorded(|recorder, switch| {
             recorder.batch(taken_at);
-            recorder.received(port, header_bytes(switch, port), arrivals, memory);
+            let with_priority = switch.settings().ports[port].classify.queue_is_priority;
+            recorder.received(port, (header_bytes(switch, port), with_priority), arrivals, memory);
         });
         switch.begin_batch(taken_at);
         if let Some(capture) = &mut self.capture {
@@ -281,6 +282,11 @@ impl<S: BorrowMut<Switch>> RecordedSwitch<S> {
 
     pub(crate) fn hold(&mut self, port: usize, on_hold: bool) {
         self.recorded(|recorder, _| recorder.hold(port, on_hold)).hold(port, on_hold);
+    }
+
+    #[cold]
+    pub(crate) fn block_queues(&mut self, port: usize, queues: Set8) {
+        self.recorded(|recorder, _| recorder.block_queues(port, queues)).block_queues(port, queues);
     }
 
     pub(crate) fn apply(&mut self, settings: &SwitchSettings, now: Instant) {

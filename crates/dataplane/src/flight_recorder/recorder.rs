@@ -68,7 +68,7 @@ pub(crate) enum EntryKind {
     /// Port, count u16, frame numbers u32.
     Completed,
     /// Port, free frames of the memory u32, count u16; then the number u32, length u16 and header
-    /// of each frame.
+    /// of each frame, and its priority u8 where frames come with one.
     Received,
     /// Port, frames u32 in its RX backlog.
     RxBacklog,
@@ -127,6 +127,8 @@ pub(crate) enum EntryKind {
     FlushFdb,
     /// Port whose peer is sent XON, as the port is about to go down.
     ReleasePeer,
+    /// Port, queues u8 that its peer has no room for.
+    BlockQueues,
 }
 
 /// Any port or VLAN, in an entry of [`EntryKind::FlushFdb`].
@@ -166,6 +168,7 @@ impl EntryKind {
         EntryKind::PeerAddress,
         EntryKind::FlushFdb,
         EntryKind::ReleasePeer,
+        EntryKind::BlockQueues,
     ];
 
     /// Returns the kind that is encoded as this number.
@@ -427,7 +430,7 @@ impl Recorder {
     pub(crate) fn received<M: FrameMemory>(
         &mut self,
         port: usize,
-        header_bytes: usize,
+        (header_bytes, with_priority): (usize, bool),
         arrivals: &[RxFrame],
         memory: &M,
     ) {
@@ -439,6 +442,9 @@ impl Recorder {
                     memory.prefetch(&ahead.frame);
                 }
                 put_header(out, header_bytes, frame, charge.len, memory.bytes(frame, charge.len.into()));
+                if with_priority {
+                    out.put_u8(charge.class.priority);
+                }
             }
         });
     }
@@ -504,6 +510,10 @@ impl Recorder {
 
     pub(crate) fn hold(&mut self, port: usize, on_hold: bool) {
         self.of_port(EntryKind::Hold, port, |out| out.put_u8(on_hold.into()));
+    }
+
+    pub(crate) fn block_queues(&mut self, port: usize, queues: Set8) {
+        self.of_port(EntryKind::BlockQueues, port, |out| out.put_u8(queues.bits()));
     }
 
     pub(crate) fn apply(&mut self, settings: &SwitchSettings, now: Instant) {

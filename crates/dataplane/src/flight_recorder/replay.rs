@@ -298,6 +298,10 @@ impl<R: Read> Replay<R> {
                 switch.hold(port, rest.try_get_u8()? != 0);
                 Ok(())
             }
+            EntryKind::BlockQueues => {
+                switch.block_queues(port, Set8::from_bits(rest.try_get_u8()?));
+                Ok(())
+            }
             EntryKind::RecoverStorms => {
                 switch.recover_storms(port, Instant(rest.try_get_u64_le()?), memory);
                 Ok(())

@@ -282,10 +282,10 @@ impl<P: Port> IoPort<P> {
             }
             moved = true;
             if self.outgoing.len() <= room {
-                self.port.transmit(&mut self.outgoing);
+                self.port.transmit(memory, &mut self.outgoing);
             } else {
                 self.tx_batch.extend(self.outgoing.drain(..room));
-                self.port.transmit(&mut self.tx_batch);
+                self.port.transmit(memory, &mut self.tx_batch);
             }
         }
         if self.port.needs_kick() {

@@ -226,7 +226,7 @@ impl<M: FrameMemory> RemotePort<M> {
         let Some(parser) = &self.parser else { return };
         for RxFrame { frame, meta: charge, .. } in self.arrivals.drain(..) {
             let bytes = memory.bytes(&frame, charge.len.into());
-            self.reparse.push(parser.0.parse(RxDesc { frame, len: charge.len }, bytes));
+            self.reparse.push(parser.0.parse(RxDesc::new(frame, charge.len), bytes));
         }
         std::mem::swap(&mut self.arrivals, &mut self.reparse);
         self.parsed_by = self.rules;
@@ -318,7 +318,7 @@ impl<M: FrameMemory> Port for RemotePort<M> {
         }
     }
 
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
+    fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {
         self.outstanding += frames.len();
         while !frames.is_empty() && self.channel.outgoing.push(0, frames) {
             self.batches_given += 1;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use switch::pfc::rx_backlog::{FORCE_XOFF, XON_FRAMES};
 use switch::{FrameId, Instant, Nanos, RxDesc, RxFrame, Switch, TxDesc};
-use wire::bitset::Set64;
+use wire::bitset::{Set8, Set64};
 use wire::random::Random;
 
 use crate::batch_ops::apply_edits;
@@ -45,6 +45,8 @@ pub struct Iteration {
     order: PortOrder,
     /// For each port, whether transport checksums that a Linux host left to offload are completed.
     complete_checksums: Vec<bool>,
+    /// Queues of each port that its peer has no room for.
+    blocked_queues: [Set8; 64],
     /// Ports on which frames have been received lately.
     active: ActivePorts,
     /// Data frames are forwarded. Once this is false, only control frames are accepted.
@@ -71,6 +73,7 @@ impl Iteration {
             open: Set64::first_n(complete_checksums.len()),
             order: PortOrder::new(complete_checksums.len()),
             complete_checksums,
+            blocked_queues: [Set8::EMPTY; 64],
             active: ActivePorts::default(),
             forwards: true,
             uses_rx_backlog: true,
@@ -267,7 +270,7 @@ impl Iteration {
         switch.transmit_pfc(number, now, memory, &mut self.outgoing);
         let moved = !self.outgoing.is_empty();
         if moved {
-            port.transmit(&mut self.outgoing);
+            port.transmit(memory, &mut self.outgoing);
             port.kick();
         }
         moved
@@ -285,6 +288,11 @@ impl Iteration {
         now: Instant,
     ) -> bool {
         let mut has_edits = false;
+        let blocked = port.blocked_queues();
+        if blocked != self.blocked_queues[number] {
+            self.blocked_queues[number] = blocked;
+            switch.block_queues(number, blocked);
+        }
         if switch.ports_with_work() & 1 << number != 0 {
             let room = port.transmit_room().saturating_sub(PFC_ROOM).min(TX_BATCH);
             has_edits = switch.transmit(number, room, now, memory, &mut self.outgoing);
@@ -294,7 +302,7 @@ impl Iteration {
             if has_edits && !port.applies_edits() {
                 apply_edits(&self.outgoing, memory);
             }
-            port.transmit(&mut self.outgoing);
+            port.transmit(memory, &mut self.outgoing);
         }
         if port.needs_kick() {
             port.kick();

@@ -1,19 +1,33 @@
 //! A port of the switching core, served by the core itself or by an I/O loop.
 
+use std::fmt;
 use std::os::fd::RawFd;
 
 use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
 
+use wire::bitset::Set8;
+
 use crate::io_core::remote_port::RemotePort;
 use crate::port::{Port, PortFault};
 
-/// A port, local or remote.
-#[derive(Debug)]
+/// A port of any kind.
 pub enum LoopPort<P: Port> {
     /// A port that the switching core serves.
     Local(P),
     /// A port that an I/O loop serves.
     Remote(Box<RemotePort<P::Memory>>),
+    /// A port of another kind, which the switching core serves.
+    Other(Box<dyn Port<Memory = P::Memory> + Send>),
+}
+
+impl<P: Port> fmt::Debug for LoopPort<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LoopPort::Local(_) => "Local",
+            LoopPort::Remote(_) => "Remote",
+            LoopPort::Other(_) => "Other",
+        })
+    }
 }
 
 impl<M: FrameMemory, P: Port<Memory = M>> LoopPort<P> {
@@ -22,6 +36,7 @@ impl<M: FrameMemory, P: Port<Memory = M>> LoopPort<P> {
         match self {
             LoopPort::Local(port) => port,
             LoopPort::Remote(port) => &**port,
+            LoopPort::Other(port) => &**port,
         }
     }
 
@@ -30,6 +45,7 @@ impl<M: FrameMemory, P: Port<Memory = M>> LoopPort<P> {
         match self {
             LoopPort::Local(port) => port,
             LoopPort::Remote(port) => &mut **port,
+            LoopPort::Other(port) => &mut **port,
         }
     }
 }
@@ -71,8 +87,21 @@ impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
     }
 
     #[inline]
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
-        self.port_mut().transmit(frames);
+    fn blocked_queues(&self) -> Set8 {
+        self.port().blocked_queues()
+    }
+
+    #[inline]
+    fn transmit(&mut self, memory: &mut M, frames: &mut Vec<TxDesc>) {
+        self.port_mut().transmit(memory, frames);
+    }
+
+    fn prepare_sleep(&mut self) {
+        self.port_mut().prepare_sleep();
+    }
+
+    fn cancel_sleep(&mut self) {
+        self.port_mut().cancel_sleep();
     }
 
     #[inline]

@@ -145,8 +145,13 @@ impl<P: Port> PollLoop<P> {
             self.pace.end_iteration(now, moved, waiter);
             if !moved && let Some(nanos) = self.may_sleep(now) {
                 let deadline = self.switch.next_pfc_deadline();
-                let has_work = || self.ports.iter().any(Port::has_pending);
+                let ports = &mut self.ports;
+                let has_work = || {
+                    ports.iter_mut().for_each(Port::prepare_sleep);
+                    ports.iter().any(Port::has_pending)
+                };
                 self.pace.sleep(waiter, (now, nanos), deadline, &clock, has_work)?;
+                self.ports.iter_mut().for_each(Port::cancel_sleep);
             }
         }
         self.drain(clock);

@@ -258,7 +258,7 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
                 continue;
             }
             room.copy_from_slice(&bytes);
-            out.push(RxDesc { frame, len: bytes.len() as u16 });
+            out.push(RxDesc::new(frame, bytes.len() as u16));
         }
     }
 
@@ -287,7 +287,7 @@ impl<M: FrameMemory> Port for LoopbackPort<M> {
         if shared.up { shared.room.saturating_sub(shared.outstanding()) } else { 0 }
     }
 
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
+    fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {
         debug_assert!(frames.len() <= self.transmit_room());
         let mut shared = self.shared();
         if let Some(calls) = &shared.calls {

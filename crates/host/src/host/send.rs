@@ -49,7 +49,7 @@ impl<P: Port> Host<P> {
             self.send_storm();
         }
         if !self.outgoing.is_empty() {
-            self.port.transmit(&mut self.outgoing);
+            self.port.transmit(&mut self.memory, &mut self.outgoing);
         }
         if self.port.outstanding() > 0 {
             // Frames that the kernel loses are in its counters.

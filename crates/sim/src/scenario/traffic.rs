@@ -405,10 +405,10 @@ fn permutation(senders: &[usize], receivers: &[usize], random: &mut Random) -> V
         receivers.swap(last, below(last + 1));
     }
     // A host that has itself changes with the next, who then has itself only if both are the same.
-    for place in 0..senders.len() {
-        if senders[place] == receivers[place] {
-            let next = (place + 1) % receivers.len();
-            receivers.swap(place, next);
+    for index in 0..senders.len() {
+        if senders[index] == receivers[index] {
+            let next = (index + 1) % receivers.len();
+            receivers.swap(index, next);
             if senders[next] == receivers[next] {
                 receivers.swap(next, (next + 1) % senders.len());
             }

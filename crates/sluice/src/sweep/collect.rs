@@ -127,10 +127,10 @@ fn summary(description: &Description, found: &[Option<PointFile>]) -> String {
         let Some(first) = files.first() else { continue };
         let (values, _) = description.point(first.point);
         let prefix: String = values.iter().map(|value| value_field(value) + ",").collect();
-        for (place, row) in first.rows.iter().enumerate() {
+        for (index, row) in first.rows.iter().enumerate() {
             for (metric, name) in row.names().iter().enumerate() {
                 let all =
-                    files.iter().filter_map(|file| file.rows.get(place)?.values.get(metric).copied()?);
+                    files.iter().filter_map(|file| file.rows.get(index)?.values.get(metric).copied()?);
                 let Some(estimate) = estimate(&all.collect::<Vec<f64>>()) else { continue };
                 let [low, high] = estimate.interval.map_or([None; 2], |interval| interval.map(Some));
                 let (low, high, mean) = (number(low), number(high), number(Some(estimate.mean)));

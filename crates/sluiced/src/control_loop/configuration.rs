@@ -124,6 +124,7 @@ fn maps(settings: &PortSettings) -> v1::Maps {
         dot1p_to_drop_level,
         dscp_to_drop_level,
         dei_drop_level,
+        queue_is_priority,
         policy,
     } = &settings.classify;
     let numbers = |map: &[u8]| map.iter().map(|&to| to.into()).collect();
@@ -132,7 +133,7 @@ fn maps(settings: &PortSettings) -> v1::Maps {
     });
     let policy = policy.iter().enumerate();
     v1::Maps {
-        trust: trust(*trusted).to_owned(),
+        trust: if *queue_is_priority { "queue" } else { trust(*trusted) }.to_owned(),
         port_priority: (*port_priority).into(),
         dot1p_to_queue: numbers(dot1p_to_queue),
         dot1p_to_drop_level: dot1p_to_drop_level.iter().map(|&level| level as u32).collect(),

@@ -13,7 +13,7 @@ use tracing::{error, info};
 
 use super::{ActiveCommand, CommandStage, ControlLoop, answer_command, unusable};
 use crate::control_loop::running_config::RunningConfig;
-use crate::ports::link_monitor::look_up;
+use crate::ports::link_monitor::{DeviceKind, look_up};
 
 /// The most warnings of agreements that are remembered.
 const MAX_WARNED_OF: usize = 256;
@@ -44,6 +44,9 @@ impl ControlLoop {
         let slots = self.running.slots().in_config_order();
         for (&slot, (port, link)) in slots.iter().zip(agreed.iter().zip(&config.links)) {
             if let Some(interface) = self.ports.interface(slot) {
+                if interface.kind == DeviceKind::VhostUser {
+                    continue; // its guest's MTU is unknown
+                }
                 mtus.push((self.running.slots().name(slot).unwrap_or_default(), interface.mtu));
                 let warning =
                     config::headroom_mtu_warning(port, link, interface.mtu).filter(|_| config.pfc_enabled);

@@ -24,6 +24,7 @@ use crate::control_loop::running_config::RunningConfig;
 use crate::lldp::agreement_hold_off::AgreementHolds;
 use crate::lldp::port::PortAgent;
 use crate::ports::fsm::LinkState;
+use crate::ports::link_monitor::DeviceKind;
 use crate::ports::supervisor::PortSupervisor;
 
 /// The agents, by slot.
@@ -63,6 +64,9 @@ impl Lldp {
         let now = self.now();
         for (number, &slot) in live.slots().in_config_order().iter().enumerate() {
             let Some(interface) = supervisor.interface(slot) else { continue };
+            if interface.kind == DeviceKind::VhostUser {
+                continue; // there is no interface to send on, and a guest negotiates nothing
+            }
             let chassis = *self.chassis.get_or_insert(interface.mac);
             let identity = port::Identity { chassis, config: live.config(), number, interface };
             if self.ports.len() <= slot {

@@ -17,6 +17,7 @@ use switch::settings::MAX_PORTS;
 use wire::bitset::Set64;
 use xdp::{Umem, Waiter, XdpPort};
 
+use crate::ports::vhost::LoopPorts;
 use crate::stall_guard::GuardedLoop;
 
 /// The core that serves the port in each slot of the switch.
@@ -33,6 +34,9 @@ impl CoreAssignment {
     pub fn new(config: &Config, queues: &[u32]) -> Self {
         let Dataplane { cores, switch_core_serves, .. } = &config.dataplane;
         let requested = |slot: usize| {
+            if config.vhost_user.get(slot).is_some_and(Option::is_some) {
+                return Some(0);
+            }
             let core = config.port_cores.get(slot).copied().flatten()?;
             cores.iter().position(|&known| known == core)
         };
@@ -109,7 +113,7 @@ pub fn watched(
 /// # Errors
 /// No file descriptor is available for the sleep of an I/O loop.
 pub fn assign(
-    ports: Vec<XdpPort>,
+    (ports, vhost): (Vec<XdpPort>, LoopPorts),
     memory: &Umem,
     servers: &CoreAssignment,
     heartbeats: &[Arc<Heartbeat>],
@@ -131,7 +135,10 @@ pub fn assign(
             LoopPort::Remote(port)
         }
     };
-    let ports = ports.into_iter().zip(core_of_slot).map(slot).collect();
+    let mut ports: Vec<_> = ports.into_iter().zip(core_of_slot).map(slot).collect();
+    for (slot, port) in vhost {
+        ports[slot] = LoopPort::Other(Box::new(port));
+    }
     let lines = of_lines.into_iter().zip(waiters).enumerate();
     let lines = lines.map(|(number, (ports, (bell, waiter)))| NewIoLoop {
         core: cores[number + 1],

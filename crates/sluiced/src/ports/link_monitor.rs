@@ -37,12 +37,14 @@ pub enum DeviceKind {
     Virtio,
     /// A physical NIC.
     Hardware,
+    /// No interface: a vhost-user socket.
+    VhostUser,
 }
 
 impl DeviceKind {
     /// True if the peer is a Linux stack on the same machine, which may leave checksums unfilled.
     pub fn is_virtual(&self) -> bool {
-        !matches!(self, DeviceKind::Hardware)
+        !matches!(self, DeviceKind::Hardware | DeviceKind::VhostUser)
     }
 
     /// The name of the kind for the log.
@@ -51,6 +53,7 @@ impl DeviceKind {
             DeviceKind::Software(kind) => kind,
             DeviceKind::Virtio => "virtio",
             DeviceKind::Hardware => "NIC",
+            DeviceKind::VhostUser => "vhost-user",
         }
     }
 }

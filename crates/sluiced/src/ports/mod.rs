@@ -9,4 +9,5 @@ pub(crate) mod link_monitor;
 pub(crate) mod open_ports;
 pub(crate) mod slots;
 pub(crate) mod supervisor;
+pub(crate) mod vhost;
 pub(crate) mod worker;

@@ -55,9 +55,13 @@ impl OpenPorts {
         let mut memory = memory_for(config, interfaces)?;
         let mut ports = Vec::with_capacity(MAX_PORTS);
         let spare = port_setup(config);
-        for ((settings, name), interface) in
-            config.negotiable_ports().iter().zip(&config.interfaces).zip(interfaces)
+        for (slot, ((settings, name), interface)) in
+            config.negotiable_ports().iter().zip(&config.interfaces).zip(interfaces).enumerate()
         {
+            if config.vhost_user[slot].is_some() {
+                ports.push(XdpPort::unassigned(&mut memory, &spare));
+                continue;
+            }
             // Also of one that is down: the host's stack would send when it comes up.
             changed.change(name);
             let is_there = interface.as_ref().is_some_and(|interface| interface.state != LinkState::Down);

@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use control::{PortDetails, v1};
 use dataplane::LoopCommand;
 use switch::{EventKind, EventRecord, SwitchSettings};
-use tracing::warn;
+use tracing::{info, warn};
 use wire::mac::MacAddr;
 use xdp::PacketSocket;
 
 use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::fsm::{FsmStep, LinkState, PortAction, PortEvent, PortFsm, PortNotice};
 use crate::ports::link_monitor::{DeviceKind, Interface, LinkEvent};
+use crate::ports::vhost::VhostSockets;
 use crate::ports::worker::{Assignment, PortWorker, TaskResult};
 use crate::stall_guard::{Guard, PortTap};
 
@@ -35,6 +36,8 @@ const PEER_INTERVAL: Duration = Duration::from_secs(3);
 pub struct PortSupervisor {
     ports: Vec<Option<Port>>,
     worker: PortWorker,
+    /// The sockets of ports that are on no interface.
+    vhost: VhostSockets,
     /// RX queues for which memory was reserved.
     queues_set_aside: u32,
     /// Why a port that a reload was to add could not be opened, and its slot.
@@ -128,7 +131,7 @@ impl PortSupervisor {
     /// Creates the supervisor of ports at the start. `core_assignment` are the cores, and
     /// `queues_set_aside` the RX queues for which memory was reserved.
     pub fn new(
-        (worker, guard): (PortWorker, Option<Guard>),
+        (worker, vhost, guard): (PortWorker, VhostSockets, Option<Guard>),
         servers: &CoreAssignment,
         queues_set_aside: u32,
         ports: Vec<StartedPort>,
@@ -138,6 +141,7 @@ impl PortSupervisor {
         let mut supervisor = Self {
             ports: Vec::new(),
             worker,
+            vhost,
             queues_set_aside,
             open_error: None,
             has_changed: true,
@@ -157,7 +161,9 @@ impl PortSupervisor {
                 PortFsm::open(link, is_nic(&interface), now)
             } else {
                 supervisor.worker.assign(slot, assignment);
-                if admin_up {
+                if name.starts_with('/') {
+                    info!(socket = name, "waiting for a guest: its port is opened once its driver starts");
+                } else if admin_up {
                     supervisor.report(slot, EventKind::InterfaceLost, &name, missing(link));
                 }
                 PortFsm::closed(link, is_nic(&interface), now)
@@ -369,6 +375,10 @@ impl PortSupervisor {
     /// Handles sockets that the poll loop has detached, answers of the port worker, and timers.
     pub fn poll(&mut self, settings: impl Fn() -> SwitchSettings) {
         self.query_interfaces();
+        self.events.extend(self.vhost.events());
+        for (port, interface) in self.vhost.take_changed() {
+            self.link_changed(LinkEvent { port, interface: Some(interface) });
+        }
         for slot in 0..self.ports.len() {
             if self.worker.has_detached(slot) {
                 self.handle(slot, PortEvent::Detached);
@@ -451,6 +461,9 @@ impl PortSupervisor {
     ) {
         let (Some(guard), Some(Some(port))) = (&self.guard, self.ports.get(slot)) else { return };
         let mac = port.interface.as_ref().map(|interface| interface.mac);
+        if port.interface.as_ref().is_some_and(|interface| interface.kind == DeviceKind::VhostUser) {
+            return; // a queue that no loop reads loses nothing
+        }
         match packets.zip(mac) {
             Some((packets, mac)) => guard.add_port(slot, PortTap { mac, fds, packets }, &settings()),
             None => warn!(interface = port.details.interface, "the guard cannot send PFC for this port"),

@@ -8,10 +8,12 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use control::{PortDetails, v1};
+use virtio::VhostLink;
 use wire::mac::MacAddr;
 use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPort};
 
 use crate::host_settings::ChangedSettings;
+use crate::ports::vhost;
 
 /// A task for the port worker.
 #[derive(Debug)]
@@ -66,6 +68,8 @@ pub enum TaskResult {
 #[derive(Debug)]
 pub struct PortWorker {
     handoffs: Vec<Arc<SocketHandoff>>,
+    /// The links of the slots whose ports are on vhost-user sockets.
+    vhost: Vec<Option<VhostLink>>,
     tasks: Option<Sender<(usize, Task)>>,
     answers: Receiver<(usize, TaskResult)>,
     thread: Option<JoinHandle<()>>,
@@ -77,14 +81,23 @@ impl PortWorker {
     ///
     /// # Errors
     /// No thread could be started.
-    pub fn start(ports: &mut [XdpPort], mut changed: ChangedSettings) -> Result<Self> {
+    pub fn start(
+        ports: &mut [XdpPort],
+        mut changed: ChangedSettings,
+        links: Vec<Option<(String, VhostLink)>>,
+    ) -> Result<Self> {
+        let vhost = links.iter().map(|link| Some(link.as_ref()?.1.clone())).collect();
         let mut port_openers: Vec<_> = ports.iter_mut().map(XdpPort::opener).collect();
         let handoffs = port_openers.iter().map(xdp::PortOpener::handoff).collect();
         let (tasks, reported) = mpsc::channel::<(usize, Task)>();
         let (answer, answers) = mpsc::channel();
         let work = move || {
             for (port, task) in reported {
-                let Some(done) = perform(&mut port_openers[port], &mut changed, task) else { continue };
+                let done = match links.get(port) {
+                    Some(Some((path, link))) => perform_vhost(path, link, &task),
+                    _ => perform(&mut port_openers[port], &mut changed, task),
+                };
+                let Some(done) = done else { continue };
                 if answer.send((port, done)).is_err() {
                     break;
                 }
@@ -93,12 +106,15 @@ impl PortWorker {
         };
         let thread =
             Builder::new().name("port-worker".to_owned()).spawn(work).context("starting the port worker")?;
-        Ok(Self { handoffs, tasks: Some(tasks), answers, thread: Some(thread) })
+        Ok(Self { handoffs, vhost, tasks: Some(tasks), answers, thread: Some(thread) })
     }
 
     /// True if the poll loop has detached this port's sockets, and they are not closed yet.
     pub fn has_detached(&self, port: usize) -> bool {
-        self.handoffs[port].has_detached()
+        match self.vhost.get(port) {
+            Some(Some(link)) => link.has_detached(),
+            _ => self.handoffs[port].has_detached(),
+        }
     }
 
     /// Assigns another interface to the closed port in this slot.
@@ -190,6 +206,26 @@ fn perform(opener: &mut xdp::PortOpener, changed: &mut ChangedSettings, task: Ta
         }),
     };
     Some(done.unwrap_or_else(|error| TaskResult::Failed(error.to_string())))
+}
+
+/// Performs a task of a port on a vhost-user socket, whose rings the poll loop takes and gives back
+/// itself.
+fn perform_vhost(path: &str, link: &VhostLink, task: &Task) -> Option<TaskResult> {
+    match task {
+        Task::Assign(_) => Some(TaskResult::Assigned),
+        Task::Open(_) | Task::Prepare(_) => Some(TaskResult::Opened(1)),
+        Task::Attach => Some(TaskResult::Attached {
+            facts: vhost::details(path),
+            peer: None,
+            fds: Vec::new(),
+            packets: None,
+        }),
+        Task::Close => {
+            link.clear_detached();
+            Some(TaskResult::Closed)
+        }
+        Task::Query | Task::Release => None,
+    }
 }
 
 fn details(opener: &xdp::PortOpener) -> (PortDetails, Option<MacAddr>) {

@@ -195,7 +195,7 @@ impl Egress {
         if mark {
             self.mark(charge);
         }
-        out.push(TxDesc::new(frame, charge.len));
+        out.push(TxDesc { queue: q as u8, ..TxDesc::new(frame, charge.len) });
         DequeuedRun { frames: 1, bytes: charge.len.into(), cells: charge.cells() }
     }
 

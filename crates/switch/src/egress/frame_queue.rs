@@ -242,8 +242,8 @@ impl FrameQueues {
         let mut number = list.head;
         let mut slot = &self.slots[number as usize];
         loop {
-            let (len, next) = (slot.meta.len, slot.next);
-            out.push(TxDesc::new(FrameId::new(number - 1), len));
+            let (len, next, queue) = (slot.meta.len, slot.next, slot.meta.class.queue);
+            out.push(TxDesc { queue, ..TxDesc::new(FrameId::new(number - 1), len) });
             run.frames += 1;
             run.bytes += u32::from(len);
             run.cells += u32::from(slot.meta.cells);

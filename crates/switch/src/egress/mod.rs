@@ -79,6 +79,8 @@ pub struct Egress {
     run_fifos: FifoSet,
     /// True if only PFC leaves.
     tx_held: bool,
+    /// Queues that the peer has no room for.
+    no_room: Set8,
     remarks: bool,
     /// Longest frame that may leave here.
     longest_bytes: u16,
@@ -134,6 +136,7 @@ impl Egress {
             run_fifos: run_fifos(&queues),
             queues,
             tx_held: false,
+            no_room: Set8::EMPTY,
             remarks: settings.rewrite != RewriteSettings::default(),
             longest_bytes: settings.longest_frame_bytes(),
             mtu_drops: MtuDrops::default(),
@@ -295,7 +298,7 @@ impl Egress {
         if self.tx_held || !self.shaper.is_free(now) {
             return FifoSet::ALL;
         }
-        self.paused_fifos(now).with(FifoSet::both(self.over_rate(now)))
+        self.paused_fifos(now).with(FifoSet::both(self.over_rate(now).with(self.no_room)))
     }
 
     /// Releases a frame whose transmission is complete.
@@ -442,6 +445,12 @@ impl Egress {
         self.tx_held = on_hold;
     }
 
+    /// Sets the queues that the peer has no room for: their frames wait.
+    #[cold]
+    pub fn set_no_room(&mut self, queues: Set8) {
+        self.no_room = queues;
+    }
+
     /// True if some queue holds frames.
     #[inline]
     pub fn is_backlogged(&self) -> bool {
@@ -478,7 +487,7 @@ impl Egress {
         if self.backlogged.is_empty() || self.tx_held {
             return Instant::NEVER;
         }
-        let unpaused = self.backlogged.without(self.paused_fifos(now)).queues();
+        let unpaused = self.backlogged.without(self.paused_fifos(now)).queues().without(self.no_room);
         let free_at = |q: usize| {
             let rates = self.shaped.iter().filter(|shaped| shaped.queues.contains(q));
             rates.map(|shaped| shaped.shaper.free_at()).max().unwrap_or_default()

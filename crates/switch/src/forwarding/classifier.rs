@@ -8,6 +8,8 @@
 //!   outermost tag's, as with trust dot1p;
 //! - no trust: the port priority.
 //!
+//! A frame of a port whose peer has a queue for each priority has the priority of its queue.
+//!
 //! The priority selects the priority group, and so what PFC pauses. The map dot1p → local
 //! precedence selects the queue, unless the map DSCP → local precedence has an entry for the
 //! trusted DSCP. The policy, which matches the PCP of a tagged frame, overrides both. A unicast
@@ -41,6 +43,8 @@ pub struct Classifier {
     /// Class by PCP · 2 + DEI of the frame's tag; the last entry is for untagged frames.
     by_tag: [QosClass; NO_TAG as usize + 1],
     packets: DscpTrust,
+    /// Class by the priority of the queue that a frame was received from.
+    by_priority: [QosClass; PRIORITIES],
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
     /// What becomes of LLDP frames.
@@ -86,12 +90,19 @@ impl Classifier {
             Trust::Dot1p | Trust::None => DscpTrust::Ignored,
         };
         let (policy, dei_drop_level) = (settings.policy, settings.dei_drop_level);
-        Self { by_tag, packets, policy, dei_drop_level, lldp: LldpFrames::Drop }
+        let by_priority = std::array::from_fn(|p| priority_only(settings, p as u8, DropLevel::Green));
+        Self { by_tag, packets, by_priority, policy, dei_drop_level, lldp: LldpFrames::Drop }
     }
 
     /// Makes the classifier of a port.
     pub fn of_port(settings: &PortSettings) -> Self {
         Self { lldp: settings.lldp, ..Self::new(&settings.classify) }
+    }
+
+    /// Returns the class of a frame that was received with this priority.
+    #[inline]
+    pub fn by_priority(&self, priority: u8) -> QosClass {
+        self.by_priority[usize::from(priority & 7)]
     }
 
     /// Returns what becomes of LLDP frames.
@@ -164,7 +175,8 @@ pub fn fifos_of_priorities(
         DscpTrust::Dscp(classes) => &classes[..],
         DscpTrust::Ignored | DscpTrust::Tunnel => &[],
     };
-    for class in classifier.by_tag.iter().chain(by_dscp) {
+    let by_priority = if settings.queue_is_priority { &classifier.by_priority[..] } else { &[] };
+    for class in classifier.by_tag.iter().chain(by_dscp).chain(by_priority) {
         queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
     std::array::from_fn(|priority| {

@@ -68,7 +68,7 @@ impl RxFrame {
         classifier: &Classifier,
         cell: CellSize,
     ) -> Self {
-        let RxDesc { frame, len } = received;
+        let RxDesc { frame, len, priority } = received;
         let (fields, kind) = match Fields::read(bytes) {
             Ok(fields) => (fields, disposition_of(&fields, classifier.lldp())),
             Err(_) => (NO_FIELDS, Disposition::Invalid(DropReason::Malformed)),
@@ -83,6 +83,9 @@ impl RxFrame {
             (ds_field, ecn) = (Some(field), Ecn::of(octet));
             marking = EcnMarking::of(ecn, field.is_complete(len.into()));
             class = classifier.by_packet(octet >> 2, pcp_and_dei, bytes, field).unwrap_or(class);
+        }
+        if let Some(priority) = priority {
+            class = classifier.by_priority(priority);
         }
         let cells = cell.of(len) as u16;
         let (in_port, cast) = (port as u8, FloodType::Known);

@@ -139,6 +139,8 @@ pub struct TxDesc {
     pub frame: FrameId,
     /// Bytes from the destination address on, without FCS, as it leaves.
     pub len: u16,
+    /// Egress queue that it was in; 0 of a frame that was in none.
+    pub queue: u8,
     /// Edit that remains to be applied to its bytes.
     pub edit: HeaderEdit,
 }
@@ -147,7 +149,7 @@ impl TxDesc {
     /// Makes a descriptor of a frame that leaves unchanged.
     #[inline]
     pub fn new(frame: FrameId, len: u16) -> Self {
-        Self { frame, len, edit: HeaderEdit::NONE }
+        Self { frame, len, queue: 0, edit: HeaderEdit::NONE }
     }
 }
 

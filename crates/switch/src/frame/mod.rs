@@ -37,6 +37,16 @@ pub struct RxDesc {
     pub frame: FrameId,
     /// Bytes from the destination address on, without FCS.
     pub len: u16,
+    /// Priority of the queue that it came from, where each has one of its own.
+    pub priority: Option<u8>,
+}
+
+impl RxDesc {
+    /// Makes a descriptor of a frame that is classified by its headers.
+    #[inline]
+    pub fn new(frame: FrameId, len: u16) -> Self {
+        Self { frame, len, priority: None }
+    }
 }
 
 /// Frames that a batch may contain without an allocation.

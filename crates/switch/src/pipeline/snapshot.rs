@@ -11,6 +11,7 @@ use crate::monitor::watermark::WatermarkReset;
 use crate::pipeline::Switch;
 use crate::settings::{POOLS, PortSettings, StaticAddress, SwitchSettings, VlanSettings};
 use crate::time::Instant;
+use wire::bitset::Set8;
 use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
@@ -86,6 +87,12 @@ impl Switch {
     /// Holds a port's transmission, or releases it: a port on hold sends only PFC. For tests.
     pub fn hold(&mut self, port: usize, on_hold: bool) {
         self.egress[port].hold(on_hold);
+    }
+
+    /// Sets the queues of a port that its peer has no room for: a virtio driver that has posted no
+    /// buffers there.
+    pub fn block_queues(&mut self, port: usize, queues: Set8) {
+        self.egress[port].set_no_room(queues);
     }
 
     /// Returns the number of frames that the switch holds: queued, or handed out and not completed.

@@ -32,6 +32,9 @@ pub struct ClassifySettings {
     /// Drop level of a tagged frame whose drop eligible indicator is set, if that is higher than
     /// the map's.
     pub dei_drop_level: DropLevel,
+    /// Frames come with a priority from where they were received: a queue of a virtio driver for
+    /// each priority. It overrides their headers.
+    pub queue_is_priority: bool,
     /// The policy: 802.1p priority in the frame's tag → local precedence. It overrides the maps.
     pub policy: [Option<u8>; PRIORITIES],
 }
@@ -49,6 +52,7 @@ impl Default for ClassifySettings {
             dot1p_to_drop_level: [DropLevel::Green; PRIORITIES],
             dscp_to_drop_level: [DropLevel::Green; DSCPS],
             dei_drop_level: DropLevel::Green,
+            queue_is_priority: false,
             policy: [None; PRIORITIES],
         }
     }

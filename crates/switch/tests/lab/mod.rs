@@ -146,14 +146,14 @@ impl Lab {
         self.sequence += 1;
         bytes[at..at + 8].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[at + 8..at + 10].copy_from_slice(&[port as u8, priority]);
-        self.switch.receive(port, RxDesc { frame, len }, self.now, &mut self.memory);
+        self.switch.receive(port, RxDesc::new(frame, len), self.now, &mut self.memory);
     }
 
     /// Receives a frame of these bytes.
     pub fn arrive_bytes(&mut self, port: usize, bytes: &[u8]) {
         let frame = self.memory.alloc().expect("accounting refuses before memory runs out");
         self.memory.fill(&frame, bytes);
-        let received = RxDesc { frame, len: bytes.len() as u16 };
+        let received = RxDesc::new(frame, bytes.len() as u16);
         self.switch.receive(port, received, self.now, &mut self.memory);
     }
 
@@ -161,7 +161,7 @@ impl Lab {
     pub fn send_pfc(&mut self, port: usize, pfc: Pfc) {
         let Some(frame) = self.memory.alloc() else { return };
         pfc.encode(mac(200), self.memory.bytes_mut(&frame, 60).try_into().expect("60 bytes"));
-        self.switch.receive(port, RxDesc { frame, len: 60 }, self.now, &mut self.memory);
+        self.switch.receive(port, RxDesc::new(frame, 60), self.now, &mut self.memory);
     }
 
     /// Passes to the kernel what `port` may send, at most `room` frames.

@@ -325,7 +325,7 @@ impl Port for XdpPort {
         self.sender().filter(|_| self.up).map_or(0, Sender::room)
     }
 
-    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
+    fn transmit(&mut self, _memory: &mut Self::Memory, frames: &mut Vec<TxDesc>) {
         if frames.is_empty() {
             return;
         }

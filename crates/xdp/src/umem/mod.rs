@@ -206,7 +206,7 @@ impl Umem {
         if desc.addr() != self.frames.descs[index].addr() {
             self.normalize_offset(desc);
         }
-        Some(RxDesc { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
+        Some(RxDesc::new(FrameId::new(index as u32), desc.lengths().data() as u16))
     }
 
     /// Takes a free chunk, the last freed one.

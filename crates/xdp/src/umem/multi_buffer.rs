@@ -41,7 +41,7 @@ impl Umem {
             return (None, count);
         }
         self.frames.chains.link(chunks);
-        (Some(RxDesc { frame: FrameId::new(chunks[0]), len: len as u16 }), count)
+        (Some(RxDesc::new(FrameId::new(chunks[0]), len as u16)), count)
     }
 
     /// Frees a chunk that the kernel put into an RX ring and that is not used. Returns false if no

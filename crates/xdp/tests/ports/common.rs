@@ -170,7 +170,7 @@ pub fn receive(port: &mut XdpPort, umem: &mut Umem, count: usize) -> Vec<Vec<u8>
     let (mut received, mut frames) = (Vec::new(), Vec::new());
     until("frames arrive at the port", || {
         port.receive(umem, now(), count - frames.len(), &mut received);
-        for RxDesc { frame, len } in received.drain(..) {
+        for RxDesc { frame, len, .. } in received.drain(..) {
             frames.push(bytes_of(umem, &frame, len.into()));
             umem.free(frame);
         }
@@ -203,7 +203,7 @@ pub fn frame_of(umem: &mut Umem, bytes: &[u8]) -> FrameId {
 pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
     assert!(port.transmit_room() > 0);
     let frame = frame_of(umem, bytes);
-    port.transmit(&mut vec![TxDesc::new(frame, bytes.len() as u16)]);
+    port.transmit(umem, &mut vec![TxDesc::new(frame, bytes.len() as u16)]);
 }
 
 /// Kicks once and frees the completed frames. Returns the first 18 bytes of each frame that the

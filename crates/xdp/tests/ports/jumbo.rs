@@ -159,7 +159,7 @@ fn a_frame_leaves_as_it_came() {
                     let it = received.pop().unwrap();
                     assert!(umem.make_room(&it.frame, len + 4));
                     let outgoing = TxDesc::new(it.frame, it.len);
-                    port.transmit(&mut vec![outgoing]);
+                    port.transmit(&mut umem, &mut vec![outgoing]);
                     let mut arrived = None;
                     until("the frame arrives at the host", || {
                         finish(&mut port, &mut umem);
@@ -197,7 +197,7 @@ fn rings_may_be_read_in_the_middle_of_a_frame() {
                 received.into_iter().map(|it| TxDesc::new(it.frame, it.len)).collect();
             let before = umem.check().unwrap();
             assert_eq!(before.user, sent.iter().map(|frame| frame.len().div_ceil(1792)).sum::<usize>());
-            port.transmit(&mut outgoing);
+            port.transmit(&mut umem, &mut outgoing);
             assert_eq!((port.outstanding(), umem.check().unwrap().transmit), (before.user, before.user));
             let mut arrived = Vec::new();
             until("all arrive", || {

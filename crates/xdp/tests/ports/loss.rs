@@ -19,8 +19,8 @@ fn forward(from: &mut XdpPort, to: &mut XdpPort, umem: &mut Umem) {
     done.drain(..).for_each(|frame| umem.free(frame));
     from.receive(umem, now(), to.transmit_room().min(64), &mut received);
     let mut outgoing =
-        received.into_iter().map(|RxDesc { frame, len }| TxDesc::new(frame, len)).collect::<Vec<_>>();
-    to.transmit(&mut outgoing);
+        received.into_iter().map(|RxDesc { frame, len, .. }| TxDesc::new(frame, len)).collect::<Vec<_>>();
+    to.transmit(umem, &mut outgoing);
     to.kick();
 }
 
@@ -211,7 +211,7 @@ fn every_queue_of_an_interface_is_served() {
         until("all frames come", || {
             let mut received = Vec::new();
             port.receive(&mut umem, now(), 64, &mut received);
-            for RxDesc { frame, len } in received {
+            for RxDesc { frame, len, .. } in received {
                 let bytes = umem.bytes(&frame, len.into());
                 let number = u16::from_be_bytes([bytes[34], bytes[35]]);
                 assert_eq!(bytes, udp(number));

@@ -64,7 +64,7 @@ fn without_memory_frames_wait_in_the_rx_ring() {
         hoard.drain(..).for_each(|frame| umem.free(frame));
         port.receive(&mut umem, now(), 256, &mut received);
         assert_eq!((received.len(), port.rx_waiting()), (200, 0));
-        for (number, RxDesc { frame: it, len }) in received.into_iter().enumerate() {
+        for (number, RxDesc { frame: it, len, .. }) in received.into_iter().enumerate() {
             assert_eq!(umem.bytes(&it, len.into()), frame(number as u32, 100));
             umem.free(it);
         }
@@ -125,8 +125,9 @@ fn frames_go_from_one_kind_of_port_to_the_other() {
                 until("200 frames arrive", || {
                     finish(&mut b, &mut umem);
                     a.receive(&mut umem, now(), b.transmit_room().min(64), &mut received);
-                    let outgoing = received.drain(..).map(|RxDesc { frame, len }| TxDesc::new(frame, len));
-                    b.transmit(&mut outgoing.collect());
+                    let outgoing =
+                        received.drain(..).map(|RxDesc { frame, len, .. }| TxDesc::new(frame, len));
+                    b.transmit(&mut umem, &mut outgoing.collect());
                     while let Some(bytes) = to.receive() {
                         assert_eq!(
                             bytes,

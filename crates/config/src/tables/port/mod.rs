@@ -6,6 +6,7 @@ pub(crate) mod policy;
 pub(crate) mod schedule;
 pub(crate) mod storm_control;
 pub(crate) mod thresholds;
+pub(crate) mod vhost;
 pub(crate) mod vlan;
 pub(crate) mod watchdog;
 pub(crate) mod zero_copy;

@@ -1,0 +1,24 @@
+//! Ports on vhost-user sockets: the peer is a guest, or a process with a virtio driver, whose memory
+//! the switch shares.
+//!
+//! [`VhostUser`] is a socket and the thread that answers on it; [`VirtioPort`] is the port that a
+//! loop serves, and implements [`Port`](dataplane::Port) for `dataplane`. Besides `xdp` this is the
+//! only crate with `unsafe`: for the mappings of guest memory and accesses to it, in [`memory`].
+//!
+//! Source: Virtual I/O Device 1.2; QEMU's vhost-user protocol; docs/vhost-user.md.
+
+mod backend;
+mod error;
+pub mod front_end;
+pub mod memory;
+mod port;
+pub mod ring;
+mod vhost_user;
+
+pub use backend::Notice;
+pub use backend::socket::SocketRole;
+pub use error::MemoryError;
+pub use memory::UnsealedMemory;
+pub use port::device::MAX_PAIRS;
+pub use port::{PortSettings, VirtioPort};
+pub use vhost_user::{SocketSettings, VhostLink, VhostUser};

@@ -1,0 +1,338 @@
+//! Guest memory: the memory that a front end shares with the switch.
+//!
+//! Rule: the guest may write any byte of it at any time, so nothing in it is trusted. Each access
+//! goes through an address that was checked against one region, each number is read once, and the
+//! bytes of a frame are copied before they are parsed. A region is mapped only if the front end
+//! cannot shrink its file: an access beyond the end of a file ends the process (SIGBUS). Sealed
+//! memfds (`F_SEAL_SHRINK`) guarantee that. Source: QEMU's vhost-user protocol, "Memory region
+//! description"; docs/vhost-user.md, "Memory of the guest".
+
+mod mapping;
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+
+use crate::error::MemoryError;
+use crate::memory::mapping::Mapping;
+
+/// The most regions of one guest, as QEMU's protocol has it.
+pub const MAX_REGIONS: usize = 32;
+
+/// Whether memory whose file the front end could shrink is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnsealedMemory {
+    /// It is refused.
+    #[default]
+    Refused,
+    /// It is accepted: the front end is trusted not to end the switch.
+    Allowed,
+}
+
+/// The description of a region, as a front end sends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionSpec {
+    /// Address of its first byte in the guest.
+    pub guest_addr: u64,
+    /// Address of its first byte in the front end.
+    pub user_addr: u64,
+    /// Its length in bytes.
+    pub len_bytes: u64,
+    /// Offset of its first byte in the file.
+    pub file_offset: u64,
+}
+
+/// The memory of one guest.
+#[derive(Debug, Default)]
+pub struct GuestMemory {
+    regions: Vec<Region>,
+}
+
+#[derive(Debug)]
+struct Region {
+    spec: RegionSpec,
+    mapping: Mapping,
+}
+
+impl GuestMemory {
+    /// Maps the regions of a guest.
+    ///
+    /// # Errors
+    /// A region is empty, wraps around, overlaps another, lies beyond the end of its file, or its
+    /// file can shrink and that is not allowed.
+    pub fn map(regions: &[(RegionSpec, File)], unsealed: UnsealedMemory) -> Result<Self, MemoryError> {
+        if regions.len() > MAX_REGIONS {
+            return Err(MemoryError::TooManyRegions(regions.len()));
+        }
+        let mut mapped: Vec<Region> = Vec::with_capacity(regions.len());
+        for (spec, file) in regions {
+            check_region(spec)?;
+            let overlaps = |other: &Region| {
+                overlap((spec.guest_addr, spec.len_bytes), (other.spec.guest_addr, other.spec.len_bytes))
+                    || overlap((spec.user_addr, spec.len_bytes), (other.spec.user_addr, other.spec.len_bytes))
+            };
+            if mapped.iter().any(overlaps) {
+                return Err(MemoryError::Overlap(spec.guest_addr));
+            }
+            mapped.push(Region { spec: *spec, mapping: Mapping::new(file, spec, unsealed)? });
+        }
+        Ok(Self { regions: mapped })
+    }
+
+    /// Returns the bytes from a guest address on. `None` if they are not in one region.
+    #[inline]
+    pub fn at_guest(&self, addr: u64, len: u32) -> Option<GuestBytes<'_>> {
+        for Region { spec, mapping } in &self.regions {
+            let offset = addr.wrapping_sub(spec.guest_addr);
+            if offset < spec.len_bytes {
+                return mapping.bytes(offset, len.into());
+            }
+        }
+        None
+    }
+
+    /// Returns an area of a ring at an address of the front end. `None` if it is not in one region,
+    /// or not aligned to `align`.
+    pub(crate) fn ring_area(self: &Arc<Self>, user_addr: u64, len: usize, align: u64) -> Option<RingArea> {
+        if !user_addr.is_multiple_of(align) {
+            return None;
+        }
+        let (index, offset) = self.regions.iter().enumerate().find_map(|(index, region)| {
+            let offset = user_addr.wrapping_sub(region.spec.user_addr);
+            (offset < region.spec.len_bytes).then_some((index, offset))
+        })?;
+        let bytes = self.regions[index].mapping.bytes(offset, len as u64)?;
+        // The front end's address is aligned, but its region may not be mapped as it is there.
+        let start = bytes.start();
+        (start as u64).is_multiple_of(align).then(|| RingArea { start, len, memory: Arc::clone(self) })
+    }
+}
+
+fn check_region(spec: &RegionSpec) -> Result<(), MemoryError> {
+    let RegionSpec { guest_addr, user_addr, len_bytes, file_offset } = *spec;
+    let ends = [guest_addr, user_addr, file_offset].map(|start| start.checked_add(len_bytes));
+    if len_bytes == 0 {
+        return Err(MemoryError::EmptyRegion(guest_addr));
+    }
+    if ends.contains(&None) {
+        return Err(MemoryError::WrapsAround(guest_addr));
+    }
+    Ok(())
+}
+
+fn overlap((a, a_len): (u64, u64), (b, b_len): (u64, u64)) -> bool {
+    a < b + b_len && b < a + a_len
+}
+
+/// Bytes of a guest, in one region. The guest may write them at any time.
+#[derive(Debug, Clone, Copy)]
+pub struct GuestBytes<'a> {
+    start: *mut u8,
+    len: usize,
+    memory: std::marker::PhantomData<&'a GuestMemory>,
+}
+
+impl GuestBytes<'_> {
+    fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Returns the number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there are no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies bytes from `offset` on out of the guest, as many as `to` takes and there are. Returns
+    /// how many.
+    #[inline]
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
+        let len = to.len().min(self.len.saturating_sub(offset));
+        // SAFETY: the source is mapped for as long as `'a` (`Mapping::bytes` checked the length),
+        // and `offset + len <= self.len`. The target is not guest memory, so they do not overlap.
+        // The guest may write meanwhile; then any bytes are copied, and bytes have no invalid value.
+        unsafe { std::ptr::copy_nonoverlapping(self.start.wrapping_add(offset), to.as_mut_ptr(), len) };
+        len
+    }
+
+    /// Copies bytes to the guest from `offset` on, as many as there are and fit. Returns how many.
+    #[inline]
+    pub fn write(&self, offset: usize, from: &[u8]) -> usize {
+        let len = from.len().min(self.len.saturating_sub(offset));
+        // SAFETY: as in `read`; Rust has no reference to guest memory.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start.wrapping_add(offset), len) };
+        len
+    }
+}
+
+/// An area of a ring: descriptors, available entries, or used entries. It is aligned to at least
+/// two bytes.
+#[derive(Debug)]
+pub(crate) struct RingArea {
+    start: *mut u8,
+    len: usize,
+    memory: Arc<GuestMemory>,
+}
+
+// SAFETY: the pointer is into a mapping that `memory` keeps, and every access is atomic.
+unsafe impl Send for RingArea {}
+
+impl RingArea {
+    /// Returns the memory that the area is in.
+    #[inline]
+    pub(crate) fn memory(&self) -> &GuestMemory {
+        &self.memory
+    }
+
+    #[inline]
+    fn atomic_u16(&self, offset: usize) -> &AtomicU16 {
+        assert!(offset + 2 <= self.len && offset.is_multiple_of(2), "an offset in the ring");
+        // SAFETY: in the area, which stays mapped as long as `memory`, and aligned, as the start is.
+        unsafe { &*self.start.wrapping_add(offset).cast::<AtomicU16>() }
+    }
+
+    /// Reads a number of two bytes.
+    #[inline]
+    pub(crate) fn load_u16(&self, offset: usize, order: Ordering) -> u16 {
+        u16::from_le(self.atomic_u16(offset).load(order))
+    }
+
+    /// Writes a number of two bytes.
+    #[inline]
+    pub(crate) fn store_u16(&self, offset: usize, value: u16, order: Ordering) {
+        self.atomic_u16(offset).store(value.to_le(), order);
+    }
+
+    /// Reads a number of eight bytes, of a descriptor.
+    #[inline]
+    pub(crate) fn load_u64(&self, offset: usize) -> u64 {
+        assert!(offset + 8 <= self.len && offset.is_multiple_of(8), "an offset in the ring");
+        let start = self.start.wrapping_add(offset);
+        debug_assert!((start as usize).is_multiple_of(8), "descriptors are aligned");
+        // SAFETY: in the area; a table of descriptors is aligned to 16 bytes.
+        u64::from_le(unsafe { &*start.cast::<AtomicU64>() }.load(Ordering::Relaxed))
+    }
+
+    /// Writes a number of eight bytes, of a descriptor.
+    pub(crate) fn store_u64(&self, offset: usize, value: u64) {
+        assert!(offset + 8 <= self.len && offset.is_multiple_of(8), "an offset in the ring");
+        let start = self.start.wrapping_add(offset);
+        // SAFETY: in the area; a table of descriptors is aligned to 16 bytes.
+        unsafe { &*start.cast::<AtomicU64>() }.store(value.to_le(), Ordering::Relaxed);
+    }
+
+    /// Reads a used entry: its identifier and length.
+    pub(crate) fn load_used(&self, offset: usize) -> (u32, u32) {
+        assert!(offset + 8 <= self.len && offset.is_multiple_of(4), "an offset in the ring");
+        // SAFETY: in the area. The device wrote the entry before the index that made it visible.
+        let entry = u64::from_le(unsafe { self.start.wrapping_add(offset).cast::<u64>().read_unaligned() });
+        (entry as u32, (entry >> 32) as u32)
+    }
+
+    /// Writes a used entry, whose fields have four bytes each.
+    #[inline]
+    pub(crate) fn store_used(&self, offset: usize, id: u32, len: u32) {
+        assert!(offset + 8 <= self.len && offset.is_multiple_of(4), "an offset in the ring");
+        let entry = u64::from(id) | u64::from(len) << 32;
+        let start = self.start.wrapping_add(offset);
+        // SAFETY: in the area. The entry need not be aligned to eight bytes, and the guest reads it
+        // only once the index says so.
+        unsafe { start.cast::<u64>().write_unaligned(entry.to_le()) };
+    }
+
+    /// Fetches an entry into the cache ahead of its use.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch accesses nothing.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.start.wrapping_add(offset).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::mapping::tests::{memfd, sealed};
+
+    fn spec(guest_addr: u64, user_addr: u64, len_bytes: u64, file_offset: u64) -> RegionSpec {
+        RegionSpec { guest_addr, user_addr, len_bytes, file_offset }
+    }
+
+    fn map(specs: &[RegionSpec], file_bytes: u64) -> Result<GuestMemory, MemoryError> {
+        let regions: Vec<_> = specs.iter().map(|&spec| (spec, sealed(file_bytes))).collect();
+        GuestMemory::map(&regions, UnsealedMemory::Refused)
+    }
+
+    #[test]
+    fn bytes_are_found_by_guest_address_in_one_region_only() {
+        let memory =
+            map(&[spec(0x1000, 0, 0x1000, 0), spec(0x2000, 0x8000, 0x1000, 0x1000)], 0x2000).unwrap();
+        assert_eq!(memory.at_guest(0x1ff0, 16).map(|bytes| bytes.len()), Some(16));
+        assert_eq!(memory.at_guest(0x2000, 0x1000).map(|bytes| bytes.len()), Some(0x1000));
+        for (addr, len) in [(0x1ff0, 17), (0xfff, 1), (0x3000, 1), (u64::MAX, 1), (0x1000, u32::MAX)] {
+            assert!(memory.at_guest(addr, len).is_none(), "{addr:#x} {len}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_within_the_bytes() {
+        let memory = map(&[spec(0, 0, 0x1000, 0)], 0x1000).unwrap();
+        let bytes = memory.at_guest(0x10, 4).unwrap();
+        assert_eq!((bytes.write(1, b"abcdef"), bytes.write(5, b"x")), (3, 0));
+        let mut read = [0; 8];
+        assert_eq!((bytes.read(0, &mut read), &read), (4, b"\0abc\0\0\0\0"));
+    }
+
+    #[test]
+    fn regions_that_cannot_be_are_refused() {
+        let one = spec(0x1000, 0x1000, 0x1000, 0);
+        let is = |specs: &[RegionSpec]| map(specs, 0x1000).unwrap_err();
+        assert!(matches!(is(&[spec(0, 0, 0, 0)]), MemoryError::EmptyRegion(0)));
+        assert!(matches!(is(&[spec(u64::MAX, 0, 0x1000, 0)]), MemoryError::WrapsAround(_)));
+        assert!(matches!(is(&[spec(0, u64::MAX, 0x1000, 0)]), MemoryError::WrapsAround(_)));
+        assert!(matches!(is(&[spec(0, 0, 0x1000, u64::MAX)]), MemoryError::WrapsAround(_)));
+        assert!(matches!(is(&[one, spec(0x1fff, 0x9000, 1, 0)]), MemoryError::Overlap(0x1fff)));
+        assert!(matches!(is(&[one, spec(0x9000, 0x1000, 1, 0)]), MemoryError::Overlap(0x9000)));
+        assert!(matches!(is(&[spec(0, 0, 0x1001, 0)]), MemoryError::BeyondFile { .. }));
+        assert!(matches!(is(&[spec(0, 0, 1, 0x1000)]), MemoryError::BeyondFile { .. }));
+        let many = Vec::from_iter((0..33).map(|n| spec(n, n, 1, 0)));
+        assert!(matches!(is(&many), MemoryError::TooManyRegions(33)));
+    }
+
+    /// A file that can shrink would end the process with a signal.
+    #[test]
+    fn a_file_that_can_shrink_is_refused_unless_allowed() {
+        let region = || [(spec(0, 0, 0x1000, 0), memfd(0x1000))];
+        assert!(matches!(
+            GuestMemory::map(&region(), UnsealedMemory::Refused),
+            Err(MemoryError::CanShrink { .. })
+        ));
+        assert!(GuestMemory::map(&region(), UnsealedMemory::Allowed).is_ok());
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(0x1000).unwrap();
+        assert!(matches!(
+            GuestMemory::map(&[(spec(0, 0, 0x1000, 0), file)], UnsealedMemory::Refused),
+            Err(MemoryError::CanShrink { .. })
+        ));
+    }
+
+    #[test]
+    fn areas_of_rings_are_aligned_and_in_one_region() {
+        let memory = Arc::new(map(&[spec(0, 0x7000_0000, 0x1000, 0)], 0x1000).unwrap());
+        assert!(memory.ring_area(0x7000_0010, 0xff0, 16).is_some());
+        for (addr, len, align) in [(0x7000_0008, 16, 16), (0x7000_0010, 0xff1, 16), (0x6fff_fff0, 32, 16)] {
+            assert!(memory.ring_area(addr, len, align).is_none(), "{addr:#x}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Frames from the guest: reading its TX queues.
+//!
+//! Rule: the queues that are not paused get equal parts of a batch, beginning with another one each
+//! time; what one leaves the others use. A queue gives at most [`READ_BYTES`] a batch, which is what
+//! may arrive after XOFF, and so what headroom must hold. A frame for which the switch has no memory stays in the
+//! guest. Source: Virtual I/O Device 1.2, 5.1.6.2 "Packet Transmission".
+
+use switch::{FrameId, FrameMemory, LONGEST_RECEIVED_BYTES, RxDesc};
+
+use crate::port::VirtioPort;
+use crate::port::device::{Device, MAX_PAIRS, tx_ring};
+use crate::ring::Queue;
+use crate::ring::chain::Direction;
+use crate::ring::fault::RingFault;
+
+/// The bytes of an Ethernet header.
+const ETHERNET_BYTES: u32 = 14;
+/// How many entries ahead descriptors are fetched into the cache.
+const LOOK_AHEAD: u16 = 4;
+/// The most bytes that are read of a queue in a batch, where each begun [`CELL_BYTES`] count: 64
+/// cells of the default size.
+const READ_BYTES: usize = 64 * CELL_BYTES;
+/// The default size of a cell.
+const CELL_BYTES: usize = 256;
+/// Flag of the virtio header: the checksum is left to the device.
+const NEEDS_CHECKSUM: u8 = 1;
+/// Kind of segmentation in the virtio header: none.
+const NO_SEGMENTATION: u8 = 0;
+
+impl<M: FrameMemory> VirtioPort<M> {
+    /// Takes at most `max` frames of the queues that are not paused.
+    pub(super) fn read_queues(&mut self, memory: &mut M, max: usize, out: &mut Vec<RxDesc>) {
+        let Some(mut device) = self.device.take() else { return };
+        let begin = out.len();
+        let senders = device.senders().max(1);
+        let mut left = max;
+        let mut budgets = [READ_BYTES; MAX_PAIRS];
+        let mut signals = 0;
+        // Equal parts first, then what is left of the batch.
+        for most in [max.div_ceil(senders), max] {
+            let first = self.first_pair;
+            for pair in (0..MAX_PAIRS).map(|n| (first + n) % MAX_PAIRS) {
+                if left > 0 && !self.is_paused(pair) {
+                    let before = out.len();
+                    let limits = (most.min(left), &mut budgets[pair]);
+                    self.read_queue(&mut device, pair, memory, limits, out);
+                    left -= out.len() - before;
+                }
+            }
+            if out.len() == begin || senders == 1 {
+                break;
+            }
+        }
+        for pair in 0..MAX_PAIRS {
+            if let Some(queue) = &mut device.rings[tx_ring(pair)] {
+                queue.keep_disarmed();
+                signals |= u32::from(queue.publish()) << tx_ring(pair);
+            }
+        }
+        self.first_pair = (self.first_pair + 1) % MAX_PAIRS;
+        device.signals.raise(signals);
+        self.device = Some(device);
+    }
+
+    fn read_queue(
+        &mut self,
+        device: &mut Device,
+        pair: usize,
+        memory: &mut M,
+        (max, budget): (usize, &mut usize),
+        out: &mut Vec<RxDesc>,
+    ) {
+        let header = device.header_bytes;
+        let priority = self.is_by_priority().then_some(pair as u8);
+        let Some(queue) = &mut device.rings[tx_ring(pair)] else { return };
+        let available = queue.available().unwrap_or_else(|fault| {
+            Self::on_fault(&mut self.faults, &self.handover, queue, fault);
+            0
+        });
+        for _ in 0..max.min(available.into()) {
+            queue.prefetch(LOOK_AHEAD);
+            let (head, bytes) = match queue.pop(Direction::FromGuest) {
+                Ok(Some(popped)) => popped,
+                Ok(None) => return,
+                Err(fault) => return Self::on_fault(&mut self.faults, &self.handover, queue, fault),
+            };
+            let cost = (bytes as usize).saturating_sub(header).next_multiple_of(CELL_BYTES);
+            if cost > *budget && *budget < READ_BYTES {
+                return queue.unpop(1);
+            }
+            *budget = budget.saturating_sub(cost);
+            match take_frame(queue, memory, header, bytes) {
+                Ok(Some(frame)) => out.push(RxDesc { frame, len: (bytes - header as u32) as u16, priority }),
+                Ok(None) => return queue.unpop(1),
+                Err(fault) => {
+                    Self::on_fault(&mut self.faults, &self.handover, queue, fault);
+                    if fault.stops_ring() {
+                        return;
+                    }
+                }
+            }
+            queue.push_used(head, 0);
+        }
+    }
+}
+
+/// Copies the frame of the popped chain, which has this number of bytes with its header, out of the
+/// guest. Returns none if there is no memory for it.
+#[inline]
+fn take_frame<M: FrameMemory>(
+    queue: &Queue,
+    memory: &mut M,
+    header: usize,
+    bytes: u32,
+) -> Result<Option<FrameId>, RingFault> {
+    let len = bytes.saturating_sub(header as u32);
+    if len < ETHERNET_BYTES {
+        return Err(RingFault::FrameTooShort);
+    }
+    let len = len as usize;
+    if len > LONGEST_RECEIVED_BYTES.min(memory.max_len()) {
+        return Err(RingFault::FrameTooLong);
+    }
+    let mut flags = [0; 2];
+    queue.read(0, &mut flags)?;
+    if flags[0] & NEEDS_CHECKSUM != 0 || flags[1] != NO_SEGMENTATION {
+        return Err(RingFault::OffloadNotNegotiated);
+    }
+    let Some(frame) = memory.alloc_for(len) else { return Ok(None) };
+    let mut copied = Ok(());
+    if len <= memory.chunk_bytes() {
+        copied = queue.read(header, memory.bytes_mut(&frame, len));
+    } else {
+        memory.whole(&frame, len, |bytes| {
+            copied = queue.read(header, bytes);
+            true
+        });
+    }
+    match copied {
+        Ok(()) => Ok(Some(frame)),
+        Err(fault) => {
+            memory.free(frame);
+            Err(fault)
+        }
+    }
+}

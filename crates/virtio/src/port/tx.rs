@@ -1,0 +1,225 @@
+//! Frames to the guest: filling its RX queues.
+//!
+//! Rule: a frame goes to the guest's queue of the number of its egress queue, or to the first one
+//! where that is not enabled. It is copied and complete at once. A queue with few posted buffers
+//! blocks the switch's queues that lead to it, and no other. A frame that needs more buffers than
+//! expected is staged until there are some, in order. Source: Virtual I/O Device 1.2, 5.1.6.3
+//! "Setting Up Receive Buffers", 5.1.6.4 "Processing of Incoming Packets".
+
+use switch::{FrameMemory, TxDesc};
+use wire::bitset::Set8;
+
+use crate::port::device::{Device, MAX_PAIRS, rx_ring};
+use crate::port::{FEW_BUFFERS, STAGED, VirtioPort};
+use crate::ring::chain::Direction;
+use crate::ring::fault::RingFault;
+use crate::ring::{MAX_BUFFERS, Queue};
+
+/// The longest virtio header: with the number of buffers.
+const LONGEST_HEADER: usize = 12;
+/// Where the number of buffers is in it.
+const BUFFERS_AT: usize = 10;
+/// The length of a frame that pauses.
+const CONTROL_BYTES: u16 = 60;
+
+/// What became of a frame for the guest.
+enum Placed {
+    /// It is in this number of buffers.
+    In(u16),
+    /// There are not enough buffers yet.
+    NoRoom,
+}
+
+impl<M: FrameMemory> VirtioPort<M> {
+    /// Copies frames to the guest, or honors them, if they are the switch's pauses.
+    pub(super) fn send_all(&mut self, memory: &mut M, frames: &mut Vec<TxDesc>) {
+        let mut device = self.device.take();
+        for frame in frames.drain(..) {
+            if frame.len == CONTROL_BYTES
+                && !self.settings.sends_pfc
+                && self.pauses.take(memory.bytes(&frame.frame, frame.len.into()), self.now)
+            {
+                self.completed.push(frame.frame);
+                continue;
+            }
+            let pair = device.as_ref().map_or(0, |device| device.pair_of(frame.queue.into()));
+            match &mut device {
+                Some(device) if self.staged[pair].is_empty() => self.place(device, pair, memory, frame),
+                // The guest has no buffers, or its rings are with the control thread.
+                _ => self.stage(pair, frame),
+            }
+        }
+        if let Some(device) = &mut device {
+            publish(device);
+        }
+        self.device = device;
+        self.update_room();
+    }
+
+    /// Copies frames that were staged.
+    pub(super) fn send_staged(&mut self, memory: &mut M) {
+        if self.staged.iter().all(|staged| staged.is_empty()) {
+            return;
+        }
+        let Some(mut device) = self.device.take() else { return };
+        for from in 0..MAX_PAIRS {
+            for _ in 0..self.staged[from].len() {
+                let Some(frame) = self.staged[from].pop_front() else { break };
+                let pair = device.pair_of(frame.queue.into());
+                let before = self.completed.len() + self.lost.len();
+                self.place_from(&mut device, (from, pair), memory, frame);
+                if self.completed.len() + self.lost.len() == before {
+                    break; // it is staged again, in front
+                }
+            }
+        }
+        publish(&mut device);
+        self.device = Some(device);
+    }
+
+    fn place(&mut self, device: &mut Device, pair: usize, memory: &mut M, frame: TxDesc) {
+        self.place_from(device, (MAX_PAIRS, pair), memory, frame);
+    }
+
+    /// Copies a frame to a queue of the guest, or stages it. `from` is where it was staged.
+    fn place_from(
+        &mut self,
+        device: &mut Device,
+        (from, pair): (usize, usize),
+        memory: &mut M,
+        frame: TxDesc,
+    ) {
+        let Device { header_bytes, mergeable, rings, .. } = device;
+        let (header, mergeable) = (*header_bytes, *mergeable);
+        let Some(queue) = &mut rings[rx_ring(pair)] else { return self.lost.push(frame.frame) };
+        let len = usize::from(frame.len);
+        let mut placed = Ok(Placed::NoRoom);
+        if len <= memory.chunk_bytes() {
+            placed = fill(queue, (header, mergeable), memory.bytes(&frame.frame, len));
+        } else {
+            memory.whole(&frame.frame, len, |bytes| {
+                placed = fill(queue, (header, mergeable), bytes);
+                false
+            });
+        }
+        match placed {
+            Ok(Placed::In(buffers)) => {
+                self.buffers_of_a_frame[pair] = self.buffers_of_a_frame[pair].max(buffers);
+                self.completed.push(frame.frame);
+            }
+            Ok(Placed::NoRoom) if queue.stopped().is_some() => self.lost.push(frame.frame),
+            Ok(Placed::NoRoom) if from < MAX_PAIRS => self.staged[from].push_front(frame),
+            Ok(Placed::NoRoom) => self.stage(pair, frame),
+            Err(fault) => {
+                Self::on_fault(&mut self.faults, &self.handover, queue, fault);
+                self.lost.push(frame.frame);
+            }
+        }
+    }
+
+    /// Keeps a frame until the guest has buffers for it.
+    fn stage(&mut self, pair: usize, frame: TxDesc) {
+        if self.staged[pair].len() < STAGED {
+            self.staged[pair].push_back(frame);
+        } else {
+            self.lost.push(frame.frame);
+        }
+    }
+
+    /// Looks at what the guest has posted: which queues of the switch are blocked, and how many
+    /// frames fit into each of the others. A ring that the guest broke blocks nothing, as what is
+    /// sent there is lost.
+    pub(super) fn update_room(&mut self) {
+        let Some(device) = self.device.as_mut().filter(|_| self.is_open) else {
+            (self.blocked, self.room) = (Set8::ALL, 0);
+            return;
+        };
+        let (mut blocked, mut room) = (Set8::EMPTY, usize::MAX);
+        let mut full = [false; MAX_PAIRS];
+        for (pair, full) in full.iter_mut().enumerate() {
+            let Some(queue) = &mut device.rings[rx_ring(pair)] else { continue };
+            let Ok(buffers) = queue.available() else {
+                Self::on_fault(&mut self.faults, &self.handover, queue, RingFault::IndexJump);
+                continue;
+            };
+            if queue.stopped().is_some() {
+                continue;
+            }
+            let of_a_frame = self.buffers_of_a_frame[pair];
+            let few = FEW_BUFFERS.min(queue.size() / 4).max(1) * of_a_frame;
+            *full = buffers < few.min(queue.size()) || !self.staged[pair].is_empty();
+            if !*full {
+                room = room.min(usize::from(buffers / of_a_frame));
+            }
+        }
+        for queue in 0..MAX_PAIRS {
+            blocked.set(queue, full[device.pair_of(queue)]);
+        }
+        let all_blocked = blocked == Set8::ALL;
+        (self.blocked, self.room) = (blocked, if all_blocked { 0 } else { room.min(STAGED / 2) });
+    }
+}
+
+/// Copies a frame to as many buffers as it needs.
+#[inline]
+fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> Result<Placed, RingFault> {
+    let Some((head, bytes)) = queue.pop(Direction::ToGuest)? else { return Ok(Placed::NoRoom) };
+    let (first_addr, first_len) = queue.first_segment();
+    if (first_len as usize) < header {
+        return Err(RingFault::BufferTooSmall);
+    }
+    let mut head_bytes = [0; LONGEST_HEADER];
+    head_bytes[BUFFERS_AT] = 1;
+    queue.write(0, &head_bytes[..header])?;
+    let in_first = queue.write(header, frame)?;
+    if in_first == frame.len() {
+        queue.push_used(head, (header + frame.len()) as u32);
+        return Ok(Placed::In(1));
+    }
+    if !mergeable {
+        return Err(RingFault::BufferTooSmall);
+    }
+    debug_assert_eq!(in_first + header, bytes as usize, "the first buffer is full");
+    fill_more(queue, frame, (head, bytes), (in_first, first_addr))
+}
+
+/// Copies the rest of a frame to further buffers, and their number to the first one.
+#[cold]
+fn fill_more(
+    queue: &mut Queue,
+    frame: &[u8],
+    first: (u16, u32),
+    (mut done, first_addr): (usize, u64),
+) -> Result<Placed, RingFault> {
+    let mut used = [(0, 0); MAX_BUFFERS];
+    used[0] = first;
+    let mut count = 1;
+    while done < frame.len() {
+        if count == MAX_BUFFERS {
+            return Err(RingFault::BufferTooSmall);
+        }
+        let Some((head, _)) = queue.pop(Direction::ToGuest)? else {
+            queue.unpop(count as u16);
+            return Ok(Placed::NoRoom);
+        };
+        let copied = queue.write(0, &frame[done..])?;
+        used[count] = (head, copied as u32);
+        (count, done) = (count + 1, done + copied);
+    }
+    let number = queue.memory().at_guest(first_addr, LONGEST_HEADER as u32).ok_or(RingFault::BadAddress)?;
+    number.write(BUFFERS_AT, &(count as u16).to_le_bytes());
+    used[..count].iter().for_each(|&(head, bytes)| queue.push_used(head, bytes));
+    Ok(Placed::In(count as u16))
+}
+
+/// Shows the guest the frames, and has it interrupted where it wants that.
+fn publish(device: &mut Device) {
+    let mut signals = 0;
+    for pair in 0..MAX_PAIRS {
+        if let Some(queue) = &mut device.rings[rx_ring(pair)] {
+            queue.keep_disarmed();
+            signals |= u32::from(queue.publish()) << rx_ring(pair);
+        }
+    }
+    device.signals.raise(signals);
+}

@@ -1,0 +1,335 @@
+//! Split virtqueues, the device's side.
+//!
+//! Rule: the guest owns the descriptors and the available ring, and the switch the used ring; both
+//! are in the guest's memory. A number that the guest wrote is read once into a local, checked, and
+//! then used, so a guest that changes it in between changes nothing. A chain has at most
+//! [`MAX_SEGMENTS`] descriptors, which bounds the work for it. A guest that breaks the rules stops
+//! its own ring only. Source: Virtual I/O Device 1.2, 2.7 "Split Virtqueues"; docs/vhost-user.md,
+//! "Hostile guests".
+
+pub(crate) mod chain;
+pub mod fault;
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use crate::memory::{GuestMemory, RingArea};
+use crate::ring::chain::{Chain, Direction};
+use crate::ring::fault::RingFault;
+
+/// The most descriptors of one chain.
+pub const MAX_SEGMENTS: usize = 64;
+/// The largest ring of the standard.
+pub const MAX_RING: u16 = 32768;
+/// The most posted buffers that one frame is spread over.
+pub(crate) const MAX_BUFFERS: usize = 64;
+
+/// Bytes of a descriptor.
+pub(crate) const DESC_BYTES: usize = 16;
+/// Bytes of a used entry.
+const USED_BYTES: usize = 8;
+/// Bytes before the entries of an available or used ring: flags and index.
+const RING_HEADER: usize = 4;
+/// Offset of the index.
+const INDEX: usize = 2;
+/// Entries after which an event index that is not wanted is put behind the guest's index again.
+const FAR: u16 = 1 << 14;
+/// Flag of the available ring: the guest wants no interrupt.
+const NO_INTERRUPT: u16 = 1;
+/// Flag of the used ring: the device wants no kick.
+const NO_NOTIFY: u16 = 1;
+
+/// The configuration of a ring, as the front end sends it. Addresses are those of the front end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RingConfig {
+    /// Number of descriptors, a power of two.
+    pub size: u16,
+    /// Address of the descriptors.
+    pub descriptors: u64,
+    /// Address of the available ring.
+    pub available: u64,
+    /// Address of the used ring.
+    pub used: u64,
+    /// The first available entry to process.
+    pub base: u16,
+    /// Both sides say at which index they want to be notified.
+    pub event_index: bool,
+    /// Chains may be in tables of descriptors.
+    pub indirect: bool,
+}
+
+/// A ring that cannot be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RingError {
+    /// The size is 0, no power of two, or more than the standard has.
+    #[error("a ring of {0} descriptors: the size must be a power of two up to 32768")]
+    BadSize(u32),
+    /// A part of the ring is not in the guest's memory, or not aligned.
+    #[error("the {part} of a ring at {addr:#x} are not in one memory region, or not aligned")]
+    BadAddress {
+        /// The part of the ring.
+        part: &'static str,
+        /// Its address.
+        addr: u64,
+    },
+}
+
+/// A split virtqueue.
+#[derive(Debug)]
+pub struct Queue {
+    descriptors: RingArea,
+    available: RingArea,
+    used: RingArea,
+    size: u16,
+    event_index: bool,
+    indirect: bool,
+    /// The next available entry to process.
+    next_available: u16,
+    /// The guest's available index, as last read.
+    seen_available: u16,
+    /// The next used entry to write.
+    next_used: u16,
+    /// The used index that the guest sees.
+    published: u16,
+    /// True while kicks are wanted.
+    armed: bool,
+    /// The event index, at which the guest kicks, as last written.
+    event_at: u16,
+    stopped: Option<RingFault>,
+    chain: Chain,
+}
+
+impl Queue {
+    /// Starts a ring in a guest's memory.
+    ///
+    /// # Errors
+    /// The size is none, or a part of the ring is not in the memory.
+    pub fn new(memory: &Arc<GuestMemory>, config: &RingConfig) -> Result<Self, RingError> {
+        let RingConfig { size, .. } = *config;
+        if !size.is_power_of_two() || size > MAX_RING {
+            return Err(RingError::BadSize(size.into()));
+        }
+        let entries = usize::from(size);
+        let area = |part, addr, len, align| {
+            memory.ring_area(addr, len, align).ok_or(RingError::BadAddress { part, addr })
+        };
+        let event = 2;
+        let descriptors = area("descriptors", config.descriptors, entries * DESC_BYTES, 16)?;
+        let available = area("available entries", config.available, RING_HEADER + entries * 2 + event, 2)?;
+        let used = area("used entries", config.used, RING_HEADER + entries * USED_BYTES + event, 4)?;
+        // What the guest has seen of the used ring is where the device continues.
+        let next_used = used.load_u16(INDEX, Ordering::Acquire);
+        let mut queue = Self {
+            descriptors,
+            available,
+            used,
+            size,
+            event_index: config.event_index,
+            indirect: config.indirect,
+            next_available: config.base,
+            seen_available: config.base,
+            next_used,
+            published: next_used,
+            armed: true,
+            event_at: 0,
+            stopped: None,
+            chain: Chain::default(),
+        };
+        queue.disarm();
+        Ok(queue)
+    }
+
+    /// Returns the next available entry to process: what a front end continues with.
+    pub fn base(&self) -> u16 {
+        self.next_available
+    }
+
+    /// Returns why the ring is stopped, if it is.
+    pub fn stopped(&self) -> Option<RingFault> {
+        self.stopped
+    }
+
+    /// Stops the ring until it is configured again.
+    pub(crate) fn stop(&mut self, fault: RingFault) {
+        self.stopped = self.stopped.or(Some(fault));
+        self.seen_available = self.next_available;
+    }
+
+    /// Returns the number of available entries, after a look at the guest's index.
+    ///
+    /// # Errors
+    /// The index is further ahead than the ring is long.
+    #[inline]
+    pub fn available(&mut self) -> Result<u16, RingFault> {
+        if self.stopped.is_some() {
+            return Ok(0);
+        }
+        let index = self.available.load_u16(INDEX, Ordering::Acquire);
+        let count = index.wrapping_sub(self.next_available);
+        if count > self.size {
+            return Err(RingFault::IndexJump);
+        }
+        self.seen_available = index;
+        Ok(count)
+    }
+
+    /// Returns the number of available entries as last read.
+    #[inline]
+    pub fn seen(&self) -> u16 {
+        self.seen_available.wrapping_sub(self.next_available)
+    }
+
+    /// True if an entry is available that no call has seen. For a look before a sleep.
+    pub fn has_news(&self) -> bool {
+        self.stopped.is_none() && self.available.load_u16(INDEX, Ordering::Acquire) != self.next_available
+    }
+
+    /// Takes the next available chain of those last seen, and returns its head and the number of
+    /// its bytes. The segments are read with [`Queue::read`] and written with [`Queue::write`].
+    ///
+    /// # Errors
+    /// The chain breaks the rules of the standard. Its head is then lost to the guest.
+    #[inline]
+    pub(crate) fn pop(&mut self, direction: Direction) -> Result<Option<(u16, u32)>, RingFault> {
+        if self.seen() == 0 {
+            return Ok(None);
+        }
+        let slot = usize::from(self.next_available & (self.size - 1));
+        let head = self.available.load_u16(RING_HEADER + slot * 2, Ordering::Relaxed);
+        if head >= self.size {
+            return Err(RingFault::HeadOutOfRange);
+        }
+        self.next_available = self.next_available.wrapping_add(1);
+        let bytes = self.chain.read(&self.descriptors, (self.size, head), self.indirect, direction)?;
+        Ok(Some((head, bytes)))
+    }
+
+    /// Fetches the descriptor of an entry ahead of its use.
+    #[inline]
+    pub(crate) fn prefetch(&self, ahead: u16) {
+        if ahead < self.seen() {
+            let slot = usize::from(self.next_available.wrapping_add(ahead) & (self.size - 1));
+            let head = self.available.load_u16(RING_HEADER + slot * 2, Ordering::Relaxed);
+            self.descriptors.prefetch(usize::from(head & (self.size - 1)) * DESC_BYTES);
+        }
+    }
+
+    /// Gives chains back that were popped last and are not used.
+    pub(crate) fn unpop(&mut self, chains: u16) {
+        self.next_available = self.next_available.wrapping_sub(chains);
+    }
+
+    /// Copies bytes of the popped chain from `skip` on.
+    ///
+    /// # Errors
+    /// A segment is not in the guest's memory.
+    #[inline]
+    pub(crate) fn read(&self, skip: usize, to: &mut [u8]) -> Result<(), RingFault> {
+        self.chain.copy_out(self.descriptors.memory(), skip, to)
+    }
+
+    /// Copies bytes to the popped chain from `skip` on, as many as fit. Returns how many.
+    ///
+    /// # Errors
+    /// A segment is not in the guest's memory.
+    #[inline]
+    pub(crate) fn write(&self, skip: usize, from: &[u8]) -> Result<usize, RingFault> {
+        self.chain.copy_in(self.descriptors.memory(), skip, from)
+    }
+
+    /// Returns the address of the first segment of the popped chain, and its length.
+    #[inline]
+    pub(crate) fn first_segment(&self) -> (u64, u32) {
+        self.chain.first()
+    }
+
+    /// Returns the guest's memory.
+    #[inline]
+    pub(crate) fn memory(&self) -> &GuestMemory {
+        self.descriptors.memory()
+    }
+
+    /// Gives a chain back to the guest, with the number of bytes written. The guest sees it with
+    /// [`Queue::publish`].
+    #[inline]
+    pub(crate) fn push_used(&mut self, head: u16, written: u32) {
+        let slot = usize::from(self.next_used & (self.size - 1));
+        self.used.store_used(RING_HEADER + slot * USED_BYTES, head.into(), written);
+        self.next_used = self.next_used.wrapping_add(1);
+    }
+
+    /// Shows the guest the used entries. Returns true if it wants an interrupt for them.
+    #[inline]
+    pub(crate) fn publish(&mut self) -> bool {
+        let (before, now) = (self.published, self.next_used);
+        if before == now {
+            return false;
+        }
+        self.used.store_u16(INDEX, now, Ordering::Release);
+        self.published = now;
+        fence(Ordering::SeqCst); // the guest's wish is read after it can see the entries
+        if self.event_index {
+            let event = self.available.load_u16(self.used_event(), Ordering::Relaxed);
+            return now.wrapping_sub(event).wrapping_sub(1) < now.wrapping_sub(before);
+        }
+        self.available.load_u16(0, Ordering::Relaxed) & NO_INTERRUPT == 0
+    }
+
+    /// Asks for a kick with the next available entry. [`Queue::has_news`] must be checked after it.
+    pub(crate) fn arm(&mut self) {
+        self.armed = true;
+        if self.event_index {
+            self.used.store_u16(self.available_event(), self.next_available, Ordering::Relaxed);
+        } else {
+            self.used.store_u16(0, 0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst); // the index is read after the guest can see the wish
+    }
+
+    /// Asks for no kicks.
+    pub(crate) fn disarm(&mut self) {
+        if !std::mem::replace(&mut self.armed, false) {
+            return;
+        }
+        if self.event_index {
+            self.put_event_far();
+        } else {
+            self.used.store_u16(0, NO_NOTIFY, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps the event index, at which the guest kicks, far away while no kicks are wanted.
+    #[inline]
+    pub(crate) fn keep_disarmed(&mut self) {
+        if self.event_index && !self.armed && self.next_available.wrapping_sub(self.event_at) > FAR {
+            self.put_event_far();
+        }
+    }
+
+    /// Puts the event index, which the guest's index must pass for a kick, just behind it.
+    fn put_event_far(&mut self) {
+        self.event_at = self.next_available.wrapping_sub(1);
+        self.used.store_u16(self.available_event(), self.event_at, Ordering::Relaxed);
+    }
+
+    /// Returns the number of descriptors.
+    #[inline]
+    pub(crate) fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// True if the guest has made more entries available than were last seen.
+    pub(crate) fn has_more_than_seen(&self) -> bool {
+        self.stopped.is_none() && self.available.load_u16(INDEX, Ordering::Acquire) != self.seen_available
+    }
+
+    /// Offset of the index at which the guest wants an interrupt, in the available ring.
+    fn used_event(&self) -> usize {
+        RING_HEADER + usize::from(self.size) * 2
+    }
+
+    /// Offset of the index at which the device wants a kick, in the used ring.
+    fn available_event(&self) -> usize {
+        RING_HEADER + usize::from(self.size) * USED_BYTES
+    }
+}

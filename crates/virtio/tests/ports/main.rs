@@ -1,0 +1,8 @@
+//! Ports on vhost-user sockets, with a driver in the same process.
+
+mod common;
+mod forwarding;
+mod frames;
+mod hostile_messages;
+mod hostile_rings;
+mod link;
