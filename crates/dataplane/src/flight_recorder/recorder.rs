@@ -135,7 +135,7 @@ pub(crate) enum EntryKind {
 pub(crate) const ANY: u16 = u16::MAX;
 
 impl EntryKind {
-    const ALL: [EntryKind; 32] = [
+    const ALL: [EntryKind; 33] = [
         EntryKind::Checkpoint,
         EntryKind::Iteration,
         EntryKind::Completed,

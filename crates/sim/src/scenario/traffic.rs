@@ -23,7 +23,7 @@ use super::parse::{Load, MAX_TIME_NS, before_the_end, bytes, decimal, spell_time
 use super::tables::{entries, required};
 use super::types::{Collective, Pattern, Start, Traffic};
 use sizes::SizeTable;
-use switch::egress::wred::Random;
+use wire::random::Random;
 
 /// The most traffics of a file.
 const MAX_TRAFFICS: usize = 1024;
