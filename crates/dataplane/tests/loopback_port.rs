@@ -16,7 +16,7 @@ fn receive(port: &mut LoopbackPort, memory: &mut HeapMemory, max: usize) -> Vec<
 }
 
 fn outgoing(received: Vec<RxDesc>) -> Vec<TxDesc> {
-    received.into_iter().map(|RxDesc { frame, len }| TxDesc::new(frame, len)).collect()
+    received.into_iter().map(|RxDesc { frame, len, .. }| TxDesc::new(frame, len)).collect()
 }
 
 fn completed(port: &mut LoopbackPort) -> usize {
@@ -34,7 +34,7 @@ fn frames_go_through_unchanged_and_in_order() {
     wire.inject([3; 101]); // too long for this memory
     let mut frames = outgoing(receive(&mut port, &mut memory, 8));
     assert_eq!((frames.len(), port.kernel_counters().rx_dropped_frames, memory.free_frames()), (2, 1, 2));
-    port.transmit(&mut frames);
+    port.transmit(&mut memory, &mut frames);
     port.kick();
     assert_eq!((completed(&mut port), port.outstanding()), (0, 2));
     assert!(receive(&mut port, &mut memory, 8).is_empty());
@@ -59,7 +59,7 @@ fn injects_faults() {
     let mut frames = outgoing(receive(&mut port, &mut memory, 4));
     wire.set_transmit_room(5);
     assert_eq!(port.transmit_room(), 5);
-    port.transmit(&mut frames);
+    port.transmit(&mut memory, &mut frames);
     assert_eq!(port.transmit_room(), 1);
 
     wire.block(true);
@@ -90,9 +90,9 @@ fn close_gives_every_frame_back() {
     (0..3).for_each(|i| wire.inject([i; 60]));
     let mut frames = outgoing(receive(&mut port, &mut memory, 4));
     let mut later = frames.split_off(2);
-    port.transmit(&mut frames);
+    port.transmit(&mut memory, &mut frames);
     port.kick();
-    port.transmit(&mut later);
+    port.transmit(&mut memory, &mut later);
     let mut unsent = Vec::new();
     port.close(&mut memory, &mut unsent);
     assert_eq!((unsent.len(), port.frames_held(), port.is_up()), (3, 0, false));

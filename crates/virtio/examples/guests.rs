@@ -9,7 +9,10 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dataplane::{LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings, Reply, mailbox};
+#[path = "../../dataplane/tests/lab/loopback_port.rs"]
+mod loopback_port;
+
+use dataplane::{LoopCommand, LoopPort, PollLoop, PollLoopSettings, Reply, mailbox};
 use switch::settings::{BridgeSettings, BufferSettings, SwitchSettings};
 use switch::{HeapMemory, Switch};
 use virtio::front_end::{FrontEnd, FrontEndSettings};
@@ -34,7 +37,7 @@ fn main() {
         let port = PortSettings { speed_bps: 10_000_000_000, sends_pfc: false, queue_pairs: 1 };
         let (socket, port): (_, VirtioPort<HeapMemory>) =
             VhostUser::open("guest", &socket, port, |_| ()).expect("a socket");
-        ports.push(LoopPort::<LoopbackPort>::Other(Box::new(port)));
+        ports.push(LoopPort::<loopback_port::LoopbackPort>::Other(Box::new(port)));
         sockets.push(socket);
         paths.push(path);
     }

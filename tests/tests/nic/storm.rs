@@ -68,7 +68,7 @@ impl FarEnd {
         let count = (due - self.sent).min(room as u64) as usize;
         let len = FRAME_BYTES as u16;
         let mut outgoing = self.idle.drain(..count).map(|frame| TxDesc::new(frame, len)).collect();
-        self.port.transmit(&mut outgoing);
+        self.port.transmit(&mut self.umem, &mut outgoing);
         self.port.kick();
         self.sent += count as u64;
         let now = switch::Instant(now.elapsed().as_nanos() as u64);

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::task::Waker;
 
-use dataplane::{
-    Handle, LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings, Reply, Wire, mailbox,
-};
+use crate::loopback_port::{LoopbackPort, Wire};
+use dataplane::{Handle, LoopCommand, LoopPort, PollLoop, PollLoopSettings, Reply, mailbox};
 use switch::settings::{BridgeSettings, BufferSettings, SwitchSettings, Threshold};
 use switch::{HeapMemory, Instant, Snapshot, Switch};
 use tempfile::TempDir;

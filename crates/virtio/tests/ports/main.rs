@@ -6,3 +6,5 @@ mod frames;
 mod hostile_messages;
 mod hostile_rings;
 mod link;
+#[path = "../../../dataplane/tests/lab/loopback_port.rs"]
+mod loopback_port;
