@@ -47,8 +47,8 @@ enum Task {
     Bench {
         /// Only benches whose name contains this.
         filter: Option<String>,
-        /// Measure the daemon beside a bare AF_XDP loop, the Linux bridge, and Open vSwitch and DPDK
-        /// where they are installed. Writes docs/peers.md and docs/peers.svg.
+        /// Measure the daemon beside a bare AF_XDP loop, the Linux bridge, and Open vSwitch and
+        /// DPDK where they are installed. Writes docs/peers.md and docs/peers.svg.
         #[arg(long, conflicts_with = "filter")]
         with_peers: bool,
         /// Options of `sluice-bench`, such as `--rounds 9`.

@@ -82,7 +82,10 @@ pub fn bench_with_peers(options: &[String]) -> Result<()> {
         ["--package", "sluiced", "--package", "sluice", "--package", "testbed", "--package", "xdp"];
     check(cargo().args(["build", "--release", "--bins", "--examples"]).args(packages))?;
     let mut command = Command::new(programs("release").join("sluice-bench"));
-    command.arg("--out").arg(repo_root().join("docs")).args(options);
+    if !options.iter().any(|option| option.starts_with("--out")) {
+        command.arg("--out").arg(repo_root().join("docs"));
+    }
+    command.args(options);
     Err(command.exec()).context("cannot run the benchmark")
 }
 

@@ -11,12 +11,12 @@ use crate::{FORWARDER_CORE, HOST_CORE, example};
 /// A program, or the kernel, that forwards between two interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarder {
-    /// `crates/xdp/examples/forwarder.rs`: moves each frame to the other port and does nothing else.
+    /// Moves each frame to the other port and does nothing else: the example `forwarder` of `xdp`.
     BareLoop,
     Sluice,
     /// Open vSwitch with its userspace datapath on AF_XDP.
     OpenVSwitch,
-    /// testpmd with AF_XDP ports.
+    /// DPDK's testpmd with AF_XDP ports.
     Dpdk,
     LinuxBridge,
 }
@@ -61,13 +61,13 @@ impl Forwarder {
     }
 }
 
-/// Every kind of work that a frame can need: a no-drop priority with PFC and watchdog, WRED with ECN
-/// on every queue, weighted scheduling, alarms, and the recorder. The link is faster than any of the
-/// forwarders, so that no queue builds up but for the generator's bursts.
+/// A no-drop priority with PFC and watchdog, WRED with ECN on the queues of both generators (queue 2
+/// has untagged frames, queue 3 those of priority 3), weighted scheduling and alarms. The link is
+/// faster than any of the forwarders, so only bursts of the generator build up a queue.
 const SLUICE: &str = r#"
 [port-defaults]
 speed    = "10G"
-trust    = "dscp"
+trust    = "dot1p"
 pfc      = { mode = "on", no_drop = [3] }
 wred     = "all"
 lldp     = "off"
@@ -85,7 +85,7 @@ usage_percent = 90
 headroom      = { enabled = true }
 drop          = { enabled = true }
 
-[wred.all.queue.0]
+[wred.all.queue.2]
 ecn   = true
 green = { low_cells = 4000, high_cells = 8000, probability_percent = 20 }
 

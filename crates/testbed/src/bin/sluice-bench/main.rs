@@ -18,7 +18,7 @@ use clap::Parser;
 use testbed::{Namespace, Process, Testbed, binary, veth};
 
 use forwarders::{Forwarder, start};
-use report::{LatencyRun, RateRun, Report};
+use report::{BenchReport, LatencyRun, RateRun};
 
 /// Measures forwarders against each other on veths.
 #[derive(Parser)]
@@ -46,7 +46,7 @@ struct Arguments {
 /// The core of the forwarder; generator, sink and hosts have the other.
 const FORWARDER_CORE: &str = "0";
 const HOST_CORE: &str = "1";
-/// Wire bytes of a 64-byte frame with preamble, FCS and gap, in bits.
+/// Bits of a frame of 64 bytes, which is how `sluice host` counts a rate.
 const SMALL_FRAME_BITS: u64 = 8 * 64;
 
 fn main() -> ExitCode {
@@ -64,15 +64,14 @@ fn run(arguments: &Arguments) -> Result<()> {
     let cores = std::thread::available_parallelism()?.get();
     ensure!(cores >= 2, "this needs two cores, one for the forwarder and one for the hosts; {cores} is here");
     let interrupted = testbed::watch_signals()?;
-    let (present, absent): (Vec<_>, Vec<_>) =
-        Forwarder::ALL.into_iter().partition(|forwarder| forwarder.is_installed());
+    let chosen = |forwarder: &Forwarder| !arguments.without_peers || !forwarder.is_peer();
+    let (forwarders, absent): (Vec<_>, Vec<_>) =
+        Forwarder::ALL.into_iter().filter(chosen).partition(|forwarder| forwarder.is_installed());
     for forwarder in &absent {
         println!("without {}: install {}", forwarder.name(), forwarder.packages());
     }
-    let chosen = |forwarder: &Forwarder| !arguments.without_peers || !forwarder.is_peer();
-    let forwarders: Vec<Forwarder> = present.into_iter().filter(chosen).collect();
 
-    let mut report = Report::new(arguments.rounds, arguments.seconds);
+    let mut report = BenchReport::new(arguments.rounds, arguments.seconds);
     for round in 0..arguments.rounds as usize {
         for index in 0..forwarders.len() {
             let forwarder = forwarders[(index + round) % forwarders.len()];

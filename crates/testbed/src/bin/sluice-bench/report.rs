@@ -28,7 +28,7 @@ pub struct LatencyRun {
 }
 
 /// The measurements of all rounds, in order.
-pub struct Report {
+pub struct BenchReport {
     rounds: u32,
     seconds: u32,
     pub rates: Vec<RateRun>,
@@ -56,7 +56,7 @@ impl Spread {
     }
 }
 
-impl Report {
+impl BenchReport {
     pub fn new(rounds: u32, seconds: u32) -> Self {
         Self { rounds, seconds, rates: Vec::new(), latencies: Vec::new() }
     }
@@ -76,7 +76,7 @@ impl Report {
         let text = format!(
             "# Sluice beside other forwarders\n\nWritten by `cargo xtask bench --with-peers`: {} interleaved rounds of {} s \
              for each figure, one core for the forwarder and one for\ngenerator and sink, veths with one queue, Linux {}. \
-             Sluice has PFC with a watchdog, WRED with ECN, ETS\nand alarms on. Ratios are of one round; times and rates \
+             Sluice has PFC with a watchdog, WRED with ECN, ETS\nand alarms on. The bridge works in the kernel, on the generator's core. Ratios are of one round; times and rates \
              depend on the machine ([how to read them](performance.md)).\n\n![Forwarding rates](peers.svg)\n\n{}",
             self.rounds,
             self.seconds,
@@ -200,8 +200,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        let mut report = Report::new(3, 1);
+    fn report() -> BenchReport {
+        let mut report = BenchReport::new(3, 1);
         for (bare, sluice) in [(1.0, 0.9), (2.0, 2.2), (0.5, 0.5)] {
             for (forwarder, mpps) in [(Forwarder::BareLoop, bare), (Forwarder::Sluice, sluice)] {
                 report.rates.push(RateRun { forwarder, bytes: 60, mpps });
