@@ -408,8 +408,13 @@ impl Receiver {
         let &mut Message { bytes, begun_at, .. } = message;
         let completed = CompletedMessage { number: self.first_message + index as u64, bytes, begun_at };
         let is_complete = |message: &Message| message.received_frames == message.end - message.begin;
-        // A message that lacks a lost frame stays, but not for long.
-        while self.messages.front().is_some_and(is_complete) || self.messages.len() > MAX_OPEN_MESSAGES {
+        // A message that lacks a lost frame stays, but not for long. Those that nothing has arrived
+        // of, or of a later one, are not lost: they wait at the sender.
+        let next = self.next_number;
+        let is_overtaken = |message: &Message| message.begin < next;
+        while self.messages.front().is_some_and(is_complete)
+            || self.messages.get(MAX_OPEN_MESSAGES).is_some_and(is_overtaken)
+        {
             self.messages.pop_front();
             self.first_message += 1;
         }

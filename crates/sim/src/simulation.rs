@@ -118,7 +118,10 @@ impl<'s> Simulation<'s> {
     }
 
     /// Sets the FDB entries of the switches: shortest paths over the links that are up, and the
-    /// static entries of the scenario and of faults, which have precedence.
+    /// static entries of the scenario and of faults, which have precedence. A host without a path
+    /// keeps its last entry, so that frames end at a cut port and are not flooded. Such entries
+    /// form no loop: an entry that leads to a switch is as old as that one's or older, so those of
+    /// a loop would all be of one time.
     fn set_routes(&mut self) {
         let Scenario { nodes, links, forwarding, .. } = self.scenario;
         let directions = &self.links.directions;

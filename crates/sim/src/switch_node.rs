@@ -196,7 +196,9 @@ impl SimSwitch {
     fn direct(&mut self, packet: &Packet) -> Packet {
         let (mut packet, switch) = (*packet, &self.switch);
         if let Some(paths) = &mut self.paths {
-            paths.direct(&mut packet.bytes, |port| switch.queued_cells(port));
+            // A port that is down has empty queues, but is the last choice.
+            let queued = |port| if switch.is_up(port) { switch.queued_cells(port) } else { u32::MAX };
+            paths.direct(&mut packet.bytes, queued);
         }
         packet
     }

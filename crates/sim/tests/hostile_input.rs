@@ -114,6 +114,20 @@ fn ranges_and_lists_are_bounded() {
     }
 }
 
+/// 257 permutations of 4095 hosts have more flows than a scenario may have; the last is refused.
+#[test]
+fn permutations_count_as_flows() {
+    let traffic = |number: usize| {
+        format!(
+            "[[traffic]]\nname = \"t{number}\"\nfrom = \"h[1-4095]\"\nto = \"h[1-4095]\"\npairs = \"permutation\"\n"
+        )
+    };
+    let network = "duration = \"1ms\"\n[host.\"h[1-4095]\"]\n";
+    let text = network.to_owned() + &(0..257).map(traffic).collect::<String>();
+    let all = parse("file.toml", &text, &mut common::load).expect_err("too many");
+    assert!(all.iter().any(|mistakes| mistakes.to_string().contains("4095 more flows are too many")));
+}
+
 /// A circle of references, as long as a file may have.
 #[test]
 fn a_long_circle() {

@@ -155,3 +155,24 @@ fn loads_are_always_the_same() {
     };
     assert!(result() == result());
 }
+
+/// Messages that wait at the sender, as many as there may be, are counted when they arrive.
+#[test]
+fn waiting_messages_are_not_forgotten() {
+    let slow = "name = \"m\"\nfrom = \"h1\"\nto = \"h2\"\npattern = \"incast\"\nevery = \"1us\"\nbytes = 1000\nframe_bytes = 1000\nrate = \"10M\"";
+    let outcome = run(&star(2, "20ms", &traffic(slow)));
+    let measured = &outcome.traffic[0];
+    assert!(measured.messages > 10_000 && measured.received_frames > 20, "{measured:?}");
+    assert_eq!(measured.completed, measured.received_frames);
+}
+
+/// Where each rank begins by itself, not by a search through all steps.
+#[test]
+fn an_all_to_all_of_256_ranks_begins() {
+    let traffic = traffic("name = \"a\"\nfrom = \"h[1-256]\"\npattern = \"all-to-all\"\nbytes = 1000");
+    let network =
+        "duration = \"1us\"\n[network]\nkind = \"leaf-spine\"\nleaves = 8\nspines = 4\nhosts_per_leaf = 32\n";
+    let parsed = parse("test.toml", &format!("{network}{traffic}"), &mut |path| Err(path.to_owned()));
+    let scenario = parsed.unwrap_or_else(|mistakes| panic!("{}", mistakes[0]));
+    assert!(run(&scenario).traffic[0].messages >= 256, "each rank has begun");
+}

@@ -224,5 +224,34 @@ fn a_manifest_and_a_job_array_are_written() {
     let array = read("sweep.sbatch");
     assert!(array.contains("#SBATCH --array=0-15\n#SBATCH --cpus-per-task=2\n"), "{array}");
     let script = read("run-part.sh");
+    let log = format!("#SBATCH --output='{}/slurm-%a.log'\n", out.canonicalize().unwrap().display());
+    assert!(array.contains(&log), "{array}");
+    let many = sweep(folder.path(), &["plan", "scenario.toml", "--parts", "100", "--set", "duration=1ms"]);
+    assert_eq!(many.0, 0, "{many:?}");
+    let job: serde_yaml_ng::Value = serde_yaml_ng::from_str(&read("job.yaml")).unwrap();
+    assert_eq!(job["spec"]["parallelism"].as_u64(), Some(64), "no more at the same time");
     assert!(script.contains("--set 'duration=1ms' --part \"$1/16\" --jobs 2"), "{script}");
+}
+
+/// Each value may be valid, but not their combination.
+#[test]
+fn an_invalid_combination_is_named() {
+    let vary = "[sweep]\n[[vary]]\nset = \"warmup\"\nvalues = [\"1us\", \"600us\"]\n[[vary]]\nset = \"duration\"\nvalues = [\"1ms\", \"500us\"]\n";
+    let folder = folder(&(SCENARIO.split("[sweep]").next().unwrap().to_owned() + vary));
+    let (code, _, err) = sweep(folder.path(), &["scenario.toml", "--jobs", "1"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("point 3: warmup = \"600us\", duration = \"500us\", seed = 3:"), "{err}");
+}
+
+/// Files that only a value names belong to the sweep, too.
+#[test]
+fn files_of_values_belong_to_the_sweep() {
+    let vary = "[sweep]\n[[vary]]\nset = \"switch.s.config\"\nvalues = [\"switch.toml\", \"other.toml\"]\n";
+    let folder = folder(&(SCENARIO.split("[sweep]").next().unwrap().to_owned() + vary));
+    let other = folder.path().join("other.toml");
+    fs::write(&other, SWITCH).unwrap();
+    assert_eq!(sweep(folder.path(), &["scenario.toml"]).0, 0);
+    fs::write(&other, SWITCH.replace("10G", "25G")).unwrap();
+    let (code, _, err) = sweep(folder.path(), &["scenario.toml"]);
+    assert!(code == 2 && err.contains("has the results of another sweep"), "{err}");
 }

@@ -6,7 +6,7 @@
 //!   from the scenario's seed, as a fabric that avoids hash polarization configures them;
 //! - `spray` takes them in turn;
 //! - `adaptive` takes the one whose queues hold the fewest cells, and of equal ones the next in
-//!   turn.
+//!   turn. It takes a port that is down only if all are, before routes have converged, too.
 //!
 //! `spray` and `adaptive` reorder frames. Sources: ECMP, RFC 2992; packet spraying, A. Dixit et
 //! al., "On the impact of packet spraying in data center networks" (INFOCOM 2013); shortest queue,
@@ -53,7 +53,7 @@ impl PathChooser {
     }
 
     /// Addresses a received frame to the port by which it is to leave. `queued` returns the cells
-    /// that the queues of a port hold.
+    /// that the queues of a port hold; the most for a port that is down.
     #[inline]
     pub(crate) fn direct(&mut self, bytes: &mut [u8; CARRIED_BYTES], queued: impl Fn(usize) -> u32) {
         let Some(host) = host_number(bytes) else { return };

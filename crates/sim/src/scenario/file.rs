@@ -141,7 +141,7 @@
 //! pauses = 0
 //!
 //! [sweep]                          # for `sluice sweep`
-//! seeds = 5                        # how many, from `seed` on, or a list; default: that of the file
+//! seeds = 5                        # how many, from `seed` on, or a list; default: the seed above
 //!
 //! [[vary]]                         # for `sluice sweep`: every combination of values
 //! set = "traffic.rdma.rate"        # a KEY as of `sluice sim --set`

@@ -99,7 +99,7 @@ fn read_range(section: &mut TableReader, report: &mut Diagnostics) -> Option<Vec
         read.map(|read| (read.value, read.location))
     };
     let (from, to, step) = (number("from"), number("to"), number("step"));
-    let steps: Option<Setting<usize>> = section.number_in("steps", 2..=MAX_VALUES as i64 as usize, report);
+    let steps: Option<Setting<usize>> = section.number_in("steps", 2..=MAX_VALUES, report);
     let scales = [("linear", Scale::Linear), ("log", Scale::Log)];
     let scale = section.choice("scale", &scales, report);
     let unit = section.string_like("unit", "us", report).map_or("", |unit| unit.value);
@@ -128,7 +128,10 @@ fn read_range(section: &mut TableReader, report: &mut Diagnostics) -> Option<Vec
             return None;
         }
     };
-    Some(numbers.into_iter().map(|number| spell(number, unit)).collect())
+    // What linear steps leave of zero.
+    let noise = if is_log { 0.0 } else { (to - from) * 1e-13 };
+    let whole = |number: f64| if number.abs() < noise { 0.0 } else { number };
+    Some(numbers.into_iter().map(|number| spell(whole(number), unit)).collect())
 }
 
 /// Returns `count` numbers from `from` to `to`, at equal distances or ratios.
@@ -142,9 +145,9 @@ fn spread(from: f64, to: f64, count: usize, is_log: bool) -> Vec<f64> {
     (0..count).map(at).collect()
 }
 
-/// Formats a number with up to six significant decimals, as TOML.
+/// Formats a number with at most 12 significant digits, as TOML.
 fn spell(number: f64, unit: &str) -> String {
-    let number = (number * 1e6).round() / 1e6;
+    let number: f64 = format!("{number:.11e}").parse().unwrap_or(number);
     if unit.is_empty() { number.to_string() } else { format!("\"{number}{unit}\"") }
 }
 
@@ -166,4 +169,16 @@ fn read_seeds(table: &mut TableReader, seed: u64, report: &mut Diagnostics) -> O
         twice(&seeds.location, report);
     }
     Some(seeds.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_apart_and_have_no_noise() {
+        assert_eq!(spell(0.1 + 0.2, "us"), "\"0.3us\"");
+        assert_eq!(spell(0.000_000_123, ""), "0.000000123");
+        assert_eq!([spell(12_345_678.0, ""), spell(12_345_679.0, "")], ["12345678", "12345679"]);
+    }
 }

@@ -134,7 +134,7 @@ pub(super) fn read(
         let location = section.location.clone();
         // Each permutation is another.
         let mut random = Random::new(seed ^ (traffics.len() as u64) << 32);
-        let most = (MAX_FLOWS - flows, &mut random);
+        let most = (MAX_FLOWS.saturating_sub(flows), &mut random);
         let traffic = TrafficTable::read(section, duration_ns, nodes, most, load, report);
         flows += traffic.flows.len();
         if !traffic.name.is_empty() && !names.insert(traffic.name.clone()) {
@@ -404,14 +404,10 @@ fn permutation(senders: &[usize], receivers: &[usize], random: &mut Random) -> V
     for last in (1..receivers.len()).rev() {
         receivers.swap(last, below(last + 1));
     }
-    // A host that has itself changes with the next, who then has itself only if both are the same.
+    // A host that has itself changes with the next. No host is here twice, so neither has itself.
     for index in 0..senders.len() {
         if senders[index] == receivers[index] {
-            let next = (index + 1) % receivers.len();
-            receivers.swap(index, next);
-            if senders[next] == receivers[next] {
-                receivers.swap(next, (next + 1) % senders.len());
-            }
+            receivers.swap(index, (index + 1) % senders.len());
         }
     }
     senders.iter().copied().zip(receivers).collect()
@@ -430,18 +426,22 @@ fn read_flows(
     let kinds = [("all", Pairs::All), ("permutation", Pairs::Permutation)];
     let pairs = section.choice("pairs", &kinds, report);
     let Some((senders, receivers)) = senders.zip(receivers) else { return Vec::new() };
-    if let Some(Setting { value: Pairs::Permutation, location }) = &pairs {
-        if senders.len() != receivers.len() || senders.len() < 2 {
-            let what = format!("{} senders and {} receivers", senders.len(), receivers.len());
-            report.add(location, what, "name as many in `to` as in `from`, two or more");
-            return Vec::new();
-        }
-        return permutation(&senders, &receivers, random);
+    if let Some(Setting { value: Pairs::Permutation, location }) = &pairs
+        && (senders.len() != receivers.len() || senders.len() < 2)
+    {
+        let what = format!("{} senders and {} receivers", senders.len(), receivers.len());
+        report.add(location, what, "name as many in `to` as in `from`, two or more");
+        return Vec::new();
     }
-    if senders.len() * receivers.len() > most {
-        let what = format!("{} more flows are too many", senders.len() * receivers.len());
+    let is_permutation = pairs.is_some_and(|pairs| pairs.value == Pairs::Permutation);
+    let count = if is_permutation { senders.len() } else { senders.len() * receivers.len() };
+    if count > most {
+        let what = format!("{count} more flows are too many");
         report.add(&section.location, what, format!("a scenario has at most {MAX_FLOWS}"));
         return Vec::new();
+    }
+    if is_permutation {
+        return permutation(&senders, &receivers, random);
     }
     let pairs = senders.iter().flat_map(|from| receivers.iter().map(move |to| (*from, *to)));
     let flows: Vec<(usize, usize)> = pairs.filter(|(from, to)| from != to).collect();
@@ -649,12 +649,12 @@ fn circle_from(start: usize, next: &[Vec<usize>]) -> Option<Vec<usize>> {
 /// Returns the approximate number of messages of a flow in `time_ns`.
 fn messages(pattern: Pattern, rate_bps: u64, time_ns: Nanos) -> u128 {
     match pattern {
-        Pattern::Constant | Pattern::OnOff { .. } => 0,
+        // The steps of a collective are limited with its ranks.
+        Pattern::Constant | Pattern::OnOff { .. } | Pattern::Collective { .. } => 0,
         Pattern::Finite { .. } => 1,
         Pattern::Poisson { bytes } => {
             u128::from(rate_bps) * u128::from(time_ns) / (8_000_000_000 * u128::from(bytes))
         }
         Pattern::Incast { every_ns, .. } => u128::from(time_ns.div_ceil(every_ns)),
-        Pattern::Collective { .. } => 2, // about as many as flows, a ring twice the ranks
     }
 }

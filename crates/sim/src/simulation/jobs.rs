@@ -9,6 +9,8 @@ use crate::scenario::{Pattern, Traffic};
 #[derive(Debug)]
 pub(crate) struct Job {
     steps: Vec<JobStep>,
+    /// By flow of the traffic: the steps that need nothing, until the flow begins.
+    first: Vec<Vec<usize>>,
     /// By flow of the traffic: the steps that were begun, in their order.
     begun: Vec<Vec<usize>>,
 }
@@ -41,9 +43,12 @@ impl Job {
             lacking: step.needs.len(),
             then: Vec::new(),
         };
-        let mut job =
-            Self { steps: list.iter().map(step).collect(), begun: vec![Vec::new(); traffic.flows.len()] };
+        let none = vec![Vec::new(); traffic.flows.len()];
+        let mut job = Self { steps: list.iter().map(step).collect(), first: none.clone(), begun: none };
         for (number, step) in list.iter().enumerate() {
+            if step.needs.is_empty() {
+                job.first[job.steps[number].flow].push(number);
+            }
             step.needs.iter().for_each(|&before| job.steps[before].then.push(number));
         }
         Some(job)
@@ -56,9 +61,7 @@ impl Job {
 
     /// Begins the steps of a flow that need nothing. Returns the bytes of each message.
     pub(crate) fn begin(&mut self, flow: usize) -> Vec<u64> {
-        let is_first = |step: &JobStep| step.flow == flow && step.lacking == 0;
-        let first = (0..self.steps.len()).filter(|&number| is_first(&self.steps[number]));
-        let first: Vec<usize> = first.collect();
+        let first = std::mem::take(&mut self.first[flow]);
         self.begun[flow].extend(&first);
         first.iter().map(|&number| self.steps[number].bytes).collect()
     }

@@ -70,9 +70,8 @@ pub fn read(file: &Path, overrides: &[Override]) -> Result<Scenario, RunError> {
     }
 }
 
-/// Sets another seed, and an earlier end.
-pub fn change(scenario: &mut Scenario, seed: Option<u64>, duration_ns: Option<u64>) -> Result<()> {
-    scenario.seed = seed.unwrap_or(scenario.seed);
+/// Sets an earlier end.
+pub fn shorten(scenario: &mut Scenario, duration_ns: Option<u64>) -> Result<()> {
     let Some(duration_ns) = duration_ns else { return Ok(()) };
     if duration_ns > scenario.duration_ns {
         let own = time(scenario.duration_ns);
@@ -169,12 +168,28 @@ to = \"h2\"
     #[test]
     fn a_run_can_be_shortened_and_begin_with_another_seed() {
         let folder = folder(SCENARIO);
-        let mut scenario = read(&folder.path().join("scenario.toml"), &[]).unwrap();
-        change(&mut scenario, Some(7), Some(400_000)).unwrap();
+        let mut scenario = read(&folder.path().join("scenario.toml"), &[Override::of_seed(7)]).unwrap();
+        shorten(&mut scenario, Some(400_000)).unwrap();
         assert_eq!((scenario.seed, scenario.duration_ns), (7, 400_000));
-        change(&mut scenario, None, None).unwrap();
+        shorten(&mut scenario, None).unwrap();
         assert_eq!((scenario.seed, scenario.duration_ns), (7, 400_000));
-        let refused = change(&mut scenario, None, Some(400_001)).unwrap_err().to_string();
+        let refused = shorten(&mut scenario, Some(400_001)).unwrap_err().to_string();
         assert!(refused.starts_with("--duration can only shorten the run, which takes 400 us"), "{refused}");
+    }
+
+    #[test]
+    fn a_seed_reaches_what_is_drawn_while_reading() {
+        let folder = folder(&SCENARIO.replace("h[1-2]", "h[1-8]").replace("p[1-2]", "p[1-8]").replace(
+            "from = \"h1\"\nto = \"h2\"",
+            "from = \"h[1-8]\"\nto = \"h[1-8]\"\npairs = \"permutation\"",
+        ));
+        let port = |port: usize| format!("[port.p{port}]\ninterface = \"i{port}\"\nspeed = \"10G\"\n");
+        let ports = (1..=8).map(port).collect::<String>();
+        fs::write(folder.path().join("configs/switch.toml"), ports).unwrap();
+        let flows = |seed| {
+            let scenario = read(&folder.path().join("scenario.toml"), &[Override::of_seed(seed)]);
+            scenario.unwrap().traffic[0].flows.clone()
+        };
+        assert_ne!(flows(1), flows(2));
     }
 }

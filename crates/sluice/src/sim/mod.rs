@@ -75,7 +75,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     groups: Option<PathBuf>,
     /// Begin random numbers elsewhere than the scenario says.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
     seed: Option<u64>,
     /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged anyway.
     #[arg(long, value_name = "TIME", value_parser = time_ns)]
@@ -168,11 +168,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 /// Runs the scenario. True if all expectations hold.
 fn simulate(arguments: &Arguments) -> Result<bool, RunError> {
-    let mut scenario = input::read(&arguments.file, &arguments.set)?;
+    let set: Vec<Override> =
+        arguments.set.iter().cloned().chain(arguments.seed.map(Override::of_seed)).collect();
+    let mut scenario = input::read(&arguments.file, &set)?;
     if !scenario.warnings.list().is_empty() {
         eprintln!("{:?}", miette::Report::new(scenario.warnings.clone()));
     }
-    input::change(&mut scenario, arguments.seed, arguments.duration)?;
+    input::shorten(&mut scenario, arguments.duration)?;
     // Files that cannot be written are reported before a long run rather than after it.
     if let Some(folder) = &arguments.plots {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -21,6 +21,14 @@ pub struct Override {
     value: Value,
 }
 
+impl Override {
+    /// Sets the seed of the scenario. It is set before the scenario is read, since reading it draws
+    /// random numbers, too.
+    pub fn of_seed(seed: u64) -> Self {
+        format!("seed={seed}").parse().expect("a key and a value")
+    }
+}
+
 impl FromStr for Override {
     type Err = String;
 

@@ -5,7 +5,7 @@ use sim::Results;
 use sim::results::TrafficOutcome;
 
 /// Metrics of a traffic, in the order of [`Row::values`].
-pub const TRAFFIC: [&str; 14] = [
+pub const TRAFFIC: [&str; 19] = [
     "sent_frames",
     "received_frames",
     "lost_frames",
@@ -20,6 +20,11 @@ pub const TRAFFIC: [&str; 14] = [
     "completion_p50_ns",
     "completion_p99_ns",
     "completion_max_ns",
+    "job_ns",
+    "latency_mean_ns",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "latency_max_ns",
 ];
 /// Metrics of the network, in the order of [`Row::values`].
 pub const NETWORK: [&str; 7] = [
@@ -59,6 +64,9 @@ fn of_traffic(traffic: &TrafficOutcome) -> Row {
     let completion = |value: fn(&sim::results::Completion) -> u64| {
         traffic.completion.as_ref().map(|completion| value(completion) as f64)
     };
+    let latency = |value: fn(&sim::results::LatencyOutcome) -> u64| {
+        traffic.latency.as_ref().map(|latency| value(latency) as f64)
+    };
     let values: [Option<f64>; TRAFFIC.len()] = [
         Some(traffic.sent_frames as f64),
         Some(traffic.received_frames as f64),
@@ -74,6 +82,11 @@ fn of_traffic(traffic: &TrafficOutcome) -> Row {
         completion(|completion| completion.p50_ns),
         completion(|completion| completion.p99_ns),
         completion(|completion| completion.max_ns),
+        traffic.job_ns.map(|ns| ns as f64),
+        latency(|latency| latency.mean_ns),
+        latency(|latency| latency.p50_ns),
+        latency(|latency| latency.p99_ns),
+        latency(|latency| latency.max_ns),
     ];
     Row { of: traffic.name.clone(), values: values.to_vec() }
 }

@@ -14,6 +14,9 @@ use super::points::{Common, SweepPlan, folder_of, write_whole};
 use crate::output;
 use crate::sim::input::RunError;
 
+/// The most parts that a Job runs at the same time: more wait, and do not fill the cluster.
+const MOST_PODS: usize = 64;
+
 /// What to write, and for what engine.
 #[derive(Args)]
 pub struct Arguments {
@@ -111,18 +114,20 @@ fn part_script(file: &Path, folder: &Path, parts: usize, arguments: &Arguments) 
 
 fn slurm_script(folder: &Path, parts: usize, cores: u16) -> String {
     let script = quote(&folder.join("run-part.sh").display().to_string());
+    // sbatch knows quotes, and replaces what follows a %.
+    let log = quote(&format!("{}/slurm-%a.log", folder.display().to_string().replace('%', "%%")));
     format!(
         "#!/bin/sh\n#SBATCH --job-name=sluice-sweep\n#SBATCH --array=0-{}\n#SBATCH --cpus-per-task={cores}\n\
-         #SBATCH --output={}/slurm-%a.log\n\
+         #SBATCH --output={log}\n\
          # The parts that are missing, again: sbatch --array=3,7 sweep.sbatch\n\
          exec sh {script} \"$SLURM_ARRAY_TASK_ID\"\n",
         parts - 1,
-        folder.display(),
     )
 }
 
 fn manifest_text(folder: &Path, mount: &Path, parts: usize, arguments: &Arguments) -> String {
     let Arguments { image, claim, cores, .. } = arguments;
+    let parallel = parts.min(MOST_PODS);
     let text = |path: &Path| serde_json::Value::from(path.display().to_string()).to_string();
     let (script, mount) = (text(&folder.join("run-part.sh")), text(mount));
     format!(
@@ -135,7 +140,7 @@ fn manifest_text(folder: &Path, mount: &Path, parts: usize, arguments: &Argument
          spec:\n\
          \x20 completionMode: Indexed\n\
          \x20 completions: {parts}\n\
-         \x20 parallelism: {parts}\n\
+         \x20 parallelism: {parallel}\n\
          \x20 backoffLimitPerIndex: 3\n\
          \x20 template:\n\
          \x20   spec:\n\

@@ -112,31 +112,34 @@ impl SweepPlan {
                 file.display()
             )));
         }
+        let hash = add_to_hash(0xcbf2_9ce4_8422_2325, &scenario);
         let description = Description {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            fingerprint: fingerprint(&scenario),
+            fingerprint: String::new(),
             title: scenario.title,
             keys,
             values,
             seeds,
         };
-        let plan = Self { file: file.to_path_buf(), set: set.to_vec(), description };
-        plan.check_values()?;
+        let mut plan = Self { file: file.to_path_buf(), set: set.to_vec(), description };
+        plan.description.fingerprint = format!("{:016x}", plan.check_values(hash)?);
         Ok(plan)
     }
 
-    /// Reads the scenario with each value of each setting, the others at their first.
-    fn check_values(&self) -> Result<(), RunError> {
+    /// Reads the scenario with each value of each setting, the others at their first. Returns the
+    /// hash of all, since a value may name a file.
+    fn check_values(&self, mut hash: u64) -> Result<u64, RunError> {
         for (number, values) in self.description.values.iter().enumerate() {
             for value in values {
                 let mut point: Vec<&str> = self.description.values.iter().map(|list| &*list[0]).collect();
                 point[number] = value;
-                self.scenario_of(&point).inspect_err(|_| {
+                let scenario = self.scenario_of(&point, None).inspect_err(|_| {
                     eprintln!("sluice: with {} = {value}:", self.description.keys[number]);
                 })?;
+                hash = add_to_hash(hash, &scenario);
             }
         }
-        Ok(())
+        Ok(hash)
     }
 
     /// The number of points, each seed counted.
@@ -144,12 +147,13 @@ impl SweepPlan {
         self.description.point_count()
     }
 
-    fn scenario_of(&self, values: &[&str]) -> Result<Scenario, RunError> {
+    fn scenario_of(&self, values: &[&str], seed: Option<u64>) -> Result<Scenario, RunError> {
         let mut set = self.set.clone();
         for (key, value) in self.description.keys.iter().zip(values) {
             let given = format!("{key}={value}").parse::<Override>();
             set.push(given.map_err(|error| anyhow!("[[vary]] set = {key:?}: {error}"))?);
         }
+        set.extend(seed.map(Override::of_seed));
         input::read(&self.file, &set)
     }
 
@@ -159,9 +163,14 @@ impl SweepPlan {
     /// The combination of its values is invalid.
     pub fn scenario(&self, point: usize) -> Result<Scenario, RunError> {
         let (values, seed) = self.description.point(point);
-        let mut scenario = self.scenario_of(&values)?;
-        scenario.seed = seed;
-        Ok(scenario)
+        self.scenario_of(&values, Some(seed))
+    }
+
+    /// Names a point with its values, for messages.
+    pub fn name_of(&self, point: usize) -> String {
+        let (values, seed) = self.description.point(point);
+        let set = self.description.keys.iter().zip(values).map(|(key, value)| format!("{key} = {value}, "));
+        format!("point {point}: {}seed = {seed}", set.collect::<String>())
     }
 
     /// Creates the folder and its description, or finds that they are of this sweep.
@@ -190,16 +199,13 @@ pub fn folder_of(file: &Path, out: Option<&Path>) -> PathBuf {
     out.map_or_else(|| file.with_extension("sweep"), Path::to_path_buf)
 }
 
-/// Returns a hash of all settings, of the base of the sweep. FNV-1a, 64 bits, as the hash of the
-/// standard library may change.
-fn fingerprint(scenario: &Scenario) -> String {
+/// Adds all settings of a scenario, and what its files hold, to a hash. FNV-1a, 64 bits, as the hash
+/// of the standard library may change.
+fn add_to_hash(hash: u64, scenario: &Scenario) -> u64 {
     let mut scenario = scenario.clone();
     scenario.warnings = config::ConfigErrors::default(); // they have paths
     let text = format!("{scenario:?}");
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    text.bytes().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn point_file(folder: &Path, point: usize) -> PathBuf {

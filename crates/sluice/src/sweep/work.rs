@@ -6,8 +6,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::Context;
-
 use super::metrics;
 use super::points::{self, PointFile, SweepPlan};
 use crate::sim::input::RunError;
@@ -42,7 +40,7 @@ pub fn run_missing(
                         Ok(()) => progress.add(),
                         Err(refusal) => {
                             failed.store(true, Ordering::Relaxed);
-                            error.lock().expect("no panic").get_or_insert(refusal);
+                            error.lock().expect("no panic").get_or_insert((point, refusal));
                         }
                     }
                 }
@@ -50,12 +48,18 @@ pub fn run_missing(
         }
     });
     progress.end();
-    error.into_inner().expect("no panic").map_or(Ok(()), Err)
+    match error.into_inner().expect("no panic") {
+        Some((point, refusal)) => {
+            eprintln!("sluice: {}:", plan.name_of(point));
+            Err(refusal)
+        }
+        None => Ok(()),
+    }
 }
 
 fn run_point(plan: &SweepPlan, folder: &Path, point: usize) -> Result<(), RunError> {
     let scenario = plan.scenario(point)?;
-    let done = run::run(&scenario, &[], true).with_context(|| format!("point {point}"))?;
+    let done = run::run(&scenario, &[], true)?;
     let file = PointFile { point, holds: done.outcome.holds(), rows: metrics::rows(&done.outcome) };
     Ok(points::write_point(folder, &file)?)
 }
