@@ -28,6 +28,9 @@ const OF_THE_KERNEL: [&str; 10] = [
     "sun_path",
     "veth_xdp_set",
 ];
+/// The parts of a switch whose numbers are metrics: the first word of a metric's name.
+const METRIC_OWNERS: [&str; 10] =
+    ["bridge", "collector", "group", "headroom", "loop", "memory", "pool", "port", "priority", "queue"];
 /// Pages whose names in backticks are those of this repository, beside the comments.
 const OWN_PAGES: [&str; 5] = [
     "CONTRIBUTING.md",
@@ -314,8 +317,15 @@ fn cited_names(line: &str) -> impl Iterator<Item = &str> {
 fn is_metric(name: &str, names: &BTreeSet<&str>) -> bool {
     let Some(number) = name.strip_prefix("sluice_") else { return false };
     let number = number.strip_suffix("_seconds").map_or(number.to_owned(), |time| format!("{time}_ns"));
-    let of_part = number.split_once('_').map_or("", |(_, number)| number);
-    names.contains(number.as_str()) || names.contains(of_part)
+    let (owner, of_part) = number.split_once('_').unwrap_or_default();
+    names.contains(number.as_str()) || METRIC_OWNERS.contains(&owner) && names.contains(of_part)
+}
+
+#[test]
+fn metrics_have_an_owner_that_exists() {
+    let names = ["up", "kept_bytes", "uptime_ns"].into();
+    assert!(is_metric("sluice_port_up", &names) && is_metric("sluice_uptime_seconds", &names));
+    assert!(!is_metric("sluice_anything_up", &names) && !is_metric("sluice_port_down", &names));
 }
 
 fn is_comment(line: &str) -> bool {

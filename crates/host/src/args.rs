@@ -9,8 +9,9 @@ use wire::MacAddr;
 /// The most flows that one host sends.
 const MAX_FLOWS: usize = 64;
 
-/// A rate or speed that is supported: up to 1 Tbit/s.
-const RATES_BPS: RangeInclusive<u64> = 1..=1_000_000_000_000;
+/// A rate or speed that is supported: up to 1 Tbit/s, and from where the wire time of a byte is
+/// representable ([`switch::token_bucket`]).
+const RATES_BPS: RangeInclusive<u64> = 2..=1_000_000_000_000;
 
 /// Send flows, honor PFC, and check what arrives
 ///
@@ -188,7 +189,7 @@ fn parse_mac(text: &str) -> Result<MacAddr, String> {
 fn parse_speed(text: &str) -> Result<u64, String> {
     let speed = rate_bps(text)?;
     if !RATES_BPS.contains(&speed) {
-        return Err("a speed lies between 1 bit/s and 1000G".into());
+        return Err("a speed lies between 2 bit/s and 1000G".into());
     }
     Ok(speed)
 }
@@ -262,7 +263,7 @@ fn destination(value: &str) -> Result<MacAddr, String> {
 fn flow_rate(value: &str) -> Result<u64, String> {
     let rate = rate_bps(value).map_err(|error| format!("rate: {error}"))?;
     if !RATES_BPS.contains(&rate) {
-        return Err(format!("rate={value}: a rate lies between 1 bit/s and 1000G"));
+        return Err(format!("rate={value}: a rate lies between 2 bit/s and 1000G"));
     }
     Ok(rate)
 }
@@ -361,7 +362,7 @@ mod tests {
             (&["--flow", "to=00:00:00:00:00:00,rate=1M"], "use that of a host"),
             (&["--flow", "to=01:80:c2:00:00:01,rate=1M"], "no switch forwards to this address"),
             (&["--flow", "to=02:00:00:00:00:02,rate=fast"], "rate: 'fast' is no rate; write a number"),
-            (&["--flow", "to=02:00:00:00:00:02,rate=0"], "rate=0: a rate lies between 1 bit/s and 1000G"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=0"], "rate=0: a rate lies between 2 bit/s and 1000G"),
             (
                 &["--flow", "to=02:00:00:00:00:02,rate=1M,size=63"],
                 "size=63: write a whole number from 64 to 9234",
@@ -386,7 +387,9 @@ mod tests {
             (&["--dcbx", "willing", "--no-pfc"], "'--dcbx <HOW>' cannot be used with '--no-pfc'"),
             (&["--dcbx", "willing", "--flow-control"], "cannot be used with '--flow-control'"),
             (&["--mac", "1"], "'--mac <MAC>': not a MAC address"),
-            (&["--speed", "0"], "'--speed <RATE>': a speed lies between 1 bit/s and 1000G"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1"], "rate=1: a rate lies between 2 bit/s and 1000G"),
+            (&["--speed", "1"], "'--speed <RATE>': a speed lies between 2 bit/s and 1000G"),
+            (&["--speed", "0"], "'--speed <RATE>': a speed lies between 2 bit/s and 1000G"),
             (&["--speed", "1X"], "'1X' is no rate"),
             (&["--no-drop", "8"], "'8' for '--no-drop <PRIORITY>': 8 is not in 0..8"),
             (&["--duration", "10"], "'--duration <DURATION>': '10' is no duration"),

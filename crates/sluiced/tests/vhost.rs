@@ -164,8 +164,8 @@ fn receive(guest: &mut FrontEnd, mut take: impl FnMut(usize, &[u8])) {
     }
 }
 
-/// Two guests send priority 3, as fast as their queues take it, and some of priority 5, to a guest on
-/// a slow port. Their senders know nothing of pauses. Nothing is lost and all is in order.
+/// Two guests send priority 3, as fast as their queues take it, and some of priority 5, to a guest
+/// on a slow port. Their senders know nothing of pauses. Nothing is lost and all is in order.
 #[test]
 fn an_incast_of_guests_into_a_slow_port() {
     const FRAMES: u32 = 4000;

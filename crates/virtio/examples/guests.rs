@@ -1,8 +1,8 @@
-//! Forwarding rate between two guests, with the whole switch: a loop on one thread, and both drivers
-//! on another, which send as much as their queues take.
+//! Forwarding rate between two guests, with the whole switch: a loop on one thread, and both
+//! drivers on another, which send as much as their queues take.
 //!
-//! `cargo run --release -p virtio --example guests -- [BYTES] [RING] [SECONDS]` prints the frames per
-//! second in both directions together.
+//! `cargo run --release -p virtio --example guests -- [BYTES] [RING] [SECONDS]` prints the frames
+//! per second in both directions together.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;

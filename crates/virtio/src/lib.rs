@@ -1,5 +1,5 @@
-//! Ports on vhost-user sockets: the peer is a guest, or a process with a virtio driver, whose memory
-//! the switch shares.
+//! Ports on vhost-user sockets: the peer is a guest, or a process with a virtio driver, whose
+//! memory the switch shares.
 //!
 //! [`VhostUser`] is a socket and the thread that answers on it; [`VirtioPort`] is the port that a
 //! loop serves, and implements [`Port`](dataplane::Port) for `dataplane`. Besides `xdp` this is the

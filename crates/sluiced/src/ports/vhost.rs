@@ -1,10 +1,10 @@
 //! Ports on vhost-user sockets: their sockets, and what happens there.
 //!
-//! Rule: such a port is in the place of an interface in the life of a port
-//! ([`crate::ports::fsm`]): a guest's driver that has started its rings is a carrier, and its path is
-//! the name. The poll loop itself gives the rings back, so there is nothing to open or to close. At
-//! most one message a second is reported of each port, as a guest may cause any number. Source:
-//! docs/vhost-user.md, "Life of a port".
+//! Rule: to the state machine of a port ([`crate::ports::fsm`]), such a port is an interface: a
+//! guest's driver that has started its rings is a carrier, and its path is the name. The poll loop
+//! itself gives the rings back, so there is nothing to open or to close. At most one message a
+//! second is reported of each port, as a guest may cause any number. Source: docs/vhost-user.md,
+//! "Life of a port".
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -168,7 +168,8 @@ pub fn details(path: &str) -> PortDetails {
     }
 }
 
-/// Returns the address of the switch on a socket: a local one, always the same for its path (FNV-1a).
+/// Returns the address of the switch on a socket: a local one, always the same for its path
+/// (FNV-1a).
 fn address(path: &Path) -> MacAddr {
     let bytes = path.as_os_str().as_encoded_bytes();
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {

@@ -47,7 +47,7 @@ pub(crate) mod feature {
     pub(crate) const VERSION_1: u64 = 1 << 32;
 }
 
-/// The settings of a back end.
+/// What a back end offers to a front end, and accepts of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BackEndSettings {
     pub(crate) queue_pairs: usize,

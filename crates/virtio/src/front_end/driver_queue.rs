@@ -58,7 +58,7 @@ impl DriverQueue {
         &self.config
     }
 
-    /// Writes a descriptor.
+    /// Sets where a buffer is, and what it is chained to.
     pub fn write_descriptor(&self, index: u16, addr: u64, (len, flags, next): (u32, u16, u16)) {
         let rest = u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48;
         self.descriptors.store_u64(usize::from(index) * DESC_BYTES, addr);

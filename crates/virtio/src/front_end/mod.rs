@@ -421,7 +421,7 @@ impl FrontEnd {
         for call in self.pairs.iter().flat_map(|pair| &pair.calls) {
             let _ = call.read();
             let _ = call.write(u64::MAX - 1);
-            // SAFETY: plain system call; writes block from now on, for all who share the description.
+            // SAFETY: plain system call; from now on writes block, for all who share the file.
             unsafe { libc::fcntl(call.as_raw_fd(), libc::F_SETFL, 0) };
         }
     }

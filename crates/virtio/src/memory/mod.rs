@@ -156,7 +156,7 @@ impl GuestBytes<'_> {
         let len = to.len().min(self.len.saturating_sub(offset));
         // SAFETY: the source is mapped for as long as `'a` (`Mapping::bytes` checked the length),
         // and `offset + len <= self.len`. The target is not guest memory, so they do not overlap.
-        // The guest may write meanwhile; then any bytes are copied, and bytes have no invalid value.
+        // The guest may write meanwhile; then any bytes are copied: bytes have no invalid value.
         unsafe { std::ptr::copy_nonoverlapping(self.start.wrapping_add(offset), to.as_mut_ptr(), len) };
         len
     }
@@ -193,7 +193,7 @@ impl RingArea {
     #[inline]
     fn atomic_u16(&self, offset: usize) -> &AtomicU16 {
         assert!(offset + 2 <= self.len && offset.is_multiple_of(2), "an offset in the ring");
-        // SAFETY: in the area, which stays mapped as long as `memory`, and aligned, as the start is.
+        // SAFETY: in the area, which stays mapped as long as `memory`; aligned, as the start is.
         unsafe { &*self.start.wrapping_add(offset).cast::<AtomicU16>() }
     }
 

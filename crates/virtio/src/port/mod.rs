@@ -36,7 +36,7 @@ const STAGED: usize = 512;
 /// Posted buffers below which a queue of the guest counts as full.
 const FEW_BUFFERS: u16 = 16;
 
-/// The settings of a port.
+/// What a loop has to know of a port on a vhost-user socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortSettings {
     /// Speed that pause times refer to.

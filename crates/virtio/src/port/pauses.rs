@@ -57,8 +57,8 @@ impl Pauses {
         self.until[priority] = now + u64::try_from(nanos).unwrap_or(u64::MAX / 2);
     }
 
-    /// Ends pauses whose time was over at the last iteration already. A loop that stalled for longer
-    /// than a pause refreshes it in its first iteration, and must not read before that.
+    /// Ends pauses whose time was over at the last iteration already. A loop that stalled for
+    /// longer than a pause refreshes it in its first iteration, and must not read before that.
     #[inline]
     pub(crate) fn advance(&mut self, now: Instant) {
         for priority in 0..8 {

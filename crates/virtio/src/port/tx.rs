@@ -44,7 +44,7 @@ impl<M: FrameMemory> VirtioPort<M> {
             }
             let pair = device.as_ref().map_or(0, |device| device.pair_of(frame.queue.into()));
             match &mut device {
-                Some(device) if self.staged[pair].is_empty() => self.place(device, pair, memory, frame),
+                Some(device) if self.staged[pair].is_empty() => self.copy(device, pair, memory, frame),
                 // The guest has no buffers, or its rings are with the control thread.
                 _ => self.stage(pair, frame),
             }
@@ -67,7 +67,7 @@ impl<M: FrameMemory> VirtioPort<M> {
                 let Some(frame) = self.staged[from].pop_front() else { break };
                 let pair = device.pair_of(frame.queue.into());
                 let before = self.completed.len() + self.lost.len();
-                self.place_from(&mut device, (from, pair), memory, frame);
+                self.copy_staged(&mut device, (from, pair), memory, frame);
                 if self.completed.len() + self.lost.len() == before {
                     break; // it is staged again, in front
                 }
@@ -77,12 +77,12 @@ impl<M: FrameMemory> VirtioPort<M> {
         self.device = Some(device);
     }
 
-    fn place(&mut self, device: &mut Device, pair: usize, memory: &mut M, frame: TxDesc) {
-        self.place_from(device, (MAX_PAIRS, pair), memory, frame);
+    fn copy(&mut self, device: &mut Device, pair: usize, memory: &mut M, frame: TxDesc) {
+        self.copy_staged(device, (MAX_PAIRS, pair), memory, frame);
     }
 
     /// Copies a frame to a queue of the guest, or stages it. `from` is where it was staged.
-    fn place_from(
+    fn copy_staged(
         &mut self,
         device: &mut Device,
         (from, pair): (usize, usize),

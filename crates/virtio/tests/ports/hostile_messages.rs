@@ -51,7 +51,7 @@ fn no_eventfd() -> EventFd {
 
 type Case = (&'static str, &'static str, fn(&mut FrontEnd) -> bool);
 
-/// What a front end asks for, a part of the reason in the log, and whether it was told.
+/// What a front end asks for, a part of the reason in the log, and whether it received an error.
 const REFUSED: [Case; 16] = [
     ("features that were not offered", "were not offered", |driver| {
         driver.protocol().set_features(1 << 60).is_err()
@@ -111,7 +111,8 @@ const REFUSED: [Case; 16] = [
     }),
 ];
 
-/// Starts a ring at these addresses. Returns true. The port finds what is wrong when it starts the ring.
+/// Starts a ring at these addresses. Returns true. The port finds what is wrong when it starts the
+/// ring.
 fn started_at(driver: &mut FrontEnd, descriptors: u64, available: u64, used: u64) -> bool {
     let data = VringConfigData {
         queue_max_size: 256,
@@ -134,10 +135,10 @@ fn started_at(driver: &mut FrontEnd, descriptors: u64, available: u64, used: u64
 
 #[test]
 fn refused_messages() {
-    for (what, reason, ask) in REFUSED {
+    for (what, reason, request) in REFUSED {
         let mut bench = Bench::new(settings(1));
         let mut driver = half_started(&bench);
-        assert!(ask(&mut driver), "{what}: the front end is told");
+        assert!(request(&mut driver), "{what}: the front end gets an error");
         let notice =
             bench.notice(what, |notice| matches!(notice, Notice::Refused(_) | Notice::Disconnected(_)));
         match notice {

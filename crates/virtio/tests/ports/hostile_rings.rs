@@ -208,8 +208,8 @@ fn tables_of_descriptors() {
     }
 }
 
-/// Random descriptors, indices and lengths: no crash, at most a batch at a time, and every frame has
-/// one owner. `SLUICE_FUZZ_SECONDS` runs other rings each time, for that long.
+/// Random descriptors, indices and lengths: no crash, at most a batch at a time, and every frame
+/// has one owner. `SLUICE_FUZZ_SECONDS` runs other rings each time, for that long.
 #[test]
 fn random_rings() {
     let seconds = std::env::var("SLUICE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::OwnedFd;
 
 use nix::sys::socket::SockProtocol;
 
-use crate::interface::netlink::{attributes, netlink, push_attribute, request, text, u16_at, u32_at};
+use crate::interface::netlink::{NetlinkSocket, attributes, push_attribute, text, u16_at, u32_at};
 
 // linux/genetlink.h and linux/netdev.h
 const GENL_ID_CTRL: u16 = 16;
@@ -52,23 +51,23 @@ pub(crate) fn zero_copy_segments(index: i32) -> io::Result<u32> {
 
 /// Queries interface `index` as a device by generic netlink.
 fn netdev(index: i32) -> io::Result<Vec<u8>> {
-    let fd = netlink(SockProtocol::NetlinkGeneric)?;
-    let family = generic_family(&fd, b"netdev\0")?;
+    let socket = NetlinkSocket::open(SockProtocol::NetlinkGeneric)?;
+    let family = generic_family(&socket, b"netdev\0")?;
     let mut body = vec![NETDEV_CMD_DEV_GET, 1, 0, 0];
     push_attribute(&mut body, NETDEV_A_DEV_IFINDEX, &(index as u32).to_ne_bytes());
-    request(&fd, family, 0, &body)
+    socket.request(family, 0, &body)
 }
 
 /// Returns the names of the features of interface `index` that are on, as `ethtool --json -k`
 /// prints them.
 pub(crate) fn features(index: i32) -> io::Result<BTreeSet<String>> {
-    let fd = netlink(SockProtocol::NetlinkGeneric)?;
-    let family = generic_family(&fd, b"ethtool\0")?;
+    let socket = NetlinkSocket::open(SockProtocol::NetlinkGeneric)?;
+    let family = generic_family(&socket, b"ethtool\0")?;
     let mut header = Vec::new();
     push_attribute(&mut header, ETHTOOL_A_HEADER_DEV_INDEX, &(index as u32).to_ne_bytes());
     let mut body = vec![ETHTOOL_MSG_FEATURES_GET, 1, 0, 0];
     push_attribute(&mut body, libc::NLA_F_NESTED as u16 | ETHTOOL_A_FEATURES_HEADER, &header);
-    let answer = request(&fd, family, 0, &body)?;
+    let answer = socket.request(family, 0, &body)?;
     let active = generic_attribute(&answer, ETHTOOL_A_FEATURES_ACTIVE).unwrap_or_default();
     // A bitset without a mask: it lists the bits that are on, each with its name.
     let bits = attributes(&active).find(|(kind, _)| *kind == ETHTOOL_A_BITSET_BITS);
@@ -80,10 +79,10 @@ pub(crate) fn features(index: i32) -> io::Result<BTreeSet<String>> {
 }
 
 /// Returns the number of a generic netlink family.
-fn generic_family(fd: &OwnedFd, name: &[u8]) -> io::Result<u16> {
+fn generic_family(socket: &NetlinkSocket, name: &[u8]) -> io::Result<u16> {
     let mut body = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
     push_attribute(&mut body, CTRL_ATTR_FAMILY_NAME, name);
-    generic_attribute(&request(fd, GENL_ID_CTRL, 0, &body)?, CTRL_ATTR_FAMILY_ID)
+    generic_attribute(&socket.request(GENL_ID_CTRL, 0, &body)?, CTRL_ATTR_FAMILY_ID)
         .and_then(|value| u16_at(&value, 0))
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }

@@ -2,9 +2,11 @@
 //! and their changes, and a real queueing discipline on a veth (RTM_NEWQDISC).
 //!
 //! Rule: a socket belongs to the network namespace in which it was opened, and has one request at a
-//! time. Source: `netlink(7)`, `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`,
-//! `linux/pkt_sched.h`.
+//! time. What answers an earlier one, whose reader gave up, is skipped by its sequence number. A
+//! dump that a change interrupted is repeated, as objects may be missing in it. Source:
+//! `netlink(7)`, `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -18,6 +20,8 @@ const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
 /// The size of the kernel's longest reply to one read.
 const ANSWER_BYTES: usize = 32 * 1024;
+/// Dumps of which each is interrupted by changes, before the last one's result is an error.
+const DUMP_ATTEMPTS: usize = 16;
 
 // linux/rtnetlink.h, TCA_*: attributes of a qdisc.
 /// Kind of a qdisc or a filter.
@@ -93,9 +97,7 @@ pub type Request = (u16, i32, Vec<u8>);
 
 /// A netlink route socket, in the network namespace in which it was opened.
 #[derive(Debug)]
-pub struct RouteSocket {
-    fd: OwnedFd,
-}
+pub struct RouteSocket(NetlinkSocket);
 
 impl RouteSocket {
     /// Opens a socket for requests.
@@ -103,7 +105,7 @@ impl RouteSocket {
     /// # Errors
     /// The system refuses it.
     pub fn open() -> io::Result<RouteSocket> {
-        Ok(RouteSocket { fd: netlink(SockProtocol::NetlinkRoute)? })
+        NetlinkSocket::open(SockProtocol::NetlinkRoute).map(RouteSocket)
     }
 
     /// Opens a socket that the kernel sends changes of interfaces to, whose reads never block.
@@ -114,7 +116,7 @@ impl RouteSocket {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, RTMGRP_LINK))?;
-        Ok(RouteSocket { fd })
+        Ok(RouteSocket(NetlinkSocket { fd, sequence: Cell::new(0) }))
     }
 
     /// Returns the changes since the last call, in their order.
@@ -125,7 +127,8 @@ impl RouteSocket {
         let mut changes = Vec::new();
         let mut answer = vec![0; ANSWER_BYTES];
         loop {
-            match recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty()) {
+            match recv(self.as_raw_fd(), &mut answer, MsgFlags::MSG_TRUNC) {
+                Ok(len) if len > answer.len() => changes.push(LinkChange::Lost),
                 Ok(len) => changes.extend(messages(&answer[..len]).filter_map(link_change)),
                 Err(Errno::EAGAIN) => return Ok(changes),
                 Err(Errno::ENOBUFS) => changes.push(LinkChange::Lost),
@@ -201,27 +204,24 @@ impl RouteSocket {
     /// # Errors
     /// The kernel refuses the request.
     pub fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
-        request(&self.fd, kind, flags, body)
+        self.0.request(kind, flags, body)
     }
 
     /// Requests all objects of a kind. Returns the bodies of the messages that answer it.
     ///
     /// # Errors
-    /// The kernel refuses the request.
+    /// The kernel refuses the request or fails to complete it, or the objects keep changing.
     pub fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        send(self.fd.as_raw_fd(), &message(kind, libc::NLM_F_DUMP, body), MsgFlags::empty())?;
-        let mut bodies = Vec::new();
         let mut answer = vec![0; ANSWER_BYTES];
-        loop {
-            let len = recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-            for (kind, body) in messages(&answer[..len]) {
-                match i32::from(kind) {
-                    libc::NLMSG_DONE => return Ok(bodies),
-                    libc::NLMSG_ERROR => result_of(body)?,
-                    _ => bodies.push(body.to_vec()),
-                }
+        uninterrupted(|| {
+            let sequence = self.0.send(&[(kind, libc::NLM_F_DUMP, body)])?;
+            let mut dump = Dump::default();
+            while !dump.is_done {
+                let len = self.0.receive(&mut answer)?;
+                dump.add(&answer[..len], sequence)?;
             }
-        }
+            Ok(dump)
+        })
     }
 
     /// Sends requests in one call, each with NLM_F_ACK; returns the reply to each.
@@ -229,15 +229,16 @@ impl RouteSocket {
     /// # Errors
     /// The socket fails.
     pub fn request_all(&self, requests: &[Request]) -> io::Result<Vec<io::Result<()>>> {
-        let messages_of = |(kind, flags, body): &Request| message(*kind, flags | libc::NLM_F_ACK, body);
-        let bytes: Vec<u8> = requests.iter().flat_map(messages_of).collect();
-        send(self.fd.as_raw_fd(), &bytes, MsgFlags::empty())?;
+        let with_ack = requests.iter().map(|(kind, flags, body)| (*kind, flags | libc::NLM_F_ACK, &body[..]));
+        let first = self.0.send(&with_ack.collect::<Vec<_>>())?;
         let mut replies = Vec::new();
         let mut answer = vec![0; ANSWER_BYTES];
         while replies.len() < requests.len() {
-            let len = recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-            let errors = messages(&answer[..len]).filter(|(kind, _)| *kind == libc::NLMSG_ERROR as u16);
-            replies.extend(errors.map(|(_, body)| result_of(body)));
+            let len = self.0.receive(&mut answer)?;
+            let errors = messages(&answer[..len])
+                .filter(|it| i32::from(it.kind) == libc::NLMSG_ERROR)
+                .filter(|it| (it.sequence.wrapping_sub(first) as usize) < requests.len());
+            replies.extend(errors.map(|error| result_of(error.body)));
         }
         Ok(replies)
     }
@@ -245,17 +246,17 @@ impl RouteSocket {
 
 impl AsFd for RouteSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.0.fd.as_fd()
     }
 }
 
 impl AsRawFd for RouteSocket {
     fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.0.fd.as_raw_fd()
     }
 }
 
-fn link_change((kind, body): (u16, &[u8])) -> Option<LinkChange> {
+fn link_change(Message { kind, body, .. }: Message) -> Option<LinkChange> {
     // A bridge also reports its ports, as links of its own address family.
     if i32::from(*body.first()?) != libc::AF_UNSPEC {
         return None;
@@ -267,53 +268,139 @@ fn link_change((kind, body): (u16, &[u8])) -> Option<LinkChange> {
     }
 }
 
-pub(super) fn netlink(protocol: SockProtocol) -> io::Result<OwnedFd> {
-    let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
-    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-    Ok(fd)
+/// A netlink socket of any protocol.
+#[derive(Debug)]
+pub(super) struct NetlinkSocket {
+    fd: OwnedFd,
+    /// Sequence number of the last request.
+    sequence: Cell<u32>,
 }
 
-fn message(kind: u16, flags: i32, body: &[u8]) -> Vec<u8> {
+impl NetlinkSocket {
+    pub(super) fn open(protocol: SockProtocol) -> io::Result<Self> {
+        let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        Ok(Self { fd, sequence: Cell::new(0) })
+    }
+
+    /// Sends requests, each a type, flags and a body, in one call. Returns the sequence number of
+    /// the first; those of the others follow it.
+    fn send(&self, requests: &[(u16, i32, &[u8])]) -> io::Result<u32> {
+        let first = self.sequence.get().wrapping_add(1);
+        let mut bytes = Vec::new();
+        for (kind, flags, body) in requests {
+            self.sequence.set(self.sequence.get().wrapping_add(1));
+            bytes.extend(message(*kind, *flags, self.sequence.get(), body));
+        }
+        send(self.fd.as_raw_fd(), &bytes, MsgFlags::empty())?;
+        Ok(first)
+    }
+
+    /// Waits for the next read of messages, and returns its length.
+    fn receive(&self, answer: &mut [u8]) -> io::Result<usize> {
+        let len = recv(self.fd.as_raw_fd(), answer, MsgFlags::MSG_TRUNC)?;
+        if len > answer.len() {
+            let what = format!("a netlink answer of {len} bytes, which is longer than {}", answer.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Ok(len)
+    }
+
+    /// Sends a request and returns the body of the one message that answers it.
+    pub(super) fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+        let sequence = self.send(&[(kind, flags, body)])?;
+        let mut answer = vec![0; ANSWER_BYTES];
+        loop {
+            let len = self.receive(&mut answer)?;
+            if messages(&answer[..len]).next().is_none() {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            let Some(message) = messages(&answer[..len]).find(|it| it.sequence == sequence) else { continue };
+            if i32::from(message.kind) == libc::NLMSG_ERROR {
+                result_of(message.body)?;
+            }
+            return Ok(message.body.to_vec());
+        }
+    }
+}
+
+/// The answer to a request for all objects of a kind, as far as it has arrived.
+#[derive(Debug, Default)]
+struct Dump {
+    bodies: Vec<Vec<u8>>,
+    /// Objects changed meanwhile, so some may be missing.
+    is_interrupted: bool,
+    is_done: bool,
+}
+
+impl Dump {
+    /// Adds the messages of a read that answer the request of this sequence number.
+    fn add(&mut self, read: &[u8], sequence: u32) -> io::Result<()> {
+        for message in messages(read).filter(|it| it.sequence == sequence) {
+            self.is_interrupted |= i32::from(message.flags) & libc::NLM_F_DUMP_INTR != 0;
+            match i32::from(message.kind) {
+                // An error of 0 is an acknowledgment: no object follows.
+                libc::NLMSG_DONE | libc::NLMSG_ERROR => {
+                    result_of(message.body)?;
+                    self.is_done = true;
+                }
+                _ => self.bodies.push(message.body.to_vec()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Repeats a dump until no change interrupts it. Returns the bodies of its messages.
+fn uninterrupted(mut dump: impl FnMut() -> io::Result<Dump>) -> io::Result<Vec<Vec<u8>>> {
+    for _ in 0..DUMP_ATTEMPTS {
+        let dump = dump()?;
+        if !dump.is_interrupted {
+            return Ok(dump.bodies);
+        }
+    }
+    Err(io::Error::other(format!("the objects changed during each of {DUMP_ATTEMPTS} dumps; try again")))
+}
+
+fn message(kind: u16, flags: i32, sequence: u32, body: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
     message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
     message.extend_from_slice(&kind.to_ne_bytes());
     message.extend_from_slice(&((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
-    message.extend_from_slice(&[0; 8]); // no sequence number or port id: one request at a time
+    message.extend_from_slice(&sequence.to_ne_bytes());
+    message.extend_from_slice(&[0; 4]); // the port id, which the kernel knows
     message.extend_from_slice(body);
     message.resize(message.len().next_multiple_of(4), 0);
     message
 }
 
-/// Iterates over the messages of one read, by type and body; ends at the first truncated one.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+/// A received message: a `struct nlmsghdr`, and what follows it.
+#[derive(Debug)]
+struct Message<'b> {
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    body: &'b [u8],
+}
+
+/// Iterates over the messages of one read; ends at the first truncated one.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let len = u32_at(bytes, 0)? as usize;
-        let (kind, body) = (u16_at(bytes, 4)?, bytes.get(HEADER_BYTES..len)?);
+        let (kind, flags, sequence) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?, u32_at(bytes, 8)?);
+        let body = bytes.get(HEADER_BYTES..len)?;
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, body))
+        Some(Message { kind, flags, sequence, body })
     })
 }
 
-/// Returns the result in the body of an NLMSG_ERROR, which an acknowledgment is, too.
+/// Returns the result in the body of an NLMSG_ERROR, which an acknowledgment is, too, or of an
+/// NLMSG_DONE.
 fn result_of(error: &[u8]) -> io::Result<()> {
     match u32_at(error, 0).unwrap_or(0) as i32 {
-        0 => Ok(()),
+        0.. => Ok(()),
         errno => Err(io::Error::from_raw_os_error(-errno)),
     }
-}
-
-/// Sends a request and returns the body of the one message that answers it.
-pub(super) fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
-    send(fd.as_raw_fd(), &message(kind, flags, body), MsgFlags::empty())?;
-    let mut answer = vec![0; ANSWER_BYTES];
-    let len = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    let Some((kind, body)) = messages(&answer[..len]).next() else {
-        return Err(io::ErrorKind::InvalidData.into());
-    };
-    if kind == libc::NLMSG_ERROR as u16 {
-        result_of(body)?;
-    }
-    Ok(body.to_vec())
 }
 
 /// Builds a `struct tcmsg` for the root of interface `index`; the kernel chooses the handle.
@@ -420,6 +507,67 @@ mod tests {
         let link = route.link("lo").unwrap();
         assert_eq!((link.index, link.qdisc.as_str(), link.xdp_program), (1, "noqueue", None));
         assert_eq!(route.link("no-such-link").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn an_answer_that_nobody_read_answers_no_later_request() {
+        let route = RouteSocket::open().unwrap();
+        let mut body = vec![0; IFINFO_BYTES];
+        push_attribute(&mut body, libc::IFLA_IFNAME, b"lo\0");
+        route.0.send(&[(libc::RTM_GETLINK, 0, &body)]).unwrap();
+        assert_eq!(route.link("no-such-link").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        route.0.send(&[(libc::RTM_GETLINK, 0, &body), (libc::RTM_GETLINK, 0, &body)]).unwrap();
+        assert_eq!(route.links().unwrap().iter().filter(|link| link.name == "lo").count(), 1);
+        route.0.send(&[(libc::RTM_DELQDISC, libc::NLM_F_ACK, &root_qdisc(-1))]).unwrap();
+        let get = (libc::RTM_GETLINK, 0, body.clone());
+        let replies = route.request_all(&[get.clone(), get]).unwrap();
+        assert!(replies.len() == 2 && replies.iter().all(Result::is_ok), "{replies:?}");
+    }
+
+    #[test]
+    fn an_answer_that_is_longer_than_the_buffer_is_an_error() {
+        let route = RouteSocket::open().unwrap();
+        let mut body = vec![0; IFINFO_BYTES];
+        push_attribute(&mut body, libc::IFLA_IFNAME, b"lo\0");
+        route.0.send(&[(libc::RTM_GETLINK, 0, &body)]).unwrap();
+        assert_eq!(route.0.receive(&mut [0; 64]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn the_end_of_a_dump_has_a_result() {
+        let object = |flags| message(libc::RTM_NEWLINK, flags, 7, b"abcd");
+        let end = |kind: i32, errno: i32| message(kind as u16, 0, 7, &errno.to_ne_bytes());
+        let mut dump = Dump::default();
+        dump.add(&message(libc::NLMSG_DONE as u16, 0, 6, &[0; 4]), 7).unwrap();
+        dump.add(&[object(0), object(0)].concat(), 7).unwrap();
+        assert_eq!((dump.bodies.len(), dump.is_interrupted, dump.is_done), (2, false, false));
+        dump.add(&object(libc::NLM_F_DUMP_INTR), 7).unwrap();
+        dump.add(&end(libc::NLMSG_DONE, 0), 7).unwrap();
+        assert_eq!((dump.bodies.len(), dump.is_interrupted, dump.is_done), (3, true, true));
+        for kind in [libc::NLMSG_DONE, libc::NLMSG_ERROR] {
+            let error = Dump::default().add(&end(kind, -libc::ENOMEM), 7).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+        }
+        let mut empty = Dump::default();
+        empty.add(&end(libc::NLMSG_ERROR, 0), 7).unwrap();
+        assert!(empty.is_done, "nothing follows an acknowledgment");
+    }
+
+    #[test]
+    fn an_interrupted_dump_is_repeated_but_not_indefinitely() {
+        let mut dumps = 0;
+        let mut interrupted = |times: usize| {
+            dumps = 0;
+            let bodies = uninterrupted(|| {
+                dumps += 1;
+                Ok(Dump { bodies: vec![vec![dumps as u8]], is_interrupted: dumps <= times, is_done: true })
+            });
+            (bodies, dumps)
+        };
+        let (bodies, dumps) = interrupted(2);
+        assert_eq!((bodies.unwrap(), dumps), (vec![vec![3]], 3));
+        let (bodies, dumps) = interrupted(usize::MAX);
+        assert_eq!((bodies.is_err(), dumps), (true, DUMP_ATTEMPTS));
     }
 
     #[test]
