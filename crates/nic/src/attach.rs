@@ -11,6 +11,7 @@
 use libbpf_rs::query::ProgramInfo;
 
 use crate::bpf_object::{Loaded, attached_program, detach_filter, remove_clsact, set_value_of, value_of};
+use crate::clsact::others;
 use crate::error::Error;
 use crate::kernel_support::missing;
 use crate::netlink::{RootQdisc, RtNetlink};
@@ -173,7 +174,7 @@ pub fn set_no_drop(device: &str, program: u32, no_drop: u8) -> Result<(), Error>
 /// Removes the program, and clsact if we created it and nobody else uses it.
 fn clean(links: &RtNetlink, ifindex: u32, made_clsact: bool) -> Result<(), Error> {
     // In one call, so that a process killed in between does not leave a clsact without a filter.
-    if made_clsact && links.others(ifindex)? == 0 { remove_clsact(ifindex) } else { detach_filter(ifindex) }
+    if made_clsact && others(&links, ifindex)? == 0 { remove_clsact(ifindex) } else { detach_filter(ifindex) }
 }
 
 fn made_clsact(settings: &[u8]) -> bool {

@@ -13,7 +13,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use nix::libc;
 use xdp::netlink::{Request, RouteSocket, TCA_KIND, TCA_OPTIONS, push_attribute, traffic_control};
 
-use crate::netlink::TcObject;
+use crate::error::Error;
+use crate::netlink::{RtNetlink, TcObject, tc_objects};
 
 /// Priority of the program among the filters at ingress: before all others, since the frames that
 /// it consumes are for none of them.
@@ -52,6 +53,17 @@ pub(crate) fn attach_filter(
     }
 }
 
+/// Counts the programs and filters of others in clsact, in both directions.
+pub(crate) fn others(links: &RtNetlink, index: u32) -> Result<usize, Error> {
+    let mut count = 0;
+    for (parent, is_ingress) in [(INGRESS, true), (EGRESS, false)] {
+        let found = tc_objects(&links.0, libc::RTM_GETTFILTER, index, parent);
+        let found = found.map_err(|error| Error::system("listing filters", error))?;
+        count += found.iter().filter(|filter| !(is_ingress && is_ours(filter))).count();
+    }
+    Ok(count)
+}
+
 /// Returns true if this message describes a filter at ingress that is our program, or the head of a
 /// list that holds only our program.
 pub(crate) fn is_ours(filter: &TcObject) -> bool {
@@ -83,7 +95,6 @@ mod tests {
     use std::os::fd::AsFd;
 
     use crate::bpf_object::{attached_program, remove_clsact};
-    use crate::netlink::RtNetlink;
     use crate::netns;
 
     /// Runs on the loopback interface of a new namespace, with the ingress program without its
@@ -98,7 +109,7 @@ mod tests {
             let links = RtNetlink::connect()?;
             let lo = links.find("lo")?.index;
             let state =
-                || Ok((links.qdiscs(lo)?.has_clsact, attached_program(lo).is_some(), links.others(lo)?));
+                || Ok((links.qdiscs(lo)?.has_clsact, attached_program(lo).is_some(), others(&links, lo)?));
 
             assert!(
                 attach_filter(lo, program.as_fd(), "ours", false).is_err(),

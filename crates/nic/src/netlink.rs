@@ -9,12 +9,11 @@ use xdp::netlink::{
     Link, RouteSocket, TC_H_ROOT, TCA_KIND, attributes, push_attribute, text, traffic_control, u32_at,
 };
 
-use crate::clsact;
 use crate::error::Error;
 use crate::settings::KIND;
 
 /// A netlink connection in the network namespace of the thread that opened it.
-pub struct RtNetlink(RouteSocket);
+pub struct RtNetlink(pub(crate) RouteSocket);
 
 /// A Linux network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,17 +182,6 @@ impl RtNetlink {
             }
         }
         Ok(qdiscs)
-    }
-
-    /// Counts the programs and filters of others in clsact, in both directions.
-    pub(crate) fn others(&self, index: u32) -> Result<usize, Error> {
-        let mut count = 0;
-        for (parent, is_ingress) in [(clsact::INGRESS, true), (clsact::EGRESS, false)] {
-            let found = tc_objects(&self.0, libc::RTM_GETTFILTER, index, parent);
-            let found = found.map_err(|error| Error::system("listing filters", error))?;
-            count += found.iter().filter(|filter| !(is_ingress && clsact::is_ours(filter))).count();
-        }
-        Ok(count)
     }
 
     /// Replaces the root qdisc, of any kind, by one of our kind, which must be registered. `number`

@@ -2,7 +2,7 @@
 //!
 //! Rule: a start that lacks a capability which its configuration needs is refused before anything
 //! is changed, with the name of each one and what takes it. Being root says nothing: a container's
-//! root often lacks some. Source: capabilities(7); docs/service.md, "Not root".
+//! root often lacks some. Source: capabilities(7); docs/service.md, "The unit".
 
 use anyhow::{Result, bail};
 use config::{Config, Scheduling};

@@ -199,8 +199,8 @@ pub fn folder_of(file: &Path, out: Option<&Path>) -> PathBuf {
     out.map_or_else(|| file.with_extension("sweep"), Path::to_path_buf)
 }
 
-/// Adds all settings of a scenario, and what its files hold, to a hash. FNV-1a, 64 bits, as the hash
-/// of the standard library may change.
+/// Adds all settings of a scenario, and what its files hold, to a hash. FNV-1a, 64 bits, as the
+/// hash of the standard library may change.
 fn add_to_hash(hash: u64, scenario: &Scenario) -> u64 {
     let mut scenario = scenario.clone();
     scenario.warnings = config::ConfigErrors::default(); // they have paths

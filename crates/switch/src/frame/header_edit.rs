@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn tx_descriptors_are_small() {
-        assert_eq!(size_of::<crate::TxDesc>(), 16);
+        assert_eq!(size_of::<crate::TxDesc>(), 20);
     }
 
     #[test]

@@ -15,32 +15,10 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use crate::error::MemoryError;
 use crate::memory::mapping::Mapping;
+pub use crate::memory::mapping::{GuestBytes, RegionSpec, UnsealedMemory};
 
 /// The most regions of one guest, as QEMU's protocol has it.
 pub const MAX_REGIONS: usize = 32;
-
-/// Whether memory whose file the front end could shrink is accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnsealedMemory {
-    /// It is refused.
-    #[default]
-    Refused,
-    /// It is accepted: the front end is trusted not to end the switch.
-    Allowed,
-}
-
-/// The description of a region, as a front end sends it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RegionSpec {
-    /// Address of its first byte in the guest.
-    pub guest_addr: u64,
-    /// Address of its first byte in the front end.
-    pub user_addr: u64,
-    /// Its length in bytes.
-    pub len_bytes: u64,
-    /// Offset of its first byte in the file.
-    pub file_offset: u64,
-}
 
 /// The memory of one guest.
 #[derive(Debug, Default)]
@@ -122,53 +100,6 @@ fn check_region(spec: &RegionSpec) -> Result<(), MemoryError> {
 
 fn overlap((a, a_len): (u64, u64), (b, b_len): (u64, u64)) -> bool {
     a < b + b_len && b < a + a_len
-}
-
-/// Bytes of a guest, in one region. The guest may write them at any time.
-#[derive(Debug, Clone, Copy)]
-pub struct GuestBytes<'a> {
-    start: *mut u8,
-    len: usize,
-    memory: std::marker::PhantomData<&'a GuestMemory>,
-}
-
-impl GuestBytes<'_> {
-    fn start(&self) -> *mut u8 {
-        self.start
-    }
-
-    /// Returns the number of bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// True if there are no bytes.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Copies bytes from `offset` on out of the guest, as many as `to` takes and there are. Returns
-    /// how many.
-    #[inline]
-    pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
-        let len = to.len().min(self.len.saturating_sub(offset));
-        // SAFETY: the source is mapped for as long as `'a` (`Mapping::bytes` checked the length),
-        // and `offset + len <= self.len`. The target is not guest memory, so they do not overlap.
-        // The guest may write meanwhile; then any bytes are copied: bytes have no invalid value.
-        unsafe { std::ptr::copy_nonoverlapping(self.start.wrapping_add(offset), to.as_mut_ptr(), len) };
-        len
-    }
-
-    /// Copies bytes to the guest from `offset` on, as many as there are and fit. Returns how many.
-    #[inline]
-    pub fn write(&self, offset: usize, from: &[u8]) -> usize {
-        let len = from.len().min(self.len.saturating_sub(offset));
-        // SAFETY: as in `read`; Rust has no reference to guest memory.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start.wrapping_add(offset), len) };
-        len
-    }
 }
 
 /// An area of a ring: descriptors, available entries, or used entries. It is aligned to at least

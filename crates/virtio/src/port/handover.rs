@@ -2,7 +2,7 @@
 //!
 //! Rule: at any time either the thread or the loop owns the rings ([`Device`]). The thread takes
 //! them back before it changes anything that they depend on, and the loop gives them back in its
-//! next iteration, with the indices where it stopped. So the answer to `GET_VRING_BASE`, and the
+//! next iteration, with the indices where it stopped. So the answer to GET_VRING_BASE, and the
 //! unmapping of memory, come after the loop's last access. Neither side locks. Source: QEMU's
 //! vhost-user protocol, "Ring states".
 

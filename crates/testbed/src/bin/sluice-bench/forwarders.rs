@@ -1,13 +1,15 @@
 //! The forwarders that are measured, and how each is started on a core of its own between the
 //! interfaces s-in and s-out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use testbed::{Namespace, Process, binary, eventually};
 
-use crate::{FORWARDER_CORE, HOST_CORE, example};
-
+/// The core of the forwarder; generator, sink and hosts have the other.
+const FORWARDER_CORE: &str = "0";
+pub const HOST_CORE: &str = "1";
 /// A program, or the kernel, that forwards between two interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarder {
@@ -61,7 +63,7 @@ impl Forwarder {
     }
 }
 
-/// A no-drop priority with PFC and watchdog, WRED with ECN on the queues of both generators (queue 2
+/// A no-drop priority with PFC and watchdog, WRED with ECN on both generators' queues (queue 2
 /// has untagged frames, queue 3 those of priority 3), weighted scheduling and alarms. The link is
 /// faster than any of the forwarders, so only bursts of the generator build up a queue.
 const SLUICE: &str = r#"
@@ -138,13 +140,13 @@ fn start_open_vswitch(switch: &Namespace, dir: &Path) -> Result<Vec<Process>> {
         command
     };
     let schema = "/usr/share/openvswitch/vswitch.ovsschema";
-    crate::output(with_folders("ovsdb-tool").args(["create", &format!("{folder}/conf.db"), schema]))?;
+    output(with_folders("ovsdb-tool").args(["create", &format!("{folder}/conf.db"), schema]))?;
     let mut server = with_folders("ovsdb-server");
     server.args([&format!("{folder}/conf.db"), &format!("--remote=p{socket}")]);
     let server = Process::start("ovsdb-server", &mut server)?;
     eventually("the database listens", || Ok(dir.join("db.sock").exists().then_some(())))?;
     let database = format!("--db={socket}");
-    crate::output(with_folders("ovs-vsctl").args([
+    output(with_folders("ovs-vsctl").args([
         "--no-wait",
         &database,
         "init",
@@ -172,7 +174,7 @@ fn start_open_vswitch(switch: &Namespace, dir: &Path) -> Result<Vec<Process>> {
     for port in ["s-in", "s-out"] {
         add.args(["--", "add-port", "bench", port, "--", "set", "interface", port, "type=afxdp"]);
     }
-    crate::output(&mut add)?;
+    output(&mut add)?;
     until_attached(switch)?;
     Ok(vec![daemon, server])
 }
@@ -206,4 +208,25 @@ fn until_attached(switch: &Namespace) -> Result<()> {
     eventually("both interfaces have an XDP program", || {
         Ok((switch.ip("link show")?.matches("prog/xdp").count() == 2).then_some(()))
     })
+}
+
+/// Returns the path of an example program, which `cargo build --examples` puts beside the programs.
+pub fn example(name: &str) -> Result<PathBuf> {
+    let programs = binary("sluiced")?;
+    let path = programs.parent().context("a program is in a folder")?.join("examples").join(name);
+    ensure!(path.is_file(), "{} is missing: cargo build --release --examples", path.display());
+    Ok(path)
+}
+
+/// Runs a command to its end and returns its standard output.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(text)
 }

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use testbed::{Namespace, Process, Testbed, binary, veth};
 
-use forwarders::{Forwarder, start};
+use forwarders::{Forwarder, HOST_CORE, example, output, start};
 use report::{BenchReport, LatencyRun, RateRun};
 
 /// Measures forwarders against each other on veths.
@@ -43,9 +43,6 @@ struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// The core of the forwarder; generator, sink and hosts have the other.
-const FORWARDER_CORE: &str = "0";
-const HOST_CORE: &str = "1";
 /// Bits of a frame of 64 bytes, which is how `sluice host` counts a rate.
 const SMALL_FRAME_BITS: u64 = 8 * 64;
 
@@ -165,25 +162,4 @@ impl Network {
             .map(|(p50, p99)| [p50, p99])
             .with_context(|| format!("no latency in: {text}"))
     }
-}
-
-/// Returns the path of an example program, which `cargo build --examples` puts beside the programs.
-fn example(name: &str) -> Result<PathBuf> {
-    let programs = binary("sluiced")?;
-    let path = programs.parent().context("a program is in a folder")?.join("examples").join(name);
-    ensure!(path.is_file(), "{} is missing: cargo build --release --examples", path.display());
-    Ok(path)
-}
-
-/// Runs a command to its end and returns its standard output.
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(text)
 }
