@@ -174,7 +174,7 @@ pub fn set_no_drop(device: &str, program: u32, no_drop: u8) -> Result<(), Error>
 /// Removes the program, and clsact if we created it and nobody else uses it.
 fn clean(links: &RtNetlink, ifindex: u32, made_clsact: bool) -> Result<(), Error> {
     // In one call, so that a process killed in between does not leave a clsact without a filter.
-    if made_clsact && others(&links, ifindex)? == 0 { remove_clsact(ifindex) } else { detach_filter(ifindex) }
+    if made_clsact && others(links, ifindex)? == 0 { remove_clsact(ifindex) } else { detach_filter(ifindex) }
 }
 
 fn made_clsact(settings: &[u8]) -> bool {

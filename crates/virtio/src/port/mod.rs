@@ -33,7 +33,8 @@ use crate::ring::fault::{FaultCounts, RingFault};
 
 /// Frames that may wait for one queue of the guest: more than an iteration sends.
 const STAGED: usize = 512;
-/// Posted buffers below which a queue of the guest counts as full.
+/// Posted buffers below which a queue of the guest counts as full, or half of the most that were
+/// ever posted in it, or a quarter of its size, if that is fewer.
 const FEW_BUFFERS: u16 = 16;
 
 /// What a loop has to know of a port on a vhost-user socket.
@@ -70,6 +71,8 @@ pub struct VirtioPort<M> {
     room: usize,
     /// Buffers that the longest frame so far took, by queue pair.
     buffers_of_a_frame: [u16; MAX_PAIRS],
+    /// The most buffers that the guest had posted so far, by queue pair.
+    most_posted: [u16; MAX_PAIRS],
     faults: FaultCounts,
     memory: PhantomData<fn(&mut M)>,
 }
@@ -91,6 +94,7 @@ impl<M> VirtioPort<M> {
             blocked: Set8::EMPTY,
             room: 0,
             buffers_of_a_frame: [1; MAX_PAIRS],
+            most_posted: [0; MAX_PAIRS],
             faults: FaultCounts::default(),
             memory: PhantomData,
         }
@@ -126,7 +130,7 @@ impl<M> VirtioPort<M> {
     {
         if self.handover.has_news.load(Ordering::Relaxed) {
             self.handover.exchange(&mut self.device);
-            self.buffers_of_a_frame = [1; MAX_PAIRS];
+            (self.buffers_of_a_frame, self.most_posted) = ([1; MAX_PAIRS], [0; MAX_PAIRS]);
             self.update_room();
         }
     }

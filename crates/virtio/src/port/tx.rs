@@ -145,9 +145,10 @@ impl<M: FrameMemory> VirtioPort<M> {
             if queue.stopped().is_some() {
                 continue;
             }
-            let of_a_frame = self.buffers_of_a_frame[pair];
-            let few = FEW_BUFFERS.min(queue.size() / 4).max(1) * of_a_frame;
-            *full = buffers < few.min(queue.size()) || !self.staged[pair].is_empty();
+            let (of_a_frame, most) = (self.buffers_of_a_frame[pair], &mut self.most_posted[pair]);
+            *most = buffers.max(*most);
+            let few = FEW_BUFFERS.min(queue.size() / 4).min(*most / 2).max(1) * of_a_frame;
+            *full = buffers < few.min((*most).max(1)) || !self.staged[pair].is_empty();
             if !*full {
                 room = room.min(usize::from(buffers / of_a_frame));
             }
@@ -168,6 +169,10 @@ fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> 
     if (first_len as usize) < header {
         return Err(RingFault::BufferTooSmall);
     }
+    if !mergeable && (bytes as usize) < header + frame.len() {
+        queue.unpop(1);
+        return Err(RingFault::FrameDoesNotFit);
+    }
     let mut head_bytes = [0; LONGEST_HEADER];
     head_bytes[BUFFERS_AT] = 1;
     queue.write(0, &head_bytes[..header])?;
@@ -176,14 +181,12 @@ fn fill(queue: &mut Queue, (header, mergeable): (usize, bool), frame: &[u8]) -> 
         queue.push_used(head, (header + frame.len()) as u32);
         return Ok(Placed::In(1));
     }
-    if !mergeable {
-        return Err(RingFault::BufferTooSmall);
-    }
     debug_assert_eq!(in_first + header, bytes as usize, "the first buffer is full");
     fill_more(queue, frame, (head, bytes), (in_first, first_addr))
 }
 
-/// Copies the rest of a frame to further buffers, and their number to the first one.
+/// Copies the rest of a frame to further buffers, and their number to the first one. A frame that
+/// would not fit if the guest had posted all it can is not waited for.
 #[cold]
 fn fill_more(
     queue: &mut Queue,
@@ -193,15 +196,17 @@ fn fill_more(
 ) -> Result<Placed, RingFault> {
     let mut used = [(0, 0); MAX_BUFFERS];
     used[0] = first;
-    let mut count = 1;
+    let (mut count, mut descriptors) = (1, queue.chain_descriptors());
     while done < frame.len() {
-        if count == MAX_BUFFERS {
-            return Err(RingFault::BufferTooSmall);
+        if count == MAX_BUFFERS || descriptors >= queue.size().into() {
+            queue.unpop(count as u16);
+            return Err(RingFault::FrameDoesNotFit);
         }
         let Some((head, _)) = queue.pop(Direction::ToGuest)? else {
             queue.unpop(count as u16);
             return Ok(Placed::NoRoom);
         };
+        descriptors += queue.chain_descriptors();
         let copied = queue.write(0, &frame[done..])?;
         used[count] = (head, copied as u32);
         (count, done) = (count + 1, done + copied);

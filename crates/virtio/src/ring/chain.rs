@@ -38,11 +38,13 @@ impl Descriptor {
 pub(crate) struct Chain {
     segments: Box<[(u64, u32); MAX_SEGMENTS]>,
     count: usize,
+    /// They are in a table of their own.
+    is_indirect: bool,
 }
 
 impl Default for Chain {
     fn default() -> Self {
-        Self { segments: Box::new([(0, 0); MAX_SEGMENTS]), count: 0 }
+        Self { segments: Box::new([(0, 0); MAX_SEGMENTS]), count: 0, is_indirect: false }
     }
 }
 
@@ -62,7 +64,8 @@ impl Chain {
             Descriptor::new(table.load_u64(offset), table.load_u64(offset + 8))
         };
         let first = descriptor(head);
-        if first.flags & INDIRECT != 0 {
+        self.is_indirect = first.flags & INDIRECT != 0;
+        if self.is_indirect {
             return self.read_table(table.memory(), first, indirect, direction);
         }
         self.read_all(first, direction, |next| (next < size).then(|| descriptor(next)))
@@ -130,6 +133,11 @@ impl Chain {
             }
             descriptor = at(next).ok_or(RingFault::NextOutOfRange)?;
         }
+    }
+
+    /// Returns the descriptors of the ring that it takes.
+    pub(crate) fn descriptors(&self) -> usize {
+        if self.is_indirect { 1 } else { self.count }
     }
 
     /// Returns the first segment.

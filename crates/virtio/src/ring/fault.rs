@@ -31,16 +31,18 @@ pub enum RingFault {
     IndirectWithNext,
     /// A table of descriptors whose length is no number of descriptors.
     IndirectBadLength,
-    /// A posted buffer without room for the virtio header, or for the frame where buffers are not
-    /// merged.
+    /// A posted buffer without room for the virtio header.
     BufferTooSmall,
+    /// A frame that is longer than a posted buffer where buffers are not merged, or than all that
+    /// the ring can hold.
+    FrameDoesNotFit,
     /// The frame asks for segmentation or a checksum, which was not negotiated.
     OffloadNotNegotiated,
 }
 
 impl RingFault {
     /// All faults.
-    pub const ALL: [RingFault; 16] = [
+    pub const ALL: [RingFault; 17] = [
         RingFault::IndexJump,
         RingFault::HeadOutOfRange,
         RingFault::NextOutOfRange,
@@ -56,6 +58,7 @@ impl RingFault {
         RingFault::IndirectWithNext,
         RingFault::IndirectBadLength,
         RingFault::BufferTooSmall,
+        RingFault::FrameDoesNotFit,
         RingFault::OffloadNotNegotiated,
     ];
 
@@ -77,6 +80,7 @@ impl RingFault {
             RingFault::IndirectWithNext => "indirect-with-next",
             RingFault::IndirectBadLength => "indirect-bad-length",
             RingFault::BufferTooSmall => "buffer-too-small",
+            RingFault::FrameDoesNotFit => "frame-does-not-fit",
             RingFault::OffloadNotNegotiated => "offload-not-negotiated",
         }
     }
@@ -84,7 +88,13 @@ impl RingFault {
     /// True if the ring cannot continue after it: what the guest means is unknown. Otherwise only
     /// the frame is lost.
     pub fn stops_ring(self) -> bool {
-        !matches!(self, RingFault::FrameTooLong | RingFault::FrameTooShort | RingFault::OffloadNotNegotiated)
+        !matches!(
+            self,
+            RingFault::FrameTooLong
+                | RingFault::FrameTooShort
+                | RingFault::FrameDoesNotFit
+                | RingFault::OffloadNotNegotiated
+        )
     }
 }
 

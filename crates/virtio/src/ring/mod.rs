@@ -243,6 +243,11 @@ impl Queue {
         self.chain.first()
     }
 
+    /// Returns the descriptors of the ring that the popped chain takes.
+    pub(crate) fn chain_descriptors(&self) -> usize {
+        self.chain.descriptors()
+    }
+
     /// Returns the guest's memory.
     #[inline]
     pub(crate) fn memory(&self) -> &GuestMemory {

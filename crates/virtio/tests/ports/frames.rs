@@ -2,6 +2,7 @@
 
 use dataplane::{Port, Sleeper};
 use virtio::front_end::FrontEndSettings;
+use virtio::ring::fault::RingFault;
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 
@@ -154,6 +155,35 @@ fn a_full_queue_of_the_guest_blocks_its_queue_only() {
     assert!(bench.port.blocked_queues().is_empty());
     assert_eq!(bench.complete().1, 0);
     bench.close();
+}
+
+/// Buffers that are too short for a frame: one for all of it, or all for it. Only that frame is lost.
+#[test]
+fn a_frame_that_does_not_fit_is_lost_alone() {
+    for (mergeable, ring_size, buffer_bytes) in [(false, 256, 1530), (true, 32, 128), (true, 1024, 128)] {
+        let mut bench = Bench::new(settings(1));
+        let mut driver = bench.connect(FrontEndSettings {
+            mergeable,
+            ring_size,
+            buffer_bytes,
+            ..FrontEndSettings::default()
+        });
+        for number in 0..100 {
+            bench.receive();
+            bench.send(0, &frame(number, 9000));
+            assert_eq!(bench.complete(), (0, 1), "{ring_size}");
+            let len = if mergeable { 60 } else { 1518 };
+            bench.send(0, &frame(number, len));
+            assert_eq!(bench.complete(), (1, 0), "{ring_size}");
+            let mut buffer = Vec::new();
+            assert!(driver.receive(0, &mut buffer));
+            assert_eq!(buffer, frame(number, len));
+            driver.repost(0);
+        }
+        assert_eq!(bench.port.faults().of(RingFault::FrameDoesNotFit), 100);
+        assert_eq!(bench.port.faults().total(), 100);
+        bench.close();
+    }
 }
 
 /// Each of eight queues gets an equal part of the batches.

@@ -1,6 +1,7 @@
 //! The life of a port's link: reconnection, reset, reboot, another front end, and roles.
 
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -127,9 +128,15 @@ fn a_second_front_end_waits() {
     let mut bench = Bench::new(settings(1));
     let mut first = bench.connect(FrontEndSettings::default());
     let stream = UnixStream::connect(&bench.path).unwrap();
-    let second = thread::spawn(move || FrontEnd::start(stream, FrontEndSettings::default()).unwrap());
+    let first_is_gone = Arc::new(AtomicBool::new(false));
+    let is_gone = Arc::clone(&first_is_gone);
+    let second = thread::spawn(move || {
+        let second = FrontEnd::start(stream, FrontEndSettings::default()).unwrap();
+        assert!(is_gone.load(Ordering::Acquire), "it starts once the first one is gone");
+        second
+    });
     exchange(&mut bench, &mut first, 1);
-    assert!(!second.is_finished());
+    first_is_gone.store(true, Ordering::Release);
     drop(first);
     while bench.port.is_up() {
         bench.receive();
