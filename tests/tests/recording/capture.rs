@@ -61,7 +61,7 @@ fn tshark_reads_frames_drops_and_pauses() -> Result<()> {
             let dropped = now.ports.iter().any(|port| port.drops["tail_drop"].frames > 0);
             dropped.then_some(())
         })?;
-        let capture = start(&daemon, &file, &["--json", "--mib", "20"])?;
+        let capture = start(&daemon, &file, &["--json", "--mib", "100"])?;
         // Many more than are looked for below: the last ones are on their way to the client.
         const MORE: [u64; 6] = [1000, 1000, 1000, 1000, 8, 4];
         let before = counts(&daemon.snapshot()?);
