@@ -157,7 +157,7 @@ fn a_full_queue_of_the_guest_blocks_its_queue_only() {
     bench.close();
 }
 
-/// Buffers that are too short for a frame: one for all of it, or all for it. Only that frame is lost.
+/// Buffers too short for a frame, one for all of it or all for it: only that frame is lost.
 #[test]
 fn a_frame_that_does_not_fit_is_lost_alone() {
     for (mergeable, ring_size, buffer_bytes) in [(false, 256, 1530), (true, 32, 128), (true, 1024, 128)] {
