@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use crate::port::signals::Signals;
 use crate::ring::Queue;
-
-/// The most queue pairs of a port: one for each priority.
-pub const MAX_PAIRS: usize = 8;
-/// The most rings of a port.
-pub const MAX_RINGS: usize = 2 * MAX_PAIRS;
+pub use crate::ring::{MAX_PAIRS, MAX_RINGS};
 
 /// Number of the ring in which the guest receives, of a queue pair.
 pub(crate) fn rx_ring(pair: usize) -> usize {

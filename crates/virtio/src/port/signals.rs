@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::port::device::MAX_RINGS;
+use crate::ring::MAX_RINGS;
 
 /// Rings with something for the guest, and the thread that signals them.
 #[derive(Debug)]

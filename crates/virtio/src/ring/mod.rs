@@ -17,6 +17,11 @@ use crate::memory::{GuestMemory, RingArea};
 use crate::ring::chain::{Chain, Direction};
 use crate::ring::fault::RingFault;
 
+/// The most queue pairs of a port: one for each priority.
+pub const MAX_PAIRS: usize = 8;
+/// The most rings of a port.
+pub const MAX_RINGS: usize = 2 * MAX_PAIRS;
+
 /// The most descriptors of one chain.
 pub const MAX_SEGMENTS: usize = 64;
 /// The largest ring of the standard.
