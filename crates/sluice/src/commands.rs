@@ -93,9 +93,9 @@ struct DaemonArgs {
 #[derive(Args)]
 #[command(after_long_help = "\
 Down: frames that wait for the port are dropped and counted (port_down), its peer is sent XON, and it \
-carries no frames until `up`; other ports lose none. Its interface stays up, with its carrier. It \
-lasts until the daemon ends, or a reload changes `admin` of the port; `sluice set \
-port.NAME.admin=down` also writes it into the file.
+carries no frames until `up`; frames to hosts behind it are dropped or flooded as when its link is \
+down. Its interface stays up, with its carrier. It lasts until the daemon ends, or a reload changes \
+`admin` of the port; `sluice set port.NAME.admin=down` also writes it into the file.
 
 Hold: nothing but PFC leaves a held port, as if its peer had paused all priorities indefinitely: its \
 queues fill, buffers with them, and peers that send to it are paused in turn. That is how tests fill \

@@ -143,7 +143,7 @@ impl Capture {
             let priority = switch.priority_of(frame);
             let verdict = match priority {
                 None => FrameVerdict::Pause,
-                Some(_) if edit.sets_ce => FrameVerdict::Marked,
+                Some(_) if edit.ds.sets_ce() => FrameVerdict::Marked,
                 Some(_) => FrameVerdict::Forwarded,
             };
             let priorities = priority.map_or_else(|| named(&edited), |priority| Set8::of(priority.into()));

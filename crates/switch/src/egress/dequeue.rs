@@ -15,7 +15,7 @@ use crate::egress::scheduler::QueueTurn;
 use crate::fifo_set::FifoSet;
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
-use crate::frame::header_edit::{HeaderEdit, VlanAction};
+use crate::frame::header_edit::{DsChange, HeaderEdit, VlanAction};
 use crate::frame::meta::EcnMarking;
 use crate::frame::meta::FrameMeta;
 use crate::frame::remark::remark;
@@ -208,8 +208,7 @@ impl Egress {
             *edit = HeaderEdit {
                 tag,
                 pcp: matches!(tag, VlanAction::Push(_)).then_some(charge.class.priority),
-                dscp: None,
-                sets_ce: is_marked,
+                ds: if is_marked { DsChange::SetCe } else { DsChange::Keep },
                 ds_field: charge.ds_field.filter(|_| is_marked),
             };
             remark(&self.remark_maps, &charge, edit);

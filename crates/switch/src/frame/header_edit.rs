@@ -22,12 +22,47 @@ pub struct HeaderEdit {
     pub tag: VlanAction,
     /// PCP of the outermost tag after the tag action, including a pushed tag; `None` if unchanged.
     pub pcp: Option<u8>,
-    /// DSCP of the packet; `None` if unchanged.
-    pub dscp: Option<u8>,
-    /// True if the frame gets an ECN mark (CE).
-    pub sets_ce: bool,
+    /// Change of the packet's DSCP and ECN field.
+    pub ds: DsChange,
     /// Position of the DSCP and ECN field after the tag action; `None` if neither is changed.
     pub ds_field: Option<DsField>,
+}
+
+/// Change of a packet's DSCP and ECN field at egress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DsChange {
+    /// The field stays.
+    #[default]
+    Keep,
+    /// The packet gets an ECN mark (CE).
+    SetCe,
+    /// The DSCP is set.
+    SetDscp(u8),
+    /// The DSCP is set, and the packet gets an ECN mark.
+    SetDscpAndCe(u8),
+}
+
+impl DsChange {
+    /// Returns this change with this DSCP in addition.
+    pub fn with_dscp(self, dscp: u8) -> Self {
+        match self {
+            DsChange::Keep | DsChange::SetDscp(_) => DsChange::SetDscp(dscp),
+            DsChange::SetCe | DsChange::SetDscpAndCe(_) => DsChange::SetDscpAndCe(dscp),
+        }
+    }
+
+    /// True if the packet gets an ECN mark.
+    pub fn sets_ce(self) -> bool {
+        matches!(self, DsChange::SetCe | DsChange::SetDscpAndCe(_))
+    }
+
+    /// Returns the DSCP that is set, if any.
+    pub fn dscp(self) -> Option<u8> {
+        match self {
+            DsChange::Keep | DsChange::SetCe => None,
+            DsChange::SetDscp(dscp) | DsChange::SetDscpAndCe(dscp) => Some(dscp),
+        }
+    }
 }
 
 /// Change of a frame's tag at egress.
@@ -54,8 +89,7 @@ impl cow_table::Slot for VlanAction {
 
 impl HeaderEdit {
     /// The frame leaves unchanged.
-    pub const NONE: Self =
-        Self { tag: VlanAction::Keep, pcp: None, dscp: None, sets_ce: false, ds_field: None };
+    pub const NONE: Self = Self { tag: VlanAction::Keep, pcp: None, ds: DsChange::Keep, ds_field: None };
 
     /// True if the frame leaves unchanged.
     #[inline]
@@ -87,13 +121,13 @@ impl HeaderEdit {
 
     /// Applies all but the tag action.
     fn set_fields(self, bytes: &mut [u8]) {
-        if let (true, Some(field)) = (self.sets_ce, self.ds_field) {
+        if let (true, Some(field)) = (self.ds.sets_ce(), self.ds_field) {
             field.set_ce(bytes);
         }
         if let Some(pcp) = self.pcp {
             ethernet::set_outer_pcp(bytes, pcp); // frames without tag stay untagged
         }
-        if let (Some(dscp), Some(field)) = (self.dscp, self.ds_field) {
+        if let (Some(dscp), Some(field)) = (self.ds.dscp(), self.ds_field) {
             field.set_dscp(bytes, dscp);
         }
     }
@@ -185,7 +219,7 @@ mod tests {
 
     #[test]
     fn tx_descriptors_are_small() {
-        assert_eq!(size_of::<crate::TxDesc>(), 20);
+        assert_eq!(size_of::<crate::TxDesc>(), 16);
     }
 
     #[test]
@@ -204,15 +238,22 @@ mod tests {
                 HeaderEdit { tag: VlanAction::Push(9), pcp: Some(5), ..HeaderEdit::NONE },
                 came(Some(pushed(5))),
             ),
-            (Some(TAG), HeaderEdit { sets_ce: true, ..HeaderEdit::NONE }, (Some(TAG), Some(10), Some(3), 7)),
-            (None, HeaderEdit { dscp: Some(46), ..HeaderEdit::NONE }, (None, Some(46), Some(2), 7)),
+            (
+                Some(TAG),
+                HeaderEdit { ds: DsChange::SetCe, ..HeaderEdit::NONE },
+                (Some(TAG), Some(10), Some(3), 7),
+            ),
+            (
+                None,
+                HeaderEdit { ds: DsChange::SetDscp(46), ..HeaderEdit::NONE },
+                (None, Some(46), Some(2), 7),
+            ),
             (
                 None,
                 HeaderEdit {
                     tag: VlanAction::Push(9),
                     pcp: Some(1),
-                    dscp: Some(46),
-                    sets_ce: true,
+                    ds: DsChange::SetCe.with_dscp(46),
                     ..HeaderEdit::NONE
                 },
                 (Some(pushed(1)), Some(46), Some(3), 7),
@@ -220,7 +261,7 @@ mod tests {
         ] {
             let (mut memory, frame) = frame(tag);
             let packet_at = 14 + 4 * u8::from(left.0.is_some());
-            let changes_packet = edit.sets_ce || edit.dscp.is_some();
+            let changes_packet = edit.ds != DsChange::Keep;
             let at = [vec![0; packet_at.into()], vec![0x45, 0]].concat();
             let ds_field = DsField::find_at(&at, IPV4, packet_at).filter(|_| changes_packet);
             let edit = HeaderEdit { ds_field, ..edit };

@@ -20,7 +20,7 @@ pub fn remark(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut HeaderE
         edit.pcp = Some(dot1p[charge.queue()]);
     }
     if let (Some(dscp), Some(field)) = (settings.dscp, charge.ds_field) {
-        (edit.dscp, edit.ds_field) = (Some(dscp[charge.queue()]), Some(field));
+        (edit.ds, edit.ds_field) = (edit.ds.with_dscp(dscp[charge.queue()]), Some(field));
     }
 }
 

@@ -67,7 +67,7 @@ fn frames_leave_as_was_decided_when_they_came() {
     let mut out = Vec::new();
     assert!(lab.switch.transmit(1, 2, lab.now, &mut lab.memory, &mut out));
     for TxDesc { frame, len, edit, .. } in out {
-        assert!(edit.sets_ce && edit.tag == VlanAction::Pop && len == 96, "{edit:?}");
+        assert!(edit.ds.sets_ce() && edit.tag == VlanAction::Pop && len == 96, "{edit:?}");
         let untouched = Header::parse(lab.memory.all(&frame, 100)).expect("a whole header");
         assert_eq!(untouched.outer, Some(TAG), "the switch itself writes nothing");
         lab.switch.complete(1, frame, lab.now, &mut lab.memory);

@@ -43,6 +43,8 @@ pub struct FrontEndSettings {
     pub queue_pairs: usize,
     /// Descriptors of each ring.
     pub ring_size: u16,
+    /// Buffers that it keeps posted to receive, at most as many as the ring has descriptors.
+    pub posted: u16,
     /// Bytes of each buffer, with the virtio header.
     pub buffer_bytes: u32,
     /// Uses event indices.
@@ -60,6 +62,7 @@ impl Default for FrontEndSettings {
         Self {
             queue_pairs: 1,
             ring_size: 256,
+            posted: u16::MAX,
             buffer_bytes: 2048,
             event_index: true,
             mergeable: true,
@@ -266,9 +269,9 @@ impl FrontEnd {
         self.pairs.len()
     }
 
-    /// Posts all buffers of a pair, to receive.
+    /// Posts the buffers of a pair, to receive.
     fn post_all(&mut self, pair: usize) {
-        for index in 0..self.settings.ring_size {
+        for index in 0..self.settings.ring_size.min(self.settings.posted) {
             let addr = self.buffer(rx_ring(pair), index);
             let len = self.settings.buffer_bytes;
             let rx = &mut self.pairs[pair].rx;

@@ -186,6 +186,25 @@ fn a_frame_that_does_not_fit_is_lost_alone() {
     }
 }
 
+/// A guest that keeps 8 of 256 buffers posted, or one, gets its frames.
+#[test]
+fn a_guest_with_few_buffers_gets_frames() {
+    for posted in [1_u16, 2, 8] {
+        let mut bench = Bench::new(settings(1));
+        let mut driver = bench.connect(FrontEndSettings { posted, ..FrontEndSettings::default() });
+        let mut buffer = Vec::new();
+        for number in 0..3 * posted {
+            bench.receive();
+            assert!(!bench.port.blocked_queues().contains(0), "{number} of {posted}");
+            bench.send(0, &frame(number.into(), 60));
+            assert_eq!(bench.complete(), (1, 0));
+            assert!(driver.receive(0, &mut buffer), "frame {number}");
+            driver.repost(0);
+        }
+        bench.close();
+    }
+}
+
 /// Each of eight queues gets an equal part of the batches.
 #[test]
 fn queues_are_read_in_equal_parts() {
