@@ -208,7 +208,7 @@ impl Egress {
             *edit = HeaderEdit {
                 tag,
                 pcp: matches!(tag, VlanAction::Push(_)).then_some(charge.class.priority),
-                ds: if is_marked { DsChange::SetCe } else { DsChange::Keep },
+                ds: if is_marked { DsChange::SET_CE } else { DsChange::KEEP },
                 ds_field: charge.ds_field.filter(|_| is_marked),
             };
             remark(&self.remark_maps, &charge, edit);

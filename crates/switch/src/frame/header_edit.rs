@@ -28,40 +28,37 @@ pub struct HeaderEdit {
     pub ds_field: Option<DsField>,
 }
 
-/// Change of a packet's DSCP and ECN field at egress.
+/// Change of a packet's DSCP and ECN field at egress, in one byte, as a descriptor of a frame to
+/// transmit has one for each frame: the DSCP in the low six bits, and whether it is set, and CE.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DsChange {
-    /// The field stays.
-    #[default]
-    Keep,
-    /// The packet gets an ECN mark (CE).
-    SetCe,
-    /// The DSCP is set.
-    SetDscp(u8),
-    /// The DSCP is set, and the packet gets an ECN mark.
-    SetDscpAndCe(u8),
-}
+pub struct DsChange(u8);
 
 impl DsChange {
+    const DSCP_BITS: u8 = 0x3f;
+    const SETS_CE: u8 = 0x40;
+    const SETS_DSCP: u8 = 0x80;
+
+    /// The field stays.
+    pub const KEEP: Self = Self(0);
+    /// The packet gets an ECN mark (CE).
+    pub const SET_CE: Self = Self(Self::SETS_CE);
+
     /// Returns this change with this DSCP in addition.
+    #[inline]
     pub fn with_dscp(self, dscp: u8) -> Self {
-        match self {
-            DsChange::Keep | DsChange::SetDscp(_) => DsChange::SetDscp(dscp),
-            DsChange::SetCe | DsChange::SetDscpAndCe(_) => DsChange::SetDscpAndCe(dscp),
-        }
+        Self(self.0 & Self::SETS_CE | Self::SETS_DSCP | dscp & Self::DSCP_BITS)
     }
 
     /// True if the packet gets an ECN mark.
+    #[inline]
     pub fn sets_ce(self) -> bool {
-        matches!(self, DsChange::SetCe | DsChange::SetDscpAndCe(_))
+        self.0 & Self::SETS_CE != 0
     }
 
     /// Returns the DSCP that is set, if any.
+    #[inline]
     pub fn dscp(self) -> Option<u8> {
-        match self {
-            DsChange::Keep | DsChange::SetCe => None,
-            DsChange::SetDscp(dscp) | DsChange::SetDscpAndCe(dscp) => Some(dscp),
-        }
+        (self.0 & Self::SETS_DSCP != 0).then_some(self.0 & Self::DSCP_BITS)
     }
 }
 
@@ -89,7 +86,7 @@ impl cow_table::Slot for VlanAction {
 
 impl HeaderEdit {
     /// The frame leaves unchanged.
-    pub const NONE: Self = Self { tag: VlanAction::Keep, pcp: None, ds: DsChange::Keep, ds_field: None };
+    pub const NONE: Self = Self { tag: VlanAction::Keep, pcp: None, ds: DsChange::KEEP, ds_field: None };
 
     /// True if the frame leaves unchanged.
     #[inline]
@@ -240,12 +237,12 @@ mod tests {
             ),
             (
                 Some(TAG),
-                HeaderEdit { ds: DsChange::SetCe, ..HeaderEdit::NONE },
+                HeaderEdit { ds: DsChange::SET_CE, ..HeaderEdit::NONE },
                 (Some(TAG), Some(10), Some(3), 7),
             ),
             (
                 None,
-                HeaderEdit { ds: DsChange::SetDscp(46), ..HeaderEdit::NONE },
+                HeaderEdit { ds: DsChange::KEEP.with_dscp(46), ..HeaderEdit::NONE },
                 (None, Some(46), Some(2), 7),
             ),
             (
@@ -253,7 +250,7 @@ mod tests {
                 HeaderEdit {
                     tag: VlanAction::Push(9),
                     pcp: Some(1),
-                    ds: DsChange::SetCe.with_dscp(46),
+                    ds: DsChange::SET_CE.with_dscp(46),
                     ..HeaderEdit::NONE
                 },
                 (Some(pushed(1)), Some(46), Some(3), 7),
@@ -261,7 +258,7 @@ mod tests {
         ] {
             let (mut memory, frame) = frame(tag);
             let packet_at = 14 + 4 * u8::from(left.0.is_some());
-            let changes_packet = edit.ds != DsChange::Keep;
+            let changes_packet = edit.ds != DsChange::KEEP;
             let at = [vec![0; packet_at.into()], vec![0x45, 0]].concat();
             let ds_field = DsField::find_at(&at, IPV4, packet_at).filter(|_| changes_packet);
             let edit = HeaderEdit { ds_field, ..edit };
