@@ -2,7 +2,11 @@
 
 use crate::memory::{GuestMemory, RingArea};
 use crate::ring::fault::RingFault;
-use crate::ring::{DESC_BYTES, MAX_SEGMENTS};
+
+/// The most descriptors of one chain.
+pub const MAX_SEGMENTS: usize = 64;
+/// Bytes of a descriptor.
+pub(crate) const DESC_BYTES: usize = 16;
 
 /// Flags of a descriptor.
 const NEXT: u16 = 1;

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::memory::{GuestMemory, RingArea};
+pub(crate) use crate::ring::chain::DESC_BYTES;
+pub use crate::ring::chain::MAX_SEGMENTS;
 use crate::ring::chain::{Chain, Direction};
 use crate::ring::fault::RingFault;
 
@@ -22,15 +24,11 @@ pub const MAX_PAIRS: usize = 8;
 /// The most rings of a port.
 pub const MAX_RINGS: usize = 2 * MAX_PAIRS;
 
-/// The most descriptors of one chain.
-pub const MAX_SEGMENTS: usize = 64;
 /// The largest ring of the standard.
 pub const MAX_RING: u16 = 32768;
 /// The most posted buffers that one frame is spread over.
 pub(crate) const MAX_BUFFERS: usize = 64;
 
-/// Bytes of a descriptor.
-pub(crate) const DESC_BYTES: usize = 16;
 /// Bytes of a used entry.
 const USED_BYTES: usize = 8;
 /// Bytes before the entries of an available or used ring: flags and index.
