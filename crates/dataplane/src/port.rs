@@ -12,6 +12,8 @@ use wire::bitset::Set8;
 pub enum PortFault {
     /// The interface is down or does not exist.
     Down(i32),
+    /// The port was closed before its XON had left: its peer may stay paused until the pause ends.
+    PeerNotReleased,
     /// The queueing discipline that the port installed on its interface could not be removed.
     QdiscStays(i32),
     /// Frames longer than any that a port accepts, received since the last report.

@@ -5,12 +5,14 @@ mod lab;
 #[path = "lab/loopback_port.rs"]
 mod loopback_port;
 
-use dataplane::{LoopCommand, Reply};
-use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
+use dataplane::{LoopCommand, PortFault, Reply};
+use lab::io_loops::Loops;
+use lab::{FRAMES, Lab, PORTS, conserved, frame, mac, settings, xoff_3};
 use loopback_port::Wire;
-use switch::Snapshot;
 use switch::monitor::counters::DropReason;
-use switch::settings::Threshold;
+use switch::settings::{PortSettings, Threshold};
+use switch::{Event, Snapshot};
+use wire::mac::MacAddr;
 
 /// A stop while a port is paused and its peer is in XOFF: frames that can leave do, the rest is
 /// counted, no XON is sent for data that would not be received, and every frame is freed.
@@ -89,7 +91,7 @@ fn a_port_that_is_shut_down_releases_its_peer() {
     lab.turns(3);
     assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
     lab.handle.send(LoopCommand::ShutDown(0)).unwrap();
-    lab.turns(1);
+    lab.turns(2); // sent in one, completed in the next
     assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
     let snapshot = lab.snapshot();
     assert!(!snapshot.ports[0].up && snapshot.ports[0].groups[3].xoff);
@@ -106,6 +108,81 @@ fn a_port_that_is_shut_down_releases_its_peer() {
     assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 10);
     assert_eq!(snapshot.ports[1].priorities[3].no_drop_lost_frames, 10);
     conserved(&snapshot);
+}
+
+/// The same where an I/O loop serves the port, and where a reload removes it: the XON reaches the
+/// wire before the rings are detached.
+#[test]
+fn a_port_of_an_io_loop_that_is_shut_down_or_removed_releases_its_peer() {
+    for is_removed in [false, true] {
+        let settings = settings();
+        let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
+        let mut loops = Loops::new(&settings, &macs, 8192, &[1, 0, 0]);
+        (0..PORTS).for_each(|n| loops.wires[n].inject(frame(MacAddr::BROADCAST, mac(n), 0)));
+        loops.rounds(5);
+        loops.send_command(LoopCommand::Hold { port: 1, held: true });
+        (0..10).for_each(|_| loops.wires[0].inject(frame(mac(1), mac(0), 3)));
+        loops.rounds(5);
+        assert_eq!(loops.pfc(0), [xoff_3(65_535)]);
+        if is_removed {
+            let mut without = settings.clone();
+            without.ports[0] = PortSettings::vacant();
+            loops.apply(&without);
+        } else {
+            loops.handle.send(LoopCommand::ShutDown(0)).unwrap();
+        }
+        loops.rounds(5);
+        assert!(loops.wires[0].is_detached());
+        assert_eq!(loops.pfc(0), [xoff_3(0)], "removed: {is_removed}");
+    }
+}
+
+/// The TX ring takes nothing at first: the port stays open for its XON. Where that never leaves,
+/// the port is closed after a millisecond, and a fault says that the peer was not released.
+#[test]
+fn a_shut_down_port_waits_for_its_xon_and_not_forever() {
+    for leaves in [true, false] {
+        let mut lab = Lab::new();
+        lab.hold(1, true);
+        (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+        lab.turns(3);
+        assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+        lab.wires[0].limit_kicks(0); // as after EAGAIN
+        lab.handle.send(LoopCommand::ShutDown(0)).unwrap();
+        lab.turns(10);
+        let is_up = |lab: &mut Lab| lab.snapshot().ports[0].up;
+        assert!(is_up(&mut lab), "its XON has not left");
+        if leaves {
+            lab.wires[0].limit_kicks(usize::MAX);
+            lab.turns(3);
+            assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+        }
+        lab.now = lab.now + if leaves { 0 } else { 1_000_000 };
+        lab.turns(2);
+        let mut replies = std::iter::from_fn(|| lab.handle.receive());
+        let is_reported = replies.any(|reply| matches!(reply, Reply::Fault(0, PortFault::PeerNotReleased)));
+        assert_eq!(is_reported, !leaves);
+        assert!(!is_up(&mut lab));
+    }
+}
+
+/// What waits in the RX ring of a port is received before the port is shut down. What the released
+/// peer sends afterwards is in closed rings: an event names it, even right after an earlier one.
+#[test]
+fn frames_in_the_rings_of_a_shut_down_port_are_received_or_reported() {
+    let mut lab = Lab::new();
+    lab.wires[0].close_externally();
+    (0..200).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    lab.handle.send(LoopCommand::ShutDown(0)).unwrap();
+    lab.turns(6);
+    assert!(lab.wires[0].is_detached());
+    let snapshot = lab.snapshot();
+    assert_eq!((snapshot.ports[0].received.frames, snapshot.ports[0].kernel.rx_closed_frames), (201, 0));
+    lab.events();
+    (0..7).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.handle.send(LoopCommand::PortClosed(0)).unwrap();
+    lab.turns(2);
+    assert_eq!(lab.events(), [Event::KernelDropped { port: 0, frames: 7 }]);
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn a_port_that_comes_and_goes_is_replayed() {
         lab.take(&Step::Inject { port: 1, dst: 0, priority: 0, len: 500, frames: 5 });
         lab.turns(2, 1000);
         lab.take(&down);
-        lab.turns(3, 1000);
+        lab.turns(3, 1_000_000); // its XON cannot leave
         lab.take(&Step::Block { port: 0, blocked: false });
         lab.take(&Step::Up { port: 0, address });
         lab.take(&Step::Inject { port: 0, dst: 2, priority: 3, len: 500, frames: 20 });

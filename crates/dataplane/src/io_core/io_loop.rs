@@ -329,7 +329,7 @@ impl<P: Port> IoPort<P> {
             PortCommand::Rules(rules, parser) => (self.rule_set, self.parser) = (rules, Some(parser)),
             PortCommand::MinPosted(frames) => self.port.set_min_posted(frames),
             PortCommand::Detach => {
-                self.stop();
+                self.stop(memory);
                 if !self.port.detach() {
                     self.port.close(memory, &mut self.unsent);
                 }
@@ -339,7 +339,7 @@ impl<P: Port> IoPort<P> {
                 self.closing = Some(unsent);
             }
             PortCommand::Close(unsent) => {
-                self.stop();
+                self.stop(memory);
                 self.port.close(memory, &mut self.unsent);
                 self.closing = Some(unsent);
             }
@@ -353,9 +353,10 @@ impl<P: Port> IoPort<P> {
         }
     }
 
-    /// Stops reception and transmission.
-    fn stop(&mut self) {
+    /// Stops reception and transmission. What the switching core gave before, as an XON, is sent.
+    fn stop(&mut self, memory: &mut P::Memory) {
         if self.is_open {
+            self.send(memory);
             self.complete();
         }
         self.is_open = false;

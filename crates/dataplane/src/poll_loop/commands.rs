@@ -3,9 +3,10 @@
 //! Rule: a command whose reply needs an I/O loop (the counters of its ports, the frames that a
 //! closed port never sent) is tried again each iteration until the I/O loop has replied. Iterations
 //! continue meanwhile, and so do commands that do not depend on it ([`must_follow`]): an I/O loop
-//! that stalls delays its own ports only. A snapshot waits for it for [`REPORT_PATIENCE_NS`]. Every
-//! change of the switch is recorded first, so that a replay does the same. Source:
-//! docs/architecture.md, "Frame path"; docs/multi-core.md, "Commands".
+//! that stalls delays its own ports only. A port that is shut down is tried again until its XON
+//! has left. A snapshot waits for it for [`REPORT_PATIENCE_NS`]. Every change of the switch is
+//! recorded first, so that a replay does the same. Source: docs/architecture.md, "Frame path";
+//! docs/multi-core.md, "Commands".
 
 use crate::mailbox::{LoopCommand, Reply};
 use crate::poll_loop::{MAX_WAITING, PollLoop};
@@ -112,7 +113,10 @@ impl<P: Port> PollLoop<P> {
                 if self.switch.added_by(&settings.switch).into_iter().any(is_open) {
                     return Some(LoopCommand::Apply(settings));
                 }
-                self.apply_slot_changes(&settings.switch, now);
+                if !self.shut_down_removed(&settings.switch, now) {
+                    return Some(LoopCommand::Apply(settings));
+                }
+                self.reset_added(&settings.switch);
                 self.switch.apply(&settings.switch, now);
                 self.push_parser(self.iteration.open_ports());
                 for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
@@ -131,7 +135,11 @@ impl<P: Port> PollLoop<P> {
                 self.mailbox.reply(Reply::Captured(before));
             }
             LoopCommand::PortDown(port) => self.close(port, now),
-            LoopCommand::ShutDown(port) => self.shut_down(port, now),
+            LoopCommand::ShutDown(port) => {
+                if !self.shut_down(port, now) {
+                    return Some(command);
+                }
+            }
             LoopCommand::PortClosed(port) => {
                 if !self.reclaim(port, now) {
                     return Some(command);
@@ -172,14 +180,19 @@ impl<P: Port> PollLoop<P> {
         gives_up
     }
 
-    /// Closes the ports that these settings remove, and resets the counters of ports whose slots
-    /// are reused.
-    pub(super) fn apply_slot_changes(&mut self, settings: &SwitchSettings, now: Instant) {
+    /// Closes the ports that these settings remove. Returns false if that is not done yet.
+    fn shut_down_removed(&mut self, settings: &SwitchSettings, now: Instant) -> bool {
+        let mut is_done = true;
         for port in Set64::first_n(self.switch.slot_count()) {
             if settings.ports[port].is_vacant() {
-                self.close(port, now);
+                is_done &= self.shut_down(port, now);
             }
         }
+        is_done
+    }
+
+    /// Resets the counters of ports whose slots these settings reuse.
+    fn reset_added(&mut self, settings: &SwitchSettings) {
         for port in self.switch.added_by(settings) {
             self.removed += self.ports[port].reset_counters();
         }

@@ -19,6 +19,7 @@ use crate::io_core::doorbell::Doorbell;
 use crate::mailbox::{LoopCommand, Mailbox, Reply};
 use crate::poll_loop::iteration::Iteration;
 use crate::poll_loop::pace::{LONGEST_SLEEP_NS, LoopPace};
+use crate::poll_loop::ports::Shutdown;
 use crate::port::Port;
 use crate::punt_ring::PuntRings;
 use crate::sleeper::Sleeper;
@@ -68,6 +69,8 @@ pub struct PollLoop<P: Port> {
     detached: Set64,
     /// Ports that are being closed by their I/O loops.
     closing: Set64,
+    /// By port: how far it is being shut down.
+    shutdowns: Vec<Option<Shutdown>>,
     /// Ports that have reported their status for the pending snapshot.
     status_received: Set64,
     /// When the pending snapshot began to wait for the reports.
@@ -96,6 +99,7 @@ impl<P: Port> PollLoop<P> {
         let mut turn = Iteration::new(settings.complete_checksums);
         turn.use_rx_backlog(settings.watches_rings);
         turn.set_punts(settings.punts);
+        let shutdowns = vec![None; ports.len()];
         let mut core = Self {
             switch: RecordedSwitch::new(switch),
             ports,
@@ -109,6 +113,7 @@ impl<P: Port> PollLoop<P> {
             stop: None,
             detached: Set64::EMPTY,
             closing: Set64::EMPTY,
+            shutdowns,
             status_received: Set64::EMPTY,
             reports_requested: None,
             removed: KernelCounters::default(),

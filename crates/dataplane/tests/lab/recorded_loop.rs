@@ -283,7 +283,8 @@ impl Lab {
 
     pub fn send_command(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
-        for _ in 0..200 {
+        // A port that is removed while it is blocked waits 2 ms for its XON.
+        for _ in 0..4000 {
             self.turns(1, 700);
             while let Some(reply) = self.handle.receive() {
                 match reply {

@@ -545,6 +545,10 @@ impl ControlLoop {
             PortFault::Down(errno) => {
                 (EventKind::PortUnusable, format!("the interface cannot be used any more: {}", error(errno)))
             }
+            PortFault::PeerNotReleased => {
+                let what = "the port was closed before its XON had left: its peer may stay paused until its pause ends";
+                (EventKind::PeerNotReleased, what.to_owned())
+            }
             PortFault::QdiscStays(errno) => {
                 let what = "the queueing discipline of the port stays on its interface";
                 (EventKind::QdiscStays, format!("{what}: {}", error(errno)))

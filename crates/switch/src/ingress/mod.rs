@@ -379,6 +379,11 @@ impl Ingress {
         (0..PRIORITIES).for_each(|p| self.pfc.set(p, false));
     }
 
+    /// True if the peer has been sent XON for all, and every PFC frame has left.
+    pub(crate) fn is_peer_released(&self) -> bool {
+        self.pfc.is_released()
+    }
+
     /// Forgets the peer: nothing has been advertised to the next one. A group that still is in XOFF
     /// will be.
     pub(crate) fn reset_peer(&mut self) {

@@ -84,8 +84,8 @@ impl Event {
             .of_priority(priority)
             .with("frames", frames),
             Event::KernelDropped { port, frames } => EventRecord::new(EventKind::KernelDropped, format!(
-                    "the kernel or the NIC dropped {frames} received frames for lack of a buffer, whatever their priority: too few \
-                     chunks were posted"
+                    "the kernel or the NIC dropped {frames} received frames, whatever their priority: too few chunks were \
+                     posted, or the port was closed while its peer sent"
                 ),
             )
             .of_port(port)

@@ -128,11 +128,11 @@ impl RxBacklog {
         self.episodes
     }
 
-    /// Counts `frames` more that the kernel dropped for want of a buffer. Returns the frames that
-    /// an event must report now, if one is due.
-    pub fn kernel_dropped(&mut self, frames: u64, now: Instant) -> Option<u64> {
+    /// Counts `frames` more that the kernel dropped for want of a buffer, or in closed rings: these
+    /// are the last. Returns the frames that an event must report now, if one is due.
+    pub fn kernel_dropped(&mut self, frames: u64, is_last: bool, now: Instant) -> Option<u64> {
         self.unreported_frames += frames;
-        if self.unreported_frames == 0 || now < self.next_event {
+        if self.unreported_frames == 0 || (now < self.next_event && !is_last) {
             return None;
         }
         self.next_event = now + EVENT_NS;
@@ -190,7 +190,7 @@ mod tests {
         let at = |ms: u64| Instant(5_000_000_000 + ms * 1_000_000);
         let reported: Vec<_> =
             [(0, 0), (0, 7), (10, 5), (999, 1), (1000, 1), (1500, 0), (2600, 0), (2700, 2)]
-                .map(|(ms, frames)| rings.kernel_dropped(frames, at(ms)))
+                .map(|(ms, frames)| rings.kernel_dropped(frames, false, at(ms)))
                 .into();
         assert_eq!(reported, [None, Some(7), None, None, Some(7), None, None, Some(2)]);
     }

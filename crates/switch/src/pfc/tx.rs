@@ -165,6 +165,11 @@ impl PfcSender {
         self.xoff.set(priority, xoff);
     }
 
+    /// True if nothing is in XOFF for the peer, and every frame has left the port.
+    pub fn is_released(&self) -> bool {
+        self.advertised.is_empty() && self.in_flight == 0
+    }
+
     /// Records a frame of a priority in XOFF, which arrived between `after`, when the RX rings were
     /// empty, and `by`. Returns true if XOFF must be sent to the peer earlier for it.
     pub fn frame_during_xoff(&mut self, priority: usize, after: Instant, by: Instant) -> bool {

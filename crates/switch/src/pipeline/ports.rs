@@ -42,12 +42,17 @@ impl Switch {
     }
 
     /// Prepares a port to be taken down by an operator: its peer, whose link stays up, is sent XON
-    /// for what it was paused. The port must go down right after that.
+    /// for what it was paused. The port must go down once that has left.
     pub fn release_peer(&mut self, port: usize) {
         if self.sets.up.contains(port) {
             self.ingress[port].release_peer();
             self.mark_pfc_pending(Set64::of(port));
         }
+    }
+
+    /// True if the peer of this port has been sent XON, and that has left.
+    pub fn is_peer_released(&self, port: usize) -> bool {
+        self.ingress[port].is_peer_released()
     }
 
     /// Brings a port up. It sends PFC from `mac` from now on (`None`: as before).
@@ -122,7 +127,8 @@ impl Switch {
     /// Counts `frames` more received frames on `port` that the kernel or the NIC dropped for want
     /// of a buffer. A call with 0 now and then makes an event of drops not reported yet.
     pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
-        if let Some(frames) = self.ingress[port].rx_backlog().kernel_dropped(frames, now) {
+        let is_last = !self.sets.up.contains(port);
+        if let Some(frames) = self.ingress[port].rx_backlog().kernel_dropped(frames, is_last, now) {
             self.events.push(now, Event::KernelDropped { port, frames });
         }
     }
