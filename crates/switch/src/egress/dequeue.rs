@@ -15,7 +15,7 @@ use crate::egress::scheduler::QueueTurn;
 use crate::fifo_set::FifoSet;
 use crate::frame::FrameId;
 use crate::frame::header_edit::TxDesc;
-use crate::frame::header_edit::{DsChange, HeaderEdit, VlanAction};
+use crate::frame::header_edit::{DsChange, HeaderEdit, PcpChange, VlanAction};
 use crate::frame::meta::EcnMarking;
 use crate::frame::meta::FrameMeta;
 use crate::frame::remark::remark;
@@ -174,7 +174,7 @@ impl Egress {
         let bytes_before_last = self.in_flight_limit_bytes - in_flight_bytes;
         let queue = &mut self.queues[turn.queue & 7];
         let most = DequeueLimit { frames: turn.frames.min(room), bytes: turn.bytes, bytes_before_last };
-        let run = store.pop_run(&mut queue.waiting, &most, out);
+        let run = store.pop_run((turn.queue as u8, &mut queue.waiting), &most, out);
         queue.dequeue_run(run.cells);
         run
     }
@@ -207,7 +207,11 @@ impl Egress {
             let (tag, is_marked) = self.pop_edits(frame, &charge, store);
             *edit = HeaderEdit {
                 tag,
-                pcp: matches!(tag, VlanAction::Push(_)).then_some(charge.class.priority),
+                pcp: if matches!(tag, VlanAction::Push(_)) {
+                    PcpChange::set(charge.class.priority)
+                } else {
+                    PcpChange::KEEP
+                },
                 ds: if is_marked { DsChange::SET_CE } else { DsChange::KEEP },
                 ds_field: charge.ds_field.filter(|_| is_marked),
             };

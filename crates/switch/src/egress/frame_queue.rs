@@ -237,12 +237,17 @@ impl FrameQueues {
     /// limit `most`. Appends them to `out` and returns their totals. They stay charged until
     /// `complete`.
     #[inline]
-    pub fn pop_run(&self, list: &mut FrameList, most: &DequeueLimit, out: &mut Vec<TxDesc>) -> DequeuedRun {
+    pub fn pop_run(
+        &self,
+        (queue, list): (u8, &mut FrameList),
+        most: &DequeueLimit,
+        out: &mut Vec<TxDesc>,
+    ) -> DequeuedRun {
         let mut run = DequeuedRun::default();
         let mut number = list.head;
         let mut slot = &self.slots[number as usize];
         loop {
-            let (len, next, queue) = (slot.meta.len, slot.next, slot.meta.class.queue);
+            let (len, next) = (slot.meta.len, slot.next);
             out.push(TxDesc { queue, ..TxDesc::new(FrameId::new(number - 1), len) });
             run.frames += 1;
             run.bytes += u32::from(len);

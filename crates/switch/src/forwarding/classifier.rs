@@ -40,15 +40,24 @@ use wire::tunnel;
 /// One port's classifier: a precomputed class for every input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Classifier {
-    /// Class by PCP · 2 + DEI of the frame's tag; the last entry is for untagged frames.
-    by_tag: [QosClass; NO_TAG as usize + 1],
+    /// Class by PCP · 2 + DEI of the frame's tag, then of untagged frames ([`NO_TAG`]), then by the
+    /// priority of the queue that a frame was received from ([`of_rx_queue`]).
+    by_tag: Array<QosClass, TAG_CLASSES>,
     packets: DscpTrust,
-    /// Class by the priority of the queue that a frame was received from.
-    by_priority: [QosClass; PRIORITIES],
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
     /// What becomes of LLDP frames.
     lldp: LldpFrames,
+}
+
+/// Entries of [`Classifier::by_tag`].
+const TAG_CLASSES: usize = NO_TAG as usize + 1 + PRIORITIES;
+
+/// Returns what [`Classifier::by_tag`] has for a frame that was received from the queue of this
+/// priority, whatever its tag.
+#[inline]
+pub fn of_rx_queue(priority: u8) -> u8 {
+    NO_TAG + 1 + (priority & 7)
 }
 
 /// Field of an IP packet that is trusted.
@@ -70,6 +79,9 @@ impl Classifier {
             if n == usize::from(NO_TAG) {
                 return of_port;
             }
+            if n > usize::from(NO_TAG) {
+                return priority_only(settings, (n - usize::from(of_rx_queue(0))) as u8, DropLevel::Green);
+            }
             let (pcp, dei) = (n / 2, n % 2 == 1);
             let class = match settings.trust {
                 Trust::Dot1p | Trust::TunnelDot1p => {
@@ -85,24 +97,18 @@ impl Classifier {
             QosClass { queue: settings.dscp_to_queue[dscp].unwrap_or(class.queue) & 7, ..class }
         };
         let packets = match settings.trust {
+            _ if settings.queue_is_priority => DscpTrust::Ignored,
             Trust::Dscp => DscpTrust::Dscp(Box::new(Array(std::array::from_fn(by_dscp)))),
             Trust::TunnelDot1p => DscpTrust::Tunnel,
             Trust::Dot1p | Trust::None => DscpTrust::Ignored,
         };
         let (policy, dei_drop_level) = (settings.policy, settings.dei_drop_level);
-        let by_priority = std::array::from_fn(|p| priority_only(settings, p as u8, DropLevel::Green));
-        Self { by_tag, packets, by_priority, policy, dei_drop_level, lldp: LldpFrames::Drop }
+        Self { by_tag: Array(by_tag), packets, policy, dei_drop_level, lldp: LldpFrames::Drop }
     }
 
     /// Makes the classifier of a port.
     pub fn of_port(settings: &PortSettings) -> Self {
         Self { lldp: settings.lldp, ..Self::new(&settings.classify) }
-    }
-
-    /// Returns the class of a frame that was received with this priority.
-    #[inline]
-    pub fn by_priority(&self, priority: u8) -> QosClass {
-        self.by_priority[usize::from(priority & 7)]
     }
 
     /// Returns what becomes of LLDP frames.
@@ -111,10 +117,10 @@ impl Classifier {
     }
 
     /// Returns the class of a frame whose outer tag has this PCP · 2 + DEI; [`NO_TAG`] if it is
-    /// untagged.
+    /// untagged, [`of_rx_queue`] if it was received from the queue of a priority.
     #[inline]
     pub fn by_tag(&self, pcp_and_dei: u8) -> QosClass {
-        self.by_tag[usize::from(pcp_and_dei.min(NO_TAG))]
+        self.by_tag[usize::from(pcp_and_dei).min(TAG_CLASSES - 1)]
     }
 
     /// Returns the class of an IP packet in such a frame, where a packet field is trusted: by this
@@ -175,8 +181,8 @@ pub fn fifos_of_priorities(
         DscpTrust::Dscp(classes) => &classes[..],
         DscpTrust::Ignored | DscpTrust::Tunnel => &[],
     };
-    let by_priority = if settings.queue_is_priority { &classifier.by_priority[..] } else { &[] };
-    for class in classifier.by_tag.iter().chain(by_dscp).chain(by_priority) {
+    let tags = if settings.queue_is_priority { TAG_CLASSES } else { usize::from(of_rx_queue(0)) };
+    for class in classifier.by_tag.iter().take(tags).chain(by_dscp) {
         queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
     std::array::from_fn(|priority| {
@@ -237,6 +243,25 @@ mod tests {
             field.and_then(|field| classifier.by_packet(field.octet(frame) >> 2, tag, frame, field));
         let class = by_packet.unwrap_or(classifier.by_tag(tag));
         (class.priority, class.queue, class.drop_level)
+    }
+
+    /// A port with a queue for each priority trusts that alone: no tag, DSCP or policy changes it.
+    #[test]
+    fn the_rx_queue_overrides_the_headers() {
+        let settings = ClassifySettings {
+            trust: Trust::Dscp,
+            queue_is_priority: true,
+            policy: [Some(5); PRIORITIES],
+            ..ClassifySettings::default()
+        };
+        let packet = frame(&[tag(VLAN, 1, true)], IPV4, 46);
+        let field = DsField::find_at(&packet, IPV4, 18).expect("an IPv4 packet");
+        let classifier = Classifier::new(&settings);
+        assert_eq!(classifier.by_packet(46, 3, &packet, field), None);
+        for (priority, queue) in [2, 0, 1, 3, 4, 5, 6, 7].into_iter().enumerate() {
+            let class = classifier.by_tag(of_rx_queue(priority as u8));
+            assert_eq!((class.priority, class.queue, class.drop_level), (priority as u8, queue, Green));
+        }
     }
 
     /// The default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port

@@ -6,7 +6,7 @@
 //! classifier, so it can run on another core. Source: docs/architecture.md, "Frame path".
 
 use crate::buffer::cell::CellSize;
-use crate::forwarding::classifier::Classifier;
+use crate::forwarding::classifier::{Classifier, of_rx_queue};
 use crate::frame::meta::EcnMarking;
 use crate::frame::meta::FdbKey;
 use crate::frame::meta::FloodType;
@@ -74,7 +74,7 @@ impl RxFrame {
             Err(_) => (NO_FIELDS, Disposition::Invalid(DropReason::Malformed)),
         };
         let Fields { ethertype, pcp_and_dei, payload_offset, first_tag, .. } = fields;
-        let mut class = classifier.by_tag(pcp_and_dei);
+        let mut class = classifier.by_tag(priority.map_or(pcp_and_dei, of_rx_queue));
         let (mut ds_field, mut ecn, mut marking) = (None, Ecn::NotEct, EcnMarking::NotMarkable);
         if (ethertype == IPV4 || ethertype == IPV6)
             && let Some(field) = DsField::find_at(bytes, ethertype, payload_offset)
@@ -83,9 +83,6 @@ impl RxFrame {
             (ds_field, ecn) = (Some(field), Ecn::of(octet));
             marking = EcnMarking::of(ecn, field.is_complete(len.into()));
             class = classifier.by_packet(octet >> 2, pcp_and_dei, bytes, field).unwrap_or(class);
-        }
-        if let Some(priority) = priority {
-            class = classifier.by_priority(priority);
         }
         let cells = cell.of(len) as u16;
         let (in_port, cast) = (port as u8, FloodType::Known);

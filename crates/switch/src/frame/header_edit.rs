@@ -20,8 +20,8 @@ use wire::ip::DsField;
 pub struct HeaderEdit {
     /// Change of the VLAN tag.
     pub tag: VlanAction,
-    /// PCP of the outermost tag after the tag action, including a pushed tag; `None` if unchanged.
-    pub pcp: Option<u8>,
+    /// Change of the PCP of the outermost tag after the tag action, including a pushed tag.
+    pub pcp: PcpChange,
     /// Change of the packet's DSCP and ECN field.
     pub ds: DsChange,
     /// Position of the DSCP and ECN field after the tag action; `None` if neither is changed.
@@ -62,6 +62,30 @@ impl DsChange {
     }
 }
 
+/// Change of a frame's PCP at egress, in one byte for the same reason: the PCP in the low three
+/// bits, and whether it is set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PcpChange(u8);
+
+impl PcpChange {
+    const SETS_PCP: u8 = 0x80;
+
+    /// The PCP stays.
+    pub const KEEP: Self = Self(0);
+
+    /// The PCP becomes this one.
+    #[inline]
+    pub fn set(pcp: u8) -> Self {
+        Self(Self::SETS_PCP | pcp & 7)
+    }
+
+    /// Returns the PCP that is set, if any.
+    #[inline]
+    pub fn pcp(self) -> Option<u8> {
+        (self != Self::KEEP).then_some(self.0 & 7)
+    }
+}
+
 /// Change of a frame's tag at egress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VlanAction {
@@ -86,12 +110,13 @@ impl cow_table::Slot for VlanAction {
 
 impl HeaderEdit {
     /// The frame leaves unchanged.
-    pub const NONE: Self = Self { tag: VlanAction::Keep, pcp: None, ds: DsChange::KEEP, ds_field: None };
+    pub const NONE: Self =
+        Self { tag: VlanAction::Keep, pcp: PcpChange::KEEP, ds: DsChange::KEEP, ds_field: None };
 
     /// True if the frame leaves unchanged.
     #[inline]
     pub fn is_none(&self) -> bool {
-        self.ds_field.is_none() && self.pcp.is_none() && self.tag == VlanAction::Keep
+        self.ds_field.is_none() && self.pcp == PcpChange::KEEP && self.tag == VlanAction::Keep
     }
 
     /// Applies the edit to a frame, which is of `len` bytes afterwards.
@@ -99,11 +124,11 @@ impl HeaderEdit {
         if self.tag != VlanAction::Keep {
             let longer = len.max(self.tag.len_before(len));
             memory.whole(frame, longer.into(), |bytes| {
-                self.tag.apply(self.pcp.unwrap_or(0), bytes);
+                self.tag.apply(self.pcp.pcp().unwrap_or(0), bytes);
                 true
             });
         }
-        if self.pcp.is_none() && self.ds_field.is_none() {
+        if self.pcp == PcpChange::KEEP && self.ds_field.is_none() {
             return;
         }
         self.set_fields(memory.bytes_mut(frame, len.into()));
@@ -112,7 +137,7 @@ impl HeaderEdit {
     /// Applies the edit to the first bytes of a frame. The last [`TAG_BYTES`] of them are spare
     /// room for a pushed tag.
     pub fn apply_to_start(self, bytes: &mut [u8]) {
-        self.tag.apply(self.pcp.unwrap_or(0), bytes);
+        self.tag.apply(self.pcp.pcp().unwrap_or(0), bytes);
         self.set_fields(bytes);
     }
 
@@ -121,7 +146,7 @@ impl HeaderEdit {
         if let (true, Some(field)) = (self.ds.sets_ce(), self.ds_field) {
             field.set_ce(bytes);
         }
-        if let Some(pcp) = self.pcp {
+        if let Some(pcp) = self.pcp.pcp() {
             ethernet::set_outer_pcp(bytes, pcp); // frames without tag stay untagged
         }
         if let (Some(dscp), Some(field)) = (self.ds.dscp(), self.ds_field) {
@@ -226,13 +251,17 @@ mod tests {
         let came = |tag: Option<Tag>| (tag, Some(10), Some(2), 7);
         for (tag, edit, left) in [
             (None, HeaderEdit::NONE, came(None)),
-            (Some(TAG), HeaderEdit { pcp: Some(6), ..HeaderEdit::NONE }, came(Some(Tag { pcp: 6, ..TAG }))),
-            (None, HeaderEdit { pcp: Some(6), ..HeaderEdit::NONE }, came(None)),
+            (
+                Some(TAG),
+                HeaderEdit { pcp: PcpChange::set(6), ..HeaderEdit::NONE },
+                came(Some(Tag { pcp: 6, ..TAG })),
+            ),
+            (None, HeaderEdit { pcp: PcpChange::set(6), ..HeaderEdit::NONE }, came(None)),
             (Some(TAG), HeaderEdit { tag: VlanAction::SetVid(9), ..HeaderEdit::NONE }, came(Some(named))),
             (Some(TAG), HeaderEdit { tag: VlanAction::Pop, ..HeaderEdit::NONE }, came(None)),
             (
                 None,
-                HeaderEdit { tag: VlanAction::Push(9), pcp: Some(5), ..HeaderEdit::NONE },
+                HeaderEdit { tag: VlanAction::Push(9), pcp: PcpChange::set(5), ..HeaderEdit::NONE },
                 came(Some(pushed(5))),
             ),
             (
@@ -249,7 +278,7 @@ mod tests {
                 None,
                 HeaderEdit {
                     tag: VlanAction::Push(9),
-                    pcp: Some(1),
+                    pcp: PcpChange::set(1),
                     ds: DsChange::SET_CE.with_dscp(46),
                     ..HeaderEdit::NONE
                 },

@@ -9,7 +9,7 @@
 //! the queues whose frames leave with that priority. Source: IEEE 802.1Q-2022 6.9.3 (priority
 //! encoding); RFC 2474 (DSCP); docs/behavior.md, "Rewriting".
 
-use crate::frame::header_edit::HeaderEdit;
+use crate::frame::header_edit::{HeaderEdit, PcpChange};
 use crate::frame::meta::FrameMeta;
 use crate::settings::{PRIORITIES, RewriteSettings};
 use wire::bitset::Set8;
@@ -17,7 +17,7 @@ use wire::bitset::Set8;
 /// Adds the remarking of a frame that leaves to its edit.
 pub fn remark(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut HeaderEdit) {
     if let Some(dot1p) = settings.dot1p {
-        edit.pcp = Some(dot1p[charge.queue()]);
+        edit.pcp = PcpChange::set(dot1p[charge.queue()]);
     }
     if let (Some(dscp), Some(field)) = (settings.dscp, charge.ds_field) {
         (edit.ds, edit.ds_field) = (edit.ds.with_dscp(dscp[charge.queue()]), Some(field));
