@@ -14,6 +14,7 @@ mod frame_catalog;
 mod incast;
 mod preemption;
 mod programs;
+mod system_calls;
 mod tcp_fetch;
 mod traffic_run;
 
@@ -30,5 +31,6 @@ pub use frame_catalog::{Sample, catalog, lengths};
 pub use incast::Incast;
 pub use preemption::{PeriodicStops, loop_thread, stop_thread, thread_named};
 pub use programs::{Bpf, bpf_object, sluice, sluice_on_terminal};
+pub use system_calls::SystemCalls;
 pub use tcp_fetch::fetch;
 pub use traffic_run::{Total, TrafficRun, dropped, pause, run, stop_hosts, undisturbed};
