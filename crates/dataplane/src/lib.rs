@@ -46,7 +46,9 @@ pub use port::{Port, PortFault};
 pub use punt_ring::{PuntRings, PuntedBytes};
 pub use sleeper::Sleeper;
 
-/// The atomics of the doorbell. Its test compiles the same file with the atomics of `loom`.
-mod atomics {
-    pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+/// What loops and threads share: atomics, and bounded queues. The tests of interleavings compile
+/// the same files with those of `loom`.
+mod shared {
+    pub(crate) use crossbeam::queue::ArrayQueue;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 }

@@ -22,3 +22,10 @@ pub use memory::UnsealedMemory;
 pub use port::device::MAX_PAIRS;
 pub use port::{PortSettings, VirtioPort};
 pub use vhost_user::{SocketSettings, VhostLink, VhostUser};
+
+/// What threads and loops share: atomics, and bounded queues. The test of interleavings compiles
+/// the same file with those of `loom`.
+mod shared {
+    pub(crate) use crossbeam::queue::ArrayQueue;
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+}
