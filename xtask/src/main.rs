@@ -2,6 +2,7 @@
 //! Rust itself, so that it can install the rest.
 
 mod dist;
+mod fuzz;
 mod instruction_count;
 mod lint;
 #[cfg(test)]
@@ -63,6 +64,8 @@ enum Task {
     /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are
     /// more than they were.
     Instructions,
+    /// Run a target of crates/fuzz under libFuzzer, guided by coverage.
+    Fuzz(fuzz::Fuzz),
     /// Check comments, prose, names and the size of folders.
     Lint,
     /// Remove network namespaces that test beds left which were killed.
@@ -107,6 +110,7 @@ fn run_task(task: Task) -> Result<()> {
             packages::set_up_tests()?;
             instruction_count::check()
         }
+        Task::Fuzz(fuzz) => fuzz::run(&fuzz),
         Task::Lint => lint::run(),
         Task::Sweep => {
             run::require_root("sweeping")?;

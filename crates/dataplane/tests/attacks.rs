@@ -23,7 +23,8 @@ const ATTACKER: usize = 0;
 const SENDER: usize = 1;
 const RECEIVER: usize = 2;
 
-/// Runs an attack. `attack` makes each frame of the attacker. Returns the counters before and after.
+/// Runs an attack. `attack` makes each frame of the attacker. Returns the counters before and
+/// after.
 fn under_attack(
     settings: SwitchSettings,
     mut attack: impl FnMut(&mut Random) -> Vec<u8>,
@@ -137,8 +138,8 @@ fn random_mac_control() {
     assert!(valid > SENT / 2 && pauses > SENT / 10 && malformed > SENT / 20, "{counted:?}");
 }
 
-/// An address for each frame: the attacker fills its part of the FDB and no more, and the hosts stay
-/// known.
+/// An address for each frame: the attacker fills its part of the FDB and no more, and the hosts
+/// stay known.
 #[test]
 fn a_flood_of_addresses() {
     let mut limited = settings();

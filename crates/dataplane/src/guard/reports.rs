@@ -68,7 +68,7 @@ impl GuardReports {
     pub(crate) fn record_sent(&self, port: usize, priorities: Set8, at: Instant) {
         let reported = &self.ports[port];
         reported.at_ns.store(at.0, Relaxed);
-        // The time comes with what is counted, also to a loop that takes the report of another port.
+        // The time comes with what is counted, also to a loop that takes another port's report.
         reported.frames.fetch_add(1, Release);
         priorities.into_iter().for_each(|p| _ = reported.xoff_frames[p].fetch_add(1, Release));
         self.has_reports.swap(true, Release);
