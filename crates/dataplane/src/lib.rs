@@ -12,6 +12,8 @@
 //! is a parameter. A simulated software switch runs the same [`Iteration`].
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+// Input never ends the loop: what cannot happen is an exception with its reason.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 
 mod batch_ops;
 pub mod capture;

@@ -6,6 +6,8 @@
 //! only crate with `unsafe`: for the mappings of guest memory and accesses to it, in [`memory`].
 //!
 //! Source: Virtual I/O Device 1.2; QEMU's vhost-user protocol; docs/vhost-user.md.
+// Input never ends the loop: what cannot happen is an exception with its reason.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)]
 
 mod backend;
 mod error;
