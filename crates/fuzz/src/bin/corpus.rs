@@ -35,12 +35,13 @@ fn unpack(name: &str, folder: &Path) -> Result<()> {
 }
 
 fn pack(name: &str, folder: &Path) -> Result<()> {
-    let seeds = (target(name)?.seeds)();
+    let target = target(name)?;
+    let seeds = (target.seeds)();
     let mut inputs = Vec::new();
     for entry in fs::read_dir(folder)? {
         inputs.push(fs::read(entry?.path())?);
     }
-    inputs.retain(|input| !input.is_empty() && !seeds.contains(input));
+    inputs.retain(|input| (1..=target.max_bytes).contains(&input.len()) && !seeds.contains(input));
     inputs.sort_by_key(|input| (input.len(), input.clone()));
     let mut text = String::new();
     for line in inputs.iter().map(|input| to_hex(input)) {
