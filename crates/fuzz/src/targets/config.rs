@@ -9,7 +9,7 @@ use config::{ConfigErrors, changes, fix, parse, parse_for_daemon};
 /// `crates/config/tests/hostile_input.rs`.
 const MAX_BYTES: usize = 8 << 10;
 
-/// Names of what the seeds do not have, for the mutations.
+/// Names of what the configurations of the tree do not have, for the mutations.
 const TOKENS: &str = "vlan={mode=\"trunk\",allowed=\"10-20\",pvid=10}\nflow_control=\"both\"\n\
     broadcast_limit_pps=1000\n[port.a.pfc]\nmode=\"auto\"\nno_drop=[3]\nwatchdog.priority.3={interval=5}\n\
     [alarm]\nusage_percent=99\n[recorder]\nalways=true\n[lldp]\nmode=\"rx-only\"\n[bridge]\naging_s=0x10\n";

@@ -9,7 +9,7 @@ use sim::scenario::parse;
 /// `crates/sim/tests/hostile_input.rs`.
 const MAX_BYTES: usize = 8 << 10;
 
-/// A configuration with the ports that the seeds link.
+/// A configuration with the ports that the scenarios of the tree link.
 const DEVICE: &str = "[port.p1]\ninterface=\"a\"\n[port.p2]\ninterface=\"b\"\n[port.p3]\ninterface=\"c\"\n\
     [port.uplink]\ninterface=\"d\"\npfc={mode=\"on\",no_drop=[3]}\n";
 
